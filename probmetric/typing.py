@@ -14,6 +14,8 @@ import numpy as np
 Array = jax.Array | np.ndarray
 Scalar = Array | np.floating | float
 """One number; NumPy scalars are not arrays."""
+Numeric = Array | np.number | float | int
+"""Real numbers of any shape, in an array or not."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -28,20 +28,18 @@ from probmetric.checks.claims import (
 from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs
-from probmetric.inference.hierarchical_lca.draws import laplace_draws
-from probmetric.inference.hierarchical_lca.fit import (
-    fit,
+from probmetric.inference.effects.draws import group_laplace_draws
+from probmetric.inference.effects.fit import (
+    GROUPS,
+    group_data,
     mode_at,
-    position,
-    spread_posterior,
+    posterior_on_grid,
 )
-from probmetric.inference.hierarchical_lca.likelihood import (
-    log_joint,
-    log_prior_of_spread,
-    stacked,
-)
-from probmetric.inference.hierarchical_lca.recipe import pairs_in_groups
-from probmetric.inference.hierarchical_lca.target import TARGET, start
+from probmetric.inference.effects.fit import fit_groups as fit
+from probmetric.inference.effects.groups import log_joint, position, stacked
+from probmetric.inference.effects.profile import log_half_normal
+from probmetric.inference.effects.recipe import pairs_in_groups
+from probmetric.inference.effects.target import GROUP_TARGET, start
 from probmetric.inference.lca.recipe import Recipe, prior_for, rate_for
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Draws, Posterior
@@ -129,7 +127,7 @@ def _closed(problem: Problem[Pairs]) -> Any:
 
 
 def _density(sites: Sites, stats: Any, prior: Any, rate: Any) -> Any:
-    on_spread = log_prior_of_spread(sites["spread"], prior)
+    on_spread = log_half_normal(sites["spread"], prior.spread)
     return log_joint(sites, stats, prior, rate) + on_spread
 
 
@@ -140,15 +138,9 @@ def _end(problem: Problem[Pairs], pooled: bool = False) -> Sites:
     return {**at, "E": 0 * at["E"]} if pooled else at
 
 
-def _problem(problem: Problem[Pairs]) -> tuple[Any, HierarchicalLCAPrior, Any]:
-    stats = stacked(problem.data, problem.options["n_groups"])
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    return stats, prior, np.asarray(problem.options["learning_rate"])
-
-
 def _mode(problem: Problem[Pairs], spread: float) -> Any:
-    stats, prior, rate = _problem(problem)
-    return mode_at(spread, position(problem.params, prior), stats, prior, float(rate))
+    data = group_data(problem.data, problem.prior, **problem.options)
+    return mode_at(GROUPS, spread, position(problem.params, data[1]), data)
 
 
 def _summary(problem: Problem[Pairs], drawn: Draws) -> xr.Dataset:
@@ -163,29 +155,30 @@ def _summary(problem: Problem[Pairs], drawn: Draws) -> xr.Dataset:
     return as_dataset({**shown, "spread": values["spread"]}, drawn.attributes)
 
 
-def _grid(problem: Problem[Pairs]) -> Any:
-    stats, prior, rate = _problem(problem)
-    return spread_posterior(problem.params, stats, prior, float(rate))
+def _grid(problem: Problem[Pairs]) -> tuple[Any, Any]:
+    data = group_data(problem.data, problem.prior, **problem.options)
+    return posterior_on_grid(GROUPS, problem.params, data), data
 
 
 def _posterior(problem: Problem[Pairs]) -> Posterior:
-    return Posterior(TARGET, _problem(problem), start(_grid(problem)))
+    grid, data = _grid(problem)
+    return Posterior(GROUP_TARGET, data, start(grid))
 
 
 def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     """Draw from the grid of ω and the Gaussians at its modes; ``wide`` stretches."""
     with jax.enable_x64(True):
-        grid = _grid(problem)
+        grid, _ = _grid(problem)
         modes = tuple(
             m._replace(
                 factors=m.factors._replace(
-                    shared=m.factors.shared / wide, own=m.factors.own / wide
+                    shared=m.factors.shared / wide, blocks=m.factors.blocks / wide
                 )
             )
             for m in grid.modes
         )
     grid, width = grid._replace(modes=modes), float(problem.prior.common.width)
-    values = laplace_draws(grid, width, 4000, seed=5)
+    values = group_laplace_draws(grid, width, 4000, seed=5)
     return _summary(problem, Draws(values, {}, {"khat": float("nan")}))
 
 

@@ -80,9 +80,7 @@ def read_table(
             f"{option} counts all rows of --data."
         )
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-    frame: Any = read_content(
-        path, how._replace(drop=(), features=()) if text else AS_IS
-    )
+    frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
     wanted = (
         "expected columns i, j, y of pairs (and trials, weight, where there are), or "
         "anchor, near, far of triplets (other too, of quadruplets; and y, weight)"

@@ -231,10 +231,10 @@ def of_option(option: str, argument: str = "data") -> Generator[None]:
     try:
         yield
     except ValueError as error:
-        said = str(error)
-        if not said.startswith(f"{argument}: "):
+        message = re.sub(rf"^{argument}(?=:| )", option, str(error))
+        if message == str(error):
             raise
-        raise ValueError(f"{option}: {said.removeprefix(f'{argument}: ')}") from error
+        raise ValueError(message) from error
 
 
 def check_features(

@@ -24,7 +24,7 @@ from probmetric.cli.files import bad_input, claim_file, say
 from probmetric.cli.inputs import Given, given, points_for
 from probmetric.data.containers import Triplets
 from probmetric.data.inputs import points
-from probmetric.datasets.text import separator
+from probmetric.datasets.tables import separator
 from probmetric.evaluation.ranking import chosen_pairs
 from probmetric.files import replacing
 from probmetric.names import AS_IS, Reading

@@ -85,7 +85,7 @@ def explorer_of(folder: Path) -> Page:
     path = folder / kept
     of_fit = path.suffix == ".npz"
     use = given(path if of_fit else None, None if of_fit else path, max_draws=200)
-    data, lacking = data_again(summary)
+    data, lacking = data_again(summary, None)
     if data is None:
         raise ValueError(
             f"--explore: expected the data of the run, got none. {lacking}"

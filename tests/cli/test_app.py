@@ -94,8 +94,8 @@ def quick_checks(monkeypatch):
         return Study(tree, {"fake": table}, [("1", "card")])
 
     def sections(study, data, *, seed):
-        text = [f"{len(data.X)} points, {study.draws['posterior'].sizes['draw']} draws"]
-        return [Section("Fake section", text, [], [Table(study.tables["fake"], "")])]
+        text = f"{len(data.X)} points, {study.draws['posterior'].sizes['draw']} draws"
+        return [Section("Fake section", text, Table(study.tables["fake"], ""))]
 
     def criticise(fit, *, seed):
         bins = pd.DataFrame({"at": [0.1, 0.9], "observed": 0.9, "expected": 0.5})
@@ -125,7 +125,7 @@ def test_a_page_says_that_a_khat_alone_does_not_count(
     assert run("validate", "lca", "--out", tmp_path).exit_code == 0
     page = (tmp_path / "report.html").read_text()
     assert "1 of them inconclusive by k-hat" in page
-    assert "A k-hat alone does not count" in page
+    assert "A high k-hat does not change the verdict" in page
 
 
 def test_version_is_the_packages_version():
@@ -226,7 +226,7 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "<h1>lca validated on iris</h1>" in page
     above, below = page.split("Does the model fit the data?")
     assert "Conflict: the model would not have produced these data" in above
-    assert "the next banner judges the model" in above
+    assert "the next is on the model" in above
     assert "Closed forms against independent references" in below
     assert "predictive, conflict: one said. Do this" in above
     assert "Do this" not in below

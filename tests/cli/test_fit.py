@@ -189,7 +189,7 @@ def test_a_fit_that_did_not_converge_is_kept_and_exits_with_1(data, tmp_path):
     assert "note:" in done.stderr
     said = json.loads((tmp_path / "summary.json").read_text())
     assert said["notes"]
-    assert "What the run said" in (tmp_path / "report.html").read_text()
+    assert "Notes of the run" in (tmp_path / "report.html").read_text()
 
 
 def test_trouble_is_what_says_that_a_result_is_not_to_be_trusted():

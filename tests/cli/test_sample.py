@@ -56,7 +56,7 @@ def test_the_draws_are_those_of_the_estimator_and_arviz_reads_them(data, laplace
 @pytest.mark.long
 def test_the_report_shows_the_metric_and_a_neighbourhood(laplace):
     page = (laplace / "report.html").read_text()
-    for text in ("The metric, with its uncertainty", "Neighbours, with their"):
+    for text in ("The metric, with its uncertainty", "Neighbors, with their"):
         assert text in page
     said = json.loads((laplace / "summary.json").read_text())
     assert (said["method"], said["chains"], said["draws"]) == ("laplace", 1, 40)
@@ -228,7 +228,7 @@ def test_chains_of_nuts_are_shown_where_there_are_several(method, chains, pictur
 def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(laplace, copy)
-    assert "not to be trusted" not in (copy / "report.html").read_text()
+    assert "not reliable" not in (copy / "report.html").read_text()
     assert "problems found" in (copy / "report.html").read_text()  # 0 of them.
     tree = load_draws(copy / "draws.nc")
     tree.attrs["khat"] = 0.9
@@ -238,7 +238,7 @@ def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):
     (copy / "summary.json").write_text(json.dumps(said))
     assert run("report", copy).exit_code == 0
     page = (copy / "report.html").read_text()
-    headline, rest = page.split("The draws are not to be trusted yet: k-hat")
+    headline, rest = page.split("The draws are not reliable yet: k-hat")
     assert 'class="verdict inconclusive"' in headline
     assert rest.count("k-hat 0.9, not below 0.7") == 1
     assert "another note" in rest

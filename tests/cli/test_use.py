@@ -224,16 +224,16 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(
     assert found.keys() == wanted.keys()
     np.testing.assert_allclose(list(found.values()), list(wanted.values()), rtol=1e-9)
     frame = pd.read_csv(tmp_path / "run" / "evaluation.csv")
-    assert frame["method"].tolist() == ["Euclidean, standardised", "metric.npz"]
+    assert frame["method"].tolist() == ["Euclidean, standardized", "metric.npz"]
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
     own = stated[stated["method"] == "metric.npz"]
     assert (own["truth"] == own["predicted"]).mean() == pytest.approx(
         wanted["accuracy"]
     )
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Can its probabilities be believed?" in page
-    assert "<h1>metric.npz judged on data.csv</h1>" in page
-    assert "bars: 95 % Wilson limits" in page
+    assert "Are the probabilities calibrated?" in page
+    assert "<h1>metric.npz evaluated on data.csv</h1>" in page
+    assert "bars: 95% Wilson limits" in page
 
 
 @pytest.mark.long
@@ -291,7 +291,7 @@ def test_draws_are_evaluated_by_averaged_votes(work):
     [
         (["--metric", "M"], "--test, --folds: expected one of the two, got neither"),
         (["--metric", "M", "--folds", "2", "--test", "data.csv"], "got both"),
-        (["--metric", "M", "--folds", "31"], "--folds: expected 2 to 30"),
+        (["--metric", "M", "--folds", "31"], "--folds must be 2 to 30, "),
         (["--metric", "M", "--folds", "2", "--model", "lda"], "neither --metric nor"),
         (["--model", "nope", "--folds", "2"], "model: expected one of"),
         (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set: expected --model"),
@@ -361,9 +361,11 @@ def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path, rendered):
         said = f"{found:.4f} [{low:.4f}, {high:.4f}]"
         assert said in done.stdout
         assert said in page
-    assert summary["figures"]["Euclidean, standardised"]["cllr"] is None
-    assert "40 sources: 120 pairs of one, 7,020 of two; in brackets 90%" in done.stdout
-    assert "Which errors does each threshold make?" in page
+    assert summary["figures"]["Euclidean, standardized"]["cllr"] is None
+    assert (
+        "40 sources: 120 same-source pairs, 7,020 different-source pairs" in done.stdout
+    )
+    assert "Errors at each threshold" in page
     assert re.search(r"40</b>\s*<span>sources", page)
     assert "misses: one source called two" in page
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
@@ -403,7 +405,7 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
 @pytest.mark.parametrize(
     "data, words, expected",
     [
-        ("two.csv", (), "--groups: expected three or more, two of them with two rows"),
+        ("two.csv", (), "--groups must be three or more, two of them with two rows"),
         ("alone.csv", (), "got 120, 0 of them with two rows or more"),
         ("lacking.csv", (), "NaN"),
         ("other.csv", (), "without 'f1', with 'pitch'"),
@@ -448,7 +450,7 @@ def test_report_without_the_data_says_so(tmp_path):
     frame.loc[0, "mass"] += 1
     frame.to_csv(paths["csv"], index=False)
     assert run("report", out, "--force").exit_code == 0
-    assert "holds other data than the run had" in (out / "report.html").read_text()
+    assert "has changed since the run" in (out / "report.html").read_text()
     paths["csv"].unlink()
     assert run("report", out, "--force").exit_code == 0
     assert "expected a file that exists" in (out / "report.html").read_text()
@@ -515,10 +517,10 @@ def test_report_refuses_what_is_no_run(work, tmp_path):
     (out / "report.html").unlink()
     whole = (out / "summary.json").read_text()
     for text, wanted in {
-        whole[:200]: "got one damaged",
-        "[]": "which is none",
+        whole[:200]: "a readable summary.json",
+        "[]": "must contain a run's summary",
         whole.replace('"format_version": 1', '"format_version": 9'): "written by",
-        whole.replace('"command": "fit"', '"command": "dance"'): "one of 'dance'",
+        whole.replace('"command": "fit"', '"command": "dance"'): "got 'dance'",
         re.sub(r'"training"', '"lost"', whole): "without 'training'",
     }.items():
         (out / "summary.json").write_text(text)

@@ -36,9 +36,10 @@ def page():
     )
     section = Section(
         "What was checked",
-        ["A paragraph & more."],
-        [Picture(figure, "A line")],
-        [Table(frame, "The checks"), Table(frame, "All of it", folded=True)],
+        "A paragraph & more.",
+        Picture(figure, "A line"),
+        Table(frame, "The checks"),
+        Table(frame, "All of it", folded=True),
     )
     return render(
         Report(

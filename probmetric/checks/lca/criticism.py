@@ -218,12 +218,12 @@ def _predictive(
     pairs = fitted.pairs
     prior, rate = fitted.prior, fitted.learning_rate
     row = rows(fitted.fit.params, pairs)
-    y, w, P = np.asarray(pairs.y), host_weights(pairs), np.exp(-row["t"])
+    y, w, P = np.asarray(pairs.y), host_weights(pairs), np.exp(-row.t)
     used = w > 0
-    y, w, P, slope = y[used], w[used], P[used], row["slope"][used]
+    y, w, P, slope = y[used], w[used], P[used], row.slope[used]
     m = _trials(pairs.trials, len(used))[used]
-    which = _bins(-row["D"][used], P, w * m)
-    D, tau2, n_bins = row["D"][used], row["eta"], which.max() + 1
+    which = _bins(-row.D[used], P, w * m)
+    D, tau2, n_bins = row.D[used], row.eta, which.max() + 1
     B = np.eye(n_bins)[which]
     B = np.column_stack([B, _directions(P, D / (2 * tau2))]) * w[:, None]
     G = -(m * P)[:, None] * slope
@@ -403,7 +403,7 @@ def _held_pairs(model: Any, seed: int) -> _Held:
             fitted.learning_rate,
             fitted.fit.params,
         )
-        stated[test] = np.exp(-rows(refit.params, pairs)["t"][test])
+        stated[test] = np.exp(-rows(refit.params, pairs).t[test])
     used, y = w > 0, np.asarray(pairs.y, int)
     m = None if pairs.trials is None else np.asarray(pairs.trials)[used]
     return _Held(stated[used], y[used], np.flatnonzero(used), m)

@@ -7,7 +7,6 @@ left-out points with quadrature over the effects.
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 from scipy.integrate import quad
 
@@ -25,15 +24,15 @@ from probmetric.checks.claims import (
 )
 from probmetric.checks.point_effects.problems import fit_problem
 from probmetric.data.containers import Pairs
-from probmetric.inference.point_effects.fit import mode_at
-from probmetric.inference.point_effects.left_out import point_log_likelihood
-from probmetric.inference.point_effects.likelihood import (
+from probmetric.inference.effects.fit import POINTS, mode_at, point_data
+from probmetric.inference.effects.left_out import point_log_likelihood
+from probmetric.inference.effects.points import (
     derivatives,
     log_joint,
-    log_prior_of_spread,
     position,
     rows_of,
 )
+from probmetric.inference.effects.profile import log_half_normal
 from probmetric.models.point_effects import identified, intercept_of_new, point_effects
 
 NAMES = ("W", "log_b", "z")
@@ -55,7 +54,9 @@ def _closed(problem: Problem[Pairs]) -> Any:
 
 
 def _density(sites: Sites, rows: Any, prior: Any) -> Any:
-    return log_joint(sites, rows, prior) + log_prior_of_spread(sites["spread"], prior)
+    return log_joint(sites, rows, prior) + log_half_normal(
+        sites["spread"], prior.spread
+    )
 
 
 def _curvature(problem: Problem[Pairs], at: Sites, apart: bool = False) -> np.ndarray:
@@ -73,12 +74,12 @@ def _end(problem: Problem[Pairs]) -> Sites:
 
 
 def _mode(problem: Problem[Pairs], spread: float) -> Any:
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    return mode_at(spread, position(problem.params), _rows(problem), prior)
+    data = point_data(problem.data, problem.prior, **problem.options)
+    return mode_at(POINTS, spread, position(problem.params), data)
 
 
 def _half_log_determinant(at: Any) -> float:
-    return float(np.log(np.diag(at.factor)).sum())
+    return at.factors.log_determinant / 2
 
 
 def _new_by_quadrature(problem: Problem[Pairs]) -> Values:

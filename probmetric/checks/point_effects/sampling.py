@@ -11,10 +11,14 @@ from probmetric.checks.check import Problem, near_sampling
 from probmetric.checks.claims import calibrated, nuts, nuts_draws, prior_times
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs
-from probmetric.inference.point_effects.draws import laplace_draws
-from probmetric.inference.point_effects.fit import spread_posterior
-from probmetric.inference.point_effects.likelihood import rows_of
-from probmetric.inference.point_effects.target import TARGET, start
+from probmetric.inference.effects.draws import laplace_draws
+from probmetric.inference.effects.fit import (
+    POINTS,
+    Dense,
+    point_data,
+    posterior_on_grid,
+)
+from probmetric.inference.effects.target import POINT_TARGET, start
 from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.models.lca import LCAPrior
 from probmetric.models.point_effects import PointEffectsPrior, point_effects
@@ -33,22 +37,23 @@ def _summary(problem: Problem[Pairs], drawn: Draws) -> xr.Dataset:
     return as_dataset({**shown, "spread": values["spread"]}, drawn.attributes)
 
 
-def _grid(problem: Problem[Pairs]) -> tuple[Any, tuple[Any, PointEffectsPrior]]:
-    rows = rows_of(problem.data, problem.options["learning_rate"])
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    return spread_posterior(problem.params, rows, prior), (rows, prior)
+def _grid(problem: Problem[Pairs]) -> tuple[Any, Any]:
+    data = point_data(problem.data, problem.prior, **problem.options)
+    return posterior_on_grid(POINTS, problem.params, data), data
 
 
 def _posterior(problem: Problem[Pairs]) -> Posterior:
     grid, data = _grid(problem)
-    return Posterior(TARGET, data, start(grid))
+    return Posterior(POINT_TARGET, data, start(grid))
 
 
 def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     """Draw from the grid of ω and the Gaussians at its modes; ``wide`` stretches."""
     with jax.enable_x64(True):
         grid, _ = _grid(problem)
-        modes = tuple(m._replace(factor=m.factor / wide) for m in grid.modes)
+        modes = tuple(
+            m._replace(factors=Dense(m.factors.lower / wide)) for m in grid.modes
+        )
         values = laplace_draws(grid._replace(modes=modes), 4000, seed=5)
     return _summary(problem, Draws(values, {}, {"khat": float("nan")}))
 

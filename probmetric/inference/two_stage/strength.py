@@ -39,13 +39,13 @@ from jaxtyping import Float, Int
 from scipy.linalg import eigh
 
 from probmetric.data.containers import Groups
+from probmetric.inference.choose import choose_strength
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.neighbors.strength import (
     NEIGHBORS,
     STRENGTHS,
-    choose_strength,
     vote_losses,
 )
 from probmetric.typing import Array

@@ -1,64 +1,67 @@
-"""The marginal density of one number ω ≥ 0, by the mode of all else at each ω.
+"""The marginal density of one number ω ≥ 0, by the mode of the other parameters.
 
-Of a hierarchical model the joint mode says nothing about the spread ω; its marginal
-density, all else integrated out by Laplace's method, does. ``Profile`` remembers the
-modes and starts each at the nearest that is known; ``climb`` finds the largest density,
-``on_grid`` tabulates it around there, and ``drawn_on_grid`` draws ω and all else by it.
+The joint mode of a hierarchical model carries no information about its spread ω. The
+marginal density, with the other parameters integrated out by Laplace's method, does.
+``Profile`` caches modes and starts each new one at the nearest. ``climb`` finds the
+largest density, ``on_grid`` tabulates it there, and ``drawn_on_grid`` draws from it.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
+from probmetric.inference.sampling.target import Arrays
 from probmetric.inference.solvers.result import Fit, Result
+from probmetric.typing import Scalar
+
+
+def log_half_normal(spread: Scalar, scale: Scalar) -> Scalar:
+    """Return the log prior density of ω ≥ 0, half-normal with this scale."""
+    xp = np if isinstance(spread, float | np.ndarray) else jnp
+    return 0.5 * np.log(2 / np.pi) - xp.log(scale) - 0.5 * (spread / scale) ** 2
 
 
 @runtime_checkable
 class ModeAt(Protocol):
-    """The mode at one ω: where it is, and the log density of ω there."""
+    """The mode at one ω, and the log density of ω (-inf if there is no mode)."""
 
     @property
-    def at(self) -> dict[str, Any]:
+    def at(self) -> Arrays:
         """The position."""
         ...
 
     @property
     def log_density(self) -> float:
-        """Of ω; -inf where no mode was found."""
+        """Log density of ω."""
         ...
 
 
 class Profile[M: ModeAt]:
-    """The log density of ω, each value started at the mode nearest to it so far.
+    """Log density of ω. Each mode is searched from the nearest one in the cache.
 
     Parameters
     ----------
-    begin : dict
-        Where the first starts.
+    begin : dict of arrays
+        Start of the first search.
     mode_at : callable
         ``mode_at(ω, position) -> mode``.
     """
 
-    def __init__(
-        self, begin: dict[str, Any], mode_at: Callable[[float, dict[str, Any]], M]
-    ) -> None:
+    def __init__(self, begin: Arrays, mode_at: Callable[[float, Arrays], M]) -> None:
         self.begin, self.mode_at = begin, mode_at
         self.modes: dict[float, M] = {}
 
     def __call__(self, spread: float) -> M:
         """Return the mode at one ω."""
         if spread not in self.modes:
-            near = min(self.modes, key=lambda known: abs(known - spread), default=None)
+            near = min(self.modes, key=lambda other: abs(other - spread), default=None)
             begin = self.begin if near is None else self.modes[near].at
             self.modes[spread] = self.mode_at(spread, begin)
         return self.modes[spread]
-
-    def best(self) -> float:
-        """Return the ω of the largest density among those tried."""
-        return max(self.modes, key=lambda spread: self.modes[spread].log_density)
 
 
 def climb[M: ModeAt](
@@ -73,36 +76,26 @@ def climb[M: ModeAt](
         method="bounded",
         options={"xatol": 1e-3, "maxiter": 40},
     )
-    return profile(profile.best())
+    return max(profile.modes.values(), key=lambda mode: mode.log_density)
 
 
 def check_mode(log_density: float, fit: Fit) -> None:
-    """Raise where a solver ended at what is no mode; one cut short gets its warning.
+    """Raise ValueError if a solver converged to a point that is not a mode.
 
-    Parameters
-    ----------
-    log_density : float
-        At the best ω, -inf where no mode was found.
-    fit : Fit
-        How the solver ended there.
-
-    Raises
-    ------
-    ValueError
-        Naming the points.
+    A solver that stopped at its step limit raises no error: the estimator warns.
     """
     if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
         raise ValueError(
-            "X: expected points whose posterior has a mode, got none (where the solver "
-            "ended minus the Hessian is not positive definite): look for a point far "
-            "from all others, or raise regularization"
+            "X must be points whose posterior has a mode, got none: minus the Hessian "
+            "is not positive definite at the end of the fit. Look for a point far from "
+            "all others, or raise regularization."
         )
 
 
 def on_grid[M: ModeAt](
     profile: Profile[M], at: float, scale: float, largest: float, n: int, drop: float
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"], tuple[M, ...]]:
-    """Return n equally far ω around ``at``, the probability of their cells, the modes.
+    """Return n equally spaced ω around ``at``, their probabilities and modes.
 
     Parameters
     ----------
@@ -110,13 +103,13 @@ def on_grid[M: ModeAt](
     at : float
         The ω of largest density.
     scale : float
-        Of steps: a tenth of it is the first.
+        Scale of ω. The first step of the search for the upper end is a tenth of it.
     largest : float
-        Where the grid ends at the latest.
+        Upper limit of the grid.
     n : int
-        Points; 1 is ``at`` alone, as known.
+        Number of grid points; 1 is ``at`` only, with probability 1.
     drop : float
-        It ends where the log density is this much lower than at ``at``, or at 0.
+        The grid ends where the log density is this much lower than at ``at``, or at 0.
     """
     if n == 1:
         return np.array([at]), np.ones(1), (profile(at),)
@@ -152,25 +145,25 @@ def drawn_on_grid[M](
     n: int,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of ω, as ``spread``, and of all else given it.
+    """Return n draws (1, n, ...) of ω, as ``spread``, and of the rest given it.
 
     Parameters
     ----------
     grid, probability, modes
-        As of ``on_grid``. ω is uniform within its cell.
+        From ``on_grid``. ω is uniform within its cell.
     at_mode : callable
-        ``at_mode(mode, ω of the grid, ω drawn (m,), rng) -> values`` (m, ...) by name.
+        ``at_mode(mode, ω of the cell, ω drawn (m,), rng) -> values`` (m, ...) by name.
     n, seed : int
     """
     rng = np.random.default_rng(seed)
     cell = np.sort(rng.choice(len(grid), n, p=probability))
     size = grid[1] - grid[0] if len(grid) > 1 else 0.0
     spread = grid[cell] + size * rng.uniform(-0.5, 0.5, n)
-    parts = [
+    blocks = [
         at_mode(modes[k], float(grid[k]), spread[cell == k], rng)
         for k in np.unique(cell)
     ]
-    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    values = {k: np.concatenate([block[k] for block in blocks]) for k in blocks[0]}
     values["spread"] = spread
     order = rng.permutation(n)
     return {name: value[order][None] for name, value in values.items()}
