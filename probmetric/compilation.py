@@ -52,27 +52,11 @@ Random gamma and normal variates compile in a third of the time and run half as 
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the cache; None if PROBMETRIC_CACHE disables it.
+    """Return the folder of the cache; None if PROBMETRIC_CACHE is empty, "0" or "off".
 
-    That variable is the folder, or empty, "0" or "off". By default the folder is
-    ``probmetric`` in the user's cache folder: XDG_CACHE_HOME or ~/.cache on Linux,
-    ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
-
-    Returns
-    -------
-    Path or None
-
-    Raises
-    ------
-    RuntimeError
-        If there is no home folder.
-
-    Examples
-    --------
-    >>> import os
-    >>> os.environ["PROBMETRIC_CACHE"] = "off"
-    >>> print(cache_folder())
-    None
+    That variable, or ``probmetric`` in the user's cache folder: XDG_CACHE_HOME or
+    ~/.cache on Linux, ~/Library/Caches on macOS, LOCALAPPDATA on Windows. RuntimeError
+    if there is no home folder.
     """
     setting = os.environ.get(VARIABLE)
     if setting is not None:
@@ -165,17 +149,12 @@ def compilation_cache(
 def _default_folder() -> Path | None:
     """Create the default folder; return None if that is impossible."""
     try:
-        place = cache_folder()
-    except RuntimeError:  # No home folder.
-        if VARIABLE in os.environ:
-            raise
-        return None
-    if place is None:
-        return None
-    stored = place / _subfolder()
-    try:
+        folder = cache_folder()
+        if folder is None:
+            return None
+        stored = folder / _subfolder()
         stored.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # Not writable, or no home folder.
         return None
     return stored if os.access(stored, os.W_OK) else None
 
