@@ -1,4 +1,4 @@
-"""Checks of single arguments; the error says what was expected and what came."""
+"""Check single arguments. Errors have the name, the allowed values and the value."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import numpy as np
 
 
 class WrongType(ValueError, TypeError):
-    """A bad argument of a type for which scikit-learn promises a TypeError."""
+    """A bad argument for which scikit-learn requires a TypeError."""
 
 
-def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Raise for a string that is not among the allowed ones."""
+def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise if a value is not among the allowed strings."""
     if value not in allowed:
         listed = ", ".join(map(repr, allowed))
         raise ValueError(f"{name}: expected one of {listed}, got {value!r}")
@@ -18,7 +18,7 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 def check_number(
     name: str,
-    value: Any,
+    value: object,
     low: int | float,
     high: int | float = np.inf,
     *,
@@ -27,9 +27,9 @@ def check_number(
     open_high: bool = False,
     word: str | None = None,
 ) -> Any:
-    """Return a number in [low, high], without an end that is open, or the ``word``.
+    """Return a number in [low, high], excluding open ends, or the ``word``.
 
-    Whole numbers become Python's: those of NumPy's small types overflow.
+    Whole numbers are converted to int: small NumPy types overflow.
     """
     if word is not None and isinstance(value, str) and value == word:
         return value
@@ -38,11 +38,11 @@ def check_number(
     number: Any = value
     inside = valid and (low < number if open_low else low <= number)
     if not inside or not (number < high if open_high else number <= high):
-        what = "a whole number" if whole else "a number"
+        kind = "a whole number" if whole else "a number"
         either = "" if word is None else f"{word!r} or "
         ends = interval(low, high, whole, open_low, open_high)
-        raise ValueError(f"{name}: expected {either}{what} in {ends}, got {value!r}")
-    return int(number) if whole else value
+        raise ValueError(f"{name}: expected {either}{kind} in {ends}, got {value!r}")
+    return int(number) if whole else number
 
 
 def interval(
@@ -52,7 +52,7 @@ def interval(
     open_low: bool = False,
     open_high: bool = False,
 ) -> str:
-    """Write a range of numbers; one up to the largest float, or of whole ones, is open.
+    """Format a range of numbers; the end is open if it is the largest float.
 
     Examples
     --------
@@ -66,14 +66,14 @@ def interval(
     return f"{ends[0]}{low:g}, {high:g}{ends[1]}"
 
 
-def check_bool(name: str, value: Any) -> None:
-    """Raise for what is neither True nor False: a text such as "no" would be true."""
+def check_bool(name: str, value: object) -> None:
+    """Raise if a value is neither True nor False: texts such as "no" are truthy."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name}: expected True or False, got {value!r}")
 
 
-def check_counts(**sizes: Any) -> tuple[int, ...]:
-    """Return whole numbers of at least 1 as Python's, or raise and name the wrong one.
+def check_counts(**sizes: object) -> tuple[int, ...]:
+    """Return whole numbers of at least 1 as int, or raise.
 
     Examples
     --------
@@ -83,22 +83,22 @@ def check_counts(**sizes: Any) -> tuple[int, ...]:
     return tuple(check_number(name, n, 1, whole=True) for name, n in sizes.items())
 
 
-def check_count(name: str, value: Any, largest: int, why: str) -> int:
-    """Return a whole number from 1 to largest; ``why`` says what sets the limit."""
+def check_count(name: str, value: object, largest: int, why: str) -> int:
+    """Return a whole number from 1 to largest; ``why`` is the reason of the limit."""
     count: int = check_number(name, value, 1, whole=True)
     if count > largest:
         raise ValueError(f"{name}: expected at most {largest} ({why}), got {count}")
     return count
 
 
-def store_counts(settings: Any, *names: str, low: int = 1) -> None:
-    """Store counts of a frozen dataclass as Python's whole numbers, or raise."""
+def store_counts(settings: object, *names: str, low: int = 1) -> None:
+    """Convert counts of a frozen dataclass to int, or raise."""
     for name in names:
         value = check_number(name, getattr(settings, name), low, whole=True)
         object.__setattr__(settings, name, value)
 
 
-def check_within_0_1(**shares: Any) -> None:
-    """Raise for what is no number between 0 and 1, both excluded, naming it."""
+def check_within_0_1(**shares: object) -> None:
+    """Raise if a value is not a number between 0 and 1, both excluded."""
     for name, share in shares.items():
         check_number(name, share, 0, 1, open_low=True, open_high=True)

@@ -1,12 +1,12 @@
-"""Cholesky-based linear algebra: factors and solves, never an explicit inverse.
+"""Cholesky-based linear algebra: factors and solves, without explicit inverses.
 
-Jitter is never added here. A matrix that is not positive definite gives NaN, which
-the caller turns into a result code or an error; a ridge is a prior, with a name.
+No jitter is added. A matrix that is not positive definite gives NaN, which the caller
+converts to a result code or an error. A ridge must be an explicit prior.
 """
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from types import ModuleType
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,14 +25,14 @@ def _libraries() -> ThreadpoolController:
 
 
 MANY_ROWS = 500
-"""From here on the threads of BLAS pay, for one matrix."""
+"""Number of rows above which several BLAS threads are faster, for one matrix."""
 
 
 def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
-    """Return a block in which BLAS and LAPACK work in the thread that calls them.
+    """Return a context in which BLAS and LAPACK use one thread.
 
-    For small problems, of less than ``MANY_ROWS`` rows: the threads that an OpenBLAS
-    starts for each cost a multiple of the work itself, and more on a busy machine.
+    It has no effect for ``MANY_ROWS`` rows or more. For smaller matrices, OpenBLAS
+    threads take more time than the computation.
     """
     if n_rows >= MANY_ROWS:
         return nullcontext()
@@ -40,15 +40,15 @@ def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
 
 
 def blas_threads() -> int:
-    """Return the threads that BLAS may use now, 1 within ``one_blas_thread``."""
-    found = _libraries().select(user_api="blas").info()
-    return max((one["num_threads"] for one in found), default=1)
+    """Return the number of BLAS threads, 1 within ``one_blas_thread``."""
+    libraries = _libraries().select(user_api="blas").info()
+    return max((library["num_threads"] for library in libraries), default=1)
 
 
 def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:
     """Return the sign, 1 or -1, that makes each row's largest entry positive.
 
-    NumPy gives NumPy, JAX gives JAX. Of a row of zeros or NaN it is 1.
+    The sign of a row of zeros or NaN is 1. NumPy arrays give NumPy, JAX arrays JAX.
     """
     peak = rows[np.arange(len(rows)), abs(rows).argmax(1)]
     return (1 - 2 * (peak < 0)).astype(rows.dtype)[:, None]
@@ -79,9 +79,9 @@ def mahalanobis_sq(
 def log1p_squares(
     white: Float[Array, "*n d"], eta: Float[Array, "*#n"]
 ) -> Float[Array, "*n"]:
-    """Return log(1 + |w|²/η), also where the square overflows: Student-t far away."""
+    """Return log(1 + |w|²/η) without overflow of the square (Student-t tails)."""
     top = jnp.max(jnp.abs(white), -1)
-    # From here on 1 is below the spacing of floats at |w|².
+    # Beyond this, 1 is below the spacing of floats at |w|².
     far = top > jnp.finfo(white.dtype).max ** 0.25
     unit = jnp.where(far, top, 1.0)
     q = jnp.sum((white / unit[..., None]) ** 2, -1) / eta
@@ -102,43 +102,47 @@ def psd_factor(
     M : array of shape (d, d)
         Symmetric, positive semi-definite up to rounding.
     tol : float, optional
-        Eigenvalues above ``-tol * max`` count as zero when negative. Default
-        ``d * eps`` of the dtype.
+        Negative eigenvalues above ``-tol * max`` are set to 0. Default: ``d * eps`` of
+        the dtype.
 
     Returns
     -------
     array of shape (d, d)
-        L with LᵀL = M. Row signs are fixed so that each row's largest entry is
-        positive. NaN throughout when M has a negative eigenvalue beyond ``tol``.
+        L with LᵀL = M; the largest entry of each row is positive. All NaN if M has an
+        eigenvalue below ``-tol * max``.
     """
     return root_of(jnp, jnp.asarray(M), tol)
 
 
-def cholesky_of(xp: Any, S: Any) -> Any:
+def cholesky_of(xp: ModuleType, S: Array) -> Array:
     """Return the lower Cholesky factor of a symmetric S by NumPy or by JAX.
 
-    NumPy's reads one triangle of S, and gives some factor of what holds NaN: here it
-    takes the mean of both, as JAX does, and raises LinAlgError (JAX: NaN throughout).
+    NumPy reads only one triangle of S and does not check for NaN. As in JAX, S is first
+    symmetrized. NaN or infinity raises LinAlgError in NumPy and gives NaN in JAX.
     """
     if xp is np:
         if not np.isfinite(S).all():
-            raise np.linalg.LinAlgError("matrix holds NaN or infinity")
+            raise np.linalg.LinAlgError("matrix has NaN or infinity")
         S = (S + np.swapaxes(S, -1, -2)) / 2
     return xp.linalg.cholesky(S)
 
 
-def solve_lower(xp: Any, L: Any, B: Any, *, transposed: bool = False) -> Any:
-    """Return L⁻¹B, or L⁻ᵀB, of a lower triangular L by SciPy or by JAX."""
-    # check_finite: of NaN NaN, as by JAX, which does not look at it.
+def solve_lower(
+    xp: ModuleType, L: Array, B: Array, *, transposed: bool = False
+) -> Array:
+    """Return L⁻¹B, or L⁻ᵀB, for a lower triangular L by SciPy or by JAX."""
+    # With check_finite=False NaN gives NaN, as in JAX.
     solve = scipy.linalg.solve_triangular if xp is np else solve_triangular
     return solve(L, B, lower=True, trans=int(transposed), check_finite=False)
 
 
-def root_of(xp: Any, M: Any, tol: Any = None) -> Any:
+def root_of(
+    xp: ModuleType, M: Float[Array, "d d"], tol: Array | float | None = None
+) -> Float[Array, "d d"]:
     """Return ``psd_factor`` by NumPy or by JAX."""
     eigenvalues, vectors = xp.linalg.eigh((M + M.T) / 2)
-    tol = M.shape[0] * float(jnp.finfo(M.dtype).eps) if tol is None else tol
-    valid = eigenvalues[0] >= -tol * xp.max(xp.abs(eigenvalues))
+    share = M.shape[0] * float(jnp.finfo(M.dtype).eps) if tol is None else tol
+    valid = eigenvalues[0] >= -share * xp.max(xp.abs(eigenvalues))
     rows = (xp.sqrt(xp.maximum(eigenvalues, 0)) * vectors).T[::-1]
     return xp.where(valid, row_signs(rows) * rows, xp.nan)
 
@@ -151,28 +155,28 @@ def mixed_with_identity(
 ) -> Float[np.ndarray, "d d"]:
     """Return L with LᵀL = (1 - w) M + w (tr M/d) I, where M = factorᵀ factor.
 
-    M is learned from n points and I counts as s: w = s/(n + s).
+    M is learned from n points, and I has the weight of s points: w = s/(n + s).
 
     Parameters
     ----------
     factor : array of shape (r, d)
-    strength : float ≥ 0, infinity included
+    strength : float ≥ 0, may be infinite
         s.
     n : float > 0
     live : array of d bool, optional
-        Columns that vary: d and I are of these, and the others of L are zero. Default:
-        all.
+        Columns that vary. I and d refer to these columns, and the other columns of L
+        are zero. Default: all.
 
     Returns
     -------
     array of shape (d, d)
-        Rows by falling length; each row's largest entry is positive.
+        Rows by falling length; the largest entry of each row is positive.
     """
     live = np.ones(factor.shape[1], bool) if live is None else live
     mixed = np.zeros((factor.shape[1],) * 2, factor.dtype)
     factor, d = factor[:, live], int(live.sum())
     level = np.sum(factor**2) / d
-    if np.isinf(strength):  # Exactly a multiple of I.
+    if np.isinf(strength):  # A multiple of I
         mixed[:d, live] = np.sqrt(level) * np.eye(d)
         return mixed
     w = strength / (n + strength)

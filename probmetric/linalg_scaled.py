@@ -1,25 +1,23 @@
-"""Squares of distances beyond what float64 holds, as a fraction times a power of two.
+"""Squared distances that overflow float64, as a fraction times a power of two.
 
-Powers of two scale without rounding, so that what is computed here orders points as
-the same operations do at an ordinary scale. Host code, NumPy.
+Powers of two scale without rounding, so points have the same order as at an ordinary
+scale. NumPy only.
 """
-
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 LARGEST = 2.0**500
-"""About 3.3e150: squares of such numbers, and sums of many, are finite."""
+"""About 3.3e150: squares of smaller numbers, and their sums, are finite."""
 LOST = -800
-"""Squares below 2**LOST, computed in plain float64, may have lost terms."""
+"""Terms of a square below 2**LOST may underflow in float64."""
 
 ORDINARY = 200
 """Plain products and squares are safe for sizes within 2**-ORDINARY to 2**ORDINARY."""
 NOTHING = -(10**6)
-"""The exponent of zero: below all others."""
+"""The exponent of zero, below all others."""
 ROWS = 4096
-"""Rows taken at a time."""
+"""Rows computed at a time."""
 
 
 def squares(
@@ -27,11 +25,10 @@ def squares(
     A: Float[np.ndarray, "*#n d"],
     B: Float[np.ndarray, "*#n d"],
 ) -> tuple[Float[np.ndarray, "n"], Int[np.ndarray, "n"]]:
-    """Return s and e with |L(a - b)|² = s · 2**e for matching rows; no size is lost.
+    """Return s and e with |L(a - b)|² = s · 2**e for matching rows of any size.
 
-    s lies in [1/2, 1), or is 0 with e below all other exponents, so that sorting by
-    (e, s) sorts the squares. Memory in numbers of 8 bytes: some 5 p d a row, ROWS rows
-    at a time.
+    s lies in [1/2, 1), or is 0 with e below all other exponents: sorting by (e, s)
+    sorts the squares. Memory: about 5 p d numbers of 8 bytes per row, for ROWS rows.
     """
     A, B = np.broadcast_arrays(A, B)
     parts = [
@@ -41,7 +38,9 @@ def squares(
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # pyright: ignore[reportReturnType]
 
 
-def _squares(L: np.ndarray, A: np.ndarray, B: np.ndarray) -> tuple[Any, Any]:
+def _squares(
+    L: np.ndarray, A: np.ndarray, B: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(over="ignore"):
         delta = A - B
     beyond = np.isinf(delta)
@@ -53,10 +52,10 @@ def _squares(L: np.ndarray, A: np.ndarray, B: np.ndarray) -> tuple[Any, Any]:
     top = exponent.max((1, 2))
     terms = np.ldexp(terms, np.maximum(exponent - top[:, None, None], -2000))
     total = np.zeros(len(A))
-    for row in range(len(L)):  # In the order of the search at an ordinary scale.
+    for row in range(len(L)):  # The same order as in the search at an ordinary scale
         total += np.sum(terms[:, row], -1) ** 2
-    s, own = np.frexp(total)
-    return s, np.where(total == 0, NOTHING, own + 2 * top)
+    s, power = np.frexp(total)
+    return s, np.where(total == 0, NOTHING, power + 2 * top)
 
 
 def distances(
@@ -65,26 +64,26 @@ def distances(
     B: Float[np.ndarray, "*#n d"],
     name: str,
 ) -> Float[np.ndarray, "n"]:
-    """Return |L(a - b)| of matching rows wherever float64 holds the distance itself.
+    """Return |L(a - b)| of matching rows; only the distance itself must be in range.
 
     Raises
     ------
     ValueError
-        Naming ``name``, where a distance is beyond float64.
+        If a distance overflows or underflows; ``name`` is the argument's name.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         plain = np.linalg.norm((A - B) @ L.T, axis=-1)
-    again = ~((plain > 2.0 ** (LOST / 2)) & (plain < LARGEST))
-    if again.any():
+    extreme = ~((plain > 2.0 ** (LOST / 2)) & (plain < LARGEST))
+    if extreme.any():
         A, B = np.broadcast_arrays(A, B)
-        plain[again] = roots(*squares(L, A[again], B[again]), name)
+        plain[extreme] = roots(*squares(L, A[extreme], B[extreme]), name)
     return plain
 
 
 def roots(
     s: Float[np.ndarray, "*n"], e: Int[np.ndarray, "*n"], name: str
 ) -> Float[np.ndarray, "*n"]:
-    """Return √(s · 2**e), or refuse what float64 does not hold; as ``represented``."""
+    """Return √(s · 2**e); raise ValueError as ``represented``."""
     odd = e % 2
     return represented(np.sqrt(np.ldexp(s, odd)), (e - odd) // 2, name, "distances")
 
@@ -92,13 +91,7 @@ def roots(
 def represented(
     s: Float[np.ndarray, "*n"], e: Int[np.ndarray, "*n"], name: str, what: str
 ) -> Float[np.ndarray, "*n"]:
-    """Return s · 2**e, or refuse where float64 holds it only as infinity or in part.
-
-    Raises
-    ------
-    ValueError
-        Naming ``name`` and the size.
-    """
+    """Return s · 2**e; raise ValueError if it overflows or underflows float64."""
     with np.errstate(over="ignore", under="ignore"):
         values = np.ldexp(s, np.maximum(e, -5000))
     bad = np.isinf(values) | ((s > 0) & (values < np.finfo(float).tiny))
@@ -108,8 +101,8 @@ def represented(
             np.log10(2.0)
         )
         raise ValueError(
-            f"{name}: expected {what} that float64 holds (2e-308 to 1.8e308), got "
-            f"about 1e{np.floor(size):+.0f}; rescale the points or the metric"
+            f"{name} must have {what} in the range of float64 (2e-308 to 1.8e308), got "
+            f"about 1e{np.floor(size):+.0f}. Rescale the points or the metric."
         )
     return values
 
@@ -117,14 +110,14 @@ def represented(
 def balanced(
     L: Float[np.ndarray, "p d"], *points: Float[np.ndarray, "_ d"]
 ) -> tuple[Float[np.ndarray, "p d"], list[np.ndarray], int]:
-    """Scale features, and the columns of L against them, so that no square overflows.
+    """Scale features, and the columns of L inversely, to prevent overflow of squares.
 
     Returns
     -------
     L, points
-        As given where all sizes are ordinary.
+        Unchanged if all sizes are ordinary.
     exponent : int
-        Squared distances are those of what is returned times 2**exponent.
+        Squared distances are those of the returned L and points, times 2**exponent.
     """
     high = np.max([np.abs(X).max(0) for X in points], 0)
     sizes = np.append(high, np.abs(L).max(0))
@@ -140,19 +133,13 @@ def balanced(
 
 
 def no_nan(
-    values: Float[np.ndarray, "..."], name: str, given: Float[np.ndarray, "..."]
+    values: Float[np.ndarray, "..."], name: str, points: Float[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
-    """Return values, or refuse the points for which they are not to be computed.
-
-    Raises
-    ------
-    ValueError
-        Naming ``name`` and its largest entry.
-    """
+    """Return the log densities of points; raise ValueError if any is NaN."""
     if np.isnan(values).any():
-        size = np.max(np.abs(given), where=~np.isnan(given), initial=0.0)
+        size = np.max(np.abs(points), where=~np.isnan(points), initial=0.0)
         raise ValueError(
-            f"{name}: expected points whose log densities float64 holds, got a largest "
-            f"entry of {size:.3g}; rescale the points"
+            f"{name} must have log densities in the range of float64, got a largest "
+            f"entry of {size:.3g}. Rescale the points."
         )
     return values

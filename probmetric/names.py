@@ -1,6 +1,6 @@
-"""Names of the data sets that need no file, endings of files, and how to read them.
+"""Names of data sets, endings of files, and options to read them.
 
-They are looked up before pandas and scikit-learn are loaded.
+This module loads neither pandas nor scikit-learn.
 """
 
 import os
@@ -16,10 +16,10 @@ GENERATED = ("ringnorm", "twonorm", "waveform")
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npz", ".parquet")
 
 UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?")
-"""What pandas calls a column without a name, such as its own index in a file."""
+"""Names that pandas gives to unnamed columns, such as its index in a file."""
 
 TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", ".json", ".jsonl")
-"""Endings of text, whose rows are not read in parts."""
+"""Endings of text files, which are not read in chunks."""
 
 CONVERT = (
     "convert it once: pandas.read_csv('rows.csv').to_parquet('rows.parquet'), or in "
@@ -27,17 +27,17 @@ CONVERT = (
     "ParquetWriter('rows.parquet', rows.schema) as out: [out.write_batch(batch) for "
     "batch in rows]"
 )
-"""What to do with CSV, whose rows are to be read in parts."""
+"""The remedy for CSV files that must be read in chunks."""
 
 DTYPES = "float64", "float32"
-"""Of numbers of rows that are read in parts."""
+"""Types of numbers that are read in chunks."""
 
 WILD = "*?["
-"""Characters of a pattern of files."""
+"""Wildcards of file patterns."""
 
 
 class Reading(NamedTuple):
-    """How rows are read: as ``datasets.load`` says, and ``dtype`` as ``pm.open``."""
+    """Options of ``datasets.load`` to read rows, and ``dtype`` of ``pm.open``."""
 
     sep: str | None = None
     decimal: str = "."
@@ -50,45 +50,39 @@ class Reading(NamedTuple):
     thousands: str | None = None
 
     def of_load(self, name: str) -> dict[str, Any]:
-        """Return the arguments of ``datasets.load``.
-
-        Raises
-        ------
-        ValueError
-            For rows in float32, as those that are loaded are not.
-        """
-        asked = self._asdict()
-        if (dtype := asked.pop("dtype")) != "float64":
+        """Return the arguments of ``datasets.load``; raise for float32."""
+        options = self._asdict()
+        if (dtype := options.pop("dtype")) != "float64":
             raise ValueError(
                 f"--dtype: expected float64 where all rows are loaded, as of {name!r}, "
-                f"got {dtype}; in parts are read .npy files, a quoted glob, and "
-                "Parquet files: a folder of them, or a large one"
+                f"got {dtype}; only .npy files, a quoted glob, a folder of Parquet "
+                "files and a large Parquet file are read in chunks"
             )
-        return asked
+        return options
 
 
 AS_IS = Reading()
 
 
 def repeated(names: Sequence[str]) -> list[str]:
-    """Return the names that stand more than once."""
+    """Return the names that occur more than once."""
     return [name for name, times in Counter(names).items() if times > 1]
 
 
 def ending(path: Path) -> str:
-    """Return the ending of a file's name, of two parts where it is compressed."""
+    """Return the lower-case ending of a file name, such as .csv or .csv.gz."""
     parts = path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]
     return "".join(parts).lower()
 
 
 def looked_up(path: Path, argument: str) -> Path:
-    """Return a path at which the system can look, whether or not anything is there.
+    """Return a path that may or may not exist.
 
     Raises
     ------
     ValueError
-        Where it cannot: the name is too long, holds a null character, or leads through
-        a folder that this user may not enter.
+        If the name is too long or contains a null character, or if a folder of the path
+        may not be entered.
     """
     try:
         os.stat(path)
@@ -105,7 +99,7 @@ def looked_up(path: Path, argument: str) -> Path:
 
 
 def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
-    """Return the path of data, whose ~ is the user's folder; as ``looked_up``."""
+    """Expand ~ in a path; raise for addresses, and as ``looked_up``."""
     text = os.path.expanduser(name)
     if "://" in text:
         raise ValueError(
@@ -116,27 +110,27 @@ def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
 
 
 def is_pattern(text: str) -> bool:
-    """Say whether a name stands for several files, and is not itself one."""
+    """Return whether a name is a pattern of files, and not a file."""
     return any(c in text for c in WILD) and not os.path.exists(text)
 
 
 def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
-    """Return the files of a path, a folder of Parquet files or a glob, by name.
+    """Return the files of a path, a folder of Parquet files or a glob, sorted by name.
 
-    Of a folder of text files all, so that their reader says what they are.
+    The files of a folder of text files are returned too: their reader raises.
     """
     text = os.path.expanduser(os.fspath(where))
     if is_pattern(text):
-        found = sorted(map(Path, glob(text)))
+        paths = sorted(map(Path, glob(text)))
     else:
         path = path_of(text, name)
-        found = [path] if path.exists() else []
+        paths = [path] if path.exists() else []
     files: list[Path] = []
-    for path in found:
+    for path in paths:
         if not path.is_dir():
             files.append(path)
-        elif [path] == found and (rows := _rows_in(path)):
-            files += rows
+        elif [path] == paths and (inside := _rows_in(path)):
+            files += inside
         else:
             raise ValueError(
                 f"{name}: expected files, or one folder of .parquet files, got the "
@@ -148,7 +142,7 @@ def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
 
 
 def _rows_in(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder, or its files where all are text."""
+    """Return the Parquet files of a folder, or all its files if all are text."""
     if rows := sorted(folder.glob("*.parquet")):
         return rows
     files = sorted(path for path in folder.iterdir() if path.is_file())
@@ -157,23 +151,17 @@ def _rows_in(folder: Path) -> list[Path]:
 
 
 def kind_of(path: Path) -> str:
-    """Say what stands at a path where a file should."""
+    """Describe a path that is not a file."""
     return "a folder" if path.is_dir() else "a pipe or a device"
 
 
 def is_set(name: str) -> bool:
-    """Say whether a name is of a data set that needs no file."""
+    """Return whether a name is a data set that needs no file."""
     return name in (*STORED, *GENERATED) or name.startswith("openml:")
 
 
 def existing(name: str, argument: str = "data") -> Path:
-    """Return the path of a file.
-
-    Raises
-    ------
-    ValueError
-        Where none exists, saying what there is instead.
-    """
+    """Return the path of an existing file, or raise and list the alternatives."""
     path = path_of(name, argument)
     if path.is_file():
         return path
@@ -190,7 +178,7 @@ def existing(name: str, argument: str = "data") -> Path:
 
 
 def in_parts(name: str, argument: str = "data") -> bool:
-    """Say whether a name is of rows that are read in parts: .npy, a folder, a glob."""
+    """Return whether data are read in chunks: .npy files, folders and globs."""
     if is_set(name):
         return False
     if is_pattern(os.path.expanduser(name)):
@@ -200,9 +188,9 @@ def in_parts(name: str, argument: str = "data") -> bool:
 
 
 def check_source(name: str, argument: str = "data", *, rows: bool = False) -> None:
-    """Raise for what names no data set: no stored one, no file that exists.
+    """Raise if a name is neither a built-in data set nor an existing file.
 
-    With ``rows`` those that are read in parts are data too, and are found when opened.
+    With ``rows``, data that are read in chunks are allowed and checked when opened.
     """
     if not is_set(name) and not (rows and in_parts(name, argument)):
         existing(name, argument)

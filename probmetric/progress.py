@@ -1,4 +1,4 @@
-"""``progress_bar``: a bar in terminals and notebooks, a line now and then elsewhere."""
+"""``progress_bar``: a bar in terminals and notebooks, lines in a log."""
 
 import sys
 import time
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 EVERY = 10.0
-"""Seconds between two lines where no bar can be drawn."""
+"""Seconds between two lines of a log."""
 
 
 class _State:
-    """Whether bars that nobody asked for are left out."""
+    """Whether bars without an explicit ``show`` are hidden."""
 
     silent = False
 
@@ -27,7 +27,7 @@ def silent() -> Generator[None]:
 
 
 class _Lines:
-    """The items, with a line of text about them from time to time."""
+    """Items, with a line of text about them from time to time."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ def _to_log(line: str) -> None:
 
 
 class _InNotebook(_Lines):
-    """A bar of text below a cell, which is emptied at the end: none is stored."""
+    """A bar of text below a cell, removed at the end so that none is stored."""
 
     def __iter__(self) -> Iterator[Any]:
         from IPython.display import DisplayHandle
@@ -97,25 +97,22 @@ def progress_bar(
     Parameters
     ----------
     items : iterable
-        What is gone through.
     label : str
-        What is being done, shown before the bar.
+        Text before the bar.
     show : bool or None
-        None draws a bar in terminals and notebooks after one second, removes it at
-        the end, and elsewhere, as in a log, writes a line every 10 s. True shows the
-        bar at once; False is silence.
+        None: a bar in terminals and notebooks after one second, removed at the end;
+        otherwise, as in a log, a line every 10 s. True: a bar at once. False: none.
     unit : str, default="step"
-        What is counted.
+        Name of an item.
 
     Returns
     -------
     iterable
-        The items, or with ``show=False`` what was given; of a bar
-        ``set_postfix_str`` says what is under way.
+        The items; a bar has ``set_postfix_str`` for the current item.
     """
     if show is False or (show is None and _State.silent):
         return items
-    # The shell of a notebook is there exactly if IPython has been loaded.
+    # A notebook has loaded IPython.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if hasattr(shell, "kernel"):
@@ -124,12 +121,12 @@ def progress_bar(
         return _Lines(items, label, unit, _to_log, EVERY)
     from tqdm import tqdm
 
-    class Bar(tqdm):  # Here, as tqdm is loaded only for a terminal.
+    class Bar(tqdm):  # Defined here, because tqdm is loaded only for a terminal.
         def refresh(self, *args: Any, **kwargs: Any) -> None:
-            """Draw the bar after its delay: ``close`` removes no earlier one."""
+            """Draw the bar only after its delay, because ``close`` leaves others."""
             if not self.delay or time.time() >= self.start_t + self.delay:
                 self.last_print_t = time.time()
                 super().refresh(*args, **kwargs)
 
-    # Unless asked for, what is done within a second needs no bar.
+    # Work of less than a second needs no bar.
     return Bar(items, desc=label, unit=unit, leave=False, delay=0 if show else 1)

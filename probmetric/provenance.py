@@ -1,4 +1,4 @@
-"""Other packages: versions that results depend on, and extras that are missing."""
+"""Versions of packages that results depend on, and missing extras."""
 
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -7,22 +7,16 @@ PACKAGES = ("probmetric", "jax", "numpyro", "arviz", "scikit-learn", "numpy")
 
 
 def versions(*names: str) -> dict[str, str]:
-    """Return the version of each package; by default of all that results depend on."""
+    """Return the version of each package; default: all that results depend on."""
     return {name: version(name) for name in names or PACKAGES}
 
 
 def need(argument: str, extra: str, *modules: str) -> None:
-    """Raise where a module of an extra is not installed; none is imported.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        That names the extra.
-    """
+    """Raise ModuleNotFoundError with the extra if a module is not installed."""
     for module in modules:
         if find_spec(module) is None:
             raise ModuleNotFoundError(
-                f"{argument}: expected {module}, got none: install the extra "
+                f"{argument} requires {module}, which is missing: install the extra "
                 f"{extra!r} (in a checkout: pip install '.[{extra}]')",
                 name=module,
             )

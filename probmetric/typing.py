@@ -1,11 +1,9 @@
-"""Array types of the package: one letter an axis, the same letter everywhere.
+"""Array types of the package: one letter per axis, with the same meaning everywhere.
 
 ``n`` points, ``d`` features, ``p`` latent dimensions, ``N`` pairs, ``c`` classes,
-``k`` mixture components, ``s`` draws. Either NumPy or JAX holds the numbers.
-
-What users pass, ``ArrayLike``, ``DrawsLike``, ``Names``, ``Preprocessor`` and the
-settings of a constructor, is for type checkers: at run time a wrong value is refused in
-words of our own, not by its type.
+``k`` mixture components, ``s`` draws, as NumPy or JAX arrays. ``ArrayLike``,
+``DrawsLike``, ``Names`` and ``Preprocessor`` are for type checkers only: at run time
+wrong values raise the errors of the functions.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +13,9 @@ import numpy as np
 
 Array = jax.Array | np.ndarray
 Scalar = Array | np.floating | float
-"""One number: NumPy's own scalars are no arrays."""
+"""One number; NumPy scalars are not arrays."""
+Numeric = Array | np.number | float | int
+"""Real numbers of any shape, in an array or not."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Preprocessor = ArrayLike | Callable[[np.ndarray], ArrayLike] | None
 
     def no_type_check[F](function: F) -> F:
-        """Return a function whose annotations are not enforced at run time."""
+        """Return a function whose annotations are not checked at run time."""
         ...
 else:
     from typing import no_type_check as no_type_check

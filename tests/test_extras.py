@@ -23,7 +23,7 @@ def test_the_command_without_its_extra_is_one_sentence():
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "probmetric: expected typer, got none: install the extra 'cli' "
+        "probmetric requires typer, which is missing: install the extra 'cli' "
         "(in a checkout: pip install '.[cli]')\n"
     )
 

@@ -220,7 +220,7 @@ def test_its_draws_are_stored_as_its_metrics_and_reported(data, tmp_path):
     np.testing.assert_array_equal(kept[0], posterior.draws[0].factor)
     np.testing.assert_array_equal(kept[1], posterior.draws[-1].factor)
     page = (tmp_path / "a" / "report.html").read_text()
-    assert "Neighbours, with their probabilities" in page
+    assert "Neighbors, with their probabilities" in page
 
 
 def test_its_draws_are_known_without_its_name(data, tmp_path):

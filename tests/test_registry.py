@@ -9,12 +9,12 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import probmetric as pm
-from probmetric.checks.check import Check
+from probmetric.checks import claims
+from probmetric.checks.check import Check, by_algebra
 from probmetric.registry import (
     MODELS,
     Place,
     _spec,
-    at,
     estimators,
     learner_name,
     method_of,
@@ -71,25 +71,20 @@ def test_every_entry_is_in_the_map_of_each_room(name):
     assert not missing
 
 
-@pytest.mark.parametrize("place", ["module", "module:", ":name"])
-def test_a_place_without_a_module_or_a_name_is_refused(place):
-    with pytest.raises(ValueError, match="place: expected 'module:name', got"):
-        at(place)
-
-
 def test_the_entry_and_the_check_of_contributing_are_made():
     """What a reader copies is what ``_spec`` and ``Check`` take."""
     page = (ROOT / "CONTRIBUTING.md").read_text()
     check, entry = map(dedent, re.findall(r"```python\n(.*?)```", page, re.S))
-    spec = eval(f"{{{entry}}}", {"_spec": _spec})["foo"]
+    spec = eval(entry.strip().rstrip(","), {"_spec": _spec})
     assert spec.class_names() == {"Foo"}
-    names = {"Check": Check, "by_hand": dict, "without_prior": dict}
+    readers = ("foo", "points", "closed", "end", "by_scipy", "without_prior")
+    names = {**vars(claims), "by_algebra": by_algebra, **dict.fromkeys(readers, dict)}
     exec(check, names)
-    assert [c.kind for c in names["CHECKS"]] == ["exact"]
+    assert [(c.kind, len(c.controls)) for c in names["CHECKS"]] == 3 * [("exact", 1)]
 
 
 def test_an_exact_check_without_a_control_cannot_be_made():
-    with pytest.raises(ValueError, match="controls: expected at least one"):
+    with pytest.raises(ValueError, match="controls must have at least one"):
         Check("claim", "exact", lambda p: {}, lambda p: {})
 
 

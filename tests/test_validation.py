@@ -210,7 +210,7 @@ def test_a_bar_names_the_check(capfd):
 
 @pytest.mark.parametrize("model", [LCA(), [LCA()], MEAN, None])
 def test_what_is_no_model_is_refused_by_its_type(model):
-    with pytest.raises(TypeError, match=f"model: .*, got {type(model).__name__}$"):
+    with pytest.raises(TypeError, match=f"model must .*, got {type(model).__name__}$"):
         validate(model, DATA)
 
 
@@ -218,12 +218,12 @@ def test_what_is_no_model_is_refused_by_its_type(model):
     "call, message",
     [
         (lambda: validate("no such model"), "model: expected one of"),
-        (lambda: validate([], DATA), "model: expected at least one check"),
-        (lambda: validate([WEAK], DATA, quick=True), "model: expected at least one"),
-        (lambda: validate(SPEC, DATA), "data: expected a Problem or Labelled"),
+        (lambda: validate([], DATA), "model must have at least one check"),
+        (lambda: validate([WEAK], DATA, quick=True), "model must have at least one"),
+        (lambda: validate(SPEC, DATA), "data must be a Problem or Labelled"),
         (
             lambda: validate("lda", Labelled(np.eye(4), [0, 0, 1, 1], np.ones(4))),
-            "data: expected points without weights for 'lda'",
+            "data must be points without weights for 'lda', got weights",
         ),
     ],
 )

@@ -87,11 +87,18 @@ def first_lines(module: str) -> str:
 
 
 def kind_of(source: str, name: str) -> str:
-    """Return autodoc's directive for a name that a file defines."""
+    """Return autodoc's directive for a name that a file defines, imports or renames."""
     tree = ast.parse((ROOT / (source.replace(".", "/") + ".py")).read_text())
     for node in tree.body:
         if getattr(node, "name", None) == name:
             return "class" if isinstance(node, ast.ClassDef) else "function"
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    return kind_of(node.module, alias.name)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            if [getattr(target, "id", None) for target in node.targets] == [name]:
+                return kind_of(source, node.value.id)
     return "data"
 
 

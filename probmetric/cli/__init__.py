@@ -1,13 +1,11 @@
-"""The command line: one file a command, and what the commands share.
+"""The command line: one file per command, and shared modules.
 
-``app``        the command ``probmetric``: every command's options, help, exit codes.
-``options``    options that several commands share.
-``lookup``     names and files looked up before anything heavy is loaded.
+``app``        the command ``probmetric``: help, exit codes, checks before imports.
+``options``    options of every command, as dataclasses.
 ``fit``, ``sample``, ``next``, ``neighbors``, ``evaluate``, ``validate``, ``report``
-               what each command does: a function of keywords (``explore`` is in
-               ``report``; ``evaluate`` is a folder).
-``launch``     ``--processes``: copies of a command on this machine, as one run.
-``inputs``     data, settings and metrics that commands are given.
+               the commands: functions of their options (``explore`` is in ``report``).
+``launch``     ``--processes``: several copies of a command on this machine.
+``inputs``     data, settings and stored metrics.
 ``answers``    tables of pairs and triplets, and fits to them.
 ``files``      output files, errors and warnings.
 """

@@ -1,13 +1,13 @@
-"""Answers beside points: a table of judged pairs or of triplets; fits, and scores.
+"""Judgments about points: tables of pairs or triplets, fits to them, and scores.
 
-A line of the table is about rows of ``--data``, by their numbers from 0: two of a pair,
-three of a triplet, four of a quadruplet. Objects that have no features are numbers
-alone.
+A line of the table refers to rows of ``--data`` by number from 0: two for a pair, three
+for a triplet, four for a quadruplet. Objects without features are only numbers.
 """
 
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -15,14 +15,17 @@ from jaxtyping import Float, Int
 from scipy.special import expit
 
 from probmetric.cli.files import note
-from probmetric.data.hash import data_hash
+from probmetric.cli.inputs import Learner, describe
+from probmetric.cli.options import DataSpec
 from probmetric.data.inputs import points
-from probmetric.data.source import is_source
+from probmetric.data.source import Source
 from probmetric.data.unlabeled import leaves_out
 from probmetric.datasets.columns import doubtful_columns
-from probmetric.datasets.loading import load_points
+from probmetric.datasets.loading import Dataset, load_points
 from probmetric.datasets.tables import read_content
 from probmetric.evaluation.answers import answer_auc, answer_scores
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import MetricDraws
 from probmetric.names import AS_IS, Reading, ending, existing, is_set
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.metric import PosteriorMetric
@@ -34,23 +37,23 @@ COLUMNS = {
     "triplets": (("anchor", "near", "far"), (), ("y", "weight")),
     "quadruplets": (("anchor", "near", "other", "far"), (), ("y", "weight")),
 }
-"""Of a table: the rows that it is about, what it must have, and what it may have."""
+"""Columns of a table: numbers of rows, required values, and optional values."""
 
 ARGUMENTS = {"weight": "sample_weight"}
-"""Columns whose name is another than that of the argument of a fit."""
+"""Arguments of a fit for columns of another name."""
 
 
 class Table(NamedTuple):
-    """A table of answers: rows (N, 2), (N, 3) or (N, 4), and what a fit is told."""
+    """A table of judgments: rows (N, 2), (N, 3) or (N, 4), and arguments of a fit."""
 
     kind: str
     rows: Int[np.ndarray, "N k"]
-    given: dict[str, np.ndarray]
+    values: dict[str, np.ndarray]
     path: Path
 
 
 class Answered(NamedTuple):
-    """Points, or objects without features, and the answers about them."""
+    """Points, or objects without features, with judgments about them."""
 
     X: Float[np.ndarray, "n d"] | None
     feature_names: tuple[str, ...]
@@ -62,306 +65,258 @@ class Answered(NamedTuple):
 def read_table(
     name: str, how: Reading = AS_IS, option: str = "--answers", *, answers: bool = True
 ) -> Table:
-    """Read a table of answers: which kind it is, its columns say.
-
-    Without ``answers`` it is of questions, of pairs too: it need not hold any.
-
-    Raises
-    ------
-    ValueError
-        For columns of neither kind, of both, or twice; for numbers of rows that are not
-        whole or are negative.
-    """
+    """Read a table of judgments, or of questions; the columns determine the kind."""
     path = existing(name, option)
-    how.of_load(name)  # Refuses what is of rows in parts.
+    how.of_load(name)  # Refuses options for rows read in chunks.
     if leaves_out(how.unlabeled):
         raise ValueError(
             f"--unlabeled cannot be combined with {option}, got {how.unlabeled!r}. "
             f"{option} counts all rows of --data."
         )
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-    frame: Any = read_content(
-        path, how._replace(drop=(), features=()) if text else AS_IS
-    )
-    wanted = (
-        "expected columns i, j, y of pairs (and trials, weight, where there are), or "
-        "anchor, near, far of triplets (other too, of quadruplets; and y, weight)"
-        if answers
-        else "expected columns i, j of pairs, or anchor, near, far of triplets (other "
-        "too, of quadruplets)"
-    )
+    frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
+    y = ", y" if answers else ""
+    wanted = f"{option} must have columns i, j{y} (pairs), or anchor, near, far "
+    wanted += "(triplets; with other: quadruplets)"
+    if answers:
+        wanted += "; optional trials for pairs, y for the others, and weight"
     if not isinstance(frame, pd.DataFrame) or not len(frame):
-        raise ValueError(f"{option}: {wanted}, got no table of them in {path.name}")
-    found = [str(column) for column in frame.columns]
-    once = len({*found}) == len(found)
+        raise ValueError(f"{wanted}, got no table in {path.name}.")
+    columns = [str(column) for column in frame.columns]
     for kind, (index, needed, more) in COLUMNS.items():
         least = {*index, *(needed if answers else ())}
-        if once and least <= {*found} <= {*index, *needed, *more}:
-            rows = np.stack([_whole(frame[name], path, option) for name in index], 1)
-            given = {
+        if len({*columns}) == len(columns) and (
+            least <= {*columns} <= {*index, *needed, *more}
+        ):
+            rows = np.stack([_whole(frame, name, path, option) for name in index], 1)
+            values = {
                 ARGUMENTS.get(name, name): frame[name].to_numpy()
                 for name in (*needed, *more)
-                if name in found
+                if name in columns
             }
-            return Table(kind, rows, given, path)
-    raise ValueError(f"{option}: {wanted}, got {', '.join(found)} in {path.name}")
+            return Table(kind, rows, values, path)
+    raise ValueError(f"{wanted}, got {', '.join(columns)} in {path.name}.")
 
 
-def _whole(column: Any, path: Path, option: str) -> np.ndarray:
-    """Return numbers of rows; raise for what is none."""
+def _whole(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarray:
+    """Convert row numbers, or raise."""
+    column = frame[name]
     numbers = np.asarray(pd.to_numeric(column, errors="coerce"), float)
     (wrong,) = np.nonzero(~((numbers >= 0) & (numbers % 1 == 0)))
     if len(wrong):
         raise ValueError(
-            f"{option}: expected whole numbers of rows from 0 in {path.name}, got "
-            f"{str(column.iloc[wrong[0]])!r} as {column.name} in row {wrong[0]}"
+            f"{option} must have whole row numbers from 0 in {path.name}, got "
+            f"{str(column.iloc[wrong[0]])!r} as {name} in row {wrong[0]}."
         )
     return numbers.astype(int)
 
 
 def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> None:
-    """Raise for numbers of rows that n points have not."""
-    largest = int(table.rows.max())
-    if largest >= n:
+    """Raise for row numbers beyond the n points."""
+    if (largest := int(table.rows.max())) >= n:
         raise ValueError(
-            f"{option}: expected rows 0..{n - 1} of {data}, got row {largest}"
+            f"{option} must be about rows 0..{n - 1} of {data}, got row {largest}."
         )
 
 
 def check_no_data(data: str | None, name: str) -> None:
-    """Raise for points beside objects that have no features."""
+    """Raise if points are given for objects without features."""
     if data is not None:
         raise ValueError(
-            f"--data: expected none for {name}, whose objects have no features, "
-            f"got {data!r}"
+            f"--data cannot be used with {name}, whose objects have no features, got "
+            f"{data!r}."
         )
 
 
-def check_answers(estimator: Any, answers: str | None) -> None:
-    """Raise for objects without features, of which nothing is said but by answers."""
+def check_answers(estimator: Learner, answers: str | None) -> None:
+    """Raise if objects without features have no judgments."""
     if answers is None and without_points(estimator):
         raise ValueError(
-            f"--answers: expected triplets for {type(estimator).__name__}, whose "
-            "objects have no features, got none"
+            f"--answers must be triplets for {type(estimator).__name__}, whose objects "
+            "have no features, got none."
         )
 
 
 def answered(
-    estimator: Any,
-    answers: str,
-    data: str | None,
-    label: str | None,
-    groups: str | None,
-    how: Reading,
+    estimator: Learner, answers: str, data: str | None, spec: DataSpec
 ) -> Answered:
-    """Return the points and answers that an estimator is to learn from.
-
-    Raises
-    ------
-    ValueError
-        For a learner that takes no such answers, or no such column; points for one that
-        has none, no points for the others; numbers of rows that the points have not.
-    """
-    if groups is not None:
-        raise ValueError(f"--groups: expected none beside --answers, got {groups!r}")
-    table = read_table(answers, how)
+    """Read the points and judgments for a learner; ``spec`` has the reading options."""
+    if spec.groups is not None:
+        raise ValueError(
+            f"--groups cannot be combined with --answers, got {spec.groups!r}."
+        )
+    table = read_table(answers, spec.how)
     _fit_of(estimator, table)
-    n, name = None, type(estimator).__name__
+    n = None
     if without_points(estimator):
-        stated = estimator.n_objects  # The fit refuses what is no number.
-        n = stated if isinstance(stated, int) else 0
-    return about_points(table, answers, data, label, how, objects=n, name=name)
+        n_objects = estimator.get_params().get("n_objects")
+        # The fit refuses values that are no numbers.
+        n = n_objects if isinstance(n_objects, int) else 0
+    name = type(estimator).__name__
+    return about_points(table, data, spec, objects=n, name=name)
 
 
 def about_points(
-    table: Table,
-    answers: str,
-    data: str | None,
-    label: str | None,
-    how: Reading,
-    *,
-    objects: int | None,
-    name: str,
+    table: Table, data: str | None, spec: DataSpec, *, objects: int | None, name: str
 ) -> Answered:
-    """Return answers with the points that they are about.
+    """Join judgments with their points.
 
-    ``objects`` is None where there are points; else the least number of objects
-    without features, of a learner or a metric called ``name``.
-
-    Raises
-    ------
-    ValueError
-        As ``answered``.
+    ``objects`` is None if there are points. Otherwise it is the minimum number of
+    objects without features, of a learner or metric called ``name``.
     """
-    largest = int(table.rows.max())
+    place = str(table.path.resolve())
     if objects is not None:
         check_no_data(data, name)
-        X, source, called = None, str(table.path.resolve()), answers
-        n = max(largest + 1, objects)
+        X, called, source = None, table.path.name, place
+        n = max(int(table.rows.max()) + 1, objects)
         names = tuple(map(str, range(n)))
     else:
         if data is None:
-            raise ValueError("--data: expected the points of --answers, got none")
-        found = load_points(data, label=label, how=how)
-        X, names, called = points(found.X, "data"), found.feature_names, data
+            raise ValueError("--data must be the points of --answers, got none.")
+        loaded = load_points(data, label=spec.label, how=spec.how)
+        X, names, called = points(loaded.X, "data"), loaded.feature_names, data
         source, n = data if is_set(data) else str(existing(data).resolve()), len(X)
         check_rows(table, n, data)
         for remark in doubtful_columns(X, names):
             note(remark)
-    about = {
-        "source": source,
-        "label": label,
-        "groups": None,
-        "reading": how._asdict(),
-        "n": n,
-        "features": list(names),
-        "classes": {},
-        "hash": data_hash([X, table.rows, *table.given.values()]),
-        "answers": {
-            "source": str(table.path.resolve()),
-            "kind": table.kind,
-            "n": len(table.rows),
-        },
-    }
+    content = [X, table.rows, *table.values.values()]
+    about = describe(spec, source, n, names, {}, content)
+    about["answers"] = {"source": place, "kind": table.kind, "n": len(table.rows)}
     return Answered(X, names, called, table, about)
 
 
-def _fit_of(estimator: Any, table: Table) -> Any:
-    """Return the method that learns from a table; raise where there is none."""
+def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
+    """Choose the method that fits to a table, or raise."""
     kind, name = table.kind, type(estimator).__name__
-    ways = {"pairs": "fit_pairs"}
-    fit = getattr(estimator, ways.get(kind, "fit_triplets"), None)
+    fit = getattr(estimator, "fit_pairs" if kind == "pairs" else "fit_triplets", None)
     if kind != "pairs" and without_points(estimator):
-        fit = estimator.fit
+        fit = getattr(estimator, "fit", None)
     elif "preprocessor" not in estimator.get_params():
         fit = None
     if fit is None:
-        raise ValueError(
-            f"--answers: expected a learner that takes {kind}, got {name}, which does "
-            "not"
-        )
-    lacking = table.given.keys() - signature(fit).parameters.keys()
+        raise ValueError(f"--answers must be for a learner of {kind}, got {name}.")
+    lacking = table.values.keys() - signature(fit).parameters.keys()
     if lacking:
-        column = min(lacking)
         raise ValueError(
-            f"--answers: expected no column {column!r}, which {name} does not take, "
-            f"got one in {table.path.name}"
+            f"--answers must have no column {min(lacking)!r} for {name}, got it in "
+            f"{table.path.name}."
         )
     return fit
 
 
-def fit_answers(estimator: Any, data: Answered) -> Any:
-    """Fit an estimator to answers about points, which stand for their numbers."""
-    fit = _fit_of(estimator, data.table)
+def fit_answers(estimator: Learner, data: Answered) -> None:
+    """Fit an estimator to judgments; the points are its preprocessor."""
+    fit, table = _fit_of(estimator, data.table), data.table
     if data.X is None:
-        return fit(data.table.rows, **data.table.given)
+        fit(table.rows, **table.values)
+        return
     estimator.set_params(preprocessor=data.X)
     try:
-        return fit(data.table.rows, **data.table.given)
-    finally:  # An argument of this fit, none that a summary lists.
+        fit(table.rows, **table.values)
+    finally:  # The points are no argument for a summary.
         estimator.set_params(preprocessor=None)
 
 
 def some(data: Answered, rows: Int[np.ndarray, "m"]) -> Answered:
-    """Return some of the answers, about the same points."""
+    """Select some of the judgments, about the same points."""
     table = data.table
-    given = {name: values[rows] for name, values in table.given.items()}
-    return data._replace(table=table._replace(rows=table.rows[rows], given=given))
+    values = {name: column[rows] for name, column in table.values.items()}
+    return data._replace(table=table._replace(rows=table.rows[rows], values=values))
 
 
 def probabilities(
-    metric: Any, data: Answered, *, log_odds: bool
+    metric: Dissimilarity | MetricDraws, data: Answered, *, log_odds: bool
 ) -> tuple[Float[np.ndarray, "N"] | None, Float[np.ndarray, "N"], str]:
-    """Return P(yes) of answers under a metric or draws, a score, and what lacks.
+    """P(yes) of judgments under a metric or draws, a score, and a reason if P is None.
 
-    Yes is *same* for a pair, and *near is nearer* for a triplet; the score is minus the
-    distance, or by how much far is farther. P is averaged over draws; None, with the
-    reason, where the metric does not say it. ``log_odds``: of triplets, that squared
-    distances are in this unit.
+    Yes is *same* for a pair, and *near is nearer* for a triplet. The score is minus the
+    distance, or the excess distance of far. P is averaged over draws. ``log_odds``:
+    squared distances are in units of log odds, as after a fit to triplets.
     """
-    X: Any = np.eye(metric.n_features) if data.X is None else data.X
+    X = np.eye(int(getattr(metric, "n_features"))) if data.X is None else data.X  # noqa: B009
     ends = [X[rows] for rows in data.table.rows.T]
     if data.table.kind == "pairs":
-        score = -_apart(metric, *ends).mean(0)
+        score = -_distances(metric, *ends).mean(0)
         try:
-            return np.asarray(metric.same_probability(*ends)), score, ""
+            return np.asarray(getattr(metric, "same_probability")(*ends)), score, ""  # noqa: B009
         except (AttributeError, ValueError) as error:
             return None, score, str(error)
     anchor, by, *other, away = ends
-    near = _apart(metric, anchor, by)
-    far = _apart(metric, other[0] if other else anchor, away)
+    near = _distances(metric, anchor, by)
+    far = _distances(metric, other[0] if other else anchor, away)
     score = (far - near).mean(0)
     if not log_odds:
-        lacks = "nothing says that the metric was learned from triplets: no P(near)"
-        return None, score, lacks
+        reason = "the metric is not known to be fitted to triplets: no P(near)"
+        return None, score, reason
     return expit(far**2 - near**2).mean(0), score, ""
 
 
-def _apart(metric: Any, A: np.ndarray, B: np.ndarray) -> Float[np.ndarray, "s N"]:
-    """Return distances of matching rows under each draw, or under the one metric."""
+def _distances(
+    metric: Dissimilarity | MetricDraws, A: np.ndarray, B: np.ndarray
+) -> Float[np.ndarray, "s N"]:
+    """Distances of matching rows under each draw, or under the single metric."""
     if isinstance(metric, PosteriorMetric):
         return metric.pair_draws(A, B)
-    return over_draws(between_rows, [metric], A, B)
+    return over_draws(between_rows, [cast("Dissimilarity", metric)], A, B)
 
 
 def figures_of(
     data: Answered, P: Float[np.ndarray, "N"] | None, score: Float[np.ndarray, "N"]
 ) -> dict[str, float]:
-    """Return the scores of what was stated of answers; without P those of the order.
+    """Scores of probabilities of judgments; without P scores of the order.
 
-    A triplet counts with near and far exchanged as well: which of the two a table
-    calls near has no meaning, and no score may depend on it.
+    Each triplet also counts with near and far exchanged, because no score may depend on
+    which of the two a table calls near.
     """
-    given: Any = {
-        name: data.table.given.get(name) for name in ("trials", "sample_weight")
-    }
-    y = answers_of(data.table)
+    values, y = data.table.values, answers_of(data.table)
+    weight = values.get("sample_weight")
     if data.table.kind == "pairs":
+        trials = values.get("trials")
         if P is not None:
-            return answer_scores(P, y, **given)
-        return {"roc_auc": answer_auc(score, y, **given)}
-    weight = given["sample_weight"]
-    both = np.append(y, 1 - y), None if weight is None else np.append(weight, weight)
-    # Without P the nearer one is said, and nothing of how sure.
-    said = P if P is not None else np.where(score == 0, 0.5, score > 0)
-    found = answer_scores(np.append(said, 1 - said), both[0], sample_weight=both[1])
+            return answer_scores(P, y, trials=trials, sample_weight=weight)
+        return {"roc_auc": answer_auc(score, y, trials=trials, sample_weight=weight)}
+    # Without P the nearer one is predicted, with certainty.
+    stated = P if P is not None else np.where(score == 0, 0.5, score > 0)
+    scores = answer_scores(
+        np.append(stated, 1 - stated),
+        np.append(y, 1 - y),
+        sample_weight=None if weight is None else np.append(weight, weight),
+    )
     names = ("accuracy",) if P is None else ("accuracy", "log_loss", "brier", "ece")
-    return {name: found[name] for name in names}
+    return {name: scores[name] for name in names}
 
 
 def answers_of(table: Table) -> np.ndarray:
-    """Return y as 0 and 1, or counts; 1 where a table of triplets has none.
-
-    Raises
-    ------
-    ValueError
-        For answers of another kind.
-    """
-    if "y" not in table.given:
+    """Return y as 0 and 1, or counts; 1 if a table of triplets has none."""
+    if "y" not in table.values:
         return np.ones(len(table.rows))
-    y = np.asarray(table.given["y"], float)
-    return np.where(y == -1, 0, y) if "trials" not in table.given else y
+    y = np.asarray(table.values["y"], float)
+    return np.where(y == -1, 0, y) if "trials" not in table.values else y
 
 
-def learned_rows(data: Any) -> Any:
-    """Return what a fit learns from: points, a source, or the points of each answer.
+def learned_rows(data: Answered | Dataset | Source) -> np.ndarray | Source:
+    """Rows that a fit uses: points, a dataset on disk, or the points of judgments."""
+    if isinstance(data, Answered):
+        return judged_rows(data)
+    return data.X if isinstance(data, Dataset) else data
 
-    Objects without features are their numbers.
-    """
-    if not isinstance(data, Answered):
-        return data if is_source(data) else data.X
+
+def judged_rows(data: Answered) -> np.ndarray:
+    """Points of each judgment, in a row; objects without features are their numbers."""
     rows = ordered(data.table.kind, data.table.rows)
-    return rows.astype(float) if data.X is None else data.X[rows].reshape(len(rows), -1)
+    if data.X is None:
+        return rows.astype(float)
+    return data.X[rows].reshape(len(rows), -1)
 
 
 def ordered(kind: str, rows: Int[np.ndarray, "N k"]) -> Int[np.ndarray, "N k"]:
-    """Return questions in one order: two rows of a pair, the two that are compared."""
+    """Sort the rows that a question treats equally: both of a pair, near and far."""
     if kind == "triplets":
         return np.hstack([rows[:, :1], np.sort(rows[:, 1:], 1)])
     if kind == "pairs":
         return np.sort(rows, 1)
-    one, other = np.sort(rows[:, :2], 1), np.sort(rows[:, 2:], 1)
-    turned = (one[:, :1] > other[:, :1]) | (
-        (one[:, :1] == other[:, :1]) & (one[:, 1:] > other[:, 1:])
+    left, right = np.sort(rows[:, :2], 1), np.sort(rows[:, 2:], 1)
+    turned = (left[:, :1] > right[:, :1]) | (
+        (left[:, :1] == right[:, :1]) & (left[:, 1:] > right[:, 1:])
     )
-    return np.where(turned, np.hstack([other, one]), np.hstack([one, other]))
+    return np.where(turned, np.hstack([right, left]), np.hstack([left, right]))

@@ -1,75 +1,70 @@
-"""The command line: options and help of every command. Nothing heavy is loaded here.
+"""The commands: help, exit codes, and checks before heavy imports.
 
-A command looks up names (learner, data set, method) and files that exist, then loads
-what it needs and calls ``run`` of its own file with its options as keywords.
+A command checks names (learner, dataset, method) and existing files, then imports its
+file and calls ``run`` with its options.
 
 Exit codes: 0, done, and for ``validate`` every exact claim agrees and every
-approximation keeps its bound; 1, something disagrees or is inconclusive by more than a
-k-hat, or a fit or its draws came with a warning that they are not to be trusted yet; 2,
-the input cannot be used or a file not be written (one sentence on standard error says
-why); 75, a process was lost, and so were those of all restarts; 130, interrupted.
+approximation is within its bound; 1, something disagrees or is inconclusive not only by
+k-hat, or a fit or its draws have a warning that they are unreliable; 2, unusable input
+or an unwritable file (one sentence on standard error); 75, a process was lost, also
+after all restarts; 130, interrupted.
 """
 
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from probmetric import __version__
 from probmetric.cli.files import FILES, WHOLE, check_new, exit_code, quieted
-from probmetric.cli.lookup import (
-    Commands,
-    first,
-    load_checks,
-    model_name,
-    run_folder,
-    source,
-    sources,
-)
 from probmetric.cli.options import (
-    BELOW,
-    NAMES,
-    SOURCES,
-    Answers,
-    Data,
-    Decimal,
-    DrawsFile,
-    Drop,
-    Dtype,
-    Encoding,
-    Features,
-    Force,
-    Groups,
-    Judging,
-    Label,
-    MaxDraws,
-    MetricFile,
-    Model,
-    Na,
-    Out,
-    Processes,
-    Quiet,
-    Quote,
-    Rows,
-    Seed,
-    Sep,
-    Settings,
-    TableOut,
-    Thousands,
-    Unlabeled,
+    Evaluate,
+    Explore,
+    Fit,
+    Neighbors,
+    Next,
+    Options,
+    Report,
+    Sample,
+    Validate,
+    below,
+    check_sources,
+    expand,
+    first,
+    model_name,
+    quoted,
 )
 from probmetric.interrupts import run_command
-from probmetric.names import Reading
-from probmetric.registry import estimator_of, learner_name, method_of
+from probmetric.names import check_source
+from probmetric.registry import MODELS, estimator_of, learner_name, method_of
+
+UsageError: Any = typer.BadParameter.__base__
+"""Error of typer for unusable words, from its own click or from click."""
+
+
+class Commands(TyperGroup):
+    """The commands. An extra argument is explained if a shell expanded a pattern."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command of the context."""
+        words = [*ctx.args]
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            if error.message.startswith("Got unexpected extra argument"):
+                if ctx.invoked_subcommand in ("fit", "neighbors", "evaluate"):
+                    error.message += quoted(words)
+            raise
+
 
 app = typer.Typer(
     cls=Commands,
     help="Distances learned from data as probability models.",
-    epilog=BELOW[""],
+    epilog=below(""),
     # Help is as wide as the terminal.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
     rich_markup_mode=None,
@@ -79,11 +74,11 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> bool:
-    if wanted:
+def _show_version(show: bool) -> bool:
+    if show:
         typer.echo(f"probmetric {__version__}")
         raise typer.Exit
-    return wanted
+    return show
 
 
 @app.callback()
@@ -97,48 +92,51 @@ def root(
 ) -> None:
     """Distances learned from data as probability models."""
     if isinstance(sys.stdout, TextIOWrapper):
-        # A file's name may hold bytes that are no UTF-8.
+        # File names may contain bytes that are not UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def command[O: Options](
+    options: type[O],
+) -> Callable[[Callable[[O], None]], Callable[[O], None]]:
+    """Register a command of one options object."""
+
+    def register(function: Callable[[O], None]) -> Callable[[O], None]:
+        name = function.__name__
+        app.command(name, epilog=below(name))(expand(options, function))
+        return function
+
+    return register
+
+
 def _leave(
-    command: str,
-    asked: dict[str, Any],
+    file: str,
+    options: Options,
     *,
     work: str = "run",
     kept: Callable[[], str] = lambda: WHOLE,
     several: bool = False,
 ) -> NoReturn:
-    """Call ``work`` of a command's file with what was asked; leave with its exit code.
+    """Call ``work`` of a command's file, and exit with its code.
 
-    With ``several`` it joins the processes that were started with it. Imports end
-    before the work, which tells what an interrupt leaves behind.
+    With ``several`` the process joins the others that were started with it. Imports
+    end before the work, so that ``kept`` describes the state after an interrupt.
     """
-    if "sep" in asked:
-        given = [name for name in Reading._fields if name in asked]
-        how = Reading(**{name: asked.pop(name) for name in given})
-        listed = {
-            name: tuple(getattr(how, name) or ()) for name in ("drop", "features", "na")
-        }
-        asked["how"] = how._replace(**listed)
-    quiet = asked.pop("quiet")
-    function = getattr(import_module(f"probmetric.cli.{command}"), work)
+    function = getattr(import_module(f"probmetric.cli.{file}"), work)
 
-    def run(**options: Any) -> int:
-        with quieted(quiet):
-            return function(**options)
+    def run() -> int:
+        with quieted(options.quiet):
+            return function(options)
 
     if several:
         from probmetric.cli.launch import work_together
 
-        raise typer.Exit(
-            work_together(lambda work: exit_code(work, kept=kept), lambda: run(**asked))
-        )
-    raise typer.Exit(exit_code(lambda: run(**asked), kept=kept))
+        raise typer.Exit(work_together(lambda work: exit_code(work, kept=kept), run))
+    raise typer.Exit(exit_code(run, kept=kept))
 
 
-def _launch(size: int, restarts: int, *, resume: bool) -> None:
-    """Start this very command in several processes, unless this is one of them."""
+def _launch(size: int, restarts: int = 0, *, resume: bool = False) -> None:
+    """Start this command in several processes, unless this is one of them."""
     from probmetric.cli.launch import is_copy, launch
 
     if size > 1 and not is_copy():
@@ -146,410 +144,135 @@ def _launch(size: int, restarts: int, *, resume: bool) -> None:
         raise typer.Exit(launch(words, size, restarts, resume=resume))
 
 
-@app.command(epilog=BELOW["fit"])
-def fit(
-    model: Model,
-    *,
-    data: Rows = None,
-    answers: Answers = None,
-    out: Out,
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    thousands: Thousands = None,
-    drop: Drop = None,
-    features: Features = None,
-    unlabeled: Unlabeled = "warn",
-    dtype: Dtype = "float64",
-    groups: Groups = None,
-    settings: Settings = None,
-    seed: Seed = 0,
-    force: Force = False,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="Folder in which each pass over the rows is kept."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the passes in --checkpoint.")
-    ] = False,
-    processes: Processes = 1,
-    restarts: Annotated[
-        int,
-        typer.Option(
-            help="Restarts after a lost process, each from --checkpoint.",
-            min=0,
-        ),
-    ] = 3,
-    quiet: Quiet = False,
-) -> None:
+@command(Fit)
+def fit(options: Fit) -> None:
     """Learn a metric: metric.npz, summary.json and report.html."""
-    asked = dict(locals())
-    size, restarts = asked.pop("processes"), asked.pop("restarts")
-    with first(asked):
-        asked["model"] = model = learner_name(model)
-        sources(data, answers, rows=True)
-        check_new(out, FILES["fit"], force=force)
-        if resume and checkpoint is None:
-            raise ValueError("--resume: expected --checkpoint beside it, got none")
-    _launch(size, restarts, resume=checkpoint is not None)
-    estimator_of(model)
+    with first(options):
+        options.model = learner_name(options.model)
+        check_sources(options.data, options.answers, rows=True)
+        check_new(options.out, FILES["fit"], force=options.force)
+        if options.resume and options.checkpoint is None:
+            raise ValueError("--resume requires --checkpoint.")
+    resume = options.checkpoint is not None
+    _launch(options.processes, options.restarts, resume=resume)
+    estimator_of(options.model)
     from probmetric.cli.fit import kept
 
-    _leave("fit", asked, kept=lambda: kept(checkpoint), several=True)
+    _leave("fit", options, kept=lambda: kept(options.checkpoint), several=True)
 
 
-@app.command(epilog=BELOW["neighbors"])
-def neighbors(
-    data: Rows,
-    metric: MetricFile = None,
-    draws: DrawsFile = None,
-    queries: Annotated[
-        str | None,
-        typer.Option(
-            help="Query points; default the rows of --data, each without itself."
-        ),
-    ] = None,
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    thousands: Thousands = None,
-    drop: Drop = None,
-    features: Features = None,
-    dtype: Dtype = "float64",
-    k: Annotated[
-        int, typer.Option("-k", "--k", help="Neighbours per query.", min=1)
-    ] = 5,
-    out: TableOut = None,
-    max_draws: MaxDraws = 200,
-    quote_formulas: Quote = False,
-    force: Force = False,
-    processes: Processes = 1,
-    quiet: Quiet = False,
-) -> None:
-    """Nearest rows; with --draws probabilities, and no distances."""
-    asked = dict(locals())
-    size = asked.pop("processes")
-    with first(asked):
-        if out is not None:
-            check_new(out.parent, (out.name,), force=force)
-        source(data, rows=True)
-        source(queries, "--queries", rows=True)
-    _launch(size, 0, resume=False)
-    _leave("neighbors", asked, several=True)
+@command(Neighbors)
+def neighbors(options: Neighbors) -> None:
+    """Nearest rows; with --draws probabilities instead of distances."""
+    with first(options):
+        if options.out is not None:
+            check_new(options.out.parent, (options.out.name,), force=options.force)
+        check_source(options.data, rows=True)
+        if options.queries is not None:
+            check_source(options.queries, "--queries", rows=True)
+    _launch(options.processes)
+    _leave("neighbors", options, several=True)
 
 
-@app.command(epilog=BELOW["sample"])
-def sample(
-    model: Model,
-    *,
-    data: Data = None,
-    answers: Answers = None,
-    out: Out,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="nuts or exact (exact up to Monte Carlo error), laplace or svi "
-            "(approximations), bootstrap (refits under random weights of points). "
-            "Default: the first of these that the model has."
-        ),
-    ] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(help="Draws per chain; default 1000, 200 for bootstrap.", min=1),
-    ] = None,
-    chains: Annotated[
-        int | None,
-        typer.Option(help="Chains; default 4 for nuts, 1 for the others.", min=1),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder in which blocks of draws are kept as they come (nuts, "
-            "bootstrap)."
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the blocks in --checkpoint.")
-    ] = False,
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    thousands: Thousands = None,
-    drop: Drop = None,
-    features: Features = None,
-    unlabeled: Unlabeled = "warn",
-    groups: Groups = None,
-    settings: Settings = None,
-    seed: Seed = 0,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
+@command(Sample)
+def sample(options: Sample) -> None:
     """Sample the posterior of a metric: draws.nc and report.html."""
-    asked = dict(locals())
-    with first(asked):
-        asked["model"] = model = learner_name(model)
-        asked["method"] = method_of(model, method)
-        sources(data, answers)
-        check_new(out, FILES["sample"], force=force)
-    estimator_of(model)
+    with first(options):
+        options.model = learner_name(options.model)
+        options.method = method_of(options.model, options.method)
+        check_sources(options.data, options.answers)
+        check_new(options.out, FILES["sample"], force=options.force)
+    estimator_of(options.model)
     from probmetric.cli.sample import kept
 
-    _leave("sample", asked, kept=lambda: kept(checkpoint))
+    _leave("sample", options, kept=lambda: kept(options.checkpoint))
 
 
-@app.command(epilog=BELOW["next"])
-def next(
-    *,
-    data: Data = None,
-    draws: DrawsFile,
-    candidates: Annotated[
-        str | None,
-        typer.Option(help="Table of what could be asked; default: at random."),
-    ] = None,
-    random: Annotated[
-        int | None, typer.Option(help="How many of those; default 10000.", min=1)
-    ] = None,
-    answers: Annotated[
-        str | None, typer.Option(help="Table of answers, which are not asked for.")
-    ] = None,
-    n: Annotated[int, typer.Option("-n", "--n", help="Questions.", min=1)] = 10,
-    criterion: Annotated[
-        str, typer.Option(help="information or disagreement.")
-    ] = "information",
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    thousands: Thousands = None,
-    drop: Drop = None,
-    features: Features = None,
-    max_draws: MaxDraws = 200,
-    out: TableOut = None,
-    seed: Seed = 0,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
-    """Which pairs or triplets to ask about next: a table for --answers."""
-    asked = dict(locals())
-    with first(asked):
-        if out is not None:
-            check_new(out.parent, (out.name,), force=force)
-        source(data)
-        source(candidates, "--candidates")
-        source(answers, "--answers")
-    _leave("next", asked)
+@command(Next)
+def next(options: Next) -> None:
+    """Most useful pairs or triplets to ask about: a table for --answers."""
+    with first(options):
+        if options.out is not None:
+            check_new(options.out.parent, (options.out.name,), force=options.force)
+        for name in ("data", "candidates", "answers"):
+            if (source := getattr(options, name)) is not None:
+                check_source(source, "data" if name == "data" else f"--{name}")
+    _leave("next", options)
 
 
-@app.command(epilog=BELOW["evaluate"])
-def evaluate(
-    data: Rows = None,
-    answers: Judging = None,
-    metric: MetricFile = None,
-    draws: DrawsFile = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help=f"Learner to fit on the other points: {NAMES}."),
-    ] = None,
-    settings: Settings = None,
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    thousands: Thousands = None,
-    drop: Drop = None,
-    features: Features = None,
-    unlabeled: Unlabeled = "warn",
-    dtype: Dtype = "float64",
-    groups: Groups = None,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            help="File of labelled rows to judge on; with --answers, of answers."
-        ),
-    ] = None,
-    folds: Annotated[
-        int | None, typer.Option(help="Or: number of cross-validation folds.")
-    ] = None,
-    k: Annotated[
-        int | None,
-        typer.Option(
-            "-k",
-            "--k",
-            help="Neighbours that set the bandwidth of the votes; default 5.",
-            min=1,
-        ),
-    ] = None,
-    max_draws: MaxDraws = 64,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for evaluation.csv, predictions.csv, summary.json and "
-            "report.html; default: print only."
-        ),
-    ] = None,
-    seed: Seed = 0,
-    quote_formulas: Quote = False,
-    force: Force = False,
-    processes: Processes = 1,
-    quiet: Quiet = False,
-) -> None:
-    """Judge a metric, draws or a learner on rows, answers or pairs held out."""
-    asked = dict(locals())
-    size = asked.pop("processes")
-    with first(asked):
-        asked["model"] = model = None if model is None else learner_name(model)
-        sources(data, answers, rows=True)
-        source(test, "--test", rows=answers is None)
-        if out is not None:
-            check_new(out, FILES["evaluate"], force=force)
-    _launch(size, 0, resume=False)
-    if model is not None:
-        estimator_of(model)
-    _leave("evaluate", asked, several=True)
+@command(Evaluate)
+def evaluate(options: Evaluate) -> None:
+    """Evaluate a metric, draws or a learner on held-out rows, judgments or pairs."""
+    with first(options):
+        if options.model is not None:
+            options.model = learner_name(options.model)
+        check_sources(options.data, options.answers, rows=True)
+        if options.test is not None:
+            check_source(options.test, "--test", rows=options.answers is None)
+        if options.out is not None:
+            check_new(options.out, FILES["evaluate"], force=options.force)
+    _launch(options.processes)
+    if options.model is not None:
+        estimator_of(options.model)
+    _leave("evaluate", options, several=True)
 
 
-@app.command(epilog=BELOW["explore"])
-def explore(
-    data: Data,
-    out: Annotated[Path, typer.Option(help="A .html file.")],
-    metric: MetricFile = None,
-    draws: DrawsFile = None,
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    thousands: Thousands = None,
-    drop: Drop = None,
-    features: Features = None,
-    k: Annotated[
-        int, typer.Option("-k", "--k", help="Neighbours that vote.", min=1)
-    ] = 10,
-    max_draws: MaxDraws = 200,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write an interactive page (needs the extra explore)."""
-    asked = dict(locals())
-    with first(asked):
-        check_new(out.parent, (out.name,), force=force)
-        source(data)
-    _leave("report", asked, work="explore")
+@command(Explore)
+def explore(options: Explore) -> None:
+    """Interactive page of points, neighbors and metric (needs the extra explore)."""
+    with first(options):
+        check_new(options.out.parent, (options.out.name,), force=options.force)
+        check_source(options.data)
+    _leave("report", options, work="explore")
 
 
-@app.command(epilog=BELOW["report"])
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.")],
-    force: Annotated[
-        bool, typer.Option("--force", hidden=True, help="Not needed here.")
-    ] = False,
-    explore: Annotated[
-        bool,
-        typer.Option(
-            "--explore",
-            help="Write explorer.html too, an interactive page, for a fit or draws. "
-            "Needs the extra explore.",
-        ),
-    ] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write report.html again from the files of a run."""
-    del force  # Of 0.1: the page is the run's own, and is replaced in any case.
-    asked = dict(locals())
-    with first(asked):
-        run_folder(folder)
-        check_new(folder, ("report.html",), force=True)
-    _leave("report", asked)
+@command(Report)
+def report(options: Report) -> None:
+    """Make report.html again from the files of a run."""
+    with first(options):
+        if not options.folder.is_dir():
+            raise ValueError(
+                f"DIR must be a run's folder, got {str(options.folder)!r}."
+            )
+        check_new(options.folder, ("report.html",), force=True)
+    _leave("report", options)
 
 
-@app.command(epilog=BELOW["validate"])
-def validate(
-    model: Annotated[
-        str | None, typer.Argument(help="A registered model, for example lca.")
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Every registered model.")
-    ] = False,
-    data: Annotated[
-        str | None, typer.Option(help=f"{SOURCES} Default: simulated problems.")
-    ] = None,
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    na: Na = None,
-    thousands: Thousands = None,
-    drop: Drop = None,
-    features: Features = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the report, its tables and draws."),
-    ] = None,
-    force: Force = False,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="Leave out the slow checks; fewer draws and splits in the study.",
-        ),
-    ] = False,
-    broken: Annotated[
-        bool,
-        typer.Option(
-            "--break",
-            help="Check wrong formulas in place of the right ones: must exit with 1.",
-        ),
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Exit with 1 as well where the model is in conflict with --data.",
-        ),
-    ] = False,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-) -> None:
+@command(Validate)
+def validate(options: Validate) -> None:
     """Check the package's formulas against references."""
-    asked = dict(locals())
-    with first(asked):
-        asked["model"] = model = model_name(model, asked.pop("every"))
-        source(data)
-        if model is not None and out is not None:
-            check_new(out, FILES["validate"], force=force)
-    load_checks(model)
-    _leave("validate", asked)
+    with first(options):
+        options.model = model = model_name(options.model, options.every)
+        if options.data is not None:
+            check_source(options.data)
+        if model is not None and options.out is not None:
+            check_new(options.out, FILES["validate"], force=options.force)
+    # Checks are imported before the work, as an interrupt of imports has no cleanup.
+    _ = [MODELS[name].checks for name in (MODELS if model is None else (model,))]
+    _leave("validate", options)
 
 
-@app.command(epilog=BELOW["cache"])
+@app.command(epilog=below("cache"))
 def cache(
     clear: Annotated[
         bool, typer.Option("--clear", help="Remove the compiled programs.")
     ] = False,
 ) -> None:
-    """Show where compiled programs are kept, and how many.
+    """Folder, number and size of the cached compiled programs.
 
-    Commands keep what JAX compiles, so that the next one starts sooner. The variable
-    PROBMETRIC_CACHE sets the folder; empty, "0" or "off" disables it.
+    The cache lets the next command start sooner. The variable PROBMETRIC_CACHE sets the
+    folder; empty, "0" or "off" disables it.
     """
     from probmetric.compilation import cache_folder, clear_cache, stored_programs
 
     folder = cache_folder()
     if folder is None:
-        typer.echo("Disabled by PROBMETRIC_CACHE: each command compiles for itself")
+        typer.echo("Disabled by PROBMETRIC_CACHE: each command compiles again")
         return
     number, size = stored_programs()
     if clear:
         clear_cache()
-    did = "Removed" if clear else "Holds"
+    did = "Removed" if clear else "Contains"
     typer.echo(f"{folder}\n{did} {number} programs, {size / 1e6:.1f} MB")
 
 

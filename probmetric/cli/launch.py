@@ -1,17 +1,18 @@
 """``--processes N``: start N copies of a command on this machine, as one run.
 
-This is a launcher for one machine. Across hosts Slurm, mpirun, Kubernetes or Ray start
-the same command, and ``distributed`` joins the copies. Each copy gets a number, the
-port of process 0 on the loopback (the kernel's choice), a set of cores of its own, and
-no proxy variables, which may keep JAX's processes from meeting.
+Across hosts use Slurm, mpirun, Kubernetes or Ray to start the same command;
+``distributed`` joins the copies. Each copy gets a number, the port of process 0 on the
+loopback (chosen by the kernel), a separate set of cores, and no proxy variables, which
+can prevent JAX's processes from connecting.
 
-When a copy dies the others are ended, by process group. An error of the command itself
-(exit code 1, 2 or 130) is the run's code; a copy that was killed, or left with 75 as it
-lost the others, has all started again, from the checkpoint if there is one.
+If a copy dies, the others are killed by process group. An error of the command (exit
+code 1, 2 or 130) is the code of the run. If a copy was killed, or exited with 75
+because it lost the others, all copies are started again, from the checkpoint if there
+is one.
 
-A copy also ends when this process does: it holds the other end of a pipe, which the
-system closes. The first copy speaks for all on standard output; of the others only the
-last lines of standard error are shown, of the one that ended the run.
+A copy also ends with this process, because the system then closes a pipe between them.
+Standard output is of the first copy. The last lines of standard error of the copy that
+ended the run are shown, too.
 """
 
 import os
@@ -39,23 +40,23 @@ from probmetric.processes.distributed import (
 )
 
 GRACE = 5.0
-"""Seconds that the others have to say why they end, once one has ended."""
+"""Seconds for the other copies to report their error after one has ended."""
 
 LAUNCHED = "PROBMETRIC_LAUNCHED"
-"""Set in copies that this file started: they end with it."""
+"""Variable that is set in copies started by this file."""
 
 TAIL = 40
-"""Lines of a copy's standard error that are kept to be shown."""
+"""Maximum number of lines of a copy's standard error to show."""
 
 NOISE = b"[Gloo]"
-"""How lines begin that a library writes to standard output."""
+"""Prefix of lines that a library writes to standard output."""
 
-OWN = {1: 1, 2: 0, 130: 2}
-"""Exit codes that are the command's own answer; of several the higher value tells."""
+ERRORS = {1: 1, 2: 0, 130: 2}
+"""Exit codes of the command, with their priority."""
 
 
 class Copy(NamedTuple):
-    """A process started here, its last lines, and the threads that read them."""
+    """A process, its last lines, and the threads that read them."""
 
     process: "subprocess.Popen[bytes]"
     tail: "deque[bytes]"
@@ -63,19 +64,19 @@ class Copy(NamedTuple):
 
 
 def is_copy() -> bool:
-    """Say whether this process was started as one of several by ``launch``."""
+    """Whether this process was started by ``launch``."""
     return LAUNCHED in os.environ
 
 
 def free_port() -> int:
-    """Return a port of the loopback that was free a moment ago."""
+    """Find a free port of the loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def cores_of(rank: int, size: int) -> set[int]:
-    """Return the cores of one of several copies; one each where there are too few."""
+    """Choose the cores of a copy; one each if there are too few."""
     if not hasattr(os, "sched_getaffinity"):
         return set()
     cores = sorted(os.sched_getaffinity(0))
@@ -85,7 +86,7 @@ def cores_of(rank: int, size: int) -> set[int]:
 
 
 def environment(rank: int, size: int, port: int) -> dict[str, str]:
-    """Return the variables of one copy."""
+    """Make the environment variables of one copy."""
     plain = {k: v for k, v in os.environ.items() if "_proxy" not in k.lower()}
     return plain | {
         COORDINATOR: f"127.0.0.1:{port}",
@@ -96,23 +97,11 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
 
 
 def launch(words: list[str], size: int, restarts: int, *, resume: bool) -> int:
-    """Run a command in several processes; return the exit code of the whole.
+    """Run a command (executable first) in ``size`` processes.
 
-    Parameters
-    ----------
-    words : list of str
-        The command, executable first.
-    size : int
-        Processes.
-    restarts : int
-        How often all are started again, at most, when one was lost.
-    resume : bool
-        Whether the command keeps a checkpoint: it is then given ``--resume``.
-
-    Returns
-    -------
-    int
-        0, the command's own 1, 2 or 130, or 75 where no restart helped.
+    After a lost process all are started again, at most ``restarts`` times, and with
+    ``--resume`` if the command has a checkpoint (``resume``). The exit code is 0, an
+    error 1, 2 or 130 of the command, or 75 if a process was lost again.
     """
     for attempt in range(restarts + 1):
         again = resume and attempt > 0 and "--resume" not in words
@@ -129,7 +118,7 @@ def launch(words: list[str], size: int, restarts: int, *, resume: bool) -> int:
 
 
 def _once(words: list[str], size: int) -> int:
-    """Start all copies, wait for them, and end what is left of them."""
+    """Start all copies, wait for them, and kill the rest."""
     port = free_port()
     copies: list[Copy] = []
     with _ended_by_signal():
@@ -148,15 +137,15 @@ def _once(words: list[str], size: int) -> int:
 
 
 def verdict(codes: Mapping[int, int]) -> tuple[int, int]:
-    """Return the code of the whole, and the process that gave it.
+    """Return the exit code of the run, and the process that caused it.
 
-    Of one that stopped with 1 and the rest that lost it, 1 is the answer.
+    An error of the command takes precedence over lost processes.
     """
     bad = {rank: code for rank, code in codes.items() if code}
-    own = {rank: code for rank, code in bad.items() if code in OWN}
-    if own:
-        rank = max(own, key=lambda r: (OWN[own[r]], -r))
-        return own[rank], rank
+    errors = {rank: code for rank, code in bad.items() if code in ERRORS}
+    if errors:
+        rank = max(errors, key=lambda r: (ERRORS[errors[r]], -r))
+        return errors[rank], rank
     return (RESTART, min(bad)) if bad else (0, 0)
 
 
@@ -174,7 +163,7 @@ def _start(words: list[str], rank: int, size: int, port: int) -> Copy:
         try:
             os.sched_setaffinity(process.pid, cores)
         except ProcessLookupError:
-            pass  # It has ended already, which is seen when it is waited for.
+            pass  # It has ended already; ``_wait`` returns its code.
     tail: deque[bytes] = deque(maxlen=TAIL)
     out, err = process.stdout, process.stderr
     assert err is not None
@@ -189,7 +178,7 @@ def _start(words: list[str], rank: int, size: int, port: int) -> Copy:
 
 
 def _pass_on(lines: IO[bytes], to: IO[str] | None, tail: "deque[bytes] | None") -> None:
-    """Show what a copy writes, line by line, and keep the last lines."""
+    """Show the lines of a copy, and store the last ones."""
     for line in lines:
         if tail is not None:
             tail.append(line)
@@ -199,11 +188,11 @@ def _pass_on(lines: IO[bytes], to: IO[str] | None, tail: "deque[bytes] | None") 
 
 
 def _wait(copies: list[Copy]) -> dict[int, int]:
-    """Return the exit codes of the copies that ended by themselves."""
+    """Wait for the copies; return the exit codes of those that ended."""
     deadline = float("inf")
     while True:
-        found = {rank: copy.process.poll() for rank, copy in enumerate(copies)}
-        codes = {rank: code for rank, code in found.items() if code is not None}
+        polled = {rank: copy.process.poll() for rank, copy in enumerate(copies)}
+        codes = {rank: code for rank, code in polled.items() if code is not None}
         if len(codes) == len(copies) or time.monotonic() > deadline:
             return codes
         if any(codes.values()):
@@ -212,7 +201,7 @@ def _wait(copies: list[Copy]) -> dict[int, int]:
 
 
 def _end(copy: Copy) -> None:
-    """Kill what is left of a copy and of what it started; wait for its last lines."""
+    """Kill a copy with its children; wait for its last lines."""
     if hasattr(os, "killpg"):
         try:
             os.killpg(copy.process.pid, signal.SIGKILL)
@@ -230,7 +219,7 @@ def _end(copy: Copy) -> None:
 
 @contextmanager
 def _ended_by_signal() -> Generator[None]:
-    """Let SIGTERM end the copies too."""
+    """Convert SIGTERM to SystemExit, which ends the copies."""
 
     def stop(*_: object) -> None:
         raise SystemExit(128 + signal.SIGTERM)
@@ -250,17 +239,11 @@ def work_together(
     run: Callable[[], int],
     patience: float = PATIENCE,
 ) -> int:
-    """Join the other processes, if there are any, and do a command's work with them.
+    """Join the other processes, if any, and run a command with them.
 
-    Parameters
-    ----------
-    work : callable
-        Calls ``run``, and turns its errors into exit codes: ``files.exit_code``.
-    run : callable
-        Returns the exit code of a command that ended well. The others do the same then,
-        and are waited for; after an error they are not.
-    patience : float
-        Of ``distributed``.
+    ``work`` calls ``run`` and converts its errors to exit codes (``files.exit_code``).
+    Other processes are waited for unless ``run`` raised an error. ``patience`` is an
+    argument of ``distributed``.
     """
     ended: list[int] = []
 
@@ -278,7 +261,7 @@ def work_together(
 
 
 def _end_with_launcher() -> None:
-    """Wait for the end of who started this process, and end with it."""
-    while os.read(0, 1):  # Not by sys.stdin, whose lock Python wants at its end.
+    """End this process when its parent ends."""
+    while os.read(0, 1):  # sys.stdin has a lock that Python needs at exit.
         pass
     leave(RESTART)

@@ -1,11 +1,12 @@
-"""``probmetric next``: what to ask about, a table whose answers are left empty.
+"""``probmetric next``: useful questions, as a table with an empty column y.
 
-The table is one of ``--answers`` once its column y is filled in.
+After y is filled in, the table is one for ``--answers``.
 """
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -21,118 +22,108 @@ from probmetric.cli.answers import (
     read_table,
 )
 from probmetric.cli.files import bad_input, claim_file, say
-from probmetric.cli.inputs import Given, given, points_for
+from probmetric.cli.inputs import StoredMetric, load_stored, points_for
+from probmetric.cli.options import Next
 from probmetric.data.containers import Triplets
 from probmetric.data.inputs import points
-from probmetric.datasets.text import separator
+from probmetric.datasets.tables import separator
 from probmetric.evaluation.ranking import chosen_pairs
 from probmetric.files import replacing
-from probmetric.names import AS_IS, Reading
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.posterior.next_pairs import CRITERIA, next_pairs
 from probmetric.registry import MODELS, without_points
 
 RANDOM = 10_000
-"""Random questions among which some are chosen, unless another number is given."""
+"""Default number of random candidates."""
 
 
-def run(
-    *,
-    data: str | None,
-    draws: Path,
-    candidates: str | None = None,
-    random: int | None = None,
-    answers: str | None = None,
-    n: int = 10,
-    criterion: str = "information",
-    label: str | None = None,
-    how: Reading = AS_IS,
-    max_draws: int = 200,
-    out: Path | None = None,
-    seed: int = 0,
-    force: bool = False,
-) -> int:
-    """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
-    with ExitStack() as held:
+def run(options: Next) -> int:
+    """Choose questions, and return the exit code; raises as ``cli.fit.run``."""
+    how, out, n, seed = options.spec("").how, options.out, options.n, options.seed
+    with ExitStack() as stack:
         with bad_input():
-            check_choice("--criterion", criterion, tuple(CRITERIA))
+            check_choice("--criterion", options.criterion, tuple(CRITERIA))
             sep = separator(out or Path(), how)
             if out is not None:
-                held.enter_context(claim_file(out, ".csv", force=force))
-            use = given(None, draws, max_draws)
-            X, about = _points(data, label, how, use)
+                stack.enter_context(claim_file(out, ".csv", force=options.force))
+            use = load_stored(options)
+            X, name = _points(options, use)
             spec = MODELS.get(str(use.learner))
-            asks = "triplets" if spec and spec.data_kind is Triplets else "pairs"
-            if candidates is None:
-                number = RANDOM if random is None else random
-                kind, rows = asks, DRAWN[asks](len(X), number, seed)
-            elif random is not None:
+            kind = "triplets" if spec and spec.data_kind is Triplets else "pairs"
+            if options.candidates is None:
+                rows = DRAWN[kind](len(X), options.random or RANDOM, seed)
+            elif options.random is not None:
                 raise ValueError(
-                    f"--random: expected none beside --candidates, got {random}"
+                    "--random cannot be combined with --candidates, got "
+                    f"{options.random}."
                 )
             else:
-                table = read_table(candidates, how, "--candidates", answers=False)
-                check_rows(table, len(X), about, "--candidates")
+                table = read_table(
+                    options.candidates, how, "--candidates", answers=False
+                )
+                check_rows(table, len(X), name, "--candidates")
                 kind, rows = table.kind, table.rows
-            known = None
-            if answers is not None:
-                known = read_table(answers, how, answers=False)
-                if known.kind != kind:
+            judged = None
+            if options.answers is not None:
+                judged = read_table(options.answers, how, answers=False)
+                if judged.kind != kind:
                     raise ValueError(
-                        f"--answers: expected {kind}, got {known.kind} in "
-                        f"{known.path.name}"
+                        f"--answers must be {kind}, got {judged.kind} in "
+                        f"{judged.path.name}."
                     )
-                check_rows(known, len(X), about)
-            rows = rows[unasked(kind, rows, None if known is None else known.rows)]
+                check_rows(judged, len(X), name)
+            rows = rows[unasked(kind, rows, None if judged is None else judged.rows)]
             if n > len(rows):
                 raise ValueError(
-                    "--n: expected at most the number of candidates without an answer "
-                    f"({len(rows)}), got {n}"
+                    f"--n must be at most {len(rows)}, the number of unanswered "
+                    f"candidates, got {n}."
                 )
-            posterior: Any = use.metric
+            posterior = cast("PosteriorMetric", use.metric)
             try:
-                found = next_pairs(posterior, rows, n, criterion, X=X, seed=seed)
+                chosen = next_pairs(
+                    posterior, rows, n, options.criterion, X=X, seed=seed
+                )
             except ValueError as error:
-                name, colon, said = str(error).partition(": ")
-                options = {"posterior": "--draws", "candidates": "--candidates"}
-                named = f"{options.get(name, name)}{colon}{said}"
-                raise ValueError(named) from error
-        table = pd.DataFrame(rows[found.indices], columns=pd.Index(COLUMNS[kind][0]))
-        table = table.assign(y="")
-        # Read again by the same options: where text has another form, in that form.
-        form: Any = {"index": False, "sep": sep, "encoding": how.encoding}
+                message = re.sub("^candidates", "--candidates", str(error))
+                message = re.sub("^posterior", "--draws", message)
+                raise ValueError(message) from error
+        table = pd.DataFrame(rows[chosen.indices], columns=pd.Index(COLUMNS[kind][0]))
+        # The same options read the table again.
+        text = table.assign(y="").to_csv(index=False, sep=sep)
         if out is None:
-            typer.echo(table.to_csv(**form), nl=False)
+            typer.echo(text, nl=False)
             return 0
         with replacing(out) as part:
-            table.to_csv(part, **form)
-    told = f", {found.scores.sum():.3g} nats" if criterion == "information" else ""
+            part.write_text(text, encoding=how.encoding, newline="")
+    nats = ""
+    if options.criterion == "information":
+        nats = f", {chosen.scores.sum():.3g} nats"
     say(
-        f"Wrote {out} | {n} of {len(rows)} {kind} by {criterion}{told}, under "
-        f"{use.name} | y is to be filled in"
+        f"Wrote {out} | {n} of {len(rows)} {kind} by {options.criterion}{nats}, under "
+        f"{use.name} | fill in y"
     )
     return 0
 
 
-def _points(
-    data: str | None, label: str | None, how: Reading, use: Given
-) -> tuple[Float[np.ndarray, "n d"], str]:
-    """Return what rows are asked about, and its name: points, or objects of draws."""
+def _points(options: Next, use: StoredMetric) -> tuple[Float[np.ndarray, "n d"], str]:
+    """Points of the questions with their name, or objects without features."""
     spec = MODELS.get(str(use.learner))
     if spec is not None and without_points(spec.estimator):
-        check_no_data(data, use.name)
+        check_no_data(options.data, use.name)
         return np.eye(use.n_features), use.name
-    if data is None:
-        raise ValueError("--data: expected the points that are asked about, got none")
-    return points(points_for(data, label, how, use).X, "data"), data
+    if options.data is None:
+        raise ValueError("--data must be the points of the questions, got none.")
+    loaded = points_for(options.spec(options.data), use)
+    return points(loaded.X, "data"), options.data
 
 
 def random_pairs(n: int, most: int, seed: int) -> Int[np.ndarray, "N 2"]:
-    """Return pairs of n rows, all where there are no more."""
+    """Sample pairs of n rows, or all pairs."""
     return np.stack(chosen_pairs(n, most, seed, symmetric=True), 1)
 
 
 def random_triplets(n: int, most: int, seed: int) -> Int[np.ndarray, "N 3"]:
-    """Return triplets of n rows, all where there are no more."""
+    """Sample triplets of n rows, or all triplets."""
     if n * (n - 1) * (n - 2) // 2 <= most:
         near, far = np.triu_indices(n, 1)
         rows = np.stack(
@@ -146,20 +137,20 @@ def random_triplets(n: int, most: int, seed: int) -> Int[np.ndarray, "N 3"]:
 
 
 DRAWN = {"pairs": random_pairs, "triplets": random_triplets}
-"""What is asked of draws of each kind of answers, by default."""
+"""Default candidates for each kind of judgments."""
 
 
 def unasked(
-    kind: str, rows: Int[np.ndarray, "N k"], known: Int[np.ndarray, "M k"] | None
+    kind: str, rows: Int[np.ndarray, "N k"], judged: Int[np.ndarray, "M k"] | None
 ) -> Int[np.ndarray, "m"]:
-    """Return the numbers of the questions that are not known, each question once.
+    """Numbers of the questions that are not judged yet, without repetition.
 
-    The order of what is compared makes no other question.
+    Questions are equal if they differ only in the order of the compared rows.
     """
-    seen = set() if known is None else set(map(tuple, ordered(kind, known).tolist()))
-    kept: list[int] = []
+    seen = set() if judged is None else set(map(tuple, ordered(kind, judged).tolist()))
+    new: list[int] = []
     for number, question in enumerate(map(tuple, ordered(kind, rows).tolist())):
         if question not in seen:
             seen.add(question)
-            kept.append(number)
-    return np.array(kept, int)
+            new.append(number)
+    return np.array(new, int)

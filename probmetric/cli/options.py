@@ -1,209 +1,446 @@
-"""Options that several commands share, and what help says of exit codes and data."""
+"""Options of the commands, and the checks that need no heavy import.
 
+Each command has one dataclass. Its fields are typer options (``expand``), and the
+command's file receives the dataclass as one object.
+"""
+
+# ruff: noqa: RUF009  # ``option`` makes fields, not default values.
+
+import inspect
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from probmetric.registry import estimators
+from probmetric.cli.files import BadInput, bad_input
+from probmetric.names import AS_IS, DTYPES, Reading, check_source, looked_up
+from probmetric.registry import MODELS, estimators, model_of
 
 VALIDATED = (
-    "Exit code: 0 all agree; 1 something disagrees, leaves its bound or is "
-    "inconclusive (k-hat alone does not count); 2 unusable input. With --strict 1 also "
-    "for a conflict with data."
+    "Exit code: 0 all agree; 1 something disagrees, is outside its bound or is "
+    "inconclusive (a high k-hat does not count); 2 unusable input. With --strict also "
+    "1 for a conflict with data."
 )
 LEARNED = (
     "Exit code: 0 done; 1 done, but a fit did not converge or the draws have "
-    "problems (named in the notes), or a fit failed; 2 unusable input, or a file could "
-    "not be written; 130 interrupted."
+    "problems (named in the notes), or a fit failed; 2 unusable input or unwritable "
+    "file; 130 interrupted."
 )
-USED = (
-    "Exit code: 0 done; 2 unusable input, or a file could not be written; 130 "
-    "interrupted."
-)
+USED = "Exit code: 0 done; 2 unusable input or unwritable file; 130 interrupted."
 SOURCES = (
-    "Data set: wine, iris, digits, breast_cancer, waveform, twonorm, ringnorm, "
+    "Dataset: wine, iris, digits, breast_cancer, waveform, twonorm, ringnorm, "
     "openml:NAME, or a .csv, .tsv, .npz or .parquet file (text also as .gz)."
 )
 PARTS = (
-    f"{SOURCES[:-1]}; rows read in parts, never all at once: a quoted glob "
-    "('rows/*.parquet'), a folder of Parquet files, .npy files, one large .parquet."
+    f"{SOURCES[:-1]}. Read in chunks: a quoted glob ('rows/*.parquet'), a folder of "
+    "Parquet files, .npy files, one large .parquet."
 )
 NAMES = ", ".join(estimators())
 
-
-def _with_examples(ending: str, *commands: str) -> str:
-    """Return what stands below the options of a command: examples, then ``ending``."""
-    listed = "\n".join(f"  probmetric {command}" for command in commands)
-    return f"\b\nExamples:\n{listed}\n\n{ending}"
-
-
-BELOW = {
-    "fit": _with_examples(
+EXAMPLES = {
+    "fit": (
         LEARNED,
         "fit lca --data mine.csv --label kind --out out/fit",
         "fit lda --data wine --set n_components=2 --out out/wine",
     ),
-    "neighbors": _with_examples(
+    "neighbors": (
         USED,
         "neighbors --metric out/fit/metric.npz --data mine.csv -k 5",
         "neighbors --draws out/draws/draws.nc --data mine.csv --out near.csv",
     ),
-    "sample": _with_examples(
+    "sample": (
         LEARNED,
         "sample lca --data wine --method laplace --out out/draws",
         "sample lca --data mine.csv --out out/draws --checkpoint out/blocks",
     ),
-    "next": _with_examples(
+    "next": (
         USED,
         "next --data sites.csv --draws out/draws/draws.nc -n 10 --out ask.csv",
         "next --data sites.csv --draws out/draws/draws.nc --answers known.csv",
     ),
-    "evaluate": _with_examples(
+    "evaluate": (
         USED,
         "evaluate --metric out/fit/metric.npz --data mine.csv --test held_out.csv",
         "evaluate --model lca --data mine.csv --folds 5 --out out/judged",
     ),
-    "explore": _with_examples(
+    "explore": (
         USED,
         "explore --data wine --metric out/fit/metric.npz --out wine.html",
         "explore --data mine.csv --draws out/draws/draws.nc --out mine.html",
     ),
-    "report": _with_examples(
-        USED,
-        "report out/fit",
-        "report out/fit --explore",
-    ),
-    "validate": _with_examples(
+    "report": (USED, "report out/fit", "report out/fit --explore"),
+    "validate": (
         VALIDATED,
         "validate lca --data wine --out out/wine",
         "validate --all --quick",
     ),
-    "cache": _with_examples(
-        "Exit code: 0 done.",
-        "cache",
-        "cache --clear",
-    ),
-    "": _with_examples(
-        "--help of a command lists its options.",
+    "cache": ("Exit code: 0 done.", "cache", "cache --clear"),
+    "": (
+        "COMMAND --help lists the options of a command.",
         "fit lca --data wine --out out/fit",
         "evaluate --model lca --data wine --folds 5",
     ),
 }
-"""What help of each command shows below its options."""
+"""Last line and two examples of the help of each command."""
 
-Model = Annotated[str, typer.Argument(help=f"A learner: {NAMES}.")]
-Data = Annotated[str | None, typer.Option(help=SOURCES)]
-Rows = Annotated[str | None, typer.Option(help=PARTS)]
-Answers = Annotated[
-    str | None,
-    typer.Option(
-        help="Learn from answers about rows of --data, which then needs no label: a "
-        "table of pairs (columns i, j, y and, for counts, trials), or of triplets "
-        "(anchor, near, far and, where far may be the nearer, y; of quadruplets other "
-        "too, from which far is seen)."
-    ),
-]
-Judging = Annotated[
-    str | None,
-    typer.Option(
-        help="Judge by answers about rows of --data, a table as of fit: all of it with "
-        "--metric or --draws, which did not learn from it; with --model, that learns "
-        "from it, its --folds, or the table --test."
-    ),
-]
-Label = Annotated[
-    str | None, typer.Option(help="Column of the class; default the last.")
-]
-Na = Annotated[
-    list[str] | None,
-    typer.Option(
+
+def below(command: str) -> str:
+    """Return the text below the options of a command: examples, then exit codes."""
+    ending, *commands = EXAMPLES[command]
+    listed = "\n".join(f"  probmetric {words}" for words in commands)
+    return f"\b\nExamples:\n{listed}\n\n{ending}"
+
+
+class DataSpec(NamedTuple):
+    """A dataset by name, its label and group columns, and how its rows are read."""
+
+    name: str
+    label: str | None = None
+    groups: str | None = None
+    how: Reading = AS_IS
+
+
+def option(default: object, help: str, *names: str, **settings: Any) -> Any:
+    """Field of an option, with its help; ``default=MISSING`` makes it required."""
+    shown = typer.Option(*names, help=help, **settings)
+    return field(default=default, metadata={"typer": shown})
+
+
+def argument(default: object, help: str, **settings: Any) -> Any:
+    """Field of a positional argument."""
+    shown = typer.Argument(help=help, **settings)
+    return field(default=default, metadata={"typer": shown})
+
+
+ANSWERS = (
+    "Table of judgments about rows of --data, to learn from without labels: pairs "
+    "(columns i, j, y; trials for counts) or triplets (anchor, near, far; y if far may "
+    "be nearer; other for quadruplets, where far is compared with other)."
+)
+CHUNK_DTYPE = (
+    "Precision for rows read in chunks: float64, or float32 (faster, rounds on read)."
+)
+GROUPS = (
+    "Column of the source of each row (two_stage); default the class. With evaluate "
+    "and neither --test nor --folds: same-source and different-source pairs."
+)
+MAX_DRAWS = "Number of draws to use, evenly spaced in --draws."
+OVERWRITE = "Overwrite existing files."
+PROCESSES = "Processes on this machine for rows read in chunks."
+QUOTE = "Quote (') before labels that a spreadsheet would run, such as =1+1."
+SETTING = "Argument of the learner, for example n_components=2; repeatable."
+TABLE_OUT = "Output .csv file; default standard output."
+UNLABELED = "Label or group of rows to omit, such as -1; nan for a missing label."
+
+
+@dataclass(kw_only=True)
+class Options:
+    """Options of every command."""
+
+    quiet: bool = option(False, "No progress and no notes.", "--quiet", "-q")
+
+
+@dataclass(kw_only=True)
+class ReadOptions(Options):
+    """Options for reading --data."""
+
+    label: str | None = option(None, "Column of the class; default the last.")
+    sep: str | None = option(
+        None, "Column separator of a text file; default a comma, a tab in .tsv."
+    )
+    decimal: str = option(".", "Decimal point of a text file.")
+    encoding: str = option("utf-8", "Encoding of a text file, such as latin-1.")
+    na: list[str] | None = option(
+        None,
+        "Text, or number such as -999, for missing in a text file; repeatable.",
         metavar="TEXT",
-        help="Text, or number such as -999, of a text file that means missing; repeat "
-        "for more.",
-    ),
-]
-Thousands = Annotated[
-    str | None,
-    typer.Option(help="Thousands separator of a text file, such as a comma."),
-]
-Sep = Annotated[
-    str | None,
-    typer.Option(
-        help="Column separator of a text file; default a comma, a tab in .tsv."
-    ),
-]
-Decimal = Annotated[str, typer.Option(help="Decimal point of a text file.")]
-Encoding = Annotated[
-    str, typer.Option(help="Encoding of a text file, such as latin-1.")
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMN", help="Ignore this column; repeat for more."),
-]
-Features = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Use only this column as a feature; repeat for more.",
-    ),
-]
-Unlabeled = Annotated[
-    str,
-    typer.Option(
-        metavar="TEXT",
-        help="Leave out rows with this label or group, such as -1; nan: no label.",
-    ),
-]
-Dtype = Annotated[
-    str,
-    typer.Option(
-        help="Of rows read in parts: float64, or float32, to which numbers are rounded "
-        "as they are read. Sums over rows then take less time."
-    ),
-]
-Groups = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says which rows share a source (two_stage); default the "
-        "class. evaluate without --test and --folds: judge pairs, of one or two?"
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="An argument of the learner, for example n_components=2; repeat for more.",
-    ),
-]
-Out = Annotated[Path, typer.Option(help="Output folder.")]
-TableOut = Annotated[
-    Path | None, typer.Option(help="A .csv file; default standard output.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
-Quote = Annotated[
-    bool,
-    typer.Option(
-        "--quote-formulas",
-        help="Put ' before labels that a spreadsheet would run, such as =1+1.",
-    ),
-]
-Processes = Annotated[
-    int,
-    typer.Option(
-        help="Processes on this machine that share passes over rows read in parts.",
+    )
+    thousands: str | None = option(
+        None, "Thousands separator of a text file, such as a comma."
+    )
+    drop: list[str] | None = option(
+        None, "Column to ignore; repeatable.", metavar="COLUMN"
+    )
+    features: list[str] | None = option(
+        None, "Feature column to use, instead of all; repeatable.", metavar="COLUMN"
+    )
+
+    def spec(self, name: str) -> DataSpec:
+        """Describe dataset ``name``, read with these options."""
+        values = {k: v for k, v in vars(self).items() if k in Reading._fields}
+        for repeated in ("drop", "features", "na"):
+            values[repeated] = tuple(values[repeated] or ())
+        groups: str | None = getattr(self, "groups", None)
+        return DataSpec(name, self.label, groups, Reading(**values))
+
+
+@dataclass(kw_only=True)
+class LearnOptions(ReadOptions):
+    """Options of the commands that fit a learner."""
+
+    model: str = argument(MISSING, f"Learner: {NAMES}.")
+    data: str | None = option(None, SOURCES)
+    answers: str | None = option(None, ANSWERS)
+    out: Path = option(MISSING, "Output folder.")
+    unlabeled: str = option("warn", UNLABELED, metavar="TEXT")
+    groups: str | None = option(None, GROUPS)
+    settings: list[str] | None = option(None, SETTING, "--set", metavar="NAME=VALUE")
+    seed: int = option(0, "Random seed.", min=0)
+    force: bool = option(False, OVERWRITE, "--force")
+
+
+@dataclass(kw_only=True)
+class Fit(LearnOptions):
+    """Options of ``fit``."""
+
+    data: str | None = option(None, PARTS)
+    dtype: str = option("float64", CHUNK_DTYPE)
+    checkpoint: Path | None = option(None, "Folder for the passes over the rows.")
+    resume: bool = option(
+        False, "Continue from the passes in --checkpoint.", "--resume"
+    )
+    processes: int = option(1, PROCESSES, min=1)
+    restarts: int = option(
+        3, "Restarts after a lost process, each from --checkpoint.", min=0
+    )
+
+
+@dataclass(kw_only=True)
+class Sample(LearnOptions):
+    """Options of ``sample``."""
+
+    method: str | None = option(
+        None,
+        "nuts or exact (exact up to Monte Carlo error), laplace or svi "
+        "(approximations), bootstrap (refits under random weights of points); default "
+        "the first of these that the model has.",
+    )
+    draws: int | None = option(
+        None, "Draws per chain; default 1000, 200 for bootstrap.", min=1
+    )
+    chains: int | None = option(
+        None, "Chains; default 4 for nuts, 1 for the others.", min=1
+    )
+    checkpoint: Path | None = option(
+        None, "Folder for finished blocks of draws (nuts, bootstrap)."
+    )
+    resume: bool = option(
+        False, "Continue from the blocks in --checkpoint.", "--resume"
+    )
+
+
+@dataclass(kw_only=True)
+class UseOptions(ReadOptions):
+    """Options of the commands that use a stored metric or draws."""
+
+    metric: Path | None = option(None, "metric.npz of fit, or a file of save_metric.")
+    draws: Path | None = option(None, "draws.nc of sample.")
+    max_draws: int = option(200, MAX_DRAWS, min=1)
+    force: bool = option(False, OVERWRITE, "--force")
+
+
+@dataclass(kw_only=True)
+class Neighbors(UseOptions):
+    """Options of ``neighbors``."""
+
+    data: str = option(MISSING, PARTS)
+    queries: str | None = option(
+        None, "Query points; default the rows of --data, each without itself."
+    )
+    k: int = option(5, "Number of neighbors per query.", "-k", "--k", min=1)
+    out: Path | None = option(None, TABLE_OUT)
+    dtype: str = option("float64", CHUNK_DTYPE)
+    quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
+    processes: int = option(1, PROCESSES, min=1)
+
+
+@dataclass(kw_only=True)
+class Evaluate(UseOptions):
+    """Options of ``evaluate``."""
+
+    data: str | None = option(None, PARTS)
+    answers: str | None = option(
+        None,
+        "Table of judgments as in fit, to evaluate on: all of it with --metric or "
+        "--draws; with --model its --folds, or the table --test.",
+    )
+    model: str | None = option(None, f"Learner to fit on the other points: {NAMES}.")
+    settings: list[str] | None = option(None, SETTING, "--set", metavar="NAME=VALUE")
+    test: str | None = option(
+        None, "File of held-out rows; with --answers, of judgments."
+    )
+    folds: int | None = option(
+        None, "Number of cross-validation folds (instead of --test)."
+    )
+    k: int | None = option(
+        None,
+        "Number of neighbors that set the bandwidth of the votes; default 5.",
+        *("-k", "--k"),
         min=1,
-    ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Neither progress nor notes.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
-MaxDraws = Annotated[
-    int, typer.Option(help="Draws to use, evenly spaced over those in --draws.", min=1)
-]
-MetricFile = Annotated[
-    Path | None, typer.Option(help="metric.npz of fit, or what save_metric wrote.")
-]
-DrawsFile = Annotated[Path | None, typer.Option(help="draws.nc of sample.")]
+    )
+    groups: str | None = option(None, GROUPS)
+    out: Path | None = option(
+        None,
+        "Folder for evaluation.csv, predictions.csv, summary.json and report.html; "
+        "default print only.",
+    )
+    max_draws: int = option(64, MAX_DRAWS, min=1)
+    unlabeled: str = option("warn", UNLABELED, metavar="TEXT")
+    dtype: str = option("float64", CHUNK_DTYPE)
+    seed: int = option(0, "Random seed.", min=0)
+    quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
+    processes: int = option(1, PROCESSES, min=1)
+
+
+@dataclass(kw_only=True)
+class Explore(UseOptions):
+    """Options of ``explore``."""
+
+    data: str = option(MISSING, SOURCES)
+    out: Path = option(MISSING, "Output .html file.")
+    k: int = option(10, "Number of neighbors that vote.", "-k", "--k", min=1)
+
+
+@dataclass(kw_only=True)
+class Next(ReadOptions):
+    """Options of ``next``."""
+
+    data: str | None = option(None, SOURCES)
+    draws: Path = option(MISSING, "draws.nc of sample.")
+    candidates: str | None = option(
+        None, "Table of possible questions; default random."
+    )
+    random: int | None = option(
+        None, "Number of random candidates; default 10000.", min=1
+    )
+    answers: str | None = option(None, "Table of judgments, which are not asked again.")
+    n: int = option(10, "Number of questions.", "-n", "--n", min=1)
+    criterion: str = option("information", "information or disagreement.")
+    max_draws: int = option(200, MAX_DRAWS, min=1)
+    out: Path | None = option(None, TABLE_OUT)
+    seed: int = option(0, "Random seed.", min=0)
+    force: bool = option(False, OVERWRITE, "--force")
+
+
+@dataclass(kw_only=True)
+class Validate(ReadOptions):
+    """Options of ``validate``."""
+
+    model: str | None = argument(None, "Registered model, for example lca.")
+    every: bool = option(False, "All registered models.", "--all")
+    data: str | None = option(None, f"{SOURCES} Default: simulated problems.")
+    out: Path | None = option(None, "Folder for the report, its tables and draws.")
+    quick: bool = option(
+        False, "No slow checks; fewer draws and splits in the study.", "--quick"
+    )
+    broken: bool = option(
+        False, "Wrong formulas instead of the right ones: must exit with 1.", "--break"
+    )
+    strict: bool = option(
+        False, "Exit code 1 also for a conflict with --data.", "--strict"
+    )
+    seed: int = option(0, "Random seed.", min=0)
+    force: bool = option(False, OVERWRITE, "--force")
+
+
+@dataclass(kw_only=True)
+class Report(Options):
+    """Options of ``report``; --force (of 0.1) has no effect."""
+
+    folder: Path = argument(MISSING, "Folder of a run.", metavar="DIR")
+    force: bool = option(False, "Not needed.", "--force", hidden=True)
+    explore: bool = option(
+        False,
+        "Also an interactive page, explorer.html, for a fit or draws (needs the extra "
+        "explore).",
+        "--explore",
+    )
+
+
+def expand[O: Options](
+    options: type[O], command: Callable[[O], None]
+) -> Callable[..., None]:
+    """Give a command the fields of its options as parameters, for typer.
+
+    Fields of the class come first in help, then the fields of its bases.
+    """
+    hints, by_name = get_type_hints(options), {f.name: f for f in fields(options)}
+    order = [name for kind in options.__mro__ for name in inspect.get_annotations(kind)]
+
+    def expanded(**values: Any) -> None:
+        command(options(**values))
+
+    expanded.__doc__ = command.__doc__
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if f.default is MISSING else f.default,
+            annotation=Annotated[hints[name], f.metadata["typer"]],
+        )
+        for name in dict.fromkeys(order)
+        for f in [by_name[name]]
+    ]
+    setattr(expanded, "__signature__", inspect.Signature(parameters))  # noqa: B010
+    return expanded
+
+
+@contextmanager
+def first(options: Options) -> Generator[None]:
+    """Exit with code 2 and one sentence at a ValueError of the block.
+
+    All paths among the options, and ``--dtype``, are checked before the block.
+    """
+    try:
+        with bad_input():
+            for name, value in vars(options).items():
+                if isinstance(value, Path):
+                    looked_up(value, "DIR" if name == "folder" else f"--{name}")
+            if (dtype := getattr(options, "dtype", "float64")) not in DTYPES:
+                raise ValueError(
+                    f"--dtype must be {' or '.join(DTYPES)}, got {dtype!r}."
+                )
+            yield
+    except BadInput as error:
+        typer.echo(f"probmetric: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def check_sources(data: str | None, answers: str | None, *, rows: bool = False) -> None:
+    """Raise ValueError for missing files, or neither data nor judgments."""
+    if data is None and answers is None:
+        raise ValueError("--data or --answers must be given, got neither.")
+    if data is not None:
+        check_source(data, rows=rows and answers is None)
+    if answers is not None:
+        check_source(answers, "--answers")
+
+
+def model_name(model: str | None, every: bool) -> str | None:
+    """Check the name of the model to validate; None for all."""
+    if every:
+        if model is not None:
+            raise ValueError(f"MODEL cannot be combined with --all, got {model!r}.")
+        return None
+    if model is None:
+        raise ValueError(
+            f"MODEL must be one of {', '.join(MODELS)}, or --all, got none."
+        )
+    return model_of(model)
+
+
+def quoted(words: list[str]) -> str:
+    """Explain that an unquoted pattern became several files of an option, or ""."""
+    for option, *files in zip(words, words[1:], words[2:], strict=False):
+        ending = Path(files[0]).suffix
+        if (
+            option in ("--data", "--queries", "--test")
+            and ending in (".parquet", ".npy")
+            and all(file.endswith(ending) and os.path.isfile(file) for file in files)
+        ):
+            return f"; put a pattern of files in quotes: {option} 'FOLDER/*{ending}'"
+    return ""

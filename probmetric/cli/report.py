@@ -1,26 +1,29 @@
-"""``probmetric report`` and ``explore``: a run's page once more; a page to explore."""
+"""``probmetric report`` and ``explore``: the page of a run; an interactive page."""
 
 from contextlib import ExitStack
 from pathlib import Path
 
 from probmetric.cli.files import bad_input, claim, claim_file, noted, say, write_text
-from probmetric.cli.inputs import check_features, given, labelled
-from probmetric.names import AS_IS, Reading
+from probmetric.cli.inputs import StoredMetric, check_features, labelled, load_stored
+from probmetric.cli.options import Explore, Report, UseOptions
+from probmetric.datasets.loading import Dataset
 from probmetric.report.explore import Page
 from probmetric.report.explore import explore as explorer
 from probmetric.report.page import data_again
 from probmetric.report.run import EXPLORER, read_summary, render_run
 
 
-def run(*, folder: Path, explore: bool = False) -> int:
-    """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
-    with ExitStack() as held:
-        held.enter_context(noted())
+def run(options: Report) -> int:
+    """Make the page of a run again; return the exit code."""
+    folder = options.folder
+    names = ("report.html", EXPLORER) if options.explore else ("report.html",)
+    with ExitStack() as stack:
+        stack.enter_context(noted())
         with bad_input():
-            names = ("report.html", EXPLORER) if explore else ("report.html",)
-            held.enter_context(claim(folder, names, force=True))
-            page = render_run(folder, explorer=explore)  # Finds a damaged summary.
-            points = explorer_of(folder) if explore else None
+            stack.enter_context(claim(folder, names, force=True))
+            # Rendering checks the summary, which the explorer reads as it is.
+            page = render_run(folder, explorer=options.explore)
+            points = explorer_of(folder) if options.explore else None
         if points is not None:
             points.save(folder / EXPLORER)
         write_text(folder / "report.html", page)
@@ -29,75 +32,50 @@ def run(*, folder: Path, explore: bool = False) -> int:
     return 0
 
 
-def explore(
-    *,
-    data: str,
-    out: Path,
-    metric: Path | None = None,
-    draws: Path | None = None,
-    label: str | None = None,
-    how: Reading = AS_IS,
-    k: int = 10,
-    max_draws: int = 200,
-    force: bool = False,
-) -> int:
-    """Write a page of a metric, as ``probmetric explore``; otherwise as ``run``."""
-    with ExitStack() as held:
-        held.enter_context(noted())  # The page is made when it is saved.
+def explore(options: Explore) -> int:
+    """Write an interactive page of a metric; return the exit code."""
+    with ExitStack() as stack:
+        stack.enter_context(noted())  # The page is made when it is saved.
         with bad_input():
-            held.enter_context(claim_file(out, ".html", force=force))
-            use = given(metric, draws, max_draws)
-            points = labelled(data, label, how=how)
-            check_features(use.feature_names, points.feature_names, points.name)
-            try:
-                page = explorer(
-                    use.metric,
-                    points.X,
-                    points.y,
-                    k=k,
-                    feature_names=points.feature_names,
-                    target_names=points.target_names,
-                    title=f"{Path(points.name).name} under {use.name}",
-                )
-            except ImportError as error:  # Plotly, which is optional.
-                raise ValueError(str(error)) from error
-        page.save(out)
-    say(f"Wrote {out}")
+            stack.enter_context(claim_file(options.out, ".html", force=options.force))
+            stored = load_stored(options)
+            data = labelled(options.spec(options.data))
+            check_features(stored.feature_names, data.feature_names, data.name)
+            page = _page(stored, data, options.k)
+        page.save(options.out)
+    say(f"Wrote {options.out}")
     return 0
 
 
-def explorer_of(folder: Path) -> Page:
-    """Return the page to explore a run's metric, or draws, with its data.
-
-    Raises
-    ------
-    ValueError
-        For a run of other commands; where the data are not there any more, unchanged;
-        without Plotly.
-    """
-    summary = read_summary(folder)
-    kept = {"fit": "metric.npz", "sample": "draws.nc"}.get(str(summary.get("command")))
-    if kept is None:
-        raise ValueError(
-            f"--explore: expected a run of fit or sample, got one of "
-            f"{summary.get('command')!r}"
-        )
-    path = folder / kept
-    of_fit = path.suffix == ".npz"
-    use = given(path if of_fit else None, None if of_fit else path, max_draws=200)
-    data, lacking = data_again(summary)
-    if data is None:
-        raise ValueError(
-            f"--explore: expected the data of the run, got none. {lacking}"
-        )
+def _page(stored: StoredMetric, data: Dataset, k: int = 10) -> Page:
     try:
         return explorer(
-            use.metric,
+            stored.metric,
             data.X,
             data.y,
+            k=k,
             feature_names=data.feature_names,
             target_names=data.target_names,
-            title=f"{Path(data.name).name} under {use.name}",
+            title=f"{Path(data.name).name} under {stored.name}",
         )
-    except ImportError as error:  # Plotly, which is optional.
+    except ImportError as error:  # Plotly is optional.
         raise ValueError(str(error)) from error
+
+
+def explorer_of(folder: Path) -> Page:
+    """Make an interactive page of a run's metric or draws, with its data."""
+    summary = read_summary(folder)
+    command = summary.get("command")
+    if command not in ("fit", "sample"):
+        raise ValueError(
+            f"--explore must be used for a run of fit or sample, got {command!r}."
+        )
+    options = UseOptions(
+        metric=folder / "metric.npz" if command == "fit" else None,
+        draws=folder / "draws.nc" if command == "sample" else None,
+    )
+    stored = load_stored(options)
+    data, lacking = data_again(summary, None)
+    if data is None:
+        raise ValueError(f"--explore requires the data of the run. {lacking}")
+    return _page(stored, data)

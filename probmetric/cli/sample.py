@@ -1,13 +1,9 @@
-"""``probmetric sample``: draws of a posterior over metrics, in a resumable run.
-
-``--checkpoint`` keeps finished blocks in a folder; the sampler knows its own and
-refuses those of another run.
-"""
+"""``probmetric sample``: posterior draws of a metric, in a resumable run."""
 
 import json
 import logging
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,6 +12,7 @@ import xarray as xr
 from probmetric.cli.answers import Answered, learned_rows
 from probmetric.cli.files import (
     FILES,
+    WHOLE,
     bad_input,
     claim,
     is_quiet,
@@ -23,122 +20,110 @@ from probmetric.cli.files import (
     results,
     say,
 )
-from probmetric.cli.fit import learn, prepared, troubled
+from probmetric.cli.fit import learn, origin, prepared, troubled
+from probmetric.cli.inputs import describe_data
+from probmetric.cli.options import Sample
+from probmetric.datasets.loading import Dataset
 from probmetric.datasets.overlap import ROWS, hashes_of
 from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.names import AS_IS, Reading
 from probmetric.registry import model_of
 from probmetric.storage.draws_file import save_draws
 
-IN_BLOCKS = {
-    "nuts": NUTS,
-    "bootstrap": Bootstrap,
-}
-"""Samplers that take long enough to be kept block by block."""
+IN_BLOCKS = {"nuts": NUTS, "bootstrap": Bootstrap}
+"""Samplers that store finished blocks in a checkpoint."""
 
 
 def sampler_for(
     method: str, folder: Path | None, resume: bool
 ) -> str | NUTS | Bootstrap:
-    """Return what ``sample`` takes as its method; raise for impossible options."""
+    """Make the sampler; raise for options that do not fit the checkpoint."""
     if folder is None:
         if resume:
-            raise ValueError("--resume: expected --checkpoint DIR with it, got none")
+            raise ValueError("--resume requires --checkpoint DIR.")
         return method
     if method not in IN_BLOCKS:
         raise ValueError(
-            f"--checkpoint: expected --method {' or '.join(IN_BLOCKS)}, got "
-            f"{method!r}, which is done in seconds"
+            f"--checkpoint must be used with --method {' or '.join(IN_BLOCKS)}, got "
+            f"{method!r}."
         )
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--checkpoint: expected a folder, got {str(folder)!r}")
+        raise ValueError(f"--checkpoint must be a folder, got {str(folder)!r}.")
     blocks = len(list(folder.glob("block_*.npz")))
     if blocks and not resume:
         raise ValueError(
-            f"--checkpoint: expected an empty folder, got {str(folder)!r} with "
-            f"{blocks} blocks of a former run; add --resume to go on from them"
+            f"--checkpoint must be an empty folder, got {str(folder)!r} with {blocks} "
+            "blocks. Add --resume to continue from them."
         )
     return IN_BLOCKS[method](checkpoint=folder, resume=resume)
 
 
 def kept(checkpoint: Path | None) -> str:
-    """Describe what an interrupted or failed run leaves behind."""
+    """Describe the files after an interrupted or failed run."""
     if checkpoint is None:
-        return "files that stand are whole (--checkpoint keeps draws as they come)"
+        return f"{WHOLE} (--checkpoint stores draws during the run)"
     if not any(checkpoint.glob("block_*.npz")):
         return f"no block was saved in {checkpoint} yet"
-    return f"blocks saved in {checkpoint} are whole: --resume goes on from them"
+    return f"blocks in {checkpoint} are complete; continue with --resume"
 
 
-def run(
-    *,
-    model: str,
-    data: str | None,
-    out: Path,
-    answers: str | None = None,
-    label: str | None = None,
-    groups: str | None = None,
-    how: Reading = AS_IS,
-    settings: Sequence[str] | None = None,
-    method: str,
-    draws: int | None = None,
-    chains: int | None = None,
-    checkpoint: Path | None = None,
-    resume: bool = False,
-    seed: int = 0,
-    force: bool = False,
-) -> int:
-    """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
-    n_draws = draws or (200 if method == "bootstrap" else 1000)
-    n_chains = chains or (4 if method == "nuts" else 1)
-    with ExitStack() as held:
+def run(options: Sample) -> int:
+    """Sample, and return the exit code; raises as ``cli.fit.run``."""
+    method, out, checkpoint = str(options.method), options.out, options.checkpoint
+    n_draws = options.draws or (200 if method == "bootstrap" else 1000)
+    n_chains = options.chains or (4 if method == "nuts" else 1)
+    with ExitStack() as stack:
         with bad_input():
-            sampler = sampler_for(method, checkpoint, resume)
-            estimator, points, source = prepared(
-                model, data, answers, label, groups, how, settings, seed
-            )
-            held.enter_context(claim(out, FILES["sample"], force=force))
+            sampler = sampler_for(method, checkpoint, options.resume)
+            estimator, data, spec = prepared(options)
+            points = data if isinstance(data, Dataset) else None
+            if isinstance(data, Answered):
+                about = data.about
+            else:
+                assert points is not None
+                about = describe_data(points, spec)
+            stack.enter_context(claim(out, FILES["sample"], force=options.force))
             if checkpoint is not None:
-                held.enter_context(locked(checkpoint, "--checkpoint"))
-                # Asked again: another run may have ended since.
-                sampler_for(method, checkpoint, resume)
-        learned = learn(model, estimator, points)
+                stack.enter_context(locked(checkpoint, "--checkpoint"))
+                # Checked again: another run may have ended since.
+                sampler_for(method, checkpoint, options.resume)
+        learned = learn(options.model, estimator, data)
+        source = origin(options, estimator, about)
         say(f"Sampling by {method}, {n_chains} x {n_draws} draws ...")
         started = time.perf_counter()
-        with noted() as seen, _blocks_told(), bad_input():
-            drawn = estimator.sample(
-                sampler, n_draws=n_draws, n_chains=n_chains, seed=seed
+        with noted() as warned, _blocks_logged(), bad_input():
+            sample = getattr(estimator, "sample")  # noqa: B009
+            drawn: xr.DataTree = sample(
+                sampler, n_draws=n_draws, n_chains=n_chains, seed=options.seed
             )
         seconds = time.perf_counter() - started
         drawn.attrs |= {
-            "feature_names": json.dumps(list(points.feature_names)),
+            "feature_names": json.dumps(list(data.feature_names)),
             "method": method,
-            "learner": model_of(model),
-            "labelled_hash": source["data"]["hash"],
+            "learner": model_of(options.model),
+            "labelled_hash": about["hash"],
         }
-        hashes = xr.Dataset({ROWS: ("row", hashes_of(learned_rows(points)))})
+        hashes = xr.Dataset({ROWS: ("row", hashes_of(learned_rows(data)))})
         drawn[ROWS] = xr.DataTree(hashes)
         sizes = drawn["posterior"].sizes
         summary = {
             **source,
             "method": method,
             "seconds": seconds,
-            "notes": [*learned.notes, *map(str, seen)],
+            "notes": [*learned.notes, *map(str, warned)],
             "chains": int(sizes["chain"]),
             "draws": int(sizes["draw"]),
         }
-        shown = None if isinstance(points, Answered) else points
-        with results(out, "sample", summary, shown) as part:
+        with results(out, "sample", summary, points) as part:
             save_draws(drawn, part / "draws.nc")
-    say(f"Look at {out / 'report.html'} | sampled in {seconds:.1f} s")
-    return int(learned.trouble or troubled(seen))
+    say(f"See {out / 'report.html'} | sampled in {seconds:.1f} s")
+    return int(learned.trouble or troubled(warned))
 
 
 @contextmanager
-def _blocks_told() -> Generator[None]:
-    """Show what the samplers log of blocks on disk."""
+def _blocks_logged() -> Generator[None]:
+    """Show the log of the samplers about blocks on disk."""
     logger, handler = logging.getLogger("probmetric"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("  %(message)s"))
     level = logger.level

@@ -1,21 +1,21 @@
-"""The data that models are fitted to.
+"""Containers, checks and readers of data.
 
 ``containers``   ``Labelled``, ``Points``, ``Pairs``, ``Triplets``, ``Groups`` and
-                 ``Distances``: the one data argument of every model, fit and sampler.
-``inputs``       points, labels and pairs from users, checked once.
-``unlabeled``    rows without a label: left out, or warned about.
-``pairs``        pairs made from class labels: nearest, impostors, all.
-``sites``        pairs of sites from a table of species.
-``triplets``     triplets made from class labels.
-``groups``       sources with their instances, stacked by size.
-``scaling``      centre and scale of each feature, also with missing entries.
-``padding``      few sizes, so that data sets share compilations.
-``source``       rows that need not fit in memory: parts, bins, blocks of one shape.
-``choose``       some rows of a source: of given numbers, or a sample by hash.
-``files``        ``open``: Parquet and ``.npy`` files, or arrays, as a source.
-``resampled``    a source under other weights: without a group of rows, bootstrapped.
-``truth``        predictions beside true labels: the score of classifiers.
-``hash``         a data set as named arrays, its SHA-256, and a canonical row order.
+                 ``Distances``: the data argument of models, fits and samplers.
+``inputs``       checks of points, labels and pairs.
+``unlabeled``    rows without a label.
+``pairs``        pairs from class labels: nearest, impostors, all.
+``sites``        pairs of sites from counts of species.
+``triplets``     triplets from arrays or class labels.
+``groups``       groups of points with a common source, stacked by size.
+``scaling``      center and scale of each feature, also with missing entries.
+``padding``      padding to few sizes, which share compilations.
+``source``       data that need not fit in memory, read in blocks of one shape.
+``choose``       rows of data on disk: by number, or a sample.
+``files``        ``open``: Parquet files, ``.npy`` files or arrays.
+``resampled``    data on disk with other weights: jackknife and bootstrap.
+``truth``        the score of classifiers.
+``hash``         hashes of data, and a canonical row order.
 """
 
 import lazy_loader

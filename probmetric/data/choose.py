@@ -1,7 +1,7 @@
-"""Some rows of a source: of given numbers, or a sample by the hash of the number.
+"""Read some rows of data on disk: by row number, or a sample by hash.
 
-Both hold what they return and a block, whatever the number of rows. Every process reads
-for itself, and only parts that hold a row that is wanted (of a sample: all parts).
+Memory is that of the result and one block. Each process reads the data, and only parts
+with a chosen row.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from probmetric.data.source import (
 
 
 class Chosen(NamedTuple):
-    """Rows X (m, d) float64, their labels or None, and their numbers, ascending."""
+    """Rows X (m, d) float64, their labels or None, and their sorted row numbers."""
 
     X: Float[np.ndarray, "m d"]
     labels: np.ndarray | None
@@ -32,18 +32,15 @@ class Chosen(NamedTuple):
 
 
 def sampled(source: Source, most: int, *, seed: int = 0) -> Chosen:
-    """Return the rows whose hash of (seed, number) is among the ``most`` smallest.
+    """Return the rows with the ``most`` smallest hashes of (seed, row number).
 
-    All rows, where they are no more than ``most``. One pass over the rows chosen.
+    All rows are returned if there are at most ``most``. One pass over the data.
     """
     return picked(source, sampled_rows(n_rows(source), most, seed=seed))
 
 
 def sampled_rows(n: int, most: int, *, seed: int = 0) -> Int[np.ndarray, "m"]:
-    """Return the numbers, ascending, of the rows that ``sampled`` takes of n.
-
-    Hashes are made a million at a time.
-    """
+    """Return the sorted row numbers that ``sampled`` chooses from n rows."""
     if n <= most:
         return np.arange(n)
     rows, bits = np.zeros(0, np.intp), np.zeros(0, np.uint64)
@@ -52,50 +49,40 @@ def sampled_rows(n: int, most: int, *, seed: int = 0) -> Int[np.ndarray, "m"]:
         rows = np.concatenate([rows, more])
         bits = np.concatenate([bits, row_bits(seed, more)])
         if len(rows) > most:
-            kept = np.argpartition(bits, most - 1)[:most]
-            rows, bits = rows[kept], bits[kept]
+            smallest = np.argpartition(bits, most - 1)[:most]
+            rows, bits = rows[smallest], bits[smallest]
     return np.sort(rows)
 
 
 def picked(
     source: Source, rows: Int[np.ndarray, "m"], *, features: bool = True
 ) -> Chosen:
-    """Return the rows of given numbers, each once, in their order.
+    """Return rows by row number, each once, sorted.
 
-    Parameters
-    ----------
-    source : Source
-    rows : array of shape (m,) of integers from 0 to n - 1
-        In any order, and repeated or not.
-    features : bool, default=True
-        Otherwise X has no columns: labels alone are read.
-
-    Raises
-    ------
-    ValueError
-        As ``data.source.filled``.
+    Without ``features`` only labels are read and X has no columns. Raises as
+    ``data.source.filled``.
     """
     rows = np.unique(rows).astype(np.intp)
     d = n_features(source) if features else 0
     X, labels, at = np.empty((len(rows), d)), list[np.ndarray](), 0
     for part, block in ahead(_with_rows(source, rows, features=features)):
-        own = rows[(rows >= block.first) & (rows < block.first + len(block.X))]
+        inside = (rows >= block.first) & (rows < block.first + len(block.X))
+        places = rows[inside] - block.first
         checked(block, part, None, source.feature_names)
-        X[at : at + len(own)] = block.X[own - block.first]
+        X[at : at + len(places)] = block.X[places]
         if block.labels is not None:
             values, codes = block.labels
-            labels.append(values[codes[own - block.first]])
-        at += len(own)
-    found = None
-    if source.labelled:
-        found = np.concatenate(labels) if labels else np.zeros(0, int)
-    return Chosen(X, found, rows)
+            labels.append(values[codes[places]])
+        at += len(places)
+    if not source.labelled:
+        return Chosen(X, None, rows)
+    return Chosen(X, np.concatenate(labels) if labels else np.zeros(0, int), rows)
 
 
 def _with_rows(
     source: Source, rows: Int[np.ndarray, "m"], *, features: bool
 ) -> Iterator[tuple[Part, Block]]:
-    """Yield the blocks that hold a row that is wanted."""
+    """Yield the blocks that contain a chosen row."""
     for part in source.parts:
         first, end = np.searchsorted(rows, [part.first, part.first + part.rows])
         if first == end:
@@ -111,21 +98,15 @@ def _with_rows(
 
 
 def labels_at(source: Source, rows: Int[np.ndarray, "*m"]) -> np.ndarray:
-    """Return the labels of rows of given numbers, in their shape.
-
-    Raises
-    ------
-    ValueError
-        For rows without labels.
-    """
+    """Return the labels of rows by row number; raise for data without labels."""
     check_labels(source)
-    found = picked(source, rows.ravel(), features=False)
-    assert found.labels is not None
-    return found.labels[np.searchsorted(found.rows, rows)]
+    chosen = picked(source, rows.ravel(), features=False)
+    assert chosen.labels is not None
+    return chosen.labels[np.searchsorted(chosen.rows, rows)]
 
 
 def check_labels(source: Source) -> None:
-    """Raise for rows without labels."""
+    """Raise for data without labels."""
     if not source.labelled:
         raise ValueError(
             f"label: expected labels of {source.name}, got none; open it with label="

@@ -1,8 +1,7 @@
-"""Containers of data: the one data argument of every model, fit and sampler.
+"""Containers of data: the data argument of models, fits and samplers.
 
-Each container is a NamedTuple of arrays, so that ``compare``, simulation-based
-calibration, the bootstrap and ``validate`` are written once. ``w`` are data weights
-(None means all one; zero is allowed, negative is not). A label of None simulates.
+Each container is a NamedTuple of arrays. ``w`` are data weights ≥ 0; None means 1 for
+all. Labels of None are simulated by a model.
 """
 
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from probmetric.typing import Array
 
 
 class Points(NamedTuple):
-    """Unlabelled observations: X (n, d), data weights w (n,) or None.
+    """Unlabeled observations: X (n, d), data weights w (n,) or None.
 
     Examples
     --------
@@ -45,12 +44,11 @@ class Labelled(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs (X[i], X[j]) with y (N,) = 1 where they coincide, 0 where they do not.
+    """Pairs (X[i], X[j]) with y (N,) = 1 for same and 0 for different.
 
-    ``anchor`` (N,) holds a group number per pair for models with a scale per anchor.
-    ``trials`` (N,), where there is one, says how often each pair was judged; y is then
-    the number of times that it was called the same, 0..trials. ``LCA`` and ``GDM`` take
-    counts.
+    ``anchor`` (N,) is the group of each pair, for models with a scale per anchor.
+    ``trials`` (N,) is the number of judgments of each pair; y is then the number of
+    *same* judgments, 0..trials. Only ``LCA`` and ``GDM`` support counts.
 
     Examples
     --------
@@ -73,14 +71,14 @@ class Pairs(NamedTuple):
 class Triplets(NamedTuple):
     """Comparisons: is X[near] nearer to X[anchor] than X[far] is?
 
-    Of quadruplets, which have ``other``: than X[far] is to X[other]. y (N,) = 1 where
-    the answer was yes, 0 where the point called far was the nearer; y=None simulates.
+    Quadruplets have ``other``: is X[near] nearer to X[anchor] than X[far] to X[other]?
+    y (N,) is 1 for yes and 0 for no.
 
     Examples
     --------
     >>> import numpy as np
-    >>> X, one = np.array([[0.0], [0.1], [2.0]]), np.ones(1, int)
-    >>> triplets = Triplets(X, 0 * one, near=one, far=2 * one, y=one)
+    >>> X, y = np.array([[0.0], [0.1], [2.0]]), np.array([1])
+    >>> triplets = Triplets(X, np.array([0]), np.array([1]), np.array([2]), y)
     >>> (triplets.X[triplets.anchor] - triplets.X[triplets.far]).ravel().tolist()
     [-2.0]
     """
@@ -95,18 +93,18 @@ class Triplets(NamedTuple):
 
     @property
     def beside(self) -> Int[Array, "N"]:
-        """The points from which far is seen: ``other``, or the anchors."""
+        """The points that far is compared with: ``other``, or the anchors."""
         return self.anchor if self.other is None else self.other
 
     @property
     def ends(self) -> tuple[Int[Array, "N"], ...]:
-        """Anchor, near, far, and other where it is given."""
-        own = self.anchor, self.near, self.far
-        return own if self.other is None else (*own, self.other)
+        """Anchor, near and far, and other if present."""
+        ends = self.anchor, self.near, self.far
+        return ends if self.other is None else (*ends, self.other)
 
 
 class Groups(NamedTuple):
-    """Observations that share a source: group (n,) holds a code in 0..G-1.
+    """Observations with group codes (n,) in 0..G-1; a group has a common source.
 
     Examples
     --------
@@ -138,18 +136,17 @@ type Data = Points | Labelled | Pairs | Triplets | Groups | Distances
 
 
 def checked_rows[D](data: D) -> D:
-    """Return pairs or triplets in native byte order; other data as they are.
+    """Return pairs or triplets in native byte order, after a check of row numbers.
 
     Raises
     ------
     ValueError
-        For numbers of rows that X does not have: JAX clips them, and -1 is the last.
-        Traced numbers pass.
+        For row numbers outside X. JAX would clip them. Traced numbers are not checked.
 
     Examples
     --------
-    >>> X, one = np.zeros((2, 1)), np.ones(1, int)
-    >>> checked_rows(Pairs(X, i=0 * one, j=2 * one, y=one))
+    >>> X, i, j = np.zeros((2, 1)), np.array([0]), np.array([2])
+    >>> checked_rows(Pairs(X, i, j, y=None))
     Traceback (most recent call last):
     ValueError: j must be row numbers of X (0 to 1), got 2 in row 0. Count from 0.
     """
@@ -170,7 +167,7 @@ def checked_rows[D](data: D) -> D:
 
 
 def weights(data: Points | Labelled | Pairs | Triplets | Groups) -> Float[Array, "N"]:
-    """Return the data weights, one where none were given, in X's dtype."""
+    """Return the data weights, 1 by default, in X's dtype."""
     if data.w is not None:
         return data.w
     rows = data.X
@@ -181,7 +178,7 @@ def weights(data: Points | Labelled | Pairs | Triplets | Groups) -> Float[Array,
 
 
 def refuse_trials(pairs: Pairs, model: str) -> None:
-    """Raise where pairs are counts, of which ``model`` has no likelihood."""
+    """Raise if pairs are counts, which ``model`` does not support."""
     if pairs.trials is not None:
         raise ValueError(
             f"pairs.trials: expected None of {model}, got counts: they are for LCA "

@@ -1,15 +1,16 @@
-"""``open``: rows in Parquet or ``.npy`` files, or in arrays, as a ``Source``.
+"""Open Parquet files, ``.npy`` files or arrays as a ``Source``.
 
-Opening reads metadata alone. Parts are row groups of Parquet files, pieces of ``.npy``
-files and of arrays; files of a glob are taken in the order of their names. Row groups
-are read one by one: a scanner over many of them holds gigabytes. A file's size and time
-of change are looked at before each part is read.
+Opening reads only metadata. Parts are row groups of Parquet files, and pieces of
+``.npy`` files and arrays. Files of a glob are sorted by name. Row groups are read one
+by one: a scanner over many of them needs gigabytes. The size and modification time of
+a file are checked before each part is read.
 """
 
 import math
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,28 +34,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LARGEST_GROUP = 1 << 30
-"""Bytes of a row group, uncompressed, at most."""
+"""Largest uncompressed size of a row group, in bytes."""
 
 BUFFER = 1 << 16
-"""Bytes of a column that are read from a Parquet file at a time."""
+"""Bytes of a column that are read at a time."""
 
 
 class _File(NamedTuple):
-    """A file as it was when it was opened: path, bytes, time of change."""
+    """The path, size and modification time of a file when it was opened."""
 
     path: Path
     size: int
     changed: int
 
     @classmethod
-    def seen(cls, path: Path) -> "_File":
+    def of(cls, path: Path) -> "_File":
         about = path.stat()
         return cls(path, about.st_size, about.st_mtime_ns)
 
     def check(self) -> None:
-        """Raise where the file is gone or another."""
+        """Raise if the file was removed or changed."""
         try:
-            now = _File.seen(self.path)
+            now = _File.of(self.path)
         except OSError as error:
             raise ValueError(
                 f"data: expected {str(self.path)!r}, which was there when the data "
@@ -69,7 +70,7 @@ class _File(NamedTuple):
 
 @contextmanager
 def _readable(what: str) -> Generator[None]:
-    """Raise ValueError, with what was to be read, for what a reader raises."""
+    """Convert errors of a reader to a ValueError that names the file."""
     try:
         yield
     except (OSError, ValueError, EOFError, RuntimeError) as error:
@@ -80,7 +81,7 @@ def _readable(what: str) -> Generator[None]:
 
 
 class Rows:
-    """Arrays in memory as a source.
+    """Arrays as a source.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class Rows:
         self.parts = [Part("the arrays", a, rows, start=a) for a, rows in cut(n, d)]
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
-        """Yield the rows of a part; float64 rows in place."""
+        """Yield the rows of a part; float64 rows are not copied."""
         end = part.first + part.rows
         for a in range(part.first, end, rows):
             some = slice(a, min(a + rows, end))
@@ -129,7 +130,7 @@ class Rows:
 
 
 class _Header(NamedTuple):
-    """What the first bytes of an ``.npy`` file say, and how many they are."""
+    """The header of an ``.npy`` file, and the offset of its data."""
 
     file: _File
     shape: tuple[int, ...]
@@ -138,7 +139,7 @@ class _Header(NamedTuple):
 
 
 def _header(path: Path, axes: int) -> _Header:
-    """Read the header of an ``.npy`` file of so many axes."""
+    """Read the header of an ``.npy`` file, and check its number of axes."""
     with _readable(f"{str(path)!r} as an .npy file"), path.open("rb") as file:
         version = np.lib.format.read_magic(file)
         read = (
@@ -159,7 +160,7 @@ def _header(path: Path, axes: int) -> _Header:
         )
     if dtype.kind not in ("biuf" if axes == 2 else "biufUS"):
         raise ValueError(f"data: expected numbers in {str(path)!r}, got {dtype}")
-    header = _Header(_File.seen(path), shape, dtype, offset)
+    header = _Header(_File.of(path), shape, dtype, offset)
     size = offset + dtype.itemsize * math.prod(shape)
     if header.file.size < size:
         raise ValueError(
@@ -170,7 +171,7 @@ def _header(path: Path, axes: int) -> _Header:
 
 
 def _values(header: _Header, first: int, rows: int) -> np.ndarray:
-    """Read rows of an ``.npy`` file into a new array; no page of it is mapped."""
+    """Read rows of an ``.npy`` file into a new array, without a memory map."""
     path, shape = str(header.file.path), (rows, *header.shape[1:])
     values = aligned(shape, header.dtype)
     view, got = values.reshape(-1).view(np.uint8).data, 0
@@ -185,8 +186,8 @@ def _values(header: _Header, first: int, rows: int) -> np.ndarray:
     return values
 
 
-def open_file(path: str) -> Any:
-    """Open a file without a buffer of its own."""
+def open_file(path: str) -> FileIO:
+    """Open a file without a buffer."""
     return Path(path).open("rb", buffering=0)
 
 
@@ -196,9 +197,9 @@ class Npy:
     Parameters
     ----------
     paths : sequence of Path
-        Arrays (n, d) of one d, whose rows follow each other.
+        Arrays (n, d) with equal d.
     label, weight : sequence of Path, optional
-        Arrays (n,), one for each of the others.
+        Arrays (n,), one for each of ``paths``.
     """
 
     __repr__ = described
@@ -233,14 +234,14 @@ class Npy:
     def _beside(self, name: str, paths: Sequence[Path] | None) -> list[_Header] | None:
         if paths is None:
             return None
-        found = [_header(path, 1) for path in paths]
-        rows, wanted = ([h.shape[0] for h in hs] for hs in (found, self._X))
+        headers = [_header(path, 1) for path in paths]
+        rows, wanted = ([h.shape[0] for h in hs] for hs in (headers, self._X))
         if rows != wanted:
             raise ValueError(
                 f"{name}: expected files of {wanted} rows, as those of the points, got "
                 f"{rows}"
             )
-        return found
+        return headers
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the rows of a part."""
@@ -268,14 +269,14 @@ class Parquet:
     Parameters
     ----------
     paths : sequence of Path
-        Files of the same columns.
+        Files with equal columns.
     label, weight : str, optional
-        Columns that hold classes and data weights.
+        Columns of classes and data weights.
     features : sequence of str, optional
-        Columns of numbers, in this order, or one of fixed-size lists of numbers.
-        Default: all others.
+        Columns of numbers, in this order, or one column of fixed-size lists of numbers.
+        Default: all other columns.
     drop : sequence of str
-        Columns that are none.
+        Columns to leave out.
     """
 
     __repr__ = described
@@ -297,19 +298,19 @@ class Parquet:
             ) from error
         self.name, self._label, self._weight = _named(paths), label, weight
         self.labelled, self.weighted = label is not None, weight is not None
-        self._files = [_File.seen(path) for path in paths]
+        self._files = [_File.of(path) for path in paths]
         self.parts: list[Part] = []
         first, schema = 0, None
         for number, path in enumerate(paths):
             with _readable(f"{str(path)!r} as a Parquet file"):
                 about = pq.read_metadata(path)
-            own: Any = about.schema.to_arrow_schema()
+            columns = about.schema.to_arrow_schema()
             if schema is None:
-                schema = own
-                self._columns(own, features, drop, path)
-            self._same_columns(own, schema, path)
+                schema = columns
+                self._columns(columns, features, drop, path)
+            self._same_columns(columns, schema, path)
             for group in range(about.num_row_groups):
-                stored: Any = about.row_group(group)
+                stored = about.row_group(group)
                 where = f"{path}, row group {group}"
                 if stored.total_byte_size > LARGEST_GROUP:
                     raise ValueError(_too_large(where, stored))
@@ -325,13 +326,13 @@ class Parquet:
         drop: Sequence[str],
         at: Path,
     ) -> None:
-        """Decide on the columns, by the schema of the first file."""
+        """Choose the columns by the schema of the first file."""
         import pyarrow as pa
 
         names: list[str] = schema.names
-        asked = {"label": [self._label], "weight": [self._weight]}
-        asked |= {"features": [*features], "drop": [*drop]}
-        for argument, columns in asked.items():
+        arguments = {"label": [self._label], "weight": [self._weight]}
+        arguments |= {"features": [*features], "drop": [*drop]}
+        for argument, columns in arguments.items():
             for column in columns:
                 if column is not None and column not in names:
                     raise ValueError(
@@ -355,7 +356,7 @@ class Parquet:
             ):
                 raise ValueError(
                     f"data: expected numbers in every feature, got {kind} in column "
-                    f"{name!r} of {at.name}; name it as label, or drop it"
+                    f"{name!r} of {at.name}; use it as label=, or leave it out by drop="
                 )
         if not self._features:
             raise ValueError(f"data: expected a column of features in {at.name}")
@@ -364,11 +365,11 @@ class Parquet:
             size = schema.field(self._features[0]).type.list_size
             self.feature_names = tuple(f"x{j}" for j in range(size))
 
-    def _same_columns(self, own: "pa.Schema", schema: "pa.Schema", path: Path) -> None:
-        """Raise where a file has not the columns of the first."""
+    def _same_columns(self, this: "pa.Schema", schema: "pa.Schema", path: Path) -> None:
+        """Raise if the columns of a file differ from those of the first."""
         wanted = [*self._features, self._label, self._weight]
         for name in (name for name in wanted if name is not None):
-            here = own.field(name).type if name in own.names else "none"
+            here = this.field(name).type if name in this.names else "none"
             if here != schema.field(name).type:
                 raise ValueError(
                     f"data: expected column {name!r} of type "
@@ -433,10 +434,10 @@ class Parquet:
         return Block(X, y, w, first)
 
 
-def _numbers(column: Any) -> np.ndarray:
-    """Return a column as an array, numbers in place.
+def _numbers(column: "pa.Array") -> np.ndarray:
+    """Return a column as an array, numbers without a copy.
 
-    Not by ``to_numpy`` where it can be helped: that imports pandas, 45 MB.
+    ``to_numpy`` imports pandas (45 MB) and is used only if necessary.
     """
     import pyarrow as pa
 
@@ -448,8 +449,8 @@ def _numbers(column: Any) -> np.ndarray:
     return np.from_dlpack(column)
 
 
-def _arrow_labels(column: Any, part: Part, first: int) -> Labels:
-    """Return the labels of a column; those of text by a dictionary, not row by row."""
+def _arrow_labels(column: "pa.Array", part: Part, first: int) -> Labels:
+    """Return the labels of a column; text is encoded by a dictionary."""
     import pyarrow as pa
 
     if column.null_count or not (
@@ -478,13 +479,13 @@ def _too_large(where: str, stored: Any) -> str:
 
 
 def _named(paths: Sequence[Path]) -> str:
-    """Name files: the one, or the first of several."""
+    """Describe files: the first, and the number of the others."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{paths[0]}{more}"
 
 
 def _ending(paths: Sequence[Path]) -> str:
-    """Return the ending of all files, or say what is wrong with it."""
+    """Return the ending of all files, or raise."""
     endings = {path.suffix.lower() for path in paths}
     for path in paths:
         if path.name.lower().endswith(TEXT):
@@ -502,34 +503,34 @@ def _ending(paths: Sequence[Path]) -> str:
 
 
 def open(
-    data: Any,
+    data: ArrayLike | os.PathLike[str],
     *,
-    label: Any = None,
-    weight: Any = None,
+    label: ArrayLike | os.PathLike[str] | None = None,
+    weight: ArrayLike | os.PathLike[str] | None = None,
     features: Sequence[str] = (),
     drop: Sequence[str] = (),
     dtype: str = "float64",
 ) -> Source:
-    """Open rows in files or arrays, which ``fit`` reads in parts.
+    """Open data in files or arrays, which ``fit`` reads in chunks.
 
     Parameters
     ----------
     data : str, Path or array of shape (n, d)
-        A file or a glob of files that end in ``.parquet`` or ``.npy``, in the order of
-        their names; a folder of Parquet files; or numbers in memory.
+        A ``.parquet`` or ``.npy`` file, a glob of such files (sorted by name), a folder
+        of Parquet files, or an array.
     label : str, Path or array of shape (n,), optional
-        The class of a row: a column of Parquet files; ``.npy`` files, as many as those
-        of the points; or an array beside an array.
+        The class of each row: a column of Parquet files; ``.npy`` files, one for each
+        file of points; or an array.
     weight : as ``label``, optional
-        Data weights ≥ 0. Default: one.
+        Data weights ≥ 0. Default: 1.
     features, drop : sequence of str
-        Columns of Parquet files that are features, in this order (default: all that
-        are left), and columns that are not. One column of fixed-size lists may hold
-        all features.
+        Columns of Parquet files to use as features, in this order (default: all other
+        columns), and columns to leave out. All features may be one column of fixed-size
+        lists.
     dtype : {"float64", "float32"}, default="float64"
-        Of a block, whatever is stored. In float32 numbers are rounded as they are read;
-        moments and steps of EM on points are computed in float32, 2048 rows at a time,
-        and added in float64: see the notes. All else is float64 of the rounded numbers.
+        Precision. With float32, numbers are rounded when they are read, and moments and
+        EM steps of points are computed in float32, 2048 rows at a time, and added in
+        float64. Other computations are in float64.
 
     Returns
     -------
@@ -541,20 +542,18 @@ def open(
     ------
     ValueError
         For another ``dtype``; for text files, with the way to convert them; for files
-        that are missing, not what their ending says, or unlike each other; for a
-        column that is missing or of text; for a row group of more than a gibibyte. When
-        rows are read: for a file that is gone or has changed, a row group that cannot
-        be read, and what is not finite, naming file, row and column; of what float32
-        does not hold, if asked for, the row.
+        that are missing, unreadable or different from each other; for columns that are
+        missing or text; for row groups above 1 GiB. When rows are read: for removed or
+        changed files, unreadable row groups, and values that are not finite or overflow
+        float32, with the file, the row and the column.
 
     Notes
     -----
-    ``dtype="float32"``: of a column of mean m and standard deviation s, rounding moves
-    every number by up to 6e-8 m/s of s, and sums of 2048 rows lose some 1e-6 of what
-    they add: means, covariances and steps of EM agree with those in float64 to about
-    1e-6 where m is no more than some 10 s. EM stops at a gap of 2e-6 of its objective,
-    or ``tol`` if that is larger, where float64 goes on to 1.5e-8: a mixture that its
-    data leave open differs by more (distances by 2e-4 in one such example).
+    ``dtype="float32"`` moves each number of a column with mean m and standard deviation
+    s by up to 6e-8 m, and sums of 2048 rows lose about 1e-6 of their value. Means,
+    covariances and EM steps agree with float64 to about 1e-6 if |m| ≤ 10 s. EM stops at
+    a gap of 2e-6 of the objective, or ``tol`` if larger, instead of 1.5e-8: a mixture
+    that the data do not determine may differ by more.
 
     Examples
     --------
@@ -573,9 +572,13 @@ def open(
 
 
 def _opened(
-    data: Any, label: Any, weight: Any, features: Sequence[str], drop: Sequence[str]
+    data: ArrayLike | os.PathLike[str],
+    label: Any,
+    weight: Any,
+    features: Sequence[str],
+    drop: Sequence[str],
 ) -> Source:
-    """Open what ``open`` is given."""
+    """Open data in float64."""
     if not isinstance(data, str | os.PathLike):
         if features or drop:
             raise ValueError(

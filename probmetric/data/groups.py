@@ -1,4 +1,4 @@
-"""Groups: sources with their instances, stacked by size for the two-stage mixture."""
+"""Stack groups by size for the two-stage mixture."""
 
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ from probmetric.typing import Array
 class Stacks(NamedTuple):
     """Groups sorted by size: ``X[b]`` (G_b, n_b, d) and group weights ``w[b]`` (G_b,).
 
-    The sizes are shapes, so that a compiled function knows them. ``seen[b]``, of the
-    shape of ``X[b]``, is False where X is NaN; None where nothing is missing.
+    Sizes are static shapes in compiled functions. ``seen[b]``, of the shape of
+    ``X[b]``, is False for NaN; ``seen`` is None if no entry is missing.
     """
 
     X: tuple[Float[Array, "_ _ d"], ...]
@@ -29,9 +29,10 @@ class Stacks(NamedTuple):
 
 
 def as_groups(data: Points | Pairs | Groups) -> Groups:
-    """Return single instances, or pairs, as groups with a common source.
+    """Convert points or pairs to groups with a common source.
 
-    A pair with y = 1 is a group of two; with y = 0 it is two groups of one.
+    A point is a group of one. A pair with y = 1 is a group of two; with y = 0 it is
+    two groups of one.
 
     Raises
     ------
@@ -40,8 +41,6 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
 
     Examples
     --------
-    A pair of one source is a group of two, a pair of two sources two groups of one:
-
     >>> import numpy as np
     >>> from probmetric.data import Pairs, as_groups
     >>> X = np.array([[0.0], [0.1], [2.0]])
@@ -69,14 +68,12 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
 
 
 def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
-    """Sort groups by size. The weight of a group is the mean over its points.
-
-    On the host: groups, and which pairs share a source, set shapes.
+    """Stack groups by size. The weight of a group is the mean over its points.
 
     Raises
     ------
     ValueError
-        For groups or pairs inside ``jit``.
+        For groups or pairs inside ``jit``: they determine shapes.
     """
     if isinstance(data, Stacks):
         return data
@@ -85,8 +82,7 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     if traced:
         raise ValueError(
             f"data: expected stack(data) inside jit, as {', '.join(traced)} set "
-            f"shapes, "
-            f"got traced {type(data).__name__}"
+            f"shapes, got traced {type(data).__name__}"
         )
     groups = as_groups(data)
     codes = np.asarray(groups.group)
@@ -98,7 +94,7 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
         order[start[size == n][:, None] + np.arange(n)]
         for n in sorted(set(size.tolist()))
     ]
-    parts = tuple(X[r] for r in rows), tuple(w[r].mean(1) for r in rows)
+    stacks = Stacks(tuple(X[r] for r in rows), tuple(w[r].mean(1) for r in rows))
     if isinstance(X, Tracer) or not np.isnan(np.asarray(X)).any():
-        return Stacks(*parts)
-    return Stacks(*parts, tuple(~np.isnan(np.asarray(part)) for part in parts[0]))
+        return stacks
+    return stacks._replace(seen=tuple(~np.isnan(np.asarray(s)) for s in stacks.X))

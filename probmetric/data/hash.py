@@ -1,8 +1,7 @@
-"""Hashes of data, and an order of its rows that depends only on their set.
+"""Hash data, and sort rows in an order that depends only on their set.
 
-``canonical_order`` sorts rows by what they are: shuffled rows, permuted columns, and
-columns in other units, come in the same order. Folds that are dealt from it, and ties
-that are broken by it, depend only on the set of rows.
+``canonical_order`` does not change if rows are shuffled, columns are permuted or units
+are changed. Folds and tie-breaking use it.
 """
 
 import hashlib
@@ -14,24 +13,23 @@ from jaxtyping import Float, Int
 from probmetric.typing import Array
 
 SAME = 1e-10
-"""Entries this close are equal, relative to the range of their column.
+"""Relative difference, to the range of a column, below which entries are equal.
 
-Centers and scales are sums: in another order of the rows their last bits change.
+Centers and scales are sums, whose last bits depend on the order of rows.
 """
 
 ROUNDS = 3
-"""Refinements of the row hashes: the third tells rows apart by rows like them."""
+"""Refinements of the row hashes."""
 
 
 def data_variables(data: object) -> dict[str, np.ndarray]:
-    """Name the arrays of a data argument; typed keys and None are left out."""
+    """Name the arrays of a data argument; strings and None are left out."""
     if data is None:
         return {}
-    found = jax.tree_util.tree_flatten_with_path(data)[0]
-    names = [jax.tree_util.keystr(at, simple=True, separator="_") for at, _ in found]
+    leaves = jax.tree_util.tree_flatten_with_path(data)[0]
     return {
-        name or "data": np.asarray(leaf)
-        for name, (_, leaf) in zip(names, found, strict=True)
+        jax.tree_util.keystr(at, simple=True, separator="_") or "data": np.asarray(leaf)
+        for at, leaf in leaves
         if not isinstance(leaf, str)
     }
 
@@ -41,7 +39,7 @@ def data_hash(data: object) -> str:
 
     Examples
     --------
-    Equal data have one hash, and another type of number is other data:
+    Equal data have equal hashes. Another dtype is different data:
 
     >>> import numpy as np
     >>> from probmetric.data import data_hash
@@ -63,28 +61,28 @@ def data_hash(data: object) -> str:
 def canonical_order(
     X: Float[Array, "n d"], codes: Int[np.ndarray, "n"] | None = None
 ) -> Int[np.ndarray, "n"]:
-    """Return an order of the rows that shuffling rows or columns does not change.
+    """Return an order of the rows that does not depend on the order of rows or columns.
 
-    The hash of a row is the sum over its entries of a hash of (rank of the entry in its
-    column, hash of the column), and the hash of a column the sum over its entries of a
-    hash of (rank, hash of the row): color refinement. Equal hashes are ordered by class
-    and by the entries from left to right. Columns matter there only for data that
-    exchange two rows when columns are exchanged, which no such order can tell apart.
+    This is color refinement. The hash of a row is the sum over its entries of a hash of
+    (rank of the entry in its column, hash of the column). The hash of a column is the
+    sum over its entries of a hash of (rank, hash of the row). Rows with equal hashes
+    are ordered by class, then by their entries from left to right; the order of columns
+    matters only if permuting columns exchanges two rows.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        NaN is a value of its own.
+        NaN is a distinct value.
     codes : array of shape (n,), optional
-        Classes 0..c-1. Their numbers order only equal rows.
+        Classes 0..c-1. Class numbers only order equal rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.data.hash import canonical_order
     >>> X = np.array([[0.0, 3.0], [1.0, 3.0], [5.0, 2.0]])
-    >>> plain, other = canonical_order(X), canonical_order(X[::-1, ::-1])
-    >>> np.array_equal(X[plain], X[::-1][other])
+    >>> order, reversed_order = canonical_order(X), canonical_order(X[::-1, ::-1])
+    >>> np.array_equal(X[order], X[::-1][reversed_order])
     True
     """
     codes = np.zeros(len(X), int) if codes is None else np.asarray(codes)
@@ -104,15 +102,15 @@ def canonical_order(
 
 
 def _mixed(z: np.ndarray) -> np.ndarray:
-    """Return 64 bits that look random for each 64-bit integer, modulo 2⁶⁴."""
+    """Hash 64-bit integers to pseudorandom 64 bits, modulo 2⁶⁴."""
     z = (z ^ (z >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
     return (z ^ (z >> np.uint64(29))) * np.uint64(0x94D049BB133111EB)
 
 
 def _ranks(X: Float[np.ndarray, "n d"]) -> np.ndarray:
-    """Return the place of each entry among the distinct values of its column: (d, n).
+    """Return ranks of the entries among the distinct values of their column, (d, n).
 
-    Times an odd number: the sum of a place and a hash is then a hash of both.
+    Ranks are multiplied by an odd number: rank + hash is then a hash of both.
     """
     ranks = np.empty(X.shape[::-1], np.uint64)
     for x, rank in zip(X.T, ranks, strict=True):
@@ -126,10 +124,10 @@ def _ranks(X: Float[np.ndarray, "n d"]) -> np.ndarray:
 
 
 def first_best(scores: Float[np.ndarray, "*g"]) -> int:
-    """Return the flat index of the largest score, the first of those that tie.
+    """Return the flat index of the largest score, the first one for ties.
 
-    Scores that differ by rounding tie: another order of the rows must not choose
-    another one. NaN is never the best.
+    Scores that differ by rounding tie: the order of rows must not matter. NaN is never
+    the best.
     """
     flat = np.ravel(scores)
     best = np.nanmax(flat, initial=-np.inf)
@@ -137,9 +135,9 @@ def first_best(scores: Float[np.ndarray, "*g"]) -> int:
 
 
 def row_hashes(X: Float[np.ndarray, "n d"]) -> np.ndarray:
-    """Hash each row to 64 bits (uint64): the BLAKE2b of its numbers in float64.
+    """Hash each row to 64 bits (uint64) by BLAKE2b of its float64 numbers.
 
-    Equal rows have equal hashes on every machine; 0.0 and -0.0 are equal.
+    Equal rows have equal hashes on all machines; 0.0 and -0.0 are equal.
     """
     rows = np.asarray(X, "<f8") + 0.0
     digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)

@@ -1,8 +1,7 @@
-"""Points, class labels and pairs from users, checked once on the host.
+"""Check points, class labels and pairs from users, once and on the host.
 
-Every error is a ``ValueError`` that names the argument, what was expected and what was
-got.
-Nothing is repaired here: no row is dropped, no value is imputed.
+Every error is a ``ValueError`` with the name of the argument and its value. No row is
+dropped and no value is imputed.
 """
 
 import datetime
@@ -23,37 +22,37 @@ from probmetric.typing import ArrayLike
 def class_codes(
     labels: ArrayLike, name: str = "labels"
 ) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
-    """Return the sorted classes and each label's code in 0..C-1.
+    """Return the sorted classes and the code 0..C-1 of each label.
 
     Raises
     ------
     ValueError
-        As ``codes_of``, and for one class only.
+        As ``codes_of``, and for a single class.
     """
     classes, codes = codes_of(labels, name)
     if len(classes) < 2:
-        (one,) = classes.tolist()
+        (label,) = classes.tolist()
         raise ValueError(
-            f"{name}: expected at least 2 classes, got one class ({one!r})"
+            f"{name}: expected at least 2 classes, got one class ({label!r})"
         )
     return classes, codes
 
 
 def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
-    """Return the sorted distinct labels and each label's code in 0..C-1.
+    """Return the sorted distinct labels and the code 0..C-1 of each label.
 
     Raises
     ------
     ValueError
-        When labels are not one column, of mixed kinds (numbers and strings), missing
-        (None, NaN or masked), or so that arrays of NumPy would make one of two.
+        For labels that are not one column, mix numbers and strings, are missing (None,
+        NaN, NA or masked), or become equal in a NumPy array.
     """
     refuse_masked(labels, name)
-    given = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
-    if given.ndim != 1 or len(given) == 0:
-        raise ValueError(f"{name}: expected shape (n,) with n ≥ 2, got {given.shape}")
-    if given.dtype == object:
-        lacking = [row for row, v in enumerate(given) if is_missing(v)]
+    values = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(f"{name}: expected shape (n,) with n ≥ 2, got {values.shape}")
+    if values.dtype == object:
+        lacking = [row for row, v in enumerate(values) if is_missing(v)]
         if lacking:
             learned = name in ("y", "groups")
             todo = ". A learner leaves such rows out with unlabeled=numpy.nan" * learned
@@ -61,125 +60,118 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
                 f"{name}: expected a label of every row, got none (None, NaN or NA) in "
                 f"row {lacking[0]} (rows are counted from 0){todo}"
             )
-        given = _in_one_type(given, name)
-    if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
+        values = _in_one_type(values, name)
+    if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
         raise ValueError(f"{name}: expected finite values, got NaN or infinity")
-    if given.dtype.kind not in "biufUS":
-        raise ValueError(f"{name}: expected numbers or strings, got {given.dtype}")
-    return np.unique(given, return_inverse=True)
+    if values.dtype.kind not in "biufUS":
+        raise ValueError(f"{name}: expected numbers or strings, got {values.dtype}")
+    return np.unique(values, return_inverse=True)
 
 
 def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
-    """Return labels that are Python objects as an array of numbers or of text."""
+    """Convert Python objects to an array of numbers or of text."""
+    types = {str: "str", bytes: "bytes", Number: "number", np.bool_: "number"}
     kinds = {
-        "str"
-        if isinstance(v, str)
-        else "bytes"
-        if isinstance(v, bytes)
-        else "number"
-        if isinstance(v, (Number, np.bool_))
-        else type(v).__name__
+        next((kind for t, kind in types.items() if isinstance(v, t)), type(v).__name__)
         for v in labels
     }
     if len(kinds) > 1:
         raise ValueError(f"{name}: expected one kind, got {sorted(kinds)} mixed")
-    if not kinds <= {"str", "number", "bytes"}:
+    if not kinds <= {*types.values()}:
         raise ValueError(f"{name}: expected numbers or strings, got {kinds.pop()}")
-    given = np.asarray(labels.tolist())
+    values = np.asarray(labels.tolist())
     n_classes = len(set(labels.tolist()))
-    if given.dtype != object and len(np.unique(given)) < n_classes:
+    if values.dtype != object and len(np.unique(values)) < n_classes:
         raise ValueError(
             f"{name}: expected labels that stay apart in an array, got {n_classes} of "
-            f"which {given.dtype} makes {len(np.unique(given))}: whole numbers beyond "
+            f"which {values.dtype} makes {len(np.unique(values))}: whole numbers above "
             "2^53 beside others, or text that ends with NUL"
         )
-    return given
+    return values
 
 
-def refuse_masked(values: Any, name: str) -> None:
-    """Raise for an array with masked entries: NumPy would take what is behind them."""
+def refuse_masked(values: object, name: str) -> None:
+    """Raise if entries are masked: NumPy would use the values behind the mask."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
-            f"{name}: expected an array without a mask, got {values.mask.sum()} masked "
-            f"entries; {name}.filled(np.nan), or another number, says what they are"
+            f"{name}: expected an array without a mask, got {np.sum(values.mask)} "
+            f"masked entries; use {name}.filled(np.nan), or another number"
         )
 
 
-def is_missing(value: Any) -> bool:
-    """Say whether a label is None, NaN, NaT or pandas' NA, which has no truth."""
+def is_missing(value: object) -> bool:
+    """Return whether a label is None, NaN, NaT or pandas' NA."""
     try:
         return value is None or bool(value != value)
-    except TypeError:
+    except TypeError:  # NA is neither true nor false.
         return True
 
 
-def label_codes(y: Any) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
-    """Return the classes of labels, in order, and codes of them.
+def label_codes(y: ArrayLike) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """Return the sorted classes and the codes of labels.
 
     Raises
     ------
     ValueError
-        As ``codes_of``, and for fractions: they are no classes.
+        As ``codes_of``, and for numbers that are not whole.
     """
     classes, codes = codes_of(y, "y")
     if classes.dtype.kind == "f" and np.any(classes != np.round(classes)):
         raise ValueError(
-            "y: expected classes, got numbers that are not whole, as of a regression "
-            f"({classes[classes != np.round(classes)][0]:g}): Unknown label type: "
-            "continuous"
+            "y must be class labels, got continuous values "
+            f"({classes[classes != np.round(classes)][0]:g}). Unknown label type: "
+            "continuous. For a numeric target use KNeighborsRegressor."
         )
     return classes, codes
 
 
-def check_one_kind(y: Any) -> None:
-    """Raise for labels missing or of mixed kinds, before NumPy makes strings of them.
-
-    Types of pandas and others, which may hold their own NA, are looked at one by one.
-    """
+def check_one_kind(y: ArrayLike) -> None:
+    """Raise for missing labels or mixed kinds, which NumPy converts to strings."""
     refuse_masked(y, "y")
     dtype = getattr(y, "dtype", np.dtype(float))
     if isinstance(y, list | tuple) or not isinstance(dtype, np.dtype) or dtype == "O":
-        given = np.asarray(y, object)
-        column = given.shape[1:] == (1,)  # scikit-learn takes it, with a warning
-        codes_of(given.ravel() if column else given, "y")
+        values = np.asarray(y, object)
+        column = values.shape[1:] == (1,)  # scikit-learn accepts it, with a warning.
+        codes_of(values.ravel() if column else values, "y")
 
 
-def check_numeric(X: Any, name: str = "X") -> None:
-    """Raise for columns of text, dates or categories, and name those with names."""
+def check_numeric(X: ArrayLike, name: str = "X") -> None:
+    """Raise for columns of text, dates or categories, with their names."""
     refuse_source(X, name)
     refuse_masked(X, name)
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
-        columns = list(zip(X.columns, X.dtypes, strict=True))
+        frame: Any = X
+        columns = list(zip(frame.columns, frame.dtypes, strict=True))
         for column, dtype in columns:
-            if str(dtype) == "category":  # NumPy would take categories for numbers.
+            if str(dtype) == "category":  # NumPy would convert categories to numbers.
                 raise ValueError(
                     f"{name}: expected numeric columns, got {column!r}, which is "
                     "categorical. Convert it with pandas.get_dummies, or with "
                     "astype(float) if it is a number."
                 )
-        bad = [f"{c!r} ({dtype})" for c, dtype in columns if _is_text(X[c], dtype)]
+        bad = [f"{c!r} ({dtype})" for c, dtype in columns if _is_text(frame[c], dtype)]
     else:
-        given = _regular(X, name) if isinstance(X, list | tuple) else X
-        dtype = getattr(given, "dtype", np.dtype(float))
-        what = "text or dates (object)" if dtype == "O" else dtype
-        bad = [f"an array of {what}"] if _is_text(given, dtype) else []
+        values = _regular(X, name) if isinstance(X, list | tuple) else X
+        dtype = getattr(values, "dtype", np.dtype(float))
+        kind = "text or dates (object)" if dtype == "O" else dtype
+        bad = [f"an array of {kind}"] if _is_text(values, dtype) else []
     if bad:
         raise ValueError(f"{name}: expected numeric columns, got {', '.join(bad)}")
 
 
-def refuse_source(X: Any, name: str) -> None:
-    """Raise where rows in parts are given to what wants them all."""
+def refuse_source(X: object, name: str) -> None:
+    """Raise for data on disk where all rows are needed at once."""
     if isinstance(X, Source):
         raise ValueError(
             f"{name}: expected an array, got a source ({X.name}): GaussianClasses, "
             "GLML, LCA, LDA, PairLDA, RCA, TwoStageMixture, nearest, neighbor_table "
-            "and KNeighborsClassifier(votes='count') read its parts, this takes all "
-            "rows at once"
+            "and KNeighborsClassifier(votes='count') read data on disk in chunks, this "
+            "needs all rows at once"
         )
 
 
-def _regular(X: Any, name: str) -> np.ndarray:
-    """Return a list as an array, or refuse one whose rows differ in length."""
+def _regular(X: ArrayLike, name: str) -> np.ndarray:
+    """Convert lists to an array, or raise if their rows differ in length."""
     refuse_masked(X, name)
     try:
         return np.asarray(X)
@@ -187,8 +179,8 @@ def _regular(X: Any, name: str) -> np.ndarray:
         raise ValueError(f"{name}: expected a regular array, got {error}") from error
 
 
-def _is_text(values: Any, dtype: Any) -> bool:
-    """Say whether values are text, dates or records; objects, whether one is."""
+def _is_text(values: ArrayLike, dtype: object) -> bool:
+    """Return whether values are text, dates or records; for objects, whether any is."""
     kind = getattr(dtype, "kind", "O")
     if kind != "O":
         return kind in "USmMV"
@@ -196,101 +188,89 @@ def _is_text(values: Any, dtype: Any) -> bool:
 
 
 _TEXT = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
-"""Objects that NumPy would make numbers of, or that are none."""
+"""Objects that are no numbers, or that NumPy would convert to numbers."""
 
 
-def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+def as_sklearn(
+    estimator: object, X: ArrayLike, *y: ArrayLike, **options: object
+) -> Any:
     """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
 
-    X is row by row, so that sums have one order however X lay in memory; one that lies
-    by columns, as a data frame's may, is copied. Where its words name no argument they
-    follow ours, which do; where X holds NaN or infinity, ours say in which columns, and
-    what to do.
+    X is stored by rows: the order of sums does not depend on its memory layout. Errors
+    of scikit-learn that do not name the argument are prefixed with it.
 
     Raises
     ------
     ValueError
-        Of bad input; where scikit-learn has a TypeError, it is one too.
+        For bad input; a subclass of TypeError too where scikit-learn raises TypeError.
     """
     from sklearn.utils.validation import validate_data
 
-    own: Any = validate_data
+    validate: Any = validate_data
     if options.get("reset", True):
         _warn_of_index(X)
     try:
         labels = map(_exact, y)
-        return own(estimator, X, *labels, dtype=np.float64, order="C", **options)
+        return validate(estimator, X, *labels, dtype=np.float64, order="C", **options)
     except (TypeError, ValueError, OverflowError) as error:
-        words = str(error)
-        if words.startswith("Input X contains"):
-            raise ValueError(not_finite(X, "NaN" in words)) from error
-        said = _with_name(words, X, *y)
-        if said is None:
+        message = str(error)
+        if message.startswith("Input X contains"):
+            raise ValueError(not_finite(X, "NaN" in message)) from error
+        named = _with_name(message, X, *y)
+        if named is None:
             raise
-        raise (ValueError if isinstance(error, ValueError) else WrongType)(
-            said
-        ) from error
+        kind = ValueError if isinstance(error, ValueError) else WrongType
+        raise kind(named) from error
 
 
-def _exact(y: Any) -> Any:
-    """Return whole labels of pandas' own types as NumPy's; of Int64 it makes floats."""
-    kind = getattr(dtype := getattr(y, "dtype", None), "kind", None)
-    if kind in ("i", "u", "b") and not isinstance(dtype, np.dtype):
-        return np.asarray(y.tolist())
+def _exact(y: ArrayLike) -> ArrayLike:
+    """Convert whole labels of pandas' dtypes exactly: NumPy makes floats of Int64."""
+    dtype = getattr(y, "dtype", None)
+    if getattr(dtype, "kind", "") in [*"iub"] and not isinstance(dtype, np.dtype):
+        return np.asarray(list(y))  # type: ignore[call-overload]
     return y
 
 
-def _with_name(words: str, X: Any, y: Any = None) -> str | None:
-    """Return words of scikit-learn or NumPy after the argument that they are about."""
-    if words.startswith("Found input variables with inconsistent"):
-        return f"y: expected a label of each row of X: {words}"
-    matrix = words.startswith("np.matrix") and not isinstance(X, np.matrix)
-    complexes = words.startswith("Complex") and not _is_complex(X)
-    if words.startswith(_OF_LABELS) or "passed for y" in words or matrix or complexes:
-        return f"y: expected a label of each row, got {_shape_of(y)}: {words}"
-    if words.startswith(("X ", "The feature names")):
-        return None  # These say what they are about.
-    said = words.splitlines()[-1 if "Reshape" in words else 0] if words else ""
-    return f"X: expected real numbers of shape (n, d), got {_shape_of(X)}: {said}"
+def _with_name(message: str, X: ArrayLike, y: ArrayLike | None = None) -> str | None:
+    """Prefix an error with the argument that it is about; None if it names it."""
+    if message.startswith("Found input variables with inconsistent"):
+        return f"y: expected a label of each row of X: {message}"
+    matrix = message.startswith("np.matrix") and not isinstance(X, np.matrix)
+    complexes = message.startswith("Complex") and np.asarray(X).dtype.kind != "c"
+    of_labels = message.startswith(("y ", "Input y", "Unknown label"))
+    if of_labels or "passed for y" in message or matrix or complexes:
+        return f"y: expected a label of each row, got {_shape_of(y)}: {message}"
+    if message.startswith(("X ", "The feature names")):
+        return None
+    lines = message.splitlines() or [""]
+    line = lines[-1 if "Reshape" in message else 0]
+    return f"X: expected real numbers of shape (n, d), got {_shape_of(X)}: {line}"
 
 
-def _is_complex(values: Any) -> bool:
-    """Say whether values are complex numbers."""
-    return np.asarray(values).dtype.kind == "c"
+def _shape_of(values: object) -> str:
+    """Return the shape of an array, or the type of another object."""
+    shape = getattr(values, "shape", None)
+    return type(values).__name__ if shape is None else f"shape {shape}"
 
 
-_OF_LABELS = ("y ", "Input y", "Unknown label")
-"""What scikit-learn says of y without its name."""
-
-
-def _shape_of(given: Any) -> str:
-    """Return the shape of an array, or the type of what is none."""
-    shape = getattr(given, "shape", None)
-    return type(given).__name__ if shape is None else f"shape {shape}"
-
-
-def _warn_of_index(X: Any) -> None:
-    """Warn of columns without a name that are learned from, as pandas' index in a file.
-
-    From one line, so that Python's filters show it once.
-    """
+def _warn_of_index(X: ArrayLike) -> None:
+    """Warn about unnamed columns, such as pandas' index in a file."""
     columns = getattr(X, "columns", ())
-    found = [c for c in columns if isinstance(c, str) and UNNAMED.fullmatch(c)]
-    if found:
+    unnamed = [c for c in columns if isinstance(c, str) and UNNAMED.fullmatch(c)]
+    if unnamed:
         warnings.warn(
-            f"X: expected features with names, got {found}: columns without one, as "
-            "pandas' index that was written to a file; they are learned from as they "
-            f"are. X.drop(columns={found}) leaves them out",
+            f"X: expected features with names, got {unnamed}: unnamed columns, such as "
+            "pandas' index that was written to a file, are used as features. "
+            f"X.drop(columns={unnamed}) leaves them out.",
             UserWarning,
-            stacklevel=1,
+            stacklevel=1,  # One line: Python's filters show the warning once.
         )
 
 
-def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) -> str:
-    """Return what is said of X with NaN (``missing``) or infinity, and what to do.
-
-    Its first three columns are named as X names them, or counted from 0.
-    """
+def not_finite(
+    X: ArrayLike, missing: bool, name: str = "X", todo: str | None = None
+) -> str:
+    """Return the error for X with NaN (``missing``) or infinity, and the remedy."""
     from sklearn.utils import check_array
 
     values = check_array(X, dtype="float64", ensure_all_finite=False)
@@ -304,7 +284,7 @@ def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) 
         "a pipeline; TwoStageMixture (but not with prior='cv'), and GaussianClasses "
         "and GLML with missing='integrate', take NaN as it is"
         if missing
-        else "drop the rows, or mend their values"
+        else "drop the rows, or correct their values"
     )
     return (
         f"{name}: expected finite numbers, got {'NaN' if missing else 'infinity'} in "
@@ -313,33 +293,43 @@ def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) 
 
 
 COMPLEX = "Complex data not supported, as the imaginary part would be lost"
-"""Begins as scikit-learn's checks ask."""
+"""Begins as scikit-learn's ``check_estimator`` requires."""
 
 
 def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
-    """Return X as float64, or refuse what is no array of real numbers.
+    """Convert X to float64, or raise if it is no array of real numbers.
 
-    Complex numbers are refused also where the imaginary parts are zero.
+    Complex numbers raise even if the imaginary parts are zero.
     """
     refuse_source(X, name)
     refuse_masked(X, name)
-    if hasattr(X, "columns"):  # A frame may make numbers of its dates.
+    if hasattr(X, "columns"):  # Data frames may convert dates to numbers.
         check_numeric(X, name)
     try:
         if hasattr(X, "toarray"):
             raise ValueError(f"a sparse matrix; {name}.toarray() makes it dense")
-        given = np.asarray(X)
-        if given.dtype.kind == "c":
-            raise ValueError(f"{given.dtype}: {COMPLEX}")
-        if _is_text(given, given.dtype):
-            raise ValueError(f"text or dates ({given.dtype})")
-        return np.asarray(given, float)
+        values = np.asarray(X)
+        if values.dtype.kind == "c":
+            raise ValueError(f"{values.dtype}: {COMPLEX}")
+        if _is_text(values, values.dtype):
+            raise ValueError(f"text or dates ({values.dtype})")
+        return np.asarray(values, float)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: expected {what}, got {error}") from error
 
 
+def column(
+    values: ArrayLike, n: int, name: str, what: str = "numbers"
+) -> Float[np.ndarray, "n"]:
+    """Convert n values to float64, or raise for another shape; as ``real``."""
+    result = real(values, name, what)
+    if result.shape != (n,):
+        raise ValueError(f"{name}: expected shape ({n},), got {result.shape}")
+    return result
+
+
 def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
-    """Return X as float64 (n, d), or say what is wrong with it."""
+    """Convert X to float64 (n, d), or raise if it is not finite."""
     values = real(X, name)
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(
@@ -350,6 +340,30 @@ def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
     return values
 
 
+def check_weights(
+    w: ArrayLike | None, n: int, name: str = "sample_weight"
+) -> Float[np.ndarray, "n"] | None:
+    """Return data weights (n,) as float64, or None.
+
+    Raises
+    ------
+    ValueError
+        For weights that are not one per row, not finite, negative, or all zero.
+    """
+    if w is None:
+        return None
+    weights = column(w, n, name)
+    (wrong,) = np.nonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"{name}: expected finite weights ≥ 0, got {weights[wrong[0]]:g} in row "
+            f"{wrong[0]}"
+        )
+    if not np.any(weights > 0):
+        raise ValueError(f"{name}: expected a positive weight, got none")
+    return weights
+
+
 def pair_labels(
     y: ArrayLike, n_pairs: int, *, both: bool = True
 ) -> Int[np.ndarray, "N"]:
@@ -358,13 +372,11 @@ def pair_labels(
     Raises
     ------
     ValueError
-        When the labels are not one per pair, of another or of mixed conventions, or
-        all alike where ``both`` are needed (the likelihood then has no maximum: W → 0
+        For labels that are not one per pair or of another or mixed conventions, and for
+        equal labels if ``both`` are needed: the likelihood then has no maximum (W → 0
         or ‖W‖ → ∞, maths A6).
     """
-    labels = real(y, "y", "labels 0/1 or -1/+1")
-    if labels.shape != (n_pairs,):
-        raise ValueError(f"y: expected shape ({n_pairs},), got {labels.shape}")
+    labels = column(y, n_pairs, "y", "labels 0/1 or -1/+1")
     values = sorted({float(v) for v in np.unique(labels)})
     if not (set(values) <= {0.0, 1.0} or set(values) <= {-1.0, 1.0}):
         raise ValueError(
@@ -381,42 +393,33 @@ def pair_labels(
 def pair_weights(
     w: ArrayLike | None, same: Int[np.ndarray, "N"], name: str = "sample_weight"
 ) -> Float[np.ndarray, "N"] | None:
-    """Return data weights of pairs as float64, or None where none were given.
+    """Return data weights of pairs as float64, or None.
 
     Raises
     ------
     ValueError
-        When they are not one per pair, not finite, negative, or all zero for one
-        of the two labels.
+        As ``check_weights``, and if all weights of one of the labels are zero.
     """
-    if w is None:
-        return None
-    given = real(w, name)
-    if given.shape != same.shape:
-        raise ValueError(f"{name}: expected shape {same.shape}, got {given.shape}")
-    if not np.all(np.isfinite(given)) or np.any(given < 0):
-        raise ValueError(
-            f"{name}: expected finite weights ≥ 0, got a negative or NaN one"
-        )
+    weights = check_weights(w, len(same), name)
     for label in (0, 1):
-        if not np.any(given[same == label] > 0):
+        if weights is not None and not np.any(weights[same == label] > 0):
             raise ValueError(
                 f"{name}: expected a positive weight on a pair with y={label}, got none"
             )
-    return given
+    return weights
 
 
 def pair_counts(
     y: ArrayLike, trials: ArrayLike, w: ArrayLike | None, n_pairs: int
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Float[np.ndarray, "N"] | None]:
-    """Return how often each pair was called the same, of how many times, and weights.
+    """Return counts of *same* judgments, numbers of judgments, and weights.
 
     Raises
     ------
     ValueError
-        When counts, trials or weights are not one per pair; for counts that are not
-        whole numbers in 0..trials, trials that are not whole numbers of at least 1;
-        when all judgments, or all of positive weight, are alike.
+        For values that are not one per pair; trials that are not whole numbers ≥ 1;
+        counts that are not whole numbers in 0..trials; and if all judgments, or all of
+        positive weight, are equal.
     """
     m, same = _whole(trials, "trials", n_pairs), _whole(y, "y", n_pairs)
     for name, wrong, what in (
@@ -427,60 +430,54 @@ def pair_counts(
         if len(rows):
             got = f"{same[rows[0]]} of {m[rows[0]]}" if name == "y" else m[rows[0]]
             raise ValueError(f"{name}: expected {what}, got {got} in row {rows[0]}")
-    of_same, of_other = np.flatnonzero(same > 0), np.flatnonzero(same < m)
-    if not len(of_same) or not len(of_other):
+    judged = np.flatnonzero(same > 0), np.flatnonzero(same < m)
+    if not all(map(len, judged)):
         raise ValueError(
             "y: expected judgments of both kinds (same and different), got only "
-            f"{'different' if not len(of_same) else 'same'}"
+            f"{'same' if len(judged[0]) else 'different'}"
         )
-    if w is None:
-        return same, m, None
-    given = real(w, "sample_weight")
-    if given.shape != (n_pairs,):
-        raise ValueError(
-            f"sample_weight: expected shape ({n_pairs},), got {given.shape}"
-        )
-    at = np.append(of_same, of_other)
-    pair_weights(given[at], np.repeat([1, 0], [len(of_same), len(of_other)]))
-    return same, m, given
+    weights = check_weights(w, n_pairs)
+    if weights is not None:
+        labels = np.repeat([1, 0], [len(rows) for rows in judged])
+        pair_weights(weights[np.concatenate(judged)], labels)
+    return same, m, weights
 
 
 def _whole(values: ArrayLike, name: str, n: int) -> Int[np.ndarray, "N"]:
     """Return n whole numbers."""
-    given = real(values, name, "whole numbers")
-    if given.shape != (n,):
-        raise ValueError(f"{name}: expected shape ({n},), got {given.shape}")
-    (wrong,) = np.nonzero(~(given == np.round(given)) | ~(np.abs(given) < 2**53))
+    numbers = column(values, n, name, "whole numbers")
+    (wrong,) = np.nonzero(~((numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)))
     if len(wrong):
         raise ValueError(
-            f"{name}: expected whole numbers, got {given[wrong[0]]:g} in row {wrong[0]}"
+            f"{name}: expected whole numbers, got {numbers[wrong[0]]:g} in row "
+            f"{wrong[0]}"
         )
-    return given.astype(int)
+    return numbers.astype(int)
 
 
 def pair_points(
     pairs: ArrayLike, X: ArrayLike | None = None, name: str = "pairs"
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Return points and the two indices of each pair, from either form of pairs."""
-    given = _regular(pairs, name)
-    if given.ndim == 2 and given.shape[1] == 2 and len(given) and X is not None:
+    """Return points and the two row numbers of each pair, from either form of pairs."""
+    ends = _regular(pairs, name)
+    if ends.ndim == 2 and ends.shape[1] == 2 and len(ends) and X is not None:
         rows = points(X)
-        if given.dtype.kind not in "iu":
-            raise ValueError(f"{name}: expected integers into X, got {given.dtype}")
-        if given.min() < 0 or given.max() >= len(rows):
+        if ends.dtype.kind not in "iu":
+            raise ValueError(f"{name}: expected integers into X, got {ends.dtype}")
+        if ends.min() < 0 or ends.max() >= len(rows):
             raise ValueError(
                 f"{name}: expected rows 0..{len(rows) - 1} of X, got "
-                f"{given.min()}..{given.max()}"
+                f"{ends.min()}..{ends.max()}"
             )
-        return rows, given[:, 0].astype(int), given[:, 1].astype(int)
-    if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape or X is not None:
+        return rows, ends[:, 0].astype(int), ends[:, 1].astype(int)
+    if ends.ndim != 3 or ends.shape[1] != 2 or 0 in ends.shape or X is not None:
         if X is None:
             form, remedy = "(N, 2, d)", f". For row numbers of X give X[{name}]"
         else:
             form, remedy = "(N, 2) of integers, rows of X", ""
-        raise ValueError(f"{name} must have shape {form}, got {given.shape}{remedy}")
-    n_pairs, _, d = given.shape
-    rows = points(given.reshape(2 * n_pairs, d), name)
+        raise ValueError(f"{name} must have shape {form}, got {ends.shape}{remedy}")
+    n_pairs, _, d = ends.shape
+    rows = points(ends.reshape(2 * n_pairs, d), name)
     first = np.arange(0, 2 * n_pairs, 2)
     return rows, first, first + 1
 
@@ -494,28 +491,28 @@ def pairs_from_arrays(
     anchor: ArrayLike | None = None,
     trials: ArrayLike | None = None,
 ) -> Pairs:
-    """Take pairs as users hold them.
+    """Convert arrays of pairs to ``Pairs``.
 
     Parameters
     ----------
     pairs : array-like of shape (N, 2, d), or (N, 2) of integers
-        Points side by side, or rows of ``X``.
+        Points of each pair, or row numbers of ``X``.
     y : array-like of shape (N,)
-        1 for same; 0 or -1, one of the two throughout, for different. With
-        ``trials``, how often each pair was called the same.
+        1 for same; 0, or -1 throughout, for different. With ``trials``, counts of
+        *same*.
     w : array-like of shape (N,), optional
         Data weights ≥ 0.
     X : array-like of shape (n, d), optional
-        The points that integer pairs refer to; an error with (N, 2, d).
-    anchor : array-like of shape (N,) of integers, optional
-        Group of each pair, numbers from 0, for a scale per anchor.
-    trials : array-like of shape (N,) of whole numbers, optional
-        How often each pair was judged, at least once.
+        Points of integer pairs; an error with (N, 2, d).
+    anchor : array-like of shape (N,) of integers ≥ 0, optional
+        Group of each pair, for one scale per anchor.
+    trials : array-like of shape (N,) of integers ≥ 1, optional
+        Number of judgments of each pair.
 
     Raises
     ------
     ValueError
-        On bad input, pairs of one label included.
+        For bad input, and if all pairs have one label.
     """
     rows, i, j = pair_points(pairs, X)
     if trials is None:

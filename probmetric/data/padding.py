@@ -1,4 +1,4 @@
-"""Rows and pairs padded to few sizes, so that data sets share compilations."""
+"""Pad rows and pairs to few sizes, which share compilations."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +9,9 @@ from probmetric.typing import Array
 
 
 def bucket(n: int) -> int:
-    """Return the padded size of n rows: few sizes, so that folds share compilations.
+    """Return the padded size of n rows.
 
-    A power of two from 512; beyond 2048 one of four steps an octave, at most 25 %
+    Sizes are powers of two from 512, and above 2048 four steps per octave: at most 25%
     more than n.
     """
     if n <= 2048:
@@ -23,34 +23,32 @@ def bucket(n: int) -> int:
 def pad_rows(
     rows: Shaped[Array, "n *d"], size: int, fill: int = 0
 ) -> Shaped[np.ndarray, "m *d"]:
-    """Add rows of ``fill`` at the end, up to ``size``; the dtype stays."""
+    """Append rows of ``fill`` up to ``size``; the dtype does not change."""
     a = np.asarray(rows)
     return np.concatenate([a, np.full((size - len(a), *a.shape[1:]), fill, a.dtype)])
 
 
 def host_weights(pairs: Pairs) -> Float[np.ndarray, "N"]:
-    """Return the data weights as NumPy float64, one where none were given."""
+    """Return the data weights as NumPy float64, 1 by default."""
     return np.ones(len(pairs.i)) if pairs.w is None else np.asarray(pairs.w, float)
 
 
 def pad_labelled(data: Labelled) -> Labelled:
-    """Add points of the first class at the origin, of weight zero, up to a bucket."""
+    """Append points of the first class at the origin, of weight 0, up to a bucket."""
     w = np.ones(len(data.X)) if data.w is None else data.w
-    parts = (data.X, np.asarray(data.y), w)
-    return Labelled(*(pad_rows(a, bucket(len(data.X))) for a in parts))
+    arrays = (data.X, np.asarray(data.y), w)
+    return Labelled(*(pad_rows(a, bucket(len(data.X))) for a in arrays))
 
 
 def pad_pairs(pairs: Pairs) -> Pairs:
-    """Return pairs padded to bucket sizes by points at 0 and pairs of weight 0.
+    """Pad pairs to bucket sizes by points at 0 and pairs of weight 0.
 
-    The numbers of points, of y=1 pairs and of y=0 pairs are each padded, since each
-    is a shape inside the closed forms; a count of both kinds is a row of either.
-    Padding pairs join point 0 with itself, judged once.
+    The numbers of points, of y=1 pairs and of y=0 pairs are padded: each is a shape in
+    the closed forms. Counts of both kinds are rows of both. Padding pairs join point 0
+    with itself, with one judgment. Weighted sums do not change.
 
     Examples
     --------
-    Pairs of weight 0 are added to either kind, so that weighted sums do not change:
-
     >>> import numpy as np
     >>> from probmetric.data import all_pairs, pad_pairs
     >>> pairs = all_pairs([[0.0], [1.0], [3.0]], [0, 0, 1])
@@ -81,7 +79,7 @@ def pad_pairs(pairs: Pairs) -> Pairs:
 
 
 def chunks(rows: Array, most: int, fill: int = 0) -> Array:
-    """Cut rows (n, ...) into chunks of at most ``most``, the last filled up."""
+    """Cut rows (n, ...) into chunks of at most ``most``, and fill up the last one."""
     rows = jnp.asarray(rows)
     size = min(most, len(rows))
     tail = jnp.full((-len(rows) % size, *rows.shape[1:]), fill, rows.dtype)

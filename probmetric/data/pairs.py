@@ -1,15 +1,13 @@
-"""The pairs that a model is fitted on, from class labels or from users' own arrays.
+"""Make pairs from class labels.
 
-Distances are sums of squared differences, never ‖x‖² + ‖x'‖² - 2 x·x', whose rounding
-(of the order of eps ‖x‖²) would break ties at random. Distances that differ by rounding
-are equal, and ordered by index: a pair set is a function of the data and of its row
-order. Learners use ``from_rows``, which takes rows in their canonical order: their
-pairs depend only on the set of rows. Work is done in blocks of queries: memory is
-O(n d) + O(pairs) + ``BLOCK_ENTRIES``, and no (n, n) matrix exists.
+Distances are sums of squared differences, not ‖x‖² + ‖x'‖² - 2 x·x', whose rounding
+error of eps ‖x‖² would break ties at random. Distances that differ by rounding tie and
+are ordered by index. Learners use ``from_rows``, whose pairs do not depend on the order
+of the rows. Queries are processed in blocks: memory is O(n d) + O(pairs) +
+``BLOCK_ENTRIES``, without an (n, n) matrix.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -23,18 +21,11 @@ from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
 from probmetric.typing import ArrayLike
 
 BLOCK_ENTRIES = 1 << 21
-"""Entries of the largest block of distances held at a time (16 MiB in float64)."""
-
-NO_TARGET, NO_IMPOSTOR = "no target", "no impostor"
+"""Largest number of distances in a block (16 MiB in float64)."""
 
 
-class _Anchored(NamedTuple):
-    """Pairs (i, j, y) in blocks of anchors, with the anchors left out."""
-
-    i: list[np.ndarray]
-    j: list[np.ndarray]
-    y: list[np.ndarray]
-    skipped: dict[int, str]
+type _Blocks = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]
+"""Arrays i, j and y of pairs, each a list over blocks of anchors."""
 
 
 def _labelled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -48,9 +39,9 @@ def _labelled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
-    """Return the columns of the k smallest squared distances of each row.
+    """Return the columns of the k smallest squared distances, by (distance, column).
 
-    In the order of (distance, column), where distances tie that differ by rounding.
+    Distances that differ by rounding tie.
     """
     if k == 0:
         return np.empty((len(D), 0), int)
@@ -72,10 +63,10 @@ def smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
 def nearer(
     D: Float[np.ndarray, "q #n"], than: Float[np.ndarray, "q #n"]
 ) -> Bool[np.ndarray, "q n"]:
-    """Say which squared distances are smaller than others by more than rounding.
+    """Return which squared distances are smaller than others by more than rounding.
 
-    Coordinates of size r are exact to about 1e-15 r. Their squared distances D are then
-    exact to 1e-15 r √D, which is less than 1e-10 D + 1e-20 r² (``SAME``).
+    Coordinates of size r have an error of about 1e-15 r. Squared distances D have an
+    error of 1e-15 r √D, which is less than 1e-10 D + 1e-20 r² (``SAME``).
     """
     size = np.max(D, where=np.isfinite(D), initial=0.0)
     size = np.max(than, where=np.isfinite(than), initial=size)
@@ -85,7 +76,7 @@ def nearer(
 def _class_blocks(
     codes: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield blocks of one class: queries, their place in it, its members, the rest."""
+    """Yield queries of one class, their places in it, its members, and the others."""
     for code in range(codes.max() + 1):
         members, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
         size = max(1, BLOCK_ENTRIES // max(len(members), len(others)))
@@ -97,56 +88,53 @@ def _class_blocks(
 def _targets(
     Z: np.ndarray, queries: np.ndarray, place: np.ndarray, members: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each query's nearest k members other than itself: squared, index."""
+    """Return squared distances and rows of the k nearest other members."""
     D = cdist(Z[queries], Z[members], "sqeuclidean")
     D[np.arange(len(place)), place] = np.inf
     chosen = smallest(D, min(k, len(members) - 1))
     return np.take_along_axis(D, chosen, 1), members[chosen]
 
 
-def _by_anchor(X: np.ndarray, found: _Anchored) -> Pairs:
-    """Join blocks, ordered by anchor and, within one, as found."""
-    i, j, y = (np.concatenate(part) for part in found[:3])
+def _by_anchor(X: np.ndarray, blocks: _Blocks) -> Pairs:
+    """Join blocks in the order of anchors."""
+    i, j, y = (np.concatenate(arrays) for arrays in blocks)
     order = np.argsort(i, kind="stable")
     i, j, y = i[order], j[order], y[order]
     return Pairs(X, i, j, y, anchor=i)
 
 
-def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _Anchored:
-    found = _Anchored([], [], [], {})
+def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _Blocks:
+    i, j, y = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for queries, place, members, others in _class_blocks(codes):
         if len(members) == 1:
-            found.skipped[int(queries[0])] = NO_TARGET
             continue
         squared, targets = _targets(X, queries, place, members, k)
         D = cdist(X[queries], X[others], "sqeuclidean")
-        # Strictly nearer than the last, and not by rounding.
+        # Strictly nearer than the last target, by more than rounding.
         D[~nearer(D, squared[:, -1:])] = np.inf
         most = int(np.isfinite(D).sum(1).max())
         most = most if cap is None else min(cap, most)
         near = smallest(D, most)
         row, place = np.nonzero(np.isfinite(np.take_along_axis(D, near, 1)))
         column = near[row, place]
-        anchored = np.isin(np.arange(len(queries)), row)
-        for query in queries[~anchored]:
-            found.skipped[int(query)] = NO_IMPOSTOR
+        anchored = np.unique(row)
         targets = targets[anchored]
-        found.i.extend((np.repeat(queries[anchored], targets.shape[1]), queries[row]))
-        found.j.extend((targets.ravel(), others[column]))
-        found.y.extend((np.ones(targets.size, int), np.zeros(len(row), int)))
-    return found
+        i += [np.repeat(queries[anchored], targets.shape[1]), queries[row]]
+        j += [targets.ravel(), others[column]]
+        y += [np.ones(targets.size, int), np.zeros(len(row), int)]
+    return i, j, y
 
 
 def impostor_pairs(
     X: ArrayLike, labels: ArrayLike, k: int, *, max_impostors: int | None = None
 ) -> Pairs:
-    """Return pairs of each point with its k targets and its impostors (paper, §3.2).
+    """Pair each point with its k targets and its impostors (paper, §3.2).
 
-    Targets of i are its first min(k, n_c - 1) neighbours of its own class by
-    (squared distance, index); impostors are the points of other classes *strictly*
-    nearer than the last target, in the same order. A point without a target or
-    without an impostor is left out with all its pairs (see ``skipped_anchors``).
-    Pairs are directed: (i, j) and (j, i) may both occur, with different anchors.
+    Targets of i are its first min(k, n_c - 1) neighbors of the same class by (squared
+    distance, index). Impostors are the points of other classes *strictly* nearer than
+    the last target, in the same order. A point without a target or without an impostor
+    anchors no pairs. Pairs are directed: (i, j) and (j, i) may both occur, with
+    different anchors.
 
     Parameters
     ----------
@@ -154,10 +142,9 @@ def impostor_pairs(
     labels : array-like of shape (n,)
         Numbers or strings, at least two classes.
     k : int
-        At least 1, at most one less than the size of the largest class.
+        At least 1, less than the size of the largest class.
     max_impostors : int, optional
-        Keep only the nearest so many impostors of an anchor: a deviation from the
-        paper, for memory.
+        Largest number of impostors per anchor, the nearest ones. The paper uses all.
 
     Returns
     -------
@@ -167,13 +154,13 @@ def impostor_pairs(
     Raises
     ------
     ValueError
-        On bad input, and when no anchor has an impostor: the Euclidean distance already
-        agrees with the labels, and the paper's construction has nothing to learn.
+        For bad input, and if no anchor has an impostor: the Euclidean distance then
+        agrees with the labels.
 
     Examples
     --------
-    The two of class a are 2 apart, and both of class b are nearer to either of them:
-    impostors. For b there is none, so that its points anchor no pairs.
+    The points of class a are 2 apart, and both points of class b are nearer to either:
+    impostors. Points of class b have no impostors and anchor no pairs.
 
     >>> from probmetric.data import impostor_pairs
     >>> X = [[0.0], [2.0], [1.0], [1.1]]
@@ -188,20 +175,14 @@ def impostor_pairs(
         max_impostors = check_count(
             "max_impostors", max_impostors, len(rows), "the number of points"
         )
-    found = _impostors(rows, codes, k, max_impostors)
-    if not sum(map(len, found.i)):
+    blocks = _impostors(rows, codes, k, max_impostors)
+    if not sum(map(len, blocks[0])):
         raise ValueError(
             "labels: expected at least one impostor (a point of another class nearer "
-            f"than a point's {k} nearest of its own), got no impostors: the "
+            f"than a point's {k} nearest of its class), got no impostors: the "
             "Euclidean distance already agrees with the labels; use nearest_pairs"
         )
-    return _by_anchor(rows, found)
-
-
-def skipped_anchors(X: ArrayLike, labels: ArrayLike, k: int) -> dict[int, str]:
-    """Return the rows that ``impostor_pairs`` leaves out, with the reason of each."""
-    rows, codes = _labelled(X, labels)
-    return dict(sorted(_impostors(rows, codes, k, 1).skipped.items()))
+    return _by_anchor(rows, blocks)
 
 
 def _map(factor: ArrayLike, d: int) -> Float[np.ndarray, "p d"]:
@@ -218,22 +199,21 @@ def nearest_pairs(
     m: int = 3,
     factor: ArrayLike | None = None,
 ) -> Pairs:
-    """Return pairs of each point with the nearest of its own and the other classes.
+    """Pair each point with its nearest points of the same class and of other classes.
 
-    The default pair set of LCA: unlike ``impostor_pairs`` it drops no point, and it
-    does not select other-class points for being *too* near.
+    The default pairs of LCA. Unlike ``impostor_pairs``, all points anchor pairs.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
     labels : array-like of shape (n,)
-        Numbers or strings, at least two classes. A class of one member gives pairs of
+        Numbers or strings, at least two classes. A class of one member has pairs of
         different classes only.
     k, m : int, default=3
-        Same-class and other-class neighbours of each point; fewer where a class
-        holds fewer. At most what the largest class, or the rest, can give.
+        Numbers of same-class and other-class neighbors of each point; fewer for a class
+        that has fewer.
     factor : array-like of shape (p, d), optional
-        Neighbours are those under the distance ‖factor (x - x')‖. Default: Euclidean.
+        Use the distance ‖factor (x - x')‖. Default: Euclidean.
 
     Returns
     -------
@@ -244,7 +224,7 @@ def nearest_pairs(
     Raises
     ------
     ValueError
-        On bad input, and when no class has two members.
+        For bad input, and if no class has two members.
 
     Examples
     --------
@@ -269,31 +249,26 @@ def nearest_pairs(
     rest = len(rows) - int(sizes.min())
     m = check_count("m", m, rest, f"at most {rest} points are of another class")
     Z = rows if factor is None else rows @ _map(factor, rows.shape[1]).T
-    found = _Anchored([], [], [], {})
+    i, j, y = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for queries, place, members, others in _class_blocks(codes):
         _, targets = _targets(Z, queries, place, members, k)
         D = cdist(Z[queries], Z[others], "sqeuclidean")
         nearest = others[smallest(D, min(m, len(others)))]
-        for same, chosen in ((1, targets), (0, nearest)):
-            found.i.append(np.repeat(queries, chosen.shape[1]))
-            found.j.append(chosen.ravel())
-            found.y.append(np.full(chosen.size, same))
-    return _by_anchor(rows, found)
+        for same, neighbors in ((1, targets), (0, nearest)):
+            i.append(np.repeat(queries, neighbors.shape[1]))
+            j.append(neighbors.ravel())
+            y.append(np.full(neighbors.size, same))
+    return _by_anchor(rows, (i, j, y))
 
 
 def from_rows(
-    make: Callable[[Any, Any], Pairs],
+    make: Callable[[np.ndarray, np.ndarray], Pairs],
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
 ) -> Pairs:
-    """Return the pairs that ``make`` chooses from rows in their canonical order.
+    """Make pairs by ``make(points, classes)`` from rows in their canonical order.
 
-    Ties are then broken in the same way if rows are shuffled or columns permuted.
-
-    Parameters
-    ----------
-    make : callable
-        ``nearest_pairs`` or ``impostor_pairs``, of points and classes.
+    Tie-breaking then does not depend on the order of rows and columns.
     """
     order = canonical_order(X, codes)
     made = make(X[order], codes[order])
@@ -304,12 +279,12 @@ def from_rows(
 
 
 def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
-    """Return each of the n(n-1)/2 pairs i < j once, y=1 within a class.
+    """Make each of the n(n-1)/2 pairs i < j once, with y=1 within a class.
 
     Raises
     ------
     ValueError
-        On bad input, and when no class has two members.
+        For bad input, and if no class has two members.
 
     Examples
     --------
@@ -326,17 +301,17 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
 
 
 def as_labels(pairs: Pairs) -> Pairs:
-    """Return the labels that counts stand for, with the weight of each.
+    """Convert counts to weighted labels.
 
-    Of m judgments of a pair, y of them *same*, and a weight w there is a pair with
-    y = 1 of weight w y and one with y = 0 of weight w (m - y), none of weight 0. The
-    log likelihood of the labels is that of the counts less Σ w log C(m, y), a constant.
-    Pairs without trials are returned as they are.
+    m judgments of a pair, y of them *same*, with weight w become a pair with y = 1 and
+    weight w y, and a pair with y = 0 and weight w (m - y). Pairs of weight 0 are left
+    out. The log likelihood of labels is that of counts minus the constant
+    Σ w log C(m, y). Pairs without trials are returned unchanged.
 
     Examples
     --------
-    >>> one = np.ones(1, int)
-    >>> counts = Pairs(np.eye(2), 0 * one, one, 3 * one, trials=5 * one)
+    >>> i, j = np.array([0]), np.array([1])
+    >>> counts = Pairs(np.eye(2), i, j, np.array([3]), trials=np.array([5]))
     >>> as_labels(counts).y.tolist(), as_labels(counts).w.tolist()
     ([1, 0], [3.0, 2.0])
     """

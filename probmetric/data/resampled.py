@@ -1,10 +1,8 @@
-"""Resampling of a ``Source``: rows weighted by a function of (seed, number of the row).
+"""Resample data on disk by weights that are a function of (seed, row number).
 
-What a learner makes of such a source is a refit: without a group of the rows for a
-jackknife, or under the weights of a Bayesian bootstrap. No row is copied, and as a
-weight depends on the row's number alone, a refit is the same in any parts, processes
-and order. A learner that takes weights of 0 for rows that are not there, as every
-``Reduction`` does, needs to know nothing of it.
+A fit to resampled data is a refit: without a group of rows for a jackknife, or with the
+weights of a Bayesian bootstrap. No row is copied. The result does not depend on parts,
+processes and order. Learners must ignore rows of weight 0, as every ``Reduction`` does.
 
 References
 ----------
@@ -20,7 +18,7 @@ from probmetric.arguments import check_number
 from probmetric.data.source import Block, Source, View, n_rows, row_bits
 
 BEYOND = 1 << 62
-"""A number that no row has: its bits are the seeds of the streams below."""
+"""A row number that does not occur: its bits are the seeds of streams."""
 
 
 def _reweighted(
@@ -28,7 +26,7 @@ def _reweighted(
     factor: Callable[[Int[np.ndarray, "m"]], Float[np.ndarray, "m"]],
     about: str,
 ) -> View:
-    """Return a source whose weights are multiplied by ``factor`` of rows' numbers."""
+    """Multiply the weights by ``factor`` of the row numbers."""
 
     def change(block: Block) -> Block:
         w = factor(block.first + np.arange(len(block.X)))
@@ -38,7 +36,7 @@ def _reweighted(
 
 
 def _stream(seed: int, stream: int, row: Int[np.ndarray, "m"]) -> np.ndarray:
-    """Return ``row_bits`` of one of the streams of a seed."""
+    """Return ``row_bits`` of a stream of a seed."""
     key = row_bits(seed, np.array([BEYOND + stream]))[0]
     return row_bits(int(key), row)
 
@@ -46,9 +44,9 @@ def _stream(seed: int, stream: int, row: Int[np.ndarray, "m"]) -> np.ndarray:
 def group_of(
     row: Int[np.ndarray, "m"], n_groups: int, seed: int = 0
 ) -> Int[np.ndarray, "m"]:
-    """Return the group, 0 to ``n_groups`` - 1, of rows, by the hash of their numbers.
+    """Return the groups 0 to ``n_groups`` - 1 of rows, by the hash of row numbers.
 
-    Groups are independent and uniform: their sizes vary, about n / n_groups.
+    Groups are independent and uniform: sizes vary about n / n_groups.
     """
     return (_stream(seed, 0, row) % np.uint64(n_groups)).astype(int)
 
@@ -56,21 +54,22 @@ def group_of(
 def without_group(
     source: Source, group: int, *, n_groups: int = 50, seed: int = 0
 ) -> View:
-    """Return the source without one of its groups of rows: a delete-group jackknife's.
+    """Set the weights of one group of rows to 0, for a delete-group jackknife.
 
     Parameters
     ----------
     source : Source
     group : int
-        0 to ``n_groups`` - 1: rows of it have weight 0.
+        0 to ``n_groups`` - 1.
     n_groups : int, default=50
-        As ``group_of``; as many as there are rows, or more, make each row a group.
+        Number of groups of rows. If it is at least the number of rows, each row is a
+        group.
     seed : int, default=0
 
     Raises
     ------
     ValueError
-        For a group that there is not, or fewer than two groups.
+        For a group out of range, or fewer than two groups.
 
     Examples
     --------
@@ -83,20 +82,20 @@ def without_group(
     most = min(n_groups, n_rows(source)) - 1
     group = check_number("group", group, 0, most, whole=True)
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
-    alone = n_groups >= n_rows(source)
+    single_rows = n_groups >= n_rows(source)
 
     def weight(row: np.ndarray) -> np.ndarray:
-        own = row if alone else group_of(row, n_groups, seed)
-        return (own != group).astype(float)
+        groups = row if single_rows else group_of(row, n_groups, seed)
+        return (groups != group).astype(float)
 
     return _reweighted(source, weight, f"without group {group} of {n_groups}, {seed}")
 
 
 def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> View:
-    """Return the source under the weights of one replicate of a Bayesian bootstrap.
+    """Multiply the weights by those of one replicate of a Bayesian bootstrap.
 
-    Weights are independent Exp(1), which are those of Dirichlet(1, ..., 1) but for
-    their sum: about n, not n.
+    Weights are independent Exp(1): Dirichlet(1, ..., 1) weights up to their sum, which
+    is about n.
 
     Parameters
     ----------

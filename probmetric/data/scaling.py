@@ -1,4 +1,4 @@
-"""``Scaler``: centre and scale of each feature, also from data with missing entries."""
+"""Center and scale features, also with missing entries."""
 
 import warnings
 from collections.abc import Sequence
@@ -13,34 +13,33 @@ from probmetric.typing import ArrayLike
 
 type Names = Sequence[str] | np.ndarray | None
 
-
 AT_A_TIME = 1 << 21
-"""Numbers of which the moments are taken at a time."""
+"""Largest number of entries for which moments are computed at a time."""
 
 
 class Scaler(NamedTuple):
-    """Centre and scale of each feature: standardised x is (x - mean) / scale."""
+    """Center and scale of each feature: standardized x is (x - mean) / scale."""
 
     mean: Float[np.ndarray, "d"]
     scale: Float[np.ndarray, "d"]
 
 
 def constant_columns(X: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, "d"]:
-    """Say which columns vary by no more than 16 times the rounding of their entries."""
+    """Return which columns vary by at most 16 times the rounding of their entries."""
     low, high = np.nanmin(X, 0), np.nanmax(X, 0)
     return high - low <= 16 * np.finfo(float).eps * np.maximum(abs(low), abs(high))
 
 
 def columns_at_a_time(n: int, d: int) -> list[slice]:
-    """Return like runs of columns, of which n rows are no more than ``AT_A_TIME``."""
+    """Return slices of columns, n rows of which have at most ``AT_A_TIME`` entries."""
     ends = np.linspace(0, d, min(-(-n * d // AT_A_TIME), -(-d // 2)) + 1).astype(int)
     return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
 
 def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-    """Return what learned maps are divided by: infinite for a constant column.
+    """Return the scale that divides learned maps, infinite for constant columns.
 
-    Such a column teaches nothing; no weight but 0 is the same in every unit of it.
+    A constant column has no information, and only weight 0 does not depend on its unit.
     """
     return np.where(constant_columns(np.asarray(X)), np.inf, scale)
 
@@ -52,9 +51,9 @@ def standardise(
     standardize: bool = True,
     times: Int[np.ndarray, "n"] | None = None,
 ) -> tuple[Float[np.ndarray, "n d"], Scaler]:
-    """Return points by their own ``fit_scaler``, a constant column exactly 0; and it.
+    """Standardize points by ``fit_scaler``; constant columns become exactly 0.
 
-    A warning names the constant columns, which are kept.
+    Returns the points and the scaler, and warns about constant columns.
     """
     scaler = fit_scaler(X, names, standardize=standardize, times=times)
     Z = X - scaler.mean
@@ -62,7 +61,7 @@ def standardise(
     if not standardize:
         return Z, scaler
     constant = constant_columns(X)
-    Z[:, constant] *= 0.0  # NaN stays: a missing entry.
+    Z[:, constant] *= 0.0  # NaN, a missing entry, remains.
     _warn_of_constant(constant, names)
     return Z, scaler
 
@@ -73,7 +72,8 @@ def _warn_of_constant(which: Bool[np.ndarray, "d"], names: Names) -> None:
         more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
         warnings.warn(
             f"X: constant columns {_columns(constant[:5], names)}{more} are kept, with "
-            "scale 1; they teach nothing, and have no weight in a learned map",
+            "scale 1. They have no information, and weight 0 in a learned map. Drop "
+            "them to avoid this warning.",
             stacklevel=5,
         )
 
@@ -85,18 +85,18 @@ def fit_scaler(
     standardize: bool = True,
     times: Int[np.ndarray, "n"] | None = None,
 ) -> Scaler:
-    """Return the features' means and standard deviations (or 0 and 1).
+    """Compute means and standard deviations of features (or 0 and 1).
 
-    NaN is a missing entry: each feature's are those of the entries that are there.
-    A constant column (``constant_columns``) has scale 1, its own unit. Rows count
-    ``times`` each, by default once; of rows without missing entries.
+    NaN entries are missing and ignored. A constant column (``constant_columns``) has
+    scale 1. Each row is repeated ``times``, by default once; this requires rows without
+    missing entries.
 
     Raises
     ------
     ValueError
-        When a column has no entry, or all are constant. With or without
-        ``standardize``, when float64 does not hold the squares of a column's entries
-        or of its range.
+        If a column has no entry or all columns are constant, and if squares of entries
+        or of the range of a column overflow or underflow float64 (also without
+        ``standardize``).
     """
     n, d = X.shape
     empty = np.flatnonzero(np.isnan(X).all(0))
@@ -123,7 +123,7 @@ def fit_scaler(
             "divides by standard deviations), got constant columns "
             f"{_columns(np.flatnonzero(constant), names)}"
         )
-    # Shift and range first: no cancellation. Some columns at a time: no copy of X.
+    # Dividing by the range first avoids cancellation; few columns, a copy of X.
     span = np.where(constant, 1.0, span)
     mean, deviation = np.empty(d), np.empty(d)
     share = None if times is None else times / times.sum()
@@ -148,18 +148,13 @@ def scaler_of(
     *,
     standardize: bool = True,
 ) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
-    """Return the scaler of rows of which range, means and deviations are known.
+    """Return the scaler from ranges, means and deviations, and the constant columns.
 
-    And which columns are constant; as ``standardise`` it warns of these.
-
-    Raises
-    ------
-    ValueError
-        As ``fit_scaler``.
+    Warns about constant columns. Raises as ``fit_scaler``.
     """
     ends = np.stack([low, high])
     constant = constant_columns(ends)
-    fit_scaler(ends, names, standardize=standardize)  # Raises for what it refuses.
+    fit_scaler(ends, names, standardize=standardize)  # Raises if they are unusable.
     if not standardize:
         return Scaler(np.zeros(len(low)), np.ones(len(low))), constant
     _warn_of_constant(constant, names)
@@ -167,17 +162,16 @@ def scaler_of(
 
 
 def _columns(which: np.ndarray, names: Names) -> list[object]:
-    """Return columns by their names, or by their numbers where there are none."""
+    """Return the names of columns, or their numbers if they have no names."""
     return (which if names is None else np.asarray(names)[which]).tolist()
 
 
 def check_sizes(
     X: Float[np.ndarray, "n d"], names: Names = None, *, smallest: bool = False
 ) -> None:
-    """Refuse entries whose squares float64 does not hold; NaN is another's matter.
+    """Raise if squaring an entry overflows float64. NaN is checked elsewhere.
 
-    With ``smallest``, also rows that differ, but so little that no column's square of
-    the range is held.
+    With ``smallest``, also raise if the squares of all ranges underflow.
     """
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(

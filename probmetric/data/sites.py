@@ -1,8 +1,8 @@
-"""Pairs of sites from a table of species: what two sites share, of how many.
+"""Make pairs of sites from counts of species.
 
-Of abundances n_is (site i, species s; 0 and 1 where species are only seen or not) a
-pair has m = Σ_s (n_is + n_js) units, y = 2 Σ_s min(n_is, n_js) of them shared. So
-1 - y/m is the index of Bray and Curtis; of 0 and 1 that of Sørensen.
+With abundances n_is of species s at site i (or presence, 0 and 1), a pair of sites has
+m = Σ_s (n_is + n_js) units, and y = 2 Σ_s min(n_is, n_js) of them are shared. Then
+1 - y/m is the Bray-Curtis dissimilarity; for presence, the Sørensen dissimilarity.
 """
 
 import numpy as np
@@ -12,29 +12,29 @@ from probmetric.data.inputs import points, real
 from probmetric.typing import ArrayLike
 
 BLOCK_ENTRIES = 1 << 21
-"""Numbers held at a time (16 MiB)."""
+"""Largest number of entries in memory at a time (16 MiB)."""
 
 
 def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
-    """Return every pair of sites once, with counts of shared units.
+    """Make each pair of sites once, with counts of shared units.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         Covariates of the sites.
     species : array-like of shape (n, S)
-        Whole numbers ≥ 0: abundances, or 1 where a species was seen. True counts too.
+        Whole numbers ≥ 0: abundances, or presence as 0 and 1 or booleans.
 
     Returns
     -------
     Pairs
-        ``trials`` units, y of them shared; sites are the rows of X.
+        ``trials`` units, y of them shared. Sites are the rows of X.
 
     Raises
     ------
     ValueError
-        For another number of rows; what is no whole number ≥ 0; a site without
-        species, of which no dissimilarity is defined; fewer than two sites.
+        For another number of rows, entries that are not whole numbers ≥ 0, sites
+        without species (their dissimilarity is undefined), and fewer than two sites.
 
     Examples
     --------
@@ -50,10 +50,10 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
         raise ValueError(f"species: expected shape ({n}, S), got {table.shape}")
     if n < 2:
         raise ValueError("X: expected at least two sites, got one")
-    if not (np.all(table >= 0) and np.all(table == np.round(table))):
+    counts = (table >= 0) & (table == np.round(table))
+    if not counts.all():
         raise ValueError(
-            "species: expected whole numbers of at least 0, got "
-            f"{table[~((table >= 0) & (table == np.round(table)))][0]}"
+            f"species: expected whole numbers of at least 0, got {table[~counts][0]}"
         )
     total = table.sum(1)
     if not (total < 2**30).all():

@@ -1,21 +1,21 @@
-"""Rows that need not fit in memory: parts, blocks, and how they are shared and read.
+"""Read data that need not fit in memory, in blocks of one shape.
 
-A ``Source`` is a list of parts, runs of consecutive rows that can be read on their own,
-known from metadata and the same on every process. What is summed over a source is
-summed a block at a time, and in an order that no number of processes changes:
+A ``Source`` is a list of parts: runs of consecutive rows, known from metadata and equal
+on all processes. Sums over rows are computed block by block, in an order that does not
+depend on the number of processes:
 
-* parts fall into ``BINS`` contiguous bins by their rows (``bins``); a process has whole
-  bins (``share``), and bins are added in order;
-* within a bin blocks run across parts. All blocks of a source have one shape
-  (``block_rows``), the last of a bin filled up with rows of weight 0 (``filled``), so
-  that one compiled step serves all;
-* the next block is read in a thread while one is used (``ahead``). No buffer is used
-  twice: JAX reads a NumPy array in place, after the call that was given it.
+* parts are divided into ``BINS`` contiguous bins (``bins``). A process has whole bins
+  (``share``), and bins are added in order;
+* within a bin, blocks run across parts. All blocks of a source have one shape
+  (``block_rows``), and the last block of a bin is padded with rows of weight 0
+  (``filled``): one compiled step is used for all blocks;
+* the next block is read in a thread (``ahead``). Buffers are not reused: JAX may read a
+  NumPy array after the call returns.
 
-A value that is not finite, a label that is missing or a weight that is negative is an
-error that names the file, the row group and the row; no row is ever left out.
+Values that are not finite, missing labels and negative weights raise an error with the
+file, the row group and the row. No row is left out.
 
-Blocks are float64, or float32 where a source says so (``dtype``): ``inference.reduce``
+Blocks are float64, or float32 if the source has this ``dtype``: ``inference.reduce``
 then computes in float32, ``CHUNK`` rows at a time, and adds in float64.
 """
 
@@ -25,42 +25,42 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
 BINS = 64
-"""Bins of a source, whatever the number of processes."""
+"""Number of bins of a source, for any number of processes."""
 
 BLOCK_ENTRIES = 1 << 18
-"""Numbers of a block, at most: 2 MB in float64 (but ``CHUNK`` rows at least)."""
+"""Largest number of entries of a block, 2 MB in float64 (at least ``CHUNK`` rows)."""
 
 MOST_ROWS = 1 << 16
-"""Rows of a block, at most."""
+"""Largest number of rows of a block."""
 
 SAMPLE = 50_000
-"""Rows of a sample, at most (about)."""
+"""Approximate largest number of rows of a sample."""
 
 CHUNK = 2048
-"""Rows of a block are a multiple of this, which steps work through at a time."""
+"""Number of rows that a step processes at a time; blocks are multiples of it."""
 
 ALIGNED = 64
-"""Bytes at whose multiples arrays begin that XLA takes as they are."""
+"""Alignment in bytes of arrays that XLA does not copy."""
 
 HELD = (32 << 20) - (1 << 16)
-"""Bytes that are asked for and given back, untouched, before a pass.
+"""Bytes that are allocated and freed before a pass.
 
-glibc then keeps freed blocks of up to so many bytes for the next ones. Otherwise it may
-give each block back to the system, and a quarter of a search was spent on page faults.
+glibc then keeps freed blocks of up to this size instead of returning each to the
+system, which costs page faults.
 """
 
 
 class Part(NamedTuple):
-    """A run of rows: where they are in words, first row of the source, how many.
+    """A run of rows: location for messages, first row, number of rows.
 
-    ``file`` is the number of the file, ``at`` its row group or the first row there;
-    rows in messages are counted from ``start``.
+    ``file`` is the number of the file, and ``at`` the row group or first row in it.
+    Rows in messages are counted from ``start``.
 
     Examples
     --------
@@ -80,14 +80,14 @@ class Part(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Labels values[codes]: v distinct values, sorted or not, used or not."""
+    """Labels values[codes]; values are distinct, but may be unsorted or unused."""
 
     values: np.ndarray
     codes: Int[np.ndarray, "m"]
 
 
 class Block(NamedTuple):
-    """Rows X (m, d) as they are stored, labels, weights, number of the first row.
+    """Rows X (m, d) as stored, labels, weights, and the number of the first row.
 
     Examples
     --------
@@ -108,22 +108,20 @@ class Block(NamedTuple):
 
 @runtime_checkable
 class Source(Protocol):
-    """Rows in parts.
+    """Data on disk, or arrays, that are read in chunks; ``pm.open`` returns one.
 
     Attributes
     ----------
     name : str
-        Where the rows are, for messages.
+        Location of the rows, for messages.
     feature_names : tuple of d str
     parts : sequence of Part
-        In order, each beginning where the last one ended.
+        Consecutive runs of rows.
     labelled, weighted : bool
-        Whether rows have labels, and weights.
+        Whether rows have labels and weights.
 
     Examples
     --------
-    What has these parts may be given wherever rows are read; ``pm.open`` returns one:
-
     >>> import numpy as np
     >>> import probmetric as pm
     >>> from probmetric.data import Source
@@ -146,34 +144,27 @@ class Source(Protocol):
     def weighted(self) -> bool: ...  # noqa: D102
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
-        """Yield the rows of a part, at most so many at a time, in new arrays.
+        """Yield the rows of a part in new arrays, at most ``rows`` at a time.
 
-        Without ``features`` X has no columns: labels and weights alone are read.
+        Without ``features``, X has no columns: only labels and weights are read.
         """
         ...
 
 
-def described(self: Any) -> str:
-    """Write a source with its size, as its ``__repr__``."""
-    held = f"{n_rows(self)} rows of {len(self.feature_names)} features"
-    held += " and labels" * self.labelled + " and weights" * self.weighted
+def described(self: Source) -> str:
+    """Describe a source and its size; the ``__repr__`` of sources."""
+    size = f"{n_rows(self)} rows of {len(self.feature_names)} features"
+    size += " and labels" * self.labelled + " and weights" * self.weighted
     parts = f"{len(self.parts)} part" + "s" * (len(self.parts) != 1)
-    return f"{type(self).__name__}({self.name!r}: {held}, in {parts})"
+    return f"{type(self).__name__}({self.name!r}: {size}, in {parts})"
 
 
 @dataclass(frozen=True, repr=False)
 class View:
-    """A source whose blocks are changed as they are read, but not which rows they hold.
+    """A source whose blocks are changed by ``change(block)`` when they are read.
 
-    Parameters
-    ----------
-    source : Source
-    change : callable
-        ``change(block) -> block`` with other weights, labels or numbers.
-    name : str
-        Where the rows are, and what was changed, if it is to count as other data.
-    weighted : bool
-        Whether its rows have weights.
+    The rows of a block remain the same. ``name`` must be that of ``source`` only if the
+    data count as the same.
     """
 
     source: Source
@@ -184,31 +175,31 @@ class View:
 
     @property
     def dtype(self) -> np.dtype:
-        """That of the source."""
+        """The type of the numbers."""
         return dtype_of(self.source)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Those of the source."""
+        """The names of features."""
         return self.source.feature_names
 
     @property
     def parts(self) -> Sequence[Part]:
-        """Those of the source."""
+        """The parts of the source."""
         return self.source.parts
 
     @property
     def labelled(self) -> bool:
-        """Whether the source's rows have labels."""
+        """Whether rows have labels."""
         return self.source.labelled
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
-        """Yield the rows of a part, changed, as ``Source.read``."""
+        """Yield the changed rows of a part."""
         return map(self.change, self.source.read(part, rows, features=features))
 
 
 class Single(View):
-    """A source whose blocks are float32."""
+    """A source with float32 blocks."""
 
     @property
     def dtype(self) -> np.dtype:
@@ -217,13 +208,13 @@ class Single(View):
 
 
 def single(source: Source) -> Single:
-    """Return a source whose numbers are rounded to float32 as they are read.
+    """Round numbers to float32 when they are read.
 
     Raises
     ------
     ValueError
-        When rows are read, for a column whose squares float32 does not hold: of a
-        largest number in a block beyond 1e15, or other than 0 and below 1e-15.
+        When rows are read, for a column whose squares overflow or underflow float32:
+        the largest entry of a block is above 1e15, or below 1e-15 and not 0.
 
     Examples
     --------
@@ -253,47 +244,47 @@ def single(source: Source) -> Single:
 
 
 def dtype_of(source: Source) -> np.dtype:
-    """Return the type of the numbers of blocks: ``source.dtype`` if any, or float64."""
+    """Return ``source.dtype`` if defined, otherwise float64."""
     return np.dtype(getattr(source, "dtype", np.float64))
 
 
 def n_rows(source: Source) -> int:
-    """Return the number n of rows of a source."""
+    """Return the number n of rows."""
     return sum(part.rows for part in source.parts)
 
 
 def row_bits(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
-    """Return 64 random bits a row, a function of (seed, row): SplitMix64, twice.
+    """Return 64 random bits per row, a function of (seed, row): SplitMix64, twice.
 
-    What is chosen by them is the same in any parts, processes and order.
+    They do not depend on parts, processes and order.
     """
-    one = np.uint64(0x9E3779B97F4A7C15)
-    with np.errstate(over="ignore"):  # Modulo 2⁶⁴ is meant.
-        z = np.asarray(row, np.uint64) + np.uint64(seed) * one + one
+    step = np.uint64(0x9E3779B97F4A7C15)
+    with np.errstate(over="ignore"):  # Arithmetic modulo 2⁶⁴ is intended.
+        z = np.asarray(row, np.uint64) + np.uint64(seed) * step + step
         for _ in range(2):
             z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = (z ^ (z >> np.uint64(31))) + one
+            z = (z ^ (z >> np.uint64(31))) + step
     return z
 
 
 def n_features(source: Source) -> int:
-    """Return the number d of features of a source."""
+    """Return the number d of features."""
     return len(source.feature_names)
 
 
 def is_source(X: object) -> bool:
-    """Say whether data are a ``Source``, and not arrays or a frame."""
+    """Return whether data are a ``Source``."""
     return isinstance(X, Source)
 
 
 def most_rows(d: int) -> int:
-    """Return the most rows of a block of d features, a multiple of ``CHUNK``."""
+    """Return the largest number of rows of a block of d features."""
     return min(MOST_ROWS, max(BLOCK_ENTRIES // max(d, 1) // CHUNK, 1) * CHUNK)
 
 
 def cut(n: int, d: int) -> list[tuple[int, int]]:
-    """Return (first, rows) of like pieces, of a block at most, of n rows of d."""
+    """Return (first, rows) of pieces of similar size, at most a block each."""
     if n == 0:
         return []
     pieces = -(-n // most_rows(d))
@@ -303,31 +294,27 @@ def cut(n: int, d: int) -> list[tuple[int, int]]:
 
 
 def bins(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts of each of the ``BINS`` bins, by where their middles lie."""
-    found: list[list[Part]] = [[] for _ in range(BINS)]
+    """Return the parts of each of the ``BINS`` bins, by the middle of a part."""
+    parts_of: list[list[Part]] = [[] for _ in range(BINS)]
     n = sum(part.rows for part in parts)
     before = 0
     for part in parts:
         if part.rows:
-            found[(2 * before + part.rows) * BINS // (2 * n)].append(part)
+            parts_of[(2 * before + part.rows) * BINS // (2 * n)].append(part)
         before += part.rows
-    return found
+    return parts_of
 
 
 def share(parts: Sequence[Part], rank: int = 0, size: int = 1) -> dict[int, list[Part]]:
-    """Return the bins of one process of ``size``, by number, that have parts.
-
-    The same cut for everyone; a process may have none.
-    """
-    return {
-        b: own for b, own in enumerate(bins(parts)) if own and b * size // BINS == rank
-    }
+    """Return the bins of process ``rank`` of ``size`` by number, possibly none."""
+    numbered = enumerate(bins(parts))
+    return {b: some for b, some in numbered if some and b * size // BINS == rank}
 
 
 def block_rows(source: Source) -> int:
-    """Return the rows of a block: of the shapes allowed, the one filled up least."""
+    """Return the number of rows of a block that needs the least padding."""
     d = max(n_features(source), 1)
-    sizes = np.array([sum(p.rows for p in own) for own in bins(source.parts) if own])
+    sizes = np.array([sum(p.rows for p in some) for some in bins(source.parts) if some])
     if not len(sizes):
         return 1
     most, largest = most_rows(d), int(sizes.max())
@@ -339,10 +326,9 @@ def block_rows(source: Source) -> int:
 
 
 class Filled(NamedTuple):
-    """A block of one shape: X (b, d), class codes y (b,), w (b,), first row, rows.
+    """A padded block: X (b, d), class codes y (b,), w (b,), first row, number of rows.
 
-    Rows from the ``rows``-th on are there for the shape alone: 0, of weight 0. y is 0
-    throughout where no classes were asked for.
+    Rows after the first ``rows`` are padding: 0, with weight 0. Without classes y is 0.
     """
 
     X: Float[np.ndarray, "b d"]
@@ -353,7 +339,7 @@ class Filled(NamedTuple):
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an array, not set, that begins where XLA takes it without a copy."""
+    """Return an uninitialized array that XLA does not copy."""
     size = math.prod(shape) * dtype.itemsize
     raw = np.empty(size + ALIGNED, np.uint8)
     at = -raw.ctypes.data % ALIGNED
@@ -367,23 +353,16 @@ def filled(
     *,
     classes: np.ndarray | None = None,
 ) -> Iterator[Filled]:
-    """Yield consecutive parts in blocks of so many rows, checked, of ``dtype_of``.
+    """Yield the parts of one bin in checked blocks of ``rows`` rows.
 
-    Parameters
-    ----------
-    source : Source
-    parts : sequence of Part
-        Of one bin.
-    rows : int
-    classes : array of shape (c,), optional
-        Sorted labels, of which y are the places.
+    Class codes y are the places of labels in the sorted ``classes`` (c,).
 
     Raises
     ------
     ValueError
-        For a value that is not finite, a weight that is negative or not finite, a
-        label that is missing or not among the classes: names the file, the row group,
-        the row and, of a value, the column. And as ``source.read``.
+        For values that are not finite, weights that are negative or not finite, and
+        labels that are missing or not among the classes, with the file, the row group,
+        the row and the column. Also as ``source.read``.
     """
     shape, dtype = (rows, n_features(source)), dtype_of(source)
     X, y, w = aligned(shape, dtype), np.zeros(rows, np.int32), np.empty(rows)
@@ -393,8 +372,8 @@ def filled(
             codes = checked(block, part, classes, source.feature_names)
             m, at = len(block.X), 0
             if n == 0 and m == rows and _usable(block.X, dtype):
-                own = np.ones(m) if block.w is None else np.array(block.w, float)
-                yield Filled(block.X, codes, own, first, m)
+                weights = np.ones(m) if block.w is None else np.array(block.w, float)
+                yield Filled(block.X, codes, weights, first, m)
                 first += m
                 continue
             while at < m:
@@ -413,17 +392,17 @@ def filled(
 
 
 def _usable(X: np.ndarray, dtype: np.dtype) -> bool:
-    """Say whether rows may be handed on as they are."""
+    """Return whether rows need no copy."""
     return X.dtype == dtype and X.flags.c_contiguous
 
 
 def checked(
     block: Block, part: Part, classes: np.ndarray | None, names: Sequence[str]
 ) -> Int[np.ndarray, "m"]:
-    """Return the class codes of a block, of named features, with nothing wrong."""
+    """Return the class codes of a block, after checks of its entries."""
     X, w = block.X, block.w
     with np.errstate(over="ignore", invalid="ignore"):
-        sound = np.isfinite(X.sum())  # One pass; a sum may be too large, and X sound.
+        sound = np.isfinite(X.sum())  # One pass. A sum may overflow for finite X.
     if not sound and not (bad := np.isfinite(X)).all():
         row, column = np.argwhere(~bad)[0]
         raise ValueError(
@@ -441,12 +420,12 @@ def checked(
     assert block.labels is not None
     values, codes = block.labels
     place = np.searchsorted(classes, values).astype(np.int32)
-    known = classes[np.minimum(place, len(classes) - 1)] == values
-    place[~known] = -1
+    matched = classes[np.minimum(place, len(classes) - 1)] == values
+    place[~matched] = -1
     codes = place[codes]
-    if w is not None:  # Of a row that is not there the label may be of no class.
+    if w is not None:  # The label of a row of weight 0 may be of no class.
         codes = np.where((codes < 0) & (w == 0), np.int32(0), codes)
-    if not known.all() and codes.min() < 0:
+    if not matched.all() and codes.min() < 0:
         row = int(codes.argmin())
         raise ValueError(
             f"label: expected one of {len(classes)} classes, got "
@@ -457,18 +436,12 @@ def checked(
 
 
 def _row(block: Block, part: Part, row: int) -> str:
-    """Say which row of a block is meant, counted from 0 in its file or row group."""
+    """Describe a row of a block, counted from 0 in its file or row group."""
     return f"row {block.first - part.first + part.start + row} of {part.where}"
 
 
 def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
-    """Return labels as distinct values and codes.
-
-    Raises
-    ------
-    ValueError
-        For a label that is missing, naming its row.
-    """
+    """Return labels as distinct values and codes; raise for a missing label."""
     lacking = None
     if values.dtype.kind == "f":
         lacking = np.isnan(values)
@@ -481,7 +454,7 @@ def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
         )
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
-        if high - low < CHUNK:  # No sort where codes are at hand.
+        if high - low < CHUNK:  # Codes without a sort.
             return Labels(np.arange(low, high + 1), (values - low).astype(np.int32))
     if values.dtype == object:
         values = values.astype(str)
@@ -492,11 +465,11 @@ def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
 def class_counts(
     source: Source, parts: Sequence[Part], rows: int = MOST_ROWS
 ) -> tuple[np.ndarray, Int[np.ndarray, "c"]]:
-    """Return the sorted labels of some parts and how often each occurs.
+    """Return the sorted labels of parts and their counts, without rows of weight 0.
 
-    Reads labels and weights alone; a row of weight 0 counts for nothing.
+    Only labels and weights are read.
     """
-    found: dict[object, int] = {}
+    count_of: dict[object, int] = {}
     kind: np.dtype = np.dtype(int)
     for part in parts:
         for block in source.read(part, rows, features=False):
@@ -508,11 +481,11 @@ def class_counts(
                 values.tolist(), np.bincount(codes, minlength=len(values)), strict=True
             ):
                 if count:
-                    found[value] = found.get(value, 0) + int(count)
+                    count_of[value] = count_of.get(value, 0) + int(count)
             kind = values.dtype
-    values = np.array(list(found), str if kind.kind in "US" else kind)
+    values = np.array(list(count_of), str if kind.kind in "US" else kind)
     order = np.argsort(values)
-    return values[order], np.array(list(found.values()), int)[order]
+    return values[order], np.array(list(count_of.values()), int)[order]
 
 
 def sample_rows(
@@ -522,37 +495,30 @@ def sample_rows(
     most: int = SAMPLE,
     classes: np.ndarray | None = None,
 ) -> tuple[Float[np.ndarray, "m d"], Int[np.ndarray, "m"], Float[np.ndarray, "m"]]:
-    """Return rows chosen by ``row_bits``, about ``most``, their codes and weights.
+    """Sample about ``most`` rows by ``row_bits``, with their codes and weights.
 
-    All rows of positive weight where they are no more than ``most``. One pass.
-
-    Parameters
-    ----------
-    source : Source
-    seed : int, default=0
-    most : int
-    classes : array of shape (c,), optional
-        Sorted labels, of which the codes are the places; without, codes are 0.
+    All rows of positive weight are returned if there are at most ``most``. Codes are
+    the places of labels in the sorted ``classes`` (c,), or 0. One pass over the data.
     """
-    share_kept, size = most / n_rows(source), block_rows(source)
+    rate, size = most / n_rows(source), block_rows(source)
     X: list[np.ndarray] = [np.zeros((0, n_features(source)))]
     y, w = [np.zeros(0, np.int32)], [np.zeros(0)]
     for block in blocks_of(source, size, classes=classes):
-        kept = block.w[: block.rows] > 0
-        if share_kept < 1:
+        selected = block.w[: block.rows] > 0
+        if rate < 1:
             number = block.first + np.arange(block.rows)
-            kept &= row_bits(seed, number) / 2.0**64 < share_kept
-        X.append(block.X[: block.rows][kept])
-        y.append(block.y[: block.rows][kept])
-        w.append(block.w[: block.rows][kept])
+            selected &= row_bits(seed, number) / 2.0**64 < rate
+        X.append(block.X[: block.rows][selected])
+        y.append(block.y[: block.rows][selected])
+        w.append(block.w[: block.rows][selected])
     return np.concatenate(X), np.concatenate(y), np.concatenate(w)
 
 
 @contextmanager
 def reader() -> Generator[ThreadPoolExecutor]:
-    """Give one thread that reads, of a pass: each keeps memory of its own.
+    """Provide the one thread that reads in a pass.
 
-    What pyarrow keeps of row groups is given back at the end.
+    Memory that pyarrow keeps for row groups is released at the end.
     """
     np.empty(HELD, np.uint8)
     try:
@@ -564,9 +530,10 @@ def reader() -> Generator[ThreadPoolExecutor]:
 
 
 def ahead[T](items: Iterator[T], pool: ThreadPoolExecutor | None = None) -> Iterator[T]:
-    """Yield items, the next one being made in a thread meanwhile: of a pool, if any.
+    """Yield items while a thread computes the next one.
 
-    What goes wrong there is raised here; left early, it waits for the item under way.
+    Errors of the thread are raised here. If it is closed early, it waits for the item
+    in progress.
     """
     end = object()
     with nullcontext(pool) if pool else reader() as thread:
@@ -587,6 +554,8 @@ def blocks_of(
     *,
     classes: np.ndarray | None = None,
 ) -> Iterator[Filled]:
-    """Yield the blocks of all bins of one process, as ``filled``: a pass."""
+    """Yield the ``filled`` blocks of all bins of one process: one pass."""
     bins = share(source.parts, rank, size).values()
-    return ahead(b for own in bins for b in filled(source, own, rows, classes=classes))
+    return ahead(
+        b for some in bins for b in filled(source, some, rows, classes=classes)
+    )

@@ -1,18 +1,16 @@
-"""Triplets from users' arrays, and from class labels.
+"""Make triplets from arrays, or from class labels.
 
-Of labels each anchor's nearest points of its own class are compared with its nearest of
-other classes (Weinberger and Saul, "Distance Metric Learning for Large Margin Nearest
-Neighbor Classification", JMLR 2009). Such triplets share points: they are no
-independent observations.
+Triplets from labels compare each anchor's nearest points of the same class with its
+nearest points of other classes (Weinberger and Saul, "Distance Metric Learning for
+Large Margin Nearest Neighbor Classification", JMLR 2009). Such triplets share points:
+they are not independent observations.
 """
-
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Triplets, checked_rows
-from probmetric.data.inputs import points, real
+from probmetric.data.inputs import check_weights, pair_labels, points, real
 from probmetric.data.pairs import nearest_pairs
 from probmetric.typing import ArrayLike
 
@@ -23,20 +21,20 @@ def nearest_triplets(
     n_targets: int = 3,
     n_impostors: int = 3,
 ) -> Triplets:
-    """Return, for each anchor, its targets against its impostors, all with y = 1.
+    """Make triplets of each anchor, its targets and its impostors, all with y = 1.
 
     Parameters
     ----------
     X : array of shape (n, d)
     labels : array of shape (n,)
-        At least two classes, one of two members or more.
+        At least two classes, one with two members or more.
     n_targets, n_impostors : int, default=3
-        Nearest points of the anchor's class and of others, at most what there is.
+        Numbers of nearest points of the same class and of other classes.
 
     Returns
     -------
     Triplets
-        Ordered by anchor; up to ``n n_targets n_impostors`` of them.
+        Ordered by anchor, at most ``n * n_targets * n_impostors``.
 
     Raises
     ------
@@ -52,61 +50,59 @@ def nearest_triplets(
     """
     pairs = nearest_pairs(X, labels, n_targets, n_impostors)
     i, j, y = (np.asarray(v) for v in (pairs.i, pairs.j, pairs.y))
-    parts: list[Int[np.ndarray, "3 m"]] = []
+    triplets: list[Int[np.ndarray, "3 m"]] = []
     (cuts,) = np.nonzero(np.diff(i))  # Pairs are ordered by anchor.
-    places = np.split(np.arange(len(i)), cuts + 1)
-    for at in places:
-        own, other = j[at][y[at] == 1], j[at][y[at] == 0]
-        near, far = np.repeat(own, len(other)), np.tile(other, len(own))
-        parts.append(np.stack([np.full(len(near), i[at[0]]), near, far]))
-    a, near, far = np.concatenate(parts, 1)
+    for at in np.split(np.arange(len(i)), cuts + 1):
+        targets, impostors = j[at][y[at] == 1], j[at][y[at] == 0]
+        near, far = np.repeat(targets, len(impostors)), np.tile(impostors, len(targets))
+        triplets.append(np.stack([np.full(len(near), i[at[0]]), near, far]))
+    a, near, far = np.concatenate(triplets, 1)
     return Triplets(np.asarray(pairs.X), a, near, far, np.ones(len(a), int))
 
 
 def weighing(triplets: Triplets) -> Triplets:
-    """Return the triplets of positive weight; the points stay, with their numbers."""
+    """Select the triplets of positive weight; all points remain."""
     triplets = checked_rows(triplets)
     if triplets.w is None:
         return triplets
-    keep = np.asarray(triplets.w) > 0
-    kept: dict[str, Any] = triplets._asdict()
-    for name, values in kept.items():
-        if name != "X" and values is not None:
-            kept[name] = np.asarray(values)[keep]
-    return Triplets(**kept)
+    positive = np.asarray(triplets.w) > 0
+    columns = triplets._asdict().items()
+    return triplets._replace(
+        **{k: np.asarray(v)[positive] for k, v in columns if k != "X" and v is not None}
+    )
 
 
 def _rows(
     triplets: ArrayLike, X: ArrayLike | None, name: str
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N k"]]:
-    given = real(triplets, name)
+    ends = real(triplets, name)
     if X is None:
-        if given.ndim != 3 or given.shape[1] not in (3, 4) or 0 in given.shape:
+        if ends.ndim != 3 or ends.shape[1] not in (3, 4) or 0 in ends.shape:
             raise ValueError(
-                f"{name} must have shape (N, 3, d), or (N, 4, d) of quadruplets, got "
-                f"{given.shape}. For row numbers of X give X[{name}]"
+                f"{name} must have shape (N, 3, d), or (N, 4, d) for quadruplets, got "
+                f"{ends.shape}. For row numbers of X give X[{name}]"
             )
-        rows = points(given.reshape(-1, given.shape[2]), name)
-        return rows, np.arange(len(rows)).reshape(-1, given.shape[1])
+        rows = points(ends.reshape(-1, ends.shape[2]), name)
+        return rows, np.arange(len(rows)).reshape(-1, ends.shape[1])
     rows = points(X)
-    if given.ndim != 2 or given.shape[1] not in (3, 4) or not len(given):
+    if ends.ndim != 2 or ends.shape[1] not in (3, 4) or not len(ends):
         raise ValueError(
-            f"{name}: expected shape (N, 3) of rows of points, (N, 4) of quadruplets, "
-            f"got {given.shape}"
+            f"{name}: expected shape (N, 3) of rows of points, (N, 4) for quadruplets, "
+            f"got {ends.shape}"
         )
-    wrong = (given != np.round(given)) | ~((given >= 0) & (given < len(rows)))
+    wrong = (ends != np.round(ends)) | ~((ends >= 0) & (ends < len(rows)))
     if np.any(wrong):
         raise ValueError(
             f"{name}: expected whole numbers 0..{len(rows) - 1}, rows of points, got "
-            f"{given[wrong][0]:g} in row {np.nonzero(wrong)[0][0]}"
+            f"{ends[wrong][0]:g} in row {np.nonzero(wrong)[0][0]}"
         )
-    return rows, given.astype(int)
+    return rows, ends.astype(int)
 
 
 def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
-    """Raise for a triplet that has one point, by its number, in two places.
+    """Raise for a triplet with one point, by its row number, in two places.
 
-    A quadruplet may have one point in both pairs, but two pairs of different points.
+    The pairs of a quadruplet may share a point, but must differ.
     """
     if index.shape[1] == 4:
         pairs = np.sort(index.reshape(-1, 2, 2), -1)
@@ -131,35 +127,6 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
             )
 
 
-def _answers(y: ArrayLike, n: int) -> Int[np.ndarray, "N"]:
-    """Return answers as 0 and 1, from {0, 1} or {-1, +1}."""
-    given = real(y, "y", "answers 0/1 or -1/+1")
-    if given.shape != (n,):
-        raise ValueError(f"y: expected shape ({n},), got {given.shape}")
-    if not any(np.isin(given, both).all() for both in ([0, 1], [-1, 1])):
-        raise ValueError(
-            "y: expected answers all in {0, 1} or all in {-1, +1}, got "
-            f"{np.unique(given)[:5].tolist()}"
-        )
-    return (given == 1).astype(int)
-
-
-def _weights(w: ArrayLike, n: int) -> Float[np.ndarray, "N"]:
-    """Return data weights, of which one is positive."""
-    given = real(w, "sample_weight")
-    if given.shape != (n,):
-        raise ValueError(f"sample_weight: expected shape ({n},), got {given.shape}")
-    (wrong,) = np.nonzero(~(np.isfinite(given) & (given >= 0)))
-    if len(wrong):
-        raise ValueError(
-            "sample_weight: expected finite weights >= 0, got "
-            f"{given[wrong[0]]:g} in row {wrong[0]}"
-        )
-    if not np.any(given > 0):
-        raise ValueError("sample_weight: expected a positive weight, got none")
-    return given
-
-
 def triplets_from_arrays(
     triplets: Triplets | ArrayLike,
     y: ArrayLike | None = None,
@@ -168,42 +135,39 @@ def triplets_from_arrays(
     X: ArrayLike | None = None,
     name: str = "triplets",
 ) -> Triplets:
-    """Take triplets as users hold them.
+    """Convert arrays of triplets to ``Triplets``.
 
     Parameters
     ----------
     triplets : Triplets, or array-like of shape (N, 3, d) or (N, 3) of integers
-        Anchor, near and far side by side, or as rows of ``X``. ``Triplets`` bring
-        their own points, answers and weights. Quadruplets, (N, 4, d) or (N, 4), are
-        the pair that is nearer, then the other one.
+        Points anchor, near and far, or their row numbers in ``X``. Quadruplets,
+        (N, 4, d) or (N, 4), are the nearer pair and then the other pair.
     y : array-like of shape (N,), optional
-        1 where near was the nearer; 0 or -1, one of the two throughout, where far was.
-        Default: 1 for all.
+        1 if near was nearer; 0, or -1 throughout, if far was. Default: 1.
     w : array-like of shape (N,), optional
-        Data weights >= 0.
+        Data weights ≥ 0.
     X : array-like of shape (n, d), optional
-        The points that integers refer to; an error with (N, 3, d).
+        Points of integer triplets; an error with (N, 3, d).
     name : str, default="triplets"
-        What errors call them.
+        Name of the argument in errors.
 
     Raises
     ------
     ValueError
-        On bad input; where a triplet has one point in two places, a quadruplet in both
-        places of a pair, or one pair twice. Points are told
-        apart by their row numbers, not their coordinates: of points side by side,
-        equal ones are two points at distance 0.
+        For bad input; for a triplet with one point in two places, and a quadruplet with
+        one point twice in a pair, or one pair twice. Points are compared by row number:
+        equal coordinates are two points at distance 0.
 
     Examples
     --------
-    >>> found = triplets_from_arrays([[0, 1, 2]], X=[[0.0], [1.0], [3.0]])
-    >>> found.near.tolist(), found.y.tolist()
+    >>> triplets = triplets_from_arrays([[0, 1, 2]], X=[[0.0], [1.0], [3.0]])
+    >>> triplets.near.tolist(), triplets.y.tolist()
     ([1], [1])
     """
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:
             raise ValueError(
-                "y, sample_weight: expected None with Triplets, which have their own, "
+                "y, sample_weight: expected None with Triplets, which have y and w, "
                 "got arrays"
             )
         y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)
@@ -212,7 +176,6 @@ def triplets_from_arrays(
     rows, index = _rows(triplets, X, name)
     _check_different(index, name)
     n = len(index)
-    answers = np.ones(n, int) if y is None else _answers(y, n)
+    judgments = np.ones(n, int) if y is None else pair_labels(y, n, both=False)
     a, near, *other, far = index.T
-    w = None if w is None else _weights(w, n)
-    return Triplets(rows, a, near, far, answers, w, *other)
+    return Triplets(rows, a, near, far, judgments, check_weights(w, n), *other)

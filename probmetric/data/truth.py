@@ -1,30 +1,34 @@
-"""What is predicted of rows beside what is true of them: the score of classifiers."""
+"""Score predictions against true labels."""
 
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 
-from probmetric.data.inputs import label_codes, real
+from probmetric.data.inputs import check_weights, label_codes
 from probmetric.data.unlabeled import leave_out
 from probmetric.typing import ArrayLike
 
 
 class TellsClasses(ClassifierMixin):
-    """A classifier of scikit-learn's whose score says by name what is wrong with y."""
+    """A classifier whose ``score`` checks y and leaves unlabeled rows out."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of right labels, as scikit-learn's ``accuracy_score``.
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return the accuracy, as scikit-learn's ``accuracy_score``.
 
         Parameters
         ----------
         X : array-like of shape (m, d)
         y : array-like of shape (m,)
-            The true labels; a class that was not in ``fit`` is never right. Rows
-            labeled as the setting ``unlabeled`` are left out.
+            True labels. A class that was not in ``fit`` is never predicted. Rows with
+            the label ``unlabeled`` are left out.
         sample_weight : array-like of shape (m,), optional
-            How much each row counts, ≥ 0.
+            Weights ≥ 0.
 
         Returns
         -------
@@ -33,21 +37,21 @@ class TellsClasses(ClassifierMixin):
         Raises
         ------
         ValueError
-            For labels that are missing, of another number than rows, or of another
-            kind than the classes; for weights that are negative or all zero.
+            For labels that are missing, not one per row, or text instead of numbers (or
+            the reverse); for weights that are negative or all zero.
         """
         if y is None:
             raise ValueError("y: expected the true labels, got None")
-        me: Any = self
-        unlabeled = getattr(me, "unlabeled", None)
-        y, X, sample_weight = leave_out(unlabeled, y, X, sample_weight)
-        return right_share(me.predict(X), y, sample_weight)
+        classifier: Any = self
+        unlabeled = getattr(classifier, "unlabeled", None)
+        labels, rows, weights = leave_out(unlabeled, y, X, sample_weight)
+        return right_share(classifier.predict(rows), labels, weights)
 
 
 def right_share(
     predicted: np.ndarray, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Return the (weighted) share of predictions (m,) that are the true labels.
+    """Return the (weighted) share of predictions (m,) that equal the true labels.
 
     Raises
     ------
@@ -59,10 +63,10 @@ def right_share(
     >>> right_share(np.array(["a", "b", "b"]), ["a", "b", "a"], [1, 1, 2])
     0.5
     """
-    given = np.asarray(y, object) if isinstance(y, list | tuple) else np.asanyarray(y)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given.ravel()
-    classes, codes = label_codes(given)
+    truth = np.asarray(y, object) if isinstance(y, list | tuple) else np.asanyarray(y)
+    if truth.ndim == 2 and truth.shape[1] == 1:
+        truth = truth.ravel()
+    classes, codes = label_codes(truth)
     if codes.shape != predicted.shape:
         raise ValueError(f"y: expected shape {predicted.shape}, got {codes.shape}")
     kinds = [
@@ -75,24 +79,3 @@ def right_share(
         )
     w = check_weights(sample_weight, len(predicted))
     return float(np.average(classes[codes] == predicted, weights=w))
-
-
-def check_weights(w: ArrayLike | None, m: int) -> Float[np.ndarray, "m"] | None:
-    """Return weights of rows as float64, or None where there are none.
-
-    Raises
-    ------
-    ValueError
-        When they are not one per row, not finite, negative, or all zero.
-    """
-    if w is None:
-        return None
-    given = real(w, "sample_weight")
-    if given.shape != (m,):
-        raise ValueError(f"sample_weight: expected shape ({m},), got {given.shape}")
-    if not np.all(np.isfinite(given)) or np.any(given < 0) or not np.any(given > 0):
-        raise ValueError(
-            "sample_weight: expected finite weights ≥ 0, one of them positive, got "
-            f"{given.min():g}..{given.max():g}"
-        )
-    return given

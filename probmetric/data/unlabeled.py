@@ -1,9 +1,10 @@
-"""Rows without a label: leave them out, or warn that their -1 is used as a class.
+"""Leave out rows without a label, or warn that their -1 is used as a class.
 
-Scikit-learn marks rows without a label by -1, and cluster algorithms mark noise by it.
+Scikit-learn marks unlabeled rows by -1, and cluster algorithms mark noise by -1.
 """
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,18 @@ WARN = "warn"
 """Default of ``unlabeled``: use every label as a class, and warn about -1."""
 
 
-def leaves_out(unlabeled: Any) -> bool:
-    """Return whether this value of ``unlabeled`` names a label."""
-    if np.ndim(unlabeled) != 0:
+def leaves_out(unlabeled: object) -> bool:
+    """Return whether ``unlabeled`` is a label."""
+    if np.asarray(unlabeled, object).ndim:
         raise ValueError(f"unlabeled must be one label, got {unlabeled!r}.")
     return unlabeled is not None and unlabeled != WARN
 
 
-def has_label(labels: ArrayLike, unlabeled: Any) -> Bool[np.ndarray, "n"]:
+def has_label(labels: ArrayLike, unlabeled: object) -> Bool[np.ndarray, "n"]:
     """Return which labels differ from ``unlabeled``.
 
-    Labels are compared as text: -1, -1.0 and "-1" are one label. NaN also stands for
-    None, NaT and NA.
+    Labels are compared as text: -1, -1.0 and "-1" are equal. None, NaT and NA are equal
+    to NaN.
 
     Examples
     --------
@@ -43,52 +44,43 @@ def has_label(labels: ArrayLike, unlabeled: Any) -> Bool[np.ndarray, "n"]:
 
 
 def leave_out(
-    unlabeled: Any, labels: Any, *beside: Any, name: str = "y"
+    unlabeled: object, labels: ArrayLike | None, *others: Any, name: str = "y"
 ) -> tuple[Any, ...]:
-    """Return labels, and arrays or frames with the same rows, without unlabeled rows.
+    """Remove unlabeled rows from labels, and from arrays or frames of the same rows.
 
-    Parameters
-    ----------
-    unlabeled : label, None or "warn"
-        None and "warn" leave out nothing.
-    labels : array-like of shape (n,), or None
-    *beside : array-like with n rows, or None
-    name : str, default="y"
-        Of the labels.
+    None and "warn" for ``unlabeled`` remove nothing. Labels and the others may be None.
 
     Raises
     ------
     ValueError
-        If nothing is left, or if the numbers of rows differ.
+        If no row is left, or if the numbers of rows differ.
     """
     if not leaves_out(unlabeled) or labels is None:
-        return labels, *beside
-    kept = has_label(labels, unlabeled)
-    if kept.all():
-        return labels, *beside
-    if not kept.any():
+        return labels, *others
+    labeled = has_label(labels, unlabeled)
+    if labeled.all():
+        return labels, *others
+    if not labeled.any():
         raise ValueError(f"{name} must have labels, got only {unlabeled!r} (unlabeled)")
-    for other in beside:
-        if other is not None and len(other) != len(kept):
+    for other in others:
+        if other is not None and len(other) != len(labeled):
             raise ValueError(
-                f"{name} must have one entry per row, got {len(kept)} entries for "
+                f"{name} must have one entry per row, got {len(labeled)} entries for "
                 f"{len(other)} rows."
             )
-    (rows,) = np.nonzero(kept)
-    return tuple(v if v is None else _taken(v, rows) for v in (labels, *beside))
+    (rows,) = np.nonzero(labeled)
+    return tuple(v if v is None else _taken(v, rows) for v in (labels, *others))
 
 
 def _taken(values: Any, rows: Int[np.ndarray, "m"]) -> Any:
-    """Return rows of a frame, an array or a list, in the same container."""
-    if hasattr(values, "iloc"):
-        return values.iloc[rows]
-    return (
-        [values[k] for k in rows] if isinstance(values, list | tuple) else values[rows]
-    )
+    """Select rows of a frame, an array or a list."""
+    if isinstance(values, list | tuple):
+        return [values[k] for k in rows]
+    return getattr(values, "iloc", values)[rows]
 
 
-def refuse_unlabeled(unlabeled: Any) -> None:
-    """Raise if ``unlabeled`` names a label: no row of a source is left out."""
+def refuse_unlabeled(unlabeled: object) -> None:
+    """Raise if ``unlabeled`` is a label: rows on disk are not left out."""
     if leaves_out(unlabeled):
         raise ValueError(
             "unlabeled must be None or 'warn' where rows are streamed from a source, "
@@ -97,12 +89,9 @@ def refuse_unlabeled(unlabeled: Any) -> None:
 
 
 def warn_of_unlabeled(
-    unlabeled: Any, classes: Any, name: str, option: str = ""
+    unlabeled: object, classes: Iterable[object], name: str, option: str = ""
 ) -> None:
-    """Warn if -1 is a class next to two or more of 0, 1, 2, ..., unless told None.
-
-    From one line, so that Python's filters show it once.
-    """
+    """Warn if -1 is a class next to two or more of 0, 1, 2, ..., except for None."""
     words = [_spelled(label) for label in classes]
     others = [word for word in words if word.isdecimal()]
     if unlabeled is not None and "-1" in words and len(others) > 1:
@@ -112,10 +101,10 @@ def warn_of_unlabeled(
             f"unlabeled=-1{option} to leave those rows out, or unlabeled=None to use "
             "the class without this warning.",
             UserWarning,
-            stacklevel=1,
+            stacklevel=1,  # One line: Python's filters show the warning once.
         )
 
 
-def _spelled(label: Any) -> str:
-    """Return a label as text, without the decimals of a whole number."""
+def _spelled(label: object) -> str:
+    """Return a label as text, a whole number without decimals."""
     return str(label).removesuffix(".0")

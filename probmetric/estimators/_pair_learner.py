@@ -1,16 +1,14 @@
-"""Base of learners from close and far pairs: labels or pairs in, a metric out.
+"""Bases of learners of labels or pairs, and of close and far pairs.
 
-A learner says how it solves pairs (``_solve``) and what it keeps of the result
-(``_keep``); checking, pairing, scaling and mapping back to input units are here.
+``PairLearner`` checks, pairs and scales the data, and maps the result back to input
+units. A learner solves pairs (``_solve``) and stores the result (``_keep``).
 """
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.pairs import all_pairs, from_rows, impostor_pairs, nearest_pairs
@@ -25,13 +23,39 @@ from probmetric.estimators._labelled import (
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, PairSet, settings
 from probmetric.inference.solvers.result import Fit
-from probmetric.metric import Mahalanobis
-from probmetric.metric.feature_names import with_names
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
 
+class LabelsOrPairs(ABC):
+    """A learner whose ``fit`` accepts class labels or pairs."""
+
+    @abstractmethod
+    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
+        """Learn from labelled, standardized points."""
+
+    @abstractmethod
+    def fit_pairs(self, pairs: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from pairs."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn from class labels, or from pairs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or (N, 2, d) for pairs
+            Pairs are passed to ``fit_pairs``.
+        y : array-like of shape (n,)
+            Class labels, numbers or strings. At least two classes, one of two rows or
+            more. For pairs as in ``fit_pairs``.
+        """
+        if holds_pairs(self, X):
+            return self.fit_pairs(X, required(self, y))
+        data, self.classes_, scaler = labelled_data(self, X, y)
+        return self._fit_labels(data, scaler)
+
+
 @settings
-class PairLearner(PairsMixin, BaseEstimator, ABC):
+class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
     """A Mahalanobis metric from class labels (``fit``) or pairs (``fit_pairs``)."""
 
     pairs: PairSet
@@ -39,22 +63,22 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
     n_impostors: Count = 3
     standardize: bool = True
     preprocessor: Preprocessor = None
-    unlabeled: Any = "warn"
+    unlabeled: object = "warn"
 
     @abstractmethod
     def _solve(self, data: Pairs) -> Fit:
-        """Learn from standardised pairs; ``fit.params.factor`` is the map."""
+        """Learn from standardized pairs; ``fit.params.factor`` is the map."""
 
     @abstractmethod
     def _solve_labels(self, data: Labelled) -> Fit:
-        """Learn from standardised points, by way of ``_make_pairs`` or without."""
+        """Learn from standardized points, with or without ``_make_pairs``."""
 
     @abstractmethod
     def _keep(self, fit: Fit) -> None:
-        """Store what this learner reports, apart from the metric."""
+        """Store the results of the learner, except for the metric."""
 
     def _make_pairs(self, data: Labelled) -> Pairs:
-        """Pair standardised points; a class of fewer neighbours gives what it has."""
+        """Pair standardized points. Small classes have fewer neighbors."""
         X, codes = np.asarray(data.X), np.asarray(data.y)
         if self.pairs == "all":
             return all_pairs(X, codes)
@@ -65,20 +89,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         m = min(int(self.n_impostors), len(X) - int(sizes.min()))
         return from_rows(partial(nearest_pairs, k=k, m=m), X, codes)
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from class labels, or from pairs.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), or (N, 2, d) of pairs
-            Pairs are learned from as ``fit_pairs`` does.
-        y : array-like of shape (n,)
-            Numbers or strings; at least two classes, one of two rows or more.
-            Of pairs: 1 for close; 0 or -1, one of the two throughout, for far.
-        """
-        if holds_pairs(self, X):
-            return self.fit_pairs(X, required(self, y))
-        data, self.classes_, scaler = labelled_data(self, X, y)
+    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
         return self._store(self._solve_labels(data), scaler, data)
 
     def fit_pairs(
@@ -88,11 +99,8 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
-            1 for close; 0 or -1, one of the two throughout, for far.
-        sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0.
+            1 is close; far is 0 or -1, one of the two throughout.
         """
         data, scaler = pair_data(self, pairs, y, sample_weight)
         learned = self._store(self._solve(data), scaler, data)
@@ -103,9 +111,3 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         self._set_map(fitted.params.factor, scaler, data.X)
         self._keep(fitted)
         return self
-
-    @with_names
-    def get_metric(self) -> Mahalanobis:
-        """Return the learned metric: picklable, callable on two points."""
-        check_is_fitted(self)
-        return Mahalanobis(self.components_.copy())

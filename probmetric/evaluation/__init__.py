@@ -1,13 +1,13 @@
 """Scores on held-out data, and model choice.
 
 ``evaluate``         calibration error (1), retrieval (2), AUC of pairs.
-``ranking``          which points and pairs are asked; sums of rankings.
-``rows``             the same figures of the rows of a source.
-``cross_validate``   votes of neighbours on points held out: ``held_out`` for learners.
-``loo``              PSIS-LOO, where units are independent.
-``answers``          probabilities by the answers that were given, yes or k of m.
-``verification``     costs of log likelihood ratios: Cllr, EER, minDCF, by source.
-``sources``          pairs of rows of sources under a metric, judged by these costs.
+``ranking``          figures shared by arrays and datasets on disk.
+``rows``             the figures of a dataset on disk.
+``cross_validate``   soft votes of neighbors on held-out points; ``held_out``.
+``loo``              PSIS-LOO for independent units.
+``answers``          probabilities judged by responses, yes or no, or k of m.
+``verification``     costs of log likelihood ratios: Cllr, EER, minDCF.
+``sources``          costs of a metric on same-source and different-source pairs.
 """
 
 import lazy_loader

@@ -1,16 +1,16 @@
-"""Votes of nearest neighbours on points held out, under several metrics.
+"""Soft votes of nearest neighbors on held-out points, under several metrics.
 
-A metric is learned from the training part of a split alone, its votes are those of the
-same points, and all candidates see the same splits, so that differences are paired:
-``cross_validate``. What is made of the stated probabilities:
+``cross_validate`` learns each metric from the training part of a split only, lets the
+same points vote, and uses the same splits for all candidates, so that differences are
+paired. Two tables of scores are built on it:
 
-``held_out``       learners, compared by their log scores over folds;
-``vote_scores``    metrics, each split by itself, and ``summary``, their table.
+``held_out``       learners, compared by log scores over folds;
+``vote_scores``    metrics, split by split, and ``summary``, its table of means.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -27,14 +27,16 @@ from probmetric.progress import progress_bar
 from probmetric.registry import fit_labels
 from probmetric.typing import ArrayLike, no_type_check
 
-EUCLID = "Euclidean, standardised"
-"""What ``euclid`` is called in tables."""
+EUCLID = "Euclidean, standardized"
+"""Name of ``euclid`` in tables."""
 
 type Rows = Int[np.ndarray, "_"]
+type Learn = Callable[[Rows], Dissimilarity | MetricDraws]
+"""Learn a metric from some rows."""
 
 
 class Stated(NamedTuple):
-    """What votes under one metric state of the points held out of one split."""
+    """Class probabilities of the held-out points of one split under one metric."""
 
     name: str
     split: int
@@ -43,34 +45,23 @@ class Stated(NamedTuple):
     P: Float[np.ndarray, "m c"]
 
     def of_truth(self, y: np.ndarray) -> tuple[Rows, Float[np.ndarray, "m"]]:
-        """Return the codes of the true classes, and the probabilities of these."""
+        """Codes of the true classes, and their probabilities."""
         codes = np.searchsorted(self.classifier.classes_, y[self.rows])
         return codes, self.P[np.arange(len(codes)), codes]
 
 
 def cross_validate(
-    metrics: Mapping[str, Callable[[Rows], Dissimilarity | MetricDraws]],
+    metrics: Mapping[str, Learn],
     X: ArrayLike,
     y: np.ndarray,
     splits: Iterable[tuple[Rows, Rows]],
     *,
     n_neighbors: int = 5,
 ) -> Generator[Stated]:
-    """Classify the points held out of each split by soft votes under each metric.
+    """Classify the held-out points of each split by soft votes under each metric.
 
-    Parameters
-    ----------
-    metrics : mapping of str to callable
-        ``name -> learn(rows) -> Metric or PosteriorMetric``, of the training rows.
-    X : array or DataFrame of shape (n, d)
-    y : array of shape (n,)
-    splits : iterable of (training rows, rows held out)
-    n_neighbors : int, default 5
-
-    Yields
-    ------
-    Stated
-        Split by split, in the order of ``metrics``.
+    ``metrics`` are functions of the training rows; ``splits`` are pairs of training
+    rows and held-out rows. Results come split by split, in the order of ``metrics``.
     """
     for number, (train, test) in enumerate(splits):
         for name, learn in metrics.items():
@@ -83,78 +74,72 @@ def cross_validate(
 def stratified_folds(
     codes: Int[np.ndarray, "n"], n_folds: int, seed: int, name: str = "n_folds"
 ) -> list[tuple[Rows, Rows]]:
-    """Return stratified folds as (training rows, rows held out).
+    """Make stratified folds of (training rows, held-out rows).
 
-    The only row of a class is a training row in every fold.
-
-    Raises
-    ------
-    ValueError
-        Naming ``name``, for more folds than the smallest class of two or more has
-        points.
+    The only row of a class is a training row in every fold. A ValueError about too
+    many folds names the argument ``name``.
     """
     sizes = np.bincount(codes)
     smallest = int(sizes[sizes > 1].min()) if np.any(sizes > 1) else 1
     if not 2 <= n_folds <= smallest:
         raise ValueError(
-            f"{name}: expected 2 to {smallest}, the size of the smallest class, got "
-            f"{n_folds}"
+            f"{name} must be 2 to {smallest}, the size of the smallest class, got "
+            f"{n_folds}."
         )
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    rest, alone = np.flatnonzero(sizes[codes] > 1), np.flatnonzero(sizes[codes] == 1)
+    rest, single = np.flatnonzero(sizes[codes] > 1), np.flatnonzero(sizes[codes] == 1)
     return [
-        (np.append(rest[train], alone), rest[test])
+        (np.append(rest[train], single), rest[test])
         for train, test in folds.split(rest, codes[rest])
     ]
 
 
-def rows_of(X: Any, rows: Rows) -> np.ndarray | pd.DataFrame:
-    """Return rows of an array or of a DataFrame."""
-    return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+def rows_of(X: ArrayLike, rows: Rows) -> np.ndarray | pd.DataFrame:
+    """Select rows of an array or of a DataFrame."""
+    return X.iloc[rows] if isinstance(X, pd.DataFrame) else np.asarray(X)[rows]
 
 
 @no_type_check
 def held_out(
     candidates: Mapping[str, BaseEstimator],
-    X: Any,
+    X: ArrayLike,
     y: ArrayLike,
     *,
     n_neighbors: int = 5,
     n_folds: int = 5,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare learners by the log score of soft votes on points left out.
+    """Compare learners by the log score of soft votes on held-out points.
 
-    In each of ``n_folds`` stratified folds a candidate is fitted on the rest, and its
-    ``posterior_metric("prediction")``, or ``get_metric()`` where it has none, drives
-    a ``KNeighborsClassifier`` of the same points: votes are averaged over draws.
+    In each stratified fold a candidate is fitted on the other folds. A
+    ``KNeighborsClassifier`` on the same points uses
+    ``posterior_metric("prediction")``, or ``get_metric()`` if the candidate has no
+    posterior. Votes are averaged over draws.
 
     Parameters
     ----------
     candidates : mapping of str to estimator
-        Unfitted, of labelled points, with ``get_metric``; they are cloned.
+        Unfitted learners with ``get_metric``; they are cloned.
     X : array-like of shape (n, d)
     y : array-like of shape (n,)
     n_neighbors : int, default=5
     n_folds : int, default=5
         At most the size of the smallest class.
     seed : int, default=0
-        Of the folds, which all candidates share.
+        Seed of the folds, which all candidates share.
 
     Returns
     -------
     DataFrame
-        Indexed by candidate, best first: ``elpd``, the sum of log scores over points;
-        ``se`` of it; ``elpd_diff`` to the best, ≥ 0, and ``dse``, its standard error
-        over points. Points of one fold share a fit, so that both errors are somewhat
-        too small.
+        Indexed by candidate, best first: ``elpd``, the sum of log scores over points,
+        and its standard error ``se``; ``elpd_diff`` ≥ 0 to the best, and its standard
+        error ``dse``. Points of one fold share a fit, so both errors are slightly too
+        small.
 
     Raises
     ------
     ValueError
-        No candidates; one that learns no metric; a class smaller than ``n_folds``.
-    TypeError
-        Candidates without names.
+        If a candidate has no single metric, or a class is smaller than ``n_folds``.
 
     Examples
     --------
@@ -163,96 +148,78 @@ def held_out(
     >>> held_out({"LDA": pm.LDA(), "RCA": pm.RCA()}, X[::3], y[::3]).columns.tolist()
     ['elpd', 'se', 'elpd_diff', 'dse']
     """
-    given: Any = candidates
-    if not isinstance(given, Mapping):
+    if not isinstance(cast("object", candidates), Mapping):
         raise TypeError(
-            "candidates: expected a mapping of names to learners, got "
-            f"{type(given).__name__}"
+            "candidates must be a mapping of names to learners, got "
+            f"{type(candidates).__name__}."
         )
     if not candidates:
-        raise ValueError("candidates: expected at least one, got none")
-    lacking = [name for name, one in candidates.items() if not _learns_a_metric(one)]
+        raise ValueError("candidates must have at least one learner, got none.")
+    lacking = [name for name, c in candidates.items() if not _learns_a_metric(c)]
     if lacking:
         raise ValueError(
-            "candidates: expected learners of one metric (get_metric()), got "
-            f"{', '.join(lacking)}"
+            "candidates must be learners of one metric (get_metric()), got "
+            f"{', '.join(lacking)}."
         )
     classes, codes = class_codes(y, "y")
-    y = classes[codes]
-    if len(X) != len(y):
-        raise ValueError(f"y: expected one label a row of X, {len(X)}, got {len(y)}")
+    labels = classes[codes]
+    if (n := np.shape(X)[0]) != len(labels):
+        raise ValueError(
+            f"y must have one label per row of X ({n}), got {len(labels)}."
+        )
 
-    def learner(
-        candidate: BaseEstimator,
-    ) -> Callable[[Rows], Dissimilarity | MetricDraws]:
-        def fit(rows: Rows) -> Dissimilarity | MetricDraws:
-            fresh: Any = clone(candidate)
-            return _metric(fit_labels(fresh, rows_of(X, rows), y[rows]))
-
-        return fit
+    def learner(candidate: BaseEstimator) -> Learn:
+        return lambda rows: _metric(
+            fit_labels(clone(candidate), rows_of(X, rows), labels[rows])
+        )
 
     scores = {name: np.empty(len(codes)) for name in candidates}
-    learners = {name: learner(one) for name, one in candidates.items()}
+    learners = {name: learner(candidate) for name, candidate in candidates.items()}
     folds = stratified_folds(codes, n_folds, seed)
     folds = progress_bar(folds, "held-out points", None, "fold")
-    for stated in cross_validate(learners, X, y, folds, n_neighbors=n_neighbors):
-        scores[stated.name][stated.rows] = np.log(stated.of_truth(y)[1])
-    return _table(scores)
-
-
-def _learns_a_metric(candidate: object) -> bool:
-    """Say whether ``get_metric()`` needs no argument, such as a class."""
-    make = getattr(candidate, "get_metric", None)
-    return make is not None and all(
-        own.default is not own.empty for own in signature(make).parameters.values()
-    )
-
-
-def _metric(fitted: Any) -> Dissimilarity | MetricDraws:
-    """Return draws for prediction where the learner can make them by itself."""
-    make = getattr(fitted, "posterior_metric", None)
-    if make is None or next(iter(signature(make).parameters)) != "purpose":
-        return fitted.get_metric()
-    return make("prediction")
-
-
-def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
+    for stated in cross_validate(learners, X, labels, folds, n_neighbors=n_neighbors):
+        scores[stated.name][stated.rows] = np.log(stated.of_truth(labels)[1])
     order = sorted(scores, key=lambda name: -scores[name].sum())
-    own: Any = pd.DataFrame(scores, columns=pd.Index(order, name="candidate"))
-    gap = own.rsub(own[order[0]], axis=0)
-    root = np.sqrt(len(own))
+    table = pd.DataFrame(scores, columns=pd.Index(order, name="candidate"))
+    gap, root = table.rsub(table[order[0]], axis=0), np.sqrt(len(table))
     return pd.DataFrame(
         {
-            "elpd": own.sum(),
-            "se": root * own.std(),
+            "elpd": table.sum(),
+            "se": root * table.std(),
             "elpd_diff": gap.sum(skipna=False),
             "dse": root * gap.std(skipna=False),
         }
     )
 
 
+def _learns_a_metric(candidate: object) -> bool:
+    """Whether ``get_metric()`` works without an argument, such as a class."""
+    make = getattr(candidate, "get_metric", None)
+    return make is not None and all(
+        parameter.default is not parameter.empty
+        for parameter in signature(make).parameters.values()
+    )
+
+
+def _metric(fitted: object) -> Dissimilarity | MetricDraws:
+    """Draws for prediction if the learner can make them, otherwise its metric."""
+    make = getattr(fitted, "posterior_metric", None)
+    if make is None or next(iter(signature(make).parameters)) != "purpose":
+        return getattr(fitted, "get_metric")()  # noqa: B009
+    return make("prediction")
+
+
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
-    """Return the Euclidean metric of standardised features; constant ones stay."""
+    """Euclidean metric of standardized features; constant features keep their scale."""
     varies = not constant_columns(X).all()
     scale = fit_scaler(X, standardize=varies).scale
     return Mahalanobis(np.diag(1 / scale))
 
 
-class VoteScores(NamedTuple):
-    """Scores of the points held out under one metric, split by split."""
-
-    name: str
-    correct: Float[np.ndarray, "splits m"]
-    log_score: Float[np.ndarray, "splits m"]
-    brier: Float[np.ndarray, "splits m"]
-
-
-type _Learn = Callable[[np.ndarray, np.ndarray], Dissimilarity | MetricDraws]
-"""What points and classes teach."""
-
-
 def vote_scores(
-    metrics: Mapping[str, _Learn],
+    metrics: Mapping[
+        str, Callable[[np.ndarray, np.ndarray], Dissimilarity | MetricDraws]
+    ],
     X: Float[np.ndarray, "n d"],
     y: np.ndarray,
     *,
@@ -260,72 +227,59 @@ def vote_scores(
     seed: int,
     progress: bool | None = None,
     n_neighbors: int = 5,
-) -> list[VoteScores]:
-    """Return, for each metric, the scores of its soft votes on held-out points.
+) -> pd.DataFrame:
+    """Score soft votes on held-out points under each metric, split by split.
 
-    Parameters
-    ----------
-    metrics : mapping of str to callable
-        ``name -> fit(X_train, y_train) -> Metric or PosteriorMetric``. They see the
-        training part only.
-    X : array of shape (n, d)
-    y : array of shape (n,)
-    n_splits : int
-        Stratified splits, 30 % held out.
-    seed : int
-    progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-    n_neighbors : int, default=5
-
-    Returns
-    -------
-    list of VoteScores, one for each metric
+    ``metrics`` are functions of X_train and y_train. Splits are stratified, with 30%
+    held out. The table has one line per split and metric: means over the held-out
+    points of ``accuracy``, ``log_score`` and ``brier``.
     """
-
-    def learner(fit: _Learn) -> Callable[[Rows], Dissimilarity | MetricDraws]:
-        return lambda rows: fit(X[rows], y[rows])
-
-    learners = {name: learner(fit) for name, fit in metrics.items()}
+    learners: dict[str, Learn] = {
+        name: lambda rows, fit=fit: fit(X[rows], y[rows])
+        for name, fit in metrics.items()
+    }
     splitter = StratifiedShuffleSplit(n_splits, test_size=0.3, random_state=seed)
     splits = list(splitter.split(X, y))
-    splits = progress_bar(splits, "held-out neighbours", progress, "split")
-    found: dict[str, list[tuple[np.ndarray, ...]]] = {name: [] for name in metrics}
+    splits = progress_bar(splits, "held-out neighbors", progress, "split")
+    lines: list[dict[str, object]] = []
     for stated in cross_validate(learners, X, y, splits, n_neighbors=n_neighbors):
-        (truth, own), P = stated.of_truth(y), stated.P
-        brier = np.sum((P - np.eye(P.shape[1])[truth]) ** 2, 1)
-        right = (P.argmax(1) == truth).astype(float)
-        found[stated.name].append((right, np.log(own), brier))
-    return [
-        VoteScores(name, *(np.stack(column) for column in zip(*rows, strict=True)))
-        for name, rows in found.items()
-    ]
-
-
-def summary(results: list[VoteScores]) -> pd.DataFrame:
-    """Return one row a metric: error, log score and Brier score over splits.
-
-    The paired column is the difference of the log score from the first row, with the
-    standard error over splits, which overlap: it describes this table, and is no test.
-    """
-    base = results[0].log_score.mean(1)
-    rows: list[dict[str, str | float]] = []
-    for result in results:
-        difference = result.log_score.mean(1) - base
-        error = difference.std(ddof=1) / np.sqrt(len(base)) if len(base) > 1 else np.nan
-        rows.append(
+        (truth, p_truth), P = stated.of_truth(y), stated.P
+        lines.append(
             {
-                "neighbours under": result.name,
-                "error, %": round(100 * float(1 - result.correct.mean()), 2),
-                "log score": round(float(result.log_score.mean()), 4),
-                "Brier score": round(float(result.brier.mean()), 4),
-                f"log score against {results[0].name}": (
-                    ""
-                    if result is results[0]
-                    else f"{difference.mean():+.4f} ± {error:.4f}"
-                ),
+                "metric": stated.name,
+                "split": stated.split,
+                "accuracy": np.mean(P.argmax(1) == truth),
+                "log_score": np.log(p_truth).mean(),
+                "brier": np.sum((P - np.eye(P.shape[1])[truth]) ** 2, 1).mean(),
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(lines)
+
+
+def summary(scores: pd.DataFrame) -> pd.DataFrame:
+    """Table of error, log score and Brier score, one line per metric.
+
+    The last column is the paired difference of the log score to the first metric, with
+    its standard error over splits. Splits overlap: this describes the table and is not
+    a test.
+    """
+    means: Any = scores.drop(columns="split").groupby("metric", sort=False).mean()
+    wide: Any = scores.pivot(index="split", columns="metric", values="log_score")
+    base = means.index[0]
+    gap = wide.sub(wide[base], axis=0)
+    error = gap.std() / np.sqrt(len(gap))
+    return pd.DataFrame(
+        {
+            "neighbors under": means.index,
+            "error, %": (100 * (1 - means["accuracy"])).round(2).to_numpy(),
+            "log score": means["log_score"].round(4).to_numpy(),
+            "Brier score": means["brier"].round(4).to_numpy(),
+            f"log score against {base}": [
+                "" if m == base else f"{gap[m].mean():+.4f} ± {error[m]:.4f}"
+                for m in means.index
+            ],
+        }
+    )
 
 
 def class_spread(
@@ -337,9 +291,9 @@ def class_spread(
     bandwidth: float,
     n_draws: int = 100,
 ) -> Float[np.ndarray, "s c"]:
-    """Return one query's class probabilities under each of some draws of the metric.
+    """Class probabilities of one query under evenly spaced draws of the metric.
 
-    ``bandwidth`` is that of the classifier that averages over all draws.
+    ``bandwidth`` is the one of the classifier that averages over all draws.
     """
     metrics = draws.metrics()
     chosen = np.unique(np.linspace(0, len(metrics) - 1, n_draws).astype(int))

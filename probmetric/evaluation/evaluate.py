@@ -1,54 +1,54 @@
 """Scores of a metric, a classifier or an interval, with their definitions.
 
-Classification, of probabilities P (m, c) of the true labels: accuracy; log loss
+Classification, for probabilities P (m, c) and true labels: accuracy; log loss
 -mean log P(true); Brier score mean Σ_c (P_c - 1[c true])² in [0, 2]; expected
 calibration error over equal bins of the largest probability,
 
     ECE = Σ_b (m_b / m) |accuracy_b - mean confidence_b|.                          (1)
 
-Retrieval, of each labelled point among the others, as pytorch-metric-learning defines
-it. With R the number of other points of the query's class and r_i = 1 if its i-th
-nearest neighbour is one of them,
+Retrieval, for each labeled point among the others, as in pytorch-metric-learning. With
+R the number of other points of the query's class and r_i = 1 if the i-th nearest
+neighbor has that class,
 
     R-precision = (1/R) Σ_{i≤R} r_i,
     MAP@R       = (1/R) Σ_{i≤R} r_i · (1/i) Σ_{j≤i} r_j,                           (2)
 
-averaged over the queries with R > 0; precision at 1 is the mean of r_1. A ranking is
-followed to a bounded depth: where R is more, both are taken at that depth, min(R,
-depth) in place of R; and of many points some are asked, by a hash of their number. Both
-are said among the figures, ``depth`` and ``queries``, where they bind.
+averaged over the queries with R > 0; precision at 1 is the mean of r_1. If R exceeds
+``max_depth``, min(R, max_depth) replaces R. If there are more than ``max_queries``
+queries, they are sampled by a hash of their number. The figures contain ``depth`` and
+``queries`` if these limits took effect.
 
 Pairs: area under the ROC curve of "same class" against minus the dissimilarity, over
-all pairs, or over ``max_pairs`` drawn at random without replacement where there are
-more (standard error at most .5 / √(sampled pairs of the rarer kind)).
+all pairs, or ``max_pairs`` sampled without replacement (standard error at most
+0.5 / √(sampled pairs of the rarer kind)).
 
-Under a posterior, retrieval and pairs are those of ``mean_metric()``; probabilities
-are averaged over draws by the classifier.
+For a posterior, retrieval and pairs use ``mean_metric()``; the classifier averages
+probabilities over draws.
 
-Of a ``Source`` (``evaluation.rows``) rows are held no more than a block, the queries
-and the pairs; the figures are those of the same rows in memory.
+A dataset on disk (``evaluation.rows``) gives the figures of the same rows in memory.
 
-Memory in numbers of 8 bytes: beside the data, 512 · depth for retrieval (512 queries at
-a time), 6 · max_pairs + 1024 d for pairs: never n².
+Memory in numbers of 8 bytes, beside the data: 512 · depth for retrieval (512 queries at
+a time), 6 · max_pairs + 1024 d for pairs. No n × n matrix is formed.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from probmetric.arguments import check_counts, check_number
 from probmetric.data import inputs
 from probmetric.data.source import Source, is_source
 from probmetric.evaluation.ranking import (
-    asked,
     chosen_pairs,
+    class_figures,
+    query_rows,
     ranking_figures,
     ranking_sums,
     scored,
 )
-from probmetric.evaluation.rows import Limits, compared, predicted, ranked
+from probmetric.evaluation.rows import Classifier, Limits, compared, predicted, ranked
 from probmetric.evaluation.verification import verification
 from probmetric.metric import Dissimilarity, PairSimilarity
 from probmetric.metric.feature_names import check_columns
@@ -59,14 +59,14 @@ from probmetric.typing import Array, ArrayLike
 
 QUERY_TILE = 512
 ROUNDING = 1e-6
-"""By which probabilities in float32 may lie outside [0, 1]."""
+"""Tolerance for float32 probabilities outside [0, 1]."""
 
 
 def evaluate(
     X: ArrayLike | Source,
     y: ArrayLike | None = None,
     *,
-    classifier: Any = None,
+    classifier: Classifier | None = None,
     metric: Dissimilarity | MetricDraws | None = None,
     n_bins: int = 15,
     max_pairs: int = 200_000,
@@ -74,61 +74,58 @@ def evaluate(
     max_depth: int = 1000,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Evaluate a fitted classifier, a metric, or both on labelled points.
+    """Evaluate a fitted classifier, a metric, or both on labeled points.
 
     Parameters
     ----------
     X : array-like of shape (n, d), or Source
-        Points that neither was fitted to. Rows of a source (``pm.open`` with labels)
-        are read in parts: once for the classifier, a block at a time, once for
-        retrieval, and where they are wanted for queries and pairs. Of several
-        processes each does all of it, and searches in shares.
+        Held-out points, or a labeled dataset on disk (``pm.open``), read in chunks.
+        Several processes share only the search.
     y : array-like of shape (n,)
-        Their classes; None with a source.
+        Class labels; None for a dataset on disk.
     classifier : fitted classifier, optional
-        With ``predict_proba`` and ``classes_``.
+        Must have ``predict_proba`` and ``classes_``.
     metric : Metric or PosteriorMetric, optional
-        Default: the classifier's ``metric_``, if it has one.
-    n_bins : int, default 15
-        Bins of the calibration error.
-    max_pairs : int, default 200000
+        Default: ``classifier.metric_``, if present.
+    n_bins : int, default=15
+        Number of bins of the calibration error.
+    max_pairs : int, default=200000
+        Maximum number of pairs.
     max_queries : int, optional
-        Points that are looked up among the others, at most. Default: 10 000, and 1000
-        of a source. The standard error of a figure is at most .5 / √max_queries.
-    max_depth : int, default 1000
-        Neighbours of a query that are ranked, at most: of points with more than so many
-        of their class R-precision and MAP@R are taken at this depth.
-    seed : int, default 0
-        Of the choice of pairs and queries where there are more.
+        Maximum number of retrieval queries (default 10,000, on disk 1000). The standard
+        error of a figure is at most 0.5 / √max_queries.
+    max_depth : int, default=1000
+        Maximum number of neighbors per query.
+    seed : int, default=0
+        Seed of the sampled pairs and queries.
 
     Returns
     -------
     dict of str to float
-        ``accuracy, log_loss, brier, ece`` with a classifier; ``precision_at_1,
-        r_precision, map_at_r, pair_roc_auc`` with a metric; ``cllr, cllr_min, eer,
-        min_dcf`` of the same pairs with a ``PairSimilarity`` whose score is the log
-        likelihood ratio (`verification`). ``queries``, the number asked, where not all
-        were, and ``depth`` where it was less than some R.
+        With a classifier: ``accuracy, log_loss, brier, ece``. With a metric:
+        ``precision_at_1, r_precision, map_at_r, pair_roc_auc``, and ``queries`` or
+        ``depth`` if a limit took effect. With a log-ratio ``PairSimilarity`` also
+        ``cllr, cllr_min, eer, min_dcf`` (`verification`).
 
     Raises
     ------
     ValueError
-        When there is neither; for labels that the classifier does not know; where no
-        class has two points.
+        If classifier and metric are both missing, a label is unknown to the classifier,
+        or no class has two points.
 
     Examples
     --------
     >>> import probmetric as pm
     >>> X, y = pm.datasets.load("iris")
-    >>> learned = pm.LDA().fit(X[::2], y[::2])
-    >>> found = evaluate(X[1::2], y[1::2], metric=learned.get_metric())
-    >>> bool(found["precision_at_1"] > 0.9)
+    >>> model = pm.LDA().fit(X[::2], y[::2])
+    >>> figures = evaluate(X[1::2], y[1::2], metric=model.get_metric())
+    >>> bool(figures["precision_at_1"] > 0.9)
     True
     """
     if metric is None:
         metric = getattr(classifier, "metric_", None)
     if classifier is None and metric is None:
-        raise ValueError("classifier, metric: expected at least one, got neither")
+        raise ValueError("classifier or metric must be given, got neither.")
     check_columns(metric, X=X)
     if isinstance(metric, MetricDraws):
         metric = metric.mean_metric()
@@ -136,35 +133,26 @@ def evaluate(
         max_pairs=max_pairs, max_depth=max_depth, n_bins=n_bins
     )
     if is_source(X):
-        source: Any = X
         (few,) = check_counts(max_queries=1000 if max_queries is None else max_queries)
         seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
-        how = Limits(n_bins, max_pairs, few, max_depth, seed)
-        return _evaluate_rows(source, y, classifier, metric, how)
+        most = Limits(n_bins, max_pairs, few, max_depth, seed)
+        return _evaluate_rows(cast("Source", X), y, classifier, metric, most)
     few = 10_000 if max_queries is None else max_queries
-    given: Any = X
-    X, y = inputs.points(given), np.asarray(y)
+    table = cast("ArrayLike", X)
+    X, y = inputs.points(table), np.asarray(y)
     if y.shape != (len(X),):
-        raise ValueError(f"y: expected shape ({len(X)},) as X has rows, got {y.shape}")
+        raise ValueError(f"y must have shape ({len(X)},) as X has rows, got {y.shape}.")
     figures: dict[str, float] = {}
     if classifier is not None:
-        classes, P = np.asarray(classifier.classes_), classifier.predict_proba(given)
+        classes = np.asarray(classifier.classes_)
         unknown = sorted(set(y.tolist()) - set(classes.tolist()))
         if unknown:
             raise ValueError(
-                f"y: expected classes the classifier knows, got also {unknown}"
+                f"y must be classes of the classifier, got also {unknown}."
             )
-        codes = np.searchsorted(classes, y)
-        figures["accuracy"] = float(accuracy_score(codes, P.argmax(1)))
-        # A single class is certain; scikit-learn has no loss for it.
-        several = len(classes) > 1
-        figures["log_loss"] = (
-            float(log_loss(codes, P, labels=np.arange(len(classes))))
-            if several
-            else 0.0
-        )
-        figures["brier"] = brier_score(codes, P)
-        figures["ece"] = calibration_error(codes, P, n_bins=n_bins)
+        P = classifier.predict_proba(table)
+        codes, P = _stated(np.searchsorted(classes, y), P)
+        figures |= class_figures([(codes, P.astype(float), np.ones(len(P)))], n_bins)
     if metric is not None:
         codes = np.unique(y, return_inverse=True)[1]
         figures |= retrieval(
@@ -176,34 +164,34 @@ def evaluate(
 
 
 def _evaluate_rows(
-    source: Source, y: object, classifier: Any, metric: Any, how: Limits
+    source: Source,
+    y: object,
+    classifier: Classifier | None,
+    metric: Dissimilarity | None,
+    most: Limits,
 ) -> dict[str, float]:
-    """Evaluate on the rows of a source."""
     if y is not None:
         raise ValueError(
-            "y: expected None beside a source, whose labels are given as "
-            "pm.open(..., label=)"
+            "y must be None for a dataset on disk. Use pm.open(..., label=)."
         )
     figures: dict[str, float] = {}
     if classifier is not None:
-        figures |= predicted(source, classifier, how)
+        figures |= predicted(source, classifier, most.n_bins)
     if metric is not None:
         if source.weighted:
             raise ValueError(
-                "X: expected a source without weights, of which a metric is judged by "
-                f"all rows, got {source.name} with weights; leave weight= out of "
-                "pm.open, or judge a classifier alone"
+                f"X must have no weights to evaluate a metric, got {source.name} with "
+                "weights. Omit weight= in pm.open, or evaluate only a classifier."
             )
-        figures |= ranked(source, metric, how)
-        same, D = compared(source, metric, how)
-        figures |= pair_figures(metric, same, D)
+        figures |= ranked(source, metric, most)
+        figures |= pair_figures(metric, *compared(source, metric, most))
     return figures
 
 
 def pair_figures(
-    metric: Any, same: Bool[np.ndarray, "N"], D: Float[np.ndarray, "N"]
+    metric: Dissimilarity, same: Bool[np.ndarray, "N"], D: Float[np.ndarray, "N"]
 ) -> dict[str, float]:
-    """Return the figures of pairs, of one class or of two, and their dissimilarity."""
+    """ROC-AUC of pairs, and the verification costs of log likelihood ratios."""
     figures = {"pair_roc_auc": float(roc_auc_score(same, -D))}
     if isinstance(metric, PairSimilarity) and metric.score == "log_ratio":
         figures |= verification(-D, same)._asdict()
@@ -211,19 +199,14 @@ def pair_figures(
 
 
 def brier_score(codes: ArrayLike, P: ArrayLike) -> float:
-    """Return the mean squared distance of P from the truth, in [0, 2].
+    """Compute the mean squared distance of P from the truth, in [0, 2].
 
     Parameters
     ----------
     codes : int array of shape (m,)
-        The true class of each point, 0 to c - 1: the columns of ``P``.
+        The true class of each point, 0 to c - 1: a column of ``P``.
     P : array of shape (m, c)
-        Probabilities of the classes.
-
-    Raises
-    ------
-    ValueError
-        For other codes, probabilities outside [0, 1], and shapes that do not match.
+        Probabilities of the classes, in [0, 1].
 
     Examples
     --------
@@ -237,7 +220,7 @@ def brier_score(codes: ArrayLike, P: ArrayLike) -> float:
 def _stated(
     codes: ArrayLike, P: ArrayLike
 ) -> tuple[Int[np.ndarray, "m"], Float[np.ndarray, "m c"]]:
-    """Return checked class codes and their stated probabilities."""
+    """Check class codes and their probabilities."""
     stated, true = inputs.real(P, "P"), inputs.real(codes, "codes")
     if stated.ndim != 2 or 0 in stated.shape:
         raise ValueError(f"P must have shape (m, c) with m, c ≥ 1, got {stated.shape}.")
@@ -261,26 +244,18 @@ def _stated(
 
 
 def calibration_error(codes: ArrayLike, P: ArrayLike, *, n_bins: int = 15) -> float:
-    """Return the expected calibration error (1), in [0, 1].
+    """Compute the expected calibration error (1), in [0, 1].
 
     Parameters
     ----------
-    codes : int array of shape (m,)
-        The true class of each point, 0 to c - 1: the columns of ``P``.
-    P : array of shape (m, c)
-        Probabilities of the classes, whose largest is the confidence.
+    codes, P
+        As for `brier_score`; the largest probability of a row is its confidence.
     n_bins : int ≥ 1, default=15
-        Bins of equal width over confidences. With few points a bin, chance alone
-        makes an error: it falls as n_bins falls and m grows.
-
-    Raises
-    ------
-    ValueError
-        For a number of bins below 1, and as ``brier_score``.
+        Number of bins of equal width. Few points per bin increase the error by chance.
 
     Examples
     --------
-    Sure of .75 and right in three of four:
+    A confidence of 0.75, with three of four predictions right:
 
     >>> P = np.tile([0.75, 0.25], (4, 1))
     >>> calibration_error(np.array([0, 0, 0, 1]), P)
@@ -310,18 +285,16 @@ def retrieval(
     max_depth: int | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Return precision at 1, R-precision and MAP@R (2) of points among each other.
+    """Compute precision at 1, R-precision and MAP@R (2) of points among each other.
 
-    All points are asked, and R deep, unless told otherwise; ``queries`` and ``depth``
-    say where that was so.
+    By default every point is a query and the depth is R. ``queries`` and ``depth`` are
+    returned if a limit took effect.
 
     Examples
     --------
-    Points 0 and 1.9 of one class, 3 and 4 of another: all but 1.9, which is nearer to 3
-    than to 0, have one of their own class for their nearest.
+    Points 0 and 1.9 have one class, 3 and 4 another. Only 1.9 has a nearest neighbor of
+    the other class.
 
-    >>> import numpy as np
-    >>> from probmetric.evaluation import retrieval
     >>> from probmetric.metric import Mahalanobis
     >>> line, codes = np.array([[0.0], [1.9], [3.0], [4.0]]), np.array([0, 0, 1, 1])
     >>> retrieval(Mahalanobis(np.eye(1)), line, codes)["precision_at_1"]
@@ -329,19 +302,19 @@ def retrieval(
     """
     _check_length(X, codes)
     R = np.bincount(codes)[codes] - 1
-    queries = asked(R, max_queries, seed)
+    queries = query_rows(R, max_queries, seed)
     depths = R[queries] if max_depth is None else np.minimum(R[queries], max_depth)
     sums = np.zeros(3)
-    # Queries of like R together: a tile searches no deeper than it must.
+    # Sort by depth: each tile is searched only as deep as it needs.
     order = np.argsort(depths, kind="stable")
     queries, depths = queries[order], depths[order]
     for start in range(0, len(queries), QUERY_TILE):
-        some = queries[start : start + QUERY_TILE]
-        own = depths[start : start + QUERY_TILE]
-        index = found_but_own(metric, X[some], X, int(own.max()), some)[1]
-        sums += ranking_sums(codes[index] == codes[some, None], own)
-    able = int(np.count_nonzero(R))
-    return ranking_figures(sums, len(queries), able, int(R.max()), max_depth)
+        tile = queries[start : start + QUERY_TILE]
+        depth = depths[start : start + QUERY_TILE]
+        index = found_but_own(metric, X[tile], X, int(depth.max()), tile)[1]
+        sums += ranking_sums(codes[index] == codes[tile, None], depth)
+    n_able = int(np.count_nonzero(R))
+    return ranking_figures(sums, len(queries), n_able, int(R.max()), max_depth)
 
 
 def pair_roc_auc(
@@ -352,17 +325,14 @@ def pair_roc_auc(
     max_pairs: int = 200_000,
     seed: int = 0,
 ) -> float:
-    """Return the area under the ROC curve of "same class", over pairs i < j.
+    """Compute the area under the ROC curve of "same class" over pairs i < j.
 
-    Both orders of a pair are scored where the metric is not symmetric.
+    Both orders of a pair are scored if the metric is not symmetric.
 
     Examples
     --------
-    One pair of a class at distance 1, beside 1.5 and 2.5 of pairs of two: all are told
-    apart. With the odd point between the two, both its pairs are nearer than theirs.
+    The same-class pair is nearest (distance 1), then farthest:
 
-    >>> import numpy as np
-    >>> from probmetric.evaluation import pair_roc_auc
     >>> from probmetric.metric import Mahalanobis
     >>> metric, codes = Mahalanobis(np.eye(1)), np.array([0, 0, 1])
     >>> pair_roc_auc(metric, np.array([[0.0], [1.0], [2.5]]), codes)
@@ -382,27 +352,24 @@ def scored_pairs(
     max_pairs: int,
     seed: int,
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Return of pairs i < j whether they are of one class, and their dissimilarity."""
+    """Whether pairs i < j have one class, and their dissimilarity."""
     _check_length(X, codes)
     i, j = chosen_pairs(len(X), max_pairs, seed, symmetric=metric.symmetric)
     return scored(metric, X, codes, i, j)
 
 
 class Coverage(NamedTuple):
-    """Share of intervals that hold the truth, and its binomial standard error.
+    """Share of intervals that contain the truth, and its binomial standard error.
 
-    The standard error takes the intervals as independent. Those of one fit are not:
-    give one share a fit to ``coverage`` and use their spread instead.
+    The standard error assumes independent intervals. Intervals of one fit are
+    dependent: compute one share per fit with ``coverage`` and use their spread.
 
     Examples
     --------
-    Of 100 intervals of nominal 90 % 84 hold the truth: 1.6 standard errors too few.
+    84 of 100 nominal 90% intervals contain the truth, 1.6 standard errors too few:
 
-    >>> import numpy as np
-    >>> from probmetric.evaluation import coverage
-    >>> from probmetric.posterior import Interval
-    >>> found = coverage(Interval(np.zeros(100), np.ones(100)), np.arange(100) / 83)
-    >>> found.share, round((found.share - 0.9) / found.standard_error, 2)
+    >>> result = coverage(Interval(np.zeros(100), np.ones(100)), np.arange(100) / 83)
+    >>> result.share, round((result.share - 0.9) / result.standard_error, 2)
     (0.84, -1.64)
     """
 
@@ -412,26 +379,21 @@ class Coverage(NamedTuple):
 
 
 def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
-    """Return how often lower ≤ truth ≤ upper; shapes as the interval's.
+    """Compute how often lower ≤ truth ≤ upper; the shapes must be equal.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.evaluation import coverage
-    >>> from probmetric.posterior import Interval
     >>> interval = Interval(np.zeros(4), np.array([1.0, 2.0, 3.0, 4.0]))
-    >>> found = coverage(interval, np.full(4, 1.5))  # The first ends at 1.
-    >>> found.share, round(found.standard_error, 3), found.n
+    >>> result = coverage(interval, np.full(4, 1.5))  # The first interval ends at 1.
+    >>> result.share, round(result.standard_error, 3), result.n
     (0.75, 0.217, 4)
     """
     truth = np.asarray(truth)
     if truth.shape != np.shape(interval.lower):
         raise ValueError(
-            f"truth: expected the interval's shape {np.shape(interval.lower)}, got "
-            f"{truth.shape}"
+            f"truth must have the shape {np.shape(interval.lower)} of interval, got "
+            f"{truth.shape}."
         )
-    inside: Bool[np.ndarray, "..."] = (interval.lower <= truth) & (
-        truth <= interval.upper
-    )
+    inside = np.asarray((interval.lower <= truth) & (truth <= interval.upper))
     share, n = float(inside.mean()), int(inside.size)
     return Coverage(share, float(np.sqrt(share * (1 - share) / n)), n)

@@ -1,7 +1,6 @@
-"""Which points and pairs are asked, and the sums of what rankings and pairs give.
+"""Figures of classification, retrieval and pairs, for ``evaluate`` and ``rows``."""
 
-For points in memory (``evaluate``) and rows of a source (``rows``) alike.
-"""
+from collections.abc import Iterable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -14,46 +13,53 @@ from probmetric.posterior.stack import over_draws
 
 PAIR_TILE = 8192
 
+type Classified = tuple[
+    Int[np.ndarray, "m"], Float[np.ndarray, "m c"], Float[np.ndarray, "m"]
+]
+"""True codes, class probabilities, and weights."""
 
-def asked(R: Int[np.ndarray, "n"], most: int | None, seed: int) -> Int[np.ndarray, "m"]:
-    """Return the points that have others of their class, or ``most`` of them.
 
-    Raises
-    ------
-    ValueError
-        Where there is none.
-    """
+def class_figures(batches: Iterable[Classified], n_bins: int) -> dict[str, float]:
+    """Weighted accuracy, log loss, Brier score and calibration error of all batches."""
+    tiny = np.finfo(float).eps
+    total, sums, bins = 0.0, np.zeros(3), np.zeros((2, n_bins))
+    for codes, P, w in batches:
+        truth, top = P[np.arange(len(P)), codes], P.max(1)
+        right = P.argmax(1) == codes
+        loss = -np.log(np.clip(truth, tiny, 1 - tiny)) if P.shape[1] > 1 else 0.0
+        square = np.sum(P**2, 1) - 2 * truth + 1
+        total += w.sum()
+        sums += [(w * right).sum(), (w * loss).sum(), (w * square).sum()]
+        where = np.minimum((top * n_bins).astype(int), n_bins - 1)
+        bins += [np.bincount(where, w * a, n_bins) for a in (right, top)]
+    accuracy, log_loss, brier = (sums / total).tolist()
+    ece = float(np.abs(bins[0] - bins[1]).sum() / total)
+    return {"accuracy": accuracy, "log_loss": log_loss, "brier": brier, "ece": ece}
+
+
+def query_rows(
+    R: Int[np.ndarray, "n"], max_queries: int | None, seed: int
+) -> Int[np.ndarray, "m"]:
+    """Choose at most ``max_queries`` points with R > 0 others of their class."""
     queries = np.flatnonzero(R > 0)
     if len(queries) == 0:
-        raise ValueError("y: expected a class with two points, got none")
-    if most is None:
+        raise ValueError("y must have a class with two points, got none.")
+    if max_queries is None:
         return queries
-    (most,) = check_counts(max_queries=most)
-    return queries[sampled_rows(len(queries), most, seed=seed)]
+    (max_queries,) = check_counts(max_queries=max_queries)
+    return queries[sampled_rows(len(queries), max_queries, seed=seed)]
 
 
 def ranking_sums(
     hit: Bool[np.ndarray, "m k"], depth: Int[np.ndarray, "m"]
 ) -> Float[np.ndarray, "3"]:
-    """Return sums over queries of precision at 1, R-precision, MAP@R.
-
-    Parameters
-    ----------
-    hit : array of shape (m, k)
-        Whether the i-th nearest is of the query's class.
-    depth : array of shape (m,)
-        R of the query, in 1..k.
-    """
+    """Sum precision at 1, R-precision and MAP@R (R is ``depth``) over queries."""
     place = np.arange(1, hit.shape[1] + 1)
     within = hit & (place <= depth[:, None])
     precision = np.cumsum(hit, 1) / place
-    return np.array(
-        [
-            hit[:, 0].sum(),
-            (within.sum(1) / depth).sum(),
-            ((within * precision).sum(1) / depth).sum(),
-        ]
-    )
+    r_precision = within.sum(1) / depth
+    average = (within * precision).sum(1) / depth
+    return np.array([hit[:, 0].sum(), r_precision.sum(), average.sum()])
 
 
 def ranking_figures(
@@ -63,13 +69,9 @@ def ranking_figures(
     deepest: int,
     max_depth: int | None,
 ) -> dict[str, float]:
-    """Return the figures, and what bound them: queries of those able, depth of R."""
-    first, precision, average = (sums / n_queries).tolist()
-    figures: dict[str, float] = {
-        "precision_at_1": first,
-        "r_precision": precision,
-        "map_at_r": average,
-    }
+    """Mean figures, with ``queries`` and ``depth`` if these limits took effect."""
+    names = ["precision_at_1", "r_precision", "map_at_r"]
+    figures = dict(zip(names, map(float, sums / n_queries), strict=True))
     if n_queries < n_able:
         figures["queries"] = float(n_queries)
     if max_depth is not None and deepest > max_depth:
@@ -80,7 +82,7 @@ def ranking_figures(
 def chosen_pairs(
     n: int, max_pairs: int, seed: int, *, symmetric: bool
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Return pairs i < j of n points, at most so many; both orders if not symmetric."""
+    """Choose at most ``max_pairs`` pairs i < j; both orders if not symmetric."""
     (max_pairs,) = check_counts(max_pairs=max_pairs)
     total = n * (n - 1) // 2
     if total <= max_pairs:
@@ -90,15 +92,13 @@ def chosen_pairs(
         flat = np.unique(rng.integers(0, total, 2 * max_pairs))
         flat = rng.permutation(flat)[:max_pairs]
     i, j = triangle(flat)
-    if not symmetric:
-        i, j = np.concatenate([i, j]), np.concatenate([j, i])
-    return i, j
+    return (i, j) if symmetric else (np.append(i, j), np.append(j, i))
 
 
 def triangle(
     flat: Int[np.ndarray, "N"],
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Return the pairs i < j of given numbers: (0, 1), (0, 2), (1, 2), (0, 3), ...
+    """Convert flat numbers to pairs i < j: (0, 1), (0, 2), (1, 2), (0, 3), ...
 
     Examples
     --------
@@ -106,7 +106,7 @@ def triangle(
     (array([0, 0, 1, 0]), array([1, 2, 2, 3]))
     """
     j = ((1 + np.sqrt(1 + 8 * flat.astype(float))) / 2).astype(int)
-    # Rounding of the square root, either way; of 10⁹ points by more than one.
+    # The square root is rounded either way, by more than one for 10⁹ points.
     while (high := j * (j - 1) // 2 > flat).any():
         j -= high
     while (low := j * (j + 1) // 2 <= flat).any():
@@ -121,19 +121,15 @@ def scored(
     i: Int[np.ndarray, "N"],
     j: Int[np.ndarray, "N"],
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Return of pairs of rows whether they are of one class, and their dissimilarity.
-
-    Raises
-    ------
-    ValueError
-        Where they are all of one kind.
-    """
+    """Whether pairs of rows have one class, and their dissimilarity."""
     same = codes[i] == codes[j]
     if same.all() or not same.any():
-        raise ValueError("y: expected pairs of one class and of two, got only one kind")
+        raise ValueError(
+            "y must give pairs of one class and of two, got only one kind."
+        )
     D = np.empty(len(i))
     for start in range(0, len(i), PAIR_TILE):
-        # The last tile is filled up with pairs seen before: one shape for jit.
+        # The last tile repeats earlier pairs, so that jit sees one shape.
         rows = np.arange(start, start + min(PAIR_TILE, len(i))) % len(i)
         D[rows] = over_draws(between_rows, [metric], X[i[rows]], X[j[rows]])[0]
     return same, D

@@ -1,16 +1,17 @@
-"""Figures of ``evaluate`` on the rows of a source: sums by blocks, queries and pairs.
+"""Figures of ``evaluate`` for a dataset on disk.
 
-Figures of a classifier are sums over rows. Retrieval asks rows chosen by a hash of
-their number among *all* rows, and pairs are those that would be chosen of points in
-memory: their rows alone are held.
+Class figures are sums over chunks of rows. Queries and pairs are the ones that would be
+chosen for points in memory; only their rows are loaded.
 
-Memory in numbers of 8 bytes, beside a block and its probabilities: (d + 4 depth) a
-query and (2 d + 6) a pair.
+Memory in numbers of 8 bytes, beside a chunk and its probabilities: (d + 4 depth) per
+query and (2 d + 6) per pair.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Float
 
 from probmetric.data.choose import check_labels, labels_at, picked
@@ -24,16 +25,30 @@ from probmetric.data.source import (
     row_bits,
 )
 from probmetric.evaluation.ranking import (
+    Classified,
     chosen_pairs,
+    class_figures,
     ranking_figures,
     ranking_sums,
     scored,
 )
+from probmetric.metric import Dissimilarity
 from probmetric.neighbors.search import nearest
+from probmetric.typing import ArrayLike
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """A fitted classifier with class probabilities."""
+
+    @property
+    def classes_(self) -> ArrayLike: ...  # noqa: D102
+
+    def predict_proba(self, X: ArrayLike, /) -> np.ndarray: ...  # noqa: D102
 
 
 class Limits(NamedTuple):
-    """Bins of calibration, pairs, queries and depth at most, and a seed."""
+    """Calibration bins; maximum numbers of pairs, queries and neighbors; the seed."""
 
     n_bins: int
     max_pairs: int
@@ -42,70 +57,49 @@ class Limits(NamedTuple):
     seed: int
 
 
-def predicted(source: Source, classifier: Any, how: Limits) -> dict[str, float]:
-    """Return accuracy, log loss, Brier score and calibration error: one pass.
-
-    Rows count by their weights, where the source has any.
-
-    Raises
-    ------
-    ValueError
-        For a row without a label that the classifier knows: names it.
-    """
+def predicted(source: Source, classifier: Classifier, n_bins: int) -> dict[str, float]:
+    """Compute ``class_figures`` in one pass, with the weights of the dataset."""
     check_labels(source)
     classes = np.asarray(classifier.classes_)
-    size, tiny = block_rows(source), np.finfo(float).eps
-    total, sums = 0.0, np.zeros(3)
-    bins = np.zeros((2, how.n_bins))
-    for block in blocks_of(source, size, classes=classes):
-        m = block.rows
-        codes, w = block.y[:m], block.w[:m]
-        P = classifier.predict_proba(as_fitted(classifier, block.X[:m], source))
-        truth = P[np.arange(m), codes]
-        right = P.argmax(1) == codes
-        loss = -np.log(np.clip(truth, tiny, 1 - tiny)) if len(classes) > 1 else 0.0
-        square = np.sum(P**2, 1) - 2 * truth + 1
-        total += w.sum()
-        sums += [(w * right).sum(), (w * loss).sum(), (w * square).sum()]
-        top = P.max(1)
-        where = np.minimum((top * how.n_bins).astype(int), how.n_bins - 1)
-        bins += [np.bincount(where, w * a, how.n_bins) for a in (right, top)]
-    accuracy, log_loss, brier = (sums / total).tolist()
-    ece = float(np.abs(bins[0] - bins[1]).sum() / total)
-    return dict(accuracy=accuracy, log_loss=log_loss, brier=brier, ece=ece)
+
+    def batches() -> Generator[Classified]:
+        for block in blocks_of(source, block_rows(source), classes=classes):
+            m = block.rows
+            P = classifier.predict_proba(as_fitted(classifier, block.X[:m], source))
+            yield block.y[:m], P, block.w[:m]
+
+    return class_figures(batches(), n_bins)
 
 
-def as_fitted(classifier: Any, X: np.ndarray, source: Source) -> Any:
-    """Return rows with the names of their columns where the classifier knows names."""
+def as_fitted(
+    classifier: Classifier, X: np.ndarray, source: Source
+) -> np.ndarray | pd.DataFrame:
+    """Add column names to rows if the classifier was fitted with names."""
     if not hasattr(classifier, "feature_names_in_"):
         return X
-    import pandas as pd
-
     return pd.DataFrame(X, columns=pd.Index(source.feature_names))
 
 
-def ranked(source: Source, metric: Any, how: Limits) -> dict[str, float]:
-    """Return precision at 1, R-precision and MAP@R of some rows among all."""
+def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, float]:
+    """Compute precision at 1, R-precision and MAP@R of sampled rows among all."""
     check_labels(source)
     classes, members = class_counts(source, source.parts, MOST_ROWS)
-    rows = _queries(source, classes[members > 1], how)
-    found = picked(source, rows)
-    assert found.labels is not None
+    rows = _queries(source, classes[members > 1], most)
+    queries = picked(source, rows)
+    assert queries.labels is not None
     R = members - 1
-    own = R[np.searchsorted(classes, found.labels)]
-    depth = np.minimum(own, how.max_depth)
-    index = nearest(metric, found.X, source, int(depth.max()), exclude_self=rows)[1]
-    hit = labels_at(source, index) == found.labels[:, None]
-    able, deepest = int(members[R > 0].sum()), int(R.max())
-    sums = ranking_sums(hit, depth)
-    return ranking_figures(sums, len(rows), able, deepest, how.max_depth)
+    depth = R[np.searchsorted(classes, queries.labels)]
+    depth = np.minimum(depth, most.max_depth)
+    index = nearest(metric, queries.X, source, int(depth.max()), exclude_self=rows)[1]
+    sums = ranking_sums(labels_at(source, index) == queries.labels[:, None], depth)
+    n_able, deepest = int(members[R > 0].sum()), int(R.max())
+    return ranking_figures(sums, len(rows), n_able, deepest, most.max_depth)
 
 
-def _queries(source: Source, classes: np.ndarray, how: Limits) -> np.ndarray:
-    """Return the numbers of the rows to ask, of classes with two rows: by their hash.
+def _queries(source: Source, classes: np.ndarray, most: Limits) -> np.ndarray:
+    """Choose rows of the given classes: those with the smallest hashes.
 
-    Of the rows of these classes, counted from 0, those of the smallest hashes; a pass
-    over the labels.
+    Hashes are of the row's number among the rows of these classes, as in memory.
     """
     rows, bits, before = np.zeros(0, np.intp), np.zeros(0, np.uint64), 0
     for part in source.parts:
@@ -116,26 +110,23 @@ def _queries(source: Source, classes: np.ndarray, how: Limits) -> np.ndarray:
             number = before + np.arange(len(able))
             before += len(able)
             rows = np.concatenate([rows, block.first + able])
-            bits = np.concatenate([bits, row_bits(how.seed, number)])
-            if len(rows) > how.max_queries:
-                kept = np.argpartition(bits, how.max_queries - 1)[: how.max_queries]
-                rows, bits = rows[kept], bits[kept]
+            bits = np.concatenate([bits, row_bits(most.seed, number)])
+            if len(rows) > most.max_queries:
+                best = np.argpartition(bits, most.max_queries - 1)[: most.max_queries]
+                rows, bits = rows[best], bits[best]
     if len(rows) == 0:
-        raise ValueError("label: expected a class with two rows, got none")
+        raise ValueError("label must have a class with two rows, got none.")
     return np.sort(rows)
 
 
 def compared(
-    source: Source, metric: Any, how: Limits
+    source: Source, metric: Dissimilarity, most: Limits
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Return of pairs of rows whether they are of one class, and their dissimilarity.
-
-    The pairs are those of as many points in memory.
-    """
-    n = n_rows(source)
-    pairs = chosen_pairs(n, how.max_pairs, how.seed, symmetric=metric.symmetric)
-    found = picked(source, np.concatenate(pairs))
-    assert found.labels is not None
-    codes = np.unique(found.labels, return_inverse=True)[1]
-    i, j = (np.searchsorted(found.rows, side) for side in pairs)
-    return scored(metric, found.X, codes, i, j)
+    """Whether sampled pairs of rows have one class, and their dissimilarity."""
+    n, symmetric = n_rows(source), metric.symmetric
+    pairs = chosen_pairs(n, most.max_pairs, most.seed, symmetric=symmetric)
+    loaded = picked(source, np.concatenate(pairs))
+    assert loaded.labels is not None
+    codes = np.unique(loaded.labels, return_inverse=True)[1]
+    i, j = (np.searchsorted(loaded.rows, side) for side in pairs)
+    return scored(metric, loaded.X, codes, i, j)

@@ -7,7 +7,8 @@ Shared
     ``reduce``     sums over a source of rows, the seam between learners and engine;
     ``moments``    columns and classes of a source, in one pass.
     ``choose``     a setting by the losses of held-out points;
-    ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit.
+    ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit;
+    ``effects``    LCA with a random effect: ``hierarchical_lca``, ``point_effects``.
 Learners
     ``lca``, ``hierarchical_lca``, ``point_effects``, ``two_stage``,
     ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml``, ``gdm``, ``mds`` and

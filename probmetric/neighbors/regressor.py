@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_count, check_number
 from probmetric.data.hash import first_best
-from probmetric.data.inputs import as_sklearn, check_numeric, real
-from probmetric.data.truth import check_weights
+from probmetric.data.inputs import as_sklearn, check_numeric, check_weights, real
 from probmetric.metric.feature_names import check_fitted_columns, remember_columns
 from probmetric.neighbors.classifier import grid
 from probmetric.neighbors.learned import draws_of, metric_for, warn_of_training_data

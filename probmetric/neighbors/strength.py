@@ -23,7 +23,7 @@ not on their order or that of the columns (``data.hash.canonical_order``). More 
 classes, vote and are predicted.
 
 The rule, the grid, the folds and the half were chosen on three splits of eleven data
-sets and confirmed on other splits of the same sets (``benchmarks/few_labels.py``).
+sets and confirmed on other splits of the same sets (``benchmarks/accuracy.py``).
 """
 
 from collections.abc import Callable, Iterator, Sequence

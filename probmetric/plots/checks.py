@@ -47,18 +47,17 @@ def agreement(
     compared : Dataset
         From ``probmetric.compare``.
     title : str, optional
-        Default: the verdict, with the number of quantities behind it.
+        Default: the verdict and the number of quantities.
     axes : sequence of 2 Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Left: z between the critical lines at the stated family-wise error. Right: the
-        shift, in posterior sd, that this run would have detected; beyond the
-        tolerance a quantity is inconclusive, however small its z. Infinite values are
-        drawn at the edge. A constant has no z: it is drawn at 0 if it agrees, at the
-        edge if it disagrees.
+        Left: z, with critical lines at the family-wise error rate. Right: the shift, in
+        posterior sd, that this run could detect; beyond the tolerance a quantity is
+        inconclusive. Infinite values are at the edge. A constant has no z: it is at 0
+        if it agrees, at the edge if it disagrees.
 
     Examples
     --------
@@ -67,8 +66,7 @@ def agreement(
     >>> import xarray as xr
     >>> rng = np.random.default_rng(0)
     >>> draws = xr.Dataset({"a": (("chain", "draw"), rng.normal(size=(4, 2000)))})
-    >>> found = pm.compare({"a": 0.0}, draws)
-    >>> figure = pm.plots.agreement(found)
+    >>> figure = pm.plots.agreement(pm.compare({"a": 0.0}, draws))
     >>> figure.get_suptitle()
     'Closed form against sampling: agree (1 quantity)'
     """
@@ -88,8 +86,8 @@ def agreement(
     left.set_xlim(-extent, extent)
     right.set_xlim(0, end)
     gap = compared["estimate"].to_numpy() - compared["reference"].to_numpy()
-    of_constant = np.copysign(np.where(verdicts == "disagree", np.inf, 0.0), gap)
-    z = np.where(np.isnan(z) & (verdicts != "inconclusive"), of_constant, z)
+    z_of_constants = np.copysign(np.where(verdicts == "disagree", np.inf, 0.0), gap)
+    z = np.where(np.isnan(z) & (verdicts != "inconclusive"), z_of_constants, z)
     z, detectable = np.clip(z, -extent, extent), np.minimum(detectable, end)
     left.axvspan(-critical, critical, color=COLORS[4], alpha=0.12, lw=0)
     left.axvline(0, color="grey", lw=0.8)
@@ -99,15 +97,12 @@ def agreement(
     for verdict, color in VERDICT_COLORS.items():
         chosen = verdicts == verdict
         if chosen.any():
-            style = {
-                "color": color,
-                "marker": VERDICT_MARKERS[verdict],
-                "s": 14 if many else 28,
-                "label": f"{verdict} ({chosen.sum()})",
-                "clip_on": False,
-            }
-            left.scatter(z[chosen], rows[chosen], **style)
-            right.scatter(detectable[chosen], rows[chosen], **style)
+            size, label = 14 if many else 28, f"{verdict} ({chosen.sum()})"
+            style = {"color": color, "marker": VERDICT_MARKERS[verdict], "s": size}
+            for axis, values in ((left, z), (right, detectable)):
+                axis.scatter(
+                    values[chosen], rows[chosen], label=label, clip_on=False, **style
+                )
     if many:
         left.set_yticks([])
         left.set_ylabel(f"{len(names)} quantities")
@@ -127,8 +122,8 @@ def agreement(
     )
     if axes is None:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-        seen = left.get_legend_handles_labels()
-        figure.legend(*seen, loc="outside lower left", ncols=len(VERDICT_COLORS))
+        entries = left.get_legend_handles_labels()
+        figure.legend(*entries, loc="outside lower left", ncols=len(VERDICT_COLORS))
     else:
         left.set_title(title)
         right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -165,35 +160,33 @@ def predictive_check(
     seed: int = 0,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw observed shares of coinciding pairs over replicated ones, by distance.
+    """Draw observed and replicated shares of coinciding pairs, by distance.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         Posterior draws of ``M`` (in units of the link) and ``b``.
     pairs : Pairs
-        Observed pairs, with ``y``; of counts the shares are of judgments.
-    prior : Dataset or DataTree, optional
-        Prior draws of the same. Default: the group ``prior`` of ``draws``, if there.
+        Observed pairs, with ``y``. Counts give shares of judgments.
+    prior : DataTree or Dataset, optional
+        Prior draws of the same. Default: the group ``prior`` of ``draws``, if any.
     bins : int, default=10
         Equal-count bins of the distance under the posterior mean of M.
     max_draws : int, default=200
-        Draws to replicate with, evenly spaced.
+        Number of draws to replicate with, evenly spaced.
     seed : int, default=0
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Bands are simultaneous: each holds 95 % of the curves replicated under prior and
-        posterior whole. There is no refit in them, so that a curve that was fitted
-        keeps inside more often: ``check_model`` judges with its refits.
+        Each band is simultaneous: it contains 95% of whole replicated curves. The bands
+        do not account for fitting, so the fitted curve stays inside more often than
+        95%; ``check_model`` refits.
 
     Examples
     --------
-    Draws of a metric, and labels that it makes of pairs on a line:
-
     >>> import numpy as np
     >>> import probmetric as pm
     >>> import xarray as xr
@@ -211,9 +204,9 @@ def predictive_check(
     if getattr(pairs, "_fields", None) != Pairs._fields:
         raise ValueError(f"pairs: expected Pairs, got {type(pairs).__name__}")
     if pairs.y is None:
-        raise ValueError("pairs: expected observed labels, got y=None")
-    given = posterior(draws, "M", "b")
-    sources = [("posterior", given, COLORS[0])]
+        raise ValueError("pairs must have observed labels, got y=None.")
+    fitted = posterior(draws, "M", "b")
+    sources = [("posterior", fitted, COLORS[0])]
     if prior is None and isinstance(draws, xr.DataTree) and "prior" in draws.children:
         prior = draws["prior"].to_dataset()
     if prior is not None:
@@ -225,9 +218,9 @@ def predictive_check(
         )
     trials = None if pairs.trials is None else np.asarray(pairs.trials)
     delta = X[np.asarray(pairs.i)] - X[np.asarray(pairs.j)]
-    mean = stacked(given["M"]).mean(0)
+    mean = stacked(fitted["M"]).mean(0)
     distance = np.sqrt(np.maximum(np.sum((delta @ mean) * delta, 1), 0))
-    which, centres = binned(distance, bins)
+    which, centers = binned(distance, bins)
     figure, axis = blank(size=(6.8, 4.1), axes=ax)
     rng = np.random.default_rng(seed)
     low = high = np.empty(0)
@@ -236,13 +229,13 @@ def predictive_check(
         chosen = np.unique(np.linspace(0, len(M) - 1, max_draws).astype(int))
         shares = _replicated_shares(M[chosen], b[chosen], delta, which, rng, trials)
         low, high = np.clip(simultaneous(shares, 0.95), 0, 1)
-        axis.fill_between(centres, low, high, color=color, alpha=0.28, lw=0)
-        axis.plot(centres, shares.mean(0), color=color, label=f"{name} predictive")
+        axis.fill_between(centers, low, high, color=color, alpha=0.28, lw=0)
+        axis.plot(centers, shares.mean(0), color=color, label=f"{name} predictive")
     observed = np.bincount(which, y) / np.bincount(which, trials)
     # The last source is the posterior: low and high are its band.
     outside = int(np.sum((observed < low) | (observed > high)))
     label = f"observed ({outside} of {len(observed)} outside)"
-    axis.plot(centres, observed, "o", color=ink(), ms=5, label=label)
+    axis.plot(centers, observed, "o", color=ink(), ms=5, label=label)
     axis.set(ylim=(-0.03, 1.03), ylabel="share of pairs that coincide")
     axis.set_xlabel("distance under the posterior mean metric")
     axis.set_title("Would the model have produced these pair labels?")
@@ -253,7 +246,7 @@ def predictive_check(
 def _frequencies(
     stated: np.ndarray, which: np.ndarray, prob: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return simultaneous limits of frequencies, if what was stated is right."""
+    """Return simultaneous limits of frequencies if the stated ones are right."""
     rng, counts = np.random.default_rng(0), np.bincount(which)
     shares = [
         np.bincount(which, rng.random(len(stated)) < stated) / counts
@@ -278,39 +271,34 @@ def calibration(
     Parameters
     ----------
     y : array of shape (n,), or mapping of str to such arrays
-        What happened, 0 or 1; a mapping where it is another for each curve.
+        Outcomes, 0 or 1; a mapping if they differ between curves.
     probability : array of shape (n,), or mapping of str to such arrays
-        What was stated, without NaN; a mapping gives several named curves, whose color
-        and marker are distinct for up to 64.
+        Stated probabilities, without NaN; a mapping gives several named curves. Up to
+        64 have distinct colors and markers.
     bins : int, default=10
-        Equal-count bins. Where many values are equal and a bin gets less than half of
-        its share, it joins its neighbour.
+        Equal-count bins. A bin with less than half of its share, because of equal
+        values, is merged with its neighbor.
     label : str
         Name of the probability, for the axis.
     band : float in (0, 1), optional
-        Draw, behind each curve, the simultaneous band, which would hold this share of
-        whole curves if what was stated were right, and count the bins outside.
+        Draw a simultaneous band, which contains this share of whole curves if the
+        stated probabilities are right, and count the bins outside.
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Bars are 95 % Wilson intervals of the frequency. They and bands are for
-        independent outcomes: those of pairs that share points spread more.
+        Bars are 95% Wilson intervals of the frequency. Bars and bands assume
+        independent outcomes; outcomes of pairs that share points vary more.
 
     Examples
     --------
-    Stated are .2 and .8; of five each happened one and four:
-
     >>> import numpy as np
     >>> import probmetric as pm
     >>> happened, stated = [1, 0, 0, 0, 0, 1, 1, 1, 1, 0], np.repeat([0.2, 0.8], 5)
     >>> figure = pm.plots.calibration(happened, stated, bins=2, label="P(rain)")
-    >>> axis = figure.axes[0]
-    >>> axis.get_xlabel(), axis.get_ylabel()
-    ('stated P(rain)', 'observed frequency')
-    >>> x, frequency = axis.containers[0][0].get_data()
+    >>> x, frequency = figure.axes[0].containers[0][0].get_data()
     >>> x.round(3).tolist(), frequency.round(3).tolist()
     ([0.2, 0.8], [0.2, 0.8])
     """
@@ -342,7 +330,7 @@ def calibration(
         few = len(stated) / (2 * bins)
         which = merged(binned(stated, bins)[0], np.ones((len(stated), 1)), few)
         hits, counts = np.bincount(which, y), np.bincount(which)
-        centres = np.bincount(which, stated) / counts
+        centers = np.bincount(which, stated) / counts
         share = hits / counts
         limits = np.array(
             [
@@ -353,11 +341,11 @@ def calibration(
         error = np.abs(limits - share)
         if band is not None:
             low, high = _frequencies(stated, which, band)
-            axis.fill_between(centres, low, high, color=color, alpha=0.28, lw=0)
+            axis.fill_between(centers, low, high, color=color, alpha=0.28, lw=0)
             outside = int(np.sum((share < low) | (share > high)))
             name = f"{name} ({outside} of {len(share)} outside)".lstrip()
         style = {"fmt": f"{marker}-", "ms": 4.5, "capsize": 2, "color": color}
-        axis.errorbar(centres, share, error, label=name or None, **style)
+        axis.errorbar(centers, share, error, label=name or None, **style)
     if len(curves) > 1 or band is not None:
         axis.legend(**place)
     axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
@@ -375,19 +363,16 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
     verdict : ModelVerdict
         From ``probmetric.check_model``.
     axes : sequence of Axes, optional
-        Where to draw, one for each part that has bins. Default: a new figure.
+        One for each part that has bins. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        A panel for each part that has bins: what was observed, what was stated, and
-        the simultaneous 95 % band, which holds the whole curve where the model is
-        right.
+        For each part with bins: observed and stated shares, and the simultaneous 95%
+        band, which contains the whole curve if the model is right.
 
     Examples
     --------
-    ``check_model`` gives the verdict; here it is made by hand.
-
     >>> import pandas as pd
     >>> import probmetric as pm
     >>> from probmetric.checks import Finding, ModelVerdict, Part
@@ -395,8 +380,7 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
     >>> bins = pd.DataFrame(bins | {"low": [0.6, 0.1], "high": [0.9, 0.4], "pairs": 50})
     >>> finding = Finding("predictive", 1.0, 0.4, 0.1, 1.0, "as stated", "", bins)
     >>> verdict = ModelVerdict("lca", (Part(finding, 0.4, "adequate"),))
-    >>> figure = pm.plots.model_check(verdict)
-    >>> figure.axes[0].get_title("left")
+    >>> pm.plots.model_check(verdict).axes[0].get_title("left")
     'predictive: adequate'
     """
     shown = [p for p in verdict.parts if p.finding.bins is not None]
@@ -408,7 +392,7 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
         name, table = part.finding.part, part.finding.bins.sort_values("at")
         at, band = table["at"], (table["low"], table["high"])
         axis.fill_between(at, *band, color=COLORS[0], alpha=0.28, lw=0)
-        axis.plot(at, table["expected"], color=COLORS[0], label="stated, 95 % band")
+        axis.plot(at, table["expected"], color=COLORS[0], label="stated, 95% band")
         axis.plot(at, table["observed"], "o", color=ink(), ms=5, label="observed")
         axis.set(ylim=(-0.03, 1.03), title=f"{name}: {part.verdict}")
         axis.set_xlabel("stated P(same)" if name == "calibration" else "distance")

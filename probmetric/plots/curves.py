@@ -1,11 +1,11 @@
-"""The figure of a generalised dissimilarity model: its curves, tallest first."""
+"""Figure of a generalized dissimilarity model: its curves, tallest first."""
 
 from collections.abc import Sequence
 from textwrap import fill
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probmetric.arguments import check_number
@@ -13,9 +13,9 @@ from probmetric.plots.style import COLORS, Panels, blank, readable, shown_once, 
 from probmetric.posterior.curves import Curves
 
 ACROSS, MOST = 3, 9
-"""Panels side by side, so that they can be read on a page; panels in all."""
+"""Panels in a row of a page, and in total."""
 LETTERS = 22
-"""Of a line of a panel's title."""
+"""Letters in a line of a panel's title."""
 
 
 @styled
@@ -26,29 +26,29 @@ def curves(
     most: int = MOST,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the curve of each covariate over its range, the tallest first.
+    """Draw the curve of each covariate over its range, tallest first.
 
     Parameters
     ----------
     found : Curves
-        Of ``GDM.curves`` or ``pm.posterior.curves``, with limits or without.
+        From ``GDM.curves`` or ``pm.posterior.curves``, with or without limits.
     names : sequence of d str, optional
-        Of the covariates. Default: those of ``found``, else x0, x1, ...
+        Names of the covariates. Default: those of ``found``, else x0, x1, ...
     most : int ≥ 1, default=9
-        Curves that are drawn.
+        Number of curves to draw.
     axes : sequence of Axes, optional
-        Where to draw, one a curve. Default: a new figure, three side by side.
+        One a curve. Default: a new figure, three side by side.
 
     Returns
     -------
     matplotlib.figure.Figure
-        All panels have one scale: heights compare. A curve's steepness says where along
-        the covariate sites change most. Limits hold at each x by itself.
+        All panels have one scale, so heights can be compared. A curve is steep where
+        sites change most along the covariate. Limits are pointwise.
 
     Raises
     ------
     ValueError
-        For another number of names.
+        If there are not d names.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def curves(
     names = found.names if names is None else names
     names = [f"x{f}" for f in range(d)] if names is None else list(names)
     if len(names) != d:
-        raise ValueError(f"names: expected {d}, one a covariate, got {len(names)}")
+        raise ValueError(f"names: expected {d}, one per covariate, got {len(names)}")
     most = check_number("most", most, 1, whole=True)
     order = np.argsort(-found.s[:, -1], kind="stable")[:most]
     shown = readable(names)
@@ -73,15 +73,8 @@ def curves(
     high = max(float(top[order].max()), 1e-12)
     for axis, f in zip(panels, order, strict=True):
         if found.lower is not None and found.upper is not None:
-            color = COLORS[0]
-            axis.fill_between(
-                found.x[f],
-                found.lower[f],
-                found.upper[f],
-                color=color,
-                alpha=0.25,
-                lw=0,
-            )
+            limits = found.lower[f], found.upper[f]
+            axis.fill_between(found.x[f], *limits, color=COLORS[0], alpha=0.25, lw=0)
         axis.plot(found.x[f], found.s[f], color=COLORS[0])
         title = fill(f"{shown[f]}: {found.s[f, -1]:.2g}", LETTERS)
         axis.set(ylim=(0, 1.05 * high), title=title)
@@ -90,11 +83,11 @@ def curves(
     return figure
 
 
-def _panels(n: int, axes: Any) -> tuple[Any, list[Any]]:
-    """Return a figure and its n axes, three side by side, or those given."""
+def _panels(n: int, axes: Panels | None) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its n axes, three side by side, or those of the user."""
     if axes is not None or n <= ACROSS:
-        figure, found = blank(n, size=(0.4 + 2.8 * n, 2.8), sharey=True, axes=axes)
-        return figure, list(np.ravel(found))
+        figure, row = blank(n, size=(0.4 + 2.8 * n, 2.8), sharey=True, axes=axes)
+        return figure, list(np.ravel(row))
     down = -(-n // ACROSS)
     size = (0.4 + 2.8 * ACROSS, 2.6 * down)
     figure = shown_once(plt.figure(figsize=size, layout="compressed"))

@@ -47,26 +47,27 @@ def metric(
     prob: float | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the matrix M of a metric as a heat map; of draws, their mean and spread.
+    """Draw the matrix M of a metric as a heat map; for draws, their mean and spread.
 
     Parameters
     ----------
     learned : estimator, Mahalanobis, PosteriorMetric, DataTree or Dataset
         A fitted learner or a metric with one matrix M, or draws: of ``sample``, with a
-        posterior of ``M`` (chain, draw, feature, feature_bis), or a ``PosteriorMetric``
-        of such metrics.
+        posterior of ``M`` (chain, draw, feature, feature_bis), or a
+        ``PosteriorMetric``.
     prob : float, optional
-        Deprecated: intervals of entries were removed; a value only warns.
+        Deprecated and ignored, with a warning.
     axes : sequence of Axes, optional
-        Where to draw: 1 for a learner or a metric, 2 for draws. Default: a new figure.
+        1 for a learner or a metric, 2 for draws. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Entries are per standard deviation of each feature if it is known: from the
-        points that come with draws, or from a learner that standardizes. Otherwise they
+        Entries are per standard deviation of each feature if it is available, from the
+        points stored with draws, or from a learner that standardizes. Otherwise they
         are in input units (``matrix`` takes the points). Standard deviations over draws
-        are no intervals; ``PosteriorMetric.matrix_interval`` refuses to give them.
+        are not intervals, which entries do not have
+        (``PosteriorMetric.matrix_interval``).
 
     See Also
     --------
@@ -74,8 +75,6 @@ def metric(
 
     Examples
     --------
-    A metric, as learned by ``LDA().fit(X, y)``:
-
     >>> import numpy as np
     >>> import probmetric as pm
     >>> figure = pm.plots.metric(pm.Mahalanobis(np.diag([2.0, 1.0])))
@@ -84,8 +83,6 @@ def metric(
 
     Draws, as from ``LCA().fit(X, y).sample("laplace")``:
 
-    >>> import tempfile
-    >>> from pathlib import Path
     >>> import xarray as xr
     >>> M = np.diag([4.0, 1.0]) * np.array([0.5, 1.5]).reshape(2, 1, 1, 1)
     >>> dims, names = ("chain", "draw", "feature", "feature_bis"), ["length", "width"]
@@ -94,16 +91,11 @@ def metric(
     >>> mean, spread = (axis.images[0].get_array() for axis in figure.axes[:2])
     >>> mean.tolist(), spread.tolist()
     ([[4.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 0.5]])
-    >>> print(figure.axes[0].get_title("left"))
-    Posterior mean of the metric,
-    in input units
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     figure.savefig(Path(folder) / "metric.png")
     """
     if prob is not None:
         warnings.warn(
-            "prob: expected nothing, as entries of M have no intervals; got "
-            f"{prob!r}, which is ignored and refused in the next release",
+            f"prob must be None, got {prob!r}. It is ignored, as entries of M have "
+            "no intervals, and will be an error in the next release.",
             FutureWarning,
             stacklevel=3,
         )
@@ -113,8 +105,8 @@ def metric(
         values, names, title = stacked(M), names_of(M), "Posterior mean of the metric"
     else:
         draws = learned.draws if isinstance(learned, PosteriorMetric) else [learned]
-        metrics = [linear_metric(one) for one in draws]
-        values = np.stack([np.asarray(one.matrix, float) for one in metrics])
+        metrics = [linear_metric(draw) for draw in draws]
+        values = np.stack([np.asarray(m.matrix, float) for m in metrics])
         names = named_features(None, values[0], learned if several else metrics[0])
         title = "Mean of the metric over draws" if several else "The metric's matrix"
     scale, unit = feature_scale(learned, len(names))
@@ -129,9 +121,9 @@ def metric(
     heatmap(first, values.mean(0), names, title, width=False)
     heatmap(second, values.std(0), names, "Standard deviation over draws", width=True)
     if axes is None:
-        first.set_xticks([])  # Those of the one below.
+        first.set_xticks([])  # Shared with the panel below.
     else:
-        second.set_yticks([])  # Axes of one's own are side by side, as a rule.
+        second.set_yticks([])  # The user's axes are usually side by side.
     return figure
 
 
@@ -143,18 +135,18 @@ def eigenvalues(
     reference: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a forest of M's eigenvalues, which no rotation of W changes.
+    """Draw a forest plot of M's eigenvalues, which are invariant to rotations of W.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         With a posterior of ``M``.
     prob : float, default=0.9
-        Share of the draws on the thin line; the thick one holds half.
+        Share of the draws on the thin line; the thick one contains half.
     reference : array of shape (d, d), optional
-        M at the mode of W in input units, the closed form's; drawn as diamonds.
+        M at the mode of W in input units (closed form), drawn as diamonds.
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
@@ -162,24 +154,21 @@ def eigenvalues(
 
     Notes
     -----
-    Three matrices, and none is expected to agree with another. With W = E[W] + noise,
-    E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r), rows r of W: the noise adds to every eigenvalue of
-    the mean (squares), and the eigenvalues of a draw spread further than those of the
-    mean, the largest up and the smallest down. So M at the mode of W may lie outside
-    most lines although closed form and sampling agree about W's posterior.
+    The eigenvalues of draws, of their mean and of M at the mode of W differ even if
+    closed form and sampling agree about W. With W = E[W] + noise, E[M] = E[W]ᵀE[W] +
+    Σ_r Cov(W_r), rows r of W: noise adds to every eigenvalue of the mean. Eigenvalues
+    of a draw are more spread than those of the mean, the largest up and the smallest
+    down. So M at the mode of W may be outside most lines.
 
     Examples
     --------
-    Draws of diag(4, 1) without spread: the median of each eigenvalue is drawn there.
-
     >>> import numpy as np
     >>> import probmetric as pm
     >>> import xarray as xr
     >>> M = np.tile(np.diag([4.0, 1.0]), (2, 50, 1, 1))
     >>> draws = xr.Dataset({"M": (("chain", "draw", "feature", "feature_bis"), M)})
-    >>> figure = pm.plots.eigenvalues(draws)
-    >>> figure.axes[0].lines[0].get_xdata().tolist(), figure.axes[0].get_ylabel()
-    ([4.0, 1.0], 'eigenvalue, largest first')
+    >>> pm.plots.eigenvalues(draws).axes[0].lines[0].get_xdata().tolist()
+    [4.0, 1.0]
     """
     M = posterior(draws, "M")["M"]
     d = M.shape[-1]
@@ -187,9 +176,9 @@ def eigenvalues(
     units = np.outer(scale, scale)
     values = np.linalg.eigvalsh(stacked(M) * units)[:, ::-1]
     low, high = _interval(values, prob)
-    # A rank-deficient M has eigenvalues of rounding size: nothing to see below.
+    # A rank-deficient M has eigenvalues of the size of rounding errors.
     floor = np.median(values, 0).max() * 1e-6
-    d = max(1, int(np.sum(high > floor)))  # They fall, and so do the limits.
+    d = max(1, int(np.sum(high > floor)))  # They decrease, and so do the limits.
     values, low, high = values[:, :d], low[:d], high[:d]
     size = (6.4, float(np.clip(0.28 * d + 1.3, 2.6, 9)))
     figure, axis = blank(size=size, axes=ax)
@@ -203,37 +192,35 @@ def eigenvalues(
         marked += [(np.asarray(reference), "D", "M at the mode of W", COLORS[5])]
     for matrix, marker, label, color in marked:
         point = np.linalg.eigvalsh(matrix * units)[::-1][:d]
-        seen = point > floor
+        visible = point > floor
         style = {"ms": 5.5, "mfc": "none", "mec": color, "label": label}
-        axis.plot(point[seen], rows[seen], marker, **style)
+        axis.plot(point[visible], rows[visible], marker, **style)
     axis.legend(loc="upper left")
     axis.set_xscale("log")
     axis.invert_yaxis()
     axis.set_yticks(rows, [str(k + 1) for k in rows])
     axis.set_ylabel("eigenvalue, largest first")
-    axis.set_xlabel(f"size, {unit} (median; 50 % and {prob:.0%} of the draws)")
+    axis.set_xlabel(f"size, {unit} (median; 50% and {prob:.0%} of the draws)")
     axis.set_title("Eigenvalues of the metric: how many directions matter")
     return figure
 
 
 def _identified(draws: DrawsLike) -> xr.Dataset:
-    """Return identified quantities, few enough to read: b and eigenvalues."""
-    given = posterior(draws)
-    kept: dict[str, xr.DataArray] = {}
-    if "b" in given and set(given["b"].dims) == {"chain", "draw"}:
-        kept["b"] = given["b"]
-    if "M" in given:
-        M = given["M"].transpose("chain", "draw", ...)
+    """Return b and the largest eigenvalues, which are identified."""
+    sampled, dims = posterior(draws), ("chain", "draw")
+    quantities: dict[str, xr.DataArray] = {}
+    if "b" in sampled and {*sampled["b"].dims} == {*dims}:
+        quantities["b"] = sampled["b"]
+    if "M" in sampled:
+        M = sampled["M"].transpose(*dims, ...)
         scale, _ = feature_scale(draws, M.shape[-1])
         largest = np.linalg.eigvalsh(M.to_numpy() * np.outer(scale, scale))[..., ::-1]
         for k in range(min(3, largest.shape[-1])):
-            kept[f"eigenvalue {k + 1}"] = xr.DataArray(
-                largest[..., k], dims=("chain", "draw")
-            )
-    if not kept:
-        raise ValueError(f"draws: expected b or M, got {', '.join(map(str, given))}")
-    return xr.Dataset(kept).assign_coords(
-        chain=given["chain"].to_numpy(), draw=given["draw"].to_numpy()
+            quantities[f"eigenvalue {k + 1}"] = xr.DataArray(largest[..., k], dims=dims)
+    if not quantities:
+        raise ValueError(f"draws: expected b or M, got {', '.join(map(str, sampled))}")
+    return xr.Dataset(quantities).assign_coords(
+        {dim: sampled[dim].to_numpy() for dim in dims}
     )
 
 
@@ -244,10 +231,7 @@ def _through_arviz(
     row: float,
     **layout: int,
 ) -> tuple[Any, xr.Dataset]:
-    """Run an ArviZ plot on the identified quantities; return its figure, and them.
-
-    Two columns of a page's width, each ``row`` inches high.
-    """
+    """Return the figure of an ArviZ plot of identified quantities, and these."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: expected one of {BACKENDS}, got {backend!r}")
     shown = _identified(draws)
@@ -263,27 +247,26 @@ def _through_arviz(
 def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     """Draw ArviZ's rank plot of the identified quantities, b and eigenvalues of M.
 
-    Each line is how far a chain's ranks are from uniform: near 0 where chains agree.
-    The p (or, before ArviZ 1.3, the band) takes draws for independent, so that it also
-    rejects correlated chains that agree. It is *not* evidence that chains differ; R-hat
-    and effective sizes are.
+    Each line is the deviation of a chain's ranks from uniform, near 0 if chains agree.
+    The p-value (before ArviZ 1.3: the band) assumes independent draws, so it also
+    rejects correlated chains that agree. It is *not* evidence that chains differ; use
+    R-hat and effective sample sizes.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         With a posterior of ``M`` or ``b``.
     backend : {"matplotlib", "plotly", "bokeh"}, default="matplotlib"
-        Whose figure; the last two where they are installed.
 
     Returns
     -------
     Figure
-        The backend's.
+        Of the backend.
 
     Raises
     ------
     ValueError
-        Fewer than two chains.
+        If there are fewer than two chains.
 
     Examples
     --------
@@ -306,21 +289,9 @@ def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
 
 
 def trace(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
-    """Draw ArviZ's traces and densities of the identified quantities, by chain.
+    """Draw ArviZ's traces and densities by chain, with R-hat and bulk ESS as titles.
 
-    Above each stand its R-hat and bulk ESS.
-
-    Parameters
-    ----------
-    draws : DataTree or Dataset
-        With a posterior of ``M`` or ``b``.
-    backend : {"matplotlib", "plotly", "bokeh"}, default="matplotlib"
-        Whose figure; the last two where they are installed.
-
-    Returns
-    -------
-    Figure
-        The backend's.
+    Parameters and result are as in ``rank``.
 
     Examples
     --------
@@ -332,8 +303,7 @@ def trace(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     >>> b = np.random.default_rng(0).gamma(9, size=(2, 200)) + [[0.0], [9.0]]
     >>> coords = {"chain": range(2), "draw": range(200)}
     >>> draws = xr.Dataset({"b": (("chain", "draw"), b)}, coords)
-    >>> figure = pm.plots.trace(draws)
-    >>> figure.axes[0].get_title().startswith("b: R-hat 1.7")
+    >>> pm.plots.trace(draws).axes[0].get_title().startswith("b: R-hat 1.7")
     True
     """
     figure, shown = _through_arviz(az.plot_trace_dist, draws, backend, 1.6)

@@ -47,13 +47,13 @@ def matrix(
     feature_names : sequence of d str, optional
         Default: those of X, or of the fit.
     axes : sequence of 2 Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
         Above: entries of M times the standard deviations of both features in X. Below:
-        the eigenvalues of L Cov(X) Lᵀ as shares of their sum. Each is the share of one
+        the eigenvalues of L Cov(X) Lᵀ as shares of their sum, each the share of one
         direction in the mean squared distance between two random points. At most 20
         directions are shown; the title has their number.
 
@@ -116,7 +116,7 @@ def pair_histogram(
     seed : int, default=0
         Seed of the random choice of pairs.
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def pair_histogram(
                                (~same, COLORS[5], "two classes")):  # fmt: skip
         if kind.any():
             axis.hist(D[kind], bins, density=True, alpha=0.55, color=color, label=words)
-    axis.set_xlabel(f"learned {what} of a pair (the largest 0.5 % are not shown)")
+    axis.set_xlabel(f"learned {what} of a pair (the largest 0.5% are not shown)")
     axis.set(ylabel="density", title="Pairs of training points")
     axis.legend()
     return figure

@@ -1,4 +1,4 @@
-"""Figures of a metric that changes from place to place."""
+"""Figure of a metric that changes from place to place."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,8 +19,7 @@ from probmetric.plots.style import (
 from probmetric.typing import ArrayLike, Names
 
 ALIKE = 3
-"""How many times as far as the other the points of one feature reach, at most, for both
-axes to have one scale."""
+"""Ratio of the features' ranges up to which both axes have one scale."""
 
 
 @styled
@@ -42,30 +41,29 @@ def local_ellipses(
     Parameters
     ----------
     learned : estimator or metric
-        What has ``matrix_at(X) -> (n, d, d)``, or one ``matrix`` for all places.
+        With ``matrix_at(X) -> (n, d, d)``, or one ``matrix`` for all places.
     X : array of shape (n, d)
     y : array of shape (n,)
     at : array of shape (m, d), optional
-        Where to draw. Default: ``number`` of the points, evenly spaced in their order.
+        Centers of the balls. Default: ``number`` rows of X, evenly spaced.
     features : (int, int), default=(0, 1)
-        The two features to draw; the ball is cut by their plane.
+        Features to draw; the figure is the section of the balls by their plane.
     feature_names, target_names : sequence of str, optional
     number : int, default=25
     size : float, default=0.08
         Radius of the median ball, as a share of the figure.
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        An ellipse is long where the metric is short: points on it are equally far.
-        Both axes have one scale, unless the points reach more than three times as far
-        along one as along the other, as features of different units do.
+        Points on an ellipse are equally far from its center. Both axes have one scale,
+        unless the range of one feature is more than three times that of the other.
 
     Examples
     --------
-    A step along the second feature is twice as long, so that balls are half as high:
+    A step along the second feature is twice as long, so balls are half as high:
 
     >>> import numpy as np
     >>> import probmetric as pm
@@ -99,7 +97,7 @@ def local_ellipses(
     values, vectors = np.linalg.eigh(plane * np.outer(units, units))
     values = np.maximum(values, 1e-9 * np.maximum(values.max(1, keepdims=True), 1e-300))
     radii = 1 / np.sqrt(values)
-    # Very flat balls are cut, so that one does not cover the figure.
+    # Limit very flat balls, one of which could cover the figure.
     radii = np.minimum(radii * size / np.median(radii), 0.5)
     # The axes of the same ellipses in input units.
     turned, halves, _ = np.linalg.svd(units[:, None] * vectors * radii[:, None, :])
@@ -109,16 +107,16 @@ def local_ellipses(
         style = {"s": 12, "alpha": 0.6, "color": color, "marker": marker, "lw": 0}
         axis.scatter(*shown[rows].T, label=name, **style)
     angles = np.degrees(np.arctan2(turned[:, 1, 0], turned[:, 0, 0]))
-    for centre, (a, b), angle in zip(
+    for center, (a, b), angle in zip(
         places[:, list(features)], halves, angles, strict=True
     ):
         axis.add_patch(
-            Ellipse(centre, 2 * a, 2 * b, angle=angle, fill=False, color=ink(), lw=0.9)
+            Ellipse(center, 2 * a, 2 * b, angle=angle, fill=False, color=ink(), lw=0.9)
         )
     x, y_name = readable([names[k] for k in features])
     axis.set(xlabel=x, ylabel=y_name)
     if alike:
         axis.set_aspect("equal", adjustable="datalim")
-    axis.set_title("Balls of the metric: equally far from their centres")
+    axis.set_title("Balls of the metric: equally far from their centers")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=legend)
     return figure

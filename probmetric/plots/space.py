@@ -1,4 +1,4 @@
-"""Figures of points under a metric: embeddings, classes, neighbours."""
+"""Figures of points under a metric: embeddings, classes, neighbors."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -28,18 +28,19 @@ def directions(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     The mean squared distance between two random rows of Z (n, p) is twice the sum of
     the eigenvalues of Cov(Z).
     """
-    centred = Z - Z.mean(0)
-    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
+    centered = Z - Z.mean(0)
+    _, singular, axes = np.linalg.svd(centered, full_matrices=False)
     share = singular**2 / max(float(np.sum(singular**2)), np.finfo(float).tiny)
-    return centred @ axes.T, share
+    return centered @ axes.T, share
 
 
 def plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first two principal components (n, 2) and their shares of variance."""
-    found, share = directions(Z)
+    components, share = directions(Z)
     if len(share) < 2:
-        return np.column_stack([found[:, 0], np.zeros(len(Z))]), np.r_[share, 0.0]
-    return found[:, :2], share[:2]
+        components = np.column_stack([components[:, 0], np.zeros(len(Z))])
+        return components, np.r_[share, 0.0]
+    return components[:, :2], share[:2]
 
 
 @styled
@@ -53,25 +54,25 @@ def embedding(
     title: str = "The data, as the metric sees them",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the data in the plane that shows most of the learned distance.
+    """Draw the data in the plane that shows most of the learned squared distance.
 
     Parameters
     ----------
     learned : estimator or Mahalanobis
-        What has ``transform``: the plane is spanned by the first two principal
-        components of the transformed points.
+        With ``transform``; the plane is that of the first two principal components of
+        the transformed points.
     X : array of shape (n, d)
     y : array of shape (n,)
-        Classes. Color and marker are distinct for 64 classes; more classes are drawn
-        as "other classes".
+        Classes. Up to 64 have distinct colors and markers; others are drawn as "other
+        classes".
     links : int, default=0
-        Draw each point's links to this many nearest neighbours under the *whole*
-        metric, grey to the same class and red to another.
+        Draw links from each point to this many nearest neighbors under the *whole*
+        metric, gray to the same class and red to another.
     target_names : sequence of str, optional
         Name of each class code.
     title : str
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
@@ -80,11 +81,9 @@ def embedding(
     Examples
     --------
     >>> import probmetric as pm
-    >>> data = pm.datasets.load("iris")
-    >>> metric = pm.LDA().fit(data.X, data.y).get_metric()
-    >>> figure = pm.plots.embedding(
-    ...     metric, data.X, data.y, links=3, target_names=data.target_names
-    ... )
+    >>> X, y = data = pm.datasets.load("iris")
+    >>> metric, names = pm.LDA().fit(X, y).get_metric(), data.target_names
+    >>> figure = pm.plots.embedding(metric, X, y, links=3, target_names=names)
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ['setosa (50)', 'versicolor (50)', 'virginica (50)']
     """
@@ -108,20 +107,13 @@ def embedding(
             axis.add_collection(lines)
         crossing = float(np.mean(codes[rows] != codes[ends]))
         axis.set_xlabel(
-            f"links to the {links} nearest neighbours; red: to another class "
+            f"links to the {links} nearest neighbors; red: to another class "
             f"({crossing:.1%})"
         )
     for chosen, name, color, marker in class_marks(codes, labels):
-        axis.scatter(
-            *Z[chosen].T,
-            s=18,
-            color=color,
-            marker=marker,
-            edgecolor="white",
-            linewidth=0.4,
-            label=f"{name} ({chosen.sum()})",
-            zorder=2,
-        )
+        style = {"s": 18, "color": color, "marker": marker, "zorder": 2}
+        style |= {"edgecolor": "white", "linewidth": 0.4}
+        axis.scatter(*Z[chosen].T, label=f"{name} ({chosen.sum()})", **style)
     axis.set_aspect("equal", adjustable="datalim")
     axis.set(xticks=[], yticks=[])
     axis.set_title(f"{title}\n(plane of {share.sum():.0%} of the squared distance)")
@@ -143,32 +135,26 @@ def class_probabilities(
     Parameters
     ----------
     probabilities : array of shape (s, c)
-        The query's class probabilities under each draw of the metric, without NaN.
+        Class probabilities under each draw of the metric, without NaN.
     classes : sequence of c str
     truth : str, optional
-        The class that the query has, named in the title.
+        True class of the query, for the title.
     title : str, optional
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Bars are means over draws, which is what the classifier states; dots are
-        single draws, the line holds 90 % of them.
+        Bars are means over draws, the classifier's probabilities. Dots are draws; the
+        line contains 90% of them.
 
     Examples
     --------
-    Two draws say .9 and .7 of the first class: its bar is their mean.
-
     >>> import probmetric as pm
-    >>> figure = pm.plots.class_probabilities(
-    ...     [[0.9, 0.1], [0.7, 0.3]], classes=["left", "right"], truth="left"
-    ... )
-    >>> axis = figure.axes[0]
-    >>> axis.get_title("left")
-    'Class of one query (truth: left)'
-    >>> [round(float(bar.get_width()), 3) for bar in axis.patches]
+    >>> draws = [[0.9, 0.1], [0.7, 0.3]]
+    >>> figure = pm.plots.class_probabilities(draws, classes=["left", "right"])
+    >>> [round(float(bar.get_width()), 3) for bar in figure.axes[0].patches]
     [0.8, 0.2]
     """
     values = np.asarray(probabilities, float)
@@ -196,7 +182,7 @@ def class_probabilities(
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
     axis.set_xlabel(
-        "probability\n(bar: mean over draws;\nline: 90 % of draws; dots: single draws)"
+        "probability\n(bar: mean over draws;\nline: 90% of draws; dots: single draws)"
     )
     of = "" if truth is None else f" (truth: {written[-1]})"
     axis.set_title((title or "Class of one query") + of)
@@ -216,45 +202,40 @@ def neighbor_probabilities(
     target_names: Names | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the probable neighbours of a query, with their probabilities.
+    """Draw the probable neighbors of a query, with their probabilities.
 
     Parameters
     ----------
     posterior : PosteriorMetric
-        Draws of a metric.
     query : array of shape (d,)
     points : array of shape (n, d)
     k : int
-        How many neighbours count.
+        Number of neighbors.
     top : int, default=12
-        Candidates to show, the most probable first.
+        Number of candidates to show, the most probable first.
     names : sequence of n str, optional
         Name of each point. Default: its row.
     y : array of shape (n,), optional
-        Classes, for the colours.
+        Classes, for the colors.
     target_names : sequence of str, optional
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The whisker is the binomial standard error of a share of draws.
+        Whiskers are binomial standard errors of a share of draws.
 
     Examples
     --------
-    The points are at 1 on either axis; of three draws one finds the second nearer.
+    Two points at 1 on either axis; the second is nearer under one of three draws:
 
     >>> import numpy as np
     >>> import probmetric as pm
     >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.5, 2.0)]
-    >>> figure = pm.plots.neighbor_probabilities(
-    ...     pm.PosteriorMetric(draws, "prediction"), [0.0, 0.0], np.eye(2), 1
-    ... )
-    >>> axis = figure.axes[0]
-    >>> [label.get_text() for label in axis.get_yticklabels()]
-    ['0', '1']
-    >>> [round(float(bar.get_width()), 3) for bar in axis.patches]
+    >>> posterior = pm.PosteriorMetric(draws, "prediction")
+    >>> figure = pm.plots.neighbor_probabilities(posterior, [0.0, 0.0], np.eye(2), 1)
+    >>> [round(float(bar.get_width()), 3) for bar in figure.axes[0].patches]
     [0.667, 0.333]
     """
     query = np.asarray(query, float)
@@ -263,11 +244,11 @@ def neighbor_probabilities(
     n_draws = posterior.n_draws
     share = posterior.neighbor_probability(query[None], points, k)[0]
     order = np.argsort(-share, kind="stable")[: min(top, int(np.sum(share > 0)))]
-    given = [str(j) for j in range(len(points))] if names is None else list(names)
-    colors, shown = [COLORS[0]] * len(order), [str(given[j]) for j in order]
+    named = [str(j) for j in range(len(points))] if names is None else list(names)
+    colors, shown = [COLORS[0]] * len(order), [str(named[j]) for j in order]
     if y is not None:
         colors = [marks(len(labels))[codes[j]][0] for j in order]
-        shown = [f"{given[j]}: {labels[codes[j]]}" for j in order]
+        shown = [f"{named[j]}: {labels[codes[j]]}" for j in order]
     figure, axis = blank(size=(6.2, 1.3 + 0.27 * len(order)), axes=ax)
     rows = np.arange(len(order))
     error = np.sqrt(share * (1 - share) / n_draws)[order]
@@ -280,5 +261,5 @@ def neighbor_probabilities(
         f"probability of being among the {k} nearest\n(bar: share of {n_draws} draws; "
         "whisker: its standard error)"
     )
-    axis.set_title("Neighbours of one query")
+    axis.set_title("Neighbors of one query")
     return figure

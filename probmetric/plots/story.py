@@ -1,6 +1,6 @@
-"""Figures of models: the graph of a story, and the ranks of its calibration."""
+"""Figures of models: the graph, and the ranks of its calibration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -19,13 +19,13 @@ from probmetric.registry import MODELS, model_of
 from probmetric.typing import no_type_check
 
 WIDE, HIGH, GAP, BESIDE = 1.38, 0.66, 0.58, 0.26
-"""Of a node, between layers and between columns, in inches."""
+"""Size of a node, and gaps between layers and columns, in inches."""
 
 MOST = 6
-"""Columns up to which a layer stands in one row: a page is no wider."""
+"""Maximum number of columns of a page."""
 
 LONG = 14
-"""Letters of a distribution's name that a node has room for in one line."""
+"""Letters of a distribution's name that fit a line of a node."""
 
 DASHES = ("-", "--", ":")
 
@@ -33,11 +33,11 @@ DASHES = ("-", "--", ":")
 @no_type_check
 @styled
 def story(
-    model: Any,
+    model: str | Callable[..., None],
     data: Any = None,
     *,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
 ) -> Figure:
     r"""Draw the graph of a model: its sites, their dependencies and plates.
 
@@ -46,25 +46,24 @@ def story(
     model : str or callable
         A registered name with a NumPyro model ("lca"), or a NumPyro model of your own.
     data : pytree of arrays, optional
-        What a model of your own is called with. A registered one has its toy problem.
+        First argument of a model of your own. A registered one uses its toy problem.
     args, kwargs : optional
         As for ``sample``.
 
     Returns
     -------
     matplotlib.figure.Figure
-        An ellipse a site, grey where it is observed, dashed where it is computed and
-        not drawn, with its distribution; an arrow from each site that it depends on; a
-        frame for each plate. Arrows are found by NumPyro's ``get_model_relations``,
-        which follows values through the model: what the code does, not what a text
-        says.
+        One ellipse per site with its distribution, gray if observed, dashed if
+        deterministic; an arrow from each site that it depends on; a frame per plate.
+        Dependencies are those of NumPyro's ``get_model_relations``, which traces the
+        code.
 
     Raises
     ------
     ValueError
-        For a learner that has no NumPyro model.
+        If a learner has no NumPyro model.
     TypeError
-        A model that cannot be called so.
+        If the model cannot be called with these arguments.
 
     Examples
     --------
@@ -80,7 +79,7 @@ def story(
     if isinstance(model, str):
         spec = MODELS[model_of(model)]
         if spec.model is None:
-            able = [name for name, one in MODELS.items() if one.model is not None]
+            able = [n for n, other in MODELS.items() if other.model is not None]
             raise ValueError(
                 f"model: expected a learner with a NumPyro model, {', '.join(able)}, "
                 f"or such a model, got {model!r}"
@@ -90,36 +89,36 @@ def story(
         if "n_classes" in signature(model).parameters:
             kwargs.setdefault("n_classes", int(np.max(data.y)) + 1)
         args = () if toy.prior is None else (toy.prior,)
-    given = call_of(model, data, args, kwargs)
+    call = call_of(model, data, args, kwargs)
     with jax.enable_x64(True):
-        given, named = cast(given, "float64"), cast(dict(kwargs or {}), "float64")
-        found = get_model_relations(model, given, named)
-    return _drawn(_sites(found), found)
+        call, named = cast(call, "float64"), cast(dict(kwargs or {}), "float64")
+        relations = get_model_relations(model, call, named)
+    return _drawn(_sites(relations), relations)
 
 
-def _sites(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return what each site depends on directly, without repeats along a chain.
+def _sites(relations: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the direct parents of each site.
 
-    NumPyro names what a computed site depends on a second time for whoever reads it.
+    NumPyro lists the parents of a deterministic site again for each of its children.
     """
-    parents = {name: tuple(above) for name, above in found["sample_sample"].items()}
-    computed = {k for k, v in found["sample_dist"].items() if v == "Deterministic"}
+    parents = {name: tuple(above) for name, above in relations["sample_sample"].items()}
+    computed = {k for k, v in relations["sample_dist"].items() if v == "Deterministic"}
     for name, above in parents.items():
-        through = {up for one in above if one in computed for up in parents[one]}
+        through = {up for site in above if site in computed for up in parents[site]}
         parents[name] = tuple(up for up in above if up not in through)
     return parents
 
 
 def _layers(parents: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Return sites by depth: each below all that it depends on, near to its parents."""
+    """Return sites by depth: each below its parents, close to its children."""
     depth: dict[str, int] = {}
-    for name in parents:  # A model's order: parents first.
+    for name in parents:  # Models list parents first.
         depth[name] = max(
             (depth[up] + 1 for up in parents[name] if up in depth), default=0
         )
-    # What is needed only later stands just above its first use.
+    # Move sites down to just above their first use.
     for name in reversed(list(parents)):
-        below = [depth[one] for one, above in parents.items() if name in above]
+        below = [depth[child] for child, above in parents.items() if name in above]
         if below:
             depth[name] = max(depth[name], min(below) - 1)
     return [
@@ -130,11 +129,11 @@ def _layers(parents: Mapping[str, Sequence[str]]) -> list[list[str]]:
 def _places(
     parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]]
 ) -> dict[str, np.ndarray]:
-    """Return where each site stands: a row for its depth, columns for its plates.
+    """Return the position of each site: a row for its depth, columns for its plates.
 
-    Sites of one set of plates have columns of their own: a frame holds no other. Where
-    that makes more than ``MOST`` columns, long layers stand in several rows, every
-    second one set off.
+    Sites with the same plates have columns of their own, because a frame must not
+    contain other sites. If that makes more than ``MOST`` columns, long layers have
+    several rows, every second one shifted.
     """
     within = {n: tuple(p for p in plates if n in plates[p]) for n in parents}
     order = sorted(set(within.values()), key=lambda some: (some[:1], len(some)))
@@ -143,7 +142,7 @@ def _places(
             for w in order}  # fmt: skip
     wide = sum(max(map(len, rows)) for rows in sets.values()) > MOST
     at, left = dict[str, np.ndarray](), 0.0
-    # Of each layer in how many rows it stands.
+    # Number of rows of each layer.
     most = _row_length([*sets.values()]) if wide else MOST
     deep = [
         max(1, *(-(-len(rows[k]) // most) for rows in sets.values()))
@@ -168,7 +167,7 @@ def _places(
 
 
 def _row_length(sets: Sequence[Sequence[Sequence[str]]]) -> int:
-    """Return how many sites of a layer stand in one row, so that all fit a page.
+    """Return the number of sites of a layer in one row, such that all fit a page.
 
     Examples
     --------
@@ -179,15 +178,17 @@ def _row_length(sets: Sequence[Sequence[Sequence[str]]]) -> int:
     """
     longest = [max(map(len, rows)) for rows in sets]
     for length in range(MOST, 2, -1):
-        # A layer that is cut has its rows set off by half a column.
+        # Rows of a layer that is cut are shifted by half a column.
         if sum(min(n, length) + 0.5 * (n > length) for n in longest) <= MOST:
             return length
     return 2
 
 
-def _drawn(parents: Mapping[str, Sequence[str]], found: Mapping[str, Any]) -> Figure:
-    plates = {k: v for k, v in found["plate_sample"].items() if v}
-    plates = dict(sorted(plates.items(), key=_size))
+def _drawn(
+    parents: Mapping[str, Sequence[str]], relations: Mapping[str, Any]
+) -> Figure:
+    plates = {k: v for k, v in relations["plate_sample"].items() if v}
+    plates = dict(sorted(plates.items(), key=lambda plate: len(plate[1])))
     at = _places(parents, dict(reversed(plates.items())))
     across, down = np.ptp(np.stack(list(at.values())), 0) + [WIDE + 0.8, HIGH + 0.9]
     figure, axis = blank(size=(max(across, 3.2), down))
@@ -200,23 +201,21 @@ def _drawn(parents: Mapping[str, Sequence[str]], found: Mapping[str, Any]) -> Fi
         for up in above:
             _arrow(axis, at[up], at[name])
     for name, place in at.items():
-        _node(axis, name, place, found)
+        _node(axis, name, place, relations)
     axis.autoscale_view()
     return figure
 
 
-def _size(plate: tuple[str, list[str]]) -> int:
-    return len(plate[1])
-
-
-def _node(axis: Axes, name: str, place: np.ndarray, found: Mapping[str, Any]) -> None:
-    law = found["sample_dist"][name]
-    seen, computed = name in found["observed"], law == "Deterministic"
+def _node(
+    axis: Axes, name: str, place: np.ndarray, relations: Mapping[str, Any]
+) -> None:
+    law = relations["sample_dist"][name]
+    observed, computed = name in relations["observed"], law == "Deterministic"
     axis.add_patch(
         Ellipse(
             tuple(place),
             *(WIDE, HIGH),
-            facecolor=shade(0.18 * seen),
+            facecolor=shade(0.18 * observed),
             edgecolor=ink(),
             linestyle="--" if computed else "-",
             zorder=3,
@@ -227,7 +226,7 @@ def _node(axis: Axes, name: str, place: np.ndarray, found: Mapping[str, Any]) ->
 
 
 def _in_lines(law: str) -> str:
-    """Break the name of a distribution that is long, at the capital nearest its middle.
+    """Break a long name of a distribution at the capital nearest to its middle.
 
     Examples
     --------
@@ -246,13 +245,8 @@ def _arrow(axis: Axes, begin: np.ndarray, end: np.ndarray) -> None:
     half = np.array([WIDE, HIGH]) / 2
     step = end - begin
     edge = step / np.linalg.norm(step / half)
-    arrow = {
-        "arrowstyle": "-|>",
-        "color": shade(0.75),
-        "lw": 0.9,
-        "shrinkA": 0,
-        "shrinkB": 0,
-    }
+    arrow = {"arrowstyle": "-|>", "color": shade(0.75), "lw": 0.9}
+    arrow |= {"shrinkA": 0, "shrinkB": 0}
     begin, end = begin + edge, end - edge
     axis.annotate("", xy=tuple(end), xytext=tuple(begin), arrowprops=arrow, zorder=2)
 
@@ -277,7 +271,7 @@ def _frame(axis: Axes, plate: str, inside: np.ndarray, k: int, depth: int) -> No
 @no_type_check
 @styled
 def sbc(found: Any) -> Figure:
-    """Draw the ranks that ``probmetric.sbc`` found: uniform if the sampler is right.
+    """Draw the ranks of ``probmetric.sbc``, which are uniform if the sampler is right.
 
     Parameters
     ----------
@@ -287,14 +281,14 @@ def sbc(found: Any) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        For each quantity the empirical distribution of its ranks less the uniform one,
-        over the band that holds it at each rank with probability 99 % where all is
-        right; red where the tests of ``found.table`` say *disagree*. The wrong
-        posteriors are in ``found.controls``.
+        For each quantity the empirical distribution of its ranks minus the uniform one,
+        with its pointwise 99% band if the sampler is right. Quantities that *disagree*
+        in ``found.table`` are red. Negative controls (``found.controls``) are not
+        drawn.
 
     Examples
     --------
-    Ranks by hand, in the place of ``pm.sbc(model, data)``; those of sigma are too low.
+    Ranks by hand instead of ``pm.sbc(model, data)``; those of sigma are too low.
 
     >>> from types import SimpleNamespace
     >>> import numpy as np
@@ -303,8 +297,7 @@ def sbc(found: Any) -> Figure:
     >>> ranks = pm.checks.Ranks({"mu": even, "sigma": even // 2}, n_draws=39)
     >>> table = pm.checks.uniformity(ranks)
     >>> found = {"ranks": ranks, "table": table, "model": "mine", "verdict": "disagree"}
-    >>> figure = pm.plots.sbc(SimpleNamespace(**found))
-    >>> figure.axes[0].get_title("left")
+    >>> pm.plots.sbc(SimpleNamespace(**found)).axes[0].get_title("left")
     'mine: disagree (400 simulated worlds)'
     """
     if not hasattr(found, "ranks") or not hasattr(found, "table"):
@@ -318,7 +311,7 @@ def sbc(found: Any) -> Figure:
     u = np.arange(1, n_draws + 1) / (n_draws + 1)
     figure, axis = blank(size=(6.4, 3.8))
     low, high = (binom.ppf(q, n, u) / n - u for q in (0.005, 0.995))
-    axis.fill_between(u, low, high, color=COLORS[4], alpha=0.25, lw=0, label="99 %")
+    axis.fill_between(u, low, high, color=COLORS[4], alpha=0.25, lw=0, label="99%")
     few, drawn = len(ranks) <= 7, set[str]()
     for k, (name, row) in enumerate(ranks.items()):
         if name in found.ranks.constants:
@@ -326,7 +319,7 @@ def sbc(found: Any) -> Figure:
         share = np.searchsorted(np.sort(row), np.arange(1, n_draws + 1)) / n
         color = COLORS[5] if name in wrong else COLORS[k % 4] if few else "0.55"
         label = name if few or name in wrong else None
-        # Four colours: beyond them, and where several disagree, lines differ too.
+        # More than four quantities, or several that disagree, differ in line style.
         turn = len(drawn & wrong) if name in wrong else few * (k // 4)
         dash = DASHES[turn % len(DASHES)]
         drawn.add(name)

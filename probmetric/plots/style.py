@@ -1,7 +1,7 @@
 """Shared parts of the figures: palette, blank figures, reading of draws.
 
-Every plot returns its figure, which pyplot knows: ``plt.show()`` shows it in a script
-or in the middle of a cell, the last expression of a cell shows it once.
+Figures belong to pyplot: ``plt.show()`` shows them in a script or in the middle of a
+cell, and the last expression of a cell shows its figure once.
 """
 
 import warnings
@@ -25,9 +25,9 @@ from probmetric.metric.feature_names import check_columns
 from probmetric.typing import ArrayLike, Names
 
 Panels = Sequence[Axes] | np.ndarray
-"""Axes side by side, as ``plt.subplots`` gives them."""
+"""Axes side by side, as ``plt.subplots`` returns them."""
 
-# Okabe and Ito's eight colours, told apart with every kind of colour vision.
+# Okabe and Ito's eight colors, distinct with every kind of color vision.
 COLORS = (
     "#0072B2",
     "#E69F00",
@@ -41,13 +41,13 @@ COLORS = (
 
 MARKERS = "osD^vPX*"
 MOST_MARKS = len(COLORS) * len(MARKERS)
-"""Classes that have a mark of their own."""
+"""Number of distinct marks."""
 
 NAME = 32
-"""Letters of a name in a figure; the middle of a longer one is left out."""
+"""Maximum letters of a name in a figure; longer ones lose their middle."""
 
 LEGEND_ROWS = 20
-"""Classes in one column of a legend."""
+"""Number of classes in a column of a legend."""
 
 STYLE: Any = {
     "axes.prop_cycle": cycler(color=list(COLORS)),
@@ -61,7 +61,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
-"""Matplotlib's settings of every figure here; ``plt.rcParams.update`` takes them."""
+"""Settings of Matplotlib for all figures, for ``plt.rcParams.update``."""
 
 
 def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
@@ -72,7 +72,7 @@ def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
         with rc_context(STYLE):
             family = plt.rcParams["font.family"]
             figure = plot(*args, **kwargs)
-            if plt.rcParams["font.family"] != family:  # By ``readable``.
+            if plt.rcParams["font.family"] != family:  # Changed by ``readable``.
                 for text in figure.findobj(Text):
                     if text.get_fontfamily() == family:
                         text.set_fontfamily(plt.rcParams["font.family"])
@@ -82,7 +82,7 @@ def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def ink() -> str:
-    """Return the color of text in the current style, for lines that have no color."""
+    """Return the color of text in the current style, for lines without a color."""
     return str(plt.rcParams["text.color"])
 
 
@@ -95,8 +95,8 @@ def shade(share: float) -> tuple[float, ...]:
 def marks(n: int) -> list[tuple[str, str]]:
     """Return a color and a marker for each of n classes or curves.
 
-    The first 64 are distinct, and neighbors differ in both. From the 65th on, all are
-    black dots (white in a dark style).
+    The first 64 are distinct, and neighbors differ in both. All others are black dots
+    (white in a dark style).
 
     Examples
     --------
@@ -113,10 +113,7 @@ def marks(n: int) -> list[tuple[str, str]]:
 def class_marks(
     codes: np.ndarray, labels: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, str, str, str]]:
-    """Yield the rows of each class, its name, its color and its marker.
-
-    Classes beyond the first 64 come together, as "36 other classes".
-    """
+    """Yield rows, name, color and marker of each class; those beyond 64 together."""
     shown = readable(labels[:MOST_MARKS])
     for c, (name, (color, marker)) in enumerate(zip(shown, marks(64), strict=False)):
         yield codes == c, name, color, marker
@@ -134,10 +131,7 @@ def legend_columns(labels: Sequence[str]) -> tuple[int, float]:
 
 
 def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
-    """Return where the legend of curves goes, and its width beside the axes.
-
-    A legend of more than 4 would lie over the curves.
-    """
+    """Return the place of a legend, beside the axes if it has more than 4 curves."""
     if len(curves) <= 4:
         return {}, 0.0
     columns, width = legend_columns(curves)
@@ -146,10 +140,10 @@ def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
 
 
 def readable(names: Iterable[object]) -> list[str]:
-    """Return names that a figure can show: at most ``NAME`` letters, in fonts at hand.
+    """Return names that a figure can show: up to ``NAME`` letters, in installed fonts.
 
-    Call it within ``styled``: a font that has the letters is added to those of the
-    figure. If no installed font has a letter, its code is shown and a warning names it.
+    Call it within ``styled``: fonts with the letters are added to those of the figure.
+    A letter in no installed font is replaced by its code, with a warning.
     """
     texts = [_shortened(str(name)) for name in names]
     fonts, lacking = _fonts_for("".join(sorted(set("".join(texts)))))
@@ -172,7 +166,7 @@ def _shortened(text: str) -> str:
 
 
 def _fonts_for(letters: str) -> tuple[list[str], set[str]]:
-    """Return fonts for the letters that the current one lacks, and those in no font."""
+    """Return fonts for letters that the current one lacks, and letters in no font."""
     if letters.isascii():
         return [], set()
     path = font_manager.findfont(font_manager.FontProperties())
@@ -198,51 +192,41 @@ def blank(
     down: bool = False,
     sharey: bool = False,
     ratios: Sequence[float | int] | None = None,
-    axes: Any = None,
-) -> tuple[Any, Any]:
-    """Return a figure and its axes, or its one axis; or those given.
+    axes: Panels | Axes | None = None,
+) -> tuple[Figure, Any]:
+    """Return a new figure and its axes (one if ``panels`` is 1), or those of the user.
 
-    Parameters
-    ----------
-    down : bool, default=False
-        Panels below each other, not side by side.
-    ratios : sequence of float, optional
-        Of the panels' heights, or of their widths.
-    axes : Axes or sequence of Axes, optional
-        The user's own, ``panels`` of them, in the place of a new figure.
-
-    Raises
-    ------
-    ValueError
-        When ``axes`` are not as many, or no axes.
+    Panels are side by side, or one below the other if ``down``; ``ratios`` are their
+    relative widths or heights. ValueError if ``axes`` has another number of axes.
     """
     if axes is None:
         figure = shown_once(plt.figure(figsize=size, layout="compressed"))
         if down:
             return figure, figure.subplots(panels, 1, height_ratios=ratios)
         return figure, figure.subplots(1, panels, sharey=sharey, width_ratios=ratios)
-    given = [axes] if isinstance(axes, Axes) else list(np.ravel(axes))
+    several = (
+        [axes] if isinstance(axes, Axes) else list(np.ravel(np.asarray(axes, object)))
+    )
     name = "ax" if panels == 1 else "axes"
-    if len(given) != panels or not all(isinstance(a, Axes) for a in given):
+    if len(several) != panels or not all(isinstance(a, Axes) for a in several):
         raise ValueError(
             f"{name}: expected {panels} of matplotlib's Axes, got {axes!r}"
         )
-    return given[0].get_figure(root=True), given[0] if panels == 1 else given
+    figure = several[0].get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure, several[0] if panels == 1 else several
 
 
 def shown_once(figure: Figure) -> Figure:
-    """Let a notebook that shows a figure as a value not show it again with the cell.
-
-    The picture is what the notebook's settings ask for, with words for who does not
-    see it.
-    """
+    """Show a figure once in a notebook, with alternative text."""
 
     def show() -> None:
         from IPython import get_ipython  # pyright: ignore[reportPrivateImportUsage]
         from IPython.display import publish_display_data
 
         plt.close(figure)
-        shell: Any = get_ipython()
+        shell = get_ipython()
+        assert shell is not None
         del vars(figure)["_ipython_display_"]
         data, about = shell.display_formatter.format(figure)
         vars(figure)["_ipython_display_"] = show
@@ -256,35 +240,28 @@ def shown_once(figure: Figure) -> Figure:
 
 
 def words(figure: Figure) -> str:
-    """Return the titles and axes of a figure, for who does not see it."""
-    said = [figure.get_suptitle()]
+    """Return the titles and axis labels of a figure as alternative text."""
+    texts = [figure.get_suptitle()]
     for axis in figure.axes:
-        said += [axis.get_title(loc) for loc in ("left", "center", "right")]
+        texts += [axis.get_title(loc) for loc in ("left", "center", "right")]
         x, y = axis.get_xlabel(), axis.get_ylabel()
-        said += [x and f"x: {x}", y and f"y: {y}"]
-    return ". ".join(dict.fromkeys(" ".join(s.split()) for s in said if s))
+        texts += [x and f"x: {x}", y and f"y: {y}"]
+    return ". ".join(dict.fromkeys(" ".join(s.split()) for s in texts if s))
 
 
 BESIDE = 2.6
-"""Inches for the names of features and for the colour bar of a heat map."""
+"""Inches for the names of features and the color bar of a heat map."""
 
 
 def matrix_side(d: int) -> float:
-    """Return the side of a heat map of d features, in inches.
-
-    Names and colours beside it take ``BESIDE``. Shrunk to 500 pixels, as on a page,
-    the figure's names are still 6 pixels high.
-    """
+    """Return the side of a heat map of d features, in inches, without ``BESIDE``."""
     return float(np.clip(0.2 * d + 1.8, 3.0, 6.2))
 
 
 def heatmap(
     axis: Axes, values: np.ndarray, names: Sequence[str], title: str, *, width: bool
 ) -> None:
-    """Draw a matrix (d, d): from zero for widths, else red and blue about zero.
-
-    Features are named where there is room for names, up to 40.
-    """
+    """Draw a matrix (d, d): from zero for widths, else red and blue around zero."""
     limit = float(np.abs(values).max())
     colors, low = ("viridis", 0.0) if width else ("RdBu_r", -limit)
     image = axis.imshow(values, cmap=colors, vmin=low, vmax=limit)
@@ -301,23 +278,18 @@ def heatmap(
         axis.set_ylabel("feature")
 
 
-def metric_of(learned: Any) -> Any:
+def metric_of(learned: object) -> Any:
     """Return the metric of a fitted learner, or the metric itself."""
     if isinstance(learned, type):
         raise TypeError(f"learned: expected a fit, got the class {learned.__name__}")
-    return learned.get_metric() if hasattr(learned, "get_metric") else learned
+    get_metric = getattr(learned, "get_metric", None)
+    return learned if get_metric is None else get_metric()
 
 
-def linear_metric(learned: Any) -> Any:
-    """Return the metric of a fitted learner, which has one matrix and a transform.
-
-    Raises
-    ------
-    ValueError
-        If it is no metric, or has no matrix, or one for each place.
-    """
+def linear_metric(learned: object) -> Any:
+    """Return the metric of a fitted learner; ValueError without one matrix."""
     metric = metric_of(learned)
-    metric = getattr(metric, "metric", metric)  # The fit of an IntervalMetric.
+    metric = getattr(metric, "metric", metric)  # IntervalMetric has its fit.
     if not hasattr(metric, "transform") or not hasattr(metric, "matrix"):
         raise ValueError(
             "learned must be a fitted learner, a metric with one matrix, or draws of "
@@ -328,13 +300,7 @@ def linear_metric(learned: Any) -> Any:
 
 
 def posterior(draws: object, *names: str) -> xr.Dataset:
-    """Return the posterior of a DataTree, or the Dataset itself, with given variables.
-
-    Raises
-    ------
-    ValueError
-        When there are no draws of an expected variable.
-    """
+    """Return draws as a Dataset with the variables ``names``, or raise ValueError."""
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
             raise ValueError(
@@ -366,11 +332,10 @@ def stacked(variable: xr.DataArray) -> np.ndarray:
 
 
 def feature_scale(draws: object, d: int) -> tuple[np.ndarray, str]:
-    """Return what each feature is measured in, shape (d,), and the words for it.
+    """Return the unit of each feature, shape (d,), and its description.
 
-    The standard deviations of the points stored with the draws, or those that a learner
-    standardizes by, so that entries for features of different units compare; ones if
-    neither is there.
+    Standard deviations of the points stored with draws, or of a learner, otherwise
+    ones.
     """
     if getattr(draws, "standardize", False) and hasattr(draws, "scale_"):
         return np.asarray(vars(draws)["scale_"], float), "per sd of each feature"
@@ -386,27 +351,20 @@ def names_of(variable: xr.DataArray) -> list[str]:
     """Return the names along the last axis: its coordinate, or x0, x1, ..."""
     axis = variable.dims[-1]
     if axis in variable.coords:
-        given = [str(name) for name in variable.coords[axis].to_numpy()]
-        if not all(name.isdigit() for name in given):
-            return given
+        names = [str(name) for name in variable.coords[axis].to_numpy()]
+        if not all(name.isdigit() for name in names):
+            return names
     return [f"x{k}" for k in range(variable.shape[-1])]
 
 
 def labelled(
     metric: object,
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     target_names: Names | None = None,
     name: str = "X",
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return points (n, d), the class code of each, and the names of the classes.
-
-    Raises
-    ------
-    ValueError
-        If points or classes are missing, or are not as many, or if the columns are not
-        those of the metric.
-    """
+    """Return points (n, d), class codes (n,) and class names; check them."""
     check_columns(metric, **{name: X})
     points, (codes, labels) = inputs.points(X, name), class_names(y, target_names)
     if len(codes) != len(points):
@@ -414,18 +372,12 @@ def labelled(
     return points, codes, labels
 
 
-def named_features(names: Names | None, X: Any, learned: object) -> list[str]:
-    """Return the names of d features: ``names``, or those of X, or of a fit, or x0, ...
-
-    Raises
-    ------
-    ValueError
-        If there are not d names.
-    """
+def named_features(names: Names | None, X: ArrayLike, learned: object) -> list[str]:
+    """Return names of d features: ``names``, those of X or a fit, or x0, ..."""
     d = np.shape(X)[-1]
     if names is None:
-        found = getattr(X, "columns", getattr(learned, "feature_names_in_", None))
-        names = [f"x{k}" for k in range(d)] if found is None else list(found)
+        stored = getattr(X, "columns", getattr(learned, "feature_names_in_", None))
+        names = [f"x{k}" for k in range(d)] if stored is None else list(stored)
     if len(names) != d:
         raise ValueError(f"feature_names: expected {d}, got {len(names)}")
     return [str(name) for name in names]
@@ -436,26 +388,24 @@ def class_names(
 ) -> tuple[np.ndarray, list[str]]:
     """Return codes (n,) and a name for each class.
 
-    Whole numbers from 0 are places among the names; other numbers take them in turn.
+    Integers from 0 are positions in ``target_names``; other numbers take names in
+    order.
     """
     classes, codes = inputs.codes_of(y, "y")
     if target_names is None:
         return codes, [str(c) for c in classes]
+    names = [str(name) for name in target_names]
+    places = np.issubdtype(classes.dtype, np.integer) and classes.min() >= 0
+    if places and classes.max() < len(names):
+        return codes, [names[int(c)] for c in classes]
     if classes.dtype.kind not in "iufb":
         raise ValueError(
-            "target_names: expected none, as the labels are names themselves, got "
-            f"{len(target_names)}"
+            "target_names must be None, because the labels are names, got "
+            f"{len(names)} names."
         )
-    if len(target_names) < len(classes):
+    if len(names) != len(classes):
         raise ValueError(
-            f"target_names: expected {len(classes)} names, got {len(target_names)}"
+            f"target_names must have {len(classes)} names, one per class, got "
+            f"{len(names)}."
         )
-    places = np.issubdtype(classes.dtype, np.integer) and classes.min() >= 0
-    if places and classes.max() < len(target_names):
-        return codes, [str(target_names[int(c)]) for c in classes]
-    if len(target_names) != len(classes):
-        raise ValueError(
-            f"target_names: expected {len(classes)} names, one a class, got "
-            f"{len(target_names)}"
-        )
-    return codes, [str(name) for name in target_names]
+    return codes, names

@@ -1,4 +1,4 @@
-"""Figures of verification: the errors of every threshold on log likelihood ratios."""
+"""Figure of verification: the errors at every threshold on log likelihood ratios."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,10 +12,10 @@ from probmetric.plots.style import beside, blank, marks, readable, styled
 from probmetric.typing import ArrayLike
 
 TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
-"""Rates that are written on the axes, where they are within them."""
+"""Tick labels, if within the axes."""
 
 APART = 0.085
-"""Share of an axis from one of them to the next, at least."""
+"""Minimum distance of two tick labels, as a share of the axis."""
 
 
 @styled
@@ -30,23 +30,22 @@ def det(
     Parameters
     ----------
     log_ratio : array-like of shape (N,), or mapping of str to such arrays
-        Log likelihood ratios of *same*, as in ``verification``, or any number that is
-        larger for pairs that are more alike; a mapping gives several named curves.
+        Log likelihood ratios of *same*, as in ``verification``, or any score that is
+        larger for more similar pairs; a mapping gives several named curves.
     same : array-like of shape (N,), of bool
-        Whether the two of a pair are of one source; some are and some are not.
+        Whether a pair is of one source; both kinds are required.
     ax : Axes, optional
-        Where to draw. Default: a new figure.
+        Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Both axes are Φ⁻¹ of a rate: scores that are normal in either kind of pairs
-        give a straight line, of slope -1 where their variances are equal. Points are
-        the equal error rates of ``verification``, on the convex hull, and may lie a
-        little below their curve. A rate of 0 or 1 has no place on such axes: it is
-        drawn as half a pair of n, 1/(2n) or 1 - 1/(2n). There is no band: pairs that
-        share sources are not independent; ``verification_intervals`` has the limits
-        of the equal error rate.
+        Both axes are Φ⁻¹ of a rate. Normal scores of both kinds of pairs give a
+        straight line, with slope -1 if their variances are equal. Points are the equal
+        error rates of ``verification``, on the convex hull, which can be a little below
+        the curve. A rate of 0 or 1 is drawn at 1/(2n) or 1 - 1/(2n), n pairs. There is
+        no band, because pairs that share sources are not independent; see
+        ``verification_intervals``.
 
     Raises
     ------
@@ -103,7 +102,7 @@ def det(
 
 
 def _apart(rates: Sequence[float], width: float) -> list[float]:
-    """Return the rates that are far enough from the one before on an axis so wide."""
+    """Drop rates that are too close to the one before, on an axis of this width."""
     shown: list[float] = []
     for rate in rates:
         if not shown or norm.ppf(rate) - norm.ppf(shown[-1]) >= APART * width:

@@ -1,11 +1,11 @@
 """Self-contained HTML pages of a run, made from the files of its folder.
 
-``page``       ``render``, and the parts that all pages share.
-``run``        ``summary.json``, and the page that belongs to it.
+``page``       sections, ``render``, and the parts of all pages.
+``run``        ``summary.json``, and the page of a run.
 ``fit``        the page of ``probmetric fit``.
 ``sample``     the page of ``probmetric sample``.
 ``evaluate``   the page of ``probmetric evaluate``.
 ``validate``   the page of ``probmetric validate``.
-``explore``    one page to explore points, neighbours and metric with the mouse.
-``study``      draws, figures and neighbours of ``probmetric validate --data``.
+``explore``    an interactive page of points, neighbors and metric.
+``study``      draws, figures and neighbors of ``probmetric validate --data``.
 """

@@ -1,10 +1,9 @@
-"""The page of an evaluation: the table of scores, and calibration of probabilities.
+"""The page of an evaluation: scores, and calibration of probabilities.
 
-Of neighbours that voted on points held out, of answers that were held out, or of pairs
-of rows, of one source or of two: with intervals, and errors at every threshold.
+There are three kinds: votes of neighbors on held-out points, held-out judgments, and
+same-source against different-source pairs of rows.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,279 +11,263 @@ import numpy as np
 import pandas as pd
 
 from probmetric import plots
-from probmetric.report.page import Picture, Report, Section, Table, page, read_table
+from probmetric.datasets.loading import Dataset
+from probmetric.report.page import (
+    Picture,
+    Report,
+    Section,
+    Summary,
+    Table,
+    page,
+    read_table,
+)
 
 WORDS = {
     "accuracy": "accuracy ↑",
     "log_loss": "log loss ↓",
     "brier": "Brier score ↓",
     "ece": "calibration error ↓",
-    "precision_at_1": "nearest is of its class ↑",
+    "precision_at_1": "nearest has its class ↑",
     "r_precision": "R-precision ↑",
     "map_at_r": "MAP@R ↑",
     "pair_roc_auc": "pair ROC-AUC ↑",
     "roc_auc": "ROC-AUC ↑",
     "cllr": "Cllr ↓",
-    "cllr_min": "least Cllr ↓",
+    "cllr_min": "minimum Cllr ↓",
     "eer": "equal error rate ↓",
     "min_dcf": "minDCF ↓",
 }
+VOTES = (
+    "Class probabilities: accuracy, log loss, Brier score and calibration error. "
+    "Retrieval and pairs: each held-out point is compared with the other held-out "
+    "points."
+)
+JUDGMENTS = (
+    "Probabilities of judgments: accuracy (share of judgments predicted), log loss, "
+    "Brier score and calibration error, each a mean over judgments. Pairs also have "
+    "the ROC-AUC of same against different."
+)
+COSTS = (
+    "Cllr is the cost of log likelihood ratios in bits: 0 is perfect, 1 is no "
+    "information. Its minimum is the cost after calibration. A distance has no "
+    "likelihood ratio, so Cllr is undefined. minDCF is the minimum detection cost at "
+    "1% same-source pairs and equal error costs, relative to the better constant "
+    "decision."
+)
+DET = (
+    "Misses against false alarms at every threshold, on normal axes (DET plot). Points "
+    "are the equal error rates. There is no band, because pairs that share a source "
+    "are dependent; the table has the limits."
+)
+SHARES = "Judgments by predicted P, and the share of yes (triplets: right)."
+CALIBRATION = "Are the probabilities calibrated?"
 
 
-def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
-    """Return the page of an evaluation's folder."""
+def evaluate_page(
+    folder: Path, summary: Summary, data: Dataset | None = None
+) -> Report:
+    """Make the page of an evaluation's folder."""
     if "answers" in summary["data"]:
         return _answers_page(folder, summary)
     if "pairs" in summary:
         return _sources_page(folder, summary)
     figures: dict[str, dict[str, float]] = summary["figures"]
-    names = list(figures)
-    name = names[-1]
-    base, own = figures[names[0]], figures[name]
-    split = read_table(folder, "evaluation.csv")
-    words = {"truth": str, "predicted": str}
-    stated = read_table(folder, "predictions.csv", dtype=words)
-    held = (
+    base, *_, name = figures
+    score, baseline = figures[name], figures[base]
+    predictions = read_table(
+        folder, "predictions.csv", dtype={"truth": str, "predicted": str}
+    )
+    test = (
         f"{summary['folds']} stratified folds"
         if summary["folds"]
-        else f"{stated['row'].nunique():,} points of {Path(summary['test']).name}"
+        else f"{predictions['row'].nunique():,} points of {Path(summary['test']).name}"
     )
-    data = Path(summary["data"]["source"]).name
-    how = "Soft votes of neighbours, bandwidth by leave-one-out"
+    source = Path(summary["data"]["source"]).name
+    votes = "Soft votes of neighbors, with the bandwidth chosen by leave-one-out"
     if summary.get("votes") == "count":
-        k = summary["neighbors"]
-        how = f"One vote for each of the {k} nearest; probabilities of a sample below"
+        votes = f"One vote for each of the {summary['neighbors']} nearest neighbors"
+        votes += "; the probabilities below are of a sample"
     return page(
         summary,
-        title=f"{name} judged on {data}",
-        lead=f"Nearest neighbours among {data}, judged on {held} held out.",
-        headline=f"{own['accuracy']:.1%} right, Euclidean {base['accuracy']:.1%}",
-        explanation=f"{how}; log loss "
-        f"{own['log_loss']:.3f}, Euclidean {base['log_loss']:.3f}.",
+        title=f"{name} evaluated on {source}",
+        lead=f"Nearest neighbors among {source}, evaluated on {test}.",
+        headline=f"Accuracy {score['accuracy']:.1%}, Euclidean "
+        f"{baseline['accuracy']:.1%}",
+        explanation=f"{votes}. Log loss {score['log_loss']:.3f}, Euclidean "
+        f"{baseline['log_loss']:.3f}.",
         sections=[
-            _table(figures, split, "neighbours under", VOTES),
-            _calibration(stated),
+            _table(folder, figures, "neighbors under", VOTES),
+            _calibration(predictions),
         ],
         cards=[
-            (f"{own['log_loss']:.3f}", "log loss (lower is better)"),
-            (f"{own['ece']:.3f}", "calibration error"),
+            (f"{score['log_loss']:.3f}", "log loss (lower is better)"),
+            (f"{score['ece']:.3f}", "calibration error"),
         ],
     )
 
 
-VOTES = (
-    "Probabilities of the classes are judged by accuracy, log loss, Brier score and "
-    "calibration error; retrieval and pairs among the points held out, each looked up "
-    "among the others."
-)
-JUDGMENTS = (
-    "Probabilities of the answers are judged by the share of judgments foretold "
-    "(accuracy), log loss, Brier score and calibration error, each a mean over "
-    "judgments; pairs by the ranking of same before different too."
-)
-
-
-def _answers_page(folder: Path, summary: Mapping[str, Any]) -> Report:
-    """Return the page of answers that were held out."""
-    figures: dict[str, dict[str, float]] = summary["figures"]
-    base, name = list(figures)
-    own, without = figures[name], figures[base]
-    split = read_table(folder, "evaluation.csv")
-    stated: Any = read_table(folder, "predictions.csv")
-    of = Path(str(summary["data"]["answers"]["source"])).name
-    kind = summary["data"]["answers"]["kind"]
-    held = f"{kind} of {of}"
-    if summary["test"]:
-        held = f"{kind} of {Path(summary['test']).name}"
-    elif summary["folds"]:
-        held = f"{kind} of {of}, in {summary['folds']} folds"
-    knows = own.get("log_loss") is not None
-    loss = (
-        f"log loss {own['log_loss']:.3f}, of {base} {without['log_loss']:.3f}"
-        if knows
-        else f"no probabilities; {_first(own)}"
-    )
-    sections = [_table(figures, split, "stated by", JUDGMENTS)]
-    if knows:
-        sections.append(_shares(stated[stated["method"] == name]))
+def _answers_page(folder: Path, summary: Summary) -> Report:
+    """Make the page of held-out judgments."""
+    figures: dict[str, dict[str, float | None]] = summary["figures"]
+    base, name = figures
+    score, baseline = figures[name], figures[base]
+    about, folds = summary["data"]["answers"], summary["folds"]
+    test = Path(str(summary["test"] or about["source"])).name
+    has_P = score.get("log_loss") is not None
+    if has_P:
+        headline = f"Log loss {score['log_loss']:.3f}, {base} "
+        headline += f"{baseline['log_loss']:.3f}"
+    else:
+        word, value = next((k, v) for k, v in score.items() if v is not None)
+        headline = f"No probabilities; {WORDS[word].rstrip(' ↑↓')} {value:.3f}"
+    sections = [_table(folder, figures, "P from", JUDGMENTS)]
+    if has_P:
+        predictions: Any = read_table(folder, "predictions.csv")
+        sections.append(_shares(predictions[predictions["method"] == name]))
     return page(
         summary,
-        title=f"{name} judged by answers",
-        lead=f"Judged by {held}, held out.",
-        headline=loss,
-        explanation="Means over splits; an answer of k of m judges counts m times.",
+        title=f"{name} evaluated by judgments",
+        lead=f"Held-out {about['kind']} of {test}"
+        + (f", in {folds} folds." if folds and not summary["test"] else "."),
+        headline=headline,
+        explanation="Means over splits; a response of m judges counts m times.",
         sections=sections,
-        cards=[(f"{own['ece']:.3f}", "calibration error")] if knows else [],
+        cards=[(f"{score['ece']:.3f}", "calibration error")] if has_P else [],
     )
 
 
-def _sources_page(folder: Path, summary: Mapping[str, Any]) -> Report:
-    """Return the page of pairs of rows, of one source or of two."""
+def _sources_page(folder: Path, summary: Summary) -> Report:
+    """Make the page of same-source and different-source pairs."""
     costs = with_limits(summary)
     base, name = costs.index
     first = "eer" if costs.loc[name, "cllr"] == "–" else "cllr"
-    stated = read_table(folder, "predictions.csv")
-    scores = {each: stated[each].to_numpy(float) for each in costs.index}
-    data = Path(summary["data"]["source"]).name
+    predictions = read_table(folder, "predictions.csv")
+    scores = {each: predictions[each].to_numpy(float) for each in costs.index}
+    data, pairs = Path(summary["data"]["source"]).name, summary["pairs"]
     table = costs.rename(columns=WORDS).rename_axis("scores of").reset_index()
+    det = plots.det(scores, predictions["same"].to_numpy(bool))
     return page(
         summary,
-        title=f"{name} judged by pairs of {data}",
-        lead=f"Are two rows of {data} of one source? {pairs_in_words(summary)}.",
+        title=f"{name} evaluated on pairs of {data}",
+        lead=f"Do two rows of {data} have the same source? {pairs_in_words(summary)}.",
         headline=f"{WORDS[first].rstrip(' ↓')} {costs.loc[name, first]}",
         explanation=f"Equal error rate {costs.loc[name, 'eer']}, "
         f"{base} {costs.loc[base, 'eer']}.",
         sections=[
             Section(
-                "What the metric is worth",
-                [COSTS],
-                [],
-                [Table(table, "Costs and their intervals: lower is better")],
+                "Scores", COSTS, Table(table, "Costs with intervals (lower is better)")
             ),
-            Section(
-                "Which errors does each threshold make?",
-                [],
-                [Picture(plots.det(scores, stated["same"].to_numpy(bool)), DET)],
-            ),
+            Section("Errors at each threshold", Picture(det, DET)),
         ],
         cards=[
-            (f"{summary['pairs']['same']:,}", "pairs of one source"),
-            (f"{summary['pairs']['different']:,}", "pairs of two"),
+            (f"{pairs['same']:,}", "same-source pairs"),
+            (f"{pairs['different']:,}", "different-source pairs"),
         ],
     )
 
 
-DET = (
-    "Misses against false alarms at every threshold, on normal axes (DET plot); points "
-    "are the equal error rates. There is no band, as pairs that share a source are not "
-    "independent: the table has the limits."
-)
-COSTS = (
-    "Cllr is the cost of log likelihood ratios in bits: 0 is perfect, 1 says nothing; "
-    "its least value is what is left where they are calibrated. Of a distance, which "
-    "states no ratio, it is not defined. minDCF is the least detection cost where one "
-    "pair in a hundred is of one source and both errors cost the same, relative to the "
-    "better of two answers that look at no pair."
-)
+def with_limits(summary: Summary) -> pd.DataFrame:
+    """Format costs with their intervals, a line per method."""
 
-
-def with_limits(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """Return costs in words, each with its interval, a line a method."""
-
-    def said(value: Any, low: Any, high: Any) -> str:
-        if value is None or np.isnan(float(value)):  # JSON has null, and "inf".
+    def text(value: float | str | None, low: float | str, high: float | str) -> str:
+        if value is None or np.isnan(float(value)):  # JSON has null and "inf".
             return "–"
         return f"{float(value):.4f} [{float(low):.4f}, {float(high):.4f}]"
 
-    words = {
-        name: {k: said(v, *summary["intervals"][name][k]) for k, v in own.items()}
-        for name, own in summary["figures"].items()
+    cells = {
+        name: {k: text(v, *summary["intervals"][name][k]) for k, v in costs.items()}
+        for name, costs in summary["figures"].items()
     }
-    return pd.DataFrame(words).T
+    return pd.DataFrame(cells).T
 
 
-def pairs_in_words(summary: Mapping[str, Any]) -> str:
-    """Say how many pairs of either kind were judged, and of how many."""
+def pairs_in_words(summary: Summary) -> str:
+    """Describe the numbers of pairs of both kinds, and the sampling."""
     pairs = summary["pairs"]
 
-    def rest(kind: str) -> str:
-        n, of = pairs[kind], pairs[f"{kind}_in_all"]
-        return "" if n == of else f" (chosen at random of {of:,})"
+    def count(kind: str) -> str:
+        n, total = pairs[kind], pairs[f"{kind}_in_all"]
+        sampled = "" if n == total else f" (sampled from {total:,})"
+        return f"{n:,} {kind}-source pairs{sampled}"
 
     return (
-        f"{pairs['sources']:,} sources: {pairs['same']:,} pairs of one{rest('same')}, "
-        f"{pairs['different']:,} of two{rest('different')}"
+        f"{pairs['sources']:,} sources: {count('same')}, {count('different')}"
         f"{', in both orders' * pairs['ordered']}; in brackets {summary['prob']:.0%} "
-        "intervals, by leaving out sources"
+        "jackknife intervals over sources"
     )
 
 
-def _first(figures: Mapping[str, Any]) -> str:
-    """Return in words the one figure of what states no probability."""
-    word, value = next((k, v) for k, v in figures.items() if v is not None)
-    return f"{WORDS[word].rstrip(' ↑↓')} {value:.3f}"
+def _shares(predictions: pd.DataFrame) -> Section:
+    """Show the share of yes by predicted P.
 
-
-def _shares(stated: pd.DataFrame) -> Section:
-    """Show, by what was stated, how many judgments were yes.
-
-    Of triplets by what was stated of the likelier answer: near may as well be far.
+    Triplets with P < ½ are reversed, because near and far are interchangeable.
     """
-    if "anchor" in stated:
-        turned = stated["P"] < 0.5
-        P, y = stated["P"], stated["y"]
-        stated = stated.assign(P=P.where(~turned, 1 - P), y=y.where(~turned, 1 - y))
-    trials = stated["trials"] if "trials" in stated else pd.Series(1, stated.index)
-    weight = stated.get("sample_weight", pd.Series(1.0, stated.index))
+    if "anchor" in predictions:
+        P, y = predictions["P"], predictions["y"]
+        likely = P >= 0.5
+        P, y = P.where(likely, 1 - P), y.where(likely, 1 - y)
+        predictions = predictions.assign(P=P, y=y)
+    ones = np.ones(len(predictions))
+    trials = np.asarray(predictions.get("trials", ones))
+    weight = np.asarray(predictions.get("sample_weight", ones))
     frame: Any = pd.DataFrame(
         {
-            "bin": np.minimum((stated["P"] * 10).astype(int), 9),
+            "bin": np.minimum((predictions["P"] * 10).astype(int), 9),
             "judgments": trials,
             "weight": weight * trials,
-            "P": stated["P"] * weight * trials,
-            "yes": stated["y"] * weight,
+            "P": predictions["P"] * weight * trials,
+            "yes": predictions["y"] * weight,
         }
     )
     sums = frame.groupby("bin").sum()
     table = pd.DataFrame(
         {
-            "stated": [f"{b / 10:.1f} to {(b + 1) / 10:.1f}" for b in sums.index],
+            "predicted P": [f"{b / 10:.1f} to {(b + 1) / 10:.1f}" for b in sums.index],
             "mean P": (sums["P"] / sums["weight"]).round(3),
-            "share seen": (sums["yes"] / sums["weight"]).round(3),
+            "share of yes": (sums["yes"] / sums["weight"]).round(3),
             "judgments": sums["judgments"].astype(int),
         }
     )
-    words = (
-        "Judgments by what was stated, and the share that was yes (triplets: right)."
+    if "trials" in predictions:
+        return Section(CALIBRATION, Table(table, SHARES))
+    codes, P = predictions["y"].to_numpy().astype(int), predictions["P"].to_numpy(float)
+    caption = (
+        "Share of yes (triplets: right) by predicted probability. Bars: 95% Wilson "
+        "limits, too narrow for judgments that share rows."
     )
-    tables = [Table(table, words)]
-    pictures = []
-    if "trials" not in stated:
-        pictures.append(
-            Picture(
-                plots.calibration(
-                    stated["y"].to_numpy().astype(int),
-                    stated["P"].to_numpy(float),
-                    label="probability",
-                ),
-                "Of answers that were given a probability, how many were yes, or right "
-                "(bars: 95 % Wilson limits; answers that share rows spread more).",
-            )
-        )
-    return Section("Can its probabilities be believed?", [], pictures, tables)
+    figure = plots.calibration(codes, P, label="probability")
+    return Section(CALIBRATION, Picture(figure, caption), Table(table, SHARES))
 
 
-def _table(
-    figures: Mapping[str, Any], split: pd.DataFrame, by: str, words: str
-) -> Section:
+def _table(folder: Path, figures: Summary, by: str, text: str) -> Section:
+    splits = read_table(folder, "evaluation.csv")
     means: Any = pd.DataFrame(figures).T.rename(columns=WORDS)
     means = means.map("{:.4f}".format, na_action="ignore").fillna("–")
     means = means[[word for word in WORDS.values() if word in means]]
     means = means.rename_axis(by).reset_index()
-    tables = [Table(means, "Means over splits; arrows say which way is better")]
-    if len(np.unique(split["split"].to_numpy())) > 1:
-        tables.append(Table(split.round(4), "Every split", folded=True))
     return Section(
-        "What the metric is worth",
-        [words],
-        [],
-        tables,
+        "Scores",
+        text,
+        Table(means, "Means over splits (arrows point to better values)"),
+        Table(splits.round(4), "Every split", folded=True)
+        if len(np.unique(splits["split"].to_numpy())) > 1
+        else None,
     )
 
 
-def _calibration(stated: pd.DataFrame) -> Section:
-    columns = [name for name in stated.columns if name.startswith("P(")]
-    label = "probability of the predicted class"
+def _calibration(predictions: pd.DataFrame) -> Section:
+    columns = [name for name in predictions.columns if name.startswith("P(")]
     right: dict[str, np.ndarray] = {}
-    sure: dict[str, np.ndarray] = {}
-    for method, rows in stated.groupby("method", sort=False):
-        right[str(method)] = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
-        # A class that a split did not have has no probability there.
-        sure[str(method)] = rows[columns].max(axis=1).to_numpy(float).clip(0, 1)
-    picture = Picture(
-        plots.calibration(right, sure, label=label),
-        "Of the points whose predicted class was given a probability, how many were of "
-        "that class (bars: 95 % Wilson limits). Below the diagonal: too sure of "
-        "itself.",
+    confidence: dict[str, np.ndarray] = {}
+    for name, rows in predictions.groupby("method", sort=False):
+        right[str(name)] = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
+        # Classes that are missing in a split have no probability there.
+        top = rows[columns].max(axis=1).to_numpy(float)
+        confidence[str(name)] = top.clip(0, 1)
+    label = "probability of the predicted class"
+    caption = (
+        "Share of right predictions by the probability of the predicted class (bars: "
+        "95% Wilson limits). Points below the diagonal are overconfident."
     )
-    return Section("Can its probabilities be believed?", [], [picture])
+    figure = plots.calibration(right, confidence, label=label)
+    return Section(CALIBRATION, Picture(figure, caption))

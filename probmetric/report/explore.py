@@ -1,13 +1,13 @@
-"""One self-contained HTML page to explore a learned metric with the mouse.
+"""One self-contained HTML page to explore a learned metric.
 
-The page holds Plotly and everything it shows: it needs no network and no kernel. Its
-views are linked: a click on a point asks for the neighbours of that point, a click on
-an entry of the matrix colours the points by that feature.
+The page contains Plotly and its data, and needs neither a network nor a kernel. A click
+on a point makes it the query; a click on a matrix entry colors the points by that
+feature.
 """
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import xarray as xr
@@ -29,13 +29,13 @@ from probmetric.provenance import need
 from probmetric.typing import ArrayLike, Names
 
 MOST_POINTS = 2000
-"""Points of a page, at most: each is a query among all others."""
+"""Maximum number of points; each is a query among the others."""
 MOST_FEATURES = 64
-"""Features up to which the matrix is shown."""
+"""Maximum number of features for which the matrix is shown."""
 LEAST = 0.01
-"""Probability of being a neighbour from which a point is shown as one."""
+"""Minimum probability of a neighbor that is shown."""
 MOST_NEIGHBORS = 5
-"""Times k: as many neighbours of a point are shown, at most; the rest is counted."""
+"""Maximum number of neighbors shown, as a multiple of k; the rest is counted."""
 
 SYMBOLS = dict(zip("osD^vPX*.", (
     "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star",
@@ -43,9 +43,11 @@ SYMBOLS = dict(zip("osD^vPX*.", (
 ), strict=True))  # fmt: skip
 """Plotly's names of the markers of ``plots``."""
 
+type Learned = Dissimilarity | PosteriorMetric | IntervalMetric
+
 
 class Page(NamedTuple):
-    """A page of HTML that needs no other file; a notebook shows it.
+    """A self-contained HTML page, which a notebook displays.
 
     Attributes
     ----------
@@ -60,22 +62,19 @@ class Page(NamedTuple):
     html: str
 
     def save(self, path: str | Path) -> None:
-        """Write the page to a file, whole or not at all.
+        """Write the page to an .html file, atomically; an old file is replaced.
 
         Parameters
         ----------
         path : str or Path
-            Ends in .html; a file that is there is replaced.
 
         Raises
         ------
         ValueError
-            For another ending.
+            If the ending differs.
         """
         if Path(path).suffix.lower() != ".html":
-            raise ValueError(
-                f"path: expected a file ending in .html, got {str(path)!r}"
-            )
+            raise ValueError(f"path must end in .html, got {str(path)!r}.")
         with replacing(Path(path)) as part:
             part.write_text(self.html, encoding="utf-8", errors="backslashreplace")
 
@@ -89,32 +88,32 @@ class Page(NamedTuple):
 
 
 def explore(
-    learned: Any,
+    learned: object,
     X: ArrayLike,
     y: ArrayLike,
     *,
     k: int = 10,
     feature_names: Names | None = None,
     target_names: Names | None = None,
-    title: str = "Who is near whom, and how sure that is",
+    title: str = "Nearest neighbors, with uncertainty",
 ) -> Page:
-    """Return a page to explore points under a learned metric.
+    """Make a page to explore points under a learned metric.
 
-    Needs the extra ``explore`` (in a checkout: ``pip install '.[explore]'``). Plotly
-    becomes a part of the page: 5 MB, and no network.
+    Requires the extra ``explore`` (in a checkout: ``pip install '.[explore]'``). The
+    page contains Plotly (5 MB) and needs no network.
 
     Parameters
     ----------
     learned : estimator, Metric, PosteriorMetric, IntervalMetric or DataTree
-        A fit, a metric of any kind, or draws of one; a DataTree is one of ``sample``.
+        A fit, a metric, or draws; a DataTree must be from ``sample``.
     X : array of shape (n, d)
         At most 2000 points. Each is a query among the others.
     y : array of shape (n,)
-        Classes: for colours, and for votes of the neighbours.
+        Class labels, for colors and votes.
     k : int, default=10
-        Neighbours that vote, 1 ≤ k < n.
+        Number of neighbors that vote, 1 ≤ k < n.
     feature_names : sequence of d str, optional
-        Default: those of X, or of the fit, where these have names.
+        Default: names of X or of the fit.
     target_names : sequence of str, optional
         Name of each class code.
     title : str
@@ -122,33 +121,32 @@ def explore(
     Returns
     -------
     Page
-        ``.save(path)`` writes it; a notebook shows it as the value of a cell.
+        ``.save(path)`` writes it; a notebook displays it.
 
     Raises
     ------
     ValueError
-        More than 2000 points, as ``nearest``, and for names or labels of another
-        number.
+        If there are more than 2000 points, X is invalid for ``nearest``, or the number
+        of names or labels is wrong.
     TypeError
-        For what is no metric.
+        If ``learned`` is no metric.
     ImportError
         Without the extra.
 
     Notes
     -----
-    Of a metric with ``transform`` the plane is that of the first two principal
-    components of the transformed points, and its share of the squared distance is
-    stated; of another it is that of the points in standard deviations, which does not
-    show the metric. Neighbours are always those under the whole metric.
+    With a metric that has ``transform`` the plane shows the first two principal
+    components of the transformed points, with their share of the squared distance.
+    Otherwise it shows the standardized points and not the metric. Neighbors always use
+    the whole metric.
 
-    Under draws, a neighbour's probability is the share of draws in which it is
-    among the k nearest, and a class's the mean share of the k votes. Without draws
-    the votes are those of one metric, and not calibrated. Points below .01, and
-    those beyond the 5k most probable, are counted together. A distance has limits
-    (nominal 90 %) where ``learned`` was made for intervals. Standard deviations of
-    the matrix are over draws and no intervals. The points are those that it was
-    learned from, as a rule: how it does on others is another question
-    (``evaluate``).
+    The probability of a neighbor is the share of draws with it among the k nearest. The
+    probability of a class is its mean share of the k votes. Without draws the votes are
+    not calibrated. Points with probability below 0.01, or beyond the 5k most probable,
+    are counted together. Distances have limits (nominal 90%) if ``learned`` was made
+    for intervals. Standard deviations of the matrix are over draws and are not
+    intervals. The points are usually training points; use ``evaluate`` for held-out
+    performance.
 
     Examples
     --------
@@ -163,73 +161,60 @@ def explore(
     from plotly.offline import get_plotlyjs  # pyright: ignore
 
     from probmetric.plots.style import class_names, marks, metric_of, named_features
+    from probmetric.report.page import template
 
-    given = X
+    table = X
     check_one_kind(y)
-    metric: Any = metric_of(learned)
+    metric = metric_of(learned)
     if isinstance(metric, xr.DataTree):
         metric = draws_to_metric(metric, "prediction")
     if not hasattr(metric, "is_distance"):
         raise TypeError(
-            "learned: expected a fitted estimator, a metric, or draws of one, got "
-            f"{type(learned).__name__}"
+            "learned must be a fitted estimator, a metric, or draws of one, got "
+            f"{type(learned).__name__}."
         )
+    metric = cast("Learned", metric)
     check_columns(metric, X=X)
     X = inputs.points(X, "X")
     check_features(metric, X=X)
     if len(X) > MOST_POINTS:
         raise ValueError(
-            f"X: expected at most {MOST_POINTS} points on a page, got {len(X)}; choose "
-            "some of them, such as rng.choice(len(X), 2000, replace=False)"
+            f"X must have at most {MOST_POINTS} points, got {len(X)}. Sample some, for "
+            "example by rng.choice(len(X), 2000, replace=False)."
         )
     k = check_count("k", k, len(X) - 1, "points beside the query")
     y = np.asarray(y)
     label_codes(y)
     if y.shape != (len(X),):
-        raise ValueError(f"y: expected one a point, shape ({len(X)},), got {y.shape}")
-    names = named_features(feature_names, given, learned)
+        raise ValueError(f"y must have shape ({len(X)},) as X has rows, got {y.shape}.")
     codes, classes = class_names(y, target_names)
-    shown = _neighbors(metric, X, codes, len(classes), k)
-    points, words = _points(metric, X)
-    told = {
-        "x": points[:, 0],
-        "y": points[:, 1],
-        "words": words,
+    plane, caption = _plane(metric, X)
+    content = {
+        "x": plane[:, 0],
+        "y": plane[:, 1],
+        "words": caption,
         "codes": codes,
         "classes": classes,
         "marks": [(color, SYMBOLS[marker]) for color, marker in marks(len(classes))],
         "X": X,
-        "names": names,
+        "names": named_features(feature_names, table, learned),
         "k": k,
-        **shown,
+        **_neighbors(metric, X, codes, len(classes), k),
         "matrix": _matrix(metric, X),
     }
-    return Page(
-        _template().render(
-            title=title,
-            told=_json(told),
-            plotly=str(get_plotlyjs()),
-            about=_about(metric, X),
-        )
+    html = template("explore.html.j2").render(
+        title=title,
+        data=_json(content),
+        plotly=str(get_plotlyjs()),
+        about=_about(metric, X),
     )
+    return Page(html)
 
 
-def _template() -> Any:
-    """Return the page's template."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def _json(content: object) -> str:
+    """Serialize for a script element, with five significant digits."""
 
-    environment = Environment(
-        loader=PackageLoader("probmetric.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-    )
-    return environment.get_template("explore.html.j2")
-
-
-def _json(told: Any) -> str:
-    """Return JSON that can stand within a script: numbers of five digits."""
-
-    def plain(value: Any) -> Any:
+    def plain(value: object) -> object:
         if isinstance(value, np.ndarray):
             return plain(value.tolist())
         if isinstance(value, dict):
@@ -240,102 +225,93 @@ def _json(told: Any) -> str:
             return float(f"{value:.5g}") if np.isfinite(value) else None
         return value
 
-    return json.dumps(plain(told), separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(plain(content), separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _points(metric: Any, X: np.ndarray) -> tuple[np.ndarray, str]:
-    """Return points in the plane (n, 2), and what the plane is."""
+def _plane(metric: Learned, X: np.ndarray) -> tuple[np.ndarray, str]:
+    """Coordinates of the points in the plane (n, 2), and a caption."""
     from probmetric.plots.space import plane
 
-    one = _single(metric)
-    if hasattr(one, "transform"):
-        Z, share = plane(np.asarray(one.transform(X)))
-        return Z, f"plane of {share.sum():.0%} of the squared distance"
+    transform = getattr(_single(metric), "transform", None)
+    if transform is not None:
+        Z, share = plane(np.asarray(transform(X)))
+        return Z, f"plane with {share.sum():.0%} of the squared distance"
     spread = X.std(0)
     Z, share = plane(X / np.where(spread > 0, spread, 1.0))
     return Z, (
-        f"plane of {share.sum():.0%} of the variance of the features: it does not show "
-        "this metric, which has no one plane"
+        f"plane with {share.sum():.0%} of the variance of the features: it does not "
+        "show this metric, which has no single plane"
     )
 
 
-def _about(metric: Any, X: np.ndarray) -> str:
-    """Return what is shown, in words."""
-    points = f"{len(X)} points of {X.shape[1]} features"
+def _about(metric: Learned, X: np.ndarray) -> str:
+    """Describe the points and the metric."""
+    points = f"{len(X)} points with {X.shape[1]} features"
     if isinstance(metric, PosteriorMetric):
         kind = type(metric.draws[0]).__name__
-        return (
-            f"{points}; {metric.n_draws} draws of {kind} ({metric.source}), made for "
-            f"{metric.purpose}"
-        )
+        draws = f"{metric.n_draws} draws of {kind} ({metric.source})"
+        return f"{points}; {draws}, for {metric.purpose}"
     if isinstance(metric, IntervalMetric):
         kind = type(metric.metric).__name__
-        return f"{points}; {kind}, and {len(metric.left_out)} refits without some"
+        return f"{points}; {kind}, with {len(metric.left_out)} jackknife refits"
     return f"{points}; {type(metric).__name__}, without draws"
 
 
-def _single(metric: Any) -> Any:
-    """Return one metric: the fit, or that of the mean dissimilarity over draws."""
+def _single(metric: Learned) -> Dissimilarity:
+    """Choose the fit, or the metric of the mean dissimilarity over draws."""
     if isinstance(metric, IntervalMetric):
         return metric.metric
     return metric.mean_metric() if isinstance(metric, PosteriorMetric) else metric
 
 
 def _neighbors(
-    metric: Any, X: np.ndarray, codes: np.ndarray, n_classes: int, k: int
-) -> dict[str, Any]:
-    """Return each point's neighbours, how probable and how far, and their votes."""
-    one = _single(metric)
+    metric: Learned, X: np.ndarray, codes: np.ndarray, n_classes: int, k: int
+) -> dict[str, object]:
+    """Neighbors of each point with probabilities, distances and votes."""
+    single = _single(metric)
     if isinstance(metric, PosteriorMetric):
         P = metric.neighbor_probability(X, X, k, exclude_self=True)
     else:
         P = np.zeros((len(X), len(X)))
-        np.put_along_axis(P, nearest(one, X, X, k, exclude_self=True)[1], 1.0, 1)
+        np.put_along_axis(P, nearest(single, X, X, k, exclude_self=True)[1], 1.0, 1)
     votes = P @ np.eye(n_classes)[codes] / k
-    # As many as any query has above LEAST, the most probable first, then the nearest.
+    # Sort by probability, then by distance; the widest query sets the width.
     width = min(int((P >= LEAST).sum(1).max()), MOST_NEIGHBORS * k)
-    order = nearest(one, X, X, len(X) - 1, exclude_self=True)[1]
+    order = nearest(single, X, X, len(X) - 1, exclude_self=True)[1]
     by = np.argsort(-np.take_along_axis(P, order, 1), 1, kind="stable")[:, :width]
     index = np.take_along_axis(order, by, 1)
     shares = np.take_along_axis(P, index, 1)
     shares = np.where(shares >= LEAST, shares, 0.0)
-    far, limits = _how_far(metric, one, X, index)
+    A, B = X[np.repeat(np.arange(len(X)), width)], X[index.ravel()]
+    limits = None
+    if (
+        isinstance(metric, PosteriorMetric | IntervalMetric)
+        and metric.purpose == "intervals"
+    ):
+        interval = metric.interval(A, B)
+        limits = [np.asarray(limit).reshape(index.shape) for limit in interval]
     return {
         "draws": isinstance(metric, PosteriorMetric),
         "index": index,
         "probability": shares,
         "others": k - shares.sum(1),
-        "far": far,
+        "far": over_draws(between_rows, [single], A, B)[0].reshape(index.shape),
         "limits": limits,
-        "what": "distance" if one.is_distance else "dissimilarity",
+        "what": "distance" if single.is_distance else "dissimilarity",
         "votes": votes,
     }
 
 
-def _how_far(
-    metric: Any, one: Dissimilarity, X: np.ndarray, index: np.ndarray
-) -> tuple[np.ndarray, Any]:
-    """Return how far each neighbour is (n, width), and limits where there are some."""
-    rows = np.repeat(np.arange(len(X)), index.shape[1])
-    A, B = X[rows], X[index.ravel()]
-    far = over_draws(between_rows, [one], A, B)[0].reshape(index.shape)
-    if getattr(metric, "purpose", "") != "intervals":
-        return far, None
-    found = metric.interval(A, B)
-    return far, [np.asarray(limit).reshape(index.shape) for limit in found]
-
-
-def _matrix(metric: Any, X: np.ndarray) -> Any:
-    """Return M per standard deviation of each feature, and its sd over draws."""
-    one = _single(metric)
-    d = X.shape[1]
-    if not isinstance(one, Mahalanobis) or d > MOST_FEATURES:
+def _matrix(metric: Learned, X: np.ndarray) -> dict[str, np.ndarray | None] | None:
+    """M per standard deviation of each feature, and its sd over draws."""
+    single = _single(metric)
+    if not isinstance(single, Mahalanobis) or X.shape[1] > MOST_FEATURES:
         return None
-    units = np.outer(*2 * [X.std(0)])
-    M = np.asarray(one.factor.T @ one.factor, float) * units
+    units = np.outer(X.std(0), X.std(0))
+    M = np.asarray(single.factor.T @ single.factor, float) * units
     if not isinstance(metric, PosteriorMetric):
         return {"M": M, "sd": None}
-    every: Any = metric.metrics()
-    factors = np.stack([np.asarray(draw.factor, float) for draw in every])
+    draws = cast("list[Mahalanobis]", metric.metrics())
+    factors = np.stack([np.asarray(draw.factor, float) for draw in draws])
     drawn = np.einsum("spi,spj->sij", factors, factors) * units
     return {"M": M, "sd": drawn.std(0)}

@@ -1,20 +1,18 @@
-"""One self-contained HTML page: the verdict on top, then the sections.
+"""One self-contained HTML page: the verdict, then the sections.
 
-``render`` knows nothing of models: it turns sections of text, figures and tables into a
-page that needs no other file and no network. ``page``, ``data_again`` and
-``settings_section`` are the parts that the reports of all runs share: banner, data
-loaded again, provenance.
+``render`` turns sections of text, figures and tables into a page without other files or
+network access. ``page``, ``data_again`` and ``settings_section`` serve all commands.
 """
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from matplotlib import pyplot as plt
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -33,15 +31,21 @@ TAGS = {"agree", "disagree", "inconclusive", "within", "outside", "rejected", "m
 TAGS |= {"adequate", "doubtful", "conflict"}
 DPI = 160
 MOST_SVG = 1_000_000
-"""Bytes of a drawing beyond which a picture of its pixels is stored instead."""
+"""Bytes of an SVG figure above which PNG is stored instead."""
 
 RANKS = (
-    "Rank plots: how far each chain's ranks are from uniform, near 0 where chains "
-    "agree. A p or a band takes draws for independent, so that correlated chains that "
-    "agree may be marked, and of two or three chains p is near 1 in any case: R-hat "
-    "and the effective sizes decide."
+    "Rank plots: distance of each chain's ranks from uniform, near 0 if chains agree. "
+    "The p-values and bands assume independent draws, so correlated chains that agree "
+    "may be marked. With two or three chains p is always near 1. Use R-hat and the "
+    "effective sample sizes to decide."
 )
-"""The caption of rank plots."""
+"""Caption of rank plots."""
+
+type Summary = Mapping[str, Any]
+"""The content of summary.json."""
+
+type Cards = list[tuple[str, str]]
+"""Figures to show at a glance, with their names."""
 
 
 class Picture(NamedTuple):
@@ -52,24 +56,31 @@ class Picture(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table and what it says; a folded one is opened by a click."""
+    """A table and its caption; a folded table opens on a click."""
 
     frame: pd.DataFrame
     caption: str
     folded: bool = False
 
 
-class Section(NamedTuple):
-    """One question: paragraphs, then figures, then tables."""
+class Section:
+    """A title with sentences, figures and tables, shown in this order.
 
-    title: str
-    text: Sequence[str] = ()
-    pictures: Sequence[Picture] = ()
-    tables: Sequence[Table] = ()
+    Parts that are None or empty are omitted, and so is a section without parts.
+    """
+
+    def __init__(self, title: str, *parts: str | Picture | Table | None) -> None:
+        self.title = title
+        self.text = [part for part in parts if isinstance(part, str) and part]
+        self.pictures = [part for part in parts if isinstance(part, Picture)]
+        self.tables = [part for part in parts if isinstance(part, Table)]
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.pictures or self.tables)
 
 
 class Banner(NamedTuple):
-    """A verdict: its word, which is its colour, a headline, and sentences."""
+    """A verdict (the word sets the color), a headline, and sentences."""
 
     verdict: str
     headline: str
@@ -79,20 +90,8 @@ class Banner(NamedTuple):
 class Report(NamedTuple):
     """A page.
 
-    Attributes
-    ----------
-    title, lead : str
-        What it is about, in a line and in a sentence.
-    verdict : {"agree", "disagree", "inconclusive", "done"}
-        Colours the banner; "done" where nothing was judged.
-    headline, explanation : str
-        The verdict in words, and what it rests on.
-    cards : sequence of (str, str)
-        Figures to see at a glance, with their names.
-    sections : sequence of Section
-    provenance : mapping of str to str
-    banners : sequence of Banner
-        Further verdicts, below the first.
+    ``verdict`` is the color of the banner: "agree", "disagree", "inconclusive", or
+    "done" if nothing was judged. ``banners`` are further verdicts.
     """
 
     title: str
@@ -107,7 +106,7 @@ class Report(NamedTuple):
 
 
 class _Image(NamedTuple):
-    """A picture in the page: its address, width in CSS pixels, and words for it."""
+    """An inline image: data URL, width in CSS pixels, and alternative text."""
 
     source: str
     width: int
@@ -115,10 +114,9 @@ class _Image(NamedTuple):
 
 
 def _image(figure: Figure) -> _Image:
-    """Return a figure as it stands in the page, and let go of it.
+    """Draw a figure as SVG, or as PNG if the SVG is large, and close it.
 
-    Drawn as lines (SVG), which are sharp at every size, or as pixels (PNG) where there
-    are very many of them. The same figure is the same text.
+    The output is reproducible.
     """
     size, kind = figure.get_size_inches(), "svg+xml"
     with rc_context({"svg.hashsalt": "probmetric", "svg.fonttype": "path"}):
@@ -130,171 +128,163 @@ def _image(figure: Figure) -> _Image:
     return _Image(source, round(float(size[0]) * 96), words(figure))
 
 
-def _saved(figure: Figure, **how: Any) -> bytes:
+def _saved(figure: Figure, **options: Any) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, **how)
+    figure.savefig(buffer, **options)
     return buffer.getvalue()
 
 
-def _cell(value: object) -> tuple[str, bool, str]:
-    """Return a cell's text, whether it is a number, and the tag it is shown as."""
+class _Cell(NamedTuple):
+    """Text of a cell, whether it is a number, and the tag to show it as."""
+
+    text: str
+    number: bool
+    tag: str = ""
+
+
+def _cell(value: object) -> _Cell:
     if isinstance(value, bool | np.bool_):
-        return ("yes" if value else "no"), False, ""
+        return _Cell("yes" if value else "no", False)
     if isinstance(value, int | np.integer):
-        return f"{value:,}", True, ""
+        return _Cell(f"{value:,}", True)
     if isinstance(value, float | np.floating):
-        return ("–" if np.isnan(value) else f"{value:.4g}"), True, ""
+        return _Cell("–" if np.isnan(value) else f"{value:.4g}", True)
     text = str(value)
-    return text, False, text if text in TAGS else ""
+    return _Cell(text, False, text if text in TAGS else "")
 
 
-def _cells(frame: pd.DataFrame) -> tuple[list[Any], list[Any]]:
-    """Return columns, with whether they are numbers, and rows of cells."""
+def _cells(frame: pd.DataFrame) -> tuple[list[tuple[str, bool]], list[list[_Cell]]]:
+    """Columns, with whether they are numeric, and rows of cells."""
     rows = [[_cell(v) for v in row] for row in frame.itertuples(index=False)]
     d = frame.shape[1]
-    numeric = [bool(rows) and all(row[k][1] for row in rows) for k in range(d)]
+    numeric = [bool(rows) and all(row[k].number for row in rows) for k in range(d)]
     return list(zip(map(str, frame.columns), numeric, strict=True)), rows
 
 
-def render(report: Report, *, explorer: str | None = None) -> str:
-    """Return a report as one HTML page that needs no other file.
-
-    Parameters
-    ----------
-    report : Report
-    explorer : str, optional
-        A page beside it to lead to.
-
-    Returns
-    -------
-    str
-        HTML, with every figure inline and every text escaped.
-    """
+def template(name: str, **filters: Callable[..., object]) -> Template:
+    """Load a template of this package, with autoescape."""
     environment = Environment(
         loader=PackageLoader("probmetric.report"),
         autoescape=True,
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    filters: Any = {"image": _image, "cells": _cells}
-    environment.filters.update(filters)
-    template = environment.get_template("report.html.j2")
-    return template.render(report=report, explorer=explorer)
+    environment.filters |= filters
+    return environment.get_template(name)
 
 
-AT_HAND = "data at hand"
-"""Entry of a summary that is in no file: the run's data, which are not loaded again."""
+def render(report: Report, *, explorer: str | None = None) -> str:
+    """Render a report as one HTML page, with inline figures and escaped text.
 
-
-def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
-    """Load a run's data, unless they are at hand, or say in words why not.
-
-    Data of OpenML are not fetched again: a page needs no network.
+    ``explorer`` is the file name of a page to link to.
     """
-    if summary.get(AT_HAND) is not None:
-        return summary[AT_HAND], ""
-    said = summary["data"]
-    lead = "Figures of the data are left out: "
-    if str(said["source"]).startswith("openml:"):
-        return None, f"{lead}{said['source']} is not fetched again."
-    if "answers" in said:
-        return None, f"{lead}they are of classes, and answers were learned from."
+    report = report._replace(sections=[s for s in report.sections if s])
+    html = template("report.html.j2", image=_image, cells=_cells)
+    return html.render(report=report, explorer=explorer)
+
+
+def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, str]:
+    """Load a run's data unless ``data`` is given, or explain why it is unavailable.
+
+    OpenML data is not downloaded again: a page needs no network.
+    """
+    if data is not None:
+        return data, ""
+    about, lead = summary["data"], "Figures of the data are left out: "
+    source = str(about["source"])
+    if source.startswith("openml:"):
+        return None, f"{lead}{source} is not downloaded again."
+    if "answers" in about:
+        return None, f"{lead}they need classes, and the fit used judgments."
     try:
-        data = _rows_again(said) if "sampled" in said else _loaded_again(said)
+        data = _rows_again(about) if "sampled" in about else _loaded_again(about)
     except ValueError as error:
         return None, f"{lead}{error}"
-    if data_hash(Labelled(data.X, data.y)) != said["hash"]:
-        return None, f"{lead}{said['source']} holds other data than the run had."
+    if data_hash(Labelled(data.X, data.y)) != about["hash"]:
+        return None, f"{lead}{source} has changed since the run."
     return data, ""
 
 
-def _loaded_again(said: Mapping[str, Any]) -> Dataset:
+def _loaded_again(about: Summary) -> Dataset:
     return datasets.load(
-        said["source"],
-        label=said["label"],
-        groups=said.get("groups"),
-        **Reading(**said.get("reading", {})).of_load(said["source"]),
+        about["source"],
+        label=about["label"],
+        groups=about.get("groups"),
+        **Reading(**about.get("reading", {})).of_load(about["source"]),
     )
 
 
-def _rows_again(said: Mapping[str, Any]) -> Dataset:
-    """Return the sample of a source that a run looked at."""
-    how, drawn = Reading(**said["reading"]), said["sampled"]
-    if not said["classes"]:
+def _rows_again(about: Summary) -> Dataset:
+    """Draw the same sample of a dataset on disk as the run did."""
+    how = Reading(**about["reading"])
+    if not about["classes"]:
         raise ValueError("the rows have no labels.")
-    label = said["label"] or last_column(said["source"], how)
-    source = open_rows(said["source"], label, how)
-    return sample_of(source, said["source"], drawn["most"])
+    label = about["label"] or last_column(about["source"], how)
+    source = open_rows(about["source"], label, how)
+    return sample_of(source, about["source"], about["sampled"]["most"])
 
 
 def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:
-    """Read a CSV table of a run's folder.
-
-    Raises
-    ------
-    ValueError
-        For a file that is missing or damaged.
-    """
-    with readable(f"DIR: expected a readable {name} in {str(folder)!r}"):
-        # Opened here: of a folder named ~, pandas would read the user's own.
+    """Read a CSV table of a run's folder; ValueError if it is missing or damaged."""
+    with readable(f"DIR must contain a readable {name}, got {str(folder)!r}"):
+        # Opened here because pandas expands a folder that is named ~.
         with (folder / name).open(encoding="utf-8", newline="") as file:
             return pd.read_csv(file, **options)
 
 
 def page(
-    summary: Mapping[str, Any],
+    summary: Summary,
     *,
     title: str,
     headline: str,
     explanation: str,
-    sections: list[Section],
-    cards: list[tuple[str, str]],
+    sections: Sequence[Section],
+    cards: Cards,
     lead: str | None = None,
     doubted: bool = False,
 ) -> Report:
-    """Return a run's page; its banner turns from blue to amber by a note, or a doubt.
+    """Assemble a run's page. The banner is amber with notes or if ``doubted``.
 
-    The lead is by default what the registry says of the learner.
+    The default lead is the learner's summary in the registry.
     """
     if lead is None:
-        known = MODELS.get(summary["model"])
-        lead = str(summary["estimator"]) if known is None else known.summary
+        spec = MODELS.get(summary["model"])
+        lead = str(summary["estimator"]) if spec is None else spec.summary
     notes = [str(note) for note in summary.get("notes", [])]
-    if notes:
-        sections = [Section("What the run said", notes), *sections]
     data, answers = summary["data"], summary["data"].get("answers")
+    provenance = {
+        "command": summary.get("asked", f"probmetric {summary['command']}"),
+        "data": data["source"],
+        "judgments": answers["source"] if answers else None,
+        "data hash (SHA-256)": data["hash"],
+        "seed": summary["seed"],
+        **summary["versions"],
+    }
     return Report(
         title=title,
         lead=lead,
         verdict="inconclusive" if notes or doubted else "done",
         headline=headline,
         explanation=explanation,
-        sections=sections,
-        provenance={
-            "command": summary.get("asked", f"probmetric {summary['command']}"),
-            "data": str(data["source"]),
-            **({"answers": str(answers["source"])} if answers else {}),
-            "data hash (SHA-256)": str(data["hash"]),
-            "seed": str(summary["seed"]),
-            **{name: str(v) for name, v in summary["versions"].items()},
-        },
+        sections=[Section("Notes of the run", *notes), *sections],
+        provenance={k: str(v) for k, v in provenance.items() if v is not None},
         cards=[*_sizes(data), *cards],
     )
 
 
-def _sizes(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return how much was learned from: points, classes, sources or answers."""
+def _sizes(data: Summary) -> Cards:
+    """Count the points, and the classes, sources or judgments."""
     answers, groups = data.get("answers"), data.get("groups")
     if answers is None:
-        alone = groups is not None and data["label"] in (None, groups)
-        last = str(len(data["classes"])), "sources" if alone else "classes"
+        by_source = groups is not None and data["label"] in (None, groups)
+        last = str(len(data["classes"])), "sources" if by_source else "classes"
     else:
         last = f"{answers['n']:,}", str(answers["kind"])
     return [(f"{data['n']:,} × {len(data['features'])}", "points × features"), last]
 
 
-def settings_section(summary: Mapping[str, Any]) -> Section:
-    """Return the learner's arguments and the classes, folded."""
+def settings_section(summary: Summary) -> Section:
+    """Section with the sizes of the classes and the learner's arguments."""
     arguments = pd.DataFrame(
         summary["arguments"].items(), columns=["argument", "value"]
     )
@@ -302,15 +292,9 @@ def settings_section(summary: Mapping[str, Any]) -> Section:
         summary["data"]["classes"].items(), columns=["class", "points"]
     )
     return Section(
-        "What it was learned from, and how",
-        [],
-        [],
-        [
-            *(
-                [Table(classes, "Points of each class", folded=len(classes) > 12)]
-                if len(classes)
-                else []
-            ),
-            Table(arguments, f"Arguments of {summary['estimator']}", folded=True),
-        ],
+        "Data and arguments",
+        Table(classes, "Points of each class", folded=len(classes) > 12)
+        if len(classes)
+        else None,
+        Table(arguments, f"Arguments of {summary['estimator']}", folded=True),
     )

@@ -1,13 +1,13 @@
 """The report of a run, made from its folder, and the folder's ``summary.json``.
 
-The summary says which command made the folder, from which data, with which settings,
-under which versions, and the figures that came out. The report is made from it and from
-the results beside it, so that it can be made again at any time.
+The summary stores the command, the data, the settings, the versions, and the figures.
+The report is made from the summary and the result files, so it can be made again.
 """
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +18,30 @@ from probmetric.datasets.loading import Dataset
 from probmetric.files import parsed, readable, reason, replacing
 from probmetric.report.evaluate import evaluate_page
 from probmetric.report.fit import fit_page
-from probmetric.report.page import AT_HAND, render
+from probmetric.report.page import Report, Summary, render
 from probmetric.report.sample import sample_page
 from probmetric.report.validate import validate_page
 
 SUMMARY = "summary.json"
 EXPLORER = "explorer.html"
-"""The page of ``report.explore`` beside a run's own, where it is asked for."""
+"""The page of ``report.explore`` beside a run's page."""
 
 FORMAT = "probmetric-run"
 VERSION = 1
 
+type MakePage = Callable[[Path, Summary, Dataset | None], Report]
+PAGES: dict[str, MakePage] = {
+    "fit": fit_page,
+    "sample": sample_page,
+    "evaluate": evaluate_page,
+    "validate": validate_page,
+}
+DAMAGED = ArithmeticError, AttributeError, LookupError, RecursionError, TypeError
+"""Errors of a page whose summary has entries of a wrong type, with ValueError."""
 
-def write_summary(path: Path, command: str, content: Mapping[str, Any]) -> None:
-    """Write a summary, whole or not at all; NaN becomes null.
 
-    Parameters
-    ----------
-    path : Path
-    command : str
-        ``fit``, ``sample``, ``evaluate`` or ``validate``.
-    content : mapping
-        Numbers, strings, lists and mappings; arrays become lists.
-    """
+def write_summary(path: Path, command: str, content: Mapping[str, object]) -> None:
+    """Write a summary atomically. Arrays become lists; NaN becomes null."""
     head = {
         "format": FORMAT,
         "format_version": VERSION,
@@ -49,122 +50,77 @@ def write_summary(path: Path, command: str, content: Mapping[str, Any]) -> None:
     }
     text = json.dumps(_plain({**head, **content}), indent=1, ensure_ascii=False)
     with replacing(path) as part:
-        # A file's name may hold bytes that are no UTF-8; JSON reads \udcff as one.
+        # File names may contain bytes that are not UTF-8; JSON reads \udcff as one.
         part.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """Read the summary of a run's folder.
-
-    Raises
-    ------
-    ValueError
-        For a folder without one, or one that is damaged or of a newer version.
-    """
+    """Read the summary of a run's folder."""
     path = folder / SUMMARY
     if not path.is_file():
         raise ValueError(
-            f"DIR: expected the folder of a fit, sample, evaluate or validate run, "
-            f"got {str(folder)!r} without {SUMMARY}"
+            "DIR must be the folder of a fit, sample, evaluate or validate run, got "
+            f"{str(folder)!r} without {SUMMARY}."
         )
-    where = f"in {str(folder)!r}, got one damaged"
-    with readable(f"DIR: expected a readable {SUMMARY} {where}"):
+    with readable(f"DIR must contain a readable {SUMMARY}, got {str(folder)!r}"):
         text = path.read_text(encoding="utf-8")
-        found = parsed(text, path.stat().st_size, parse_constant=_refused)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        summary = parsed(text, path.stat().st_size, parse_constant=_refuse)
+    if not isinstance(summary, dict) or summary.get("format") != FORMAT:
+        raise ValueError(f"DIR must contain a run's summary, got {str(path)!r}.")
+    if summary.get("format_version") != VERSION:
         raise ValueError(
-            f"DIR: expected a run's summary, got {str(path)!r}, which is none"
+            f"DIR must have format version {VERSION}, got "
+            f"{summary.get('format_version')} in {str(path)!r}, written by probmetric "
+            f"{summary.get('probmetric_version')}. This is {__version__}."
         )
-    if found.get("format_version") != VERSION:
-        raise ValueError(
-            f"DIR: expected format version {VERSION} in {str(path)!r}, got "
-            f"{found.get('format_version')}, written by probmetric "
-            f"{found.get('probmetric_version')}; this is {__version__}"
-        )
-    return found
+    return summary
 
 
 def _plain(value: object) -> object:
-    """Turn a value into what JSON holds."""
+    """Convert a value to JSON types."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(held) for key, held in value.items()}
+        return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(held) for held in value]
+        return [_plain(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return repr(value)
+    return (
+        value if value is None or isinstance(value, str | int | float) else repr(value)
+    )
 
 
-def _refused(constant: str) -> None:
-    """Refuse NaN and infinity, which no summary is written with."""
-    raise ValueError(f"{constant}, which JSON does not know")
-
-
-DAMAGED = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What a page raises of a summary whose entries are of other kinds."""
-
-PAGES: dict[str, Any] = {
-    "fit": fit_page,
-    "sample": sample_page,
-    "evaluate": evaluate_page,
-    "validate": validate_page,
-}
+def _refuse(constant: str) -> None:
+    """Raise for NaN and infinity, which summaries never contain."""
+    raise ValueError(f"{constant} is not JSON")
 
 
 def render_run(
     folder: "str | Path", *, explorer: bool = False, data: Dataset | None = None
 ) -> str:
-    """Return the report of a run's folder as one HTML page.
+    """Render the report of a run's folder as one HTML page.
 
-    Parameters
-    ----------
-    folder : str or Path
-        What ``probmetric fit``, ``sample``, ``evaluate`` or ``validate`` wrote.
-    explorer : bool, default=False
-        Whether the page leads to ``explorer.html``, which is made with it.
-    data : Dataset, optional
-        The run's data. Default: loaded again, but never from OpenML.
-
-    Returns
-    -------
-    str
-        The figures that need the data are drawn where the data are still found,
-        unchanged, where the summary says; the page says when they are not.
-
-    Raises
-    ------
-    ValueError
-        For a folder that is none of a run's, or files in it that are damaged.
+    ``explorer`` adds a link to ``explorer.html``. Without ``data`` the run's data is
+    loaded again, but never from OpenML. If it has changed or is missing, the page omits
+    its figures and gives the reason. ValueError if the folder or a file is damaged.
     """
     folder = Path(folder)
     summary = read_summary(folder)
     command = summary.get("command")
     if not isinstance(command, str) or command not in PAGES:
-        raise ValueError(
-            f"DIR: expected a run of {', '.join(PAGES)}, got one of {command!r}"
-        )
+        raise ValueError(f"DIR must be a run of {', '.join(PAGES)}, got {command!r}.")
+    lead = "DIR must contain a complete summary and its files, got"
     try:
-        page = PAGES[command](folder, {**summary, AT_HAND: data})
+        page = PAGES[command](folder, summary, data)
     except KeyError as error:
-        raise ValueError(
-            f"DIR: expected a whole summary in {str(folder)!r}, got one without {error}"
-        ) from error
-    except DAMAGED as error:
-        if isinstance(error, ValueError) and ": expected" in str(error):
+        raise ValueError(f"{lead} {str(folder)!r} without {error}.") from error
+    except (*DAMAGED, ValueError) as error:
+        # Readers of files raise sentences about an argument.
+        if isinstance(error, ValueError) and re.search(": expected| must ", str(error)):
             raise
         raise ValueError(
-            f"DIR: expected a whole summary and files beside it in {str(folder)!r}, got"
-            f" one damaged ({type(error).__name__}: {reason(error)})"
+            f"{lead} damaged ones in {str(folder)!r} "
+            f"({type(error).__name__}: {reason(error)})."
         ) from error
     return render(page, explorer=EXPLORER if explorer else None)

@@ -1,8 +1,8 @@
-"""The page of a validation: what was checked, and the study of a data set."""
+"""The page of a validation: the checks, and the study of a dataset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -10,14 +10,17 @@ import pandas as pd
 from probmetric.checks.check import COLUMNS
 from probmetric.checks.compare import entry_table
 from probmetric.checks.criticism import WORDS, Finding, ModelVerdict, Part
+from probmetric.datasets.loading import Dataset
 from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
 from probmetric.plots.checks import agreement, model_check
 from probmetric.registry import MODELS
 from probmetric.report.page import (
     Banner,
+    Cards,
     Picture,
     Report,
     Section,
+    Summary,
     Table,
     data_again,
     read_table,
@@ -27,52 +30,66 @@ from probmetric.storage.draws_file import load_draws
 from probmetric.validation import Judgement, Validation
 
 TABLE = "agreement.csv"
+HEADLINES = {
+    "adequate": "Adequate: the model could have produced these data",
+    "doubtful": "Doubtful: the model fits these data in part",
+    "conflict": "Conflict: the model would not have produced these data",
+}
+AGREEMENT = (
+    "Left: difference in Monte Carlo errors, inside the band if the two agree. Right: "
+    "the shift that this run could detect."
+)
+ENTRIES = (
+    "Every entry of every check. Errors of values are relative, or absolute beside an "
+    "absolute tolerance. Errors of an approximation are in posterior sd for means, and "
+    "log ratios for sd."
+)
 
 
 def khat_words(judgement: Judgement) -> str:
-    """Return what a k-hat of 0.7 or more leaves open, in a sentence."""
+    """Explain a k-hat of 0.7 or more, in a sentence."""
     khat = float(judgement.table["khat"].max())
     return (
         f"{judgement.table.attrs['check']}: k-hat {khat:.2g} is not below {KHAT_MAX}. "
-        "The distances that were measured keep their bound; others need not: sample "
-        "with method='nuts' where they matter."
+        "The measured distances are within their bound; others may not be. Sample with "
+        "method='nuts' if they matter."
     )
 
 
-def _sampler_words(found: Sequence[Mapping[str, str]]) -> Banner:
-    """Return the banner of what is wrong with the study's draws, by name."""
-    if not found:
+def _sampler_banner(problems: Sequence[Mapping[str, str]]) -> Banner:
+    """Banner with the problems of the study's draws."""
+    if not problems:
         sentence = (
-            "Divergences, tree depth, E-BFMI, R-hat and effective sizes of bulk and "
-            "tails were looked at: nothing was found."
+            "Divergences, tree depth, E-BFMI, R-hat and effective sample sizes of bulk "
+            "and tails were checked, without a problem."
         )
-        return Banner("agree", "The draws of NUTS can be trusted", [sentence])
-    names = ", ".join(dict.fromkeys(one["name"] for one in found))
-    sentences = [f"{one['what']}: {one['advice']}." for one in found]
-    headline = f"The draws of NUTS are not to be trusted yet: {names}"
+        return Banner("agree", "The draws of NUTS are reliable", [sentence])
+    names = ", ".join(dict.fromkeys(problem["name"] for problem in problems))
+    sentences = [f"{problem['what']}: {problem['advice']}." for problem in problems]
+    headline = f"The draws of NUTS are not reliable yet: {names}"
     return Banner("inconclusive", headline, sentences)
 
 
 def described(
-    found: Validation, study: Study | None, fit: ModelVerdict | None = None
-) -> dict[str, Any]:
-    """Return what a validation's folder says of it beside its tables, for JSON."""
+    result: Validation, study: Study | None, fit: ModelVerdict | None = None
+) -> dict[str, object]:
+    """Describe a validation for summary.json, beside its tables."""
     checks = [
         {
-            "problem": one.problem,
-            "entries": one.table.sizes["entry"],
-            "seconds": one.seconds,
-            **one.table.attrs,
+            "problem": judgement.problem,
+            "entries": judgement.table.sizes["entry"],
+            "seconds": judgement.seconds,
+            **judgement.table.attrs,
         }
-        for one in found.judgements
+        for judgement in result.judgements
     ]
-    kept: dict[str, Any] = {"broken": found.broken, "checks": checks}
+    content: dict[str, object] = {"broken": result.broken, "checks": checks}
     if study is not None:
         tables = {k: t.to_dict("records") for k, t in study.tables.items()}
-        kept["study"] = {"tables": tables, "cards": study.cards}
-        kept["diagnosed"] = [one._asdict() for one in diagnose(study.draws)]
+        content["study"] = {"tables": tables, "cards": study.cards}
+        content["diagnosed"] = [found._asdict() for found in diagnose(study.draws)]
     if fit is not None:
-        kept["fit"] = [
+        content["fit"] = [
             {
                 **part.finding._asdict(),
                 "bins": None
@@ -83,21 +100,21 @@ def described(
             }
             for part in fit.parts
         ]
-    return kept
+    return content
 
 
-def agreement_table(found: Validation, fit: ModelVerdict | None) -> pd.DataFrame:
-    """Return ``agreement.csv``: every entry of every check, then the model's parts.
+def agreement_table(result: Validation, fit: ModelVerdict | None) -> pd.DataFrame:
+    """Table for ``agreement.csv``: the entries of all checks, then the model's parts.
 
-    Of a part ``z`` is the statistic and ``error`` the size of the difference.
+    For a part ``z`` is the statistic and ``error`` the size of the difference.
     """
-    table = found.to_dataframe()
+    table = result.to_dataframe()
     if fit is None:
         return table
     rows = [
         {
-            "model": found.name,
-            "problem": found.judgements[0].problem,
+            "model": result.name,
+            "problem": result.judgements[0].problem,
             "check": "the model fits the data",
             "kind": "model",
             "layer": "data",
@@ -112,69 +129,59 @@ def agreement_table(found: Validation, fit: ModelVerdict | None) -> pd.DataFrame
     return pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
 
 
-def _fit(summary: Mapping[str, Any]) -> ModelVerdict | None:
-    """Return the verdict on the model, from its folder."""
+def _fit(summary: Summary) -> ModelVerdict | None:
+    """Read the verdict on the model from a summary."""
     if "fit" not in summary:
         return None
     parts: list[Part] = []
-    for one in summary["fit"]:
-        kept = dict(one)
-        p, verdict, bins = (kept.pop(k) for k in ("p_holm", "verdict", "bins"))
+    for entry in summary["fit"]:
+        values = dict(entry)
+        p, verdict, bins = (values.pop(k) for k in ("p_holm", "verdict", "bins"))
         table = None if bins is None else pd.DataFrame(bins)
-        parts.append(Part(Finding(**kept, bins=table), p, verdict))
+        parts.append(Part(Finding(**values, bins=table), p, verdict))
     return ModelVerdict(summary["model"], tuple(parts))
 
 
-def _fit_words(fit: ModelVerdict) -> Banner:
-    """Return the banner of a verdict on the model: the worst part first."""
-    word = fit.overall
-    headline = {
-        "adequate": "adequate: the model could have produced these data",
-        "doubtful": "doubtful: the model fits these data in part",
-        "conflict": "conflict: the model would not have produced these data",
-    }[word]
+def _fit_banner(fit: ModelVerdict) -> Banner:
+    """Banner of the verdict on the model, with the worst part first."""
     sentences = [
         f"{part.finding.part}, {part.verdict}: {part.finding.said}."
         + ("" if part.verdict == "adequate" else f" {part.finding.remedy}")
         for part in sorted(fit.parts, key=lambda p: -WORDS.index(p.verdict))
     ]
-    return Banner(word, headline[0].upper() + headline[1:], sentences)
+    return Banner(fit.overall, HEADLINES[fit.overall], sentences)
 
 
 def _fit_section(fit: ModelVerdict) -> Section:
-    """Show what the verdict on the model rests on."""
-    shown = fit.to_dataframe().drop(columns=["said", "remedy"])
     return Section(
         "Does the model fit the data?",
-        [
-            "Closed form and sampling share the model and its prior, and may agree on "
-            "the answer to a wrong question. A part is in conflict where the data are "
-            "surprising (p below .01 after Holm) and the difference matters, doubtful "
-            "where it does not matter, or p is only below .02."
-        ],
-        [
-            Picture(
-                model_check(fit),
-                "Left: labels of the pairs of the fit by their distance under the fit, "
-                "against the model's own P(same). Right: labels of held-out pairs "
-                "against P(same) as shipped. Bands are simultaneous: they hold the "
-                "whole curve with 95 % probability where the model is right.",
-            )
-        ],
-        [Table(shown, "What was judged")],
+        "Closed form and sampling share the model and its prior; they can agree "
+        "although the model is wrong. A part is in conflict if the data are surprising "
+        "(p below 0.01 after Holm) and the difference is relevant. It is doubtful if "
+        "the difference is not relevant, or p is only below 0.02.",
+        Picture(
+            model_check(fit),
+            "Left: labels of the pairs of the fit by fitted distance, against P(same) "
+            "under the model. Right: labels of held-out pairs against the calibrated "
+            "P(same). The bands are simultaneous: they contain the whole curve with "
+            "95% probability if the model is right.",
+        ),
+        Table(
+            fit.to_dataframe().drop(columns=["said", "remedy"]), "Parts of the check"
+        ),
     )
 
 
-def _validation(folder: Path, summary: Mapping[str, Any]) -> Validation:
-    """Return what a validation found, from its folder."""
+def _validation(folder: Path, summary: Summary) -> Validation:
+    """Read the result of a validation from its folder."""
     whole = read_table(folder, TABLE, dtype=str, keep_default_na=False)
     name, judged, begin = summary["model"], list[Judgement](), 0
-    for one in summary["checks"]:
-        attrs = dict(one)
+    for check in summary["checks"]:
+        attrs = dict(check)
         problem, n, seconds = (attrs.pop(k) for k in ("problem", "entries", "seconds"))
         rows = whole.iloc[begin : begin + n]
         begin += n
-        # Numbers as Python reads them: exactly those that were written.
+        # Python's float restores exactly the numbers that were written.
         columns = {k: [float(v or "nan") for v in rows[k]] for k in COLUMNS}
         columns["verdict"] = list(rows["verdict"])
         table = entry_table(columns, list(rows["entry"]), attrs)
@@ -183,42 +190,45 @@ def _validation(folder: Path, summary: Mapping[str, Any]) -> Validation:
 
 
 def _study(
-    folder: Path, summary: Mapping[str, Any]
-) -> tuple[list[Section], list[tuple[str, str]]]:
-    """Return the sections and cards of a run's study, none where it made none."""
+    folder: Path, summary: Summary, data: Dataset | None
+) -> tuple[list[Section], Cards]:
+    """Make the sections and cards of a run's study."""
     if "study" not in summary:
         return [], []
-    kept = summary["study"]
     tables = {
-        name: pd.DataFrame(rows).fillna(np.nan) for name, rows in kept["tables"].items()
+        name: pd.DataFrame(rows).fillna(np.nan)
+        for name, rows in summary["study"]["tables"].items()
     }
-    cards = [(figure, name) for figure, name in kept["cards"]]
+    cards = [(figure, name) for figure, name in summary["study"]["cards"]]
     study = Study(load_draws(folder / "draws.nc"), tables, cards)
-    data, lacking = data_again(summary)
+    data, lacking = data_again(summary, data)
     if data is None:
         shown = [Table(table, name) for name, table in tables.items()]
-        return [Section("The study", [lacking], [], shown)], cards
-    sections: Any = MODELS[summary["model"]].study_sections
+        return [Section("The study", lacking, *shown)], cards
+    sections = cast(
+        "Callable[..., list[Section]]", MODELS[summary["model"]].study_sections
+    )
     return sections(study, data, seed=summary["seed"]), cards
 
 
-def validate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
-    """Return the page of a validation's folder."""
-    found = _validation(folder, summary)
-    verdict, headline, explanation = _verdict_words(found)
-    counts = found.counts
-    study, cards = _study(folder, summary)
-    sections = [_check_section(found), *study]
+def validate_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
+    """Make the page of a validation's folder."""
+    result = _validation(folder, summary)
+    verdict, headline, explanation = _verdict_words(result)
+    counts = result.counts
+    study, cards = _study(folder, summary, data)
+    sections = [_check_section(result), *study]
     fit, banners = _fit(summary), list[Banner]()
     if fit is not None:
-        banners, sections = [_fit_words(fit)], [_fit_section(fit), *sections]
-        explanation += " This judges the formulas; the next banner judges the model."
+        banners, sections = [_fit_banner(fit)], [_fit_section(fit), *sections]
+        explanation += " This verdict is on the formulas; the next is on the model."
     if "diagnosed" in summary:
-        banners.append(_sampler_words(summary["diagnosed"]))
+        banners.append(_sampler_banner(summary["diagnosed"]))
     if counts.controls == 0:
         cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
+    seconds = sum(judgement.seconds for judgement in result.judgements)
     return Report(
-        title=f"{found.name} validated on {summary['where']}",
+        title=f"{result.name} validated on {summary['where']}",
         lead=summary["lead"],
         verdict=verdict,
         headline=headline,
@@ -228,98 +238,73 @@ def validate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
             "command": summary["asked"],
             "seed": str(summary["seed"]),
             **summary["versions"],
-            "time of checks": f"{sum(j.seconds for j in found.judgements):.0f} s",
+            "time of checks": f"{seconds:.0f} s",
         },
         cards=cards,
         banners=banners,
     )
 
 
-def _verdict_words(found: Validation) -> tuple[str, str, str]:
-    """Return the banner's colour, headline and explanation."""
-    counts = found.counts
-    if found.broken:
-        good = found.verdict == "rejected"
+def _verdict_words(result: Validation) -> tuple[str, str, str]:
+    """Color of the banner, headline and explanation."""
+    counts = result.counts
+    if result.broken:
+        verdict = "agree" if result.verdict == "rejected" else "disagree"
         headline = f"{counts.rejected} of {counts.controls} wrong claims were rejected"
-        text = "Negative controls: wrong formulas in place of the right ones."
-        return ("agree" if good else "disagree"), headline, text
-    headline = f"{counts.agree} of {counts.exact} exact claims agree" + (
-        f", {counts.within + found.unreliable} of {counts.approximate} "
-        "approximations keep their bound"
-        if counts.approximate
-        else ""
-    )
-    if found.unreliable:
-        headline += f", {found.unreliable} of them inconclusive by k-hat"
+        return verdict, headline, "Negative controls: wrong formulas replace the right."
+    headline = f"{counts.agree} of {counts.exact} exact claims agree"
+    if counts.approximate:
+        within = counts.within + result.unreliable
+        headline += f", {within} of {counts.approximate} approximations are within "
+        headline += "their bound"
+    if result.unreliable:
+        headline += f", {result.unreliable} of them inconclusive by k-hat"
     text = (
         "Each exact claim was compared with an independent reference: quadrature, "
-        "automatic derivatives of the NumPyro model, or sampling. A run too weak to "
-        "find a difference worth finding is inconclusive, and never passes."
+        "automatic derivatives of the NumPyro model, or sampling. A run that is too "
+        "weak to detect a relevant difference is inconclusive, and never passes."
     )
-    return found.verdict, headline, text
+    return result.verdict, headline, text
 
 
-def _check_section(found: Validation) -> Section:
-    """Tell what was checked, with the z of everything that was compared by draws."""
+def _check_section(result: Validation) -> Section:
+    """Results of the checks, with the z of all comparisons of draws."""
     shown = (
-        found.summary()
+        result.summary()
         .rename(columns={"largest_error": "largest error", "largest_z": "largest |z|"})
-        .drop(columns=["model"] if found.broken else ["model", "control"])
+        .drop(columns=["model"] if result.broken else ["model", "control"])
         .round({"seconds": 1})
     )
-    bounds = [j.table.attrs.get("bound", np.nan) for j in found.judgements]
+    bounds = [j.table.attrs.get("bound", np.nan) for j in result.judgements]
     if not np.isnan(bounds).all():
         shown.insert(list(shown).index("largest error") + 1, "bound", bounds)
     pictures: list[Picture] = []
-    for judgement in found.judgements:
+    for judgement in result.judgements:
         table = judgement.table
-        # Only compare's own tables state the limits that z was judged by.
+        # Tables of compare have these limits of z.
         compared = {"z_crit", "tol", "alpha"} <= table.attrs.keys()
         if compared and table.attrs["kind"] == "exact" and not table.attrs["control"]:
             title = f"{table.attrs['check']} ({judgement.problem})"
-            caption = (
-                "Left: difference in Monte Carlo errors, inside the band where the two "
-                "agree. Right: the shift this run would have found."
-            )
-            pictures.append(Picture(agreement(table, title=title), caption))
+            pictures.append(Picture(agreement(table, title=title), AGREEMENT))
+    by_khat = [khat_words(j) for j in result.judgements if j.unreliable]
+    if by_khat:
+        reason = "the approximation was compared with draws that do not depend on it."
+        by_khat = [f"A high k-hat does not change the verdict: {reason}", *by_khat]
     return Section(
         "Closed forms against independent references",
-        [
-            "Exact claims must agree with the reference. Approximations are judged by "
-            "a bound instead, shown beside their largest error (in posterior sd where "
-            "draws were compared).",
-            *_khat_sentences(found),
-        ],
-        pictures,
-        [
-            Table(shown, "Every check, by claim"),
-            Table(
-                _entries(found),
-                "Every entry of every check. The error of values is relative, or "
-                "absolute beside an absolute tolerance; of an approximation's mean it "
-                "is in posterior sd, of its sd the log of their ratio.",
-                folded=True,
-            ),
-        ],
+        "Exact claims must agree with the reference. Approximations have a bound, "
+        "shown beside their largest error (in posterior sd for comparisons of draws).",
+        *by_khat,
+        *pictures,
+        Table(shown, "Every check, by claim"),
+        Table(_entries(result), ENTRIES, folded=True),
     )
 
 
-def _khat_sentences(found: Validation) -> list[str]:
-    """Say what each k-hat leaves open, and why it alone does not count."""
-    doubted = [khat_words(j) for j in found.judgements if j.unreliable]
-    if not doubted:
-        return []
-    return [
-        "A k-hat alone does not count: the approximation was held against draws that "
-        "do not depend on it.",
-        *doubted,
-    ]
-
-
-def _entries(found: Validation, limit: int = 400) -> pd.DataFrame:
-    """Return the entries behind the checks, the worst first where they are many."""
-    whole = found.to_dataframe().drop(columns=["model", "layer"])
-    if not found.broken:
+def _entries(result: Validation, limit: int = 400) -> pd.DataFrame:
+    """Entries of the checks; with more than ``limit`` only the worst."""
+    whole = result.to_dataframe().drop(columns=["model", "layer"])
+    if not result.broken:
         whole = whole.drop(columns="control")
     if len(whole) <= limit:
         return whole

@@ -1,8 +1,7 @@
 """Learned metrics and draws on disk.
 
 ``metric_file``   metrics, and draws of one, as NPZ arrays with a JSON header.
-``kinds``         whether what was read is as its class declares it.
-``draws_file``    draws as NetCDF, and the metrics that they stand for.
+``draws_file``    draws as NetCDF, and draws as metrics.
 """
 
 import lazy_loader

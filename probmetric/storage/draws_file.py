@@ -1,9 +1,8 @@
-"""Draws on disk: ArviZ's NetCDF in and out, and the metrics that draws stand for.
+"""Draws on disk: ArviZ's NetCDF, and draws as metrics.
 
-A file of ``save_draws`` ends in a checksum of all before it, which readers of NetCDF
-pass over. HDF5 may loop for ever over damaged bytes, in C, where no signal stops it; so
-``load_draws`` compares the checksum before HDF5 opens the file. Files that other
-programs wrote have none and are read as they are.
+``save_draws`` appends a checksum, which other readers of NetCDF ignore. HDF5 can loop
+forever over damaged bytes, so ``load_draws`` compares the checksum before HDF5 opens
+the file. Files of other programs have no checksum and are read without one.
 """
 
 import hashlib
@@ -15,11 +14,10 @@ import h5py
 import numpy as np
 import xarray as xr
 
-from probmetric.files import LARGEST_RATIO, readable, reason, replacing
+from probmetric.files import readable, reason, replacing
 from probmetric.names import kind_of
 from probmetric.posterior.draws import posterior_metric, readers_of
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.storage.kinds import check_parts
 from probmetric.typing import Purpose
 
 MARK = b"\nprobmetric sha256 "
@@ -27,9 +25,9 @@ TAIL = len(MARK) + 2 * hashlib.sha256().digest_size
 
 
 def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
-    """Write a DataTree as NetCDF, whole or not at all; a file at ``path`` is replaced.
+    """Store a DataTree as NetCDF with a checksum.
 
-    It ends in a checksum, which `load_draws` compares and other readers pass over.
+    An existing file is replaced. If writing fails, it stays as it was.
 
     Examples
     --------
@@ -42,7 +40,7 @@ def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
     ...     [path.name for path in Path(folder).iterdir()]
     ['draws.nc']
     """
-    # Through memory: what HDF5 says of a full disk says nothing of the disk.
+    # Through memory, because HDF5 does not report a full disk as such.
     buffer = io.BytesIO()
     draws.to_netcdf(buffer, engine="h5netcdf")
     with replacing(Path(path)) as part:
@@ -53,13 +51,13 @@ def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
 
 
 def load_draws(path: "str | Path") -> xr.DataTree:
-    """Read the draws of ``sample`` from a NetCDF file, into memory.
+    """Load the draws of ``sample`` from a NetCDF file into memory.
 
     Raises
     ------
     ValueError
-        For a file that is missing, truncated, damaged, or holds no posterior. Damage
-        is found for certain where 8 of the last 83 bytes, a checksum, are left.
+        If the file is missing, damaged, or has no posterior. Damage is detected with
+        certainty only in a file of ``save_draws``.
 
     Examples
     --------
@@ -72,19 +70,15 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     (2, 5)
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise ValueError(
-            f"draws: expected a file, got {kind_of(path)} at {str(path)!r}"
-        )
     if not path.is_file():
-        raise ValueError(f"draws: expected a file that exists, got {str(path)!r}")
+        problem = kind_of(path) + " at " if path.exists() else ""
+        wanted = "a file" if problem else "a file that exists"
+        raise ValueError(f"draws: expected {wanted}, got {problem}{str(path)!r}")
     with readable(f"draws: expected a readable NetCDF file, got {str(path)!r}"):
         _check_sum(path)
-        # Where this fails h5netcdf would fail half open, and say so again later.
+        # h5netcdf leaves the file open if this fails.
         with h5py.File(path) as raw:
             bool(raw.attrs.get("_nc3_strict"))
-            _check_item("/", raw)
-            raw.visititems(_check_item)
         with xr.open_datatree(path.absolute(), engine="h5netcdf") as file:
             posterior = file.children.get("posterior")
             if posterior is not None and {"chain", "draw"} <= set(posterior.sizes):
@@ -96,45 +90,18 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     )
 
 
-UNWRITTEN = 1 << 24
-"""Bytes of an array that need not have been written: such as a dimension's."""
-
-
-def _check_item(name: str, item: h5py.Group | h5py.Dataset) -> None:
-    """Raise for a group with two links, or an array much larger than what was written.
-
-    A group that is linked to from inside itself has no end. HDF5 makes up what was
-    never written: a file of some kilobytes may promise any number of zeros.
-    """
-    if isinstance(item, h5py.Group) and h5py.h5o.get_info(item.id).rc > 1:
-        raise ValueError(f"{name}: more than one link leads to this group")
-    if isinstance(item, h5py.Dataset) and item.shape is not None:
-        held = LARGEST_RATIO * item.id.get_storage_size()
-        if item.size * item.dtype.itemsize > max(held, UNWRITTEN):
-            raise ValueError(f"{name}: {item.shape} numbers, of which few were written")
-
-
 def _check_sum(path: Path) -> None:
-    """Raise where a file ends in a checksum, or a part of it, that is not its own."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.seek(max(size - TAIL, 0))
-        tail = file.read(TAIL)
-        start = tail.rfind(MARK[:8])
-        if start < 0:
-            return
-        file.seek(0)
-        found = hashlib.sha256()
-        left = size - len(tail) + start
-        while left > 0 and (block := file.read(min(left, 1 << 20))):
-            found.update(block)
-            left -= len(block)
-    if tail[start:] != MARK + found.hexdigest().encode():
-        raise ValueError("other bytes than were written: its checksum differs")
+    """Raise ValueError if the file has a checksum, or a part of one, that differs."""
+    content = path.read_bytes()
+    start = content.rfind(MARK[:8], max(len(content) - TAIL, 0))
+    if start >= 0:
+        digest = hashlib.sha256(memoryview(content)[:start]).hexdigest()
+        if content[start:] != MARK + digest.encode():
+            raise ValueError("its checksum differs: it was changed or cut")
 
 
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
-    """Return the features' names that draws carry, None where they carry none.
+    """Return the feature names stored with draws, None if there are none.
 
     Examples
     --------
@@ -160,24 +127,23 @@ def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
 def posterior_of(
     draws: xr.DataTree, *, purpose: Purpose = "prediction", max_draws: int | None = None
 ) -> PosteriorMetric:
-    """Return draws as metrics.
+    """Convert draws of ``sample`` to a ``PosteriorMetric``.
 
     Parameters
     ----------
     draws : DataTree
-        Of ``sample``, of a registered learner whose draws stand for metrics. Its
-        attribute ``learner`` names it; without it every learner is asked
-        whether the draws are like its own: matrices ``M``, with ``b`` where it
-        defines P(same), or ``J``, or ``components`` of a two-stage mixture.
+        The attribute ``learner`` is the name of the learner. Without it, the variables
+        decide: matrices ``M``, with ``b`` if the learner defines P(same), or ``J``, or
+        ``components`` of a two-stage mixture.
     purpose : {"prediction", "intervals"}, default="prediction"
         See ``PosteriorMetric``.
     max_draws : int, optional
-        Keep this many, evenly spaced over chains joined. Default: all.
+        Number of draws to use, evenly spaced over all chains. Default: all.
 
     Raises
     ------
     ValueError
-        For draws of something else.
+        If the draws are not those of a learner whose draws are metrics.
 
     Examples
     --------
@@ -188,8 +154,8 @@ def posterior_of(
     >>> from probmetric.storage import posterior_of
     >>> M = np.tile(np.diag([1.0, 4.0]), (2, 5, 1, 1))
     >>> posterior = xr.Dataset({"M": (("chain", "draw", "feature", "feature_bis"), M)})
-    >>> found = posterior_of(xr.DataTree.from_dict({"posterior": posterior}))
-    >>> found.n_draws, round(found.draws[0](np.zeros(2), np.ones(2)) ** 2, 6)
+    >>> metrics = posterior_of(xr.DataTree.from_dict({"posterior": posterior}))
+    >>> metrics.n_draws, round(metrics.draws[0](np.zeros(2), np.ones(2)) ** 2, 6)
     (10, 5.0)
     """
     readers = readers_of(draws.attrs.get("learner"))
@@ -202,12 +168,10 @@ def posterior_of(
         if np.isnan(values.to_numpy()).any():
             raise ValueError(f"draws: expected numbers in {name}, got NaN")
     try:
-        found = posterior_metric(draws, readers, purpose, n_draws=max_draws)
-        check_parts(found.draws[0], "draws")
+        return posterior_metric(draws, readers, purpose, n_draws=max_draws)
     except (LookupError, TypeError, ValueError) as error:
         if isinstance(error, ValueError) and ": expected" in str(error):
             raise
         raise ValueError(
-            f"draws: expected those of a learner, got other shapes ({reason(error)})"
+            f"draws: expected draws of a learner, got other shapes ({reason(error)})"
         ) from error
-    return found

@@ -236,7 +236,7 @@ def test_a_setting_that_means_nothing_is_refused_by_name(setting):
 
 
 def test_an_unknown_control_is_refused():
-    with pytest.raises(ValueError, match="control: expected one of"):
+    with pytest.raises(ValueError, match="control must be one of"):
         judge(exact({"a": 1.0}, {"a": 1.0}), PROBLEM, control="other")
 
 

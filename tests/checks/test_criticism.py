@@ -1,11 +1,10 @@
 """``check_model``: the rule of its words, and what it says of simulated data."""
 
-import json
-
 import numpy as np
 import pytest
 
 import probmetric as pm
+from benchmarks.harness import load
 from benchmarks.model_verdict import ARMS, OUT, run
 from probmetric.checks import Finding
 from probmetric.checks.criticism import verdict_of
@@ -76,7 +75,7 @@ def test_a_right_model_is_adequate_and_wrong_ones_conflict(arm, part):
 
 
 def test_the_stored_table_keeps_what_was_asked():
-    stored = json.loads(OUT.read_text())
+    stored = load(OUT)
     for arm in ARMS[:-1]:
         fresh = [stored[arm][str(seed)]["overall"] for seed in range(100, 200)]
         if arm == "right":

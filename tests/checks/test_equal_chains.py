@@ -39,12 +39,14 @@ def complaints(values):
 
 def test_four_equal_chains_are_refused_on_either_side(x):
     copies = dataset(x=np.repeat(x[:1], 4, 0))
-    wanted = "expected chains that differ, got chains 0 and 1, chains 0 and 2, chains 0"
-    with pytest.raises(ValueError, match=f"draws: {wanted}"):
+    wanted = (
+        "must have chains that differ, got chains 0 and 1, chains 0 and 2, chains 0"
+    )
+    with pytest.raises(ValueError, match=f"draws {wanted}"):
         compare({"x": 0.0}, copies)
-    with pytest.raises(ValueError, match=f"reference: {wanted}"):
+    with pytest.raises(ValueError, match=f"reference {wanted}"):
         compare(copies, dataset(x=x))
-    with pytest.raises(ValueError, match=f"reference: {wanted}"):
+    with pytest.raises(ValueError, match=f"reference {wanted}"):
         distance(copies, dataset(x=x))
 
 

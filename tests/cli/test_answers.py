@@ -134,18 +134,22 @@ def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
 @pytest.mark.parametrize(
     ("model", "answers", "words"),
     [
-        ("lda", "pairs", "a learner that takes pairs, got LDA"),
-        ("gdm", "triplets", "a learner that takes triplets, got GDM"),
-        ("point_effects", "counts", "no column 'trials', which PointEffectsLCA"),
-        ("gdm", "sites", "columns i, j, y of pairs .* got rain, pH in sites.csv"),
+        ("lda", "pairs", "--answers must be for a learner of pairs, got LDA"),
+        ("gdm", "triplets", "--answers must .* triplets, got GDM"),
+        ("point_effects", "counts", "no column 'trials' for PointEffectsLCA"),
+        ("gdm", "sites", "columns i, j, y .* got rain, pH in sites.csv"),
         (
             "gdm",
             "wrong",
-            "whole numbers of rows from 0 in wrong.csv, got '1.5' as j in",
+            "whole row numbers .* wrong.csv, got '1.5' as j in",
         ),
         ("gdm", "high", "rows 0..20 of .*sites.csv, got row 21"),
         ("gdm", "nowhere", "a file that exists"),
-        ("triplet_embedding", "triplets", "--data: expected none for TripletEmbedding"),
+        (
+            "triplet_embedding",
+            "triplets",
+            "--data cannot be used with TripletEmbedding",
+        ),
     ],
 )
 def test_answers_that_cannot_be_used_are_refused(
@@ -165,14 +169,14 @@ def test_answers_that_cannot_be_used_are_refused(
 def test_points_or_answers_that_lack_are_named(world, tmp_path):
     paths, out = world[2], ("--out", tmp_path)
     said = refused("fit", "gdm", "--answers", paths["counts"], *out)
-    assert "--data: expected the points of --answers, got none" in said
+    assert "--data must be the points of --answers, got none" in said
     said = refused("sample", "gdm", *out)
-    assert "--data: expected a data set, or --answers, got neither" in said
+    assert "--data or --answers must be given, got neither" in said
     said = refused("sample", "triplet_embedding", "--data", "wine", *out)
-    assert "--answers: expected triplets for TripletEmbedding" in said
+    assert "--answers must be triplets for TripletEmbedding" in said
     grouped = "--data", paths["sites"], "--groups", "rain"
     said = refused("fit", "gdm", *grouped, "--answers", paths["counts"], *out)
-    assert "--groups: expected none beside --answers" in said
+    assert "--groups cannot be combined with --answers" in said
     left = "--data", paths["sites"], "--unlabeled", "-1"
     said = refused("fit", "gdm", *left, "--answers", paths["counts"], *out)
     assert "--unlabeled cannot be combined with --answers, got '-1'" in said
@@ -229,7 +233,7 @@ def test_answers_held_out_judge_a_metric_as_in_python(world, halves, tmp_path):
         judged(tmp_path / "again")[0]["log_loss"], own["log_loss"], rtol=1e-9
     )
     seen = run("evaluate", *sites, *answers, *metric)
-    assert "learned from these very answers" in seen.output
+    assert "learned from the same judgments" in seen.output
 
 
 def test_the_share_of_same_is_that_of_all_judgments_by_their_weights(world, tmp_path):
@@ -298,7 +302,7 @@ def test_answers_in_folds_judge_a_learner_and_what_has_no_probability_is_ranked(
     own, _, notes = judged(tmp_path)
     assert own["log_loss"] is None
     assert own["roc_auc"] > 0.6
-    assert any("answers share rows" in said for said in notes)
+    assert any("judgments share rows" in said for said in notes)
     assert "ROC-AUC" in (tmp_path / "report.html").read_text()
 
 
@@ -308,16 +312,16 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
     pm.save_metric(pm.Mahalanobis(np.eye(2)), tmp_path / "m.npz")
     metric = "--metric", tmp_path / "m.npz"
     said = refused(*asked, *metric, "--folds", 2)
-    assert "--folds: expected none beside --answers and a metric" in said
-    assert "--groups: expected none" in refused(*asked, *metric, "--groups", "rain")
-    assert "-k: expected none with --answers" in refused(*asked, *metric, "-k", 5)
-    assert "one of the two, got neither" in refused(*asked, "--model", "gdm")
+    assert "--folds cannot be combined with --answers" in said
+    assert "--groups cannot be combined" in refused(*asked, *metric, "--groups", "rain")
+    assert "-k cannot be combined with --answers" in refused(*asked, *metric, "-k", 5)
+    assert "must be given, got neither" in refused(*asked, "--model", "gdm")
     said = refused(*asked, "--model", "gdm", "--folds", 1)
-    assert "--folds: expected 2 to 210 answers, got 1" in said
+    assert "--folds must be 2 to 210, the number of judgments, got 1" in said
     test = "--test", paths["triplets"]
-    assert "takes triplets, got GDM" in refused(*asked, "--model", "gdm", *test)
+    assert "of triplets, got GDM" in refused(*asked, "--model", "gdm", *test)
     said = refused("evaluate", *metric)
-    assert "--data: expected a data set, or --answers, got neither" in said
+    assert "--data or --answers must be given, got neither" in said
 
 
 @pytest.mark.long

@@ -94,8 +94,8 @@ def quick_checks(monkeypatch):
         return Study(tree, {"fake": table}, [("1", "card")])
 
     def sections(study, data, *, seed):
-        text = [f"{len(data.X)} points, {study.draws['posterior'].sizes['draw']} draws"]
-        return [Section("Fake section", text, [], [Table(study.tables["fake"], "")])]
+        text = f"{len(data.X)} points, {study.draws['posterior'].sizes['draw']} draws"
+        return [Section("Fake section", text, Table(study.tables["fake"], ""))]
 
     def criticise(fit, *, seed):
         bins = pd.DataFrame({"at": [0.1, 0.9], "observed": 0.9, "expected": 0.5})
@@ -125,7 +125,7 @@ def test_a_page_says_that_a_khat_alone_does_not_count(
     assert run("validate", "lca", "--out", tmp_path).exit_code == 0
     page = (tmp_path / "report.html").read_text()
     assert "1 of them inconclusive by k-hat" in page
-    assert "A k-hat alone does not count" in page
+    assert "A high k-hat does not change the verdict" in page
 
 
 def test_version_is_the_packages_version():
@@ -135,7 +135,7 @@ def test_version_is_the_packages_version():
 def test_help_names_the_exit_codes():
     said = " ".join(run("validate", "--help").output.split())
     assert "2 unusable input" in said
-    assert "k-hat alone does not count" in said
+    assert "high k-hat does not count" in said
     assert "fewer draws and splits" in said
 
 
@@ -226,7 +226,7 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "<h1>lca validated on iris</h1>" in page
     above, below = page.split("Does the model fit the data?")
     assert "Conflict: the model would not have produced these data" in above
-    assert "the next banner judges the model" in above
+    assert "the next is on the model" in above
     assert "Closed forms against independent references" in below
     assert "predictive, conflict: one said. Do this" in above
     assert "Do this" not in below
@@ -246,7 +246,7 @@ def test_a_conflict_exits_with_1_only_under_strict(quick_checks):
 def test_strict_without_data_to_hold_against_is_refused(words):
     done = run("validate", "lca", "--strict", *words)
     assert done.exit_code == 2
-    assert "--strict: expected --data" in done.output
+    assert "--strict requires --data" in done.output
 
 
 @pytest.mark.long
@@ -266,7 +266,7 @@ def test_the_page_of_a_learners_own_checks_is_made_again(tmp_path):
     done = run("validate", "pair_lda", "--quick", "--out", tmp_path)
     assert done.exit_code == 0, done.output
     page = (tmp_path / "report.html").read_text()
-    assert "4 of 4 exact claims agree" in page
+    assert "2 of 2 exact claims agree" in page
     assert run("report", tmp_path, "--force").exit_code == 0
     assert (tmp_path / "report.html").read_text() == page
 
@@ -297,7 +297,7 @@ def test_files_that_exist_are_kept_without_force(quick_checks, tmp_path):
     arguments = ("validate", "lca", "--out", tmp_path)
     refused = run(*arguments)
     assert refused.exit_code == 2
-    assert "add --force" in refused.output
+    assert "Add --force" in refused.output
     assert (tmp_path / "agreement.csv").read_text() == "mine"
     assert run(*arguments, "--force").exit_code == 0
     assert (tmp_path / "agreement.csv").read_text() != "mine"
@@ -315,7 +315,10 @@ def broken_files(folder):
             "got infinity in 1 of 4 rows, columns ['a']",
         ),
         "one.csv": ("a,y\n1,0\n2,0\n", "at least 2 classes"),
-        "alone.csv": ("a,y\n1,0\n2,0\n3,1\n", "at least 2 rows of each class"),
+        "alone.csv": (
+            "a,y\n1,0\n2,0\n3,1\n",
+            "label must have at least 2 rows of each class",
+        ),
         "text.csv": ("a,y\nred,0\nblue,1\n", "expected numbers"),
         "empty.csv": ("", "empty.csv', got an empty file"),
         "ragged.csv": ("a,y\n1,0\n1,2,1\n", "expected 2 columns in every row of"),
@@ -337,12 +340,12 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["validate"], "expected one of"),
+        (["validate"], "MODEL must be one of"),
         (["validate", "no_such"], "got 'no_such'"),
-        (["validate", "lca", "--all"], "expected none beside --all"),
+        (["validate", "lca", "--all"], "MODEL cannot be combined with --all"),
         (["validate", "lca", "--data", "wein"], "expected one of breast_cancer"),
         (["validate", "lca", "--data", "none.csv"], "expected a file that exists"),
-        (["validate", "lca", "--label", "y"], "--label: expected --data"),
+        (["validate", "lca", "--label", "y"], "--label requires --data"),
         (["validate", "lca", "--data", "iris", "--out", __file__], "expected a folder"),
         (["validate", "lca", "--seed", "-1"], "--seed"),
         (["validate", "lca", "--no-such-option"], "no-such-option"),

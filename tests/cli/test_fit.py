@@ -11,8 +11,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
-from probmetric.cli import app as cli_app
 from probmetric.cli import fit as cli_fit
+from probmetric.cli.options import NAMES as LEARNERS
 from probmetric.datasets import loading as datasets
 from probmetric.registry import MODELS, estimators, fit_named, make
 from probmetric.storage.metric_file import read_metric
@@ -47,7 +47,7 @@ def fit(data, out, *more, model="lda"):
 
 def test_every_registered_model_can_be_fitted_by_name():
     assert set(MODELS) <= set(estimators())
-    assert cli_app.NAMES == ", ".join(sorted(estimators()))
+    assert LEARNERS == ", ".join(sorted(estimators()))
 
 
 @pytest.mark.long
@@ -152,7 +152,7 @@ def test_groups_are_a_column_and_no_feature(tmp_path):
 def test_files_that_exist_are_kept_without_force(data, tmp_path):
     (tmp_path / "metric.npz").write_text("mine")
     line = refused("fit", "lda", "--data", data["csv"], "--out", tmp_path)
-    assert "add --force" in line
+    assert "Add --force" in line
     assert (tmp_path / "metric.npz").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["metric.npz"]
     assert fit(data["csv"], tmp_path, "--force").exit_code == 0
@@ -163,11 +163,14 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
     "arguments, expected",
     [
         (["fit", "nope"], "model: expected one of dca_gm.*got 'nope'"),
-        (["fit", "lda", "--set", "n_components"], "--set: expected name=value"),
-        (["fit", "lda", "--set", "n_components="], "--set: expected name=value"),
+        (["fit", "lda", "--set", "n_components"], "--set must be NAME=VALUE, got"),
+        (["fit", "lda", "--set", "n_components="], "--set must be NAME=VALUE, got"),
         (["fit", "lda", "--set", "depth=2"], "expected arguments of LDA.*got depth"),
         (["fit", "lda", "--set", "n_component=2"], "did you mean n_components\\?"),
-        (["fit", "lda", "--set", "shrinkage=1", "--set", "shrinkage=2"], "each name"),
+        (
+            ["fit", "lda", "--set", "shrinkage=1", "--set", "shrinkage=2"],
+            "--set must name each .* 'shrinkage' twice",
+        ),
         (["fit", "lda", "--set", "n_components=99"], "n_components: expected"),
         (["fit", "lca", "--set", "pairs=none_such"], "pairs: expected one of"),
         (["fit", "lda", "--label", "species"], "label: expected a column.*'species'"),
@@ -189,7 +192,7 @@ def test_a_fit_that_did_not_converge_is_kept_and_exits_with_1(data, tmp_path):
     assert "note:" in done.stderr
     said = json.loads((tmp_path / "summary.json").read_text())
     assert said["notes"]
-    assert "What the run said" in (tmp_path / "report.html").read_text()
+    assert "Notes of the run" in (tmp_path / "report.html").read_text()
 
 
 def test_trouble_is_what_says_that_a_result_is_not_to_be_trusted():

@@ -114,4 +114,4 @@ def test_passes_of_another_run_end_all_with_one_sentence(one, data, tmp_path):
 
 def test_to_resume_needs_a_checkpoint(data, tmp_path):
     said = refused("fit", "lca", "--data", data, "--out", tmp_path, "--resume")
-    assert "--resume: expected --checkpoint" in said
+    assert "--resume requires --checkpoint" in said

@@ -12,7 +12,6 @@ import sklearn.datasets
 from probmetric import names
 from probmetric.cli.files import FILES
 from probmetric.datasets.generators import GENERATORS
-from probmetric.datasets.tables import READERS
 from probmetric.registry import MODELS, Place, learner_name
 from tests.cli.runs import refused, run, write_data
 
@@ -27,7 +26,7 @@ TYPOS = {
     ),
     "learner without draws": ("a learner with draws", "sample", "pair_lda", *WINE),
     "registered model": ("model: expected one of", "validate", "lcaa"),
-    "no model": ("MODEL: expected one of", "validate"),
+    "no model": ("MODEL must be one of", "validate"),
     "method": ("--method: expected one of", "sample", "lca", *WINE, "--method", "nut"),
     "method of another learner": (
         *("--method: expected one of nuts, laplace, svi", "sample", "two_stage"),
@@ -70,20 +69,20 @@ TYPOS = {
         *("--candidates: expected a file", "next", "--draws", "d.nc", *WINE[:2]),
         *("--candidates", "no.csv"),
     ),
-    "folder of report": ("DIR: expected a run's folder", "report", "no_such_folder"),
-    "file that exists, fit": ("add --force", "fit", "lda", "--data", "wine", "FULL"),
-    "file that exists, sample": ("add --force", "sample", "lca", *WINE[:2], "FULL"),
-    "file that exists, validate": ("add --force", "validate", "lca", "FULL"),
+    "folder of report": ("DIR must be a run's folder", "report", "no_such_folder"),
+    "file that exists, fit": ("Add --force", "fit", "lda", "--data", "wine", "FULL"),
+    "file that exists, sample": ("Add --force", "sample", "lca", *WINE[:2], "FULL"),
+    "file that exists, validate": ("Add --force", "validate", "lca", "FULL"),
     "file that exists, evaluate": (
-        *("add --force", "evaluate", "--model", "lda", *WINE[:2], "--folds", "2"),
+        *("Add --force", "evaluate", "--model", "lda", *WINE[:2], "--folds", "2"),
         "FULL",
     ),
     "file that exists, neighbors": (
-        *("add --force", "neighbors", "--metric", "m.npz", *WINE[:2]),
+        *("Add --force", "neighbors", "--metric", "m.npz", *WINE[:2]),
         *("--out", "FULL.csv"),
     ),
     "file that exists, next": (
-        *("add --force", "next", "--draws", "d.nc", *WINE[:2], "--out", "FULL.csv"),
+        *("Add --force", "next", "--draws", "d.nc", *WINE[:2], "--out", "FULL.csv"),
     ),
 }
 
@@ -235,7 +234,6 @@ def test_a_command_that_works_would_be_seen_to_load_them(tmp_path):
 
 def test_the_names_are_those_of_what_loads_them():
     assert set(names.GENERATED) == set(GENERATORS)
-    assert names.ENDINGS == tuple(READERS)
     assert all(hasattr(sklearn.datasets, f"load_{name}") for name in names.STORED)
 
 

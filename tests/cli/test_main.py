@@ -3,12 +3,22 @@
 import inspect
 import subprocess
 import sys
-from importlib import import_module
+from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
 
 from probmetric import __version__
-from probmetric.cli import app
+from probmetric.cli.options import (
+    DataSpec,
+    Evaluate,
+    Fit,
+    Neighbors,
+    Next,
+    Sample,
+    Validate,
+    expand,
+)
 from probmetric.names import Reading
 
 MODULES = ["probmetric", "probmetric.cli", "probmetric.cli.app"]
@@ -36,23 +46,43 @@ def test_a_module_validates_the_model_that_is_named(module):
     assert "got 'no_such'" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["validate", "fit", "sample", "next", "neighbors", "explore", "evaluate", "report"],
-)
-def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
-    # `report --force`, of 0.1, is taken and not needed.
-    dropped = {"every", "quiet"} | ({"force"} if name == "report" else set())
-    if name == "fit":  # How many processes run it, and how often: the launcher's.
-        dropped |= {"processes", "restarts"}
-    if name in ("evaluate", "neighbors"):
-        dropped |= {"processes"}
-    asked = set(inspect.signature(getattr(app, name)).parameters) - dropped
-    file, work = ("report", name) if name == "explore" else (name, "run")
-    run = getattr(import_module(f"probmetric.cli.{file}"), work)
-    taken = set(inspect.signature(run).parameters)
-    if "how" in taken:  # How rows are read: one object of eight options.
-        taken = taken - {"how"} | set(Reading._fields)
-        if name not in ("fit", "neighbors", "evaluate"):  # Read no rows in parts.
-            taken -= {"dtype"}
-    assert taken == asked
+def test_every_reading_option_reaches_the_reader():
+    given = {
+        "sep": ";",
+        "decimal": ",",
+        "encoding": "latin-1",
+        "dtype": "float32",
+        "unlabeled": "-1",
+        "thousands": ".",
+    }
+    listed = {"drop": ("a",), "features": ("b", "c"), "na": ("?",)}
+    options = Fit(
+        model="lda",
+        out=Path("out"),
+        label="kind",
+        groups="item",
+        **given,
+        **{name: list(names) for name, names in listed.items()},
+    )
+    how = Reading(**given, **listed)
+    assert options.spec("d.csv") == DataSpec("d.csv", "kind", "item", how)
+    assert set(given) | set(listed) == set(Reading._fields)
+
+
+@pytest.mark.parametrize("kind", [Fit, Sample, Neighbors, Evaluate, Next, Validate])
+def test_a_command_has_the_fields_of_its_options_as_parameters(kind):
+    """Defaults too; fields of the class come before those of its bases."""
+    received = []
+    command = expand(kind, received.append)
+    parameters = inspect.signature(command).parameters
+    assert set(parameters) == {field.name for field in fields(kind)}
+    assert list(parameters)[-1] == "quiet"
+    for field in fields(kind):
+        missing = field.default is MISSING
+        default = inspect.Parameter.empty if missing else field.default
+        assert parameters[field.name].default == default
+    needed = [name for name, p in parameters.items() if p.default is p.empty]
+    paths = ("out", "draws")
+    required = {name: Path(name) if name in paths else name for name in needed}
+    command(**required, label="kind")
+    assert received == [kind(**required, label="kind")]

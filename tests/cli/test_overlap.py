@@ -162,8 +162,8 @@ def test_test_rows_in_parts_are_compared(work, tmp_path):
     words = "--data", tmp_path / "o*.parquet", "--test", tmp_path / "t*.parquet"
     done = run("evaluate", "--metric", work / "m.npz", *words, "--label", "kind")
     assert done.exit_code == 0, done.output
-    assert "note: 7 of 30 rows of --test that were looked at have" in done.stderr
-    assert "note: 3 of 30 rows of --test that were looked at have" in done.stderr
+    assert "note: 7 of 30 rows of a sample of --test have" in done.stderr
+    assert "note: 3 of 30 rows of a sample of --test have" in done.stderr
 
 
 @pytest.fixture
@@ -185,15 +185,15 @@ def test_answers_about_pairs_that_were_learned_from_are_counted(answers):
     assert fit.exit_code == 0, fit.output
     done = run("evaluate", "--model", "pair_lda", *asked, "--test", answers / "new.csv")
     assert done.exit_code == 0, done.output
-    said = "note: 3 of 5 answers are about the rows of answers of --answers"
+    said = "note: 3 of 5 judgments are about the rows of judgments of --answers"
     assert said in done.stderr
     metric = "--metric", answers / "fit" / "metric.npz"
     new = "--data", answers / "points.csv", "--answers", answers / "new.csv"
     done = run("evaluate", *metric, *new)
-    said = "note: 3 of 5 answers are about the rows of answers that metric"
+    said = "note: 3 of 5 judgments are about the rows of judgments that metric"
     assert said in done.stderr
     done = run("evaluate", *metric, *asked)
-    assert "learned from these very answers" in done.stderr
+    assert "learned from the same judgments" in done.stderr
 
 
 def test_triplets_of_objects_that_were_learned_from_are_counted(answers):
@@ -206,4 +206,4 @@ def test_triplets_of_objects_that_were_learned_from_are_counted(answers):
     metric = "--metric", answers / "fit" / "metric.npz"
     done = run("evaluate", *metric, "--answers", answers / "new.csv")
     assert done.exit_code == 0, done.output
-    assert "note: 1 of 3 answers are about the rows of answers" in done.stderr
+    assert "note: 1 of 3 judgments are about the rows of judgments" in done.stderr

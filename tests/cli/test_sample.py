@@ -56,7 +56,7 @@ def test_the_draws_are_those_of_the_estimator_and_arviz_reads_them(data, laplace
 @pytest.mark.long
 def test_the_report_shows_the_metric_and_a_neighbourhood(laplace):
     page = (laplace / "report.html").read_text()
-    for text in ("The metric, with its uncertainty", "Neighbours, with their"):
+    for text in ("The metric, with its uncertainty", "Neighbors, with their"):
         assert text in page
     said = json.loads((laplace / "summary.json").read_text())
     assert (said["method"], said["chains"], said["draws"]) == ("laplace", 1, 40)
@@ -111,7 +111,7 @@ def test_a_full_disk_keeps_the_blocks_and_says_how_to_go_on(unwritten):
     done, folder = unwritten
     assert done.exit_code == 2
     assert "No space left on device" in done.stderr
-    assert "--resume goes on from them" in done.stderr
+    assert "continue with --resume" in done.stderr
     assert list((folder / "blocks").glob("block_*.npz"))
     assert not list((folder / "run").iterdir())
 
@@ -128,7 +128,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
         *("sample", "lca", "--data", data, "--out", tmp_path / "b"),
         *("--draws", 25, "--set", "n_components=2", *words),
     )
-    assert f"{len(blocks) - 1} blocks of a former run; add --resume" in line
+    assert f"{len(blocks) - 1} blocks. Add --resume" in line
     again = sample(data, tmp_path / "b", *words, "--resume", method="nuts", draws=25)
     assert again.exit_code == first.exit_code, again.output
     a, b = (load_draws(tmp_path / name / "draws.nc") for name in "ab")
@@ -140,13 +140,18 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
     # Blocks of another seed, model or data go with another run.
     for more, said in {
         ("--seed", 1): "log density at the start .*, seed 0 and not 1",
-        ("--set", "regularization=3"): "data other in .*data_1_lam",
-        ("--data", data.with_name("data.npz"), "--label", "z"): "data other in data_0_",
+        ("--set", "regularization=3"): "data differ in .*data_1_lam",
+        (
+            "--data",
+            data.with_name("data.npz"),
+            "--label",
+            "z",
+        ): "data differ in data_0_",
     }.items():
         other = ("sample", "lca", "--data", data, "--out", tmp_path / "c", "--resume")
         line = refused(*other, "--draws", 25, "--set", "n_components=2", *words, *more)
-        assert "checkpoint: expected blocks of this run" in line
-        assert re.search(f"got those of another: .*{said}", line), line
+        assert "checkpoint must have blocks of this run" in line
+        assert re.search(f"blocks of another run: .*{said}", line), line
     # A block cut short is refused by name.
     block = sorted((tmp_path / "blocks").glob("block_*.npz"))[0]
     block.write_bytes(block.read_bytes()[:100])
@@ -164,10 +169,13 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
             "got PairLDA",
         ),
         (["lca", "--method", "gibbs"], "--method: expected one of nuts"),
-        (["lca", "--resume"], "--resume: expected --checkpoint DIR"),
-        (["lca", "--method", "svi", "--checkpoint", "x"], "--checkpoint: expected"),
-        (["lca", "--checkpoint", __file__], "--checkpoint: expected a folder"),
-        (["lca", "--set", "per_anchor=True"], "per_anchor: expected"),
+        (["lca", "--resume"], "--resume requires --checkpoint"),
+        (
+            ["lca", "--method", "svi", "--checkpoint", "x"],
+            "--checkpoint must .*got 'svi'",
+        ),
+        (["lca", "--checkpoint", __file__], "--checkpoint must be a folder"),
+        (["lca", "--set", "per_anchor=True"], "per_anchor must be False"),
     ],
 )
 def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
@@ -228,7 +236,7 @@ def test_chains_of_nuts_are_shown_where_there_are_several(method, chains, pictur
 def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(laplace, copy)
-    assert "not to be trusted" not in (copy / "report.html").read_text()
+    assert "not reliable" not in (copy / "report.html").read_text()
     assert "problems found" in (copy / "report.html").read_text()  # 0 of them.
     tree = load_draws(copy / "draws.nc")
     tree.attrs["khat"] = 0.9
@@ -238,7 +246,7 @@ def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):
     (copy / "summary.json").write_text(json.dumps(said))
     assert run("report", copy).exit_code == 0
     page = (copy / "report.html").read_text()
-    headline, rest = page.split("The draws are not to be trusted yet: k-hat")
+    headline, rest = page.split("The draws are not reliable yet: k-hat")
     assert 'class="verdict inconclusive"' in headline
     assert rest.count("k-hat 0.9, not below 0.7") == 1
     assert "another note" in rest

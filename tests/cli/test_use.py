@@ -12,8 +12,10 @@ import pytest
 
 import probmetric as pm
 from probmetric import LCA
-from probmetric.cli.evaluate import held_out
-from probmetric.cli.inputs import Given, if_seen
+from probmetric.cli import evaluate as cli_evaluate
+from probmetric.cli.inputs import StoredMetric, if_seen
+from probmetric.data.containers import Labelled
+from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation import verification, verification_intervals
 from probmetric.evaluation.evaluate import evaluate
@@ -92,9 +94,9 @@ def test_a_page_to_explore_is_written_once(work, tmp_path):
     assert '"k":4' in page
     assert all(name in page for name in NAMES)
     line = refused("explore", *given, "--out", out)
-    assert "add --force" in line
+    assert "Add --force" in line
     line = refused("explore", *given, "--out", tmp_path / "page.txt")
-    assert "--out: expected a file ending in .html, got 'page.txt'" in line
+    assert "--out must end in .html, got 'page.txt'" in line
 
 
 @pytest.mark.filterwarnings("default:interval")
@@ -145,14 +147,17 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["--metric", "M", "--draws", "D"], "expected one of the two, got both"),
-        ([], "expected one of the two, got neither"),
+        (
+            ["--metric", "M", "--draws", "D"],
+            "--metric and --draws must be given, got both",
+        ),
+        ([], "--metric and --draws must be given, got neither"),
         (["--metric", "none.npz"], "expected a file that exists"),
         (["--metric", "data.npz"], "which has no such header"),
         (["--metric", "data.csv"], "expected a readable metric file"),
         (["--draws", "data.npz"], "expected a readable NetCDF file"),
-        (["--draws", "M"], "metric.npz', which --metric takes"),
-        (["--metric", "D"], "draws.nc', which --draws takes"),
+        (["--draws", "M"], "metric.npz'. Use --metric"),
+        (["--metric", "D"], "draws.nc'. Use --draws"),
         (["--metric", "M", "-k", "60"], "k: expected 1 to 59 for 60 points, got 60"),
         (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
         (
@@ -163,10 +168,13 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
             ["--metric", "M", "--queries", "wide.csv"],
             "--queries: expected rows of 3 features in wide.csv",
         ),
-        (["--metric", "M", "--queries", "turned.csv"], "probmetric: --queries: expe"),
+        (["--metric", "M", "--queries", "turned.csv"], "probmetric: --queries must"),
         (["--draws", "D", "--queries", "none.csv"], "probmetric: --queries: expected"),
         (["--draws", "D", "--queries", "other.csv"], "without 'width'"),
-        (["--metric", "M", "--out", "near.txt"], "expected a file ending in .csv"),
+        (
+            ["--metric", "M", "--out", "near.txt"],
+            "--out must end in .csv, got 'near.txt'",
+        ),
         (["--metric", "M", "--label", "nope"], "label: expected a column"),
     ],
 )
@@ -189,7 +197,7 @@ def test_a_table_that_exists_is_kept_also_when_the_disk_is_full(
     out = tmp_path / "near.csv"
     out.write_text("mine")
     words = ("--metric", metric_of(work), "--data", work / "data.csv", "--out", out)
-    assert "add --force" in refused("neighbors", *words)
+    assert "Add --force" in refused("neighbors", *words)
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))
@@ -224,16 +232,16 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(
     assert found.keys() == wanted.keys()
     np.testing.assert_allclose(list(found.values()), list(wanted.values()), rtol=1e-9)
     frame = pd.read_csv(tmp_path / "run" / "evaluation.csv")
-    assert frame["method"].tolist() == ["Euclidean, standardised", "metric.npz"]
+    assert frame["method"].tolist() == ["Euclidean, standardized", "metric.npz"]
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
     own = stated[stated["method"] == "metric.npz"]
     assert (own["truth"] == own["predicted"]).mean() == pytest.approx(
         wanted["accuracy"]
     )
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Can its probabilities be believed?" in page
-    assert "<h1>metric.npz judged on data.csv</h1>" in page
-    assert "bars: 95 % Wilson limits" in page
+    assert "Are the probabilities calibrated?" in page
+    assert "<h1>metric.npz evaluated on data.csv</h1>" in page
+    assert "bars: 95% Wilson limits" in page
 
 
 @pytest.mark.long
@@ -243,8 +251,8 @@ def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path)
         *("evaluate", "--metric", metric_of(work), *words, "--out", tmp_path / "run")
     )
     assert done.exit_code == 0, done.output
-    assert "was learned from these very points" in done.stderr
-    assert "was learned from these" in (tmp_path / "run" / "report.html").read_text()
+    assert "was learned from the same points" in done.stderr
+    assert "was learned from the same" in (tmp_path / "run" / "report.html").read_text()
     refit = run("evaluate", "--model", "lda", *words)
     assert refit.exit_code == 0, refit.output
     assert "note" not in refit.stderr
@@ -253,13 +261,13 @@ def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path)
 @pytest.mark.long
 def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
     seen = []
-    real = held_out.fit_named
+    real = cli_evaluate.fit_named
 
     def watched(estimator, data):
         seen.append({tuple(row) for row in data.X})
         return real(estimator, data)
 
-    monkeypatch.setattr(held_out, "fit_named", watched)
+    monkeypatch.setattr(cli_evaluate, "fit_named", watched)
     words = ("--data", work / "data.csv", "--folds", 3, "--set", "n_components=1")
     assert run("evaluate", "--model", "lda", *words).exit_code == 0
     data = datasets.load(work / "data.csv")
@@ -269,12 +277,11 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
 
 
 @pytest.mark.parametrize(("n", "said"), [(1, "was learned"), (4, "were learned")])
-def test_one_metric_was_learned_and_several_draws_were(work, monkeypatch, n, said):
+def test_one_metric_was_learned_and_several_draws_were(work, n, said):
     data = datasets.load(work / "data.csv")
-    seen = {"hash": "same"}
-    monkeypatch.setattr("probmetric.cli.inputs.describe_data", lambda *_: seen)
-    use = Given(pm.Mahalanobis(np.eye(3)), 3, None, "same", "mine", n)
-    assert said in if_seen(use, data)[0]
+    same = data_hash(Labelled(data.X, data.y))
+    stored = StoredMetric(pm.Mahalanobis(np.eye(3)), 3, None, same, "mine", n)
+    assert said in if_seen(stored, data)[0]
 
 
 def test_draws_are_evaluated_by_averaged_votes(work):
@@ -289,15 +296,21 @@ def test_draws_are_evaluated_by_averaged_votes(work):
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["--metric", "M"], "--test, --folds: expected one of the two, got neither"),
+        (["--metric", "M"], "--test and --folds must be given, got neither"),
         (["--metric", "M", "--folds", "2", "--test", "data.csv"], "got both"),
-        (["--metric", "M", "--folds", "31"], "--folds: expected 2 to 30"),
-        (["--metric", "M", "--folds", "2", "--model", "lda"], "neither --metric nor"),
+        (["--metric", "M", "--folds", "31"], "--folds must be 2 to 30, "),
+        (
+            ["--metric", "M", "--folds", "2", "--model", "lda"],
+            "--model cannot be combined with --metric",
+        ),
         (["--model", "nope", "--folds", "2"], "model: expected one of"),
-        (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set: expected --model"),
-        (["--metric", "M", "--test", "third.csv"], "classes the classifier knows"),
+        (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set requires --model"),
+        (
+            ["--metric", "M", "--test", "third.csv"],
+            "--test must have only classes of --data",
+        ),
         (["--metric", "M", "--test", "swapped.csv"], "without 'width'"),
-        (["--model", "lda", "--test", "swapped.csv"], "probmetric: --test: expected"),
+        (["--model", "lda", "--test", "swapped.csv"], "probmetric: --test must have"),
         (["--model", "lda", "--test", "swapped.csv"], "features of --data, got 3, wi"),
         (["--metric", "M", "--folds", "2", "--label", "x"], "label: expected a column"),
     ],
@@ -361,9 +374,11 @@ def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path, rendered):
         said = f"{found:.4f} [{low:.4f}, {high:.4f}]"
         assert said in done.stdout
         assert said in page
-    assert summary["figures"]["Euclidean, standardised"]["cllr"] is None
-    assert "40 sources: 120 pairs of one, 7,020 of two; in brackets 90%" in done.stdout
-    assert "Which errors does each threshold make?" in page
+    assert summary["figures"]["Euclidean, standardized"]["cllr"] is None
+    assert (
+        "40 sources: 120 same-source pairs, 7,020 different-source pairs" in done.stdout
+    )
+    assert "Errors at each threshold" in page
     assert re.search(r"40</b>\s*<span>sources", page)
     assert "misses: one source called two" in page
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
@@ -403,18 +418,30 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
 @pytest.mark.parametrize(
     "data, words, expected",
     [
-        ("two.csv", (), "--groups: expected three or more, two of them with two rows"),
+        ("two.csv", (), "--groups must be three or more, two of them with two rows"),
         ("alone.csv", (), "got 120, 0 of them with two rows or more"),
         ("lacking.csv", (), "NaN"),
         ("other.csv", (), "without 'f1', with 'pitch'"),
         ("hole.csv", (), "--groups: expected a value in every row of hole.csv"),
-        ("new.csv", ("-k", "5"), "-k: expected none with --answers, or --groups alone"),
+        (
+            "new.csv",
+            ("-k", "5"),
+            "-k cannot be combined with --answers or only --groups",
+        ),
         ("new.csv", ("--groups", "nope"), "groups: expected a column of new.csv"),
-        ("new.csv", ("--set", "a=1"), "--set: expected --model with it"),
-        ("new.csv", ("--draws", "d.nc"), "expected one of the two, got both"),
+        ("new.csv", ("--set", "a=1"), "--set requires --model"),
+        (
+            "new.csv",
+            ("--draws", "d.nc"),
+            "--metric and --draws must be given, got both",
+        ),
         ("wine", (), "groups: expected a file with such a column, got 'wine'"),
-        ("new.csv", ("--test", "mixed.csv", "--folds", 2), "of the two, got both"),
-        ("two.csv", ("--test", "new.csv"), "got 40 others such as 's0'; pairs of new"),
+        ("new.csv", ("--test", "mixed.csv", "--folds", 2), "must be given, got both"),
+        (
+            "two.csv",
+            ("--test", "new.csv"),
+            "got 40 others such as 's0'. For new sources",
+        ),
     ],
 )
 def test_pairs_of_sources_say_what_was_wanted(voices, data, words, expected):
@@ -437,7 +464,7 @@ def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path, rendere
     assert run("report", out).exit_code == 0
     (out / "report.html").unlink()  # It was there.
     (out / "report.html").mkdir()
-    assert "expected a file to write" in refused("report", out)
+    assert "--out must be a file to write" in refused("report", out)
 
 
 def test_report_without_the_data_says_so(tmp_path):
@@ -448,7 +475,7 @@ def test_report_without_the_data_says_so(tmp_path):
     frame.loc[0, "mass"] += 1
     frame.to_csv(paths["csv"], index=False)
     assert run("report", out, "--force").exit_code == 0
-    assert "holds other data than the run had" in (out / "report.html").read_text()
+    assert "has changed since the run" in (out / "report.html").read_text()
     paths["csv"].unlink()
     assert run("report", out, "--force").exit_code == 0
     assert "expected a file that exists" in (out / "report.html").read_text()
@@ -484,7 +511,7 @@ def test_report_writes_an_explorer_of_a_fit_and_leads_to_it(work, tmp_path):
     assert run("report", out).exit_code == 0  # Not asked for: it may be of another fit.
     assert "explorer.html" not in (out / "report.html").read_text()
     data.unlink()
-    wanted = "--explore: expected the data of the run, got none"
+    wanted = "--explore requires the data of the run"
     assert wanted in refused("report", out, "--explore")
     assert (out / "explorer.html").read_text() == page
 
@@ -503,22 +530,24 @@ def test_there_is_no_explorer_of_an_evaluation(work, tmp_path):
     out = tmp_path / "run"
     words = "--metric", metric_of(work), "--data", work / "data.csv", "--folds", 2
     assert run("evaluate", *words, "--out", out).exit_code == 0
-    assert "expected a run of fit or sample" in refused("report", out, "--explore")
+    assert "a run of fit or sample, got 'evaluate'" in refused(
+        "report", out, "--explore"
+    )
 
 
 @pytest.mark.long
 def test_report_refuses_what_is_no_run(work, tmp_path):
-    assert "expected a run's folder" in refused("report", tmp_path / "none")
+    assert "DIR must be a run's folder" in refused("report", tmp_path / "none")
     assert "without summary.json" in refused("report", tmp_path)
     out = tmp_path / "run"
     run("fit", "lda", "--data", work / "data.csv", "--out", out)
     (out / "report.html").unlink()
     whole = (out / "summary.json").read_text()
     for text, wanted in {
-        whole[:200]: "got one damaged",
-        "[]": "which is none",
+        whole[:200]: "a readable summary.json",
+        "[]": "must contain a run's summary",
         whole.replace('"format_version": 1', '"format_version": 9'): "written by",
-        whole.replace('"command": "fit"', '"command": "dance"'): "one of 'dance'",
+        whole.replace('"command": "fit"', '"command": "dance"'): "got 'dance'",
         re.sub(r'"training"', '"lost"', whole): "without 'training'",
     }.items():
         (out / "summary.json").write_text(text)

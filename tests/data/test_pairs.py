@@ -12,7 +12,6 @@ from probmetric.data.pairs import (
     as_labels,
     impostor_pairs,
     nearest_pairs,
-    skipped_anchors,
 )
 
 
@@ -28,7 +27,7 @@ def tied_problem(seed, n=40, d=3, classes=3):
 
 def brute_impostors(X, labels, k, cap=None):
     """Maths A11, step by step, in plain Python."""
-    out, skipped = [], {}
+    out = []
     for i in range(len(X)):
 
         def key(j, i=i):
@@ -38,7 +37,6 @@ def brute_impostors(X, labels, k, cap=None):
             (j for j in range(len(X)) if j != i and labels[j] == labels[i]), key=key
         )[:k]
         if not targets:
-            skipped[i] = "no target"
             continue
         rho = key(targets[-1])[0]
         impostors = sorted(
@@ -46,10 +44,9 @@ def brute_impostors(X, labels, k, cap=None):
             key=key,
         )[:cap]
         if not impostors:
-            skipped[i] = "no impostor"
             continue
         out += [[i, j, 1] for j in targets] + [[i, j, 0] for j in impostors]
-    return out, skipped
+    return out
 
 
 def brute_nearest(X, labels, k, m):
@@ -73,33 +70,25 @@ def test_impostor_pairs_reproduce_the_golden_cases(golden, case):
     assert made.anchor.tolist() == made.i.tolist()
 
 
-@pytest.mark.parametrize("case", range(3))
-def test_skipped_anchors_carry_the_golden_reasons(golden, case):
-    entry = golden("lca_dca")["lca_pair_construction"][case]
-    reasons = skipped_anchors(entry["points"], entry["labels"], entry["k"])
-    assert [[i, f"skip:{r}"] for i, r in reasons.items()] == entry["skipped"]
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("k", [1, 4, 12])
 def test_impostor_pairs_equal_brute_force_on_tied_points(seed, k):
     X, labels = tied_problem(seed)
     k = min(k, int(np.bincount(labels).max()) - 1)
-    wanted, skipped = brute_impostors(X, labels, k)
+    wanted = brute_impostors(X, labels, k)
     assert triples(impostor_pairs(X, labels, k)) == wanted
-    assert skipped_anchors(X, labels, k) == skipped
 
 
 def test_an_impostor_at_equality_is_not_one():
     X = np.array([[0.0], [1.0], [-1.0], [5.0], [5.2], [4.9]])
     labels = [0, 0, 1, 1, 1, 0]
     # Row 0: target at squared distance 1; row 2 of the other class also at 1.
-    assert 0 in skipped_anchors(X, labels, 1)
+    assert 0 not in impostor_pairs(X, labels, 1).i
 
 
 def test_max_impostors_keeps_the_nearest():
     X, labels = tied_problem(7)
-    wanted, _ = brute_impostors(X, labels, 5, cap=2)
+    wanted = brute_impostors(X, labels, 5, cap=2)
     assert triples(impostor_pairs(X, labels, 5, max_impostors=2)) == wanted
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.cli.inputs import labelled
+from probmetric.cli.options import DataSpec
 from probmetric.data.files import Rows
 from probmetric.data.unlabeled import has_label, leave_out
 from probmetric.registry import estimator_of, estimators
@@ -192,7 +193,7 @@ def test_labels_of_a_file_are_warned_about_and_left_out(path):
 
 @pytest.mark.filterwarnings("default")
 def test_commands_print_the_warning_as_a_note(path, capsys):
-    labelled(str(path), "kind")
+    labelled(DataSpec(str(path), "kind"))
     assert "  note: label has -1 next to 0, 1, 2, " in capsys.readouterr().err
 
 
@@ -205,4 +206,4 @@ def test_a_command_leaves_out_unlabeled_rows(path, tmp_path):
     other = pm.LDA(prior_strength=1.0).fit(X[LEFT], Y[LEFT]).get_metric()
     np.testing.assert_allclose(learned.matrix, other.matrix, rtol=1e-9)
     said = refused(*asked, "--force", "--set", "unlabeled=-1")
-    assert "--set: unlabeled is an option, use --unlabeled TEXT" in said
+    assert "--set cannot change unlabeled. Use --unlabeled TEXT" in said

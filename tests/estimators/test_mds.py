@@ -149,13 +149,16 @@ def changed(row, column, value, both=True):
 BAD = {
     "missing": (
         changed(1, 2, np.nan),
-        r"D: expected every dissimilarity, got 2 missing",
+        r"D must be complete, got 2 missing",
     ),
-    "infinite": (changed(1, 2, np.inf), "D: expected finite dissimilarities"),
-    "negative": (changed(1, 2, -1.0), r"D: expected dissimilarities ≥ 0"),
-    "one-sided": (changed(1, 2, 99.0, both=False), r"symmetric matrix, got D\[1, 2\]"),
-    "diagonal": (changed(3, 3, 1.0), r"zeros on the diagonal, got D\[3, 3\] = 1"),
-    "not square": (D[:, :50], r"D: expected a square matrix, got shape \(178, 50\)"),
+    "infinite": (changed(1, 2, np.inf), "D must be finite"),
+    "negative": (changed(1, 2, -1.0), r"D must be ≥ 0"),
+    "one-sided": (
+        changed(1, 2, 99.0, both=False),
+        r"symmetric, got D\[1, 2\]",
+    ),
+    "diagonal": (changed(3, 3, 1.0), r"diagonal of zeros, got D\[3, 3\] = 1"),
+    "not square": (D[:, :50], r"D must be square, got shape \(178, 50\)"),
 }
 
 
@@ -169,7 +172,7 @@ def test_bad_dissimilarities_are_refused(name, solver):
 
 def test_bad_dissimilarities_of_new_objects_are_refused():
     fitted = ClassicalMDS(metric="precomputed").fit(D)
-    with pytest.raises(ValueError, match="D: expected every dissimilarity"):
+    with pytest.raises(ValueError, match="D must be complete"):
         fitted.transform(np.full((1, 178), np.nan))
     with pytest.raises(ValueError, match="178 features"):
         fitted.transform(D[:, :50])
@@ -193,7 +196,7 @@ SETTINGS = {
     "n_components ": (0, "n_components: expected a whole number"),
     "solver": ("qr", "solver: expected one of 'auto'"),
     "correction": ("additive", "correction: expected one of 'lingoes', 'cailliez'"),
-    "metric": (Divergence(), "metric: expected a distance"),
+    "metric": (Divergence(), "metric must be a distance"),
 }
 
 

@@ -111,14 +111,14 @@ def test_a_further_part_out_of_range_is_refused():
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-170, 1e160, 1e307])
 def test_scaling_refuses_points_whose_squares_float64_does_not_hold(scale):
-    with pytest.raises(ValueError, match=r"X: expected .*square|D: expected .*fourth"):
+    with pytest.raises(ValueError, match=r"X: expected .*square|D must .*fourth"):
         pm.ClassicalMDS().fit(X * scale)
 
 
 @pytest.mark.parametrize("scale", [1e-170, 1e160])
 def test_scaling_refuses_such_dissimilarities(scale):
     D = np.abs(X[:, :1] - X[:, 0]) * scale
-    with pytest.raises(ValueError, match=r"D: expected a largest dissimilarity"):
+    with pytest.raises(ValueError, match=r"D must have a largest dissimilarity"):
         pm.ClassicalMDS(metric="precomputed").fit(D)
 
 

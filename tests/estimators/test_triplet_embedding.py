@@ -106,7 +106,7 @@ def test_groups_that_no_triplet_of_weight_joins_are_refused():
     model, w = pm.TripletEmbedding(), np.ones(len(two[0]))
     assert model.fit(*two, sample_weight=w).gap_ < 1e-6
     w[-1] = 0
-    with pytest.raises(ValueError, match="got 2 groups that no triplet joins"):
+    with pytest.raises(ValueError, match=r"triplets .* got 2 groups"):
         model.fit(*two, sample_weight=w)
 
 
@@ -139,17 +139,17 @@ def test_pickles_from_before_the_folder_load():
 @pytest.mark.parametrize(
     "settings, triplets, y, said",
     [
-        ({}, [[0, 1, 1]], None, "from 3 objects, for 2 components, to 2000, got 2"),
+        ({}, [[0, 1, 1]], None, r"3 objects \(for 2 components\) to 2000, got 2"),
         ({"n_objects": 3}, [[0, 1, 3]], None, r"numbers 0..2, rows of points, got 3"),
         ({}, [[0, 1, 2.5]], None, "whole numbers"),
-        ({}, [[0, 1, -2], [0, 1, 2]], None, "numbers of at least 0, got -2"),
-        ({}, [[0, 1, -1]], None, "numbers of at least 0, got -1"),
-        ({}, [[0, 1, np.nan]], None, "numbers of at least 0, got nan"),
+        ({}, [[0, 1, -2], [0, 1, 2]], None, "integers of at least 0, got -2"),
+        ({}, [[0, 1, -1]], None, "integers of at least 0, got -1"),
+        ({}, [[0, 1, np.nan]], None, "integers of at least 0, got nan"),
         ({"n_objects": 3}, [[0, 1, -1]], None, "numbers 0..2, rows of points, got -1"),
         ({}, [[0, 1, 1e300]], None, r"to 2000, got 1e\+300"),
-        ({}, [[0, 1, 2], [0, 2, 1]], None, "do not cancel, got as many for as against"),
+        ({}, [[0, 1, 2], [0, 2, 1]], None, "do not cancel"),
         ({}, [[0, 1, 2], [1, 2, 0], [2, 0, 1]], None, "do not cancel"),
-        ({}, [[0, 1, 2], [3, 4, 5]], None, "got 2 groups that no triplet joins"),
+        ({}, [[0, 1, 2], [3, 4, 5]], None, "got 2 groups"),
         ({}, [[0, 1, 2]], [3], "y: expected answers"),
         ({}, [[0, 1], [1, 2]], None, r"expected shape \(N, 3\)"),
         ({"n_components": 0}, [[0, 1, 2]], None, "n_components"),

@@ -71,14 +71,14 @@ def test_what_was_impossible_costs_infinitely_if_it_happens_and_nothing_if_not()
 @pytest.mark.parametrize(
     ("P", "y", "more", "words"),
     [
-        ([1.2], [1], {}, "P: expected probabilities"),
-        ([], [], {}, r"P: expected shape \(N,\), N ≥ 1, got \(0,\)"),
-        ([np.nan], [1], {}, "P: expected finite"),
-        ([0.5], [2], {}, "y: expected 0 or 1"),
-        ([0.5], [3], {"trials": [2]}, "y: expected whole numbers from 0 to trials"),
-        ([0.5], [0], {"trials": [0]}, "trials: expected whole numbers from 1"),
-        ([0.5], [0, 1], {}, r"y: expected shape \(1,\)"),
-        ([0.5], [0], {"sample_weight": [0]}, "sample_weight: expected weights"),
+        ([1.2], [1], {}, r"P must be in \[0, 1\], got 1.2"),
+        ([], [], {}, r"P must have shape .* got \(0,\)"),
+        ([np.nan], [1], {}, "P must be finite"),
+        ([0.5], [2], {}, "y must be 0 or 1, got 2"),
+        ([0.5], [3], {"trials": [2]}, "y must be .* trials, got 3"),
+        ([0.5], [0], {"trials": [0]}, "trials must be .* got 0"),
+        ([0.5], [0, 1], {}, r"y must have shape \(1,\)"),
+        ([0.5], [0], {"sample_weight": [0]}, "sample_weight must be"),
         ([0.5], [0], {"n_bins": 0}, "n_bins"),
     ],
 )

@@ -245,10 +245,10 @@ def test_coverage_counts_limits_as_inside():
 @pytest.mark.parametrize(
     "change, words",
     [
-        (dict(metric=None), "classifier, metric: expected at least one"),
-        (dict(y=np.zeros(3)), "y: expected shape"),
-        (dict(y=np.arange(43)), "y: expected a class with two points"),
-        (dict(y=np.zeros(43)), "y: expected pairs of one class and of two"),
+        (dict(metric=None), "classifier or metric must"),
+        (dict(y=np.zeros(3)), r"y must have shape"),
+        (dict(y=np.arange(43)), "y must have a class"),
+        (dict(y=np.zeros(43)), "y must give pairs"),
         (dict(X=np.full((43, 3), np.inf)), "X: expected finite"),
         (dict(max_pairs=0), "max_pairs: expected"),
     ],
@@ -269,7 +269,7 @@ def test_unknown_classes_and_bins_are_named(blobs):
 
 
 def test_coverage_needs_truths_of_the_intervals_shape():
-    with pytest.raises(ValueError, match="truth: expected"):
+    with pytest.raises(ValueError, match="truth must"):
         coverage(Interval(np.zeros(4), np.ones(4)), np.zeros(3))
 
 

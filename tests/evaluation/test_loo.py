@@ -144,7 +144,7 @@ def test_loo_takes_dca_gms_class_probabilities():
     P = drawn["posterior"]["class_probability"].to_numpy()
     own = drawn["log_likelihood"]["y"].to_numpy()
     np.testing.assert_allclose(np.exp(own[0, :, 3]), P[0, :, 3, y[9]])
-    with pytest.raises(ValueError, match="queries: expected none with log_likelihood"):
+    with pytest.raises(ValueError, match="queries must be None with log_likelihood"):
         model.sample("laplace", queries=X[:2], log_likelihood=True)
 
 
@@ -153,9 +153,9 @@ def test_loo_takes_dca_gms_class_probabilities():
     [
         ({"method": "laplace"}, "posterior itself"),
         ({"method": "bootstrap"}, "posterior itself"),
-        ({"learning_rate": 0.5}, "learning_rate: expected 1"),
-        ({"w": np.r_[2.0, np.ones(N - 1)]}, "data weights of one"),
-        ({"drop": "log_likelihood"}, "a term of the log likelihood for each"),
+        ({"learning_rate": 0.5}, "learning_rate must be 1"),
+        ({"w": np.r_[2.0, np.ones(N - 1)]}, "w must be 1 for all data"),
+        ({"drop": "log_likelihood"}, "draws must have a log-likelihood term"),
     ],
 )
 def test_loo_is_refused_where_it_is_invalid(draws, change, message):
@@ -217,16 +217,19 @@ def test_held_out_votes_are_averaged_where_there_are_draws():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"candidates": {}}, "candidates: expected at least one"),
+        ({"candidates": {}}, "candidates must .* got none"),
         ({"candidates": {"a": pm.LCAClassifier()}}, "learners of one metric.*got a"),
-        ({"candidates": {"a": pm.LDA()}, "n_folds": 60}, "n_folds: expected 2 to 50"),
+        (
+            {"candidates": {"a": pm.LDA()}, "n_folds": 60},
+            "n_folds must be 2 to 50, .* got 60",
+        ),
     ],
 )
 def test_held_out_names_what_is_wrong(arguments, message):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=message):
         pm.held_out(X=X, y=y, **arguments)
-    with pytest.raises(TypeError, match=r"candidates: expected a mapping.*got list"):
+    with pytest.raises(TypeError, match=r"candidates must be a mapping.*got list"):
         pm.held_out([pm.LCA()], X, y)
 
 
@@ -251,7 +254,7 @@ def test_held_out_gives_labels_to_learners_of_groups_as_groups():
 
 def test_held_out_wants_a_label_a_row():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match=r"y: expected one label a row.*150, got 100"):
+    with pytest.raises(ValueError, match=r"y must have one label .*150.*got 100"):
         pm.held_out({"lda": pm.LDA()}, X, y[:100])
 
 

@@ -131,16 +131,16 @@ def test_rows_alone_in_their_class_are_not_asked(tmp_path):
 def test_what_cannot_be_judged_is_said(tmp_path):
     X, y = data(40)
     source, metric = on_disk(X, y, tmp_path), build("Mahalanobis")
-    with pytest.raises(ValueError, match="y: expected None beside a source"):
+    with pytest.raises(ValueError, match="y must be None"):
         evaluate(source, y, metric=metric)
     with pytest.raises(ValueError, match="label: expected labels of arrays"):
         evaluate(pm.open(X), metric=metric)
     few = LogisticRegression().fit(X[y != "c"], y[y != "c"])
     with pytest.raises(ValueError, match=r"expected one of 2 classes, got 'c' in row"):
         evaluate(source, classifier=few)
-    with pytest.raises(ValueError, match="y: expected shape"):
+    with pytest.raises(ValueError, match="y must have shape"):
         evaluate(X, metric=metric)
-    with pytest.raises(ValueError, match="label: expected a class with two rows"):
+    with pytest.raises(ValueError, match=r"label must .* got none"):
         evaluate(pm.open(X[:3], label=np.arange(3)), metric=metric)
     with pytest.raises(ValueError, match="max_depth"):
         evaluate(X, y, metric=metric, max_depth=0)

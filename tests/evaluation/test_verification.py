@@ -216,29 +216,29 @@ def test_sources_are_judged_by_all_their_pairs():
 
 
 BAD = {
-    "shapes": (lambda: verification([1.0, 2.0], [1]), "one number and one kind"),
-    "nan": (lambda: verification([1.0, np.nan], [1, 0]), "log_ratio: .*NaN"),
-    "kinds": (lambda: verification([1.0, 2.0], [1, 2]), "same: expected True or"),
-    "one kind": (lambda: verification([1.0, 2.0], [1, 1]), "same: .*one kind"),
+    "shapes": (lambda: verification([1.0, 2.0], [1]), "log_ratio and same must"),
+    "nan": (lambda: verification([1.0, np.nan], [1, 0]), "log_ratio must .*NaN"),
+    "kinds": (lambda: verification([1.0, 2.0], [1, 2]), "same must be True or False"),
+    "one kind": (lambda: verification([1.0, 2.0], [1, 1]), "same must .*one kind"),
     "prior": (lambda: verification([1.0, 2.0], [1, 0], p_same=1.0), "p_same"),
     "cost": (lambda: verification([1.0, 2.0], [1, 0], cost_miss=0.0), "cost_miss"),
     "sources": (
         lambda: verification_intervals([1.0, 2.0], [1, 0], [[1, 1]]),
-        "sources: expected shape",
+        "sources must have shape",
     ),
     "contradiction": (
         lambda: verification_intervals([1.0, 2.0], [1, 0], [[1, 2], [1, 2]]),
-        "sources: expected equal ones where same",
+        "sources must be equal",
     ),
     "two sources": (
         lambda: verification_intervals([1.0, 2.0], [1, 0], [[1, 1], [1, 2]]),
-        "sources: expected three",
+        "sources must be three",
     ),
     "one source holds a kind": (
         lambda: verification_intervals(
             [1.0, 2, 3], [1, 0, 0], [[1, 1], [1, 2], [2, 3]]
         ),
-        "sources: expected pairs of both kinds",
+        "sources must leave pairs of both kinds",
     ),
 }
 

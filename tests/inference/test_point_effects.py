@@ -8,11 +8,12 @@ from scipy.integrate import quad
 
 from probmetric.checks.point_effects.problems import toy
 from probmetric.data.containers import Pairs
+from probmetric.inference.effects.fit import best_mode, spread_posterior
+from probmetric.inference.effects.fit import fit_points as fit
+from probmetric.inference.effects.left_out import point_log_likelihood
+from probmetric.inference.effects.points import rows_of
+from probmetric.inference.effects.recipe import merged
 from probmetric.inference.lca.fit import fit as fit_lca
-from probmetric.inference.point_effects.fit import best_mode, fit, spread_posterior
-from probmetric.inference.point_effects.left_out import point_log_likelihood
-from probmetric.inference.point_effects.likelihood import rows_of
-from probmetric.inference.point_effects.recipe import merged
 from probmetric.models.point_effects import identified, intercept_of_new
 
 
@@ -104,25 +105,25 @@ def test_points_are_one_by_label_or_by_features():
     assert labels.tolist() == ["a", "b", "b2", "c"]
     np.testing.assert_array_equal(two.X[two.i], X[pairs.i])
     np.testing.assert_array_equal(two.X[two.j], X[pairs.j])
-    with pytest.raises(ValueError, match="same features wherever a label stands"):
+    with pytest.raises(ValueError, match=r"points .*'b'"):
         merged(pairs, [["a", "b"], ["c", "b"]])
-    with pytest.raises(ValueError, match=r"got different ones for 7$"):
+    with pytest.raises(ValueError, match=r"points .* 7\.$"):
         merged(pairs, [[5, 7], [6, 7]])
-    with pytest.raises(ValueError, match=r"labels of shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"points .*\(2, 2\)"):
         merged(pairs, ["a", "b"])
 
 
 def test_pairs_without_labels_of_one_point_or_flat_priors_are_refused(problem):
     pairs, prior = problem.data, problem.prior
-    with pytest.raises(ValueError, match="y: expected labels"):
+    with pytest.raises(ValueError, match=r"pairs\.y .*None"):
         fit(pairs._replace(y=None), prior)
     with pytest.raises(ValueError, match="paired with itself"):
         fit(pairs._replace(j=pairs.i), prior)
     flat = prior._replace(common=prior.common._replace(lam=0.0))
-    with pytest.raises(ValueError, match="lam: expected a number > 0"):
+    with pytest.raises(ValueError, match=r"lam must be > 0, got 0\.0"):
         fit(pairs, flat)
     many = pairs._replace(X=np.zeros((6000, 3)))
-    with pytest.raises(ValueError, match="at most 5000 parameters"):
+    with pytest.raises(ValueError, match=r"pairs .*5000"):
         fit(many, prior)
 
 

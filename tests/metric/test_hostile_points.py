@@ -95,7 +95,7 @@ def test_what_is_no_set_of_points_is_refused_by_name():
     said = json.loads(done.stdout)
     assert said.pop("control").startswith("no refusal")
     assert len(said) > 200
-    named = re.compile(r"ValueError: (X|Y|B|P|v|y|k|metric_params): expected .*, got ")
+    named = re.compile(r"ValueError: (X|Y|B|P|v|y|k|metric_params)(:| must) .*, got ")
     unnamed = {name: text for name, text in said.items() if not named.match(text)}
     assert not unnamed
 

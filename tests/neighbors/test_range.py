@@ -86,7 +86,9 @@ def test_the_plain_search_would_be_found_wrong():
 
 @pytest.mark.parametrize("scale", [1e160, 1e-170, 1e307, 1e-310])
 def test_dissimilarities_beyond_float64_are_refused_with_their_size(scale):
-    with pytest.raises(ValueError, match=r"points: .* float64 holds .*got about 1e"):
+    with pytest.raises(
+        ValueError, match=r"points must .* range of float64 .*got about 1e"
+    ):
         pm.nearest(Mahalanobis(L), X[:2] * scale, X * scale, 2)
 
 
@@ -225,7 +227,7 @@ def test_a_local_metric_refuses_queries_at_which_it_cannot_be_computed(rule):
     local = LocalMahalanobis(local.classes, local.frame, local.centre, rule=rule)
     assert np.isfinite(local.matrix_at(X[:2] * 1e70)).all()
     for call in (local.matrix_at, lambda Q: pm.nearest(local, Q, X, 2)):
-        with pytest.raises(ValueError, match=r"expected queries within 1e75"):
+        with pytest.raises(ValueError, match=r"must be within 1e75"):
             call(X[:2] * 1e80)
 
 
@@ -288,7 +290,7 @@ def test_complex_points_are_refused_wherever_points_are_taken(unchecked):
     assert refusal(pm.nearest, M, X, X, 2) == "no refusal"
     assert len(said) > 20
     named = re.compile(
-        r"[A-Za-z]+: expected (real )?numbers, got complex|X: .*Complex data"
+        r"[A-Za-z]+(: expected| must be) (real )?numbers, got complex|X: .*Complex data"
     )
     assert not {name: text for name, text in said.items() if not named.match(text)}
 
@@ -297,7 +299,7 @@ def test_complex_points_are_refused_wherever_points_are_taken(unchecked):
 def test_draws_refuse_infinite_answers(method):
     draws = PosteriorMetric([Mahalanobis(L), Mahalanobis(L * 1e200)], "prediction")
     far = X * (1e160 if method == "pairwise" else 1e200)
-    with pytest.raises(ValueError, match=r"expected .* float64 holds"):
+    with pytest.raises(ValueError, match="the result is not finite in float64"):
         getattr(draws, method)(far, far[::-1])
 
 
@@ -352,7 +354,7 @@ def test_the_command_refuses_a_wild_entry_in_one_line(tmp_path):
         warnings.simplefilter("error")
         done = run("neighbors", *words)
     assert done.exit_code == 2
-    assert "float64 holds" in " ".join(done.output.split())
+    assert "range of float64" in " ".join(done.output.split())
     assert "inf," not in done.output
 
 

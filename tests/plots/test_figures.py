@@ -112,7 +112,7 @@ def test_metric_shows_feature_names_and_both_panels(draws):
 
 
 def test_no_dot_marks_an_entry_and_no_interval_is_shown(draws):
-    with pytest.warns(FutureWarning, match="entries of M have no intervals"):
+    with pytest.warns(FutureWarning, match="prob must be None, got 0.5"):
         figure = plots.metric(draws, prob=0.5)
     assert not any(axis.collections for axis in figure.axes[:2])
     assert not any("interval" in text for text in texts(figure))
@@ -208,7 +208,7 @@ def test_embedding_refuses_what_has_no_transform():
 def test_class_probabilities_shows_mean_bars():
     values = RNG.dirichlet([5, 2, 1], 100)
     figure = plots.class_probabilities(values, classes=["u", "v", "w"], truth="u")
-    assert_drawn(figure, "u", "v", "w", "truth: u", "line: 90 % of draws")
+    assert_drawn(figure, "u", "v", "w", "truth: u", "line: 90% of draws")
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     np.testing.assert_allclose(widths, values.mean(0))
 

@@ -163,20 +163,3 @@ def test_bins_of_one_process_are_added_in_order():
     found = over_processes(np.add, enumerate(rows), lambda: np.zeros(3))
     assert found.tobytes() == expected.tobytes()
     assert over_processes(np.add, (), lambda: np.zeros(3)).tolist() == [0.0] * 3
-
-
-def test_a_compressed_pass_is_refused_unread(tmp_path):
-    with checkpointed(tmp_path):
-        climb(passes=1)
-    path = tmp_path / "pass_00000.npz"
-    with np.load(path) as held:
-        arrays = dict(held)
-    np.savez_compressed(path, **arrays)
-    with (
-        pytest.raises(ValueError, match=r"expected a whole pass in .*compressed"),
-        checkpointed(tmp_path, resume=True),
-    ):
-        climb(passes=1)
-    np.savez(path, **arrays)  # As it was, it is read.
-    with checkpointed(tmp_path, resume=True):
-        climb(passes=1)

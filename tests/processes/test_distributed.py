@@ -283,7 +283,7 @@ def test_two_runs_in_one_folder_are_refused(tmp_path):
         second = started(tmp_path, words=["--resume"])
         said = second.communicate(timeout=60)[1]
         assert second.returncode == 2
-        assert "no other run is writing to" in said
+        assert "locked by another" in said
         first.terminate()
         first.communicate(timeout=60)
         assert first.returncode == 128 + signal.SIGTERM

@@ -46,15 +46,15 @@ def draws(d=3):
     return pm.PosteriorMetric(each, "prediction")
 
 
-def told(page):
-    """Return what the page was told, from its script."""
-    return json.loads(re.search(r"const told = (\{.*\});", page.html)[1])
+def content(page):
+    """Read the data of the page from its script."""
+    return json.loads(re.search(r"const data = (\{.*\});", page.html)[1])
 
 
 def test_votes_and_probabilities_are_shares_of_draws():
     X, y = data()
     posterior = draws()
-    said = told(explore(posterior, X, y, k=3))
+    said = content(explore(posterior, X, y, k=3))
     P = posterior.neighbor_probability(X, X, 3, exclude_self=True)
     index = np.array(said["index"])
     np.testing.assert_allclose(
@@ -77,19 +77,19 @@ def test_intervals_have_limits_and_one_metric_has_none():
     X, y = data()
     fits = [pm.Mahalanobis(np.eye(3) * s) for s in (1.0, 0.9, 1.1)]
     made = pm.IntervalMetric(fits[0], fits[1:])
-    said = told(explore(made, X, y, k=2))
+    said = content(explore(made, X, y, k=2))
     low, high = made.interval(X[0], X[said["index"][0][0]])
     limits = np.array(said["limits"])
     np.testing.assert_allclose(limits[:, 0, 0], [low, high], rtol=1e-4)
     assert not said["draws"]
-    assert told(explore(fits[0], X, y, k=2))["limits"] is None
+    assert content(explore(fits[0], X, y, k=2))["limits"] is None
 
 
 @pytest.mark.long
 def test_a_local_metric_says_that_the_plane_does_not_show_it():
     X, y = data(30)
     fit = SimpleNamespace(get_metric=lambda: build("LocalMahalanobis"))
-    said = told(explore(fit, X, y, k=3))
+    said = content(explore(fit, X, y, k=3))
     assert said["matrix"] is None
     assert "does not show this metric" in said["words"]
 
@@ -97,14 +97,14 @@ def test_a_local_metric_says_that_the_plane_does_not_show_it():
 def test_names_are_those_of_the_data():
     X, y = data()
     frame, sign = pd.DataFrame(X, columns=list("abc")), np.where(y, 1, -1)
-    said = told(explore(draws(), frame, sign, k=2, target_names=["n", "p"]))
+    said = content(explore(draws(), frame, sign, k=2, target_names=["n", "p"]))
     assert said["names"] == ["a", "b", "c"]
     assert said["classes"] == ["n", "p"]
 
 
 def test_ten_classes_have_ten_marks():
     X, _ = data(20)
-    marks = told(explore(draws(), X, np.arange(20) % 10, k=3))["marks"]
+    marks = content(explore(draws(), X, np.arange(20) % 10, k=3))["marks"]
     assert len({tuple(mark) for mark in marks}) == len(marks) == 10
 
 
@@ -112,7 +112,7 @@ def test_what_is_not_shown_is_counted():
     X, y = data(40)
     rng = np.random.default_rng(1)
     each = [pm.Mahalanobis(np.diag(rng.uniform(0.01, 9, 3))) for _ in range(60)]
-    said = told(explore(pm.PosteriorMetric(each, "prediction"), X, y, k=1))
+    said = content(explore(pm.PosteriorMetric(each, "prediction"), X, y, k=1))
     shown = np.array(said["probability"])
     assert shown.shape[1] <= 5
     np.testing.assert_allclose(shown.sum(1) + said["others"], 1, rtol=1e-4)
@@ -122,18 +122,21 @@ def test_names_cannot_leave_the_script():
     X, y = data()
     names = ["</script><b>", "b & c", "c"]
     page = explore(draws(), X, y, k=2, feature_names=names, target_names=["<i>", "&"])
-    assert told(page)["names"] == names
-    assert "</script><b>" not in page.html.split("const told")[1]
+    assert content(page)["names"] == names
+    assert "</script><b>" not in page.html.split("const data")[1]
     assert "<iframe" in page._repr_html_()
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"learned": "lca"}, "learned: expected a fitted estimator"),
-        ({"X": np.zeros((4, 2))}, "X: expected 3 features"),
-        ({"X": np.zeros((MOST_POINTS + 1, 3))}, "X: expected at most 2000 points"),
-        ({"y": np.zeros(3)}, "y: expected one a point"),
+        ({"learned": "lca"}, "learned must be a fitted estimator"),
+        ({"X": np.zeros((4, 2))}, "X must have the metric's 3 features"),
+        (
+            {"X": np.zeros((MOST_POINTS + 1, 3))},
+            "X must have at most 2000 points, got 2001",
+        ),
+        ({"y": np.zeros(3)}, "y must have shape (12,)"),
         ({"k": 12}, "k: expected at most 11"),
         ({"feature_names": ["a"]}, "feature_names: expected 3, got 1"),
         ({"learned": pm.LDA}, "learned: expected a fit, got the class LDA"),
@@ -156,7 +159,7 @@ def test_wrong_input_is_named(changed, words):
 def test_a_page_is_saved_whole(tmp_path):
     Page("<p>ä</p>").save(tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == "<p>ä</p>"
-    with pytest.raises(ValueError, match=r"path: expected a file ending in \.html"):
+    with pytest.raises(ValueError, match=r"path must end in \.html"):
         Page("").save(tmp_path / "a.txt")
 
 

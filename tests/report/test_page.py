@@ -36,9 +36,10 @@ def page():
     )
     section = Section(
         "What was checked",
-        ["A paragraph & more."],
-        [Picture(figure, "A line")],
-        [Table(frame, "The checks"), Table(frame, "All of it", folded=True)],
+        "A paragraph & more.",
+        Picture(figure, "A line"),
+        Table(frame, "The checks"),
+        Table(frame, "All of it", folded=True),
     )
     return render(
         Report(
@@ -90,6 +91,19 @@ def test_very_many_lines_are_stored_as_pixels(monkeypatch):
 def test_the_page_escapes_its_texts(page):
     assert "posterior &lt;of&gt; z" in page
     assert "<of>" not in page
+
+
+def test_missing_parts_and_empty_sections_are_omitted():
+    section = Section("Scores", None, "", "First.", Table(pd.DataFrame(), "t"))
+    assert section.text == ["First."]
+    assert len(section.tables) == 1
+    texts = dict.fromkeys(("title", "lead", "headline", "explanation"), "x")
+    empty = Section("Problems of the draws", None, "")
+    html = render(
+        Report(**texts, verdict="done", sections=[empty, section], provenance={})
+    )
+    assert "<h2>Scores</h2>" in html
+    assert "Problems of the draws" not in html
 
 
 def test_a_missing_number_is_a_dash(page):

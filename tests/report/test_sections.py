@@ -18,9 +18,9 @@ def test_the_mean_of_a_bin_is_weighted_by_weights_and_judgments():
         "sample_weight": [1.0, 3.0, 1.0],
     }
     shown = _shares(pd.DataFrame(stated)).tables[0].frame
-    assert shown["stated"].tolist() == ["0.3 to 0.4", "0.9 to 1.0"]
+    assert shown["predicted P"].tolist() == ["0.3 to 0.4", "0.9 to 1.0"]
     assert shown["mean P"].tolist() == [round((2 * 0.32 + 12 * 0.38) / 14, 3), 0.9]
-    assert shown["share seen"].tolist() == [0.5, 1.0]
+    assert shown["share of yes"].tolist() == [0.5, 1.0]
     assert shown["judgments"].tolist() == [6, 5]
 
 
@@ -29,9 +29,9 @@ def test_a_triplet_below_one_half_turns_with_its_judgment():
     stated = {"anchor": [0, 1, 2], "P": [0.2, 0.26, 0.75], "y": [0, 1, 1]}
     section = _shares(pd.DataFrame(stated))
     shown = section.tables[0].frame
-    assert shown["stated"].tolist() == ["0.7 to 0.8", "0.8 to 0.9"]
+    assert shown["predicted P"].tolist() == ["0.7 to 0.8", "0.8 to 0.9"]
     assert shown["mean P"].tolist() == [0.745, 0.8]
-    assert shown["share seen"].tolist() == [0.5, 1.0]
+    assert shown["share of yes"].tolist() == [0.5, 1.0]
     axis = section.pictures[0].figure.axes[0]
     x, frequency = axis.containers[0].lines[0].get_data()
     np.testing.assert_allclose(x, [0.74, 0.75, 0.8])
@@ -79,6 +79,6 @@ def test_approximations_that_keep_their_bound_are_counted():
     verdict, headline, _ = _verdict_words(found)
     assert verdict == "disagree"
     assert headline == (
-        "2 of 3 exact claims agree, 2 of 4 approximations keep their bound, "
+        "2 of 3 exact claims agree, 2 of 4 approximations are within their bound, "
         "1 of them inconclusive by k-hat"
     )

@@ -1,31 +1,30 @@
-"""The prior of ``LCAClassifier`` that predicts held-out classes best.
+"""Choose the prior of ``LCAClassifier`` by the loss of held-out classes.
 
-Class c has a map W_c of its own, and few points to learn it from. Its prior is
+Class c has a map W_c, and few points to learn it from. Its prior is
 
-    W_c ~ N(k W₀, (k c)²/λ),    W₀ = cI (scaled axes where p < d),                 (1)
+    W_c ~ N(k W₀, (k c)²/λ),    W₀ = cI (scaled axes if p < d),                    (1)
 
 with c common to all classes: 1/c² is the median squared distance of a point from the
-mean of the *other* members of its class, as a new point has it. (An own c, from the
-distances to a mean that the point is part of, is too large for a class of few members,
-by √2 and more for two.) k is the scale of the scores: as P_c(x) = e^{-t}, t = b + D/2,
-P of a typical member falls with k, and so does that of other classes' points, faster.
+mean of the *other* members of its class, as for a new point. (A c from the distances to
+a mean that includes the point is too large for a class of few members, by √2 and more
+for two.) k is the scale of the scores: as P_c(x) = e^{-t}, t = b + D/2, P of a typical
+member decreases with k, and P of points of other classes decreases faster.
 
-For each (k, λ) the loss is the mean of -log(P_c / Σ P) of points left out, c their own
-class: first the k of least loss at λ = 30, then the λ of least loss at that k. Not to
-learn is among them: at λ = 10⁶ W_c is kW₀, and the class is that of the nearest mean,
-but for b_c. c is made of all points, once.
+For each (k, λ) the loss is the mean of -log(P_c / Σ P) of held-out points of class c:
+first the best k at λ = 30, then the best λ at that k. At λ = 10⁶ nothing is learned:
+W_c is kW₀, which is classification by the nearest mean, up to b_c. c is computed once,
+from all points.
 
-Folds are stratified, five at most and no more than the smallest class of two or more
-has members; from 300 points on two, and of more than 1000 points 1000 are used. Of
-equal losses the first of the grids is taken. Where no class has two members among the
-points used, none could be predicted and nothing is chosen: k = 2 and λ = 30.
+Folds are stratified, at most five, and no more than the smallest class of two or more
+has members; from 300 points on two, and at most 1000 points are used. Ties are broken
+by the order of the grids. If no class has two members nothing is chosen: k = 2 and
+λ = 30.
 
-The four priors of a grid are fitted one after the other in one compiled program, each
-from where the one before ended, or, where W_c has fewer rows than columns and several
-modes, from its own mean, as the class is. They end at a gap of 10⁻⁸ relative to the log
-density; its constant is large at λ = 10⁶, so that 10⁻⁶ changed choices. Points of other
-folds are there with weight zero. ``solver``, ``tol`` and ``max_iter`` are those of the
-classes' own fits alone.
+The four priors of a grid are fitted in sequence in one compiled program, with warm
+starts, or from the prior mean if W_c has fewer rows than columns and several modes. The
+fits stop at a gap of 10⁻⁸ relative to the log density, whose constant is large at
+λ = 10⁶: 10⁻⁶ changed choices. Points of other folds have weight zero. ``solver``,
+``tol`` and ``max_iter`` only apply to the fits of the classes.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -46,17 +45,18 @@ from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAPrior, log_b_of
 from probmetric.neighbors.strength import ONCE, folds, some_voters
+from probmetric.typing import Array, Scalar
 
 SCALES = (2.0, 2.0**1.5, 4.0, 2.0**0.5)
 """Grid of k."""
 
 STRENGTHS = (1e6, 100.0, 30.0, 10.0)
-"""Grid of λ; the first leaves nothing to learn."""
+"""Grid of λ; with the first nothing is learned."""
 
 MIDDLE = 30.0
 MOST_FOLDS = 5
 TOLERANCE, MOST_STEPS = 1e-8, 100
-"""Of the fits of folds."""
+"""Limits of the fits in folds."""
 
 type Scale = float | Literal["cv"]
 
@@ -70,7 +70,7 @@ class ClassPrior(NamedTuple):
     lam: float
 
     def of_class(self) -> LCAPrior:
-        """Return Eq. (1), as the NumPyro model takes it."""
+        """Return Eq. (1) as the prior of the NumPyro model."""
         return LCAPrior(
             mean=self.k * self.mean,
             c=np.asarray(self.k * self.c),
@@ -106,21 +106,21 @@ def fit_class(
     recipe: Recipe,
     prior: ClassPrior | float,
 ) -> Class:
-    """Fit one class; a number is λ of a prior that the class sets by its own pairs."""
+    """Fit one class. A number is λ; the class then sets its prior from its pairs."""
     mean = Z[member].mean(0)
     pairs = class_pairs(Z, mean, member)
     if isinstance(prior, ClassPrior):
-        given = prior.of_class()
+        model_prior = prior.of_class()
     else:
-        given = prior_for(pairs, recipe, prior)
-    # Each pair has a point of its own: the n pairs count as n observations.
-    fit = solve(pairs, given, recipe, 1.0)
+        model_prior = prior_for(pairs, recipe, prior)
+    # Each pair has another point: the n pairs count as n observations.
+    fit = solve(pairs, model_prior, recipe, 1.0)
     W = np.asarray(fit.params.W)
     b = np.exp(log_b_of(np.asarray(fit.params.log_sigma2), len(W)))
     return Class(mean, _factor(W, b), float(b), fit)
 
 
-def _factor(W: Any, b: Any) -> Any:
+def _factor(W: np.ndarray, b: Scalar) -> np.ndarray:
     """Return W/√(1 + 2σ²), as b = (p/2) log(1 + 2σ²); NumPy, which compiles nothing."""
     return W * np.exp(-b / W.shape[-2])
 
@@ -128,18 +128,12 @@ def _factor(W: Any, b: Any) -> Any:
 def common_centre(
     Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], recipe: Recipe
 ) -> tuple[Float[np.ndarray, "p d"], float]:
-    """Return W₀ and c of Eq. (1).
-
-    Raises
-    ------
-    ValueError
-        Where the points of every class coincide.
-    """
+    """Return W₀ and c of Eq. (1); raise if the points of every class coincide."""
     apart = np.zeros_like(Z)
     for code in np.unique(codes):
-        own = Z[codes == code]
+        rows = Z[codes == code]
         # x minus the mean of the others is n/(n-1) times x minus the mean of all.
-        apart[codes == code] = (own - own.mean(0)) * len(own) / max(len(own) - 1, 1)
+        apart[codes == code] = (rows - rows.mean(0)) * len(rows) / max(len(rows) - 1, 1)
     everyone = class_pairs(Z, Z.mean(0), np.ones(len(Z), bool))
     first = prior_for(everyone, recipe, 1.0)
     axes = np.asarray(first.mean) / float(first.c)
@@ -155,19 +149,9 @@ def choose_prior(
     scale: Scale,
     lam: float | Literal["cv"],
 ) -> ClassPrior:
-    """Return the prior of Eq. (1); ``"cv"`` of either number is chosen.
+    """Return the prior of Eq. (1) of standardized points, classes 0..c-1.
 
-    Parameters
-    ----------
-    Z : array of shape (n, d)
-        Standardised points.
-    codes : array of shape (n,)
-        Classes 0..c-1.
-    recipe : Recipe
-    scale : float or "cv"
-        k.
-    lam : float or "cv"
-        λ.
+    ``scale`` is k and ``lam`` λ; "cv" chooses either.
     """
     W0, c = common_centre(Z, codes, recipe)
     k = scale if not isinstance(scale, str) else SCALES[0]
@@ -190,7 +174,7 @@ def held_out(
     codes: Int[np.ndarray, "n"],
     priors: list[ClassPrior],
 ) -> Float[np.ndarray, "q"]:
-    """Return the mean loss of points left out, under each prior; of none 0."""
+    """Return the mean loss of held-out points under each prior; 0 if there are none."""
     members = np.bincount(codes)
     most = MOST_FOLDS if len(Z) < ONCE else 2
     n_folds = int(min(most, *members[members > 1]))
@@ -198,24 +182,26 @@ def held_out(
     losses, scored = np.zeros(len(priors)), 0
     for fold in folds(Z, codes, n_folds, 1):
         present = np.unique(codes[fold.learned])
-        asked = fold.asked[np.isin(codes[fold.asked], present)]
-        scored += len(asked)
-        scores = np.empty((len(priors), len(asked), len(present)))
+        out = fold.asked[np.isin(codes[fold.asked], present)]
+        scored += len(out)
+        scores = np.empty((len(priors), len(out), len(present)))
         for j, code in enumerate(present):
             member = codes == code
             mean = Z[fold.learned][member[fold.learned]].mean(0)
             w = np.bincount(fold.learned, minlength=len(Z)).astype(float)
             W, b = _along(Z - mean, member * w, ~member * w, tried)
-            gaps = (Z[asked] - mean) @ _factor(W, b[:, None]).mT
+            gaps = (Z[out] - mean) @ _factor(W, b[:, None]).mT
             scores[:, :, j] = -(b + 0.5 * np.sum(gaps**2, 2))
-        own = np.searchsorted(present, codes[asked])
-        log_p = log_softmax(scores, axis=2)[:, np.arange(len(asked)), own]
+        true = np.searchsorted(present, codes[out])
+        log_p = log_softmax(scores, axis=2)[:, np.arange(len(out)), true]
         losses -= log_p.sum(1)
     losses = losses / max(scored, 1)
     return np.where(np.isfinite(losses), losses, np.inf)
 
 
-def _along(delta: Any, same: Any, other: Any, priors: LCAPrior) -> tuple[Any, Any]:
+def _along(
+    delta: np.ndarray, same: np.ndarray, other: np.ndarray, priors: LCAPrior
+) -> tuple[np.ndarray, np.ndarray]:
     """Return W (q, p, d) and b (q, 1) of fits to weighted pairs under each prior."""
     size = bucket(len(delta))
     rows = (pad_rows(a, size) for a in (delta, same, other))
@@ -225,7 +211,9 @@ def _along(delta: Any, same: Any, other: Any, priors: LCAPrior) -> tuple[Any, An
 
 
 @jax.jit
-def _fits(delta: Any, same: Any, other: Any, priors: LCAPrior) -> tuple[Any, Any]:
+def _fits(
+    delta: Array, same: Array, other: Array, priors: LCAPrior
+) -> tuple[Array, Array]:
     T_same = (delta * same[:, None]).T @ delta
     T = T_same + (delta * other[:, None]).T @ delta
     stats = Statistics(

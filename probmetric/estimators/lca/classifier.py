@@ -1,16 +1,16 @@
 """``LCAClassifier``: one Latent Coincidence Analysis per class (the paper's §3.1).
 
-Class c has pairs (μ_c, x_i) of its mean with every training point, y = 1 where x_i is
-of the class, and parameters (W_c, σ_c²) of its own, κ = 1. Its score is (maths A10)
+Class c has pairs (μ_c, x_i) of its mean with every training point, y = 1 if x_i is of
+the class, and parameters (W_c, σ_c²), κ = 1. Its score is (maths A10)
 
     log P_c(x) = -(p/2) log(1 + 2σ_c²) - ‖W_c (x - μ_c)‖² / (2 (1 + 2σ_c²)).      (1)
 
-Scores are one-vs-rest probabilities: they need not sum to one, and they underflow far
-from every class, so all comparisons are made in log.
+Scores are one-vs-rest probabilities. They do not sum to one, and they underflow far
+from every class, so all comparisons use logarithms.
 """
 
 from dataclasses import field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -19,10 +19,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.scaling import taught_scale
-from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
+from probmetric.estimators._learner import ClassProbabilities
 from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.class_prior import (
+    Class,
     ClassPrior,
     choose_prior,
     fit_class,
@@ -32,36 +33,28 @@ from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Recipe, auto_regularization
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
-from probmetric.typing import ArrayLike
+from probmetric.typing import ArrayLike, Self
 
 
 @settings
-class LCAClassifier(TellsClasses, BaseEstimator):
+class LCAClassifier(ClassProbabilities, BaseEstimator):
     """Classify by P(same) with each class mean, under one LCA metric per class.
 
     Parameters
     ----------
-    n_components : int, optional
-        Rows of each class's map, 1..d. Default: d.
     regularization : "cv", "auto" or float > 0, default="cv"
         λ in pseudo-points, as in ``LCA``: the prior of W_c has standard deviation kc/√λ
-        around its centre. "cv" chooses among 10⁶ (not to learn), 100, 30 and 10 by the
+        around its center. "cv" chooses among 10⁶ (no learning), 100, 30 and 10 by the
         held-out log loss of ``predict_proba``; "auto" is 10·max(1, n/1000). Without a
-        prior a class whose members coincide would have ‖W_c‖ → ∞.
+        prior ‖W_c‖ → ∞ for a class whose members coincide.
     prior_scale : "cv", float > 0 or None, default="cv"
-        k: the centre of W_c's prior is k c I (scaled principal axes where
+        k: the prior of W_c is centered at k c I (scaled principal axes if
         ``n_components < d``), with one c for all classes, from the distances within
-        them. "cv" chooses k among √2, 2, 2√2 and 4. None is k = 1 and a c of each
-        class, from its own distances: with few points a class its probabilities are
-        far too even (``docs/guide/few_labels.md``).
+        them. "cv" chooses k among √2, 2, 2√2 and 4. None is k = 1 and a c for each
+        class; with few points a class its probabilities are too even (see the guide to
+        few labels).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
-    standardize : bool, default=True
-        Centre and scale the features inside ``fit``. Results are in input units.
-    max_iter : int, default=500
     tol : float, optional
-    unlabeled : label, default="warn"
-        Rows with this label are left out, for example -1; NaN also stands for None.
-        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -74,7 +67,7 @@ class LCAClassifier(TellsClasses, BaseEstimator):
         b_c ≥ 0, and σ_c².
     regularization_ : float
     prior_scale_ : float
-        k in use; 1 where ``prior_scale`` is None.
+        k in use; 1 if ``prior_scale`` is None.
     n_iter_ : int
         Solver iterations of the slowest class.
     n_features_in_, feature_names_in_
@@ -96,19 +89,12 @@ class LCAClassifier(TellsClasses, BaseEstimator):
     prior_scale: Positive | Literal["cv"] | None = "cv"
     solver: Solver = "lbfgs"
     standardize: bool = True
-    unlabeled: Any = "warn"
+    unlabeled: object = "warn"
     max_iter: Count = 500
     tol: Positive | None = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "LCAClassifier":
-        """Fit one LCA per class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,)
-            Numbers or strings; at least two classes, one of two rows or more.
-        """
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Fit one LCA per class."""
         data, self.classes_, scaler = labelled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = Recipe(
@@ -118,26 +104,23 @@ class LCAClassifier(TellsClasses, BaseEstimator):
             tol=self.tol,
         )
         prior = self._prior(Z, codes, recipe)
-        means, maps, intercepts, sigma2, steps = [], [], [], [], [1]
+        fits: list[Class] = []
         for code, label in enumerate(self.classes_):
-            found = fit_class(Z, codes == code, recipe, prior)
-            report(found.fit, f"LCAClassifier, class {label!r}")
-            means.append(scaler.mean + found.mean * scaler.scale)
-            maps.append(found.factor / taught_scale(Z, scaler.scale))
-            intercepts.append(found.b)
-            sigma2.append(float(np.exp(found.fit.params.log_sigma2)))
-            steps.append(int(found.fit.n_steps))
-        self.means_, self.components_ = np.stack(means), np.stack(maps)
-        self.intercepts_, self.sigma2_ = np.array(intercepts), np.array(sigma2)
+            fits.append(fit_class(Z, codes == code, recipe, prior))
+            report(fits[-1].fit, f"LCAClassifier, class {label!r}")
+        scale = taught_scale(Z, scaler.scale)
+        self.means_ = np.stack([scaler.mean + c.mean * scaler.scale for c in fits])
+        self.components_ = np.stack([c.factor / scale for c in fits])
+        self.intercepts_ = np.array([c.b for c in fits])
+        self.sigma2_ = np.array([float(np.exp(c.fit.params.log_sigma2)) for c in fits])
         self.regularization_ = prior.lam if isinstance(prior, ClassPrior) else prior
         self.prior_scale_ = prior.k if isinstance(prior, ClassPrior) else 1.0
-        self.n_iter_ = max(steps)
+        self.n_iter_ = max(1, *(int(c.fit.n_steps) for c in fits))
         return self
 
     def _prior(
         self, Z: np.ndarray, codes: np.ndarray, recipe: Recipe
     ) -> ClassPrior | float:
-        """Return the prior of every class, or λ alone where each sets its own."""
         lam, k = self.regularization, self.prior_scale
         if lam == "auto":
             lam = auto_regularization(len(Z))
@@ -148,32 +131,26 @@ class LCAClassifier(TellsClasses, BaseEstimator):
             return choose_prior(Z, codes, recipe, k, lam)
         if lam == "cv":
             raise ValueError(
-                "prior_scale: expected a number or 'cv' with regularization='cv', got "
-                "None"
+                "prior_scale must not be None with regularization='cv', got None. Use "
+                "'cv'"
             )
         return lam
 
     def class_log_probability(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return log P_c(x) of every class (Eq. 1), natural log, at most 0.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        """
+        """Return log P_c(x) of every class (Eq. 1), natural log, at most 0."""
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
         scores = np.empty((len(points), len(self.classes_)))
         for code, (mean, L) in enumerate(
             zip(self.means_, self.components_, strict=True)
         ):
-            with np.errstate(over="ignore", invalid="ignore"):  # Refused below.
+            with np.errstate(over="ignore", invalid="ignore"):  # The next check raises.
                 squared = np.sum(((points - mean) @ L.T) ** 2, 1)
             scores[:, code] = -(self.intercepts_[code] + 0.5 * squared)
         if not np.isfinite(scores).all():
             raise ValueError(
-                "X: expected points whose squared distances from the class means "
-                f"float64 holds, got a largest entry of {np.abs(points).max():.3g}; "
-                "rescale the points"
+                "X: squared distances from the class means overflow float64 (largest "
+                f"entry {np.abs(points).max():.3g}). Rescale the points"
             )
         return scores
 
@@ -183,7 +160,7 @@ class LCAClassifier(TellsClasses, BaseEstimator):
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the class of largest log P_c, the first in sorted order of equals."""
+        """Predict the class of largest log P_c, the first in sorted order if tied."""
         best = self.class_log_probability(X).argmax(1)
         return self.classes_[best]
 
@@ -194,21 +171,21 @@ class LCAClassifier(TellsClasses, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return P_c divided by its sum over classes.
 
-        The model has one-vs-rest probabilities (``class_log_probability``), no
-        distribution over classes; that their scale suits this sum is what
-        ``prior_scale="cv"`` chooses by. Calibration is not guaranteed.
+        The model has one-vs-rest probabilities, not a distribution over classes.
+        ``prior_scale="cv"`` chooses a scale for this sum. Calibration is not
+        guaranteed.
         """
         return np.exp(self.predict_log_proba(X))
 
     @with_names
     def get_metric(self, label: object) -> Mahalanobis:
-        """Return one class's metric, with its link."""
+        """Return the metric of a class, with its link."""
         check_is_fitted(self)
-        found = np.flatnonzero(self.classes_ == label)
-        if len(found) != 1:
+        codes = np.flatnonzero(self.classes_ == label)
+        if len(codes) != 1:
             raise ValueError(
-                f"label: expected one of {self.classes_.tolist()}, got {label!r}"
+                f"label must be one of {self.classes_.tolist()}, got {label!r}"
             )
-        code = int(found[0])
+        code = int(codes[0])
         link = Link(np.asarray(self.intercepts_[code]), np.asarray(0.5))
         return Mahalanobis(self.components_[code].copy(), link)

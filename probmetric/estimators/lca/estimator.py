@@ -1,7 +1,7 @@
 """``LCA``: a Mahalanobis distance and a probability of *same*, from labels or pairs.
 
 The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``, the
-default recipe ``probmetric.estimators.lca.settings``; this file holds no mathematics.
+default settings ``probmetric.estimators.lca.settings``; this file has no mathematics.
 """
 
 from collections.abc import Sequence
@@ -11,18 +11,20 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.data.source import Source, is_source
 from probmetric.estimators._labelled import (
+    forget,
     holds_pairs,
     labelled_data,
     pair_data,
     report,
+    required,
 )
+from probmetric.estimators._learner import Learner
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
     Count,
@@ -33,14 +35,14 @@ from probmetric.estimators._settings import (
     settings,
 )
 from probmetric.estimators.lca.anchors import fit_source, from_anchors, store
-from probmetric.estimators.lca.link import Asked, asked, calibrate
+from probmetric.estimators.lca.link import Asked, calibrate, link_for
 from probmetric.estimators.lca.posterior import (
     Options,
+    check_no_anchors,
+    check_no_weights,
     drawable,
     metric_for,
     refit,
-    refuse_anchors,
-    refuse_weights,
     to_tree,
 )
 from probmetric.estimators.lca.rank import RankChoice, choose_rank
@@ -56,139 +58,120 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.link import AnyLink
 from probmetric.models.lca import to_metric
-from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Preprocessor, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_check
 
 
 @settings
-class LCA(PairsMixin, BaseEstimator):
-    """Latent Coincidence Analysis: a distance under which classes are apart.
+class LCA(PairsMixin, Learner[LCAMethod]):
+    """Latent Coincidence Analysis: a distance that separates classes.
 
-    Under the model a pair of points x, x' is *same* with probability
-    exp(-(b + ½ dist²)), where dist = ‖L (x - x')‖ is the learned distance. ``fit``
-    makes the pairs from class labels; ``fit_pairs`` takes them as they are. The fit is
-    the posterior mode in (W, log b) under a Gaussian prior centred at a scaled
-    Euclidean metric, whose scale is set from the same pairs (empirical Bayes), with
-    P(same) of identical points uniform on (0, 1). P(same) as stated after ``fit`` is
-    calibrated on pairs held out.
+    A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where
+    dist = ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
+    ``fit_pairs`` takes pairs. The fit is the posterior mode in (W, log b). The prior is
+    Gaussian, centered at a scaled Euclidean metric whose scale is set from the same
+    pairs (empirical Bayes); P(same) of identical points is uniform on (0, 1). After
+    ``fit`` P(same) is calibrated on held-out pairs.
 
     Parameters
     ----------
     n_components : int, "cv" or "loo", optional
-        Rows of the map, 1..d, by default d. Or the fewest of 1, 2, 3, 4, 6, 8, ..., d
-        whose soft votes for points held out, of five folds ("cv", three times below 300
-        points) or by refits without each point ("loo"), are at most one standard error
-        worse than the best, under λ by rule where it is "cv" (``ranks_``).
+        Rows of the map, 1..d, by default d. "cv" and "loo" choose the fewest of 1, 2,
+        3, 4, 6, 8, ..., d whose soft votes for held-out points are at most one standard
+        error worse than the best (``ranks_``). Points are held out in five folds ("cv",
+        three times below 300 points) or by refits without each point ("loo").
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes: nearest points of the same and of other classes; the
         paper's targets and strict impostors; or all n(n-1)/2.
-    n_targets, n_impostors : int, optional
-        Neighbours of a point of its own class ("nearest", "impostors") and of the
-        others ("nearest"). A class that has fewer gives what it has. Default: 3, or
-        what the largest class has.
     max_impostors : int, optional
-        Impostors kept of each point, the nearest, with ``pairs="impostors"``.
+        With ``pairs="impostors"``, only this many nearest impostors of each point.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
         λ, in pseudo-points: the prior standard deviation of an entry of W is c/√λ.
-        "auto" is 10·max(1, n/1000); "cv" chooses λ, the refresh and, where it is
-        "auto", the prior mean by kNN accuracy on folds of the training data;
-        "evidence" chooses λ by the marginal likelihood.
-    learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": n/N for pairs made from labels, as they share
-        points; 1 for pairs given, taken as independent.
+        "auto" is 10·max(1, n/1000). "cv" chooses λ, the refresh and (if it is "auto")
+        the prior mean by kNN accuracy on folds of the training data. "evidence"
+        chooses λ by the marginal likelihood.
     prior_mean : "auto", "identity", "pca", "within", "half_within" or array (p, d)
-        W₀ and start of the fit, for standardised features. "auto", the default, is
-        c·I, or scaled principal axes where ``n_components < d``. "within" shrinks to
-        the Mahalanobis distance of the covariance S within classes, W₀ ∝ S^(-½), and
-        "half_within" half way, W₀ ∝ S^(-¼).
+        W₀ and start of the fit, for standardized features. "auto", the default, is
+        c·I, or scaled principal axes if ``n_components < d``. "within" shrinks to the
+        Mahalanobis distance of the covariance S within classes, W₀ ∝ S^(-½);
+        "half_within" is W₀ ∝ S^(-¼).
     n_refresh : int, default=1
-        How often *nearest* pairs are made again under the learned distance.
+        Number of times that *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
-        Make nearest pairs of about so many points alone, at least two a class, drawn by
-        ``random_state``; their partners are sought among all points. "auto" doubles
-        them from 1000 until the standard error of M is below .05 of it. Default: all.
+        Make nearest pairs of about this many points, at least two in each class,
+        sampled with ``random_state``. Their partners are searched among all points.
+        "auto" doubles the number from 1000 until the standard error of M is below 0.05
+        of it. Default: all points.
     candidates : {"exact", "ivf"}, default="exact"
-        How anchors find partners: among all points, or in lists of like ones (faiss,
-        the extra ``ann``): most of them (``recall_``), sooner from 20,000 anchors on.
+        Search for partners of anchors: among all points, or approximately in lists
+        (faiss, the extra ``ann``), which is faster from 20,000 anchors on and finds
+        most of them (``recall_``).
     per_anchor : bool, default=False
-        A scale κ² for each anchor; P(same) is then not defined.
-    standardize : bool, default=True
-        Centre and scale the features inside ``fit``. Results are in input units.
+        Fit a scale κ² for each anchor. P(same) is then not defined.
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
-        All climb one objective: L-BFGS, accelerated EM, EM, and the paper's full EM,
-        which is slow and here for reference.
-    max_iter : int, default=500
-        Most iterations in one fit.
+        All maximize one objective: L-BFGS, accelerated EM, EM, and the paper's full EM,
+        a slow reference.
     tol : float > 0, optional
         Stop at this relative gap of EM (1.5e-8) or relative gradient of L-BFGS (1e-6).
-    preprocessor : array-like of shape (n, d) or callable, optional
-        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
-        of such entries, numbers or text, that returns the points.
     random_state : int, RandomState or None, default=0
-        Of the folds of ``regularization="cv"``; None makes others every time.
+        For the folds of ``regularization="cv"`` and for anchors. None makes other ones
+        every time.
     link : {"auto", "calibrated", "isotonic", "model"}, default="auto"
-        Where P(same) comes from: "calibrated", 1/(1 + (dist²/D₀)^γ) fitted to pairs
-        held out in five folds; "isotonic", any decreasing function, to the same; or
-        "model", exp(-(b + ½ dist²)). "auto" is "calibrated" after ``fit`` and "model"
-        after ``fit_pairs`` or with weights: no pairs are held out. Draws have the
-        model's.
+        P(same) of a distance: "calibrated", 1/(1 + (dist²/D₀)^γ) fitted to held-out
+        pairs of five folds; "isotonic", any decreasing function, fitted to the same
+        pairs; or "model", exp(-(b + ½ dist²)). "auto" is "calibrated" after ``fit``,
+        and "model" after ``fit_pairs`` or with weights, which have no held-out pairs.
+        Draws use the model's.
     link_pairs : {"fitted", "all"}, default="fitted"
-        Which held-out pairs: chosen as the fit chooses its own, ``pairs``; or all of
-        them, whose link answers at ``prior_odds`` of your own.
-    unlabeled : label, default="warn"
-        Rows with this label are left out, for example -1; NaN also stands for None.
-        None and "warn" use every label as a class, and "warn" warns about a -1.
+        Held-out pairs: chosen as in the fit (``pairs``), or all pairs. The link of all
+        pairs supports ``prior_odds``.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
         L, in input units; identified only up to rotation and reflection of its rows.
-        Zero in columns that are constant in what was learned from, as in all draws.
+        Constant columns of the training points are zero, also in draws.
     intercept_ : float
-        b ≥ 0, of the model: its P(same) of equal points is exp(-b). Not with
+        b ≥ 0 of the model, whose P(same) of equal points is exp(-b). Not with
         ``per_anchor``.
     link_ : LogLogisticLink, IsotonicLink, Link or None
-        Behind P(same), with the pairs it refers to; None with ``per_anchor``.
+        The link of P(same), with the pairs it refers to; None with ``per_anchor``.
     sigma2_, kappa2_ : float, array of shape (n_anchors,)
         σ² relative to κ² = 1; the scales with ``per_anchor``.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, str
-        What was used (the mean may be an array); λ = inf, of "cv", is no learning.
+        Values in use (the mean may be an array). λ = inf, from "cv", is no learning.
     choices_ : list of Choice
-        Of ``regularization="cv"``, best first: prior mean, λ, refreshes, held-out
+        For ``regularization="cv"``, best first: prior mean, λ, refreshes, held-out
         accuracy averaged over k = 1, 3, 5, 7, and at k = 3. Otherwise empty.
     ranks_ : list of RankChoice
-        Of ``n_components="cv"`` or "loo": rows, mean held-out loss in nats a point, and
-        the standard error of its gap to the least. Otherwise empty.
+        For ``n_components="cv"`` or "loo": rows, mean held-out loss in nats a point,
+        and the standard error of its difference from the smallest. Otherwise empty.
     classes_ : array of shape (c,)
         After ``fit``.
     n_anchors_, recall_, matrix_error_ : int, float, array of shape (d, d)
-        With ``n_anchors``: how many there were, the share of their partners found
-        (below .98 with a warning), and the standard error of each entry of M from
-        drawing them (eight groups: quantiles are those of t with 7 degrees of freedom;
-        nominal 90 % held the fit of all rows in .93 of entries at d = 3, .87 at d = 8).
-        It says nothing of how far other data would have led.
+        With ``n_anchors``: their number, the share of their partners that was found
+        (below 0.98 with a warning), and the standard error of each entry of M from
+        sampling anchors (eight groups: t with 7 degrees of freedom). It does not
+        include the sampling of the data.
     threshold_, pair_classes_ : float, array of shape (2,)
-        Of ``predict`` on pairs, once calibrated or set.
+        For ``predict`` on pairs, once calibrated or set.
     fitted_ : Fitted
-        The fit and the problem that it solved, in standardised units.
+        The fit and its problem, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn; ``n_iter_`` counts all passes.
 
     Notes
     -----
-    The optimum is local in general. P(same) refers to pairs chosen as those of its
-    link: after ``fit`` by default to *nearest* pairs, about half of which are *same* by
-    design. It is no probability for pairs met in another way: ask for
-    ``link_pairs="all"``. On eleven sets with held-out pairs of the design the
-    calibrated link has log loss .350 and calibration error .051, the isotonic .344 and
-    .033, the model's .428 and .123 (benchmarks/results/same_probability.md); single
-    sets go up to .13. Distances to the folds are a little other than of the whole fit.
+    The optimum is local in general. P(same) refers to the pairs of its link. After
+    ``fit`` these are *nearest* pairs by default, about half of which are *same* by
+    design; it is no probability for other pairs. For those use ``link_pairs="all"``.
+    Calibration errors are in Benchmarks: same_probability. Distances of the folds
+    differ slightly from distances of the whole fit.
 
-    ``fit`` calibrates nothing. What needs the link first (``same_probability``,
-    ``get_metric``, ``link_``) runs the recipe on up to five folds, once, and keeps the
-    result with the estimator. The folds are fixed: it is a function of the fit.
+    ``fit`` does not calibrate. The first use of the link (``same_probability``,
+    ``get_metric``, ``link_``) fits up to five folds and stores the result. The folds
+    are fixed: the link is a function of the fit.
 
     References
     ----------
@@ -220,7 +203,7 @@ class LCA(PairsMixin, BaseEstimator):
     tol: Positive | None = None
     preprocessor: Preprocessor = None
     random_state: RandomState = 0
-    unlabeled: Any = "warn"
+    unlabeled: object = "warn"
     link: Literal["auto", "calibrated", "isotonic", "model"] = "auto"
     link_pairs: Literal["fitted", "all"] = "fitted"
 
@@ -230,44 +213,43 @@ class LCA(PairsMixin, BaseEstimator):
         y: ArrayLike | None = None,
         *,
         sample_weight: ArrayLike | None = None,
-    ) -> "LCA":
+    ) -> Self:
         """Learn from class labels, or from pairs.
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or (N, 2, d) of pairs, or Source
-            A source, with its labels, is fitted from ``n_anchors``, by default 100 000.
+        X : array-like of shape (n, d), or (N, 2, d) for pairs, or Source
+            Data on disk (``pm.open``, with labels) are fitted from ``n_anchors``, by
+            default 100 000. Pairs are passed to ``fit_pairs``.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes, one of two rows or more.
-            Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
+            Class labels, numbers or strings. At least two classes, one of two rows or
+            more. For pairs as in ``fit_pairs``.
         sample_weight : array-like of shape (n,), optional
-            Data weights ≥ 0. A pair made from points counts as often as the product of
-            theirs, together they count as Σw observations; neighbours, scale and prior
-            mean are those of rows of weight above 0. P(same) is then the model's.
+            Data weights ≥ 0. A pair counts as the product of the weights of its points;
+            all pairs together count as Σw observations. Neighbors, scale and prior mean
+            use the rows of positive weight. P(same) is then the model's.
         """
-        given: Any = X
-        if is_source(given):
-            found, self.classes_, scaler = fit_source(self, given, y, sample_weight)
-            return store(self, found, scaler)
-        if y is None:
-            raise ValueError(
-                "y: this estimator requires y to be passed, but the target y is None"
-            )
-        if holds_pairs(self, given):
-            return self.fit_pairs(given, y, sample_weight=sample_weight)
+        rows: Any = X
+        if is_source(rows):
+            anchored, self.classes_, scaler = fit_source(self, rows, y, sample_weight)
+            return store(self, anchored, scaler)
+        y = required(self, y)
+        if holds_pairs(self, rows):
+            return self.fit_pairs(rows, y, sample_weight=sample_weight)
         if self.n_anchors is None and self.candidates != "exact":
-            raise ValueError("candidates: expected n_anchors beside 'ivf', got none")
-        data, self.classes_, scaler = labelled_data(self, given, y, sample_weight)
+            raise ValueError("candidates must be 'exact' without n_anchors, got 'ivf'")
+        data, self.classes_, scaler = labelled_data(self, rows, y, sample_weight)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)
-        uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
+        uncalibrated = link_for(self, recipe, labelled=True, weighted=w is not None)
         recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
         if self.n_anchors is not None:
-            found = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
-            return store(self, found, scaler)
-        given = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
-        return self._store(given[0], scaler, uncalibrated, given[1], ranks)
+            anchored = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
+            return store(self, anchored, scaler)
+        state = self.random_state
+        fitted, choices = fit_labels(Z, self._codes, recipe, lam, state, w)
+        return self._store(fitted, scaler, uncalibrated, choices, ranks)
 
     def fit_pairs(
         self,
@@ -277,44 +259,35 @@ class LCA(PairsMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         anchor: ArrayLike | None = None,
         trials: ArrayLike | None = None,
-    ) -> "LCA":
+    ) -> Self:
         """Learn from pairs, and calibrate ``threshold_`` on them.
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
-            1 for same; 0 or -1, one of the two throughout, for different. With
-            ``trials``, how often each pair was called the same.
-        sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0.
+            1 for same; for different 0 or -1, one of the two throughout. With
+            ``trials``, the number of judgments *same* of each pair.
         anchor : array-like of shape (N,) of integers, optional
-            Needed with ``per_anchor``: the group of each pair.
-        trials : array-like of shape (N,) of whole numbers, optional
-            How many judgments of each pair there are, at least 1. y is binomial: given
-            P(same) judgments are independent. Fit and threshold are those of the labels
-            counted; a bootstrap, and ``loo``, take a pair with all its judgments.
-
-        Raises
-        ------
-        ValueError
-            For counts above the trials, negative or not whole; all of one kind.
+            The group of each pair; required with ``per_anchor``.
+        trials : array-like of shape (N,) of integers, optional
+            Number of judgments of each pair, at least 1. y is binomial: judgments are
+            independent given P(same). Fit and threshold are the same as for individual
+            labels. A bootstrap, and ``loo``, take a pair with all its judgments.
         """
-        given, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
+        checked, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
         refuse_rank(self, "pairs")
-        recipe, lam = recipe_of(self, given.X.shape[1])
-        asked(self, recipe, labelled=False)
-        learned = self._store(fit_given_pairs(given, recipe, lam), scaler)
+        recipe, lam = recipe_of(self, checked.X.shape[1])
+        link_for(self, recipe, labelled=False)
+        learned = self._store(fit_given_pairs(checked, recipe, lam), scaler)
         if trials is not None:
-            return learned._calibrate_on_counts(pairs, given)
+            return learned._calibrate_on_counts(pairs, checked)
         return learned.calibrate_threshold(pairs, y)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Refuse pickles of 0.1, whose prior was another."""
+    def __setstate__(self, state: dict[str, object]) -> None:
         if "fitted_" in state and "_uncalibrated" not in state:
             raise ValueError(
-                "LCA: expected a pickle of this version, got one of an older version, "
-                "whose prior was on σ²: fit again (files of save_metric do load)"
+                "LCA: a pickle of version 0.1 cannot be loaded, because its prior was "
+                "on σ². Fit again (files of save_metric do load)"
             )
         super().__setstate__(state)
 
@@ -325,17 +298,14 @@ class LCA(PairsMixin, BaseEstimator):
         uncalibrated: Asked | None = None,
         choices: Sequence[Choice] = (),
         ranks: Sequence[RankChoice] = (),
-    ) -> "LCA":
-        """Map a fit back to input units."""
+    ) -> Self:
         report(fitted.fit, type(self).__name__)
         params = fitted.fit.params
         metric = to_metric(params)
         self._uncalibrated, self._link = uncalibrated, metric.link
         self._set_map(metric.factor, scaler, fitted.pairs.X)
         self.sigma2_ = float(np.exp(params.log_sigma2))
-        of_anchors = "n_anchors_", "recall_", "matrix_error_"
-        for name in ("intercept_", "kappa2_", *of_anchors):
-            self.__dict__.pop(name, None)
+        forget(self, "intercept_", "kappa2_", "n_anchors_", "recall_", "matrix_error_")
         if isinstance(metric.link, Link):
             self.intercept_ = float(metric.link.b)
             pairs = self.pairs if hasattr(self, "classes_") else "given"
@@ -351,59 +321,51 @@ class LCA(PairsMixin, BaseEstimator):
 
     @property
     def _taught(self) -> Float[np.ndarray, "d"]:
-        """What maps and draws are divided by."""
+        """Return the divisor of maps and draws: infinite for constant columns."""
         return taught_scale(self.fitted_.pairs.X, self.scale_)
 
     @property
     def link_(self) -> AnyLink | None:
-        """How a squared distance becomes P(same), calibrated when first asked for."""
+        """Map from squared distance to P(same), calibrated lazily."""
         check_is_fitted(self)
         if (wanted := self._uncalibrated) is not None:
-            found = calibrate(wanted, self.fitted_, self._codes)
-            self._link, self._uncalibrated = found or self._link, None
+            link = calibrate(wanted, self.fitted_, self._codes)
+            self._link, self._uncalibrated = link or self._link, None
         return self._link
 
     @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the learned metric, picklable, with a link unless ``per_anchor``.
 
-        The first call after ``fit`` calibrates the link, at up to five more fits;
-        ``link="model"`` spares them where only distances are asked for.
+        The first call after ``fit`` calibrates the link, with up to five more fits. Use
+        ``link="model"`` if only distances are needed.
         """
         return Mahalanobis(self.components_.copy(), self.link_)
 
     def same_probability(
         self, pairs: ArrayLike, *, prior_odds: float | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same), shape (N,), of pairs as in ``pair_distance``.
+        """Return P(same), shape (N,). Not with ``per_anchor``.
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         prior_odds : float > 0, optional
-            Odds of *same* before the distance is seen, with ``link_pairs="all"`` or
-            ``pairs="all"``. Default: the odds of the link's pairs, ``link_.pairs``:
-            of nearest pairs about 1, whatever they are in the population.
-
-        Raises
-        ------
-        ValueError
-            With ``per_anchor``: each anchor then has odds of its own. For prior odds
-            of a link whose pairs were chosen by their distance, or that is the
-            model's.
+            Prior odds of *same*; requires ``link_pairs="all"`` or ``pairs="all"``, and
+            a link other than the model's. Default: the odds of the link's pairs,
+            ``link_.pairs``: about 1 for nearest pairs, for all populations.
         """
         link = self.link_
         if link is None:
             raise ValueError(
-                "per_anchor: expected one scale common to all pairs for P(same), got "
-                "per_anchor=True; rank pairs with pair_score instead"
+                "per_anchor must be False for P(same), got True. Rank pairs with "
+                "pair_score"
             )
         distance = self.pair_distance(pairs)
-        with np.errstate(over="ignore"):  # Of an infinite square P is the right 0.
+        with np.errstate(over="ignore"):  # P is 0 if the square is infinite.
             squared = distance**2
         return np.asarray(link.probability(squared, prior_odds))
 
-    def sample(
+    def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: LCAMethod = "nuts",
         *,
@@ -422,43 +384,27 @@ class LCA(PairsMixin, BaseEstimator):
         Parameters
         ----------
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
-            A name stands for ``NUTS()``, ``SVI()``, ``Laplace()``, ``Bootstrap()``.
-            NUTS is exact up to Monte Carlo error; the variational guide and Laplace's
-            approximation are not, and say their k-hat; the bootstrap refits under
-            product weights on points.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 4 for NUTS, otherwise 1.
-            All but NUTS make ``n_draws * n_chains`` independent draws, one chain. For
-            the bootstrap they are as many refits.
-        seed : int, default=0
+            NUTS is exact up to Monte Carlo error. The variational guide and Laplace's
+            approximation report their k-hat. The bootstrap refits under product weights
+            on points: its draws are refits.
         learning_rate : float > 0, optional
-            Power on the likelihood. Default: that of the fit, and 1 for the
-            bootstrap. A value other than the fit's refits the mode.
+            Power on the likelihood. Default: as in the fit; 1 for the bootstrap.
+            Other values refit the mode.
         log_likelihood : bool, default=False
-            Store that of every pair under every draw, without learning rate or
-            weights. ``loo`` takes it, and ArviZ's, after ``fit_pairs`` of pairs that
-            share no point, with learning rate 1; otherwise both refuse it.
-        log_prior : bool, default=True
-            Store the log prior of each site and the log likelihood of all data, some
-            numbers a draw: ``az.psense_summary`` stands on them.
+            Store the log likelihood of every pair under every draw, without learning
+            rate and weights. ``loo`` requires ``fit_pairs``, pairs that share no point,
+            and learning rate 1.
         predictive : bool, default=False
-            Store labels y of the pairs under every draw, ``posterior_predictive``. Not
-            of the bootstrap.
-        prior_draws : int, optional
-            Store as many draws of the prior, held as the fit set it from the data, and
-            of labels y under them: ``prior``, ``prior_predictive``. Default: none.
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+            Store replicated labels y of the pairs in ``posterior_predictive``. Not with
+            the bootstrap.
 
         Returns
         -------
         DataTree
-            Posterior of M (feature, feature_bis) and b, in input units and in units
-            of the link, and of log σ²; the pairs; provenance. log_prior is that of W
-            and of log b, in the units of the fit: where W lies on the sheet that is
-            more probable, the prior's density there and at its mirror image (Eq. 2 of
-            ``inference.lca.target``), as M has one posterior over both.
+            Posterior of M (feature, feature_bis) and b, in input units and in units of
+            the link, and of log σ²; the pairs; provenance. log_prior is for W and
+            log b, in the units of the fit. W is identified up to sign, so it includes
+            the prior density at the mirror image (Eq. 2 of ``inference.lca.target``).
 
         Examples
         --------
@@ -471,20 +417,19 @@ class LCA(PairsMixin, BaseEstimator):
         sampler = sampler_of(method, LCA_SAMPLERS)
         if isinstance(sampler, Bootstrap) and (predictive or prior_draws):
             raise ValueError(
-                "predictive, prior_draws: expected none of the bootstrap, whose refits "
-                f"are no draws of a posterior, got {predictive} and {prior_draws}"
+                "predictive and prior_draws must not be set with 'bootstrap', which "
+                f"has no posterior, got {predictive} and {prior_draws}"
             )
         rate = 1.0 if isinstance(sampler, Bootstrap) else fitted.learning_rate
         if learning_rate is not None:
             rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
         mode = refit(fitted, recipe, learning_rate=rate)
-        names = getattr(self, "feature_names_in_", None)
         drawn = draw(
             mode,
             sampler,
             scale=self._taught,
             seed=seed,
-            feature_names=names,
+            feature_names=self._names,
             n_draws=n_draws,
             n_chains=n_chains,
             progress=progress,
@@ -495,8 +440,8 @@ class LCA(PairsMixin, BaseEstimator):
             drawn,
             mode,
             Scaler(self.mean_, self.scale_),
-            names,
-            pointwise=log_likelihood,
+            self._names,
+            log_likelihood=log_likelihood,
             predictive=predictive,
             prior_draws=prior_draws,
             seed=seed,
@@ -514,7 +459,7 @@ class LCA(PairsMixin, BaseEstimator):
 
     @with_names
     @no_type_check
-    def posterior_metric(
+    def posterior_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         purpose: Purpose,
         *,
@@ -531,73 +476,59 @@ class LCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        purpose : {"prediction", "intervals"}
         draws : DataTree, optional
-            Of ``sample``: the metrics are made of these, and but for ``n_draws``
-            nothing else is looked at. Default: draws for the purpose.
+            Draws from ``sample``, used as they are: only ``n_draws`` applies. Default:
+            new draws for the purpose.
         method : sampler or its name, or "jackknife"; optional
-            Default: "laplace" for prediction, "jackknife" for intervals: refits
-            without each point (of more than 100 points, without each of 50 groups),
-            no draws; "laplace" for both after ``fit_pairs``, whose pairs are taken as
-            independent.
+            Default: "laplace" for prediction. For intervals after ``fit`` "jackknife":
+            refits without each point (for more than 100 points, without each of 50
+            groups), which has no draws. "laplace" after ``fit_pairs``, whose pairs are
+            assumed to be independent.
         n_draws : int, optional
-            Number of metrics drawn. Default: 32 for prediction, 100 for intervals; of
-            ``draws``, all. Refused for the jackknife.
-        seed : int, default=0
-            Of draws, and of the groups of more than 100 points.
+            Number of metrics. Default: 32 for prediction, 100 for intervals; or all
+            ``draws``. Not with the jackknife.
         pairs : {"auto", "fitted", "all"}, default="auto"
-            The pairs of the fit, or all pairs of its labelled points. "auto" is
-            "all" for intervals after ``fit``, otherwise "fitted". Nearest pairs are
-            the closer the more points there are, and the scale of the distance with
-            them: no interval for it would hold at another n. Distances from "all"
-            are those of ``LCA(pairs="all")``, not of this fit's ``pair_distance``.
-            P(same) of "fitted" is the model's; there is none of link="calibrated".
+            The pairs of the fit, or all pairs of its labelled points. "auto" is "all"
+            for intervals after ``fit``, otherwise "fitted". Nearest pairs are closer
+            the more points there are, so the scale of their distance depends on n.
+            Distances from "all" equal ``LCA(pairs="all")``, not
+            ``pair_distance``. P(same) of "fitted" is the model's; there is none with
+            link="calibrated".
         learning_rate : "auto" or float > 0, default="auto"
             Power on the likelihood. "auto" after ``fit``: η_G for prediction
-            (NOTATION.md), 1 for intervals; after ``fit_pairs``: that of the fit.
+            (NOTATION.md), 1 for intervals; after ``fit_pairs``: as in the fit.
         regularization : "auto" or float > 0, default="auto"
             λ. "auto" after ``fit``: 1 for intervals; for prediction the best of 1,
             10, 100 by the leave-one-out log score of soft votes averaged over the
-            draws. After ``fit_pairs``: that of the fit.
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+            draws. After ``fit_pairs``: as in the fit.
 
         Returns
         -------
         IntervalMetric or PosteriorMetric
-            The first from the jackknife, otherwise draws. Its intervals are for the
-            fit that it holds and says when printed, by default that of
-            ``LCA(pairs="all", learning_rate=1, regularization=1)`` with a link
-            calibrated on held-out pairs; this fit's own ``pair_distance`` may lie
-            outside. Nominal 90 % covered 91-95 % of distances, 89-94 % of ratios and
-            92-95 % of P(same) on six populations, n = 20 to 120; 83 % and more on each.
+            The first from the jackknife, otherwise draws. Intervals refer to the fit
+            that the ``IntervalMetric`` prints, by default ``LCA(pairs="all",
+            learning_rate=1, regularization=1)`` with a link calibrated on held-out
+            pairs; ``pair_distance`` of this fit may lie outside. For coverage see
+            Benchmarks: posterior_coverage.
 
         Raises
         ------
-        NotFittedError
-            Before ``fit`` or ``fit_pairs``.
         ValueError
-            For an option out of its range, "all" after ``fit_pairs``, more points than
-            all pairs can be made of, a fit per anchor, ``n_draws`` without draws.
+            For "all" after ``fit_pairs``, more points than all pairs can be made of, a
+            fit per anchor, and ``n_draws`` without draws.
         """
-        check_choice("purpose", purpose, ("prediction", "intervals"))
+        self._check(purpose)
         check_choice("pairs", pairs, ("auto", "fitted", "all"))
         fitted = drawable(self)[0]
-        labelled = hasattr(self, "classes_")
         if draws is not None:
-            own = {"pairs_independent": not labelled}
-            return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
-        if labelled:
-            refuse_anchors(self)
-            refuse_weights(fitted)
-        return metric_for(
-            self,
-            purpose,
-            method=method,
-            n_draws=n_draws,
-            seed=seed,
-            pairs=pairs,
-            learning_rate=learning_rate,
-            regularization=regularization,
-            progress=progress,
-        )
+            return self._posterior_metric(
+                purpose, draws, method, n_draws, seed, progress
+            )
+        if hasattr(self, "classes_"):
+            check_no_anchors(self)
+            check_no_weights(fitted)
+        rates = learning_rate, regularization
+        return metric_for(self, purpose, method, n_draws, seed, pairs, *rates, progress)
+
+    def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
+        return metrics(draws)

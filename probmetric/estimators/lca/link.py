@@ -1,21 +1,20 @@
-"""Calibrate P(same) of a label-built fit on pairs that the fit has not seen.
+"""Calibrate P(same) of a fit to labels on held-out pairs.
 
-The learned map is good for neighbours; its own exp(-(b + D/2)) states .7 where 1.0 is
-observed, as prior and learning rate are chosen for neighbours and a design of nearest
-pairs is steeper than any exponential. So the map stays and the link is fitted again,
-cross-fitted: the recipe runs on four of five stratified folds, its prior as chosen, and
-the points of the fifth give pairs *held out*: chosen as the fit chooses its own, each
-with points of the four (``pairs="nearest"``, "impostors"), or all pairs among
-themselves ("all"). Links of these (D, y):
+The map is learned for neighbors. P(same) of its model, exp(-(b + D/2)), is not
+calibrated: prior and learning rate are chosen for neighbors, and nearest pairs are
+separated more sharply than any exponential. The map is therefore fixed, and the link is
+cross-fitted. The recipe is run on four of five stratified folds with the chosen prior,
+and the points of the fifth give *held-out* pairs: chosen as in the fit, each with
+points of the four (``pairs="nearest"``, "impostors"), or all pairs within the fold
+("all"). Links of these (D, y):
 
     log-logistic   logistic regression of y on log D, γ ≥ 0 (``inference.lca.link``)
-    isotonic       the decreasing function of least squared error
+    isotonic       the decreasing function of smallest squared error
 
-Both have Platt's targets, so that separable pairs give a finite slope and no
-probability is 0 or 1. Folds are fixed: a link is a function of the fit. Classes of two
-members are never held out, as a class needs two in the four folds. Of more than
-``MOST_POINTS_HELD_OUT`` points the first folds that hold so many are used: two numbers
-need no more.
+Both use Platt's targets: separable pairs give a finite slope, and no probability is 0
+or 1. Folds are fixed: a link is a function of the fit. Classes of two members are never
+held out, because the four folds need two. The first folds that have
+``MOST_POINTS_HELD_OUT`` points are enough for two parameters.
 """
 
 import warnings
@@ -45,10 +44,10 @@ from probmetric.neighbors.strength import deal
 
 N_FOLDS = 5
 SMALLEST = 3
-"""Members of a class of which one may be held out: the fit needs two."""
+"""Smallest class with held-out points: the fit needs two of the others."""
 
 MOST_POINTS_HELD_OUT = 1000
-"""Points held out, after which no further fold is fitted."""
+"""Number of held-out points after which no other fold is fitted."""
 
 
 class HeldOut(NamedTuple):
@@ -75,32 +74,34 @@ def held_out_pairs(
     lam: float,
     design: str,
 ) -> HeldOut:
-    """Return pairs of points held out of standardised, labelled ones, by ``design``.
+    """Return held-out pairs of standardized, labelled points.
 
     Parameters
     ----------
     recipe, lam
-        Of the fit, λ as it was chosen; inf is no learning.
+        Of the fit, with the chosen λ; inf is no learning.
     design : {"nearest", "impostors", "all"}
-        Those of the recipe, or "all": pairs that are chosen given y alone.
+        That of the recipe, or "all": pairs chosen independently of distance.
     """
-    order = canonical_order(Z, codes)  # By which neighbors break ties.
+    order = canonical_order(Z, codes)  # Breaks ties of neighbors.
     Z, codes = Z[order], codes[order]
-    fold, found, left = folds(Z, codes), [], MOST_POINTS_HELD_OUT
+    fold, pairs, left = folds(Z, codes), list[HeldOut](), MOST_POINTS_HELD_OUT
     for k in range(N_FOLDS):
-        held = np.flatnonzero(fold == k)[:left]
-        if not len(held):
+        out = np.flatnonzero(fold == k)[:left]
+        if not len(out):
             continue
         rest = np.flatnonzero(fold != k)
         factor = _learned(Z[rest], codes[rest], recipe, lam)
-        found.append(_pairs(Z, codes, held, rest, recipe, factor, design))
-        left -= len(held)
-    if not found:
+        pairs.append(_pairs(Z, codes, out, rest, recipe, factor, design))
+        left -= len(out)
+    if not pairs:
         return HeldOut(np.empty(0), np.empty(0, int))
-    return HeldOut(*(np.concatenate(part) for part in zip(*found, strict=True)))
+    return HeldOut(*(np.concatenate(values) for values in zip(*pairs, strict=True)))
 
 
-def _learned(Z: np.ndarray, codes: np.ndarray, recipe: Recipe, lam: float) -> Any:
+def _learned(
+    Z: np.ndarray, codes: np.ndarray, recipe: Recipe, lam: float
+) -> Float[np.ndarray, "p d"]:
     """Return the factor that the recipe learns, in units of the link."""
     recipe = within_reach(recipe, codes)
     if np.isinf(lam):
@@ -114,30 +115,30 @@ def _learned(Z: np.ndarray, codes: np.ndarray, recipe: Recipe, lam: float) -> An
 def _pairs(
     Z: np.ndarray,
     codes: np.ndarray,
-    held: np.ndarray,
+    out: np.ndarray,
     rest: np.ndarray,
     recipe: Recipe,
     factor: np.ndarray,
     design: str,
 ) -> HeldOut:
-    """Return the pairs of one fold."""
     V = Z @ factor.T
     if design == "all":
-        i, j = np.triu_indices(len(held), 1)
-        D = cdist(V[held], V[held], "sqeuclidean")[i, j]
-        return HeldOut(D, (codes[held[i]] == codes[held[j]]).astype(int))
-    # Neighbours are found as by the fit: under the map after a refresh.
+        i, j = np.triu_indices(len(out), 1)
+        D = cdist(V[out], V[out], "sqeuclidean")[i, j]
+        return HeldOut(D, (codes[out[i]] == codes[out[j]]).astype(int))
+    # As in the fit: neighbors under the map after a refresh.
     by = V if design == "nearest" and recipe.n_refresh else Z
     squared, y = [], []
-    for code in np.unique(codes[held]):
-        q = held[codes[held] == code]
+    for code in np.unique(codes[out]):
+        q = out[codes[out] == code]
         same, other = (rest[(codes[rest] == code) == s] for s in (True, False))
         near, target = _nearest(by, V, q, same, recipe.n_targets)
         if design == "nearest":
             _, wrong = _nearest(by, V, q, other, recipe.n_impostors)
         else:
-            found, wrong = _nearest(by, V, q, other, recipe.max_impostors or len(other))
-            wrong = np.where(nearer(found, near[:, -1:]), wrong, np.nan)
+            most = recipe.max_impostors or len(other)
+            impostors, wrong = _nearest(by, V, q, other, most)
+            wrong = np.where(nearer(impostors, near[:, -1:]), wrong, np.nan)
             target = target[np.isfinite(wrong).any(1)]
             wrong = wrong[np.isfinite(wrong)]
         for value, D in ((1, target), (0, wrong)):
@@ -149,12 +150,11 @@ def _pairs(
 def _nearest(
     by: np.ndarray, V: np.ndarray, q: np.ndarray, of: np.ndarray, k: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances of queries to their k nearest: under ``by``, and under V."""
     k = min(3 if k is None else k, len(of))
     D = cdist(by[q], by[of], "sqeuclidean")
     chosen = smallest(D, k)
-    found = cdist(V[q], V[of], "sqeuclidean")
-    return np.take_along_axis(D, chosen, 1), np.take_along_axis(found, chosen, 1)
+    under_V = cdist(V[q], V[of], "sqeuclidean")
+    return np.take_along_axis(D, chosen, 1), np.take_along_axis(under_V, chosen, 1)
 
 
 def isotonic(
@@ -170,42 +170,33 @@ FITS = {"calibrated": log_logistic, "isotonic": isotonic}
 
 
 class Asked(NamedTuple):
-    """What a label-built fit was asked for: the kind of link, its pairs, the recipe."""
+    """A link that is calibrated lazily: its kind, its pairs, the recipe."""
 
     kind: str
     pairs: str
     recipe: Recipe
 
 
-def asked(
+def link_for(
     estimator: Any, recipe: Recipe, *, labelled: bool, weighted: bool = False
 ) -> Asked | None:
-    """Return the link to calibrate, or None where the model's own stays.
+    """Return the link to calibrate, or None to use the model's.
 
-    Points with weights count as pairs given: held-out pairs would count all alike.
-
-    Raises
-    ------
-    ValueError
-        For a link that has no held-out pairs to be calibrated on.
+    Weighted points have no held-out pairs, which would count all points alike.
     """
     kind, pairs = estimator.link, estimator.link_pairs
-    if weighted and kind in FITS:
-        raise ValueError(
-            "link: expected 'auto' or 'model' with sample_weight, as held-out pairs "
-            f"count points alike, got {kind!r}"
+    if kind in FITS and (weighted or not labelled):
+        why = (
+            "with sample_weight, because held-out pairs count points alike"
+            if weighted
+            else "for given pairs, which are not split into held-out ones"
         )
-    labelled = labelled and not weighted
-    if not labelled and kind in FITS:
-        raise ValueError(
-            "link: expected 'auto' or 'model' for pairs given, which are not split "
-            f"into held-out ones, got {kind!r}"
-        )
-    model = kind == "model" or not labelled or recipe.per_anchor
+        raise ValueError(f"link must be 'auto' or 'model' {why}, got {kind!r}")
+    model = kind == "model" or not labelled or weighted or recipe.per_anchor
     if model and pairs != "fitted":
         raise ValueError(
-            "link_pairs: expected 'fitted' for the model's link, which has no pairs "
-            f"but those of the fit, got {pairs!r}"
+            "link_pairs must be 'fitted' for the model's link, which only has the "
+            f"pairs of the fit, got {pairs!r}"
         )
     if model:
         return None
@@ -221,10 +212,9 @@ def calibrate(asked: Asked, fitted: Fitted, codes: np.ndarray) -> AnyLink | None
     if 0 < pairs.y.sum() < len(pairs.y):
         return FITS[asked.kind](*pairs, asked.pairs)
     warnings.warn(
-        "LCA: P(same) stays the model's, not calibrated: expected held-out pairs of "
-        f"both labels, got {len(pairs.y)} of one or none (the largest class has "
-        f"{np.bincount(codes).max()} members; a point is held out of {SMALLEST} or "
-        "more)",
+        f"LCA: {len(pairs.y)} held-out pairs have one label or none (the largest class "
+        f"has {np.bincount(codes).max()} members; a point is held out of {SMALLEST} or "
+        "more). P(same) is the model's, not calibrated. Add rows, or set link='model'",
         stacklevel=3,
     )
     return None

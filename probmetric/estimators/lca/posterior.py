@@ -1,34 +1,20 @@
 """``sample`` and ``posterior_metric``: the uncertainty of a fitted LCA.
 
-Two purposes, two objects.
+The two purposes have different objects, and neither can be used for the other.
 
-*Prediction* averages soft votes over Laplace draws at the learning rate η_G that the
-scores of points ask for, with λ chosen by leave-one-out of the averaged prediction.
-Measured with n = 20, 40, 80 points of eight data sets (3 seeds, sets as units): test
-log loss .087 ± .025 below the Euclidean and .049 ± .020 below the plug-in's. Isotropic
-jitter of the same size does nearly as well (.009 ± .012 worse), the one matrix E[M]
-about half (.040 ± .027 worse). See benchmarks/results/posterior_few_labels.md.
+*Prediction* averages soft votes over Laplace draws at the learning rate η_G that is
+computed from the scores of points. λ is chosen by leave-one-out of the averaged
+prediction. With few labels the log loss is lower than with the Euclidean distance or
+the fit; isotropic noise of the same size does nearly as well. See Benchmarks:
+posterior_few_labels.
 
-*Intervals* are those of the jackknife at η = 1 and λ = 1 over all pairs of the labelled
-points: refits without each point, or without each of 50 groups of more than 100.
-Nominal 90 % covered (five principal scores of four sets and two simulated populations,
-30 training sets of each; the truth is the same recipe, link included, on 1000
-points; in brackets the least of the six, and the percentile of bootstrap draws):
+*Intervals* come from the jackknife at η = 1 and λ = 1 over all pairs of the labelled
+points: refits without each point, or without each of 50 groups of more than 100. Their
+coverage for n = 20 to 120, and the low coverage of Laplace draws, is in Benchmarks:
+posterior_coverage.
 
-    n     distance          ratio             P(same)
-    20    .95 (.92, .71)    .94 (.87, .70)    .94 (.91, .70)
-    40    .94 (.91, .77)    .93 (.90, .84)    .95 (.91, .81)
-    80    .92 (.90, .79)    .92 (.88, .85)    .94 (.91, .85)
-    120   .91 (.84, .81)    .89 (.84, .84)    .92 (.88, .85)
-
-with standard errors of about .01 (.02 for the bootstrap, 6 training sets); no tail
-exceeds .06. The least of distances is mostly twonorm5, classes that hardly overlap.
-Laplace draws covered .30-.61 of distances: benchmarks/results/posterior_coverage.md.
-Neither object serves for the other.
-
-After ``fit_pairs``, on pairs that really are independent, intervals are those of the
-posterior itself: 88-90 % by NUTS in 2000 simulated fits (78 % at η = 2), 91-92 % by
-Laplace in 100. See benchmarks/results/pairs_coverage.md.
+After ``fit_pairs``, with independent pairs, intervals come from the posterior. See
+Benchmarks: pairs_coverage.
 """
 
 from dataclasses import replace
@@ -44,18 +30,11 @@ from probmetric.data.hash import first_best
 from probmetric.data.padding import host_weights
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labelled import report
+from probmetric.estimators._learner import input_units
 from probmetric.estimators.lca.settings import recipe_of
+from probmetric.inference.lca import draws as lca_draws
 from probmetric.inference.lca.curvature import generalised_rate
-from probmetric.inference.lca.draws import (
-    LCAMethod,
-    draw,
-    draws_of_prior,
-    metrics,
-    new_labels,
-)
-from probmetric.inference.lca.draws import (
-    log_likelihood as pair_likelihood,
-)
+from probmetric.inference.lca.draws import LCAMethod
 from probmetric.inference.lca.jackknife import held_out_links, leave_out
 from probmetric.inference.lca.recipe import (
     Fitted,
@@ -75,23 +54,22 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import Purpose
 
 LOO_GRID = (1.0, 10.0, 100.0)
-"""λ tried for prediction: prior sd from c to c/10 an entry."""
+"""λ tried for prediction: prior standard deviations from c to c/10."""
 
 INTERVAL_LAM = 1.0
-"""λ of intervals: little prior, which the bootstrap leaves as it is in every draw."""
+"""λ of intervals, a weak prior."""
 
 MOST_POINTS = 1000
-"""Points of which intervals take all pairs by default."""
+"""Largest number of points of which intervals use all pairs by default."""
 
 NO_ISOTONIC = (
-    "expected a link with parameters, which each refit fits again, got "
-    "link='isotonic', whose steps have no standard error; use link='auto' or 'model'"
+    "link must have parameters, which each refit fits again, got 'isotonic', whose "
+    "steps have no standard error. Use link='auto' or 'model'"
 )
 
 NO_CALIBRATED = (
-    "expected pairs='all', of which each refit has held-out ones, got "
-    "link='calibrated' with the fitted pairs, which are chosen by their distance; use "
-    "link='auto' or 'model' for the model's link of these"
+    "pairs must be 'all' with link='calibrated', because fitted pairs are chosen by "
+    "their distance. Use link='auto' or 'model' for the model's link"
 )
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
@@ -111,31 +89,25 @@ class Options(TypedDict, total=False):
 
 
 def drawable(estimator: Any) -> tuple[Fitted, Recipe]:
-    """Return the fit of an estimator and its recipe.
-
-    Raises
-    ------
-    ValueError
-        For fits that have no posterior of one metric.
-    """
+    """Return the fit of an estimator and its recipe, if it has a posterior."""
     check_is_fitted(estimator)
     if estimator.per_anchor:
-        raise ValueError("per_anchor: expected False for draws, got True")
+        raise ValueError("per_anchor must be False for draws, got True")
     if np.isinf(estimator.regularization_):
         raise ValueError(
-            "regularization: expected a finite λ for draws, got the fit of "
-            "regularization='cv', which chose no learning (λ = inf)"
+            "regularization must be finite for draws, got the fit of 'cv', which chose "
+            "no learning (λ = inf). Set a number"
         )
     fitted: Fitted = estimator.fitted_
     return fitted, as_fitted(recipe_of(estimator, estimator.n_features_in_)[0], fitted)
 
 
-def refit(fitted: Fitted, recipe: Recipe, **at: Any) -> Fitted:
-    """Return ``refitted``; warn where the new mode was not reached."""
-    found = refitted(fitted, recipe, **at)
-    if found is not fitted:
-        report(found.fit, "LCA")
-    return found
+def refit(fitted: Fitted, recipe: Recipe, **changes: float | None) -> Fitted:
+    """Return ``refitted``; warn if the new mode is not reached."""
+    new = refitted(fitted, recipe, **changes)
+    if new is not fitted:
+        report(new.fit, "LCA")
+    return new
 
 
 def for_purpose(
@@ -147,9 +119,9 @@ def for_purpose(
     lam: float | None = None,
     learning_rate: int | float | str = "auto",
 ) -> Fitted:
-    """Return the mode of the posterior that a purpose asks for, on the fit's pairs.
+    """Return the mode of the posterior for a purpose, on the pairs of the fit.
 
-    Parameters as ``LCA.posterior_metric``; ``lam`` None is that of the fit.
+    Parameters as in ``LCA.posterior_metric``; ``lam`` None is λ of the fit.
     """
     if not isinstance(learning_rate, str):
         rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
@@ -166,11 +138,13 @@ def for_purpose(
     return refit(fitted, recipe, learning_rate=rate, lam=lam)
 
 
-def lams_for(given: Any, purpose: str, *, labelled: bool) -> tuple[float | None, ...]:
-    """Return the λ to try, None being that of the fit."""
-    if not isinstance(given, str):
-        return (float(check_number("regularization", given, 0, open_low=True)),)
-    check_choice("regularization", given, ("auto",))
+def lams_for(
+    lam: int | float | str, purpose: str, *, labelled: bool
+) -> tuple[float | None, ...]:
+    """Return the λ to try; None is λ of the fit."""
+    if not isinstance(lam, str):
+        return (float(check_number("regularization", lam, 0, open_low=True)),)
+    check_choice("regularization", lam, ("auto",))
     if not labelled:
         return (None,)
     return (INTERVAL_LAM,) if purpose == "intervals" else LOO_GRID
@@ -190,23 +164,23 @@ def jackknifed(
     Parameters
     ----------
     mode
-        In standardised units; ``scale`` (d,) is what features were divided by.
+        In standardized units; ``scale`` (d,) is the divisor of the features.
     codes
         Class of each point.
     all_pairs
-        Whether the mode is of all pairs. Its link is then calibrated on pairs held
-        out; that of others, which are chosen by their distance, is the model's.
+        Whether the mode is of all pairs; its link is then calibrated on held-out pairs.
+        Other pairs are chosen by their distance and have the model's link.
     link
-        That of the estimator: "model" keeps the model's, "isotonic" gives none, nor
-        does "calibrated" where there are no pairs held out.
+        Setting of the estimator: "isotonic" gives no link, and neither does
+        "calibrated" without held-out pairs.
     seed
-        Of the groups, of more than 100 points.
+        For the groups, of more than 100 points.
     """
     group = groups_of(codes, seed, np.asarray(mode.pairs.X))
     refits = leave_out(mode, group)
     W, log_sigma2 = (
-        np.concatenate([np.asarray(one)[None], np.asarray(left)])
-        for one, left in zip(mode.fit.params[:2], refits[:2], strict=True)
+        np.concatenate([np.asarray(whole)[None], np.asarray(left)])
+        for whole, left in zip(mode.fit.params[:2], refits[:2], strict=True)
     )
     eta = 1 + 2 * np.exp(log_sigma2)  # As ``models.lca.to_metric``.
     factors, b = W / np.sqrt(eta)[:, None, None], 0.5 * W.shape[1] * np.log(eta)
@@ -221,9 +195,7 @@ def jackknifed(
         Z = np.asarray(mode.pairs.X)
         factors[1:] = aligned(factors[1:], factors[0])
         links = held_out_links(Z, codes, group, factors[0], factors[1:])
-    metrics = [
-        Mahalanobis(L / scale, own) for L, own in zip(factors, links, strict=True)
-    ]
+    metrics = [Mahalanobis(L / scale, b) for L, b in zip(factors, links, strict=True)]
     about = (
         f"{'all' if all_pairs else 'fitted'} pairs of {len(codes)} points, "
         f"λ = {float(mode.prior.lam):g}, learning rate {mode.learning_rate:g}, "
@@ -238,46 +210,38 @@ def jackknifed(
     )
 
 
-def chosen(method: Any, *, spread: bool) -> Any:
-    """Return the method given, or the default; spread: intervals after ``fit``."""
-    if method is not None:
-        return method
-    return "jackknife" if spread else "laplace"
-
-
-def refuse_no_draws(purpose: str, *, labelled: bool, n_draws: int | None) -> None:
-    """Raise for what the jackknife cannot answer."""
+def _check_jackknife(purpose: str, *, labelled: bool, n_draws: int | None) -> None:
     if purpose != "intervals" or not labelled:
         raise ValueError(
-            "method: expected a sampler for prediction and after fit_pairs, got "
+            "method must be a sampler for prediction and after fit_pairs, got "
             "'jackknife', which gives intervals after fit"
         )
     if n_draws is not None:
         raise ValueError(
-            f"n_draws: expected None for the jackknife, which has no draws, got "
-            f"{n_draws}; method='bootstrap' has"
+            f"n_draws must be None for the jackknife, which has no draws, got {n_draws}"
+            ". Use method='bootstrap'"
         )
 
 
-def refuse_anchors(estimator: Any) -> None:
+def check_no_anchors(estimator: object) -> None:
     """Raise for a fit from anchors, whose refits would need all rows again."""
     if hasattr(estimator, "n_anchors_"):
         raise ValueError(
-            "draws: expected those of sample() after a fit with n_anchors, got None; "
-            "matrix_error_ is the standard error of M from the drawing of anchors"
+            "draws must come from sample() after a fit with n_anchors, got None. "
+            "matrix_error_ is the standard error of M from sampling anchors"
         )
 
 
-def refuse_weights(fitted: Fitted) -> None:
-    """Raise for points with weights, which refits and votes would count alike."""
+def check_no_weights(fitted: Fitted) -> None:
+    """Raise for weighted points, which refits and votes would count alike."""
     if fitted.pairs.w is not None:
         raise ValueError(
-            "draws: expected those of sample() after a fit with sample_weight, got "
-            "None; posterior_metric's own refits and votes count points alike"
+            "draws must come from sample() after a fit with sample_weight, got None. "
+            "Refits and votes of posterior_metric count points alike"
         )
 
 
-def in_folder_of(method: Any, lam: Any) -> Any:
+def _with_folder(method: Any, lam: float | None) -> Any:
     """Return a sampler whose checkpoint, if it has one, is a folder for this λ."""
     folder = getattr(method, "checkpoint", None)
     if folder is None:
@@ -285,20 +249,10 @@ def in_folder_of(method: Any, lam: Any) -> Any:
     return replace(method, checkpoint=Path(folder) / f"lam_{lam:g}")
 
 
-def refuse_many(n: int) -> None:
-    """Raise unless all pairs of many points were asked for: work grows as n²."""
-    if n > MOST_POINTS:
-        raise ValueError(
-            f"pairs: expected 'all' or 'fitted' for more than {MOST_POINTS} points, "
-            f"got 'auto' with {n}: 'all' takes {n * (n - 1) // 2} pairs in every "
-            "refit; of 'fitted' only ratio_interval covers"
-        )
-
-
 def best_for_votes(
     candidates: list[PosteriorMetric], X: np.ndarray, codes: np.ndarray
 ) -> PosteriorMetric:
-    """Return the draws of best leave-one-out log score, the first of equals."""
+    """Return the draws with the best leave-one-out log score, the first among ties."""
     scores = [
         KNeighborsClassifier(draws).fit(X, codes).loo_scores_.max()
         for draws in candidates
@@ -309,8 +263,7 @@ def best_for_votes(
 def metric_for(
     estimator: Any,
     purpose: Purpose,
-    *,
-    method: Any,
+    method: LCAMethod | Literal["jackknife"] | None,
     n_draws: int | None,
     seed: int,
     pairs: str,
@@ -318,30 +271,37 @@ def metric_for(
     regularization: int | float | str,
     progress: bool | None,
 ) -> PosteriorMetric | IntervalMetric:
-    """Return a fitted ``LCA`` with its uncertainty; arguments as its method's."""
+    """Return a fitted ``LCA`` with its uncertainty, as ``LCA.posterior_metric``."""
     fitted, recipe = drawable(estimator)
     labelled = hasattr(estimator, "classes_")
-    codes = getattr(estimator, "_codes", np.empty(0, int))  # None of pairs given.
-    own: dict[str, Any] = {"pairs_independent": not labelled}
+    codes = getattr(estimator, "_codes", np.empty(0, int))  # None after fit_pairs.
     spread = labelled and purpose == "intervals"
-    sampler = chosen(method, spread=spread)
-    alone = bool(sampler == "jackknife")
-    if alone:
-        refuse_no_draws(purpose, labelled=labelled, n_draws=n_draws)
+    default = "jackknife" if spread else "laplace"
+    sampler: Any = default if method is None else method
+    jackknife = bool(sampler == "jackknife")
+    if jackknife:
+        _check_jackknife(purpose, labelled=labelled, n_draws=n_draws)
     if pairs == "all" and not labelled:
-        raise ValueError("pairs: expected 'fitted' after fit_pairs, got 'all'")
+        raise ValueError("pairs must be 'fitted' after fit_pairs, got 'all'")
+    n = len(fitted.pairs.X)
     if pairs == "auto" and spread:
-        refuse_many(len(fitted.pairs.X))
+        if n > MOST_POINTS:
+            raise ValueError(
+                f"pairs must be 'all' or 'fitted' for more than {MOST_POINTS} points, "
+                f"got 'auto' with {n}. 'all' uses {n * (n - 1) // 2} pairs in every "
+                "refit; with 'fitted' only ratio_interval covers"
+            )
         pairs = "all"
     lams = lams_for(regularization, purpose, labelled=labelled)
     if pairs == "all":
         aim, lam = recipe, None
-        if spread:  # One fit where the first of two would be thrown away.
+        if spread:  # Fit once, directly at the learning rate of the intervals.
             rate = 1.0 if isinstance(learning_rate, str) else learning_rate
             check_number("learning_rate", rate, 0, open_low=True)
             aim, lam = recipe._replace(learning_rate=float(rate)), lams[0]
         fitted = on_all_pairs(fitted, codes, aim, lam)
         report(fitted.fit, type(estimator).__name__)
+    scale = taught_scale(estimator.fitted_.pairs.X, estimator.scale_)
     candidates: list[PosteriorMetric] = []
     for lam in lams:
         mode = for_purpose(
@@ -352,27 +312,32 @@ def metric_for(
             labelled=labelled,
             learning_rate=learning_rate,
         )
-        if alone:
+        if jackknife:
             return jackknifed(
                 mode,
                 codes,
-                estimator._taught,
+                scale,
                 all_pairs=pairs == "all" or recipe.pairs == "all",
                 link=estimator.link,
                 seed=seed,
             )
-        drawn = draw(
+        drawn = lca_draws.draw(
             mode,
-            sampler if len(lams) == 1 else in_folder_of(sampler, lam),
-            scale=estimator._taught,
+            sampler if len(lams) == 1 else _with_folder(sampler, lam),
+            scale=scale,
             seed=seed,
             n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,
             n_chains=1,
             progress=progress,
             warn_khat=purpose != "prediction",
         )
-        own["source"] = drawn.attributes["method"]
-        candidates.append(PosteriorMetric(metrics(drawn), purpose, **own))
+        metrics = lca_draws.metrics(drawn)
+        source = str(drawn.attributes["method"])
+        candidates.append(
+            PosteriorMetric(
+                metrics, purpose, source=source, pairs_independent=not labelled
+            )
+        )
     if len(candidates) == 1:
         return candidates[0]
     X = estimator.mean_ + estimator.fitted_.pairs.X * estimator.scale_
@@ -383,37 +348,37 @@ def to_tree(
     drawn: Draws,
     fitted: Fitted,
     scaler: Scaler,
-    names: Any,
+    names: list[str] | None,
     *,
-    pointwise: bool,
+    log_likelihood: bool,
     predictive: bool = False,
     prior_draws: int | None = None,
     seed: int = 0,
 ) -> xr.DataTree:
-    """Return draws as a DataTree, with the pairs that they are of in input units."""
-    rate, pairs = fitted.learning_rate, fitted.pairs
-    shown = pairs._replace(X=scaler.mean + pairs.X * scaler.scale)
-    M, b = (drawn.values[name] for name in ("M", "b"))
+    """Return draws and their pairs as a DataTree, in input units."""
+    pairs = fitted.pairs
+    shown = input_units(pairs, scaler)
+    M, b = drawn.values["M"], drawn.values["b"]
     groups: dict[str, dict[str, np.ndarray]] = {}
     if predictive:
-        new = new_labels(M, b, shown, seed=seed)
+        new = lca_draws.new_labels(M, b, shown, seed=seed)
         groups["posterior_predictive"] = {"y": new}
     if prior_draws is not None:
         n = check_number("prior_draws", prior_draws, 1, whole=True)
         scale = taught_scale(pairs.X, scaler.scale)
-        found = draws_of_prior(fitted, n, scale=scale, seed=seed)
-        groups["prior_predictive"] = {"y": found.pop("y")}
-        groups["prior"] = found
+        prior = lca_draws.draws_of_prior(fitted, n, scale=scale, seed=seed)
+        groups["prior_predictive"] = {"y": prior.pop("y")}
+        groups["prior"] = prior
+    terms = None
+    if log_likelihood:
+        terms = {"y": lca_draws.log_likelihood(M, b, shown._replace(w=None))}
+    arguments = {"prior": fitted.prior, "learning_rate": fitted.learning_rate}
     return to_datatree(
         drawn,
-        feature_names=None if names is None else list(names),
+        feature_names=names,
         data=shown,
         observed={"y": np.asarray(pairs.y)},
-        log_likelihood=(
-            {"y": pair_likelihood(M, b, shown._replace(w=None))} if pointwise else None
-        ),
+        log_likelihood=terms,
         groups=groups,
-        attributes=provenance(
-            lca, shown, {"prior": fitted.prior, "learning_rate": rate}
-        ),
+        attributes=provenance(lca, shown, arguments),
     )

@@ -1,6 +1,6 @@
-"""The settings of ``LCA`` that hang on each other or on the data, checked.
+"""Checks of settings of ``LCA`` that depend on each other or on the data.
 
-What is done with them is ``probmetric.inference.lca.recipe``.
+``probmetric.inference.lca.recipe`` uses them.
 """
 
 from typing import Any, Literal
@@ -12,47 +12,47 @@ from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import points
 from probmetric.estimators._settings import Matrix
 from probmetric.inference.lca.recipe import WITHIN, Recipe
-from probmetric.typing import ArrayLike
 
 type PriorMean = Matrix | Literal["auto", "identity", "pca", "half_within", "within"]
 
 
-def n_rows(n_components: Any, d: int) -> int:
+def n_rows(n_components: object, d: int) -> int:
     """Return the number of rows of a map of d features, d by default."""
     if n_components is None:
         return d
     return check_number("n_components", n_components, 1, d, whole=True)
 
 
+def base_recipe(estimator: Any, p: int) -> Recipe:
+    """Return the settings of pairs, for a map of p rows."""
+    n_targets, n_impostors = estimator.n_targets, estimator.n_impostors
+    rate = estimator.learning_rate
+    return Recipe(
+        n_components=p,
+        pairs=estimator.pairs,
+        n_targets=None if n_targets is None else int(n_targets),
+        n_impostors=None if n_impostors is None else int(n_impostors),
+        learning_rate=None if isinstance(rate, str) else float(rate),
+    )
+
+
 def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
     """Return an estimator's settings for d features, and λ.
 
-    A number of rows that is yet to be chosen (``rank``) is d here.
-
-    Raises
-    ------
-    ValueError
-        Naming the setting.
+    A number of rows that ``rank`` chooses later is d here.
     """
     e = estimator
     refuse_rank(e)
-    lam, rate = e.regularization, e.learning_rate
+    lam = e.regularization
     p = d if e.n_components in ("cv", "loo") else n_rows(e.n_components, d)
     if e.per_anchor and (lam in ("cv", "evidence") or e.pairs == "all"):
         raise ValueError(
-            "per_anchor: expected False with pairs='all' and with regularization='cv' "
-            "or 'evidence', got True"
+            "per_anchor must be False with pairs='all' and with regularization='cv' or "
+            "'evidence', got True"
         )
-    counts: dict[str, Any] = {
-        name: None if (given := getattr(e, name)) is None else int(given)
-        for name in ("n_targets", "n_impostors", "max_impostors")
-    }
-    return Recipe(
-        pairs=e.pairs,
-        **counts,
-        n_components=p,
+    return base_recipe(e, p)._replace(
+        max_impostors=None if e.max_impostors is None else int(e.max_impostors),
         prior_mean=_prior_mean(e.prior_mean, p, d),
-        learning_rate=None if isinstance(rate, str) else float(rate),
         n_refresh=e.n_refresh,
         per_anchor=bool(e.per_anchor),
         solver=e.solver,
@@ -61,40 +61,35 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
     ), lam if isinstance(lam, str) else float(lam)
 
 
-def refuse_rank(estimator: Any, given: str = "") -> None:
-    """Raise for what a number of rows that is yet to be chosen does not go with.
+def refuse_rank(estimator: Any, data: str = "") -> None:
+    """Raise for options that do not support a number of rows to be chosen.
 
-    ``given`` names what came in the place of, or with, labelled points.
-
-    Raises
-    ------
-    ValueError
-        Naming it, or the setting.
+    ``data`` names data other than labelled points, if there are any.
     """
     e = estimator
     if e.n_components not in ("cv", "loo"):
         return
     for wrong, what in (
-        (given, given),
+        (data, data),
         (e.n_anchors is not None, "n_anchors"),
         (e.per_anchor, "per_anchor"),
         (not isinstance(e.prior_mean, str), "a matrix as prior_mean"),
     ):
         if wrong:
             raise ValueError(
-                f"n_components: expected a whole number or None with {what}, got "
-                f"{e.n_components!r}, which learns again from labelled points"
+                f"n_components must be an integer or None with {what}, got "
+                f"{e.n_components!r}, which requires refits to labelled points"
             )
 
 
-def _prior_mean(given: ArrayLike, p: int, d: int) -> Float[np.ndarray, "p d"] | str:
-    if isinstance(given, str):
-        check_choice("prior_mean", given, ("auto", "identity", "pca", *WITHIN))
-        return given
-    mean = points(given, "prior_mean")
-    if mean.shape != (p, d) or np.linalg.matrix_rank(mean) < p:
+def _prior_mean(mean: Matrix | str, p: int, d: int) -> Float[np.ndarray, "p d"] | str:
+    if isinstance(mean, str):
+        check_choice("prior_mean", mean, ("auto", "identity", "pca", *WITHIN))
+        return mean
+    W0 = points(mean, "prior_mean")
+    if W0.shape != (p, d) or np.linalg.matrix_rank(W0) < p:
         raise ValueError(
-            f"prior_mean: expected shape ({p}, {d}) and full rank (EM never raises the "
-            f"rank of W), got {mean.shape}, rank {np.linalg.matrix_rank(mean)}"
+            f"prior_mean must have shape ({p}, {d}) and full rank (EM never raises the "
+            f"rank of W), got {W0.shape}, rank {np.linalg.matrix_rank(W0)}"
         )
-    return mean
+    return W0

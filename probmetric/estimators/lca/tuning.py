@@ -1,13 +1,13 @@
-"""Choice of LCA's prior, its weight λ and mean: given, by rule, by folds, by evidence.
+"""Choose the prior of LCA, its weight λ and mean: by rule, by folds, by evidence.
 
-*Folds* ("cv"): four stratified folds of the training data; the criterion is held-out
-kNN accuracy averaged over k = 1, 3, 5, 7 (smoother than one k), ties by 3-NN, then to
-the prior mean that comes first, then to the stronger prior. Three prior means, W₀ ∝
-S^(-g/2) at g = 0, ½, 1, are tried with few λ each, refreshed; one that was asked for
-with more λ, with and without the refresh. No learning at all, W = W₀, is always among
-the settings. More settings for three means do worse: more of them win by luck
-(benchmarks/results/lca_accuracy.md). Held-out *pair likelihood* is not offered: it
-chooses too small a λ, since fitting pairs better is not a better neighbour metric.
+*Folds* ("cv"): four stratified folds of the training data. The criterion is held-out
+kNN accuracy averaged over k = 1, 3, 5, 7 (smoother than one k). Ties are broken by
+3-NN, then by the first prior mean, then by the stronger prior. If the prior mean is
+"auto" three means, W₀ ∝ S^(-g/2) at g = 0, ½, 1, are tried with few λ each, refreshed;
+otherwise one mean with more λ, with and without the refresh. No learning, W = W₀, is
+always among the settings. More settings do worse, because some win by chance (see
+Benchmarks: lca_accuracy). Held-out *pair likelihood* is not supported: it chooses too
+small a λ, because fitting pairs better is not a better neighbor metric.
 
 *Evidence*: Laplace's marginal likelihood of the first pair set. No folds, but its
 scale depends on the learning rate, which is a convention.
@@ -49,7 +49,7 @@ from probmetric.progress import progress_bar
 from probmetric.typing import Array
 
 GRID = (30.0, 10.0, 3.0, 1.0)
-"""λ from the strongest prior down: each fit starts where the one before ended."""
+"""λ from the strongest prior down; each fit starts at the previous one."""
 
 FEW = (10.0, 3.0)
 """λ around each of several prior means."""
@@ -62,7 +62,7 @@ NEIGHBORS = (1, 3, 5, 7)
 class Choice(NamedTuple):
     """A setting and its held-out accuracy; λ = inf is no learning."""
 
-    prior_mean: Any
+    prior_mean: str | np.ndarray
     lam: float
     n_refresh: int
     accuracy: float
@@ -70,25 +70,25 @@ class Choice(NamedTuple):
 
 
 type Setting = tuple[int, float, int]
-"""Place of the prior mean in ``Tried``, λ, refreshes."""
+"""Index of the prior mean in ``Tried``, λ, refreshes."""
 
 
 class Tried(NamedTuple):
     """Prior means, λ from the strongest down, and numbers of refreshes to try."""
 
-    means: tuple[Any, ...]
+    means: tuple[str | np.ndarray, ...]
     lams: tuple[float, ...]
     refreshes: tuple[int, ...]
 
 
 def settings_for(recipe: Recipe, n: int, d: int) -> Tried:
-    """Return what folds try that learn from n points of d features.
+    """Return the settings to try with n training points of d features.
 
     λ goes up to 100 for more than 1000 points. Only nearest pairs are refreshed.
     """
-    mean, asked = mean_of(recipe, d), recipe.prior_mean
+    mean, setting = mean_of(recipe, d), recipe.prior_mean
     nearest = recipe.pairs == "nearest"
-    if isinstance(asked, str) and asked == "auto":
+    if isinstance(setting, str) and setting == "auto":
         lams = (100.0, 30.0, *FEW) if n > 1000 else FEW
         return Tried((mean, *WITHIN), lams, (1,) if nearest else (0,))
     lams = (100.0, *GRID) if n > 1000 else GRID
@@ -103,12 +103,9 @@ def fit_labels(
     random_state: int | np.random.RandomState | None = 0,
     w: Float[np.ndarray, "n"] | None = None,
 ) -> tuple[Fitted, list[Choice]]:
-    """Fit labelled, standardised points, weighted by w, with λ chosen as asked.
+    """Fit labelled, standardized points with weights w, and choose λ.
 
-    Returns
-    -------
-    Fitted, list of Choice
-        With "cv" what it chose among, best first.
+    With "cv" the second result is the choices, best first.
     """
     choices: list[Choice] = []
     if lam == "auto":
@@ -119,7 +116,7 @@ def fit_labels(
     elif lam == "cv":
         if w is not None:
             raise ValueError(
-                "regularization: expected 'auto', 'evidence' or a number with "
+                "regularization must be 'auto', 'evidence' or a number with "
                 "sample_weight, got 'cv', whose folds count points alike"
             )
         choices = choose_by_folds(X, codes, recipe, random_state)
@@ -133,12 +130,12 @@ def fit_labels(
 
 
 def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
-    """Fit standardised pairs as users hand them in; λ by rule, number or evidence."""
+    """Fit standardized pairs of users, with λ by rule, number or evidence."""
     rate = 1.0 if recipe.learning_rate is None else recipe.learning_rate
     if lam == "cv":
         raise ValueError(
-            "regularization: expected 'auto', 'evidence' or a number for pairs, got "
-            "'cv', which scores neighbours by their class labels"
+            "regularization must be 'auto', 'evidence' or a number for pairs, got "
+            "'cv', which requires class labels"
         )
     if recipe.per_anchor:
         _check_anchors(pairs)
@@ -153,16 +150,15 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
 
 
 def _check_anchors(pairs: Pairs) -> None:
-    """Raise for groups of one label, whose scale would run off to 0 or infinity."""
     if pairs.anchor is None:
-        raise ValueError("anchor: expected a group per pair with per_anchor, got None")
+        raise ValueError("anchor must be set with per_anchor, got None")
     same = np.bincount(pairs.anchor, pairs.y, minlength=1)
     total = np.bincount(pairs.anchor, pairs.trials)
     bad = np.flatnonzero((same == 0) | (same == total))
     if len(bad):
         raise ValueError(
-            "anchor: expected groups 0..G-1 that hold pairs of both labels, got one "
-            f"label or none in {bad[:5].tolist()}"
+            "anchor must have pairs of both labels in groups 0..G-1, got one label or "
+            f"none in {bad[:5].tolist()}"
         )
 
 
@@ -172,19 +168,13 @@ def choose_by_folds(
     recipe: Recipe,
     random_state: int | np.random.RandomState | None = 0,
 ) -> list[Choice]:
-    """Score every setting on held-out folds; return them best first.
-
-    Raises
-    ------
-    ValueError
-        When a class has two or three members.
-    """
+    """Score every setting on held-out folds; return them best first."""
     sizes = np.bincount(codes)
-    smallest = int(sizes[sizes > 1].min())  # The only row of a class is never left out.
+    smallest = int(sizes[sizes > 1].min())  # A single row is never held out.
     if smallest < N_FOLDS:
         raise ValueError(
-            f"regularization: expected 'auto' or a number, or {N_FOLDS} members in "
-            f"each class for 'cv', got a class of {smallest}"
+            f"regularization='cv' requires {N_FOLDS} members in each class, got a "
+            f"class of {smallest}. Use 'auto' or a number"
         )
     seed = check_random_state(random_state).randint(2**31)
     fold = deal(X, codes, N_FOLDS, seed)
@@ -198,10 +188,10 @@ def choose_by_folds(
         key: np.mean([table[key] for table in tables], 0) for key in tables[0]
     }
     choices = [
-        Choice(tried.means[at], lam, n_refresh, float(np.mean(a)), float(a[1]))
-        for (at, lam, n_refresh), a in mean.items()
+        Choice(tried.means[m], lam, n_refresh, float(np.mean(a)), float(a[1]))
+        for (m, lam, n_refresh), a in mean.items()
     ]
-    # Accuracies are ratios of counts: below 1e-9 apart is equal.
+    # Accuracies are ratios of counts: differences below 1e-9 are rounding.
     return sorted(
         choices, key=lambda c: (-round(c.accuracy, 9), -round(c.accuracy_3nn, 9))
     )
@@ -215,31 +205,30 @@ def _score_fold(
     recipe: Recipe,
     tried: Tried,
 ) -> dict[Setting, np.ndarray]:
-    """Return held-out accuracy at each k, for each setting."""
 
     def score(W: Array) -> np.ndarray:
         return accuracies(X @ W.T, codes, X_test @ W.T, y_test)
 
-    order = canonical_order(X, codes)  # By which neighbors break ties.
+    order = canonical_order(X, codes)  # Breaks ties of neighbors.
     X, codes = X[order], codes[order]
     pairs = build(X, codes, recipe)
     rate = rate_for(pairs, recipe)
-    found: dict[Setting, np.ndarray] = {}
-    for at, mean in enumerate(tried.means):
-        centred = recipe._replace(prior_mean=mean)
-        prior = prior_for(pairs, centred, np.inf, codes)
-        found[at, np.inf, 0] = score(prior.mean)
-        start: Any = None
+    scores: dict[Setting, np.ndarray] = {}
+    for m, mean in enumerate(tried.means):
+        centered = recipe._replace(prior_mean=mean)
+        prior = prior_for(pairs, centered, np.inf, codes)
+        scores[m, np.inf, 0] = score(prior.mean)
+        start: LCAParams | None = None
         for lam in tried.lams:
             prior = prior._replace(lam=np.asarray(lam))
-            start = solve(pairs, prior, recipe, rate, start).params
+            start = params = solve(pairs, prior, recipe, rate, start).params
             if 0 in tried.refreshes:
-                found[at, lam, 0] = score(start.W)
+                scores[m, lam, 0] = score(params.W)
             if 1 in tried.refreshes:
-                again = build(X, codes, recipe, start.W)
-                W = solve(again, prior, recipe, rate, start).params.W
-                found[at, lam, 1] = score(W)
-    return found
+                again = build(X, codes, recipe, params.W)
+                W = solve(again, prior, recipe, rate, params).params.W
+                scores[m, lam, 1] = score(W)
+    return scores
 
 
 def accuracies(
@@ -248,9 +237,9 @@ def accuracies(
     Z_test: Float[np.ndarray, "m p"],
     y_test: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "k"]:
-    """Return kNN accuracy at each k of ``NEIGHBORS``, ties to the lower class code.
+    """Return kNN accuracy at each k of ``NEIGHBORS``.
 
-    Of equally near points the first are neighbors.
+    Votes are tied to the lower class code, distances to the first points.
     """
     k = min(max(NEIGHBORS), len(Z))
     near = smallest(cdist(Z_test, Z, "sqeuclidean"), k)
@@ -269,14 +258,14 @@ def choose_by_evidence(
     learning_rate: float,
     codes: Int[np.ndarray, "n"] | None = None,
 ) -> float:
-    """Return the λ of largest Laplace evidence on one pair set, ties to the larger."""
+    """Return the λ of largest Laplace evidence on one pair set, the larger if tied."""
     best, chosen = -np.inf, 0.0
-    start: Any = None
+    start: LCAParams | None = None
     for lam in EVIDENCE_GRID:
         prior = prior_for(pairs, recipe, lam, codes)
         fit = solve(pairs, prior, recipe, learning_rate, start)
         start = fit.params
-        common = start._replace(kappa2=np.float64(1.0))
+        common = fit.params._replace(kappa2=np.float64(1.0))
         value = log_evidence(common, pairs, fit.objective, prior, learning_rate)
         if value > best:
             best, chosen = value, lam
@@ -284,12 +273,12 @@ def choose_by_evidence(
 
 
 def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
-    """Keep W = W₀ and fit b alone, so that P(same) is defined."""
+    """Return W = W₀ with a fitted b, which P(same) requires."""
     rate = rate_for(pairs, recipe)
     with jax.enable_x64(True):
         stats = lca.prepare(pad_pairs(pairs))
         W = jnp.asarray(prior.mean)
-        at_mean = prior._replace(lam=1.0)  # a constant factor: W does not move
+        at_mean = prior._replace(lam=1.0)  # W is fixed: its prior is constant.
 
         def negative(log_b: float) -> float:
             at = {"W": W, "log_b": jnp.asarray(log_b)}

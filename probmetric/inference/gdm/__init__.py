@@ -1,4 +1,4 @@
-"""The generalised dissimilarity model: symbols, and where each step is.
+"""The generalized dissimilarity model: symbols and derivations.
 
 Symbols as ``models.gdm``: β = (b, θ) of q = 1 + dk entries, rows z of Z, t = Zβ.
 
@@ -8,7 +8,7 @@ In reading order:
 ``fit``          knots, the mode by projected Newton steps, its certificate (1).
 ``bootstrap``    refits under weights on sites: Bayesian bootstrap, jackknife (1).
 ``target``       the posterior of (log b, log θ) for samplers (1).
-``draws``        NUTS, Laplace or the bootstrap by name; a metric of each draw.
+``draws``        NUTS, Laplace or the bootstrap; a metric for each draw.
 """
 
 import lazy_loader

@@ -1,18 +1,18 @@
-"""Refits of the generalised dissimilarity model under weights on sites.
+"""Refits of the generalized dissimilarity model under weights on sites.
 
-Pairs share sites, so what varies from data set to data set is which sites were visited.
-A refit gives site i the weight u_i and pair (i, j) the product w u_i u_j; the prior and
-the knots stay those of the fit.
+Pairs share sites, so the sites are the sampling units. A refit gives site i the weight
+u_i and pair (i, j) the product w u_i u_j. The prior and the knots do not change.
 
 Bayesian bootstrap (Rubin 1981; on sites Woolley and others 2017): u = n·Dirichlet(1, …,
-1). Jackknife: u is 0 for the sites of one group, 1 for the others; its variance and
-limits are those of ``posterior.jackknife``, here of g_k = s_f(x) at each x.
+1). Jackknife: u is 0 for the sites of one group and 1 for the others; variance and
+limits are computed by ``posterior.jackknife``, with g_k = s_f(x) at each x.
 
-Where no site is in two pairs, pairs are what varies: both ends of a pair are left out
-together, and its weight is one of N·Dirichlet(1, …, 1), its root at each end. Ends by
-themselves would leave each pair out twice, and double V.
+If no site is in two pairs, pairs are the sampling units. Both ends of a pair are left
+out together, and the pair has one weight of N·Dirichlet(1, …, 1), its root at each end.
+Separate ends would leave each pair out twice, and double V.
 
-A refit is a convex problem that starts at the fit, some five Newton steps of O(N q²).
+A refit is a convex problem. It starts at the fit and takes about five Newton steps of
+O(N q²).
 """
 
 from collections.abc import Iterable
@@ -28,9 +28,9 @@ from probmetric.models.gdm import GDMParams, GDMPrior
 
 
 def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
-    """Return what each site is drawn or left out with, as numbers 0, 1, ...
+    """Return the sampling unit of each site, numbered 0, 1, ...
 
-    Itself; its pair, where no site is in two pairs. A pair may be there twice.
+    The unit is the site or, if no site is in two different pairs, its pair.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
 def site_weights(n: int, replicate: int, seed: int = 0) -> Float[np.ndarray, "n"]:
     """Return the weights of n sites in one replicate of the Bayesian bootstrap.
 
-    n·Dirichlet(1, …, 1): a function of the seed and of the replicate's number alone.
+    n·Dirichlet(1, …, 1). The weights depend only on the seed and the replicate.
 
     Examples
     --------
@@ -65,8 +65,8 @@ def site_weights(n: int, replicate: int, seed: int = 0) -> Float[np.ndarray, "n"
     >>> round(float(u.mean()), 6), bool((u > 0).all())
     (1.0, True)
     """
-    drawn = np.random.default_rng([seed, replicate]).exponential(size=n)
-    return drawn / drawn.mean()
+    u = np.random.default_rng([seed, replicate]).exponential(size=n)
+    return u / u.mean()
 
 
 def refits(
@@ -77,16 +77,16 @@ def refits(
     *,
     learning_rate: float = 1.0,
 ) -> GDMParams:
-    """Return the fits under weights on sites, with a leading axis of replicates.
+    """Refit under weights on sites.
 
     Parameters
     ----------
     pairs : Pairs
-        Whose points are sites, each there once.
+        The points are sites, each once.
     prior, params, learning_rate
-        The problem, and its fit.
+        The prior, the fit and its learning rate.
     u : iterable of arrays of shape (n,)
-        Weights of the sites, ≥ 0, of each replicate.
+        Weights of the sites, ≥ 0, for each replicate.
 
     Returns
     -------
@@ -96,12 +96,12 @@ def refits(
     Raises
     ------
     RuntimeError
-        Where a refit did not converge.
+        If a refit did not converge.
 
     Examples
     --------
-    Without the third site nothing is known of the second half of the range, and the
-    prior's mode, flat curves, is left there:
+    Without the third site there are no data in the second half of the range, and the
+    curve is flat there, as at the mode of the prior:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -112,34 +112,34 @@ def refits(
     >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y, trials=trials)
     >>> prior = GDMPrior(gdm.knots_for(pairs.X), scale=10.0)
     >>> params = gdm.fit(pairs, prior).params
-    >>> found = gdm.refits(pairs, prior, params, [np.ones(3), np.array([1, 1, 0])])
-    >>> bool(np.allclose(found.theta[0], params.theta, atol=1e-6))
+    >>> refits = gdm.refits(pairs, prior, params, [np.ones(3), np.array([1, 1, 0])])
+    >>> bool(np.allclose(refits.theta[0], params.theta, atol=1e-6))
     True
-    >>> found.theta[1, 0, -1].round(6)
+    >>> refits.theta[1, 0, -1].round(6)
     np.float64(0.0)
     """
     rows = rows_of(pairs._replace(X=np.asarray(pairs.X, float)), params.knots)
     precision, start = precisions(prior), to_beta(params)
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)
-    found: list[np.ndarray] = []
+    betas: list[np.ndarray] = []
     for weight in u:
         of_pair = learning_rate * weight[i] * weight[j]
-        kept = of_pair > 0
-        some = rows._replace(
-            Z=rows.Z[kept],
-            shared=(of_pair * rows.shared)[kept],
-            other=(of_pair * rows.other)[kept],
+        positive = of_pair > 0
+        weighted = rows._replace(
+            Z=rows.Z[positive],
+            shared=(of_pair * rows.shared)[positive],
+            other=(of_pair * rows.other)[positive],
         )
-        beta, result, trace, _ = climb(some, precision, start)
+        beta, result, trace, _ = climb(weighted, precision, start)
         if result != Result.CONVERGED:
             raise RuntimeError(
-                f"refit {len(found)}: {result.name} after {len(trace)} steps; "
+                f"refit {len(betas)}: {result.name} after {len(trace)} steps. "
                 f"{REMEDY[result]}"
             )
-        found.append(beta)
-    drawn = np.stack(found)
-    theta = drawn[:, 1:].reshape(len(drawn), *np.shape(params.knots))
-    return GDMParams(drawn[:, 0], theta, np.asarray(params.knots))
+        betas.append(beta)
+    beta = np.stack(betas)
+    theta = beta[:, 1:].reshape(len(beta), *np.shape(params.knots))
+    return GDMParams(beta[:, 0], theta, np.asarray(params.knots))
 
 
 def leave_out(
@@ -150,19 +150,24 @@ def leave_out(
     *,
     learning_rate: float = 1.0,
 ) -> GDMParams:
-    """Return the fits without each group of sites, with a leading axis of groups.
+    """Refit without each group of sites.
 
     Parameters
     ----------
     pairs, prior, params, learning_rate
-        As of ``refits``.
+        As ``refits``.
     group : int array of shape (n,)
         The group of each site, 0..g-1.
+
+    Returns
+    -------
+    GDMParams
+        As ``refits``, with a leading axis of groups.
 
     Raises
     ------
     ValueError
-        Where no pair is left without a group.
+        If no pair is left without a group.
 
     Examples
     --------
@@ -183,8 +188,8 @@ def leave_out(
     for k in range(int(group.max()) + 1):
         if not np.any((group[i] != k) & (group[j] != k)):
             raise ValueError(
-                "pairs: expected some left without any group of sites, got none "
-                f"without group {k}"
+                "pairs must remain without any one group of sites, got none "
+                f"without group {k}."
             )
     u = (group != np.arange(int(group.max()) + 1)[:, None]).astype(float)
     return refits(pairs, prior, params, u, learning_rate=learning_rate)

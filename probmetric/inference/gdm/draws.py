@@ -1,15 +1,15 @@
-"""Draws of the generalised dissimilarity model: by name, and as metrics.
+"""Draws of the generalized dissimilarity model, and metrics of draws.
 
 ``nuts``, ``laplace``
-    of the posterior (Eq. 1 of ``gdm.target``): the units of a pair, and the pairs,
-    taken as independent.
+    Draws from the posterior (Eq. 1 of ``gdm.target``). The units of a pair, and the
+    pairs, are taken as independent.
 ``bootstrap``
-    fits under weights on sites (``gdm.bootstrap``): what other sites would give; on
-    pairs that share none.
+    Refits under weights on sites (``gdm.bootstrap``), or on pairs if no site is in two
+    pairs.
 """
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
@@ -28,13 +28,18 @@ from probmetric.metric import SplineCityBlock
 from probmetric.models.gdm import GDMParams, GDMPrior, height, to_metric
 
 TARGET_ACCEPT = 0.95
-"""Of NUTS by name: heights near 0 have long tails on the log scale."""
+"""Acceptance of "nuts": heights near 0 have long tails on the log scale."""
+
+if TYPE_CHECKING:
+    Method = Literal["nuts", "laplace", "bootstrap"] | NUTS | Laplace
+else:
+    Method = object
 
 
 def posterior(
     params: GDMParams, pairs: Pairs, prior: GDMPrior, *, learning_rate: float = 1.0
 ) -> Posterior:
-    """Return what samplers draw from, started at Laplace's Gaussian.
+    """Return the posterior for samplers, with Laplace's Gaussian as start.
 
     Examples
     --------
@@ -58,7 +63,7 @@ def draw(
     params: GDMParams,
     pairs: Pairs,
     prior: GDMPrior,
-    method: Any = "nuts",
+    method: Method = "nuts",
     *,
     learning_rate: float = 1.0,
     seed: int = 0,
@@ -71,18 +76,18 @@ def draw(
     Parameters
     ----------
     params, pairs, prior, learning_rate
-        The fit and its problem; for the bootstrap points of pairs are sites, each
-        there once.
+        The fit, and arguments of ``fit``. For the bootstrap the points of pairs are
+        sites, each once.
     method : sampler, or "nuts", "laplace", "bootstrap"; default="nuts"
-        By name NUTS is ``NUTS(target_accept=0.95)``. Laplace and the bootstrap make
+        "nuts" is ``NUTS(target_accept=0.95)``. Laplace and the bootstrap make
         ``n_draws * n_chains`` independent draws, in one chain.
     seed, n_draws, n_chains, progress
-        As of ``pm.sample``.
+        As ``pm.sample``.
 
     Raises
     ------
     ValueError
-        An unknown method, and as the samplers.
+        For an unknown method, and as the samplers.
 
     Warns
     -----
@@ -105,12 +110,13 @@ def draw(
     if isinstance(method, str) and method == "bootstrap":
         drawn = _bootstrap(params, pairs, prior, learning_rate, seed, n_draws, n_chains)
     else:
-        sampler: Any = sampler_of(method, (NUTS, Laplace))
+        sampler = sampler_of(method, (NUTS, Laplace))
         if isinstance(method, str) and isinstance(sampler, NUTS):
             sampler = NUTS(target_accept=TARGET_ACCEPT)
         target = posterior(params, pairs, prior, learning_rate=learning_rate)
-        size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
-        drawn = sampler.draw(target, seed=seed, **size)
+        drawn = sampler.draw(
+            target, seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress
+        )
         warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
     knots = json.dumps(np.asarray(params.knots, float).tolist())
     return drawn._replace(attributes={**drawn.attributes, "knots": knots})
@@ -128,21 +134,16 @@ def _bootstrap(
     n_draws, n_chains = counts(n_draws, n_chains)
     unit = units_of(pairs)
     n = int(unit.max()) + 1
-    power = 1.0 if n == len(unit) else 0.5  # Of a pair: its two ends share its weight.
-    each = (site_weights(n, k, seed)[unit] for k in range(n_draws * n_chains))
-    u = (weight**power for weight in each)
-    found = refits(pairs, prior, params, u, learning_rate=learning_rate)
-    values: dict[str, Any] = {
-        "b": found.b,
-        "theta": found.theta,
-        "height": height(found.theta, found.knots),
-    }
+    power = 1.0 if n == len(unit) else 0.5  # Two ends of a pair share its weight.
+    u = (site_weights(n, k, seed)[unit] ** power for k in range(n_draws * n_chains))
+    b, theta, knots = refits(pairs, prior, params, u, learning_rate=learning_rate)
+    values = {"b": b, "theta": theta, "height": height(theta, knots)}
     values = {name: np.asarray(value)[None] for name, value in values.items()}
     return Draws(values, {}, {"method": "bootstrap", "seed": seed})
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[SplineCityBlock] | None:
-    """Return one metric a draw; None where these are draws of something else.
+    """Return one metric for each draw, or None for draws of another model.
 
     Examples
     --------
@@ -159,5 +160,5 @@ def metrics(draws: Draws | xr.DataTree) -> list[SplineCityBlock] | None:
     if "theta" not in values or "knots" not in attributes:
         return None
     knots = np.asarray(json.loads(str(attributes["knots"])))
-    each = zip(values["b"], values["theta"], strict=True)
-    return [to_metric(GDMParams(np.asarray(b), theta, knots)) for b, theta in each]
+    sites = zip(values["b"], values["theta"], strict=True)
+    return [to_metric(GDMParams(np.asarray(b), theta, knots)) for b, theta in sites]

@@ -1,25 +1,23 @@
-"""The posterior mode of the generalised dissimilarity model, with its certificate.
+"""The posterior mode of the generalized dissimilarity model, with its certificate.
 
-The mode maximises the f of Eq. (1) of ``gdm.likelihood`` over β ≥ 0. f is strictly
+The mode maximizes the f of Eq. (1) of ``gdm.likelihood`` over β ≥ 0. f is strictly
 concave with curvature at least Λ, so for any β ≥ 0 with gradient g and any β* ≥ 0
 
     f(β*) - f(β) ≤ Σ_j [g_j δ_j - ½ Λ_j δ_j²],   δ = β* - β ≥ -β.                 (1)
 
-Each term is largest at δ_j = max(g_j/Λ_j, -β_j); their sum there is the *gap*, an upper
-bound of how many nats the global maximum is higher, whatever led to β. It is zero at
-the mode alone, where g_j = 0 or β_j = 0 > g_j.
+Each term is largest at δ_j = max(g_j/Λ_j, -β_j). Their sum there is the *gap*, an
+upper bound on the nats by which the global maximum is higher, for any β. It is zero
+only at the mode, where g_j = 0 or β_j = 0 > g_j.
 
-``fit`` climbs by projected Newton steps (Bertsekas 1982): entries at 0 whose gradient
-points outwards stay there, the others take the Newton step, by gradient and Hessian of
-``gdm.likelihood``, all are cut off at 0, and the step is halved until f rises enough.
+``fit`` uses projected Newton steps (Bertsekas 1982) with gradient and Hessian of
+``gdm.likelihood``. Entries at 0 with an outward gradient do not move, the others take
+the Newton step, all are truncated at 0, and the step is halved until f rises enough.
 
 References
 ----------
 Bertsekas, "Projected Newton Methods for Optimization Problems with Simple Constraints",
 SIAM J. Control and Optimization 20 (1982).
 """
-
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -40,11 +38,11 @@ from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.gdm import GDMParams, GDMPrior
 
 SUFFICIENT, HALVINGS = 1e-4, 50
-"""Share of the promised rise that a step has to bring; how often it is halved."""
+"""Share of the predicted rise that a step must reach; maximum number of halvings."""
 
 
 def check_prior(prior: GDMPrior, d: int) -> None:
-    """Raise ValueError for knots of another shape or order, or scales not above 0.
+    """Raise ValueError for knots of another shape or order, or scales that are not > 0.
 
     Examples
     --------
@@ -56,33 +54,32 @@ def check_prior(prior: GDMPrior, d: int) -> None:
     ...     gdm.check_prior(GDMPrior(np.array([[1.0, 0.0]])), d=1)
     ... except ValueError as error:
     ...     print(error)
-    knots: expected ascending numbers in each row, got [1.0, 0.0] in row 0
+    knots must ascend in each row, got [1.0, 0.0] in row 0.
     """
     knots = np.asarray(prior.knots)
     if knots.ndim != 2 or len(knots) != d or knots.shape[1] < 2:
         raise ValueError(
-            f"knots: expected shape ({d}, k) with k ≥ 2, got {knots.shape}"
+            f"knots must have shape ({d}, k) with k ≥ 2, got {knots.shape}."
         )
-    fine = np.isfinite(knots).all(1) & (np.diff(knots, axis=1) >= 0).all(1)
-    if not fine.all():
-        row = int(np.argmin(fine))
+    valid = np.isfinite(knots).all(1) & (np.diff(knots, axis=1) >= 0).all(1)
+    if not valid.all():
+        row = int(np.argmin(valid))
         raise ValueError(
-            "knots: expected ascending numbers in each row, got "
-            f"{knots[row].tolist()} in row {row}"
+            f"knots must ascend in each row, got {knots[row].tolist()} in row {row}."
         )
     for name in ("scale", "b_scale"):
         value = np.asarray(getattr(prior, name))
         if not (np.all(value > 0) and np.all(np.isfinite(value))):
-            raise ValueError(f"prior.{name}: expected a number > 0, got {value}")
+            raise ValueError(f"prior.{name} must be > 0, got {value}.")
 
 
 def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
-    """Return knots at quantiles of each covariate, (d, n_splines), as R's gdm does.
+    """Return knots at quantiles of each covariate, (d, n_splines), as R's gdm.
 
-    Smallest, largest and evenly spaced quantiles between; of 3 the median. Where ties
-    make two of them equal, the quantiles are of the distinct values; of a covariate
-    with fewer distinct values than knots they are evenly spaced between its ends. All
-    knots of a constant covariate are equal: its curve is flat.
+    The knots are the minimum, the maximum and evenly spaced quantiles between them. If
+    ties make two knots equal, the quantiles are of the distinct values. A covariate
+    with fewer distinct values than knots gets evenly spaced knots, and a constant
+    covariate equal knots: its curve is flat.
 
     Parameters
     ----------
@@ -95,22 +92,22 @@ def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
     >>> import numpy as np
     >>> from probmetric.inference import gdm
     >>> X = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 1.0], [9.0, 1.0]])
-    >>> gdm.knots_for(X).tolist()  # The median of 0, 1 and 9, as that of all is 0.
+    >>> gdm.knots_for(X).tolist()  # The median of the distinct values 0, 1 and 9
     [[0.0, 1.0, 9.0], [1.0, 1.0, 1.0]]
     """
     X = np.asarray(X)
     if n_splines < 2:
-        raise ValueError(f"n_splines: expected at least 2, got {n_splines}")
+        raise ValueError(f"n_splines must be at least 2, got {n_splines}.")
     share = np.linspace(0, 1, n_splines)
-    found = np.quantile(X, share, axis=0).T
-    for row, values in zip(found, X.T, strict=True):
+    knots = np.quantile(X, share, axis=0).T
+    for row, values in zip(knots, X.T, strict=True):
         if np.any(np.diff(row) <= 0):
             distinct = np.unique(values)
             row[:] = np.quantile(distinct, share)
             if len(distinct) < n_splines:
                 low, high = distinct[0], distinct[-1]
                 row[:] = low * (1 - share) + high * share
-    return np.maximum.accumulate(found, 1).astype(X.dtype)
+    return np.maximum.accumulate(knots, 1).astype(X.dtype)
 
 
 def gap_at(
@@ -124,10 +121,10 @@ def gap_at(
     --------
     >>> import numpy as np
     >>> from probmetric.inference import gdm
-    >>> beta, one = np.array([0.0, 2.0]), np.ones(2)
-    >>> gdm.gap_at(beta, np.array([-5.0, 0.0]), one)  # At the edge, and flat
+    >>> beta, precision = np.array([0.0, 2.0]), np.ones(2)
+    >>> gdm.gap_at(beta, np.array([-5.0, 0.0]), precision)  # At the edge, and flat
     0.0
-    >>> gdm.gap_at(beta, np.array([3.0, 0.0]), one)  # 3²/2
+    >>> gdm.gap_at(beta, np.array([3.0, 0.0]), precision)  # 3²/2
     4.5
     """
     move = np.maximum(slope / precision, -beta)
@@ -142,18 +139,17 @@ def climb(
     max_steps: int = 100,
     tol: float = 1e-12,
 ) -> tuple[np.ndarray, Result, list[float], float]:
-    """Return the maximum of f, how it ended, f after each step, and the gap.
+    """Maximize f: return β, the result code, f after each step, and the gap.
 
     Parameters
     ----------
     rows, precision
-        Of Eq. (1) of ``gdm.likelihood``.
+        As in Eq. (1) of ``gdm.likelihood``.
     start : array of shape (q,)
-        Not negative, with t > 0 of every pair.
+        Not negative, with t > 0 for every pair.
     max_steps : int, default=100
     tol : float, default=1e-12
-        It ends where the gap is below ``tol`` nats, times the size of f where that is
-        above 1.
+        The search stops at a gap below ``tol * max(1, |f|)`` nats.
 
     Examples
     --------
@@ -175,17 +171,17 @@ def climb(
             return beta, Result.CONVERGED, trace, gap
         move = _newton(beta, slope, H)
         for halving in range(HALVINGS):
-            tried = np.maximum(beta + 0.5**halving * move, 0.0)
-            found = value_and_derivatives(tried, rows, precision)
-            # Equal values are rounding: then the gap decides.
-            nearer = gap_at(tried, found[1], precision) < gap
-            if found[0] >= value + SUFFICIENT * slope @ (tried - beta) or (
-                nearer and abs(found[0] - value) <= 1e-12 * max(1.0, abs(value))
+            new = np.maximum(beta + 0.5**halving * move, 0.0)
+            expansion = value_and_derivatives(new, rows, precision)
+            # If values are equal up to rounding, the gap decides.
+            nearer = gap_at(new, expansion[1], precision) < gap
+            if expansion[0] >= value + SUFFICIENT * slope @ (new - beta) or (
+                nearer and abs(expansion[0] - value) <= 1e-12 * max(1.0, abs(value))
             ):
                 break
         else:
             return beta, Result.MAX_STEPS, trace, gap
-        beta, (value, slope, H) = tried, found
+        beta, (value, slope, H) = new, expansion
         gap = gap_at(beta, slope, precision)
         trace.append(value)
     done = gap <= tol * max(1.0, abs(value))
@@ -193,8 +189,9 @@ def climb(
 
 
 def _newton(beta: np.ndarray, slope: np.ndarray, H: np.ndarray) -> np.ndarray:
-    """Return the step: Newton's of the free entries, 0 of those held at the edge."""
-    # Nearly at the edge and pushed there counts as held, or steps are cut to nothing.
+    """Return the step: Newton's for free entries, to the edge for the others."""
+    # Entries near the edge with an outward gradient count as on it: otherwise halving
+    # would make the whole step tiny.
     near = np.minimum(1e-3, np.linalg.norm(beta - np.maximum(beta + slope, 0)))
     free = ~((beta <= near) & (slope < 0))
     move = np.where(free, 0.0, -beta)
@@ -204,17 +201,7 @@ def _newton(beta: np.ndarray, slope: np.ndarray, H: np.ndarray) -> np.ndarray:
 
 
 def first(rows: Rows, q: int) -> Float[np.ndarray, "q"]:
-    """Return where the climb begins: b and θ equal, of the mean share of units.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.fit import first
-    >>> from probmetric.inference.gdm.likelihood import Rows
-    >>> rows = Rows(np.ones((1, 2)), np.array([1.0]), np.array([3.0]), np.zeros(()))
-    >>> first(rows, 2).round(4).tolist()  # -½ log 1.5/5
-    [0.602, 0.602]
-    """
+    """Return a start with equal b and θ, at the mean share of units."""
     shared, other = rows.shared.sum(), rows.other.sum()
     t = -np.log((shared + 0.5) / (shared + other + 1.0))
     weight = (rows.shared + rows.other) @ rows.Z.sum(1) / max(shared + other, 1e-300)
@@ -229,35 +216,35 @@ def fit(
     max_steps: int = 100,
     tol: float = 1e-12,
 ) -> Fit:
-    """Fit curves and intercept: the posterior mode, which is the only one.
+    """Fit curves and intercept: the unique posterior mode.
 
     Parameters
     ----------
     pairs : Pairs
-        y of ``trials`` units are shared, or labels.
+        y is the number of shared units of ``trials``, or a label.
     prior : GDMPrior
-        Proper. Its knots are those of the curves.
+        Proper, with the knots of the curves.
     learning_rate : float, default=1
         Power η on the likelihood.
     max_steps : int, default=100
     tol : float, default=1e-12
-        As of ``climb``.
+        As ``climb``.
 
     Returns
     -------
     Fit
-        ``objective`` is the log joint density there, constants included. Computed in
-        float64.
+        ``objective`` is the log joint density at the mode, constants included. The
+        computation is in float64.
 
     Raises
     ------
     ValueError
-        For pairs without y; a prior of another dimension, flat, or with knots that do
-        not ascend.
+        For pairs without y, or a prior of another dimension, flat, or with knots that
+        do not ascend.
 
     Examples
     --------
-    Half of the units are shared by equal sites, fewer the further they are apart:
+    Equal sites share half of their units, and distant sites fewer:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -276,10 +263,9 @@ def fit(
     pairs = pairs._replace(X=X.astype(float))
     prior = GDMPrior(*(np.asarray(v, float) for v in prior))
     rows, precision = rows_of(pairs, prior.knots, learning_rate), precisions(prior)
-    found = climb(
+    beta, result, trace, _ = climb(
         rows, precision, first(rows, len(precision)), max_steps=max_steps, tol=tol
     )
-    beta, result, trace, _ = found
     value = value_and_derivatives(beta, rows, precision)[0]
     constants = np.sum(LOG_HALF_NORMAL + 0.5 * np.log(precision)) + rows.ways
     dtype = X.dtype if X.dtype.kind == "f" else np.dtype(float)
@@ -297,14 +283,14 @@ def fit(
 def gap(
     params: GDMParams, pairs: Pairs, prior: GDMPrior, *, learning_rate: float = 1.0
 ) -> float:
-    """Return the certificate (Eq. 1): nats by which the global maximum may be higher.
+    """Compute the certificate (Eq. 1), a bound in nats on the distance to the maximum.
 
     Parameters
     ----------
     params : GDMParams
-        As of ``fit``.
+        From ``fit``.
     pairs, prior, learning_rate
-        Its problem.
+        Arguments of ``fit``.
 
     Examples
     --------
@@ -329,11 +315,11 @@ def gap(
 
 
 def deviance_explained(params: GDMParams, pairs: Pairs) -> float:
-    """Return the share of the deviance of pairs that a fit explains, at most 1.
+    """Compute the share of the deviance of pairs that a fit explains, at most 1.
 
-    Against one P for all pairs, as R's gdm has it (there in percent). Binomial deviance
-    with data weights; not that of the prior, and not of other pairs. 0 where all pairs
-    are alike.
+    The null model has one P for all pairs, as in R's gdm (there in percent). Deviances
+    are binomial, with data weights and without the prior. If all pairs have the same
+    share of units, the result is 0.
 
     Examples
     --------
@@ -352,13 +338,13 @@ def deviance_explained(params: GDMParams, pairs: Pairs) -> float:
     rows = rows_of(pairs, np.asarray(params.knots, float))
     shared, other = np.asarray(rows.shared), np.asarray(rows.other)
     total = shared + other
-    own = np.divide(shared, total, out=np.zeros_like(total), where=total > 0)
+    share = np.divide(shared, total, out=np.zeros_like(total), where=total > 0)
     mean = shared.sum() / total.sum()
 
-    def likelihood(P: Any) -> float:
+    def likelihood(P: np.ndarray | float) -> float:
         return float(np.sum(xlogy(shared, P) + xlogy(other, 1 - P)))
 
-    saturated = likelihood(own)
+    saturated = likelihood(share)
     null = saturated - likelihood(mean)
     beta = to_beta(params).astype(float)
     fitted = saturated - value_and_derivatives(beta, rows, np.zeros(len(beta)))[0]

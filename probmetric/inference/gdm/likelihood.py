@@ -1,19 +1,19 @@
-"""Log joint density of the generalised dissimilarity model, gradient and Hessian.
+"""Log joint density of the generalized dissimilarity model, gradient and Hessian.
 
-Symbols as ``models.gdm``. Of pair i, z_i = (1, |I_fk(x) - I_fk(x')|) in the order of
-β = (b, θ_11, …, θ_dk), q = 1 + dk entries, so that t_i = z_iᵀβ; a_i shared units and
-m_i others, each times data weight and learning rate. With Λ the diagonal of precisions
-1/scale² (1/b_scale² of b),
+Symbols as ``models.gdm``. Pair i has z_i = (1, |I_fk(x) - I_fk(x')|) in the order of
+β = (b, θ_11, …, θ_dk), q = 1 + dk entries, with t_i = z_iᵀβ. It has a_i shared units
+and m_i others, each times data weight and learning rate. With Λ the diagonal matrix of
+the precisions 1/scale² (1/b_scale² for b),
 
     log p(y, β) = c + Σ_i [-a_i t_i + m_i log(1 - e^{-t_i})] - ½ βᵀΛβ,            (1)
     gradient      g = Zᵀ(-a + m/(e^t - 1)) - Λβ,                                   (2)
     minus Hessian H = Zᵀ diag(m e^t/(e^t - 1)²) Z + Λ,                             (3)
 
-c the number of orders and the constants of the half-normals. H ≥ Λ: (1) is strictly
-concave on β ≥ 0, and has one maximum.
+where c is the log binomial coefficients plus the constants of the half-normals. Since
+H ≥ Λ, (1) is strictly concave on β ≥ 0, and has one maximum.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,18 +22,19 @@ from scipy.special import gammaln
 
 from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.padding import bucket, host_weights, pad_rows
+from probmetric.inference.sampling.target import Arrays
 from probmetric.metric.splines import i_splines
 from probmetric.models.gdm import GDMParams, GDMPrior
 from probmetric.models.lca import log1mexp
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 LOG_HALF_NORMAL = 0.5 * float(np.log(2 / np.pi))
 """Log density of a half-normal of scale 1 at 0."""
 
 
 class Rows(NamedTuple):
-    """Pairs as rows: Z (N, q), a (N,), m (N,) of Eq. (1), and log orders ().
+    """Pairs as rows: Z (N, q), a (N,), m (N,) of Eq. (1), and log coefficients ().
 
     Examples
     --------
@@ -56,12 +57,12 @@ class Rows(NamedTuple):
 def rows_of(
     pairs: Pairs, knots: Float[Array, "d k"], learning_rate: float = 1.0
 ) -> Rows:
-    """Return the rows of observed pairs, in NumPy.
+    """Compute the rows of observed pairs, in NumPy.
 
     Parameters
     ----------
     pairs : Pairs
-        With y; without trials each is one unit.
+        With y; without trials each pair is one unit.
     knots : array of shape (d, k)
     learning_rate : float, default=1
 
@@ -81,13 +82,13 @@ def rows_of(
     [2.0]
     """
     if pairs.y is None:
-        raise ValueError("pairs.y: expected how many units are shared, got None")
+        raise ValueError("pairs.y must be the number of shared units, got None.")
     pairs = checked_rows(pairs)
     X = np.asarray(pairs.X)
     if X.shape[1] != len(knots):
         raise ValueError(
-            f"knots: expected a row for each of {X.shape[1]} covariates, got "
-            f"{len(knots)}"
+            f"knots must have a row for each of {X.shape[1]} covariates, got "
+            f"{len(knots)}."
         )
     splines = i_splines(X, np.asarray(knots, X.dtype)).reshape(len(X), -1)
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)
@@ -104,18 +105,9 @@ def rows_of(
 
 
 def padded(rows: Rows) -> Rows:
-    """Return rows filled up to a bucket, so that data sets share a program.
+    """Pad rows to a bucket: datasets then share a compiled program.
 
-    What is added has no units, and b alone in its exponent.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import Rows, padded
-    >>> one = np.ones(1)
-    >>> more = padded(Rows(np.ones((1, 3)), one, one, np.zeros(())))
-    >>> more.Z.shape, float(more.other.sum()), more.Z[-1].tolist()
-    ((512, 3), 1.0, [1.0, 0.0, 0.0])
+    Added rows have no units, and exponent b.
     """
     size = bucket(len(rows.shared))
     Z, shared, other = (pad_rows(a, size) for a in rows[:3])
@@ -139,44 +131,28 @@ def precisions(prior: GDMPrior) -> Float[np.ndarray, "q"]:
     return np.append(np.asarray(prior.b_scale, knots.dtype) ** -2, theta.ravel())
 
 
-def log_prior(b: Any, theta: Any, prior: GDMPrior) -> dict[str, Any]:
-    """Return the log density of each site under the half-normal priors.
+def log_prior(b: Scalar, theta: Array, prior: GDMPrior) -> Arrays:
+    """Return the log density of each site under the half-normal priors."""
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import log_prior
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> found = log_prior(0.0, np.zeros((1, 2)), GDMPrior(np.zeros((1, 2))))
-    >>> {site: round(float(value), 4) for site, value in found.items()}
-    {'b': -0.2258, 'theta': -0.4516}
-    """
-
-    def one(x: Any, scale: Any) -> Any:
+    def half_normal(x: Scalar, scale: Scalar) -> Array:
         log = LOG_HALF_NORMAL - jnp.log(scale) - 0.5 * jnp.square(x / scale)
         return jnp.sum(jnp.broadcast_to(log, jnp.shape(x)))
 
-    return {"b": one(b, prior.b_scale), "theta": one(theta, prior.scale)}
+    return {
+        "b": half_normal(b, prior.b_scale),
+        "theta": half_normal(theta, prior.scale),
+    }
 
 
-def log_likelihood(b: Any, theta: Any, rows: Rows) -> Any:
-    """Return the first part of Eq. (1), with the number of orders.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import Rows, log_likelihood
-    >>> rows = Rows(np.ones((1, 3)), np.array([2.0]), np.zeros(1), np.zeros(()))
-    >>> float(log_likelihood(0.5, np.ones((1, 2)), rows))  # -2 · 2.5
-    -5.0
-    """
+def log_likelihood(b: Scalar, theta: Array, rows: Rows) -> Array:
+    """Compute the first sum of Eq. (1), with the binomial coefficients."""
     t = rows.Z @ jnp.concatenate([jnp.reshape(b, 1), jnp.ravel(theta)])
     return rows.ways + jnp.sum(rows.other * log1mexp(t) - rows.shared * t)
 
 
 @numpy_in_numpy_out
-def log_joint(b: Any, theta: Any, rows: Rows, prior: GDMPrior) -> Any:
-    """Return the log joint density (Eq. 1), constants included, for b > 0.
+def log_joint(b: Scalar, theta: Array, rows: Rows, prior: GDMPrior) -> Scalar:
+    """Compute the log joint density (Eq. 1), constants included, for b > 0.
 
     Examples
     --------
@@ -196,9 +172,9 @@ def log_joint(b: Any, theta: Any, rows: Rows, prior: GDMPrior) -> Any:
 def value_and_derivatives(
     beta: Float[np.ndarray, "q"], rows: Rows, precision: Float[np.ndarray, "q"]
 ) -> tuple[float, Float[np.ndarray, "q"], Float[np.ndarray, "q q"]]:
-    """Return Eq. (1) less c, its gradient (2) and minus its Hessian (3), in NumPy.
+    """Compute Eq. (1) without c, its gradient (2) and minus its Hessian (3), in NumPy.
 
-    The value is -∞ where a pair with units that are not shared has t = 0.
+    The value is -∞ if t = 0 for a pair with units that are not shared.
 
     Examples
     --------
@@ -206,20 +182,20 @@ def value_and_derivatives(
     >>> from probmetric.inference import gdm
     >>> from probmetric.inference.gdm.likelihood import Rows
     >>> rows = Rows(np.ones((1, 1)), np.array([0.0]), np.ones(1), np.zeros(()))
-    >>> found = gdm.value_and_derivatives(np.log([2.0]), rows, np.zeros(1))
-    >>> [np.round(a, 4).tolist() for a in found]  # log ½, 1, 2
+    >>> expansion = gdm.value_and_derivatives(np.log([2.0]), rows, np.zeros(1))
+    >>> [np.round(a, 4).tolist() for a in expansion]  # log ½, 1, 2
     [-0.6931, [1.0], [[2.0]]]
     """
     Z, shared, m = (np.asarray(a) for a in rows[:3])
     t = Z @ beta
-    seen = m > 0
-    if np.any(t[seen] <= 0):
+    unshared = m > 0
+    if np.any(t[unshared] <= 0):
         q = len(beta)
         return -np.inf, np.full(q, np.nan), np.full((q, q), np.nan)
-    # Of pairs without other units t may be 0, and no logarithm is wanted.
-    safe = np.where(seen, t, 1.0)
+    # t can be 0 for pairs that share all units; their logarithm is not used.
+    safe = np.where(unshared, t, 1.0)
     log_rest = np.log(-np.expm1(-safe))
-    odds = np.exp(-safe - log_rest)  # 1/(e^t - 1), also where e^t overflows.
+    odds = np.exp(-safe - log_rest)  # 1/(e^t - 1), also if e^t overflows.
     value = float(m @ log_rest - shared @ t - 0.5 * precision @ beta**2)
     slope = Z.T @ (m * odds - shared) - precision * beta
     H = (Z * (m * odds * (1 + odds))[:, None]).T @ Z + np.diag(precision)
@@ -227,28 +203,11 @@ def value_and_derivatives(
 
 
 def to_beta(params: GDMParams) -> Float[np.ndarray, "q"]:
-    """Return β = (b, θ) of parameters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import to_beta
-    >>> from probmetric.models.gdm import GDMParams
-    >>> to_beta(GDMParams(0.5, np.array([[1.0, 2.0]]), np.zeros((1, 2)))).tolist()
-    [0.5, 1.0, 2.0]
-    """
+    """Return β = (b, θ) of parameters."""
     return np.append(np.asarray(params.b), np.ravel(np.asarray(params.theta)))
 
 
 def to_params(beta: Float[np.ndarray, "q"], knots: Float[Array, "d k"]) -> GDMParams:
-    """Return the parameters of β = (b, θ).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import to_params
-    >>> to_params(np.array([0.5, 1.0, 2.0]), np.zeros((1, 2))).theta.tolist()
-    [[1.0, 2.0]]
-    """
+    """Return the parameters of β = (b, θ)."""
     theta = np.asarray(beta[1:]).reshape(np.shape(knots))
     return GDMParams(np.asarray(beta[0]), theta, np.asarray(knots))

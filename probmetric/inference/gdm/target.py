@@ -1,7 +1,7 @@
-"""The posterior of the generalised dissimilarity model for samplers: (log b, log θ).
+"""The posterior of the generalized dissimilarity model for samplers: (log b, log θ).
 
-Heights often have their mode at 0, the edge, where no Gaussian fits. With u = log β the
-density is
+The mode of heights is often at the edge 0, where a Gaussian is a poor approximation.
+With u = log β the density is
 
     F(u) = f(e^u) + Σ_j u_j,                                                       (1)
 
@@ -9,13 +9,11 @@ f of Eq. (1) of ``gdm.likelihood``. With g and H of f there,
 
     ∂F/∂u = β g + 1,      -∂²F/∂u² = diag(β) H diag(β) - diag(β g).                (2)
 
-Where F is stationary βg = -1, so that minus its Hessian is diag(β) H diag(β) + I, which
-is positive definite: every stationary point is a maximum, so there is one only, and it
-is inside. ``start`` finds it by Newton steps with that matrix, and gives the Gaussian
-of its inverse: Laplace's approximation, and what whitens for NUTS.
+At a stationary point of F, βg = -1, and minus its Hessian is diag(β) H diag(β) + I,
+which is positive definite. So every stationary point is a maximum: there is exactly
+one, in the interior. ``start`` finds it by Newton steps with that matrix. The Gaussian
+with its inverse as covariance is Laplace's approximation, and whitens for NUTS.
 """
-
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,18 +27,21 @@ from probmetric.inference.gdm.likelihood import (
     to_beta,
     value_and_derivatives,
 )
-from probmetric.inference.sampling.target import Gaussian, Target
+from probmetric.inference.sampling.target import Arrays, Gaussian, Target
 from probmetric.models.gdm import GDMParams, GDMPrior, height
+from probmetric.typing import Array, Scalar
 
 FLOOR = 0.02
-"""Of a scale of the prior: where entries that are 0 at the mode begin."""
+"""Start of entries that are 0 at the mode, as a share of the prior scale."""
+
+type GDMData = tuple[Rows, GDMPrior]
 
 
-def _sites(at: Any) -> tuple[Any, Any]:
+def _sites(at: Arrays) -> tuple[Array, Array]:
     return jnp.exp(at["log_b"]), jnp.exp(at["log_theta"])
 
 
-def _log_density(at: Any, data: Any) -> Any:
+def _log_density(at: Arrays, data: GDMData) -> Scalar:
     rows, prior = data
     b, theta = _sites(at)
     of_sites = sum(log_prior(b, theta, prior).values())
@@ -48,12 +49,12 @@ def _log_density(at: Any, data: Any) -> Any:
     return log_likelihood(b, theta, rows) + of_sites + jacobian  # Eq. (1)
 
 
-def _functionals(at: Any, data: Any) -> dict[str, Any]:
+def _functionals(at: Arrays, data: GDMData) -> Arrays:
     b, theta = _sites(at)
     return {"b": b, "theta": theta, "height": height(theta, data[1].knots)}
 
 
-def _parts(at: Any, data: Any) -> tuple[dict[str, Any], Any]:
+def _parts(at: Arrays, data: GDMData) -> tuple[Arrays, Scalar]:
     rows, prior = data
     b, theta = _sites(at)
     return log_prior(b, theta, prior), log_likelihood(b, theta, rows)
@@ -66,12 +67,12 @@ TARGET = Target(_log_density, _functionals, _parts)
 def start(
     params: GDMParams, rows: Rows, prior: GDMPrior, *, max_steps: int = 200
 ) -> Gaussian:
-    """Return Laplace's Gaussian of (log b, log θ), from a fit.
+    """Compute Laplace's Gaussian of (log b, log θ), starting at a fit.
 
     Raises
     ------
     RuntimeError
-        Where the mode was not reached in ``max_steps``.
+        If the mode is not reached in ``max_steps``.
 
     Examples
     --------
@@ -83,8 +84,8 @@ def start(
     >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
     >>> prior = GDMPrior(gdm.knots_for(pairs.X))
     >>> params, rows = gdm.fit(pairs, prior).params, gdm.rows_of(pairs, prior.knots)
-    >>> found = gdm.start(params, rows, prior)
-    >>> found.mean["log_theta"].shape, found.factor.shape
+    >>> gaussian = gdm.start(params, rows, prior)
+    >>> gaussian.mean["log_theta"].shape, gaussian.factor.shape
     ((1, 3), (4, 4))
     """
     precision = precisions(prior)
@@ -96,19 +97,20 @@ def start(
         move = cho_solve(factor, slope)
         if slope @ move <= 1e-16 * max(1.0, abs(value)):
             break
-        # Newton's step may be long where F is flat: entries far from the mode.
+        # Newton's step can be long far from the mode, where F is flat.
         move *= min(1.0, 4.0 / np.abs(move).max())
         for halving in range(50):
-            tried = u + 0.5**halving * move
-            rise = _at(tried, rows, precision)[0] - value
+            new = u + 0.5**halving * move
+            rise = _at(new, rows, precision)[0] - value
             if rise >= 1e-4 * 0.5**halving * (slope @ move):
                 break
         else:
-            break  # No step rises: rounding.
-        u = tried
+            break  # Only rounding errors remain.
+        u = new
     else:
         raise RuntimeError(
-            f"gdm: the mode of (log b, log θ) was not reached in {max_steps} steps"
+            f"gdm: the mode of (log b, log θ) was not reached in {max_steps} steps. "
+            "Set a stronger prior."
         )
     _, _, B = _at(u, rows, precision)
     L = np.linalg.cholesky(B)

@@ -1,10 +1,9 @@
-"""Blocks of draws kept on disk, from which a stopped run is resumed.
+"""Blocks of draws on disk, from which a stopped run is resumed.
 
-Every block is one file: its draws, the sampler's whole state after it, and a line that
-says which run it belongs to. It is written under another name and renamed into place,
-so that a file that exists is whole. A run resumed from such files gives, bit for bit
-on the same machine, the draws of one that was never stopped. Each block on disk is
-logged to the logger ``probmetric``.
+Each block is one file with its draws, the state of the sampler after it, and a
+description of the run. It is written under another name and then renamed: a block that
+exists is complete. On the same machine, a resumed run gives exactly the draws of an
+uninterrupted run. Each block is logged to the logger ``probmetric``.
 """
 
 import json
@@ -30,19 +29,19 @@ from probmetric.typing import Array
 LOGGER = logging.getLogger("probmetric")
 PACKAGES = ("probmetric", "jax", "numpyro", "numpy")
 
-type Kept = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+type Block = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Values and statistics of a block of draws."""
 
 
 def describe(data: PyTree, **run: object) -> str:
-    """Return a line of JSON that two runs share only if they are the same.
+    """Return a JSON description of a run, which is equal only for equal runs.
 
     Parameters
     ----------
     data : pytree of arrays
-        Data, prior and start: a hash of each array is in the line.
+        Data, prior and start; the description has a hash of each array.
     **run
-        What else makes the run, under the name that the error will give it.
+        Settings of the run, with the names for error messages.
     """
     hashes = {k: data_hash(v)[:16] for k, v in data_variables(data).items()}
     whole = {**run, "version of": versions(*PACKAGES), "data": hashes}
@@ -50,22 +49,22 @@ def describe(data: PyTree, **run: object) -> str:
 
 
 def check_folder(checkpoint: "str | Path | None", resume: bool) -> Path | None:
-    """Return the folder; one with blocks is an error unless they are to be resumed."""
+    """Return the folder; raise ValueError if it has blocks and ``resume`` is False."""
     if checkpoint is None:
         if resume:
-            raise ValueError("checkpoint: expected a folder to resume from, got None")
+            raise ValueError("checkpoint must be a folder if resume=True, got None")
         return None
     folder = Path(checkpoint)
     if not resume and any(folder.glob("block_*.npz")):
         raise ValueError(
-            f"checkpoint: expected an empty folder, or resume=True, got {folder} with "
-            "blocks of a former run"
+            f"checkpoint must be a folder without blocks, got {folder} with blocks of "
+            "an earlier run. Use resume=True, or another folder."
         )
     return folder
 
 
 def plan_blocks(n_warmup: int, n_draws: int, size: int) -> list[tuple[int, bool]]:
-    """List the blocks: how many draws, and whether they are kept."""
+    """List the blocks: the number of draws, and False for warm-up."""
     plan: list[tuple[int, bool]] = []
     for total, keep in ((n_warmup, False), (n_draws, True)):
         plan += [(min(size, total - at), keep) for at in range(0, total, size)]
@@ -82,7 +81,7 @@ def run_blocks[S](
     run: str = "",
     label: str,
     progress: bool | None = None,
-) -> Kept:
+) -> Block:
     """Run the blocks that are not in the folder yet; return all draws.
 
     Parameters
@@ -91,17 +90,17 @@ def run_blocks[S](
         ``advance(state, n, index) -> (state, values, statistics)``: the next n draws,
         dicts of arrays of shape (n_chains, n or more, ...).
     state : pytree of arrays
-        Before the first block.
+        The state before the first block.
     plan : list of (int, bool)
-        Of ``plan_blocks``.
+        The result of ``plan_blocks``.
     folder : Path, optional
-        Of ``check_folder``; held for this run alone until it ends.
+        The result of ``check_folder``; locked until the run ends.
     resume : bool
-        As for ``check_folder``, which is asked again once the folder is held.
+        See ``check_folder``, which is called again after locking.
     run : str
-        Of ``describe``.
+        The result of ``describe``.
     label : str
-        Of the progress bar.
+        Label of the progress bar.
     progress : bool, optional
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
@@ -112,15 +111,15 @@ def run_blocks[S](
     Raises
     ------
     ValueError
-        Blocks of another run, or that cannot be read; a folder that another run
-        writes to.
+        If blocks belong to another run or cannot be read, or the folder is locked by
+        another run.
     OSError
-        A block that cannot be written. Those before it stand.
+        If a block cannot be written. Earlier blocks remain.
     """
-    with ExitStack() as held:
-        held.enter_context(noticed())
+    with ExitStack() as stack:
+        stack.enter_context(noticed())
         if folder is not None:
-            held.enter_context(locked(folder, "checkpoint"))
+            stack.enter_context(locked(folder, "checkpoint"))
             check_folder(folder, resume)
         return _run_blocks(advance, state, plan, folder, run, label, progress)
 
@@ -133,22 +132,22 @@ def _run_blocks[S](
     run: str,
     label: str,
     progress: bool | None,
-) -> Kept:
-    """Run the blocks in a folder that is held."""
-    kept: list[Kept] = []
+) -> Block:
+    """Run the blocks in a locked folder."""
+    blocks: list[Block] = []
     done = 0
     if folder is not None:
-        done, state, kept = read_blocks(folder, run, state)
+        done, state, blocks = read_blocks(folder, run, state)
     for index in progress_bar(range(done, len(plan)), label, progress, "block"):
         check()
         n, keep = plan[index]
         state, *rows = advance(state, n, index)
         cut = jax.tree.map(lambda a, n=n: np.asarray(a)[:, :n], tuple(rows))
-        kept += [cut] if keep else []
+        blocks += [cut] if keep else []
         if folder is not None:
             write_block(folder, index, run, state, *(cut if keep else ({}, {})))
             LOGGER.info("block %d of %d saved in %s", index + 1, len(plan), folder)
-    return jax.tree.map(lambda *a: np.concatenate(a, 1), *kept)
+    return jax.tree.map(lambda *a: np.concatenate(a, 1), *blocks)
 
 
 def _path(folder: Path, index: int) -> Path:
@@ -167,7 +166,7 @@ def write_block(
     values: Mapping[str, np.ndarray],
     statistics: Mapping[str, np.ndarray],
 ) -> None:
-    """Write one block and rename it into place; values may be empty (warm-up)."""
+    """Write one block atomically; values are empty for warm-up."""
     leaves = jax.tree.leaves(state)
     arrays: dict[str, Any] = {
         "run": np.array(run),
@@ -184,47 +183,47 @@ def write_block(
         with replacing(path) as part, part.open("wb") as file:
             np.savez(file, **arrays)
     except OSError as error:
-        why = f"{error.strerror or error}; the {index} blocks before it stand, resume"
-        raise OSError(
-            error.errno, f"checkpoint: could not write block {index}: {why}", str(path)
-        ) from error
+        problem = (
+            f"checkpoint: could not write block {index}: {error.strerror or error}. "
+            f"The {index} earlier blocks remain: resume from them."
+        )
+        raise OSError(error.errno, problem, str(path)) from error
 
 
-def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Kept]]:
-    """Read the whole blocks in the folder, in order.
+def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Block]]:
+    """Read the blocks in the folder, in order.
 
     Parameters
     ----------
     folder : Path
-        It need not exist.
+        It may not exist yet.
     run : str
-        Of ``describe``.
+        The result of ``describe``.
     state : pytree of arrays
-        The state before the first block: gives the tree, and is returned if there
-        are no blocks.
+        The state before the first block, returned if there are no blocks.
 
     Returns
     -------
     index : int
         The next block to run.
     state : pytree of arrays
-        The state to go on from.
-    kept : list of (values, statistics)
-        Of the blocks that are not warm-up.
+        The state before that block.
+    blocks : list of (values, statistics)
+        The blocks without warm-up.
 
     Raises
     ------
     ValueError
-        Blocks of another run, or that cannot be read.
+        If blocks belong to another run or cannot be read.
     """
-    index, kept, last = 0, [], None
+    index, blocks, last = 0, [], None
     while _path(folder, index).exists():
         last = _read(_path(folder, index))
-        found = str(last["run"])
-        if found != run:
+        stored_run = str(last["run"])
+        if stored_run != run:
             raise ValueError(
-                f"checkpoint: expected blocks of this run in {folder}, got those of "
-                f"another: {_difference(found, run)}"
+                f"checkpoint must have blocks of this run, got {folder} with blocks of "
+                f"another run: {_difference(stored_run, run)}"
             )
         values, statistics = (
             {name.removeprefix(prefix): v for name, v in last.items()
@@ -232,44 +231,44 @@ def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Kept]
             for prefix in ("values:", "statistics:")
         )  # fmt: skip
         if values:
-            kept.append((values, statistics))
+            blocks.append((values, statistics))
         index += 1
     if last is None:
-        return 0, state, kept
+        return 0, state, blocks
     leaves, tree = jax.tree.flatten(state)
     stored = [jnp.asarray(last[f"state:{k}"]) for k in range(len(leaves))]
     stored = [
         jax.random.wrap_key_data(new) if _is_key(old) else new
         for new, old in zip(stored, leaves, strict=True)
     ]
-    return index, jax.tree.unflatten(tree, stored), kept
+    return index, jax.tree.unflatten(tree, stored), blocks
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    """Read one block whole; NumPy's archives carry a checksum of every array."""
+    """Read one block; NumPy's archives have a checksum of every array."""
     try:
         arrays = Archive(path, packed=False).read()
         json.loads(str(arrays["run"]))
     except UNREADABLE as e:
         raise ValueError(
-            f"checkpoint: expected a whole block in {path}, got a file that cannot be "
-            f"read ({type(e).__name__}: {e}); move it away and resume: its draws and "
-            "those after it are made again, the same as they were"
+            f"checkpoint must have complete blocks, got {path}, which cannot be read "
+            f"({type(e).__name__}: {e}). Move it away and resume: the same draws are "
+            "computed again."
         ) from e
     return arrays
 
 
-def _difference(found: str, wanted: str) -> str:
-    """Name what two descriptions do not share; a hash says nothing, its name does."""
-    a, b = json.loads(found), json.loads(wanted)
+def _difference(stored: str, current: str) -> str:
+    """Describe the differences of two descriptions (of data only the names)."""
+    a, b = json.loads(stored), json.loads(current)
     unequal = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
-    return ", ".join(_one_difference(k, a.get(k), b.get(k)) for k in unequal)
+    return ", ".join(_difference_of(k, a.get(k), b.get(k)) for k in unequal)
 
 
-def _one_difference(name: str, a: object, b: object) -> str:
+def _difference_of(name: str, a: object, b: object) -> str:
     if not isinstance(a, dict) or not isinstance(b, dict):
         return f"{name} {a} and not {b}"
     unequal = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
     if name == "data":
-        return f"data other in {', '.join(unequal)}"
+        return f"data differ in {', '.join(unequal)}"
     return ", ".join(f"{name} {k} {a.get(k)} and not {b.get(k)}" for k in unequal)

@@ -25,10 +25,10 @@ from probmetric.provenance import versions
 from probmetric.typing import Array
 
 DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
-"""Axes of the quantities that go by these names everywhere in the package."""
+"""Axes of the quantities with these names."""
 
 OWN_MODEL = "own_model"
-"""Attribute of draws of a model that is not the package's: ``b`` may be anything."""
+"""Attribute of draws of a user's model, whose sites may have any meaning."""
 
 
 def to_datatree(
@@ -48,42 +48,41 @@ def to_datatree(
     Parameters
     ----------
     draws : Draws
-        Of any sampler.
     feature_names : sequence of str, optional
         Coordinates of the axes ``feature`` and ``feature_bis``. Default x0, x1, ...
     dims : mapping of str to sequence of str, optional
-        Names of the axes of a quantity after chain and draw, beside those of M
-        (feature, feature_bis) and W (latent, feature).
+        Names of the axes of a quantity after chain and draw. M has (feature,
+        feature_bis) and W (latent, feature) by default.
     coords : mapping of str to sequence, optional
-        Labels along axes of your own (``{"group": ["a", "b"]}``).
+        Labels along other axes (``{"group": ["a", "b"]}``).
     data : NamedTuple or other pytree of arrays, optional
-        Stored in ``constant_data``, except what is in ``observed``.
+        Stored in ``constant_data``, except the variables in ``observed``.
     observed : mapping of str to array, optional
         Stored in ``observed_data``.
     log_likelihood : mapping of str to array of shape (n_chains, n_draws, ...), optional
-        Of every observation, without learning rate or weights. Stored in
-        ``log_likelihood``, in place of the draws' own, which is one number a draw.
-        Where a learning rate or weights other than one, or pairs that share points,
-        make them no units that could be left out, ``power`` stands beside them: what
-        the posterior's log likelihood has beyond their sum. ArviZ's power scaling adds
-        the two, and its ``loo`` refuses a group of two. Without draws' own they are
-        ``pseudo_log_likelihood`` there.
+        Log likelihood of every observation, without learning rate or weights. Stored in
+        ``log_likelihood`` instead of the total of the draws. If the observations are
+        not exchangeable units (a learning rate or weights other than 1, or pairs that
+        share points), the group has a second variable ``power``, the difference
+        between the total and their sum. ArviZ's power scaling adds both, and its
+        ``loo`` raises an error for two variables. If the draws have no total, the group
+        is ``pseudo_log_likelihood``.
     groups : mapping of str to mapping of str to array, optional
         ``prior``, ``prior_predictive``, ``posterior_predictive``, with the axes of the
-        posterior, or of what was observed, after chain and draw.
+        posterior or of the observations, after chain and draw.
     attributes : mapping, optional
-        Provenance, kept at the root together with ``draws.attributes``.
+        Provenance, stored at the root together with ``draws.attributes``.
 
     Returns
     -------
     DataTree
-        Groups posterior, sample_stats, and what was given. Its posterior carries
-        ``khat`` as an attribute where the draws have one.
+        Groups posterior, sample_stats, and the groups of the arguments. The posterior
+        has the attribute ``khat`` if the draws have one.
 
     Raises
     ------
     ValueError
-        Names that do not fit the shape of a quantity.
+        If names do not fit the shape of a quantity.
 
     Examples
     --------
@@ -109,7 +108,7 @@ def to_datatree(
         "prior": extra.pop("prior", None),
     }
     densities = {"log_prior": draws.log_prior, LIKELIHOOD: whole(draws.log_likelihood)}
-    given = {
+    others = {
         LIKELIHOOD: log_likelihood,
         **extra,
         "observed_data": observed,
@@ -130,14 +129,18 @@ def to_datatree(
     attrs = {"/": {k: _plain(v) for k, v in root.items()}, "posterior": khat}
     data_axes = _data_dims(data, {**constant, **(observed or {})})
 
-    def laid(groups: Mapping[str, Any], axes: dict[str, list[str]], **more: Any) -> Any:
+    def from_dict(
+        groups: Mapping[str, Mapping[str, Array] | None],
+        axes: dict[str, list[str]],
+        attrs: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> xr.DataTree:
         full = {name: group for name, group in groups.items() if group}
-        return az.from_dict(full, coords=labels, dims=axes, **more)
+        return az.from_dict(full, coords=labels, dims=axes, attrs=attrs)
 
-    # Apart: a quantity, its density and an array of the data may bear one name.
-    tree = laid(drawn, axes, attrs=attrs)
-    tree = tree.assign(laid(densities, {}).children)
-    rest = dict(laid(given, data_axes).children)
+    # Separate calls: a quantity, its density and a data array may have the same name.
+    tree = from_dict(drawn, axes, attrs)
+    tree = tree.assign(from_dict(densities, {}).children)
+    rest = dict(from_dict(others, data_axes).children)
     terms = rest.pop(LIKELIHOOD, None)
     tree = tree.assign(rest)
     return tree if terms is None else with_terms(tree, terms.to_dataset().data_vars)
@@ -148,20 +151,19 @@ def _posterior_dims(
 ) -> dict[str, list[str]]:
     unknown = [name for name in dims if name not in values]
     if unknown:
-        raise ValueError(f"dims: expected names among {list(values)}, got {unknown}")
+        raise ValueError(f"dims must be for names in {list(values)}, got {unknown}")
     axes: dict[str, list[str]] = {}
     for name, value in values.items():
         n_axes = np.ndim(value) - 2
         if name in dims:
             if len(dims[name]) != n_axes:
                 raise ValueError(
-                    f"dims: expected {n_axes} names for {name!r}, got {dims[name]!r}"
+                    f"dims must be {n_axes} names for {name!r}, got {dims[name]!r}"
                 )
             if len({"chain", "draw", *dims[name]}) < n_axes + 2:
                 raise ValueError(
-                    f"dims: expected names that differ, and no chain or draw, for "
-                    f"{name!r}, got {dims[name]!r} (a second axis of features is "
-                    "'feature_bis')"
+                    f"dims must be distinct, without 'chain' and 'draw', for {name!r}, "
+                    f"got {dims[name]!r}. Use 'feature_bis' for a second feature axis."
                 )
             axes[name] = list(dims[name])
         elif len(DIMS.get(name, ())) == n_axes > 0:
@@ -170,10 +172,9 @@ def _posterior_dims(
 
 
 def _data_dims(data: PyTree, variables: Mapping[str, Array]) -> dict[str, list[str]]:
-    """Name the axes whose meaning is known; ArviZ names the others, each by itself.
+    """Name the axes of points, pairs and features; ArviZ names the others.
 
-    Arrays that share a name are joined along it, and the shorter one padded with NaN:
-    so only arrays of one length share one.
+    Only arrays of the same length share a name: ArviZ pads shorter ones with NaN.
     """
     if isinstance(data, Distances):
         return {"D": ["point", "point_bis"]}
@@ -181,7 +182,7 @@ def _data_dims(data: PyTree, variables: Mapping[str, Array]) -> dict[str, list[s
     X, i, j = (shapes.get(name, ()) for name in ("X", "i", "j"))
     if len(X) != 2:
         return {}
-    # An array of a user's own may bear the name of an axis; then the axis has none.
+    # A user's array may have the name of an axis; ArviZ then names the axis.
     rows: dict[tuple[int, ...], str]
     rows = {X[:1]: "point", **({i: "pair"} if i == j and len(i) == 1 else {})}
     rows = {shape: name for shape, name in rows.items() if name not in shapes}
@@ -203,7 +204,7 @@ def _feature_coords(
     )
     if sizes and sizes != {len(labels)}:
         raise ValueError(
-            f"feature_names: expected {sorted(sizes)} names, got {len(labels)}"
+            f"feature_names must have length {sorted(sizes)}, got {len(labels)} names"
         )
     return {"feature": labels, "feature_bis": labels}
 
@@ -222,7 +223,7 @@ def provenance(
     return {
         **{f"{name}_version": value for name, value in packages.items()},
         "model": getattr(model, "__name__", type(model).__name__),
-        **({} if _is_known(model) else {OWN_MODEL: 1}),
+        **({} if _of_package(model) else {OWN_MODEL: 1}),
         "data_hash": data_hash(data),
         **({} if total is None else {"sum_of_weights": float(np.sum(total))}),
         "learning_rate": float(rate) if rate.ndim == 0 else json.dumps(rate.tolist()),
@@ -232,14 +233,14 @@ def provenance(
     }
 
 
-def _is_known(model: Model | Target) -> bool:
-    """Say whether a model is of the package, which knows what its sites mean."""
-    place = getattr(model, "__module__", None) or ""
-    return isinstance(model, Target) or place.partition(".")[0] == "probmetric"
+def _of_package(model: Model | Target) -> bool:
+    """Return whether a model is defined in this package."""
+    module = getattr(model, "__module__", None) or ""
+    return isinstance(model, Target) or module.partition(".")[0] == "probmetric"
 
 
 def _plain(value: object) -> str | int | float | list:
-    """Turn a value into what both JSON and netCDF can store."""
+    """Convert a value to a type that JSON and netCDF can store."""
     if isinstance(value, bool | np.bool_):
         return int(value)
     if isinstance(value, str | int | float):

@@ -1,17 +1,16 @@
 """The No-U-Turn sampler as blocks of one compiled kernel.
 
-``block(state, data) -> (state, draws)`` is pure: the state holds everything (position,
-step size, mass matrix, keys, iteration), so that a run can be stopped between two
-blocks, stored, and continued to the same draws. Warm-up is the first iterations of
-the same kernel. The data are arguments: a refit with equal shapes compiles nothing.
-(``numpyro.infer.MCMC.run`` compiles again on every call.)
+``block(state, data) -> (state, draws)`` is pure: the state includes position, step
+size, mass matrix, keys and iteration. A run can therefore be stopped between blocks,
+stored, and continued to the same draws. Warm-up is the first iterations of the same
+kernel. The data are arguments: a refit with equal shapes compiles nothing.
+(``numpyro.infer.MCMC.run`` compiles on every call.)
 
-NumPyro's ``sample_kernel`` reads settings that its ``init_kernel`` leaves in their
-common closure; ``jax.eval_shape`` runs the latter for that effect alone, at no cost.
+NumPyro's ``sample_kernel`` reads settings that ``init_kernel`` stores in their common
+closure. ``jax.eval_shape`` runs ``init_kernel`` only for this side effect.
 
-A program is compiled the longer, the more it holds. So NumPyro is given positions as
-one vector, whatever the number of parameters, and the density and its gradient where
-they are known.
+To compile less, NumPyro gets positions as one vector, and the density and its gradient
+if they are available.
 """
 
 from collections.abc import Callable
@@ -38,21 +37,21 @@ from probmetric.inference.sampling.target import (
 from probmetric.typing import Array, Scalar
 
 type _Moved = tuple[HMCState, tuple[Arrays, Arrays]]
-"""A state, and the functionals and statistics of draws on the way there."""
+"""A state, and the functionals and statistics of the draws before it."""
 
 type _Summed = tuple[HMCState, jax.Array, jax.Array, jax.Array]
-"""A state, leapfrog steps on the way, most of one tree, whether any diverged."""
+"""A state; leapfrog steps in total and of the largest tree; whether any diverged."""
 
 N_CANDIDATES = 16
-"""Starting points tried per chain; the first of finite density is taken."""
+"""Starting points tried per chain; the first with finite density is used."""
 
 
 class Settings(NamedTuple):
     """Static settings of the kernel.
 
     ``n_warmup`` iterations adapt the step size to ``target_accept`` and, if
-    ``adapt_mass``, the mass matrix, full if ``dense``. ``thin`` iterations make one
-    draw. ``inflate`` is the spread of starting points in units of the start's sd.
+    ``adapt_mass``, the mass matrix (dense if ``dense``). A draw is every ``thin``-th
+    iteration. ``inflate`` is the sd of starting points in units of the start's sd.
     """
 
     n_warmup: int
@@ -69,10 +68,10 @@ def kernel(
 ) -> tuple[Callable[..., HMCState], Callable[..., HMCState]]:
     """Return NumPyro's (init, sample), as functions of arrays only.
 
-    Positions are vectors, of which ``unravel`` makes those of the target.
-    ``init(key, position, data) -> state`` must have been traced before
-    ``sample(state, (data,)) -> state`` is, in the same program. A ``ParamInfo`` in
-    place of the position says its potential energy and gradient, too.
+    Positions are vectors; ``unravel`` maps them to those of the target.
+    ``init(key, position, data) -> state`` must be traced before
+    ``sample(state, (data,)) -> state`` in the same program. A ``ParamInfo`` is a
+    position with its potential energy and gradient.
     """
 
     def potential(data: PyTree) -> Callable[[jax.Array], Scalar]:
@@ -100,7 +99,7 @@ def kernel(
 
 
 def _map_positions(change: Callable[[PyTree], PyTree], state: HMCState) -> HMCState:
-    """Make a vector of a state's position and of the gradient, or the reverse."""
+    """Apply ``change`` to the position and the gradient of a state."""
     return state._replace(z=change(state.z), z_grad=change(state.z_grad))
 
 
@@ -109,7 +108,7 @@ def _ravel(position: PyTree) -> Array:
 
 
 def _first(start: Start, settings: Settings, key: jax.Array) -> Array:
-    """Draw a starting point: inflated noise, or uniform(-2, 2) on the real line."""
+    """Draw a starting point: inflated noise, or uniform on (-2, 2)."""
     if isinstance(start, Gaussian):
         shape, dtype = start.factor.shape[1:], start.factor.dtype
         return settings.inflate * jax.random.normal(key, shape, dtype)
@@ -134,30 +133,28 @@ def init(
 
     Parameters
     ----------
-    target, settings : Target, Settings
-        Static.
-    n_chains : int
+    target, settings, n_chains
         Static.
     seed : int
-        An argument; every chain has a key of its own.
+        Not static.
     start : Gaussian, or pytree of arrays
-        A closed form's Laplace approximation, in whose noise the target is written
-        (``whitened``): starting points are over-dispersed draws of it, as vectors. Or a
-        position that gives shapes alone.
+        The Laplace approximation of a closed form (with a ``whitened`` target): chains
+        start at over-dispersed draws from it, as vectors. Or a position, for its
+        shapes.
     data : pytree of arrays
         Passed to the target.
 
     Returns
     -------
     HMCState
-        With a leading chain axis. Its potential energy is not finite in a chain for
-        which no starting point of finite density and gradient was found.
+        With a leading chain axis. The potential energy of a chain is not finite if no
+        starting point had a finite density and gradient.
     """
     noise = isinstance(start, Gaussian)
     _, unravel = ravel_pytree(jnp.diagonal(start.factor) if noise else start)
     init_one, _ = kernel(target, settings, unravel)
 
-    def one(key: jax.Array) -> HMCState:
+    def start_chain(key: jax.Array) -> HMCState:
         keys = jax.random.split(key, N_CANDIDATES + 1)
         points = jax.vmap(partial(_first, start, settings))(keys[1:])
         value, gradient = jax.lax.map(
@@ -165,11 +162,11 @@ def init(
         )
         good = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient), -1)
         first = jnp.argmax(good)
-        known = ParamInfo(points[first], -value[first], -gradient[first])
-        state = init_one(keys[0], known, data)
+        point = ParamInfo(points[first], -value[first], -gradient[first])
+        state = init_one(keys[0], point, data)
         return _map_positions(unravel, state)
 
-    return jax.lax.map(one, jax.random.split(jax.random.key(seed), n_chains))
+    return jax.lax.map(start_chain, jax.random.split(jax.random.key(seed), n_chains))
 
 
 @partial(jax.jit, static_argnames=("target", "settings", "size", "vectorized"))
@@ -186,27 +183,26 @@ def block(
 
     Parameters
     ----------
-    target, settings : Target, Settings
+    target, settings
         Static.
     size : int
-        Draws that the returned arrays have room for; static.
+        Length of the returned arrays; static.
     state : HMCState
-        From ``init`` or a former block.
+        The state from ``init`` or an earlier block.
     n_draws : int, at most ``size``
-        Draws expected; an argument, so that a last short block compiles nothing.
+        Number of draws; not static, as the last block may be shorter.
     data : pytree of arrays
         Passed to the target.
     vectorized : bool, default=False
-        Advance the chains side by side (``vmap``) and not one after the other.
+        Advance the chains in parallel (``vmap``) instead of sequentially.
 
     Returns
     -------
     state : HMCState
-        The state to go on from.
     draws : dict of arrays of shape (n_chains, size, ...)
         The functionals; rows from ``n_draws`` on are zero.
     statistics : dict of arrays of shape (n_chains, size)
-        ArviZ's names: n_steps (leapfrog steps, that is gradients, per draw),
+        With ArviZ's names: n_steps (leapfrog steps, that is gradients, per draw),
         tree_depth (of the deepest tree of a draw) and reached_max_treedepth,
         acceptance_rate, energy, lp (the log density of the unconstrained position),
         step_size, diverging.
@@ -221,13 +217,13 @@ def block(
         most = jnp.maximum(most, state.num_steps)
         return state, steps + state.num_steps, most, diverging | state.diverging
 
-    def begun(state: HMCState) -> _Summed:
+    def initial(state: HMCState) -> _Summed:
         zero = jnp.zeros_like(state.num_steps)
         return state, zero, zero, jnp.zeros_like(state.diverging)
 
     def row(moved: _Summed) -> tuple[Arrays, Arrays]:
         state, steps, most, diverging = moved
-        # A tree of depth m has 2^m - 1 steps; what broke off in a doubling is no depth.
+        # A tree of depth m has 2^m - 1 steps; an incomplete doubling does not count.
         depth = 31 - jax.lax.clz(most.astype(jnp.int32) + 1)
         statistics = {
             "n_steps": steps,
@@ -241,23 +237,23 @@ def block(
         }
         return report(target, unravel(state.z), data), statistics
 
-    def one(state: HMCState) -> _Moved:
+    def advance(state: HMCState) -> _Moved:
         state = _map_positions(_ravel, state)
-        known = ParamInfo(state.z, state.potential_energy, state.z_grad)
-        jax.eval_shape(init_one, state.rng_key, known, data)
-        shapes = jax.eval_shape(lambda state: row(begun(state)), state)
-        room = jax.tree.map(lambda s: jnp.zeros((size, *s.shape), s.dtype), shapes)
+        point = ParamInfo(state.z, state.potential_energy, state.z_grad)
+        jax.eval_shape(init_one, state.rng_key, point, data)
+        shapes = jax.eval_shape(lambda state: row(initial(state)), state)
+        rows = jax.tree.map(lambda s: jnp.zeros((size, *s.shape), s.dtype), shapes)
 
         def write(i: jax.Array, carry: _Moved) -> _Moved:
-            state, room = carry
-            moved = jax.lax.fori_loop(0, settings.thin, again, begun(state))
-            written = jax.tree.map(lambda r, v: r.at[i].set(v), room, row(moved))
-            return moved[0], written
+            state, rows = carry
+            moved = jax.lax.fori_loop(0, settings.thin, again, initial(state))
+            rows = jax.tree.map(lambda r, v: r.at[i].set(v), rows, row(moved))
+            return moved[0], rows
 
-        state, room = jax.lax.fori_loop(0, n_draws, write, (state, room))
-        return _map_positions(unravel, state), room
+        state, rows = jax.lax.fori_loop(0, n_draws, write, (state, rows))
+        return _map_positions(unravel, state), rows
 
     state, (draws, statistics) = (
-        jax.vmap(one)(state) if vectorized else jax.lax.map(one, state)
+        jax.vmap(advance)(state) if vectorized else jax.lax.map(advance, state)
     )
     return state, draws, statistics

@@ -1,10 +1,10 @@
 """``Laplace``: independent draws of a Gaussian at the mode, with their k-hat.
 
-With u the mode and H the Hessian of the log density there, the approximation is
-N(u, (-H)⁻¹). It needs -H positive definite: a posterior that is flat along a
-direction (rotations of a map W under a flat prior) has no Laplace approximation. How
-far it can be trusted is said by the Pareto shape k-hat of the importance weights
-p(u)/q(u): below 0.7 the weights could correct it, above they could not.
+With u the mode and H the Hessian of the log density at u, the approximation is
+N(u, (-H)⁻¹). -H must be positive definite: a posterior that is flat along a direction
+(rotations of a map W under a flat prior) has no Laplace approximation. The Pareto shape
+k-hat of the importance weights p(u)/q(u) measures its quality: below 0.7 the weights
+could correct the approximation, above they could not.
 
 References
 ----------
@@ -13,7 +13,6 @@ Vehtari et al., "Pareto smoothed importance sampling", JMLR 2024.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,13 +39,13 @@ from probmetric.inference.sampling.target import (
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 WHOLE, BLOCK = 256, 64
-"""Rows of a Hessian that are computed at once; where there are more, so many."""
+"""Largest Hessian computed at once; larger ones are computed in blocks of rows."""
 
 
-# It runs once, for 22 ms either way: compiled in 2.9 s in place of 3.7 (two stages).
+# It runs once, so a shorter compilation is worth more than faster code.
 @partial(jax.jit, static_argnames="target", compiler_options=COMPILED_SOONEST)
 def _curvature(
     target: Target, mode: PyTree, data: PyTree
@@ -54,14 +53,14 @@ def _curvature(
     """Return the eigenvalues, ascending, and eigenvectors of -H."""
     flat, unravel = ravel_pytree(mode)
 
-    def density(x: Any) -> Any:
+    def density(x: jax.Array) -> Scalar:
         return target.log_density(unravel(x), data)
 
     if flat.size <= WHOLE:
         H = jax.hessian(density)(flat)
-    else:  # All rows at once would hold what a density needs, for each of them.
+    else:  # All rows at once would need memory for as many evaluations.
 
-        def row(e: Any) -> Any:
+        def row(e: Array) -> Array:
             return jax.jvp(jax.grad(density), (flat,), (e,))[1]
 
         H = jax.lax.map(row, jnp.eye(flat.size, dtype=flat.dtype), batch_size=BLOCK)
@@ -77,32 +76,31 @@ def _draw(
     shape, dtype = (n_draws, m), gaussian.factor.dtype
     noise = jax.random.normal(jax.random.key(seed), shape, dtype)
 
-    def one(e: Float[Array, "m"]) -> tuple[Arrays, Array]:
+    def draw(e: Float[Array, "m"]) -> tuple[Arrays, Array]:
         position = gaussian_draw(gaussian, e)
-        # log q = -‖e‖²/2 up to a constant, whatever the factor; with fewer columns
-        # than rows both densities are those on the slice mean + span(factor).
+        # log q = -‖e‖²/2 up to a constant. For a factor with fewer columns than rows,
+        # both densities are those on mean + span(factor).
         log_weight = target.log_density(position, data) + 0.5 * jnp.sum(e**2)
         return report(target, position, data), log_weight
 
-    return jax.lax.map(one, noise, batch_size=min(n_draws, 100))
+    return jax.lax.map(draw, noise, batch_size=min(n_draws, 100))
 
 
 @numpy_in_numpy_out
 def laplace_fit(
     target: Target, data: PyTree, start: PyTree, *, max_steps: int = 2000
 ) -> Gaussian:
-    """Find the mode by L-BFGS and the Gaussian that its Hessian defines.
+    """Find a local mode by L-BFGS, and the Gaussian that its Hessian defines.
 
     Parameters
     ----------
     target : Target
-        What to approximate.
     data : pytree of arrays
         Passed to the target.
     start : pytree of arrays
-        A position of finite density. The mode found is a local one.
+        A position with finite density.
     max_steps : int, default=2000
-        Most iterations of L-BFGS.
+        Maximum number of L-BFGS iterations.
 
     Returns
     -------
@@ -111,23 +109,22 @@ def laplace_fit(
     Raises
     ------
     ValueError
-        No convergence, or a Hessian that is singular or indefinite at the mode.
+        If L-BFGS does not converge, or the Hessian is not negative definite.
     """
     fit = lbfgs(target.log_density, start, data, max_steps=max_steps)
     result = Result(int(fit.result))
     if result is not Result.CONVERGED:
         raise ValueError(
-            f"start: expected a position from which the mode is found, got "
-            f"{result.name} "
-            f"after {int(fit.n_steps)} steps: {REMEDY[result]}"
+            f"start must lead to the mode, got {result.name} after "
+            f"{int(fit.n_steps)} steps: {REMEDY[result]}"
         )
     eigenvalues, vectors = map(np.asarray, _curvature(target, fit.params, data))
     floor = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
     if not eigenvalues[0] > floor:
         raise ValueError(
-            "model: expected a posterior that curves downwards in every direction at "
+            "model must have a posterior that curves downwards in every direction at "
             f"its mode, got eigenvalues of -H from {eigenvalues[0]:.3g} to "
-            f"{eigenvalues[-1]:.3g}: give a proper prior, or sample with method='nuts'"
+            f"{eigenvalues[-1]:.3g}. Use a proper prior, or sample with method='nuts'."
         )
     return Gaussian(fit.params, vectors / np.sqrt(eigenvalues))
 
@@ -139,12 +136,7 @@ class Laplace:
     Parameters
     ----------
     max_steps : int, default=2000
-        Most iterations of L-BFGS to the mode, where the start is not a Gaussian.
-
-    Raises
-    ------
-    ValueError
-        Naming the setting.
+        Maximum number of L-BFGS iterations, if the start is not a Gaussian.
 
     Examples
     --------
@@ -167,33 +159,31 @@ class Laplace:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Draw from the Laplace approximation; judge it by ``distance``.
+        """Draw from the Laplace approximation.
 
         Parameters
         ----------
         posterior : Posterior
-            Its start is the Gaussian itself, of a closed form; or a position to look
-            for the mode from.
+            Its start is the Gaussian of a closed form, or a position from which to
+            search for the mode.
         seed : int
             The same seed gives the same draws.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 1.
+        n_draws, n_chains : int, default=1000, 1
             Their product is drawn, in one chain.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional
-            Without effect.
+            Ignored.
 
         Returns
         -------
         Draws
-            One chain, no sampler statistics, ``attributes["khat"]``, which is NaN
-            below 100 draws: they have no tail.
+            One chain, no sampler statistics, and ``attributes["khat"]`` (NaN for fewer
+            than 100 draws).
 
         Raises
         ------
         ValueError
-            As ``laplace_fit``.
+            See ``laplace_fit``.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
@@ -211,8 +201,8 @@ class Laplace:
 def pareto_khat(log_weight: np.ndarray) -> float:
     """Return the Pareto shape of importance weights, given their logs (n,).
 
-    Infinite where a weight is: the approximation then misses part of the target. 0
-    where all are equal to rounding, which have no tail: it is the target.
+    It is infinite if a weight is infinite or NaN (the approximation misses part of the
+    target), and 0 if all weights are equal up to rounding (no tail).
     """
     # ArviZ's statistics take a second to import and only approximations need them.
     from arviz_stats.base.array import array_stats
@@ -223,5 +213,5 @@ def pareto_khat(log_weight: np.ndarray) -> float:
     finite = np.where(np.isneginf(log_weight), -1e300, log_weight)
     if np.ptp(finite) <= 1e-12:
         return 0.0
-    # Made for leave-one-out, psislw takes the negative log weight.
+    # psislw is written for leave-one-out and takes the negative log weight.
     return float(array_stats.psislw(finite.max() - finite)[1])

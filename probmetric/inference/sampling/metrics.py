@@ -1,7 +1,7 @@
-"""From draws to metrics: what was drawn, chains joined, as one metric a draw.
+"""Metrics from draws, one per draw, with the chains joined.
 
-A learner's room has ``metrics(draws)``, made of these, and ``registry.MODELS`` names
-it: files of draws, the command line and the estimators all ask that one function.
+The module of each learner has a function ``metrics(draws)`` that uses these.
+``registry.MODELS`` has its name for stored draws, the command line and the estimators.
 """
 
 import numpy as np
@@ -20,11 +20,7 @@ def joined(
 ) -> dict[str, np.ndarray]:
     """Return the draws of every variable (S, ...) by name, chain after chain.
 
-    Parameters
-    ----------
-    draws : Draws or DataTree
-    group : str, default="posterior"
-        One that is not there has no variables; ``Draws`` have this one alone.
+    A group that does not exist has no variables; ``Draws`` have only the posterior.
     """
     if isinstance(draws, Draws):
         values = draws.values if group == "posterior" else {}
@@ -41,17 +37,17 @@ def joined(
 
 
 def _factors(M: Float[np.ndarray, "s d d"]) -> Float[np.ndarray, "s d d"]:
-    """Return what ``psd_factor`` does, of every draw: their number compiles nothing.
+    """Return ``psd_factor`` of every draw, in NumPy (nothing compiles).
 
-    M = WᵀW has rounding-level negative eigenvalues when p < d.
+    M = WᵀW may have negative eigenvalues at the level of rounding if p < d.
     """
-    known = np.isfinite(M).all((1, 2), keepdims=True)
+    finite = np.isfinite(M).all((1, 2), keepdims=True)
     with one_blas_thread(M.shape[-1]):
-        values, vectors = np.linalg.eigh(np.where(known, M / 2 + M.mT / 2, 0.0))
+        values, vectors = np.linalg.eigh(np.where(finite, M / 2 + M.mT / 2, 0.0))
     valid = values[:, :1] >= -1e-10 * np.abs(values).max(1, keepdims=True)
     rows = (np.sqrt(np.maximum(values, 0))[:, None] * vectors).mT[:, ::-1]
     rows = rows * row_signs(rows.reshape(-1, M.shape[-1])).reshape(*M.shape[:2], 1)
-    return np.where(known & valid[..., None], rows, np.nan)
+    return np.where(finite & valid[..., None], rows, np.nan)
 
 
 def mahalanobis(
@@ -60,7 +56,7 @@ def mahalanobis(
     *,
     rank: int | None = None,
 ) -> list[Mahalanobis]:
-    """Return one metric a draw of M, with P(same) = exp(-(b + dist²/2)) where b is.
+    """Return one metric per draw of M, with P(same) = exp(-(b + dist²/2)) given b.
 
     Parameters
     ----------
@@ -68,7 +64,7 @@ def mahalanobis(
         Positive semi-definite up to rounding.
     b : array of shape (s,), optional
     rank : int, optional
-        Of M: rows of the factors beyond it are rounding and left out.
+        Rank of M: the other rows of the factors are rounding and are dropped.
     """
     factors = _factors(M)[:, :rank]
     half = np.asarray(0.5)

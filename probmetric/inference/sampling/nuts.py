@@ -1,8 +1,7 @@
-"""``NUTS``: several chains, block after block of the compiled kernel."""
+"""``NUTS``: several chains, block by block of the compiled kernel."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,6 +11,7 @@ from numpyro.infer.hmc import HMCState
 
 from probmetric.arguments import check_bool, check_within_0_1, store_counts
 from probmetric.inference.sampling.checkpoint import (
+    Block,
     check_folder,
     describe,
     plan_blocks,
@@ -42,42 +42,37 @@ class NUTS:
     Parameters
     ----------
     n_warmup : int, optional
-        Iterations thrown away. Default 300 with a Gaussian start, in whose coordinates
-        the posterior is nearly round; 1000 otherwise.
+        Number of warm-up iterations. Default: 300 with a Gaussian start (whose
+        coordinates make the posterior nearly isotropic), otherwise 1000.
     target_accept : float in (0, 1), default=0.8
-        Mean acceptance that the step size is adapted to.
+        Mean acceptance probability for the adaptation of the step size.
     max_tree_depth : int, default=10
-        At most 2^depth - 1 gradients an iteration.
+        Maximum tree depth: 2^depth - 1 gradients per iteration.
     adapt_mass : bool, optional
-        Adapt the mass matrix in warm-up. Default: yes; but a Gaussian start's
-        covariance, the first inverse, is kept where there are fewer than ten iterations
-        a parameter.
+        Adapt the mass matrix in warm-up. Default: True, except with a Gaussian start
+        and fewer than ten warm-up iterations per parameter. The covariance of a
+        Gaussian start is the initial inverse mass matrix.
     dense_mass : bool, optional
-        Adapt a full one (default: with a Gaussian start) or a diagonal, of the
-        coordinates ``factor`` whitens where the start is Gaussian.
+        Adapt a dense mass matrix (default with a Gaussian start) or a diagonal one, in
+        the coordinates whitened by a Gaussian start.
     thin : int, default=1
         Iterations per draw.
     block_size : int, default=100
-        Draws a compiled call, and a file of the checkpoint.
+        Draws per compiled call, and per file of the checkpoint.
     vectorized : bool, default=False
-        Chains side by side. On a CPU one after the other was faster when tried, as
-        no chain waits for the longest tree.
+        Run the chains in parallel by ``vmap``. On a CPU this is usually slower, as all
+        chains wait for the longest tree.
     checkpoint : path, optional
-        Folder in which every finished block is kept, one file each; of several
-        processes a folder in it each.
+        Folder for finished blocks, one file each (with several processes: a subfolder
+        per process).
     resume : bool, default=False
-        Go on from the blocks in ``checkpoint``, to the draws that the run would have
-        given had it not been stopped.
-
-    Raises
-    ------
-    ValueError
-        Naming the setting.
+        Continue from the blocks in ``checkpoint``, to the same draws as an
+        uninterrupted run.
 
     Notes
     -----
-    Within ``pm.distributed()`` every process runs its share of the chains, which are
-    gathered at the end: the draws of one process. All have to hold the same data.
+    Within ``pm.distributed()`` every process runs some of the chains, and all processes
+    return all chains. All must have the same data.
 
     Examples
     --------
@@ -117,21 +112,19 @@ class NUTS:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Draw from a posterior; the draws are judged by ``warn_of_trouble``.
+        """Draw from a posterior; check the draws with ``warn_of_trouble``.
 
         Parameters
         ----------
         posterior : Posterior
-            Its target holds module-level functions: the compiled kernel is kept for
-            the same target. From a Gaussian start chains begin at draws of it with
-            twice its sd, and its covariance is the first inverse mass matrix. A
-            position is read for its shapes alone: chains begin uniform on (-2, 2).
+            Use module-level functions in its target: the compiled kernel is cached by
+            target. With a Gaussian start, chains start at draws from it with twice its
+            sd. Of a position only the shapes are used, and chains start uniformly on
+            (-2, 2).
         seed : int
             The same seed gives the same draws on the same machine.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 4.
-            Draws are per chain.
+        n_draws, n_chains : int, default=1000, 4
+            Number of draws per chain, and of chains.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
@@ -139,9 +132,9 @@ class NUTS:
         Raises
         ------
         ValueError
-            Sizes below 1, no starting point of finite density, or a checkpoint that
-            holds blocks of another run (or of any, without ``resume``), or that
-            another run is writing to.
+            If sizes are below 1, no starting point has a finite density, the checkpoint
+            has blocks of another run (or any blocks without ``resume``), or its folder
+            is locked by another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior
@@ -168,7 +161,7 @@ class NUTS:
         with jax.enable_x64(is_double(dtype)):
             data, start = cast(data, dtype), cast(start, dtype)
             name = getattr(target.log_density, "__qualname__", "?")
-            given = {"data": data, "start": start}
+            inputs = {"data": data, "start": start}
             if gaussian:
                 target, data = whitened(target), (start, data)
             state = init(target, settings, n_chains, np.int64(seed), start, data)
@@ -179,8 +172,8 @@ class NUTS:
             ) -> tuple[HMCState, Arrays, Arrays]:
                 return block(target, settings, size, state, n, data, self.vectorized)
 
-            # What is done with a model of the same name that was changed in between
-            # is seen in its density; six digits are the same on every machine.
+            # The density reveals a changed model with the same name. Six digits are
+            # equal on all machines.
             energy = [f"{-e:.6g}" for e in np.asarray(state.potential_energy)]
             if shared:
                 state = jax.tree.map(lambda leaf: leaf[mine], state)
@@ -191,7 +184,7 @@ class NUTS:
                 folder=folder,
                 resume=self.resume,
                 run=describe(
-                    given,
+                    inputs,
                     model=name,
                     **({"coordinates": "whitened"} if gaussian else {}),
                     seed=seed,
@@ -215,42 +208,42 @@ class NUTS:
 def _chains(n_chains: int) -> tuple[Int[np.ndarray, "m"], bool]:
     """Return the chains of this process, and whether there are other processes.
 
-    Each has as many; the last chain is run more than once where they do not divide.
+    All processes run equally many chains; the last chain may run more than once.
     """
     rank, size = together()
-    each = -(-n_chains // size)
-    chains = rank * each + np.arange(each)
+    share = -(-n_chains // size)
+    chains = rank * share + np.arange(share)
     return np.minimum(chains, n_chains - 1), size > 1
 
 
 def _folder(checkpoint: str | Path | None) -> str | Path | None:
-    """Return where the blocks of this process are kept."""
+    """Return the folder for the blocks of this process."""
     rank, size = together()
     if checkpoint is None or size == 1:
         return checkpoint
     return Path(checkpoint) / f"process_{rank}"
 
 
-def _gathered(kept: Any, n_chains: int, energy: list[str]) -> Any:
-    """Return the draws of all chains, in their order; a gather at the end."""
+def _gathered(block: Block, n_chains: int, energy: list[str]) -> Block:
+    """Gather the draws of all processes, in the order of the chains."""
     if together().size == 1:
-        return kept
+        return block
     agree = np.array([float(e) for e in energy])
-    every = gather(kept, agree)
-    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n_chains], every)
+    gathered = gather(block, agree)
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n_chains], gathered)
 
 
 def _check_factor(factor: Float[np.ndarray, "k m"]) -> None:
-    """Refuse what chains could not move along; ``_check_start`` refuses NaN."""
+    """Raise ValueError for a singular factor; ``_check_start`` checks for NaN."""
     k, square = len(factor), factor.ndim == 2 and not np.ptp(factor.shape)
     flat = False
     if square and np.isfinite(factor).all():
-        size = np.abs(factor).max(1, keepdims=True)  # Units are no matter.
+        size = np.abs(factor).max(1, keepdims=True)  # Makes the check scale-free.
         rows = factor / np.where(size > 0, size, 1.0)
         flat = bool(np.linalg.cond(rows, 1) * k * np.finfo(float).eps > 1)
     if flat or not square:
         raise ValueError(
-            "start: expected a Gaussian that leaves no direction out, got a "
+            "start must be a Gaussian with a covariance of full rank, got a "
             f"{'singular ' if flat else ''}factor of shape {factor.shape}"
         )
 
@@ -261,9 +254,9 @@ def _check_start(state: HMCState) -> None:
         good &= np.isfinite(leaf).reshape(len(good), -1).all(1)
     if not good.all():
         raise ValueError(
-            "start: expected a point of finite density and gradient for every chain, "
-            f"found none for {int((~good).sum())} of {good.size}: give a better start, "
-            "or look for NaN and inf in the data"
+            "start must have a finite density and gradient for every chain, got none "
+            f"for {int((~good).sum())} of {good.size}. Use another start, or look for "
+            "NaN and infinity in the data."
         )
 
 

@@ -1,7 +1,7 @@
-"""Draws of the prior, predictions, and log likelihoods, of any NumPyro model.
+"""Draws of the prior, predictions, and log likelihoods of any NumPyro model.
 
-All run the model itself, one compiled program each: with its observations let go
-(``numpyro.handlers.uncondition``) it draws what it explains.
+Each runs the model in one compiled program. Observed sites are sampled by
+``numpyro.handlers.uncondition``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ from probmetric.inference.sampling.target import (
 from probmetric.typing import Array
 
 BATCH = 100
-"""Draws side by side; more take memory and no less time."""
+"""Draws per batch; larger batches take more memory and the same time."""
 
 
 def plain(args: Args, kwargs: Kwargs) -> tuple[Args, dict[str, Any]]:
-    """Return a model's arguments with learning rate and data weights of one.
+    """Return a model's arguments with learning rate 1 and data weights 1.
 
-    The rate is the argument ``learning_rate``, weights are the field ``w`` of the data,
-    where a model has them; both keep their shapes.
+    These are the argument ``learning_rate`` and the field ``w`` of the data, if they
+    exist. Shapes do not change.
     """
     data = args[0]
     if getattr(data, "w", None) is not None and hasattr(data, "_replace"):
@@ -47,10 +47,10 @@ def plain(args: Args, kwargs: Kwargs) -> tuple[Args, dict[str, Any]]:
 def prior_draws(
     model: Model, args: Args, kwargs: Kwargs, n: int, *, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of every site and deterministic, observed ones too."""
+    """Return n draws (1, n, ...) of every site, observed sites included."""
     tree, static, data = split_arguments(args, kwargs)
-    found = _prior(model, tree, static, n, np.int64(seed), data)
-    return {name: np.asarray(value)[None] for name, value in found.items()}
+    draws = _prior(model, tree, static, n, np.int64(seed), data)
+    return {name: np.asarray(value)[None] for name, value in draws.items()}
 
 
 def predictions(
@@ -69,28 +69,28 @@ def predictions(
     sites : mapping of str to array of shape (n_chains, n_draws, ...)
         Draws of the latent sites.
     names : sequence of str
-        The observed sites.
+        Names of the observed sites.
     """
     tree, static, data = split_arguments(args, kwargs)
     shape = next(iter(sites.values())).shape[:2]
     flat = {k: np.reshape(v, (-1, *np.shape(v)[2:])) for k, v in sites.items()}
-    found = _predictive(model, tree, static, tuple(names), np.int64(seed), data, flat)
-    return {k: np.asarray(v).reshape(*shape, *v.shape[1:]) for k, v in found.items()}
+    new = _predictive(model, tree, static, tuple(names), np.int64(seed), data, flat)
+    return {k: np.asarray(v).reshape(*shape, *v.shape[1:]) for k, v in new.items()}
 
 
 def log_likelihoods(
     model: Model, args: Args, kwargs: Kwargs, sites: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return that of every observation under every draw, by site."""
+    """Return the log likelihood of every observation under every draw, by site."""
     tree, static, data = split_arguments(args, kwargs)
     return jax.device_get(_log_likelihood(model, tree, static, data, dict(sites)))
 
 
 class Free(handlers.uncondition):
-    """Let observations go, which keep the shape that only they gave."""
+    """Sample observed sites, with the batch shape of the observations."""
 
-    def process_message(self, msg: Any) -> None:
-        """Expand an observed site to its value's batch shape, then let it go."""
+    def process_message(self, msg: dict[str, Any]) -> None:
+        """Expand an observed site to the batch shape of its value; uncondition it."""
         if msg["type"] == "sample" and msg["is_observed"]:
             fn, value = msg["fn"], msg["value"]
             batch = np.shape(value)[: np.ndim(value) - fn.event_dim]
@@ -99,10 +99,14 @@ class Free(handlers.uncondition):
 
 
 def _values(
-    model: Model, key: Any, args: Args, kwargs: Kwargs, given: Any = None
+    model: Model,
+    key: jax.Array,
+    args: Args,
+    kwargs: Kwargs,
+    substitutes: dict[str, jax.Array] | None = None,
 ) -> Arrays:
-    """Return all that the model draws, some sites being given."""
-    free: Any = handlers.substitute(Free(model), data=given or {})
+    """Return draws of all sites, given values of some sites."""
+    free = handlers.substitute(Free(model), data=substitutes or {})
     sites = handlers.trace(handlers.seed(free, key)).get_trace(*args, **kwargs)
     kinds = ("sample", "deterministic")
     return {name: s["value"] for name, s in sites.items() if s["type"] in kinds}
@@ -119,10 +123,10 @@ def _prior(
     args, kwargs = fill_arguments(tree, static, data)
     keys = jax.random.split(jax.random.key(seed), n)
 
-    def one(key: Any) -> Arrays:
+    def draw(key: jax.Array) -> Arrays:
         return _values(model, key, args, kwargs)
 
-    return jax.lax.map(one, keys, batch_size=min(n, BATCH))
+    return jax.lax.map(draw, keys, batch_size=min(n, BATCH))
 
 
 @partial(jax.jit, static_argnames=("model", "tree", "static", "names"))
@@ -138,13 +142,13 @@ def _predictive(
     args, kwargs = fill_arguments(tree, static, data)
     n = len(next(iter(draws.values())))
 
-    def one(given: tuple[Any, Arrays]) -> Arrays:
-        key, sites = given
+    def draw(keyed: tuple[jax.Array, dict[str, jax.Array]]) -> Arrays:
+        key, sites = keyed
         values = _values(model, key, args, kwargs, sites)
         return {name: values[name] for name in names}
 
     keys = jax.random.split(jax.random.key(seed), n)
-    return jax.lax.map(one, (keys, draws), batch_size=min(n, BATCH))
+    return jax.lax.map(draw, (keys, draws), batch_size=min(n, BATCH))
 
 
 @partial(jax.jit, static_argnames=("model", "tree", "static"))

@@ -16,24 +16,23 @@ from probmetric.typing import ArrayLike
 SAMPLE_DIMS = ("chain", "draw")
 
 MOVES = 20
-"""Changes from draw to draw above which two independent chains are never equal: with
-tosses of a coin, the worst case, once in 2²⁰."""
+"""Moves required to compare two chains: independent coin tosses agree once in 2²⁰."""
 
 
 class Summary(NamedTuple):
-    """Statistics of draws, one number an entry; all of shape (m,).
+    """Statistics of draws by entry; all of shape (m,).
 
-    ``skew`` is the skewness of the draws; ``ess`` the effective sample size of the
-    mean; ``sd_mcse`` the Monte Carlo error of ``sd``; ``constant`` says that all draws
-    are one number; ``eps`` is the rounding unit of the draws.
+    ``skew`` is the skewness of the draws, ``ess`` the effective sample size of the
+    mean, ``sd_mcse`` the Monte Carlo error of ``sd``, and ``eps`` the rounding unit of
+    the draws. ``constant`` is True if all draws are equal.
 
     Examples
     --------
     >>> import numpy as np, xarray as xr
     >>> from probmetric.inference.sampling import summarise
     >>> x = np.arange(8.0).reshape(2, 4)
-    >>> found = summarise(xr.Dataset({"b": (("chain", "draw"), x)}))
-    >>> float(found.estimate[0]), round(float(found.sd[0]), 4)
+    >>> summary = summarise(xr.Dataset({"b": (("chain", "draw"), x)}))
+    >>> float(summary.estimate[0]), round(float(summary.sd[0]), 4)
     (3.5, 2.4495)
     """
 
@@ -55,14 +54,14 @@ def select(
     *,
     min_chains: int = 2,
 ) -> xr.Dataset:
-    """Return named variables of draws, sample dims first; see ``compare`` for errors.
+    """Return variables of draws, sample dims first; see ``compare`` for errors.
 
     Parameters
     ----------
     draws : Dataset or DataTree
-        Of a DataTree, the group ``posterior`` is read.
+        The group ``posterior`` of a DataTree is used.
     names : sequence of str or None
-        Variables expected; None takes all.
+        Required variables; None selects all.
     argument : str
         Name of the argument in error messages.
     min_chains : int, default=2
@@ -71,54 +70,52 @@ def select(
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
             raise ValueError(
-                f"{argument}: expected a DataTree with a group 'posterior', got groups "
+                f"{argument} must have a group 'posterior', got groups "
                 f"{list(draws.children)}"
             )
         draws = draws["posterior"].to_dataset()
     names = list(draws.data_vars) if names is None else list(names)
     if not names:
-        raise ValueError(f"{argument}: expected at least one quantity, got none")
+        raise ValueError(f"{argument} must have at least one quantity, got none")
     missing = [name for name in names if name not in draws.data_vars]
     if missing:
         raise ValueError(
-            f"{argument}: expected the quantities {names}, got none named {missing}; "
-            f"there are {list(draws.data_vars)}"
+            f"{argument} must have the quantities {missing}, got "
+            f"{list(draws.data_vars)}"
         )
     for name in names:
         dims = draws[name].dims
         if not set(SAMPLE_DIMS) <= set(dims):
             raise ValueError(
-                f"{argument}: expected {name!r} with dims 'chain' and 'draw', got "
-                f"{dims}"
+                f"{argument} must have dims 'chain' and 'draw' in {name!r}, got {dims}"
             )
     table = draws[names].transpose(*SAMPLE_DIMS, ...)
     n_chains, n_draws = table.sizes["chain"], table.sizes["draw"]
     if n_chains < min_chains or n_draws < 4:
         raise ValueError(
-            f"{argument}: expected at least {min_chains} chain(s) of at least 4 draws, "
+            f"{argument} must have at least {min_chains} chain(s) of at least 4 draws, "
             f"got {n_chains} of {n_draws}"
         )
     for name in names:
         if not np.all(np.isfinite(table[name].to_numpy())):
             raise ValueError(
-                f"{argument}: expected finite draws, got NaN or inf in {name!r}"
+                f"{argument} must have finite draws, got NaN or inf in {name!r}"
             )
     copies = equal_chains(table)
     if copies:
         raise ValueError(
-            f"{argument}: expected chains that differ, got {listed(copies)} equal in "
-            "every draw: one key or one file was used for both, and copies prove "
-            "nothing of convergence"
+            f"{argument} must have chains that differ, got {listed(copies)} equal in "
+            "every draw. Use a different key for each chain, and read each file once."
         )
     return table
 
 
 def equal_chains(table: xr.Dataset) -> list[tuple[int, int]]:
-    """Return the pairs of chains that are one chain twice, in all draws of everything.
+    """Return the pairs of chains that are equal in every draw of every variable.
 
-    R-hat of copies is 1, and their draws are counted once a copy. Chains that move less
-    than ``MOVES`` times are not judged: two that stand still, or two indicators of a
-    rare event, may be equal by chance.
+    Copies make R-hat 1 and inflate effective sample sizes. Chains that move fewer than
+    ``MOVES`` times are not compared: two constant chains, or two indicators of a rare
+    event, can be equal by chance.
     """
     columns = [
         draws.to_numpy().reshape(*draws.shape[:2], -1)
@@ -127,30 +124,30 @@ def equal_chains(table: xr.Dataset) -> list[tuple[int, int]]:
     first: dict[tuple[bytes, ...], int] = {}
     copies: list[tuple[int, int]] = []
     for chain in range(table.sizes["chain"]):
-        own = [column[chain] for column in columns]
-        moved = [np.any(a[1:] != a[:-1], axis=1) for a in own]
+        arrays = [column[chain] for column in columns]
+        moved = [np.any(a[1:] != a[:-1], axis=1) for a in arrays]
         if np.any(moved, axis=0).sum() < MOVES:
             continue
-        earlier = first.setdefault(tuple(a.tobytes() for a in own), chain)
+        earlier = first.setdefault(tuple(a.tobytes() for a in arrays), chain)
         if earlier != chain:
             copies.append((earlier, chain))
     return copies
 
 
 def listed(copies: Sequence[tuple[int, int]]) -> str:
-    """Name equal chains in words, at most five."""
+    """List the first five pairs of equal chains."""
     words = ", ".join(f"chains {a} and {b}" for a, b in copies[:5])
     more = len(copies) - 5
     return f"{words} and {more} more" if more > 0 else words
 
 
 def align(reference: xr.Dataset, draws: xr.Dataset, argument: str) -> xr.Dataset:
-    """Check that two tables have the same entries; return ``draws`` in that order."""
+    """Return ``draws`` in the order of ``reference``; raise if shapes differ."""
     for name in reference.data_vars:
-        wanted, got = reference[name].shape[2:], draws[name].shape[2:]
-        if wanted != got:
+        shape, got = reference[name].shape[2:], draws[name].shape[2:]
+        if shape != got:
             raise ValueError(
-                f"{argument}: expected {name!r} of shape {wanted}, got {got}"
+                f"{argument} must have shape {shape} in {name!r}, got {got}"
             )
     return draws[list(reference.data_vars)]
 
@@ -161,25 +158,25 @@ def flatten(
     """Stack reference values in the order of the table's entries, shape (m,)."""
     missing = [name for name in table.data_vars if name not in values]
     if missing:
-        raise ValueError(f"{argument}: expected a value for {missing}, got none")
+        raise ValueError(f"{argument} must have a value for {missing}, got none")
     columns: list[np.ndarray] = []
     for name, draws in table.data_vars.items():
         value = np.asarray(values[str(name)], float)
         if value.shape != draws.shape[2:]:
             raise ValueError(
-                f"{argument}: expected {name!r} of shape {draws.shape[2:]}, got "
+                f"{argument} must have shape {draws.shape[2:]} in {name!r}, got "
                 f"{value.shape}"
             )
         if not np.all(np.isfinite(value)):
             raise ValueError(
-                f"{argument}: expected finite values, got NaN or inf in {name!r}"
+                f"{argument} must have finite values, got NaN or inf in {name!r}"
             )
         columns.append(value.ravel())
     return np.concatenate(columns)
 
 
 def entry_names(table: xr.Dataset) -> list[str]:
-    """Name every entry by its coordinates, or its indices where there are none."""
+    """Name every entry by its coordinates, or by its indices without coordinates."""
     names: list[str] = []
     for name, draws in table.data_vars.items():
         labels = [
@@ -189,13 +186,14 @@ def entry_names(table: xr.Dataset) -> list[str]:
             for dim in draws.dims[2:]
         ]
         names += [
-            f"{name}[{', '.join(at)}]" if at else str(name) for at in product(*labels)
+            f"{name}[{', '.join(entry)}]" if entry else str(name)
+            for entry in product(*labels)
         ]
     return names
 
 
 def stacked(table: xr.Dataset) -> np.ndarray:
-    """Return all entries side by side, (n_chains, n_draws, m), as ``entry_names``."""
+    """Return all entries, (n_chains, n_draws, m), in the order of ``entry_names``."""
     shape = (table.sizes["chain"], table.sizes["draw"], -1)
     columns = [draws.to_numpy().reshape(shape) for draws in table.data_vars.values()]
     return np.concatenate([a.astype(float) for a in columns], 2)
@@ -209,8 +207,8 @@ def summarise(table: xr.Dataset) -> Summary:
     >>> import numpy as np, xarray as xr
     >>> from probmetric.inference.sampling import summarise
     >>> x = np.random.default_rng(0).normal(size=(2, 500))
-    >>> found = summarise(xr.Dataset({"b": (("chain", "draw"), x)}))
-    >>> bool(abs(found.estimate[0]) < 4 * found.mcse[0]), round(float(found.rhat[0]), 1)
+    >>> b = summarise(xr.Dataset({"b": (("chain", "draw"), x)}))
+    >>> bool(abs(b.estimate[0]) < 4 * b.mcse[0]), round(float(b.rhat[0]), 1)
     (True, 1.0)
     """
     # ArviZ's statistics take a second to import and only comparisons need them.
@@ -230,10 +228,9 @@ def summarise(table: xr.Dataset) -> Summary:
         return column
 
     sd = live.std((1, 2), ddof=1)
-    centred = live - live.mean((1, 2), keepdims=True)
-    skew = np.mean((centred / sd[:, None, None]) ** 3, axis=(1, 2))
-    # A chain that never moves has no variance to divide by: R-hat is then NaN or
-    # infinite, which no limit admits.
+    centered = live - live.mean((1, 2), keepdims=True)
+    skew = np.mean((centered / sd[:, None, None]) ** 3, axis=(1, 2))
+    # R-hat is NaN or infinite for a chain that never moves, above any limit.
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = array_stats.ess(live, method="mean")
         rhat = array_stats.rhat(live) if len(x) > 1 else np.full(len(live), np.nan)

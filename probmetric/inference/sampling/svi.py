@@ -1,15 +1,15 @@
 """``SVI``: independent draws of a variational guide, with their k-hat.
 
-The guide is any of NumPyro's automatic ones, fitted by Adam on the evidence lower
-bound, in blocks of one compiled update. A guide is an approximation: on LCA only
-normalising flows came below a k-hat of 0.7. It is here for speed and for large data
-(``batch``), never as a reference.
+The guide is one of NumPyro's automatic guides, fitted by Adam on the evidence lower
+bound, in blocks of one compiled update. A guide is an approximation: for LCA only
+normalizing flows have a k-hat below 0.7. Use it for speed and for large data
+(``batch``), not as a reference.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +68,7 @@ N_BLOCKS = 20
 def target_model(target: Target, prototype: PyTree) -> Callable[[PyTree], None]:
     """Write a target as a NumPyro model of ``data`` with one flat latent site.
 
-    The same object for the same target and shapes, so that fits share compilations.
+    The same target and shapes give the same object, and fits share compilations.
     """
     leaves, tree = jax.tree.flatten(prototype)
     return _target_model(target, tree, tuple((a.shape, a.dtype) for a in leaves))
@@ -91,10 +91,10 @@ def _target_model(
 
 
 class Bound(infer.Trace_ELBO):
-    """NumPyro's evidence lower bound, its terms added in the order of the sites.
+    """NumPyro's evidence lower bound, with its terms added in the order of the sites.
 
-    NumPyro adds them in that of a set of names, another one in each process: no
-    compilation cache holds the program, and the sum may differ by rounding.
+    NumPyro uses the order of a set of names, which differs between processes: the
+    compilation cache would miss, and the sum could differ by rounding.
     """
 
     def loss(
@@ -103,28 +103,29 @@ class Bound(infer.Trace_ELBO):
         param_map: Arrays,
         model: Model,
         guide: Model,
-        *args: Any,
-        **kwargs: Any,
+        *args: PyTree,
+        **kwargs: PyTree,
     ) -> jax.Array:
         """Return minus the bound, as ``Trace_ELBO`` estimates it from the same key."""
 
-        def one(key: jax.Array) -> jax.Array:
+        def estimate(key: jax.Array) -> jax.Array:
             for_model, for_guide = jax.random.split(key)
             seeded = numpyro.handlers.seed(guide, for_guide)
-            log_q, drawn = compute_log_probs(seeded, args, kwargs, param_map)
+            log_q, trace = compute_log_probs(seeded, args, kwargs, param_map)
             seeded = numpyro.handlers.seed(model, for_model)
-            replayed = numpyro.handlers.replay(seeded, drawn)
+            replayed = numpyro.handlers.replay(seeded, trace)
             log_p, _ = compute_log_probs(replayed, args, kwargs, param_map)
-            none = jnp.array(0.0)
-            return sum(log_q.values(), none) - sum(log_p.values(), none)
+            zero = jnp.array(0.0)
+            return sum(log_q.values(), zero) - sum(log_p.values(), zero)
 
         if self.num_particles == 1:
-            return one(rng_key)
-        return jnp.mean(jax.vmap(one)(jax.random.split(rng_key, self.num_particles)))
+            return estimate(rng_key)
+        keys = jax.random.split(rng_key, self.num_particles)
+        return jnp.mean(jax.vmap(estimate)(keys))
 
 
 class _Problem(NamedTuple):
-    """What the compiled programs of a fit share: all but the arrays."""
+    """The static arguments of the compiled programs of a fit."""
 
     model: Model
     settings: "SVI"
@@ -133,7 +134,7 @@ class _Problem(NamedTuple):
 
 
 class _Engine(NamedTuple):
-    """NumPyro's engine in its first state, the other keys, the model's arguments."""
+    """NumPyro's SVI, its initial state, further keys and the model's arguments."""
 
     engine: infer.SVI
     state: SVIState
@@ -142,56 +143,58 @@ class _Engine(NamedTuple):
     kwargs: dict[str, dict[str, PyTree]]
 
 
-def _engine(by: _Problem, seed: Seed, data: list[Array]) -> _Engine:
-    """Make the engine anew in each program, as it and its guide keep traced values."""
-    args, kwargs = fill_arguments(by.tree, by.static, data)
+def _engine(problem: _Problem, seed: Seed, data: list[Array]) -> _Engine:
+    """Create the engine, in each program: it and its guide store traced values."""
+    args, kwargs = fill_arguments(problem.tree, problem.static, data)
     keys = jax.random.split(jax.random.key(seed), 4)
-    guide = getattr(infer.autoguide, by.settings.guide)(by.model)
-    optimiser = numpyro.optim.Adam(by.settings.step_size)
-    loss = Bound(num_particles=by.settings.n_particles)
-    engine = infer.SVI(by.model, guide, optimiser, loss)
-    state = engine.init(keys[0], *args, **kwargs["own"])
+    guide = getattr(infer.autoguide, problem.settings.guide)(problem.model)
+    optimizer = numpyro.optim.Adam(problem.settings.step_size)
+    loss = Bound(num_particles=problem.settings.n_particles)
+    engine = infer.SVI(problem.model, guide, optimizer, loss)
+    state = engine.init(keys[0], *args, **kwargs["batch"])
     return _Engine(engine, state, keys[1:], args, kwargs)
 
 
-@partial(jax.jit, static_argnames="by", compiler_options=COMPILED_SOONEST)
-def _begin(by: _Problem, seed: Seed, data: list[Array]) -> SVIState:
+@partial(jax.jit, static_argnames="problem", compiler_options=COMPILED_SOONEST)
+def _begin(problem: _Problem, seed: Seed, data: list[Array]) -> SVIState:
     """Return the state before the first step."""
-    return _engine(by, seed, data).state
+    return _engine(problem, seed, data).state
 
 
-@partial(jax.jit, static_argnames=("by", "size"))
+@partial(jax.jit, static_argnames=("problem", "size"))
 def _advance(
-    by: _Problem, size: int, seed: Seed, state: SVIState, data: list[Array]
+    problem: _Problem, size: int, seed: Seed, state: SVIState, data: list[Array]
 ) -> tuple[SVIState, Float[Array, "t"]]:
-    """Make ``size`` steps; return the state and the loss of each."""
-    engine, _, _, args, kwargs = _engine(by, seed, data)
+    """Take ``size`` steps; return the state and the loss of each step."""
+    engine, _, _, args, kwargs = _engine(problem, seed, data)
 
     def step(state: SVIState, _: None) -> tuple[SVIState, Array]:
-        return engine.update(state, *args, **kwargs["own"])
+        return engine.update(state, *args, **kwargs["batch"])
 
     return jax.lax.scan(step, state, None, length=size)
 
 
-@partial(jax.jit, static_argnames=("by", "n_draws"))
+@partial(jax.jit, static_argnames=("problem", "n_draws"))
 def _finish(
-    by: _Problem, n_draws: int, seed: Seed, state: SVIState, data: list[Array]
+    problem: _Problem, n_draws: int, seed: Seed, state: SVIState, data: list[Array]
 ) -> tuple[Arrays, Scalar]:
-    """Return draws of the sites and deterministics, and log p - log q of others."""
-    engine, _, keys, args, kwargs = _engine(by, seed, data)
+    """Return draws of all sites, and log p - log q of further draws (for k-hat)."""
+    engine, _, keys, args, kwargs = _engine(problem, seed, data)
     full, params = kwargs["full"], engine.get_params(state)
     latent = engine.guide.sample_posterior(keys[0], params, sample_shape=(n_draws,))
-    names = _deterministic(by.model, latent, args, full)
-    predictive = infer.Predictive(by.model, latent, return_sites=names)
+    names = _deterministic(problem.model, latent, args, full)
+    predictive = infer.Predictive(problem.model, latent, return_sites=names)
     rest = predictive(keys[1], *args, **full)
 
     def log_weight(key: jax.Array) -> Scalar:
-        return -Bound().loss(key, params, by.model, engine.guide, *args, **full)
+        return -Bound().loss(key, params, problem.model, engine.guide, *args, **full)
+
+    def densities(sites: Arrays) -> Arrays:
+        return named_parts(*site_densities(problem.model, args, full, sites))
 
     weights = jax.vmap(log_weight)(jax.random.split(keys[2], n_draws))
     if latent.pop("position", None) is None:
-        one = partial(site_densities, by.model, args, full)
-        rest = {**rest, **jax.vmap(lambda sites: named_parts(*one(sites)))(latent)}
+        rest = {**rest, **jax.vmap(densities)(latent)}
     return {**latent, **rest}, weights
 
 
@@ -202,20 +205,15 @@ class SVI:
     Parameters
     ----------
     guide : str, default="AutoMultivariateNormal"
-        One of NumPyro's with a density: "AutoNormal", "AutoDiagonalNormal",
+        A NumPyro guide with a density: "AutoNormal", "AutoDiagonalNormal",
         "AutoMultivariateNormal", "AutoLowRankMultivariateNormal", "AutoIAFNormal",
         "AutoBNAFNormal".
     n_steps : int, default=3000
-        Steps of Adam, at least 20.
+        Number of Adam steps, at least 20.
     step_size : float, default=0.01
-        Of Adam, in unconstrained units.
+        Step size of Adam, in unconstrained units.
     n_particles : int, default=4
         Draws per estimate of the evidence lower bound.
-
-    Raises
-    ------
-    ValueError
-        Naming the setting.
 
     Examples
     --------
@@ -249,13 +247,11 @@ class SVI:
         Parameters
         ----------
         posterior : Posterior
-            From a Gaussian start the guide is fitted in coordinates that it whitens;
-            of a position the shapes are read.
+            A Gaussian start whitens the coordinates of the guide. Of a position only
+            the shapes are used.
         seed : int
             The same seed gives the same draws.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 1.
+        n_draws, n_chains : int, default=1000, 1
             Their product, at least 100, is drawn, in one chain.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional
@@ -264,7 +260,7 @@ class SVI:
         Returns
         -------
         Draws
-            As ``draw_model``.
+            See ``draw_model``.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
@@ -297,47 +293,45 @@ class SVI:
         model : callable
             ``model(*args, **kwargs)``.
         args, kwargs : tuple, dict
-            Its arguments; ``kwargs`` may ask for a subsample (``batch``).
+            Arguments of the model; ``kwargs`` may have a subsample size (``batch``).
         full_kwargs : dict, optional
-            ``kwargs`` without the subsample, under which draws and k-hat are
-            evaluated.
+            ``kwargs`` without the subsample size, for the draws and k-hat.
         seed, dtype, progress
-            As in ``draw``.
+            See ``draw``.
         n_draws : int, default=4000
-            Independent draws, at least 100.
+            Number of independent draws, at least 100.
 
         Returns
         -------
         Draws
-            One chain; ``attributes`` hold khat, guide and elbo (mean over the last
+            One chain; ``attributes`` have khat, guide and elbo (mean over the last
             twentieth of the steps).
 
         Raises
         ------
         ValueError
-            Fewer than 100 draws (k-hat needs a tail), or a bound that became NaN.
+            For fewer than 100 draws (k-hat needs a tail), or if the bound is NaN.
         """
         n_draws = check_number("n_draws", n_draws, 100, whole=True)
         full_kwargs = kwargs if full_kwargs is None else full_kwargs
-        # Traced parameters cannot be checked, but trying to compiles a dozen programs.
+        # NumPyro cannot validate traced parameters, but would compile for it.
         unchecked = numpyro.validation_enabled(False)
         with jax.enable_x64(is_double(dtype)), unchecked:
-            given = args, {"own": kwargs, "full": full_kwargs}
-            tree, static, data = split_arguments(*cast(given, dtype))
-            by, key = _Problem(model, self, tree, static), np.int64(seed)
-            state = _begin(by, key, data)
+            arguments = args, {"batch": kwargs, "full": full_kwargs}
+            tree, static, data = split_arguments(*cast(arguments, dtype))
+            problem, key = _Problem(model, self, tree, static), np.int64(seed)
+            state = _begin(problem, key, data)
             size = -(-self.n_steps // N_BLOCKS)
             losses = np.full(size, np.nan)
             for _ in progress_bar(range(N_BLOCKS), "svi", progress, "block"):
-                state, losses = _advance(by, size, key, state, data)
+                state, losses = _advance(problem, size, key, state, data)
             if not np.isfinite(losses).all():
                 raise ValueError(
-                    "step_size: expected one for which the evidence lower bound stays "
-                    f"finite, got {self.step_size}: lower it, or look for NaN in the "
-                    "data"
+                    "step_size must be small enough for a finite evidence lower bound, "
+                    f"got {self.step_size}. Lower it, or look for NaN in the data."
                 )
-            drawn, log_weight = _finish(by, n_draws, key, state, data)
-            values = {name: np.asarray(v)[None] for name, v in drawn.items()}
+            draws, log_weight = _finish(problem, n_draws, key, state, data)
+            values = {name: np.asarray(v)[None] for name, v in draws.items()}
         attributes = {
             "method": "svi",
             "seed": seed,
@@ -353,7 +347,7 @@ class SVI:
 def _deterministic(
     model: Model, latent: Mapping[str, Array], args: Args, kwargs: Kwargs
 ) -> list[str]:
-    # An improper site cannot be sampled, so the trace runs at the first draw.
+    # An improper site cannot be sampled, so trace the model at the first draw.
     fixed = numpyro.handlers.substitute(
         model, data={k: v[0] for k, v in latent.items()}
     )

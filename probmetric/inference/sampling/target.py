@@ -1,20 +1,21 @@
 """``Target``: a log density of unconstrained arrays, and the quantities to report.
 
-A NumPyro model becomes such a target by moving every latent site to the real line
-(NumPyro's own bijections, Jacobians included) and reporting every site and every
-deterministic of it. Arrays are arguments of the compiled functions; Python numbers,
-strings and None among the model's arguments are part of the program, as the model may
-branch on them (a flat prior is ``lam=0``). The same model with arguments of the same
-shapes is therefore one target, compiled once.
+``model_target`` makes a target from a NumPyro model. It maps every latent site to the
+real line (NumPyro's bijections, with Jacobians) and reports every latent and
+deterministic site. Arrays are arguments of the compiled functions. Python numbers,
+strings and None among the model's arguments are static, as the model may branch on them
+(a flat prior is ``lam=0``). The same model with arguments of the same shapes is one
+target and compiled once.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from inspect import signature
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax.flatten_util import ravel_pytree
@@ -31,18 +32,18 @@ type Model = Callable[..., None]
 
 type Args = tuple[PyTree, ...]
 type Kwargs = Mapping[str, PyTree]
-"""What a model is called with: arrays and static Python values, nested."""
+"""Arguments of a model: nested arrays and static Python values."""
 
 type Arrays = dict[str, Array]
 """Functionals, sites or statistics by name."""
 
 type Start = Gaussian | PyTree
-"""An approximation, or a position."""
+"""A Gaussian approximation, or a position."""
 
 type Seed = Int[Array, ""]
 
 type Attribute = str | int | float | None
-"""What is said of a run, beside its draws."""
+"""An attribute of a run."""
 
 
 class Target(NamedTuple):
@@ -54,17 +55,17 @@ class Target(NamedTuple):
         ``log_density(position, data)``: natural log, up to a constant, of the
         density of ``position``, a pytree of unconstrained arrays.
     functionals : callable
-        ``functionals(position, data) -> dict of arrays``: what is reported, and what
-        R-hat and effective sample sizes stand on. Identified quantities only.
+        ``functionals(position, data) -> dict of arrays``: the quantities to report and
+        to diagnose by R-hat and effective sample sizes. They should be identified.
     parts : callable, optional
-        ``parts(position, data) -> (log prior by site, log likelihood)``, scalars: the
-        log prior in the coordinates of the model, without the Jacobian of the way to
-        ``position``; the log likelihood as ``log_density`` has it, learning rate and
-        weights included. What power scaling stands on.
+        ``parts(position, data) -> (log prior by site, log likelihood)``, scalars, for
+        power scaling. The log prior is in the coordinates of the model, without the
+        Jacobian of the map to ``position``. The log likelihood is the term of
+        ``log_density``, with learning rate and weights.
 
     Examples
     --------
-    A normal number of standard deviation 2, and its square:
+    A normal variable with standard deviation 2, and its square:
 
     >>> import numpy as np
     >>> import probmetric as pm
@@ -92,15 +93,15 @@ class Gaussian(NamedTuple):
     mean : pytree of arrays
         A position.
     factor : array of shape (k, m)
-        Any square root of the covariance, covariance = factor factorᵀ, in the order
-        of ``jax.flatten_util.ravel_pytree(mean)``; m < k leaves directions out.
+        A square root of the covariance, covariance = factor factorᵀ, in the order of
+        ``jax.flatten_util.ravel_pytree(mean)``; singular if m < k.
 
     Examples
     --------
     >>> import numpy as np
     >>> covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
-    >>> found = Gaussian(np.zeros(2), np.linalg.cholesky(covariance))
-    >>> np.allclose(found.factor @ found.factor.T, covariance)
+    >>> gaussian = Gaussian(np.zeros(2), np.linalg.cholesky(covariance))
+    >>> np.allclose(gaussian.factor @ gaussian.factor.T, covariance)
     True
     """
 
@@ -109,7 +110,7 @@ class Gaussian(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """What a sampler draws from.
+    """The input of a sampler.
 
     Attributes
     ----------
@@ -121,7 +122,7 @@ class Posterior(NamedTuple):
 
     Examples
     --------
-    What ``pm.sample`` makes of its arguments, and hands to a sampler:
+    ``pm.sample`` creates a ``Posterior`` from its arguments and passes it to a sampler:
 
     >>> import numpy as np
     >>> import probmetric as pm
@@ -140,20 +141,20 @@ class Posterior(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What a sampler returns, as NumPy arrays.
+    """The output of a sampler, as NumPy arrays.
 
     Attributes
     ----------
     values : dict of arrays of shape (n_chains, n_draws, ...)
         The functionals.
     statistics : dict of arrays of shape (n_chains, n_draws)
-        Of the sampler; empty for independent draws.
+        Statistics of the sampler; empty for independent draws.
     attributes : dict
         Method and settings, for the provenance; ``khat`` for approximations.
     log_prior : dict of arrays of shape (n_chains, n_draws)
-        By site; empty where the target has no ``parts``.
+        By site; empty if the target has no ``parts``.
     log_likelihood : array of shape (n_chains, n_draws), optional
-        Of all the data, as the posterior has it: learning rate and weights included.
+        Log likelihood of all data, with learning rate and weights.
 
     Examples
     --------
@@ -171,20 +172,21 @@ class Draws(NamedTuple):
 
 
 _PRIOR, _LIKELIHOOD = "log_prior/", "log_likelihood/"
-"""How the parts of a density are named among what a compiled sampler reports."""
+"""Prefixes of the densities among the values that a compiled sampler returns."""
 
 
 def report(target: Target, position: PyTree, data: PyTree) -> Arrays:
-    """Return the functionals, and the parts of the density for ``as_draws``."""
+    """Return the functionals and the terms of the density, for ``as_draws``."""
     values = target.functionals(position, data)
     if target.parts is None:
         return values
     return {**values, **named_parts(*target.parts(position, data))}
 
 
-def named_parts(prior: Mapping[str, Any], likelihood: Any) -> Arrays:
-    """Return what ``Target.parts`` returns as one dict."""
-    return {**{_PRIOR + k: v for k, v in prior.items()}, _LIKELIHOOD: likelihood}
+def named_parts(prior: Arrays, likelihood: Scalar) -> Arrays:
+    """Return the result of ``Target.parts`` as one dict."""
+    names = {_PRIOR + k: v for k, v in prior.items()}
+    return {**names, _LIKELIHOOD: jnp.asarray(likelihood)}
 
 
 def as_draws(
@@ -192,12 +194,12 @@ def as_draws(
     statistics: dict[str, np.ndarray],
     attributes: Mapping[str, Attribute],
 ) -> Draws:
-    """Return draws of what ``report`` returned, densities apart from functionals."""
+    """Return ``Draws`` from results of ``report``, with the densities separated."""
     prior = {k: v for k, v in reported.items() if k.startswith(_PRIOR)}
-    rest = {k: v for k, v in reported.items() if k not in prior}
-    likelihood = rest.pop(_LIKELIHOOD, None)
-    named = {k.removeprefix(_PRIOR): v for k, v in prior.items()}
-    return Draws(rest, statistics, attributes, named, likelihood)
+    values = {k: v for k, v in reported.items() if k not in prior}
+    likelihood = values.pop(_LIKELIHOOD, None)
+    log_prior = {k.removeprefix(_PRIOR): v for k, v in prior.items()}
+    return Draws(values, statistics, attributes, log_prior, likelihood)
 
 
 @numpy_in_numpy_out
@@ -209,9 +211,9 @@ def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> PyTree:
 
 @lru_cache(maxsize=64)
 def whitened(target: Target) -> Target:
-    """Return the target of noise e and (start, data) at position start(e).
+    """Return the target of noise e, given (start, data), at position start(e).
 
-    Under it a posterior that the Gaussian ``start`` approximates is a standard normal.
+    If the Gaussian ``start`` is the posterior, e is standard normal.
     """
 
     def log_density(noise: Array, data: tuple[Gaussian, PyTree]) -> Scalar:
@@ -230,33 +232,30 @@ def whitened(target: Target) -> Target:
 def cast[T](tree: T, dtype: str | np.dtype) -> T:
     """Put the arrays of a tree on the device, floating ones in the given dtype.
 
-    They are cast on the host: an array operation there would compile for each shape.
+    The host casts them, because a cast on the device would compile for each shape.
     """
 
-    def one(leaf: ArrayLike) -> ArrayLike:
+    def convert(leaf: ArrayLike) -> ArrayLike:
         if type(leaf) in (bool, int, float, str):
             return leaf
         array = in_native_order(np.asarray(leaf))
         floating = np.issubdtype(array.dtype, np.floating)
         return jax.device_put(array.astype(dtype) if floating else array)
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(convert, tree)
 
 
 def is_double(dtype: str) -> bool:
-    """Read the precision asked for."""
+    """Return whether a dtype is float64; raise ValueError unless it is a float."""
     if dtype not in ("float64", "float32"):
-        raise ValueError(f"dtype: expected 'float64' or 'float32', got {dtype!r}")
+        raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
     return dtype == "float64"
 
 
 def counts(
     n_draws: object, n_chains: object, default_chains: int = 1
 ) -> tuple[int, int]:
-    """Check the numbers of draws and chains and return them as ints.
-
-    Without a number of chains independent draws are one chain: ``n_draws`` of them.
-    """
+    """Check the numbers of draws and chains and return them as ints."""
     n_chains = default_chains if n_chains is None else n_chains
     return (
         check_number("n_draws", n_draws, 1, whole=True),
@@ -272,46 +271,41 @@ def call_of(
     *,
     prior: PyTree = None,
 ) -> Args:
-    """Return what a NumPyro model is called with: data, prior, and further arguments.
+    """Return the arguments of a NumPyro model: data, prior, and further arguments.
 
-    A model whose data set shapes names in ``prepare`` what to do before tracing.
+    ``model.prepare``, if defined, is applied to the data before tracing.
 
     Raises
     ------
     TypeError
-        For what is no function, or does not take these arguments; for one argument
-        that is given as if it were a tuple of them.
+        If the model is not a function or does not accept these arguments, or if
+        ``args`` is not a tuple.
     """
     name = getattr(model, "__name__", type(model).__name__)
     if not callable(model) or isinstance(model, type):
+        remedy = ". Use the learner's .sample." if hasattr(model, "fit") else ""
         raise TypeError(
-            "model: expected a NumPyro model, a function model(data, ...) that calls "
-            f"numpyro.sample, got {name}"
-            + (
-                ", a learner, which has its own .sample"
-                if hasattr(model, "fit")
-                else ""
-            )
+            "model must be a NumPyro model, a function model(data, ...) that calls "
+            f"numpyro.sample, got {name}{remedy}"
         )
     if not isinstance(args, list | tuple) or hasattr(args, "_fields"):
         raise TypeError(
-            "args: expected a tuple of what the model takes after the data, as "
-            f"args=(prior,), got {type(args).__name__}"
+            "args must be a tuple of the model's arguments after the data, such as "
+            f"(prior,), got {type(args).__name__}"
         )
-    given = (data, *(() if prior is None else (prior,)), *args)
-    takes = signature(model)
+    arguments = (data, *(() if prior is None else (prior,)), *args)
+    parameters = signature(model)
     try:
-        takes.bind(*given, **(kwargs or {}))
+        parameters.bind(*arguments, **(kwargs or {}))
     except TypeError as error:
         by_name = f" and {sorted(kwargs)} by name" if kwargs else ""
         raise TypeError(
-            f"model: expected a function model(data, *args, **kwargs) of {len(given)} "
-            f"arguments{by_name}, as given here, got {name}{takes}: {error}; what it "
-            "takes beside the data is given as args=(...) or kwargs={...} (for "
-            "validate, as the problem's prior and options)"
+            f"model must accept {len(arguments)} arguments{by_name}, got "
+            f"{name}{parameters}: {error}. Pass its arguments after the data as "
+            "args=(...) or kwargs={...} (in validate: the problem's prior and options)."
         ) from error
     prepare = getattr(model, "prepare", None)
-    return given if prepare is None else (prepare(data), *given[1:])
+    return arguments if prepare is None else (prepare(data), *arguments[1:])
 
 
 def model_target(
@@ -329,18 +323,17 @@ def model_target(
     Returns
     -------
     target : Target
-        The same object whenever the model, the tree of arguments and the static
-        values are the same.
+        The same object for the same model, tree of arguments and static values.
     data : list of arrays
         The arrays among the arguments: the target's ``data``.
     prototype : dict of ShapeDtypeStruct
-        Shape of a position: one unconstrained array a latent site.
+        Shapes of a position: one unconstrained array per latent site.
 
     Raises
     ------
     ValueError
-        A discrete latent site; a subsampled plate (MCMC would keep one subsample for
-        ever); a model without latent or observed sites.
+        If the model has a discrete latent site, a subsampled plate (MCMC would keep one
+        subsample throughout), or no latent or no observed sites.
 
     Examples
     --------
@@ -364,17 +357,17 @@ def model_target(
 
 
 class _Fixed(NamedTuple):
-    """A static argument; its type counts, as 1 == 1.0 == True."""
+    """A static argument with its type, as 1 == 1.0 == True."""
 
     kind: type
     value: Hashable
 
 
 type Tree = Hashable
-"""How a model's arguments nest, of ``jax.tree.structure``."""
+"""The tree structure of a model's arguments (``jax.tree.structure``)."""
 
 type Static = tuple[_Fixed | None, ...]
-"""The Python values among a model's arguments; None where an array stands."""
+"""The static Python values among a model's arguments; None for arrays."""
 
 
 def _static(leaf: object) -> _Fixed | None:
@@ -386,7 +379,7 @@ def split_arguments(args: Args, kwargs: Kwargs) -> tuple[Tree, Static, list[Arra
     leaves, tree = jax.tree.flatten(in_native_order((args, kwargs)))
     static = tuple(_static(leaf) for leaf in leaves)
     arrays = [a for a, fixed in zip(leaves, static, strict=True) if fixed is None]
-    # A number of NumPy, such as np.float64(1.0), is an array without axes.
+    # A NumPy scalar, such as np.float64(1.0), becomes an array without axes.
     arrays = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
     return tree, static, arrays
 
@@ -415,7 +408,7 @@ def _cached_target(model: Model, tree: Tree, static: Static) -> Target:
         sites = constrain_fn(model, args, kwargs, position)
         return site_densities(model, args, kwargs, sites)
 
-    # Under this name a checkpoint knows the model, and its static arguments.
+    # A checkpoint identifies the model and its static arguments by this name.
     fixed = [leaf.value for leaf in static if leaf is not None]
     name = getattr(model, "__qualname__", type(model).__qualname__)
     log_density.__qualname__ = f"{name}{tuple(fixed)}"
@@ -425,21 +418,22 @@ def _cached_target(model: Model, tree: Tree, static: Static) -> Target:
 def site_densities(
     model: Model, args: Args, kwargs: Kwargs, sites: Arrays
 ) -> tuple[Arrays, Scalar]:
-    """Return the log density of each latent site, and that of all observed ones."""
-    found, trace = compute_log_probs(model, args, dict(kwargs), sites)
-    prior: Any = {k: v for k, v in found.items() if not trace[k]["is_observed"]}
-    return prior, sum(v for k, v in found.items() if k not in prior)
+    """Return the log density of each latent site, and of all observed sites."""
+    terms, trace = compute_log_probs(model, args, dict(kwargs), sites)
+    prior: Arrays = {k: v for k, v in terms.items() if not trace[k]["is_observed"]}
+    return prior, sum(v for k, v in terms.items() if k not in prior)
 
 
 def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
-    """Trace the model once, check that it can be sampled, return a position."""
+    """Trace the model, check that it can be sampled, and return a position."""
     seeded = numpyro.handlers.seed(model, jax.random.key(0))
     try:
         sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
-    except RuntimeError as error:  # What a distribution without .sample raises.
+    except RuntimeError as error:  # A distribution without .sample
         raise ValueError(
-            "model: expected sites that can be drawn, got one without .sample, as "
-            "numpyro.distributions.ImproperUniform: give a proper prior"
+            "model must have only sites that can be sampled, got an improper "
+            "distribution such as numpyro.distributions.ImproperUniform. Use a proper "
+            "prior."
         ) from error
     position: Arrays = {}
     observed = False
@@ -448,9 +442,9 @@ def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
             size, subsample = site["args"]
             if subsample is not None and subsample != size:
                 raise ValueError(
-                    f"model: expected the full data in plate {name!r}, got a subsample "
-                    f"of {subsample} of {size}: MCMC would keep one subsample for ever"
-                    " (use method='svi')"
+                    f"model must use the full data in plate {name!r}, got a subsample "
+                    f"of {subsample} of {size}, which MCMC would keep throughout. Use "
+                    "method='svi'."
                 )
         if site["type"] != "sample":
             continue
@@ -458,15 +452,15 @@ def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
             observed = True
         elif site["fn"].support.is_discrete:
             raise ValueError(
-                f"model: expected continuous latent sites, got the discrete {name!r}: "
-                "sum it out (numpyro.distributions.MixtureSameFamily)"
+                f"model must have continuous latent sites, got the discrete {name!r}. "
+                "Sum it out (numpyro.distributions.MixtureSameFamily)."
             )
         else:
             bijection = biject_to(site["fn"].support)
             position[name] = bijection.inv(site["value"])
     if not position or not observed:
         raise ValueError(
-            "model: expected latent and observed sites, got latent "
-            f"{sorted(position)} and {'some' if observed else 'no'} observed ones"
+            "model must have latent and observed sites, got latent sites "
+            f"{sorted(position)} and {'some' if observed else 'no'} observed sites"
         )
     return position

@@ -1,11 +1,11 @@
-"""Are stored log likelihoods those of units that could be left out?
+"""Storage of log likelihoods by exchangeable unit, if there are such units.
 
-ArviZ takes the one variable of the group ``log_likelihood`` for the log likelihoods of
-exchangeable units. Those of pairs that share points are not, nor those of a posterior
-that has a power on them: there a second variable, ``power``, stands beside the plain
-terms, so that their sum is the log likelihood as the posterior has it, which power
-scaling needs, and that ArviZ's ``loo`` refuses, which takes one variable. Terms without
-a posterior (of bootstrap draws) have the name ``pseudo_log_likelihood``.
+ArviZ's ``loo`` assumes that the single variable of the group ``log_likelihood`` has the
+log likelihoods of exchangeable units. This is wrong for pairs that share points, and
+for a likelihood with a power. For these the group has a second variable, ``power``.
+The sum of both is the log likelihood of the posterior, as power scaling needs, and
+``loo`` raises an error for two variables. Terms without a posterior (of bootstrap
+draws) are in the group ``pseudo_log_likelihood``.
 """
 
 import json
@@ -17,17 +17,17 @@ import xarray as xr
 LIKELIHOOD, PSEUDO = "log_likelihood", "pseudo_log_likelihood"
 
 POINTS = "point_log_likelihood"
-"""Group of terms a point: the density of all its pairs, its own effect integrated out.
+"""Group of terms by point: the density of its pairs, with its effect integrated out.
 
-Points are the units of pairs that share points. The terms do not sum to the log
-likelihood, as each pair is in two of them, so that they have a group of their own.
+Points are the units of pairs that share points. Each pair is in two terms, so the terms
+do not sum to the log likelihood.
 """
 
 
 def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
-    """Say why a term of the likelihood is no unit that could be left out, or None.
+    """Return why the terms of the likelihood are not exchangeable units, or None.
 
-    With ``points`` the units are points, whose pairs may share others.
+    If ``points``, the units are points, and their pairs may share points.
     """
     constant = draws["constant_data"] if "constant_data" in draws.children else {}
     if not points and "i" in constant and "j" in constant:
@@ -36,34 +36,34 @@ def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
         shared = len(ends) - len(np.unique(ends))
         if shared:
             return (
-                f"pairs: expected pairs that share no point, got {len(ends) // 2} "
-                f"pairs of {len(ends) - shared} points: a pair left out is known from "
-                "those it shares points with, so LOO would flatter; use held_out"
+                f"pairs must not share points, got {len(ends) // 2} pairs of "
+                f"{len(ends) - shared} points: LOO would be too optimistic, as pairs "
+                "that share points predict each other. Use held_out."
             )
     rate = draws.attrs.get("learning_rate", 1.0)
-    # One a unit is stored as JSON.
-    each = json.loads(rate) if isinstance(rate, str) else rate
-    if not np.all(np.asarray(each) == 1):
+    # A learning rate per unit is stored as JSON.
+    rates = json.loads(rate) if isinstance(rate, str) else rate
+    if not np.all(np.asarray(rates) == 1):
         return (
-            "learning_rate: expected 1, got "
-            f"{rate}: the posterior of a powered likelihood predicts no unit"
+            f"learning_rate must be 1, got {rate}: a posterior with a power of the "
+            "likelihood does not predict single units"
         )
     w = np.asarray(constant["w"]) if "w" in constant else np.ones(1)
     if not np.all(w == 1):
         return (
-            f"w: expected data weights of one, got {w.min():g} to {w.max():g}: a "
-            "weighted unit is not one unit that could be left out"
+            f"w must be 1 for all data, got {w.min():g} to {w.max():g}: a weighted "
+            "unit cannot be left out"
         )
     return None
 
 
 def whole(total: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Return the group of a log likelihood of all data, (n_chains, n_draws)."""
+    """Return the group for the log likelihood of all data, (n_chains, n_draws)."""
     return {} if total is None else {"total": total, "power": np.zeros_like(total)}
 
 
 def pointwise(draws: xr.DataTree, group: str = LIKELIHOOD) -> bool:
-    """Say whether a group holds terms, one an observation."""
+    """Return whether a group has one term per observation."""
     if group not in draws.children:
         return False
     return any(len(term.dims) > 2 for term in draws[group].to_dataset().values())
@@ -72,19 +72,19 @@ def pointwise(draws: xr.DataTree, group: str = LIKELIHOOD) -> bool:
 def with_terms(
     draws: xr.DataTree, terms: Mapping[Hashable, xr.DataArray]
 ) -> xr.DataTree:
-    """Store log likelihoods of observations, plain, in the place of their total.
+    """Store plain log likelihoods of observations instead of their total.
 
-    Where they are no units, the difference stands beside them, and why in the group's
-    attribute ``reason``.
+    If they are not exchangeable units, store the difference to the total as ``power``,
+    and the reason in the group's attribute ``reason``.
     """
     group, reason = xr.Dataset(terms), no_unit(draws)
-    found = draws.children.get(LIKELIHOOD)
-    kept = draws.drop_nodes(LIKELIHOOD, errors="ignore")
+    total = draws.children.get(LIKELIHOOD)
+    others = draws.drop_nodes(LIKELIHOOD, errors="ignore")
     if reason is None:
-        return kept.assign({LIKELIHOOD: xr.DataTree(group)})
+        return others.assign({LIKELIHOOD: xr.DataTree(group)})
     group = group.assign_attrs(reason=reason)
-    if found is None:
-        return kept.assign({PSEUDO: xr.DataTree(group)})
-    each = [term.sum(set(term.dims) - {"chain", "draw"}) for term in group.values()]
-    group["power"] = found["total"] - sum(each)
-    return kept.assign({LIKELIHOOD: xr.DataTree(group)})
+    if total is None:
+        return others.assign({PSEUDO: xr.DataTree(group)})
+    sums = [term.sum(set(term.dims) - {"chain", "draw"}) for term in group.values()]
+    group["power"] = total["total"] - sum(sums)
+    return others.assign({LIKELIHOOD: xr.DataTree(group)})

@@ -1,4 +1,4 @@
-"""Warnings after sampling: what ``diagnostics`` finds, by name."""
+"""Warnings after sampling, for the findings of ``diagnostics``."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from probmetric.typing import Names
 
 
 class SamplingWarning(UserWarning):
-    """Draws not to be trusted yet; ``sampling.diagnose`` lists what may be wrong.
+    """A problem with draws; ``sampling.diagnose`` returns the list of problems.
 
     Examples
     --------
     >>> import warnings
     >>> from probmetric.inference.sampling import SamplingWarning
-    >>> with warnings.catch_warnings(record=True, action="always") as seen:
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     warnings.warn("R-hat of b is 1.2: draw more", SamplingWarning)
-    >>> issubclass(seen[0].category, UserWarning), str(seen[0].message)
+    >>> issubclass(caught[0].category, UserWarning), str(caught[0].message)
     (True, 'R-hat of b is 1.2: draw more')
     """
 
@@ -33,18 +33,18 @@ def warn_of_trouble(
     feature_names: Names | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Warn of each finding of ``diagnostics``, by name.
+    """Warn for each finding of ``diagnostics``.
 
     Parameters
     ----------
     values : mapping of str to array of shape (n_chains, n_draws, ...)
-        The reported functionals.
+        The functionals to check.
     statistics : mapping of str to array of shape (n_chains, n_draws)
-        With ``diverging``; empty of independent draws.
+        Statistics of the sampler; empty for independent draws.
     attributes : mapping, optional
-        Of the run: ``khat`` and ``method`` of an approximation, ``undetermined``.
+        ``khat`` and ``method`` of an approximation, ``undetermined``.
     feature_names, dims : optional
-        As ``to_datatree`` takes them: entries are named by features.
+        See ``to_datatree``; used in the names of entries.
     """
     table = xr.Dataset(
         {
@@ -55,8 +55,8 @@ def warn_of_trouble(
     for name, axes in {**DIMS, **(dims or {})}.items():
         if feature_names is None or name not in table:
             continue
-        for axis, own in zip(axes, table[name].dims[2:], strict=False):
-            if axis.startswith("feature") and table.sizes[own] == len(feature_names):
-                table = table.assign_coords({own: [*map(str, feature_names)]})
-    for found in findings(table, statistics, attributes or {}):
-        warnings.warn(str(found), SamplingWarning, stacklevel=3)
+        for axis, dim in zip(axes, table[name].dims[2:], strict=False):
+            if axis.startswith("feature") and table.sizes[dim] == len(feature_names):
+                table = table.assign_coords({dim: [*map(str, feature_names)]})
+    for finding in findings(table, statistics, attributes or {}):
+        warnings.warn(str(finding), SamplingWarning, stacklevel=3)

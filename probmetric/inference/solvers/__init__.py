@@ -1,12 +1,11 @@
-"""Solvers that every fit runs on, and the outcome of a fit.
+"""Solvers, and the result of a fit.
 
 ``result``         ``Fit``: parameters, objective, ``Result`` code, steps, trace; and
-                   ``REMEDY``, the sentence that goes with each code.
-``em``             ``run_em``: EM, plain or SQUAREM, with the stop rule (1) on the
+                   ``REMEDY``, the remedy for each code.
+``em``             ``run_em``: EM, plain or SQUAREM, with the stopping rule (1) on the
                    estimated gap.
 ``lbfgs``          SciPy's L-BFGS with gradients from JAX, for one fit.
 ``lbfgs_traced``   L-BFGS as a traced loop, for many small fits in one program.
-``profile``        The marginal density of one number, by the mode of all else.
 """
 
 import lazy_loader

@@ -1,20 +1,20 @@
-"""Expectation-maximisation, plain and accelerated, for any model's step.
+"""Expectation-maximization, plain and accelerated, for the EM step of any model.
 
-The model supplies one pure function ``step(params, data) -> (new_params, objective)``
-where the objective is that of the parameters *given*, not of the new ones. EM cannot
-lower it, so a fall beyond rounding is returned as ``Result.DECREASED``.
+The model supplies one pure function ``step(params, data) -> (new_params, objective)``,
+with the objective of the old parameters ``params``. EM cannot lower the objective: a
+decrease beyond rounding is returned as ``Result.DECREASED``.
 
-Stopping. EM converges linearly at a rate ρ, so the gain of the last step says little
-about what is left: at ρ = .9987 the gap is 385 times as large. The rule here is on
-the estimated gap,
+Stopping. EM converges linearly with a rate ρ, so the gain of the last step can be much
+smaller than the gap to the optimum (385 times smaller at ρ = 0.9987). The stopping rule
+uses the estimated gap,
 
     gap ≈ gain / (1 - ρ²),    ρ = ‖step_t‖ / ‖step_{t-1}‖,                        (1)
 
-because near the optimum the objective is quadratic and its gap shrinks by ρ² a step.
+because near the optimum the objective is quadratic and its gap shrinks by ρ² per step.
 
 Acceleration is SQUAREM: from r = F(θ) - θ and v = F(F(θ)) - F(θ) - r it tries
-θ - 2αr + α²v with α = -‖r‖/‖v‖, keeps it if its objective is at least that of F(θ)
-(so the ascent stays monotone), and applies F once more.
+θ - 2αr + α²v with α = -‖r‖/‖v‖, accepts it if its objective is at least that of F(θ)
+(the ascent is then monotone), and applies F once more.
 
 References
 ----------
@@ -24,12 +24,13 @@ convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008).
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import PyTree
 
 from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
@@ -37,10 +38,10 @@ from probmetric.precision import numpy_in_numpy_out, to_numpy
 from probmetric.typing import Array, ArrayLike, Scalar
 
 ROUNDING = 1e3
-"""A fall of the objective by fewer than ROUNDING · eps · |objective| is rounding."""
+"""A decrease of the objective below ROUNDING · eps · |objective| is rounding."""
 
 ROOM = 1000
-"""Fits of as many steps at most keep a trace of one length within the program."""
+"""Length of the trace within the program, for all smaller ``max_steps``."""
 
 
 class _State(NamedTuple):
@@ -55,7 +56,7 @@ class _State(NamedTuple):
 
 
 type _Advance = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
-"""A step of EM on flat parameters, and the objective of the given ones."""
+"""An EM step on flat parameters, with the objective of the old parameters."""
 
 
 @numpy_in_numpy_out
@@ -68,56 +69,55 @@ def run_em[P, D](
     tol: ArrayLike | None = None,
     accelerate: bool = False,
 ) -> Fit:
-    """Return the outcome of iterating an EM step to its fixed point.
+    """Iterate an EM step to its fixed point, a local optimum.
 
     Parameters
     ----------
     step : callable
-        ``step(params, data) -> (new_params, objective_at_params)``, a module-level
-        pure function: it is a static argument of the compiled loop, so that a second
-        fit of the same shapes does not recompile.
+        ``step(params, data) -> (new_params, objective_at_params)``. Use a module-level
+        pure function: it is static for compilation.
     params : pytree of arrays
-        Where to start. Unconstrained when ``accelerate``.
+        Start. Unconstrained if ``accelerate``.
     data : pytree of arrays
         Passed to ``step``.
     max_steps : int, default=1000
-        Most EM steps, or SQUAREM cycles of three map evaluations.
+        Maximum number of EM steps, or of SQUAREM cycles (three EM steps each).
     tol : float, optional
         Stop when the estimated gap (Eq. 1) is below ``tol * max(1, |objective|)``.
         Default: the square root of the dtype's eps.
     accelerate : bool, default=False
-        SQUAREM instead of plain EM.
+        Use SQUAREM instead of plain EM.
 
     Returns
     -------
     Fit
-        With the objective at the returned parameters. Local optimum only.
+        The objective is that of the returned parameters.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.inference.solvers import Result, run_em
-    >>> def halve(x, data):  # Rises to 0 at x = 0.
+    >>> def halve(x, data):  # The objective increases to 0 at x = 0.
     ...     return x / 2, -(x**2)
-    >>> found = run_em(halve, np.array(1.0), None, max_steps=50)
-    >>> Result(int(found.result)).name, bool(abs(found.objective) < 1e-6)
+    >>> fit = run_em(halve, np.array(1.0), None, max_steps=50)
+    >>> Result(int(fit.result)).name, bool(abs(fit.objective) < 1e-6)
     ('CONVERGED', True)
-    >>> found.trace[:3].tolist()
+    >>> fit.trace[:3].tolist()
     [-1.0, -0.25, -0.0625]
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     dtype = jnp.result_type(*jax.tree.leaves(params))
     limit = float(jnp.finfo(dtype).eps) ** 0.5 if tol is None else tol
-    # One program, whatever the limits are and whether floats are Python's or NumPy's.
+    # One program for all limits, and for floats of Python and NumPy.
     data = jax.tree.map(
         lambda leaf: np.asarray(leaf, dtype) if isinstance(leaf, float) else leaf, data
     )
     room = max(max_steps, ROOM)
-    found = _run(
+    fit = _run(
         step, params, data, np.asarray(limit, dtype), np.int32(max_steps),
         room=room, accelerate=accelerate,
     )  # fmt: skip
-    return found if max_steps == room else found._replace(trace=found.trace[:max_steps])
+    return fit if max_steps == room else fit._replace(trace=fit.trace[:max_steps])
 
 
 @partial(jax.jit, static_argnames=("step", "room", "accelerate"))
@@ -141,7 +141,7 @@ def _run[P, D](
     n_evaluations = 3 if accelerate else 1
 
     def body(state: _State) -> _State:
-        return _judged(
+        return _updated(
             state, cycle(advance, state), limit, n_evaluations, accelerate=accelerate
         )
 
@@ -160,7 +160,7 @@ def _run[P, D](
     )
 
 
-def _judged(
+def _updated(
     state: _State,
     outcome: tuple[jax.Array, ...],
     limit: Array | float,
@@ -169,17 +169,17 @@ def _judged(
     accelerate: bool,
     eps: Array | float | None = None,
 ) -> _State:
-    """Return the state after a cycle, and whether the rule of Eq. (1) is met."""
+    """Return the state after a cycle, with the stopping rule of Eq. (1) applied."""
     theta, objective, gain, before, after, reach = outcome
     if eps is None:
         eps = float(jnp.finfo(theta.dtype).eps)
     scale = jnp.maximum(1.0, jnp.abs(objective))
-    # A step within rounding is a fixed point (one step may be exact): there the
-    # ratio of two such steps says nothing, and nothing is left to gain.
+    # A step at the level of rounding is a fixed point. The ratio of two such steps is
+    # meaningless, and the gap is 0.
     still = after <= 8 * eps * jnp.maximum(1.0, jnp.linalg.norm(theta))
     rate2 = jnp.where(still, 0.0, jnp.minimum((after / before) ** 2, 1.0))
     gap = gain / jnp.maximum(1 - rate2, eps)  # Eq. (1)
-    # In plain EM the first step has no predecessor to compare with.
+    # In plain EM the first step has no earlier step to compare with.
     met = (gap <= limit * scale) & ((state.n_steps > 0) | accelerate)
     result = jnp.where(met, Result.CONVERGED, state.result)
     fell = state.objective - objective > ROUNDING * eps * scale
@@ -212,17 +212,21 @@ def _start(flat: jax.Array, max_steps: int) -> _State:
 
 
 @partial(jax.jit, static_argnames="max_steps")
-def _begin(params: Any, *, max_steps: int) -> _State:
+def _begin(params: PyTree, *, max_steps: int) -> _State:
     return _start(ravel_pytree(params)[0], max_steps)
 
 
 @jax.jit
 def _after_pass(
-    state: _State, new: Any, objective: Array, limit: Array | float, eps: Array | float
+    state: _State,
+    new: PyTree,
+    objective: Array,
+    limit: Array | float,
+    eps: Array | float,
 ) -> _State:
-    given = ravel_pytree(new)[0], jnp.asarray(objective, state.theta.dtype)
-    outcome = _em_cycle(lambda _: given, state)
-    return _judged(state, outcome, limit, 1, accelerate=False, eps=eps)
+    stepped = ravel_pytree(new)[0], jnp.asarray(objective, state.theta.dtype)
+    outcome = _em_cycle(lambda _: stepped, state)
+    return _updated(state, outcome, limit, 1, accelerate=False, eps=eps)
 
 
 def run_em_passes[P](
@@ -233,49 +237,52 @@ def run_em_passes[P](
     tol: ArrayLike | None = None,
     eps: float | None = None,
 ) -> Fit:
-    """Return the outcome of plain EM whose steps are driven from the host.
-
-    The stopping rule is that of ``run_em``; a step may be a pass over files.
+    """Run plain EM with steps on the host, such as passes over files.
 
     Parameters
     ----------
     step : callable
-        ``step(params) -> (new_params, objective_at_params)``, of NumPy float64.
+        ``step(params) -> (new_params, objective_at_params)``, in NumPy float64.
     params : pytree of arrays
-        Where to start.
+        Start.
     max_steps, tol
-        As ``run_em``.
+        See ``run_em``.
     eps : float, optional
-        Of the arithmetic within a step, where that is coarser than float64: what the
-        objective may fall by is in proportion, and ``tol`` is no less than 16 eps.
+        Rounding unit within a step, if it is larger than that of float64. The allowed
+        decrease of the objective is proportional to it, and ``tol`` at least 16 eps.
 
     Returns
     -------
     Fit
-        As of ``run_em``; one step more than ``n_steps`` is taken, for the objective.
+        See ``run_em``. One more step than ``n_steps`` is run, for the objective.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
-    own = float(np.finfo(float).eps)
-    limit = own**0.5 if tol is None else float(np.asarray(tol))
+    float_eps = float(np.finfo(float).eps)
+    limit = float_eps**0.5 if tol is None else float(np.asarray(tol))
     if eps is not None:
         limit = max(limit, 16 * eps)
     with jax.enable_x64(True):
         state = _begin(params, max_steps=max_steps)
         while int(state.result) == Result.MAX_STEPS and int(state.n_steps) < max_steps:
             params, objective = to_numpy(step(params))
-            state = _after_pass(state, params, objective, limit, eps or own)
+            state = _after_pass(state, params, objective, limit, eps or float_eps)
         _, objective = to_numpy(step(params))
     end = to_numpy(state)
     return Fit(
-        params, objective, end.result, end.n_steps, end.n_evaluations + 1, end.trace
+        params,
+        np.asarray(objective),
+        end.result,
+        end.n_steps,
+        end.n_evaluations + 1,
+        end.trace,
     )
 
 
 def _em_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:
     new, objective = advance(state.theta)
     norm = jnp.linalg.norm(new - state.theta)
-    # The objective of ``new`` is known only at the next step, so the gain is that of
-    # the step before, as is the pair of norms it is judged by.
+    # The objective of ``new`` is available at the next step: the gain is that of the
+    # step before.
     gain = objective - state.objective
     return new, objective, gain, state.step_norm, norm, state.reach
 

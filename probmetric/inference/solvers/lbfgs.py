@@ -1,4 +1,4 @@
-"""Maximise a differentiable objective by SciPy's L-BFGS, gradients from JAX."""
+"""SciPy's L-BFGS with gradients from JAX."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,13 +24,7 @@ def _value_and_gradient[P, D](
 
 
 def value_at[P, D](objective: Callable[[P, D], Scalar], params: P, data: D) -> float:
-    """Return the objective by the program that ``lbfgs`` compiled, not one of its own.
-
-    Parameters
-    ----------
-    objective, params, data
-        As of ``lbfgs``, of the same shapes and kinds of numbers.
-    """
+    """Return the objective by the program that ``lbfgs`` compiled (same shapes)."""
     params, data = jax.device_put((params, data))
     flat = np.concatenate([np.ravel(a) for a in jax.tree.leaves(params)])
     return float(_value_and_gradient(objective, flat, params, data)[0])
@@ -46,16 +40,18 @@ def lbfgs[P, D](
     tol: float = 1e-6,
     gap_tol: float = 1e-12,
 ) -> Fit:
-    """Maximise ``objective(params, data)`` over a pytree of unconstrained arrays.
+    """Maximize ``objective(params, data)`` over a pytree of unconstrained arrays.
 
     Parameters
     ----------
     objective : callable
-        Module-level pure function, static for compilation.
-    params, data : pytrees of arrays
-        Start, and what is passed to the objective.
+        A module-level pure function, static for compilation.
+    params : pytree of arrays
+        Start.
+    data : pytree of arrays
+        Passed to the objective.
     max_steps : int, default=500
-        Most L-BFGS iterations.
+        Maximum number of L-BFGS iterations.
     tol : float, default=1e-6
         Converged when the largest gradient entry is below ``tol * max(1, |f|)``,
         with f the objective at the start.
@@ -65,10 +61,10 @@ def lbfgs[P, D](
     Returns
     -------
     Fit
-        ``n_evaluations`` counts evaluations of value and gradient. Local optimum.
+        A local optimum. ``n_evaluations`` counts evaluations of value and gradient.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
-    # Once to the device, not at every evaluation; what is flat is so on the host.
+    # Transfer once, not at every evaluation; flat parameters stay on the host.
     params, data = jax.device_put((params, data))
     leaves, structure = jax.tree.flatten(jax.device_get(params))
     dtype, ends = np.result_type(*leaves), np.cumsum([np.size(a) for a in leaves])
@@ -79,7 +75,7 @@ def lbfgs[P, D](
         value, gradient = _value_and_gradient(objective, x.astype(dtype), params, data)
         value, gradient = float(value), np.asarray(gradient, float)
         if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
-            # An inadmissible trial point: a wall that the line search backs off from.
+            # A large value makes the line search back off from an inadmissible point.
             return 1e100, np.zeros_like(gradient)
         return -value, -gradient
 
@@ -98,9 +94,9 @@ def lbfgs[P, D](
         end, value, n_steps, n_evaluations = start, f0, 0, 1
         result = Result.NONFINITE
     else:
-        # SciPy factors matrices of 2 maxcor rows, some at every step.
+        # SciPy factors small matrices at every step.
         with one_blas_thread():
-            found = minimize(
+            solution = minimize(
                 negative,
                 start,
                 jac=True,
@@ -108,15 +104,15 @@ def lbfgs[P, D](
                 callback=record,
                 options=options,
             )
-        end, value = found.x, float(found.fun)
-        n_steps, n_evaluations = int(found.nit), int(found.nfev) + 1
-        converged = found.success or np.max(np.abs(found.jac)) <= options["gtol"]
+        end, value = solution.x, float(solution.fun)
+        n_steps, n_evaluations = int(solution.nit), int(solution.nfev) + 1
+        converged = solution.success or np.max(np.abs(solution.jac)) <= options["gtol"]
         result = Result.CONVERGED if converged else Result.MAX_STEPS
     padded = np.full(max_steps, np.nan)
     padded[: len(trace)] = trace[:max_steps]
     parts = np.split(end.astype(dtype), ends[:-1])
     like = zip(parts, leaves, strict=True)
-    found = Fit(
+    fit = Fit(
         structure.unflatten([a.reshape(np.shape(b)).astype(b.dtype) for a, b in like]),
         dtype.type(-value),
         np.asarray(int(result)),
@@ -124,4 +120,4 @@ def lbfgs[P, D](
         np.asarray(n_evaluations),
         padded.astype(dtype),
     )
-    return jax.device_put(found)
+    return jax.device_put(fit)

@@ -1,14 +1,12 @@
 """L-BFGS as one traced loop, for many small fits inside one compiled program.
 
-``solvers.lbfgs.lbfgs`` calls compiled code from SciPy's loop, which neither ``vmap``
-nor a loop over fits can hold. Here all is traced: the two-loop recursion over the last
-``MEMORY`` steps, and halving until the objective falls by a fraction of what its slope
-promises. Wolfe's second condition is not sought; a step whose gradient change is not
-positive along it is not remembered. JAX itself has no traced solver of limited memory
-that it asks to rely on, and neither optax nor optimistix is needed otherwise.
+``solvers.lbfgs.lbfgs`` runs SciPy's loop on the host, which ``vmap`` cannot transform.
+Here everything is traced: the two-loop recursion over the last ``MEMORY`` steps, and a
+step that is halved until the objective decreases sufficiently (Armijo's rule). Wolfe's
+curvature condition is not enforced; steps without positive curvature are not stored.
 
-It stops on the estimated gap gᵀHg/2, with H the current inverse Hessian: for a log
-density that is the number of nats left to gain.
+The loop stops on the estimated gap gᵀHg/2, with H the current inverse Hessian: for a
+log density this is the remaining gain in nats.
 
 References
 ----------
@@ -28,20 +26,20 @@ from probmetric.typing import Array, Scalar
 
 MEMORY = 12
 SUFFICIENT = 1e-4
-"""Fraction of the promised fall that a step must give."""
+"""Required decrease, as a fraction of that predicted by the slope."""
 
 HALVINGS = 40
 
 
 class Minimum(NamedTuple):
-    """Where the loop ended: point (q,), value, ``Result`` code, steps, evaluations.
+    """Result of ``minimise``: point (q,), value, ``Result`` code, steps, evaluations.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.inference.solvers import Result, minimise
-    >>> found = minimise(lambda x: (x @ x, 2 * x), np.ones(2), max_steps=9, tol=1e-9)
-    >>> abs(found.x).round(6).tolist(), Result(int(found.result)).name
+    >>> end = minimise(lambda x: (x @ x, 2 * x), np.ones(2), max_steps=9, tol=1e-9)
+    >>> abs(end.x).round(6).tolist(), Result(int(end.result)).name
     ([0.0, 0.0], 'CONVERGED')
     """
 
@@ -54,7 +52,7 @@ class Minimum(NamedTuple):
 
 
 class _State(NamedTuple):
-    found: Minimum
+    minimum: Minimum
     gradient: Array
     steps: jax.Array
     changes: jax.Array
@@ -62,9 +60,9 @@ class _State(NamedTuple):
 
 
 def _direction(state: _State) -> Array:
-    """Return -Hg by the two-loop recursion; slots of zero curvature are empty."""
-    at = state.found.n_steps
-    order = (at - 1 - jnp.arange(MEMORY)) % MEMORY  # newest first
+    """Return -Hg by the two-loop recursion; slots with zero curvature are empty."""
+    n_steps = state.minimum.n_steps
+    order = (n_steps - 1 - jnp.arange(MEMORY)) % MEMORY  # Newest first
     rho = jnp.where(state.curvature > 0, 1 / jnp.where(state.curvature > 0,
                     state.curvature, 1.0), 0.0)  # fmt: skip
 
@@ -75,9 +73,9 @@ def _direction(state: _State) -> Array:
     q, alphas = jax.lax.scan(down, state.gradient, order)
     newest = order[0]
     square = jnp.sum(state.changes[newest] ** 2)
-    known = (state.curvature[newest] > 0) & (square > 0)
-    scale = state.curvature[newest] / jnp.where(known, square, 1.0)
-    q = jnp.where(known, scale, 1.0) * q
+    stored = (state.curvature[newest] > 0) & (square > 0)
+    scale = state.curvature[newest] / jnp.where(stored, square, 1.0)
+    q = jnp.where(stored, scale, 1.0) * q
 
     def up(r: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
         k, alpha = pair
@@ -95,23 +93,24 @@ def minimise(
     max_steps: int,
     tol: Scalar | int,
 ) -> Minimum:
-    """Return a minimum of a smooth function from a point of finite value; traceable.
+    """Return a local minimum of a smooth function; can be traced by JAX.
 
     Parameters
     ----------
     value_and_gradient : callable
-        Of a point (q,), best in coordinates in which the Hessian is near the identity.
+        Function of a point (q,), best in coordinates with a Hessian near the identity.
     start : array of shape (q,)
+        A point with a finite value.
     max_steps : int
-        Most iterations; static.
+        Maximum number of iterations; static.
     tol : float
         Converged when the estimated gap is at most ``tol * max(1, |value|)``.
 
     Returns
     -------
     Minimum
-        A local one in general. ``Result.MAX_STEPS`` also where no step along the
-        direction lowers the value by more than rounding.
+        ``Result.MAX_STEPS`` also if no step along the direction lowers the value by
+        more than rounding.
 
     Examples
     --------
@@ -119,8 +118,8 @@ def minimise(
     >>> from probmetric.inference.solvers import minimise
     >>> def f(x):
     ...     return ((x - 3) ** 2).sum(), 2 * (x - 3)
-    >>> found = minimise(f, np.zeros(2), max_steps=9, tol=1e-9)
-    >>> found.x.round(6).tolist(), round(float(found.value), 6)
+    >>> end = minimise(f, np.zeros(2), max_steps=9, tol=1e-9)
+    >>> end.x.round(6).tolist(), round(float(end.value), 6)
     ([3.0, 3.0], 0.0)
     """
     value, gradient = value_and_gradient(start)
@@ -145,7 +144,7 @@ def minimise(
 
     def body(carry: tuple[_State, Array]) -> tuple[_State, Array]:
         state, _ = carry
-        at, f, g = state.found.x, state.found.value, state.gradient
+        x, f, g = state.minimum.x, state.minimum.value, state.gradient
         direction = _direction(state)
         slope = g @ direction
         downhill = slope < 0
@@ -154,53 +153,49 @@ def minimise(
         size = jnp.maximum(1.0, jnp.abs(f))
         met = -0.5 * slope <= tol * size
 
-        def refused(trial: tuple[Array, ...]) -> Array:
+        def rejected(trial: tuple[Array, ...]) -> Array:
             t, value, _, n = trial
             fell = value <= f + SUFFICIENT * t * slope + 8 * eps * size
-            return (n == 0) | ~fell & (n < HALVINGS)  # NaN has not fallen
+            return (n == 0) | ~fell & (n < HALVINGS)  # Also for NaN
 
         def halve(trial: tuple[Array, ...]) -> tuple[Array, ...]:
             t, _, _, n = trial
-            return (0.5 * t, *value_and_gradient(at + 0.5 * t * direction), n + 1)
+            return (0.5 * t, *value_and_gradient(x + 0.5 * t * direction), n + 1)
 
-        # Nothing is known of the scale before the first step.
-        first = jnp.where(
-            state.found.n_steps == 0, 1 / jnp.maximum(1.0, jnp.linalg.norm(g)), 1.0
-        )
-        # Twice that, halved before it is tried: a call before the loop compiles, too.
+        n_steps = state.minimum.n_steps
+        # The scale is unknown before the first step.
+        first = jnp.where(n_steps == 0, 1 / jnp.maximum(1.0, jnp.linalg.norm(g)), 1.0)
+        # The loop halves twice the first step, so that the function compiles once.
         t, value, gradient, n = jax.lax.while_loop(
-            refused, halve, (2 * first, f, g, jnp.asarray(0))
+            rejected, halve, (2 * first, f, g, jnp.asarray(0))
         )
         stuck = ~(value <= f + 8 * eps * size)
-        keep = met | stuck
-        k = state.found.n_steps % MEMORY
+        ended = met | stuck
+        k = n_steps % MEMORY
         s, y = t * direction, gradient - g
         sy = s @ y
         useful = sy > eps * jnp.linalg.norm(s) * jnp.linalg.norm(y)
         moved = state._replace(
-            found=Minimum(
-                at + s,
+            minimum=Minimum(
+                x + s,
                 value,
                 unfinished,
-                state.found.n_steps + 1,
-                state.found.n_evaluations + n,
-                state.found.trace.at[state.found.n_steps].set(value),
+                n_steps + 1,
+                state.minimum.n_evaluations + n,
+                state.minimum.trace.at[n_steps].set(value),
             ),
             gradient=gradient,
             steps=state.steps.at[k].set(s),
             changes=state.changes.at[k].set(y),
             curvature=state.curvature.at[k].set(jnp.where(useful, sy, 0.0)),
         )
-        stayed = state._replace(
-            found=state.found._replace(
-                result=jnp.where(met, int(Result.CONVERGED), unfinished)
-            )
-        )
-        state = jax.tree.map(lambda a, b: jnp.where(keep, a, b), stayed, moved)
-        return state, keep
+        result = jnp.where(met, int(Result.CONVERGED), unfinished)
+        stayed = state._replace(minimum=state.minimum._replace(result=result))
+        state = jax.tree.map(lambda a, b: jnp.where(ended, a, b), stayed, moved)
+        return state, ended
 
     def going(carry: tuple[_State, Array]) -> Array:
         state, ended = carry
-        return ~ended & sound & (state.found.n_steps < max_steps)
+        return ~ended & sound & (state.minimum.n_steps < max_steps)
 
-    return jax.lax.while_loop(going, body, (state, ~sound))[0].found
+    return jax.lax.while_loop(going, body, (state, ~sound))[0].minimum

@@ -1,7 +1,7 @@
-"""``Fit`` and ``Result``: what every fit returns, with a remedy where it failed.
+"""``Fit`` and ``Result``: the result of a fit, with a remedy for failures.
 
-Inside ``jit`` a failure is a value. ``Result`` codes are plain integers there; the
-estimators turn them into warnings or errors with the remedy.
+Inside ``jit`` a failure is a value: ``Result`` codes are integers. The estimators
+convert them to warnings or errors with the remedy.
 """
 
 from enum import IntEnum
@@ -14,7 +14,7 @@ from probmetric.typing import Array, ArrayLike
 
 
 class Result(IntEnum):
-    """How a fit ended.
+    """Outcome of a fit.
 
     Examples
     --------
@@ -32,41 +32,41 @@ REMEDY = {
     Result.CONVERGED: "the stopping rule on the gradient or the gap was met",
     Result.MAX_STEPS: (
         "the step limit was reached before the stopping rule was met: raise max_steps "
-        "or tol or, where the learner has them, set a stronger prior or another solver"
+        "or tol, or use a stronger prior or another solver if the learner has them"
     ),
     Result.DECREASED: (
-        "the objective fell under EM by more than rounding of ordinary data: columns "
-        "far from 0 for their range do so (standardize=True, or subtract a constant); "
-        "with others it is a bug in the update, please report it with the data"
+        "the objective decreased under EM by more than rounding: if columns are far "
+        "from 0 relative to their range, use standardize=True or subtract a constant; "
+        "otherwise this is a bug in the update, please report it with the data"
     ),
     Result.NONFINITE: (
-        "the objective or its gradient became infinite or NaN: look for features of "
-        "very different scale (standardize=True), or set a prior (the likelihood may "
-        "have no maximum)"
+        "the objective or its gradient became infinite or NaN: look for features with "
+        "very different scales (use standardize=True), or set a prior (the likelihood "
+        "may have no maximum)"
     ),
 }
 
 
 class Fit(NamedTuple):
-    """A fitted model and its provenance.
+    """The parameters of a fitted model, and the record of the fit.
 
     Attributes
     ----------
     params : NamedTuple of arrays
-        The model's own ``Params``.
+        The ``Params`` of the model.
     objective : array of shape ()
         Log joint density (log posterior up to its constant) at ``params``.
     result : array of shape (), int
         A ``Result`` code.
     n_steps, n_evaluations : array of shape (), int
-        Steps of the solver; evaluations of the EM map, or of value and gradient.
+        Steps of the solver; evaluations of the EM step, or of value and gradient.
     trace : array of shape (max_steps,)
-        Objective after each step, NaN beyond the last one.
+        Objective after each step, NaN after the last step.
 
     Examples
     --------
-    >>> found = Fit.closed((np.eye(2),), objective=-3.5)
-    >>> Result(int(found.result)).name, int(found.n_steps), float(found.objective)
+    >>> fit = Fit.closed((np.eye(2),), objective=-3.5)
+    >>> Result(int(fit.result)).name, int(fit.n_steps), float(fit.objective)
     ('CONVERGED', 0, -3.5)
     """
 
@@ -79,13 +79,7 @@ class Fit(NamedTuple):
 
     @classmethod
     def closed(cls, params: PyTree, objective: ArrayLike) -> "Fit":
-        """Return a fit in closed form: no steps, converged if the objective is finite.
-
-        Parameters
-        ----------
-        params : NamedTuple of arrays
-        objective : array of shape ()
-        """
+        """Return a fit in closed form; converged if the objective is finite."""
         value = np.asarray(objective)
         code = Result.CONVERGED if np.isfinite(value) else Result.NONFINITE
         result, steps, evaluations = (np.asarray(int(n)) for n in (code, 0, 1))

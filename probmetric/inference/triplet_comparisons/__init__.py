@@ -1,4 +1,4 @@
-"""Triplet comparisons: symbols, and where each step is.
+"""Triplet comparisons: symbols and derivations.
 
 Symbols as ``models.triplet_comparisons``: rows u_i = x_a - x_far, v_i = x_a - x_near of
 U, V (N, d), t_i of its Eq. (1), signs s_i = 2 y_i - 1, data weights w_i, learning rate
@@ -6,9 +6,9 @@ U, V (N, d), t_i of its Eq. (1), signs s_i = 2 y_i - 1, data weights w_i, learni
 
 In reading order:
 
-``statistics``   the rows u_i, v_i, s_i and ηw_i (no numbers).
+``statistics``   the rows u_i, v_i, s_i and ηw_i.
 ``likelihood``   log joint density (1), gradient (2).
-``start``        a prior around the Euclidean map, from the questions alone.
+``start``        a prior around the Euclidean map, without the responses.
 ``embedding``    objects without features: rows (1), prior (2), start (3).
 ``fit``          the mode.
 ``curvature``    Hessian (1), certificate (2).

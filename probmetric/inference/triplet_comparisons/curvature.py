@@ -5,16 +5,15 @@ k_i = ηw_i σ(s_i t_i) σ(-s_i t_i), minus the Hessian in vec W, row by row, is
 
     H = Σ_i k_i vec g_i vec g_iᵀ - I ⊗ 2(Uᵀdiag(r) U - Vᵀdiag(r) V) + τI.           (1)
 
-The certificate of a mode is the gap in nats, by which the mode of the quadratic at hand
-is higher: with g the gradient, and H positive definite,
+The certificate of a mode is the gap in nats, by which the maximum of the quadratic is
+higher: with g the gradient, and H positive definite,
 
     ½ gᵀH⁻¹g.                                                                      (2)
 
-Under a prior centred at 0 nothing holds the rotations of W, along which g and H are 0:
-H is then that across them (``inference.rotations``).
+Under a prior centered at 0 the density is constant along the rotations of W, and g and
+H are 0 there. H is then restricted to the directions across them
+(``inference.rotations``).
 """
-
-from typing import Any
 
 import jax
 import numpy as np
@@ -28,9 +27,10 @@ from probmetric.inference.triplet_comparisons.start import as_arrays
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
 from probmetric.precision import native_arrays
+from probmetric.typing import Array
 
 MAX_PARAMETERS = 10_000
-"""p·d up to which there are second derivatives: matrices of 800 MB."""
+"""Largest p·d for second derivatives: matrices of 800 MB."""
 
 BLOCK_ENTRIES = 1 << 22
 """Entries of a block of g_i in the Hessian (32 MiB)."""
@@ -39,9 +39,9 @@ BLOCK_ENTRIES = 1 << 22
 def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
-    """Return minus the Hessian of the log joint density (Eq. 1), in NumPy.
+    """Compute minus the Hessian of the log joint density (Eq. 1), in NumPy.
 
-    The g_i are made in blocks: memory is a few matrices of (pd)² numbers.
+    Memory is a few matrices of (pd)² numbers: the g_i are computed in blocks.
 
     Examples
     --------
@@ -51,10 +51,10 @@ def hessian(
     >>> from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
     >>> a, near, far, y = np.array([[0], [1], [2], [1]])
     >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> one, data = np.eye(1), m.differences(triplets)
-    >>> prior, h = TripletPrior(one), 1e-5
-    >>> (up, down) = (m.value_and_gradient(one + e, data, prior)[1] for e in (h, -h))
-    >>> H = m.hessian(TripletParams(one), data, prior)
+    >>> W, data = np.eye(1), m.differences(triplets)
+    >>> prior, h = TripletPrior(W), 1e-5
+    >>> (up, down) = (m.value_and_gradient(W + e, data, prior)[1] for e in (h, -h))
+    >>> H = m.hessian(TripletParams(W), data, prior)
     >>> H.round(4).tolist(), (-(up - down) / (2 * h)).round(4).tolist()
     ([[2.3418]], [[2.3418]])
     """
@@ -65,10 +65,10 @@ def hessian(
     r, k = data.w * data.sign * p, data.w * p * (1 - p)
     pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
     tau = float(prior.lam) / float(prior.c) ** 2
-    own = np.asarray(tau * np.eye(d, dtype=W.dtype) - 2 * pull)
-    H = np.zeros((W.size, W.size), own.dtype)
+    block = np.asarray(tau * np.eye(d, dtype=W.dtype) - 2 * pull)
+    H = np.zeros((W.size, W.size), block.dtype)
     for row in range(0, W.size, d):
-        H[row : row + d, row : row + d] = own
+        H[row : row + d, row : row + d] = block
     size = max(1, BLOCK_ENTRIES // W.size)
     for start in range(0, len(t), size):
         at = slice(start, start + size)
@@ -86,17 +86,17 @@ def gap(
     *,
     learning_rate: float = 1.0,
 ) -> float:
-    """Return the certificate (Eq. 2): nats by which the quadratic's mode is higher.
+    """Compute the certificate (Eq. 2): nats by which the quadratic's maximum is higher.
 
-    ∞ where minus the Hessian is not positive definite: not a mode. NaN, unknown, with
-    more than ``MAX_PARAMETERS`` entries of W: it costs (pd)³, in every fit.
+    The result is ∞ if minus the Hessian is not positive definite (not a mode), and NaN
+    if W has more than ``MAX_PARAMETERS`` entries, as the cost is (pd)³.
 
     Parameters
     ----------
     params : TripletParams
-        As of ``fit``.
+        From ``fit``.
     triplets, prior, learning_rate
-        Its problem.
+        Arguments of ``fit``.
 
     Examples
     --------
@@ -124,5 +124,5 @@ def gap(
 
 
 @jax.jit
-def _slope(W: Any, data: Differences, prior: TripletPrior) -> Any:
+def _slope(W: Array, data: Differences, prior: TripletPrior) -> Array:
     return value_and_gradient(W, data, prior)[1]

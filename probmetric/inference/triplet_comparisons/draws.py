@@ -1,6 +1,6 @@
 """Draws of the metric of triplets by every method, in input units."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
@@ -20,7 +20,12 @@ from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
 from probmetric.precision import native_arrays
 
 TARGET_ACCEPT = 0.95
-"""Of NUTS by name: the posterior of W lies along the arcs of its rotations."""
+"""Acceptance of "nuts": the posterior of W is curved along its rotations."""
+
+if TYPE_CHECKING:
+    Method = Literal["nuts", "laplace"] | NUTS | Laplace
+else:
+    Method = object
 
 
 @native_arrays
@@ -28,7 +33,7 @@ def draw(
     params: TripletParams,
     triplets: Triplets,
     prior: TripletPrior,
-    method: Any = "nuts",
+    method: Method = "nuts",
     *,
     scale: Float[np.ndarray, "d"],
     seed: int,
@@ -43,27 +48,22 @@ def draw(
     Parameters
     ----------
     params : TripletParams
-        As of ``fit``.
+        From ``fit``.
     triplets, prior, learning_rate
-        Its problem, of features divided by ``scale``.
+        Arguments of ``fit``, with features divided by ``scale``.
     method : sampler, or "nuts", "laplace"; default="nuts"
-        By name NUTS is ``NUTS(target_accept=0.95)``. ``Laplace`` makes
-        ``n_chains * n_draws`` independent draws, in one chain, without the rotations.
+        "nuts" is ``NUTS(target_accept=0.95)``. ``Laplace`` leaves out the rotations.
     scale : array of shape (d,)
         M becomes diag(1/s) M diag(1/s).
-    seed : int
-    n_draws : int, default=1000
-    n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1.
-    progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+    seed, n_draws, n_chains, progress
+        As ``pm.sample``.
     objects : bool, default=False
-        Of an embedding: return the Gram matrix of the places (``of_objects``).
+        Return the Gram matrix of the objects of an embedding (``of_objects``).
 
     Raises
     ------
     ValueError
-        An unknown method; as ``posterior``, and as the samplers.
+        For an unknown method, and as ``posterior`` and the samplers.
 
     Warns
     -----
@@ -77,20 +77,21 @@ def draw(
     >>> a, near, far, y = np.array([[0], [1], [2], [1]])
     >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
     >>> params = m.fit(triplets, prior := m.prior_for(triplets)).params
-    >>> given, how = (params, triplets, prior), {"seed": 0, "n_draws": 100}
-    >>> M = m.draw(*given, "laplace", scale=np.array([2.0]), **how).values["M"]
+    >>> problem, options = (params, triplets, prior), {"seed": 0, "n_draws": 100}
+    >>> M = m.draw(*problem, "laplace", scale=np.array([2.0]), **options).values["M"]
     >>> M.shape, bool(M.min() >= 0)
-    ((1, 400, 1, 1), True)
+    ((1, 100, 1, 1), True)
     """
-    sampler: Any = sampler_of(method, (NUTS, Laplace))
+    sampler = sampler_of(method, (NUTS, Laplace))
     if isinstance(method, str) and isinstance(sampler, NUTS):
         sampler = NUTS(target_accept=TARGET_ACCEPT)
     quotient = isinstance(sampler, Laplace)
     around = posterior(
         params, triplets, prior, learning_rate=learning_rate, quotient=quotient
     )
-    size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
-    drawn = sampler.draw(around, seed=seed, **size)
+    drawn = sampler.draw(
+        around, seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress
+    )
     drawn = drawn._replace(values={"M": drawn.values["M"] / np.outer(scale, scale)})
     drawn = of_objects(drawn) if objects else drawn
     warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
@@ -98,7 +99,7 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric a draw of M; None where none was drawn.
+    """Return one metric for each draw of M, or None without draws of M.
 
     Examples
     --------

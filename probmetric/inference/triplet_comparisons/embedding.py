@@ -1,30 +1,30 @@
 """An embedding of objects without features: rows, prior and start.
 
-Objects 0, ..., n - 1 have places z_i of R^p, and the answers depend on ‖z_i - z_j‖²
-alone: on Z (n, p) up to rotation and translation. Let B (n, n-1) have orthonormal
-columns that sum to 0. With rows of B in the place of features and Z = BWᵀ,
+Objects 0, ..., n - 1 have coordinates z_i in R^p. The responses depend only on
+‖z_i - z_j‖², and so on Z (n, p) up to rotation and translation. Let B (n, n-1) have
+orthonormal columns that sum to 0. With the rows of B as features and Z = BWᵀ,
 
     z_i - z_j = W(b_i - b_j),    ‖z_i - z_j‖² = (b_i - b_j)ᵀM(b_i - b_j),            (1)
 
-so that W (p, n-1) is learned as any map, and ZZᵀ = BMBᵀ is the Gram matrix of the
-centred embedding: identified, as M is. Coordinates independently N(0, s²) have
-differences distributed as those of W ~ N(0, s²) by entry, since B is orthonormal: the
-translation is left out without changing the prior. s = c/√λ, with
+so W (p, n-1) is fitted like any map. ZZᵀ = BMBᵀ is the Gram matrix of the centered
+embedding; like M, it is identified. Since B is orthonormal, independent coordinates
+N(0, s²) have differences distributed as under W ~ N(0, s²) by entry: removing the
+translation does not change the prior. s = c/√λ, with
 
     12 p c⁴ = 2²,                                                                  (2)
 
-by which log odds under N(0, c²) have root mean square 2: of three objects
-t = ‖u‖² - ‖v‖², with Var ‖u‖² = 8pc⁴, Cov(‖u‖², ‖v‖²) = 2pc⁴. (Of two pairs of four
-objects the covariance is 0 and the root mean square 2.3.)
+so log odds under N(0, c²) have root mean square 2: for three objects t = ‖u‖² - ‖v‖²,
+with Var ‖u‖² = 8pc⁴ and Cov(‖u‖², ‖v‖²) = 2pc⁴. (For two pairs of four objects the
+covariance is 0 and the root mean square 2.3.)
 
-W = 0 is a saddle. The start is classical scaling of a first estimate of dissimilarities
-(``inference.mds``): those of M₁, one step along the gradient of the log likelihood in M
-from M = 0, where all odds are even,
+W = 0 is a saddle point. The start is classical scaling (``inference.mds``) of a first
+estimate M₁, one step from M = 0, where all probabilities are 1/2, along the gradient of
+the log likelihood in M,
 
-    M₁ = Σ_i η w_i (s_i/2) (u_i u_iᵀ - v_i v_iᵀ),                                   (3)
+    M₁ = Σ_i η w_i (s_i/2) (u_i u_iᵀ - v_i v_iᵀ).                                   (3)
 
-whose BM₁Bᵀ is doubly centred already: its leading p eigenvectors, with the lengths of
-the roots of their eigenvalues, scaled to log odds of root mean square 2.
+BM₁Bᵀ is doubly centered. The rows of the start are its leading p eigenvectors times the
+roots of their eigenvalues, scaled to log odds of root mean square 2.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ from probmetric.linalg import row_signs
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, log_odds
 
 FLOOR = 0.01
-"""Least eigenvalue of the start, relative to the largest: no row of W starts at 0."""
+"""Smallest eigenvalue of the start, relative to the largest: no row of W is 0."""
 
 
 def object_rows(n: int) -> Float[np.ndarray, "n m"]:
@@ -81,11 +81,11 @@ def embedding_prior(n: int, n_components: int, lam: float = 1.0) -> TripletPrior
 
 
 def check_connected(triplets: Triplets) -> None:
-    """Raise ValueError where triplets fall into groups of objects that none joins.
+    """Raise ValueError if the triplets fall into disconnected groups of objects.
 
-    Such groups turn freely against each other, so that no mode is isolated across the
-    rotations of all. Objects in no triplet of positive weight belong to no group. Of a
-    quadruplet each pair joins its two objects, not the four.
+    Such groups rotate independently of each other, and no mode is isolated across the
+    rotations of all. Objects without a triplet of positive weight are ignored. Each
+    pair of a quadruplet connects its two objects, not all four.
 
     Examples
     --------
@@ -97,40 +97,40 @@ def check_connected(triplets: Triplets) -> None:
     >>> try:
     ...     m.check_connected(Triplets(m.object_rows(6), a, near, far, y))
     ... except ValueError as error:
-    ...     print(str(error)[47:81])
-    got 2 groups that no triplet joins
+    ...     print(str(error)[:48])
+    triplets must connect all objects, got 2 groups.
     """
-    kept = weighing(triplets)
-    ends = np.concatenate([np.asarray(k) for k in (kept.near, kept.far)])
-    starts = np.concatenate([np.asarray(k) for k in (kept.anchor, kept.beside)])
+    weighted = weighing(triplets)
+    ends = np.concatenate([np.asarray(k) for k in (weighted.near, weighted.far)])
+    starts = np.concatenate([np.asarray(k) for k in (weighted.anchor, weighted.beside)])
     n = len(triplets.X)
     edges = scipy.sparse.coo_array((np.ones(len(ends)), (starts, ends)), (n, n))
     label = scipy.sparse.csgraph.connected_components(edges, directed=False)[1]
     groups = len(np.unique(label[starts]))
     if groups > 1:
         raise ValueError(
-            f"triplets: expected objects that triplets join, got {groups} groups that "
-            "no triplet joins: fit each by itself"
+            f"triplets must connect all objects, got {groups} groups. Fit each group "
+            "separately."
         )
 
 
 def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, "p m"]:
-    """Return the map of the first estimate (Eq. 3), rows of falling length.
+    """Return the map of the first estimate (Eq. 3), with rows of decreasing length.
 
     Parameters
     ----------
     triplets : Triplets
-        Answered, of rows of ``object_rows``.
+        With responses; the features are rows of ``object_rows``.
     n_components : int
 
     Raises
     ------
     ValueError
-        Answers that cancel: M₁ = 0.
+        If the responses cancel: M₁ = 0.
 
     Examples
     --------
-    Answers that put four objects on a line:
+    Responses that order four objects on a line:
 
     >>> import numpy as np
     >>> from probmetric.data import Triplets
@@ -147,8 +147,9 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
     M = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
     values, vectors = np.linalg.eigh(M)
     if not values[-1] > len(M) * np.finfo(M.dtype).eps * np.sum(data.w):
-        raise ValueError(  # tr M₁ = 0: no positive eigenvalue but with M₁ = 0.
-            "triplets: expected answers that do not cancel, got as many for as against"
+        raise ValueError(  # tr M₁ = 0: without a positive eigenvalue, M₁ = 0.
+            "triplets.y must be responses that do not cancel, got as many for as "
+            "against. Add triplets."
         )
     values, W = values[::-1][:n_components], vectors.T[::-1][:n_components]
     lengths = np.sqrt(np.maximum(values, FLOOR * values[0]))
@@ -158,7 +159,7 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
 
 
 def of_objects(drawn: Draws) -> Draws:
-    """Return draws of M as those of the Gram matrix BMBᵀ of centred places, (n, n).
+    """Convert draws of M to the Gram matrix BMBᵀ (n, n) of the centered embedding.
 
     Examples
     --------

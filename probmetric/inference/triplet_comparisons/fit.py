@@ -1,13 +1,13 @@
-"""Fit of the map: the posterior mode reached from the prior's centre, or a start.
+"""Fit of the map: the posterior mode reached from the prior mean, or from a start.
 
-``fit`` climbs Eq. (1) of ``triplet_comparisons.likelihood`` by L-BFGS in the
-coordinates √τ(W - W₀), in which the Hessian of the prior is the identity; rows of
-weight 0 fill U and V up to few sizes, so that data sets share a program. The density is
-not concave in W: the mode is the one reached from W₀, and there may be others on other
-sheets of rotations. ``curvature.gap`` certifies it.
+``fit`` maximizes Eq. (1) of ``triplet_comparisons.likelihood`` by L-BFGS in the
+coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. U and V are
+padded by rows of weight 0 to few sizes, and datasets share a compiled program. The
+density is not concave in W: the mode is the mode reached from W₀, and others can exist
+on other sheets of rotations. ``curvature.gap`` is the certificate of the mode.
 """
 
-from typing import Any
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,34 +15,34 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.containers import Triplets
-from probmetric.inference.solvers.lbfgs_traced import minimise
+from probmetric.inference.solvers.lbfgs_traced import Minimum, minimise
 from probmetric.inference.solvers.result import Fit
 from probmetric.inference.triplet_comparisons.likelihood import value_and_gradient
 from probmetric.inference.triplet_comparisons.start import as_arrays, check_prior
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
 from probmetric.precision import native_arrays
+from probmetric.typing import Array
 
 
+@partial(jax.jit, static_argnums=4)
 def _climb(
-    data: Differences, prior: TripletPrior, start: Any, tol: Any, max_steps: int
-) -> tuple[Any, ...]:
+    data: Differences, prior: TripletPrior, start: Array, tol: Array, max_steps: int
+) -> tuple[Array, Minimum]:
+    """Return W at the mode, and the outcome of L-BFGS."""
     root = jnp.sqrt(prior.lam) / prior.c
 
-    def at(x: Any) -> Any:
+    def at(x: Array) -> Array:
         return prior.mean + x.reshape(prior.mean.shape) / root
 
-    def descent(x: Any) -> tuple[Any, Any]:
+    def descent(x: Array) -> tuple[Array, Array]:
         value, slope = value_and_gradient(at(x), data, prior)
-        return -value, -slope.ravel() / root
+        return -jnp.asarray(value), -slope.ravel() / root
 
-    found = minimise(
+    end = minimise(
         descent, ((start - prior.mean) * root).ravel(), max_steps=max_steps, tol=tol
     )
-    return at(found.x), found
-
-
-_climb_compiled = jax.jit(_climb, static_argnums=4)
+    return at(end.x), end
 
 
 @native_arrays
@@ -55,35 +55,35 @@ def fit(
     max_steps: int = 500,
     tol: float = 1e-12,
 ) -> Fit:
-    """Fit the map: the posterior mode reached from the prior's centre, or a start.
+    """Fit the map: the posterior mode reached from the prior mean, or from a start.
 
     Parameters
     ----------
     triplets : Triplets
-        With answers y in {0, 1}.
+        With responses y in {0, 1}.
     prior : TripletPrior
-        Proper, and not centred at zero but with a start.
+        Proper. Without ``start`` it must not be centered at zero.
     start : array of shape (p, d), optional
-        Default: the prior's centre.
+        Default: the prior mean.
     learning_rate : float, default=1
         Power η on the likelihood.
     max_steps : int, default=500
-        Most steps of L-BFGS.
+        Maximum number of L-BFGS steps.
     tol : float, default=1e-12
-        It ends where the estimated gap in nats is below ``tol`` times the value's
-        size; in float32 tolerances below its rounding are not reached.
+        L-BFGS stops if the estimated gap in nats is below ``tol`` times the size of the
+        value, and not below a few rounding errors.
 
     Returns
     -------
     Fit
-        ``objective`` is the log joint density there. A local mode; ``gap`` certifies
-        it.
+        ``objective`` is the log joint density at the mode, a local one with the
+        certificate ``gap``.
 
     Raises
     ------
     ValueError
-        Triplets without answers; a prior that is flat, centred at zero without a
-        start, or of another dimension; a start of another shape than its centre.
+        For triplets without responses, a prior that is flat, centered at zero without a
+        start, or of another dimension, and a start of another shape.
 
     Examples
     --------
@@ -102,19 +102,19 @@ def fit(
     start = np.asarray(prior.mean if start is None else start, X.dtype)
     if start.shape != np.shape(prior.mean):
         raise ValueError(
-            f"start: expected shape {np.shape(prior.mean)}, got {start.shape}"
+            f"start must have shape {np.shape(prior.mean)}, got {start.shape}."
         )
     dtype = X.dtype
     with jax.enable_x64(dtype == np.float64):
         tol = max(float(tol), 4 * float(np.finfo(dtype).eps))
         data, prior = differences(triplets, learning_rate), as_arrays(prior, dtype)
         tolerance = np.asarray(tol, dtype)
-        W, found = _climb_compiled(data, prior, start, tolerance, max_steps)
+        W, end = _climb(data, prior, start, tolerance, max_steps)
         return Fit(
             TripletParams(np.asarray(W)),
-            np.asarray(-found.value),
-            np.asarray(found.result),
-            np.asarray(found.n_steps),
-            np.asarray(found.n_evaluations),
-            -np.asarray(found.trace),
+            np.asarray(-end.value),
+            np.asarray(end.result),
+            np.asarray(end.n_steps),
+            np.asarray(end.n_evaluations),
+            -np.asarray(end.trace),
         )

@@ -1,4 +1,4 @@
-"""Log joint density of answers and map, and its gradient.
+"""The log joint density of responses and map, and its gradient.
 
 With rows u_i, v_i of U, V (N, d), signs s_i, weights w_i, t_i of Eq. (1) of
 ``models.triplet_comparisons`` and τ = λ/c²,
@@ -8,10 +8,8 @@ With rows u_i, v_i of U, V (N, d), signs s_i, weights w_i, t_i of Eq. (1) of
     ∂/∂W = 2W (Uᵀdiag(r) U - Vᵀdiag(r) V) - τ (W - W₀),
     r_i = η w_i s_i / (1 + e^{s_i t_i}).                                           (2)
 
-The likelihood is log-concave in M, (1) is not concave in W.
+The likelihood is log-concave in M; (1) is not concave in W.
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +18,17 @@ import numpy as np
 from probmetric.inference.triplet_comparisons.statistics import Differences
 from probmetric.models.triplet_comparisons import TripletPrior
 from probmetric.precision import numpy_in_numpy_out, one_program
+from probmetric.typing import Array, Scalar
 
 
-def _margin(W: Any, data: Differences) -> Any:
+def _margin(W: Array, data: Differences) -> Array:
     return data.sign * (
         jnp.sum((data.u @ W.T) ** 2, -1) - jnp.sum((data.v @ W.T) ** 2, -1)
     )
 
 
 @numpy_in_numpy_out
-def parts(W: Any, data: Differences, prior: TripletPrior) -> tuple[Any, Any]:
+def parts(W: Array, data: Differences, prior: TripletPrior) -> tuple[Scalar, Scalar]:
     """Return the log prior and the log likelihood, whose sum is Eq. (1).
 
     Examples
@@ -40,8 +39,8 @@ def parts(W: Any, data: Differences, prior: TripletPrior) -> tuple[Any, Any]:
     >>> from probmetric.models.triplet_comparisons import TripletPrior
     >>> a, near, far, y = np.array([[0], [1], [2], [1]])
     >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> one, data = np.eye(1), m.differences(triplets)
-    >>> [round(float(v), 4) for v in m.parts(one, data, TripletPrior(one))]
+    >>> W, data = np.eye(1), m.differences(triplets)
+    >>> [round(float(v), 4) for v in m.parts(W, data, TripletPrior(W))]
     [-0.9189, -0.0486]
     """
     tau = prior.lam / jnp.square(prior.c)
@@ -52,8 +51,8 @@ def parts(W: Any, data: Differences, prior: TripletPrior) -> tuple[Any, Any]:
 
 @numpy_in_numpy_out
 @one_program
-def log_joint(W: Any, data: Differences, prior: TripletPrior) -> Any:
-    """Return the log joint density (Eq. 1), constants included.
+def log_joint(W: Array, data: Differences, prior: TripletPrior) -> Scalar:
+    """Compute the log joint density (Eq. 1), constants included.
 
     Examples
     --------
@@ -63,8 +62,8 @@ def log_joint(W: Any, data: Differences, prior: TripletPrior) -> Any:
     >>> from probmetric.models.triplet_comparisons import TripletPrior
     >>> a, near, far, y = np.array([[0], [1], [2], [1]])
     >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> one, data = np.eye(1), m.differences(triplets)
-    >>> value = m.log_joint(one, data, TripletPrior(one))
+    >>> W, data = np.eye(1), m.differences(triplets)
+    >>> value = m.log_joint(W, data, TripletPrior(W))
     >>> round(float(value), 4)  # -log(1 + e^{1² - 2²}) - ½ log 2π
     -0.9675
     """
@@ -74,9 +73,9 @@ def log_joint(W: Any, data: Differences, prior: TripletPrior) -> Any:
 @numpy_in_numpy_out
 @one_program
 def value_and_gradient(
-    W: Any, data: Differences, prior: TripletPrior
-) -> tuple[Any, Any]:
-    """Return Eq. (1) and its gradient (Eq. 2), of shape (p, d).
+    W: Array, data: Differences, prior: TripletPrior
+) -> tuple[Scalar, Array]:
+    """Compute Eq. (1) and its gradient (Eq. 2), of shape (p, d).
 
     Examples
     --------
@@ -86,8 +85,8 @@ def value_and_gradient(
     >>> from probmetric.models.triplet_comparisons import TripletPrior
     >>> a, near, far, y = np.array([[0], [1], [2], [1]])
     >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> one, data = np.eye(1), m.differences(triplets)
-    >>> _, gradient = m.value_and_gradient(one, data, TripletPrior(one))
+    >>> W, data = np.eye(1), m.differences(triplets)
+    >>> _, gradient = m.value_and_gradient(W, data, TripletPrior(W))
     >>> round(float(gradient[0, 0]), 4)  # 2W(u² - v²)/(1 + e^{u² - v²}), u² - v² = 3
     0.2846
     """

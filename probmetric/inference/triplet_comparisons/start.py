@@ -1,8 +1,7 @@
-"""The prior of triplets that were asked: the Euclidean map, in the unit of log odds."""
-
-from typing import Any
+"""The prior of triplets: around the Euclidean map, in units of log odds."""
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import weighing
@@ -10,9 +9,9 @@ from probmetric.models.triplet_comparisons import TripletPrior
 
 
 def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
-    """Raise ValueError for a prior of another dimension, flat, or centred at zero.
+    """Raise ValueError for a prior of another dimension, flat, or centered at zero.
 
-    A fit that is ``started`` elsewhere than at its centre may have one centred at zero.
+    With ``started``, the fit has its start, and the prior can be centered at zero.
 
     Examples
     --------
@@ -23,35 +22,35 @@ def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
     >>> try:
     ...     m.check_prior(TripletPrior(np.zeros((2, 2))), d=2)
     ... except ValueError as error:
-    ...     print(str(error)[:39])
-    prior.mean: expected a map other than 0
+    ...     print(str(error)[:38])
+    prior.mean must not be zero, got zeros
     """
     shape = np.shape(prior.mean)
     if len(shape) != 2 or shape[1] != d:
-        raise ValueError(f"prior.mean: expected shape (p, {d}), got {shape}")
+        raise ValueError(f"prior.mean must have shape (p, {d}), got {shape}.")
     if not (started or np.any(np.asarray(prior.mean))):
         raise ValueError(
-            "prior.mean: expected a map other than 0, where the gradient vanishes "
-            "whatever the answers, or a start, got zeros"
+            "prior.mean must not be zero, got zeros. The gradient is zero there for "
+            "all responses. Pass another mean, or start."
         )
     for name in ("c", "lam"):
         value = getattr(prior, name)
         if not np.all(np.asarray(value) > 0):
-            raise ValueError(f"prior.{name}: expected a number > 0, got {value}")
+            raise ValueError(f"prior.{name} must be > 0, got {value}.")
 
 
 SPREAD = 2.0
-"""Root mean square of the log odds under W₀ (P = .88), before any answer is seen."""
+"""Root mean square of the log odds under W₀ (P = 0.88)."""
 
 
 def prior_for(
     triplets: Triplets, n_components: int | None = None, lam: float = 1.0
 ) -> TripletPrior:
-    """Return a prior around the Euclidean map cI, from the questions without answers.
+    """Return a prior around the Euclidean map cI; responses are not used.
 
-    c is such that log odds of the triplets under W₀ have root mean square 2. With p < d
-    rows W₀ is c times the leading principal directions of the points, each as
-    often as triplets use it. Triplets of weight 0 are left out; the others count alike.
+    c gives the log odds of the triplets under W₀ root mean square 2. With p < d, W₀ is
+    c times the leading principal directions of the points, each weighted by its number
+    of triplets. Triplets of weight 0 are ignored; others have equal weight.
 
     Parameters
     ----------
@@ -64,8 +63,7 @@ def prior_for(
     Raises
     ------
     ValueError
-        Where all triplets have near and far at one distance: nothing is asked; where
-        all have weight 0.
+        If near and far have equal distances in all triplets, or all have weight 0.
 
     Examples
     --------
@@ -79,13 +77,13 @@ def prior_for(
     """
     X, triplets = np.asarray(triplets.X), weighing(triplets)
     if not len(triplets.anchor):
-        raise ValueError("triplets.w: expected a positive weight, got none")
+        raise ValueError("triplets.w must have a positive weight, got none.")
     p = X.shape[1] if n_components is None else n_components
     W = np.eye(X.shape[1], dtype=X.dtype)
     if p < len(W):
         ends = X[np.concatenate([np.asarray(k) for k in triplets.ends])]
-        centred = ends - ends.mean(0)
-        W = np.linalg.eigh(centred.T @ centred)[1].T[::-1][:p]
+        centered = ends - ends.mean(0)
+        W = np.linalg.eigh(centered.T @ centered)[1].T[::-1][:p]
         W = W * np.where(W.sum(1, keepdims=True) < 0, -1, 1)
     Z = X @ W.T
     a, near, far = (np.asarray(k) for k in triplets[1:4])
@@ -94,8 +92,8 @@ def prior_for(
     size = np.sqrt(np.mean(t**2))
     if not size > 0:
         raise ValueError(
-            "triplets: expected some in which near and far are at different distances "
-            "of the anchor, got none"
+            "triplets must have near and far at different distances from the anchor, "
+            "got none that has."
         )
     c = np.sqrt(SPREAD / size).astype(X.dtype)
     return TripletPrior(c * W, c, lam)
@@ -104,7 +102,7 @@ def prior_for(
 def rate_for(triplets: Triplets) -> float:
     """Return n/N, at most 1: the learning rate of triplets made from labels.
 
-    n points are used by N triplets, which are not independent observations.
+    N triplets of n points are not independent observations.
 
     Examples
     --------
@@ -120,8 +118,8 @@ def rate_for(triplets: Triplets) -> float:
     return min(1.0, n / len(triplets.anchor))
 
 
-def as_arrays(prior: TripletPrior, dtype: Any) -> TripletPrior:
-    """Return the prior's entries as arrays of a dtype.
+def as_arrays(prior: TripletPrior, dtype: DTypeLike) -> TripletPrior:
+    """Return a prior with arrays of one dtype.
 
     Examples
     --------

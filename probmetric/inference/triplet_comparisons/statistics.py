@@ -1,4 +1,4 @@
-"""The rows of triplets that the likelihood needs: differences, signs, weights."""
+"""The rows of triplets in the likelihood: differences, signs, weights."""
 
 from typing import NamedTuple
 
@@ -32,12 +32,12 @@ class Differences(NamedTuple):
 
 
 def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
-    """Return the differences of answered triplets, padded to a bucket.
+    """Compute the differences of triplets with responses, padded to a bucket.
 
     Raises
     ------
     ValueError
-        For triplets without answers.
+        For triplets without responses.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
     (-1.0, 0.5)
     """
     if triplets.y is None:
-        raise ValueError("triplets.y: expected answers 0 or 1, got None")
+        raise ValueError("triplets.y must be responses 0 or 1, got None.")
     triplets = checked_rows(triplets)
     X, size = np.asarray(triplets.X), bucket(len(triplets.anchor))
     a, near, far = (np.asarray(k) for k in triplets[1:4])
@@ -59,4 +59,4 @@ def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
     sign = np.where(np.asarray(triplets.y) == 1, 1.0, -1.0).astype(X.dtype)
     w = (learning_rate * np.asarray(weights(triplets))).astype(X.dtype)
     rows = (X[beside] - X[far], X[a] - X[near], sign, w)
-    return Differences(*(pad_rows(each, size) for each in rows))
+    return Differences(*(pad_rows(column, size) for column in rows))

@@ -1,39 +1,46 @@
-"""What samplers draw from: the log joint density of W, and Laplace's Gaussian.
+"""The posterior of W for samplers: log joint density and Laplace's Gaussian.
 
-The likelihood sees M = WᵀW alone, so that directions along rotations of W are held by
-the prior only. NUTS starts from, and whitens by, the whole covariance, which they are
-part of; draws of Laplace's Gaussian leave them out
-(``inference.rotations``), as LCA's do. Under a prior centred at 0 rotations are held by
-nothing; that covariance then has the mean precision along them.
+The likelihood depends only on M = WᵀW, so only the prior determines the rotations of W.
+NUTS starts from, and whitens by, the whole covariance, rotations included. Draws of
+Laplace's Gaussian leave them out (``inference.rotations``), as for LCA. Under a prior
+centered at 0 the density is constant along rotations; the covariance then has the mean
+precision along them.
 """
 
-from typing import Any
-
+import jax.numpy as jnp
 import numpy as np
 
 from probmetric.data.containers import Triplets
 from probmetric.inference.rotations import inverse_root, root_across, root_around
-from probmetric.inference.sampling.target import Gaussian, Posterior, Target
+from probmetric.inference.sampling.target import (
+    Arrays,
+    Gaussian,
+    Posterior,
+    Target,
+)
 from probmetric.inference.triplet_comparisons import curvature
 from probmetric.inference.triplet_comparisons.likelihood import log_joint, parts
 from probmetric.inference.triplet_comparisons.start import as_arrays
-from probmetric.inference.triplet_comparisons.statistics import differences
+from probmetric.inference.triplet_comparisons.statistics import Differences, differences
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
 from probmetric.precision import native_arrays
+from probmetric.typing import Scalar
+
+type TripletData = tuple[Differences, TripletPrior]
 
 
-def _log_density(at: Any, data: Any) -> Any:
+def _log_density(at: Arrays, data: TripletData) -> Scalar:
     return log_joint(at["W"], *data)
 
 
-def _functionals(at: Any, data: Any) -> dict[str, Any]:
+def _functionals(at: Arrays, data: TripletData) -> Arrays:
     del data
     return {"M": at["W"].T @ at["W"]}
 
 
-def _parts(at: Any, data: Any) -> tuple[dict[str, Any], Any]:
+def _parts(at: Arrays, data: TripletData) -> tuple[Arrays, Scalar]:
     log_prior, log_likelihood = parts(at["W"], *data)
-    return {"W": log_prior}, log_likelihood
+    return {"W": jnp.asarray(log_prior)}, log_likelihood
 
 
 TARGET = Target(_log_density, _functionals, _parts)
@@ -49,22 +56,22 @@ def posterior(
     learning_rate: float = 1.0,
     quotient: bool = False,
 ) -> Posterior:
-    """Return what samplers draw from, started at Laplace's Gaussian at a mode.
+    """Return the posterior for samplers, with Laplace's Gaussian at a mode as start.
 
     Parameters
     ----------
     params : TripletParams
-        As of ``fit``.
+        From ``fit``.
     triplets, prior, learning_rate
-        Its problem.
+        Arguments of ``fit``.
     quotient : bool, default=False
-        Leave the rotations of W out of the Gaussian, for its draws; it then has fewer
-        columns than rows, and no NUTS starts from it.
+        Leave the rotations of W out of the Gaussian, for draws from it. NUTS cannot
+        start from it.
 
     Raises
     ------
     ValueError
-        Where the parameters are no mode; more than ``MAX_PARAMETERS`` of them.
+        If the parameters are not a mode, or are more than ``MAX_PARAMETERS``.
 
     Examples
     --------
@@ -82,8 +89,8 @@ def posterior(
     W = np.asarray(params.W)
     if W.size > curvature.MAX_PARAMETERS:
         raise ValueError(
-            f"params: expected at most {curvature.MAX_PARAMETERS} parameters (p·d) for "
-            f"second derivatives, where draws start, got {W.size}: fit fewer components"
+            f"params must have at most {curvature.MAX_PARAMETERS} parameters (p·d) for "
+            f"second derivatives, got {W.size}. Fit fewer components."
         )
     data, prior = differences(triplets, learning_rate), as_arrays(prior, W.dtype)
     H = curvature.hessian(params, data, prior)

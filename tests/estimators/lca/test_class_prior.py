@@ -139,7 +139,7 @@ def test_points_that_coincide_within_every_class_are_refused():
         ({"prior_scale": 0.0}, "prior_scale: expected a number in"),
         ({"prior_scale": "auto"}, "prior_scale: expected .*'cv'"),
         ({"regularization": "evidence"}, "regularization: expected .*'auto', 'cv'"),
-        ({"prior_scale": None}, "prior_scale: expected a number or 'cv' with"),
+        ({"prior_scale": None}, "prior_scale must not be None"),
     ],
 )
 def test_bad_settings_are_refused_by_name(settings, message):

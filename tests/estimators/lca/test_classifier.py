@@ -93,5 +93,5 @@ def test_class_metric_carries_the_score_as_its_link():
         made.class_log_probability(WINE_X[:5])[:, 2],
         rtol=1e-10,
     )
-    with pytest.raises(ValueError, match=r"label: expected one of \[0, 1, 2\], got 7"):
+    with pytest.raises(ValueError, match=r"label must be one of \[0, 1, 2\], got 7"):
         made.get_metric(7)

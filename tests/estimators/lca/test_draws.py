@@ -166,9 +166,9 @@ def test_the_jackknife_is_deterministic_and_moves_with_prob(fitted):
 
 
 def test_what_has_no_draws_takes_no_number_of_them(fitted):
-    with pytest.raises(ValueError, match="n_draws: expected None for the jackknife"):
+    with pytest.raises(ValueError, match="n_draws must be None for the jackknife"):
         fitted.posterior_metric("intervals", n_draws=20)
-    with pytest.raises(ValueError, match="method: expected a sampler for prediction"):
+    with pytest.raises(ValueError, match="method must be a sampler for prediction"):
         fitted.posterior_metric("prediction", method="jackknife")
 
 
@@ -205,7 +205,7 @@ def test_a_link_asked_for_by_name_is_not_replaced_by_the_models(link):
     made = asked.posterior_metric("intervals", pairs="fitted")
     assert "link none" in repr(made)
     assert np.all(made.interval(X[:4], X[4:8]).upper > 0)
-    told = rf"same_probability: expected .*, got link='{link}'.*'auto' or 'model'"
+    told = rf"same_probability: .*'{link}'.*'auto' or 'model'"
     for ask in (made.same_probability, made.same_interval):
         with pytest.raises(ValueError, match=told):
             ask(X[:4], X[4:8])
@@ -227,12 +227,12 @@ def test_independent_pairs_keep_their_own_posterior():
     assert made.source == "laplace"
     P = made.same_probability(pairs[:, 0], pairs[:, 1])
     assert np.all((P > 0) & (P < 1))
-    with pytest.raises(ValueError, match="pairs: expected 'fitted' after fit_pairs"):
+    with pytest.raises(ValueError, match="pairs must be 'fitted' after fit_pairs"):
         fitted.posterior_metric("prediction", pairs="all")
 
 
 BAD = {
-    "method": ({"method": "em"}, "method: expected one of 'nuts'"),
+    "method": ({"method": "em"}, "method must be one of 'nuts'"),
     "n_draws": ({"n_draws": 0}, "n_draws: expected a whole number"),
     "rate": ({"learning_rate": -1}, "learning_rate: expected a number in"),
     "chains": ({"n_chains": 0}, "n_chains: expected a whole number"),

@@ -101,7 +101,7 @@ def test_classes_of_two_give_the_one_neighbour_they_have():
     pairs = LCA().fit(X[rows], y[rows]).fitted_.pairs
     # Each point with its one fellow (6 ordered, 3 pairs) and 3 of the 4 others.
     assert np.sum(pairs.y) in (3, 6)
-    with pytest.raises(ValueError, match=r"n_targets: expected .* \[1, 1\], got 3"):
+    with pytest.raises(ValueError, match=r"n_targets .* \[1, 1\] .* got 3"):
         LCA(n_targets=3).fit(X[rows], y[rows])
 
 
@@ -198,9 +198,9 @@ def test_per_anchor_scales_are_per_anchor_and_carry_no_probability(pairs):
     assert fitted.kappa2_.shape == (n_anchors,)
     assert np.all(np.isfinite(fitted.kappa2_))
     assert fitted.get_metric().link is None
-    with pytest.raises(ValueError, match="per_anchor: expected one scale common"):
+    with pytest.raises(ValueError, match="per_anchor must be False for P"):
         fitted.same_probability(IRIS_X[:2][None])
-    with pytest.raises(ValueError, match="per_anchor: expected False for draws"):
+    with pytest.raises(ValueError, match="per_anchor must be False for draws"):
         fitted.posterior_metric("intervals")
 
 
@@ -221,7 +221,7 @@ def test_a_pickle_of_an_older_version_is_refused():
     state = fitted.__getstate__()
     assert LCA.__new__(LCA).__setstate__(dict(state)) is None
     old = {k: v for k, v in state.items() if k not in ("_uncalibrated", "_link")}
-    with pytest.raises(ValueError, match="expected a pickle of this version"):
+    with pytest.raises(ValueError, match="pickle of version 0"):
         LCA.__new__(LCA).__setstate__(old)
 
 

@@ -297,9 +297,9 @@ def test_the_fits_own_nearest_pairs_have_no_other_odds():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"link": "isotonic"}, "link: expected 'auto' or 'model' for pairs given"),
-        ({"link": "calibrated"}, "link: expected 'auto' or 'model' for pairs given"),
-        ({"link_pairs": "all"}, "link_pairs: expected 'fitted' for the model's link"),
+        ({"link": "isotonic"}, "link must be 'auto' or 'model'"),
+        ({"link": "calibrated"}, "link must be 'auto' or 'model'"),
+        ({"link_pairs": "all"}, "link_pairs must be 'fitted' for the model's link"),
     ],
 )
 def test_pairs_given_are_not_held_out(options, message):
@@ -313,7 +313,7 @@ def test_pairs_given_are_not_held_out(options, message):
     [
         ({"link": "exponential"}, "link: expected one of"),
         ({"link_pairs": "nearest"}, "link_pairs: expected one of"),
-        ({"link": "model", "link_pairs": "all"}, "link_pairs: expected 'fitted'"),
+        ({"link": "model", "link_pairs": "all"}, "link_pairs must be 'fitted'"),
     ],
 )
 def test_settings_of_the_link_are_checked_in_fit(options, message):
@@ -324,7 +324,7 @@ def test_settings_of_the_link_are_checked_in_fit(options, message):
 def test_classes_of_two_members_keep_the_models_link_and_say_so():
     X, y = IRIS_X[[0, 1, 50, 51, 100, 101]], np.repeat([0, 1, 2], 2)
     model = LCA(max_iter=50).fit(X, y)
-    with pytest.warns(UserWarning, match=r"P\(same\) stays the model's.* 2 members"):
+    with pytest.warns(UserWarning, match=r"2 members.*P\(same\) is the model's"):
         assert model.link_.kind == "model"
     assert model.link_.kind == "model"  # said once
 

@@ -151,21 +151,21 @@ BAD_PAIRS = {
     ),
     "cv": (
         lambda: LCA(regularization="cv").fit_pairs(*pair_problem()),
-        "regularization: expected 'auto', 'evidence' or a number for pairs",
+        "regularization must be 'auto', 'evidence' or a number for pairs",
     ),
     "within": (
         lambda: LCA(prior_mean="within").fit_pairs(*pair_problem()),
-        "prior_mean: expected .* for pairs, whose points have no classes",
+        "prior_mean must .* for pairs, .* got 'within'",
     ),
     "no anchor": (
         lambda: LCA(per_anchor=True).fit_pairs(*pair_problem()),
-        "anchor: expected a group per pair",
+        "anchor must be set with per_anchor",
     ),
     "one-label anchor": (
         lambda: LCA(per_anchor=True).fit_pairs(
             *pair_problem(), anchor=np.arange(120) // 2
         ),
-        "anchor: expected groups 0..G-1 that hold pairs of both labels",
+        "anchor must have pairs of both labels",
     ),
     "index": (
         lambda: LCA().fit_pairs([[0, 1], [1, 2]], [0, 1]),
@@ -175,11 +175,11 @@ BAD_PAIRS = {
         lambda: LCA(regularization="cv").fit(
             IRIS_X[[0, 1, 2, 60, 61]], [0, 0, 0, 1, 1]
         ),
-        "regularization: expected .* 4 members in each class",
+        "regularization='cv' requires 4 members in each class",
     ),
     "per anchor all": (
         lambda: LCA(per_anchor=True, pairs="all").fit(IRIS_X, IRIS_Y),
-        "per_anchor: expected False with pairs='all'",
+        "per_anchor must be False with pairs='all'",
     ),
 }
 
@@ -195,7 +195,7 @@ def test_pairs_of_another_width_and_bad_strategies_are_refused():
     fitted = LCA().fit(IRIS_X, IRIS_Y)
     pairs, y = pair_problem()
     with pytest.raises(
-        ValueError, match="pairs: expected 4 features, as in fit, got 3"
+        ValueError, match="pairs must have 4 features, as in fit, got 3"
     ):
         fitted.pair_distance(pairs)
     with pytest.raises(ValueError, match="strategy: expected one of 'accuracy'"):

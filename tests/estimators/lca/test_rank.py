@@ -140,7 +140,7 @@ def test_what_follows_a_fit_has_the_rows_chosen():
 @pytest.mark.parametrize("how", ["cv", "loo"])
 def test_what_folds_and_refits_cannot_have_is_refused(given, what, how):
     X, y = classes_in(2, 45, 1)
-    words = f"n_components: expected a whole number or None with {what}, got '{how}'"
+    words = f"n_components must be an integer or None with {what}, got '{how}'"
     with pytest.raises(ValueError, match=words):
         pm.LCA(how, **given).fit(X, y)
 
@@ -149,7 +149,7 @@ def test_what_folds_and_refits_cannot_have_is_refused(given, what, how):
 def test_folds_need_three_of_a_class_and_take_no_more_neighbours_than_there_are():
     X, y = classes_in(1, 24, 0, noise=1)
     small = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:2]]
-    words = r"n_components: expected 3 members or more in each class .* of 2; 'loo'"
+    words = r"n_components='cv' requires 3 members in each class.* of 2\. Use 'loo'"
     with pytest.raises(ValueError, match=words):
         pm.LCA("cv").fit(X[small], y[small])
     found = pm.LCA("cv", n_targets=11, n_impostors=12).fit(X, y)
@@ -177,11 +177,11 @@ def test_refits_that_do_not_converge_leave_a_number_of_rows_out(monkeypatch):
 def test_pairs_weights_sources_and_other_words_are_refused():
     X, y = classes_in(2, 45, 1)
     pairs = np.stack([X[:20], X[20:40]], 1)
-    with pytest.raises(ValueError, match=r"n_components: .* with pairs, got 'cv'"):
+    with pytest.raises(ValueError, match=r"n_components must .* with pairs, got 'cv'"):
         pm.LCA("cv").fit_pairs(pairs, np.arange(20) % 2)
-    with pytest.raises(ValueError, match=r"n_components: .* with sample_weight"):
+    with pytest.raises(ValueError, match=r"n_components must .* with sample_weight"):
         pm.LCA("loo").fit(X, y, sample_weight=np.ones(len(y)))
-    with pytest.raises(ValueError, match=r"n_components: .* with a source"):
+    with pytest.raises(ValueError, match=r"n_components must .* with a source"):
         pm.LCA("loo").fit(pm.open(X, label=y))
     with pytest.raises(ValueError, match=r"n_components: .*'cv'.*'loo'.*elbow"):
         pm.LCA("elbow").fit(X, y)

@@ -69,7 +69,7 @@ def test_a_common_weight_is_so_much_more_data_under_the_same_prior():
 )
 def test_scikit_learns_checks_on_copies_pass_where_pairs_are_not_all_of_copies(check):
     check("LCA", pm.LCA(pairs="all"))
-    with pytest.raises(ValueError, match="expected y = 1 pairs of distinct points"):
+    with pytest.raises(ValueError, match="y = 1 pairs of distinct points"):
         check("LCA", pm.LCA())
 
 
@@ -87,28 +87,28 @@ def test_draws_are_of_the_weighted_posterior():
 def test_what_counts_points_alike_is_refused():
     fitted = pm.LCA().fit(X, Y, sample_weight=TIMES)
     for purpose in ("prediction", "intervals"):
-        with pytest.raises(ValueError, match=r"^draws: expected those of sample"):
+        with pytest.raises(ValueError, match=r"^draws must come from sample"):
             fitted.posterior_metric(purpose)
     with pytest.raises(ValueError, match=r"^fit: expected one without sample_weight"):
         pm.check_model(fitted)
     for name, value in (("link", "isotonic"), ("regularization", "cv")):
-        with pytest.raises(ValueError, match=f"^{name}: expected .* sample_weight"):
+        with pytest.raises(ValueError, match=f"^{name}.* sample_weight"):
             pm.LCA(**{name: value}).fit(X, Y, sample_weight=TIMES)
 
 
 @pytest.mark.parametrize(
     "w, message",
     [
-        (TIMES[:-1], r"expected shape \(30,\), got \(29,\)"),
-        (-TIMES, r"expected weights of 0, or between .* got -3\.\.-1"),
-        (0 * TIMES, "expected a weight above zero, got none"),
+        (TIMES[:-1], r"must have shape \(30,\), got \(29,\)"),
+        (-TIMES, r"must be 0, or between .* got -3\.\.-1"),
+        (0 * TIMES, "a weight above zero, got none"),
         (np.where(TIMES > 1, np.nan, 1), "got nan..nan"),
-        (1e200 * TIMES, "float64 holds their products"),
+        (1e200 * TIMES, "must be 0, or between 1e-100"),
         (["a"] * 30, "expected numbers, got text"),
     ],
 )
 def test_bad_weights_are_refused_by_name(w, message):
-    with pytest.raises(ValueError, match=f"^sample_weight: .*{message}"):
+    with pytest.raises(ValueError, match=f"^sample_weight.*{message}"):
         pm.LCA().fit(X, Y, sample_weight=w)
 
 

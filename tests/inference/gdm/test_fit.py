@@ -146,10 +146,10 @@ def test_knots_are_quantiles_of_what_varies():
 @pytest.mark.parametrize(
     "change, said",
     [
-        ({"knots": np.zeros((2, 3))}, r"knots: expected shape \(1, k\)"),
+        ({"knots": np.zeros((2, 3))}, r"knots .* \(1, k\)"),
         ({"knots": np.zeros((1, 1))}, "with k ≥ 2"),
-        ({"scale": 0.0}, "prior.scale: expected a number > 0"),
-        ({"b_scale": np.inf}, "prior.b_scale: expected a number > 0"),
+        ({"scale": 0.0}, r"prior\.scale must be > 0, got 0\.0"),
+        ({"b_scale": np.inf}, r"prior\.b_scale must be > 0, got inf"),
     ],
 )
 def test_priors_that_are_none_are_refused(change, said):
@@ -160,7 +160,7 @@ def test_priors_that_are_none_are_refused(change, said):
 
 def test_pairs_without_answers_and_groups_without_rest_are_refused():
     pairs, prior = line([1, 1, 0], [2, 2, 2])
-    with pytest.raises(ValueError, match=r"pairs\.y: expected how many"):
+    with pytest.raises(ValueError, match=r"pairs\.y .*None"):
         gdm.fit(pairs._replace(y=None), prior)
     params = GDMParams(np.array(0.5), np.ones((1, 3)), prior.knots)
     with pytest.raises(ValueError, match="none without group 0"):

@@ -84,12 +84,14 @@ def test_blocks_of_another_run_are_refused_by_what_differs(tmp_path, monkeypatch
     nuts(checkpoint=tmp_path)
 
     def refused(match, other=POSTERIOR, **run):
-        with pytest.raises(ValueError, match=f"checkpoint: .*got those of .*{match}"):
+        with pytest.raises(
+            ValueError, match=f"checkpoint must .*another run: .*{match}"
+        ):
             nuts(other, checkpoint=tmp_path, resume=True, **run)
 
     refused("seed 1 and not 2$", seed=2)
-    refused("data other in data$", POSTERIOR._replace(data=DATA + 1e-9))
-    refused("data other in start$", POSTERIOR._replace(start=np.full(2, 0.5)))
+    refused("data differ in data$", POSTERIOR._replace(data=DATA + 1e-9))
+    refused("data differ in start$", POSTERIOR._replace(start=np.full(2, 0.5)))
     refused("n_chains 2 and not 3", n_chains=3)
     other = POSTERIOR._replace(target=Target(other_density, REPORT))
     refused("model density and not other_density", other)
@@ -138,7 +140,7 @@ def test_a_damaged_block_is_refused_by_its_name_and_nothing_is_lost(
     good = {path: path.read_bytes() for path in blocks(tmp_path)}
     damaged = blocks(tmp_path)[2]
     damaged.write_bytes(GARBAGE[name](good[damaged]))
-    with pytest.raises(ValueError, match=r"a whole block in .*block_00002\.npz"):
+    with pytest.raises(ValueError, match=r"complete blocks, got .*block_00002\.npz"):
         nuts(checkpoint=tmp_path, resume=True)
     untouched = [path for path in good if path != damaged]
     assert all(path.read_bytes() == good[path] for path in untouched)
@@ -179,7 +181,7 @@ def test_a_folder_with_blocks_is_not_overwritten(tmp_path):
 
 
 def test_resuming_from_nowhere_is_refused():
-    with pytest.raises(ValueError, match="checkpoint: expected a folder"):
+    with pytest.raises(ValueError, match="checkpoint must be a folder"):
         nuts(resume=True)
 
 

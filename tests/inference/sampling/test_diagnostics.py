@@ -69,7 +69,7 @@ CASES = {
     "E-BFMI": (tree(energy=np.cumsum(GOOD, 1)), "stronger prior on scales"),
     "not finite": (tree(HOLE), "overflow"),
     "equal chains": (tree(equal(GOOD)), "copies"),
-    "R-hat": (tree(APART), "more draws will not mend"),
+    "R-hat": (tree(APART), "more draws will not help"),
     "bulk ESS": (tree(slow(0.98)), "raise n_draws"),
     "tail ESS": (tree(uneasy()), "n_warmup"),
     "k-hat": (tree(attributes={"khat": 0.8, "method": "svi"}), "method='nuts'"),
@@ -93,7 +93,7 @@ def test_good_draws_have_no_findings():
     assert diagnose(tree()) == []
     assert diagnose(tree(attributes={"khat": 0.69, "method": "laplace"})) == []
     assert diagnose(tree(APART), names=["one"]) == []
-    with pytest.raises(ValueError, match="names: expected some of"):
+    with pytest.raises(ValueError, match="names must be among"):
         diagnose(tree(), names=["M"])
 
 

@@ -20,7 +20,7 @@ from tests.inference.sampling.problems import GAUSSIAN, PRIOR, normal_model, poi
 
 @pytest.mark.parametrize("method", ["nuts", "laplace"])
 def test_a_subsample_is_refused_by_what_would_keep_it_for_ever(method):
-    with pytest.raises(ValueError, match="options: expected the full data"):
+    with pytest.raises(ValueError, match="options must not have batch"):
         sample(normal_model, points(), prior=PRIOR, seed=0, options={"batch": 5},
                method=method)  # fmt: skip
 
@@ -48,50 +48,50 @@ X = np.zeros(3)
 AT_X = Posterior(GAUSSIAN, X, X)
 FLAT = Gaussian(X, np.eye(3)[:, :2])
 SAMPLER = (
-    r"method: expected one of 'nuts', 'svi', 'laplace', "
+    r"method must be one of 'nuts', 'svi', 'laplace', "
     r"or NUTS\(...\), SVI\(...\), Laplace\(...\),"
 )
 BAD = {
-    "subsample": (lambda: sample(subsampled, X, seed=0), "model: .*'n'.*subsample"),
-    "discrete": (lambda: sample(discrete, X, seed=0), "model: .*discrete 'k'"),
-    "nothing": (lambda: sample(nothing_observed, X, seed=0), "model: .*observed"),
-    "method": (lambda: sample(subsampled, X, seed=0, method="gibbs"), "method: exp"),
+    "subsample": (lambda: sample(subsampled, X, seed=0), "model must .*'n'.*subsample"),
+    "discrete": (lambda: sample(discrete, X, seed=0), "model must .*discrete 'k'"),
+    "nothing": (lambda: sample(nothing_observed, X, seed=0), "model must .*observed"),
+    "method": (lambda: sample(subsampled, X, seed=0, method="gibbs"), "method must be"),
     "another sampler": (
         lambda: sample(subsampled, X, seed=0, method=Bootstrap()),
         SAMPLER + r" got Bootstrap\(",
     ),
     "a class": (lambda: sample(subsampled, X, method=NUTS), SAMPLER + " got <class"),
     "settings": (lambda: sample(subsampled, X, method={"nuts": 1}), SAMPLER + " got {"),
-    "start": (lambda: sample(GAUSSIAN, X, seed=0), "start: expected"),
+    "start": (lambda: sample(GAUSSIAN, X, seed=0), "start must"),
     "prior of a target": (
         lambda: sample(GAUSSIAN, X, seed=0, start=X, prior={"lam": 5.0}),
-        "prior, options: expected none for a Target",
+        "prior, options must not be set for a Target",
     ),
     "options of a target": (
         lambda: sample(GAUSSIAN, X, seed=0, start=X, options={"learning_rate": 0.1}),
-        "prior, options: expected none for a Target",
+        "prior, options must not be set for a Target",
     ),
     "a Gaussian with directions left out": (
         lambda: NUTS().draw(Posterior(GAUSSIAN, X, FLAT), seed=0),
-        r"start: expected a Gaussian that leaves no direction out, got .* \(3, 2\)",
+        r"start must be a Gaussian with a covariance of full rank, got .* \(3, 2\)",
     ),
     "a Gaussian with a flat direction": (
         lambda: NUTS().draw(
             Posterior(GAUSSIAN, X, FLAT._replace(factor=np.diag([1.0, 0.0, 2.0]))),
             seed=0,
         ),
-        r"start: expected a Gaussian that leaves no direction out, got a singular",
+        r"start must be a Gaussian with a covariance of full rank, got a singular",
     ),
     "dense": (lambda: NUTS(dense_mass="no"), "dense_mass: expected True or False"),
     "resume": (lambda: NUTS(resume="no"), "resume: expected True or False"),
     "likelihood": (
         lambda: sample(GAUSSIAN, X, seed=0, start=X, log_likelihood=True),
-        "log_likelihood: expected",
+        "log_likelihood must not",
     ),
     "draws": (lambda: NUTS().draw(AT_X, seed=0, n_draws=0), "n_draws: exp"),
     "chains": (lambda: Laplace().draw(AT_X, seed=0, n_chains=0), "n_chains: exp"),
-    "tail": (lambda: SVI().draw(AT_X, seed=0, n_draws=9), "n_draws: .*100.*got 36"),
-    "dtype": (lambda: NUTS().draw(AT_X, seed=0, dtype="f"), "dtype: expected"),
+    "tail": (lambda: SVI().draw(AT_X, seed=0, n_draws=9), "n_draws: .*100.*got 9"),
+    "dtype": (lambda: NUTS().draw(AT_X, seed=0, dtype="f"), "dtype must be"),
     "accept": (lambda: NUTS(target_accept=1.0), "target_accept: expected"),
     "accept high": (lambda: NUTS(target_accept="high"), "target_accept: .*got 'high'"),
     "accept None": (lambda: NUTS(target_accept=None), "target_accept: .*got None"),
@@ -103,12 +103,12 @@ BAD = {
     "names": (
         lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="laplace",
                        feature_names=["a"]),
-        "feature_names: expected",
+        "feature_names must",
     ),
     "dims": (
         lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="laplace",
                        dims={"nu": ["feature"]}),
-        "dims: expected",
+        "dims must",
     ),
 }  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_bad_input_is_refused_by_the_name_of_its_argument(case):
 
 def test_a_target_without_a_finite_starting_point_is_refused():
     target = Target(never_finite, lambda position, data: {"x": position})
-    with pytest.raises(ValueError, match="start: expected a point of finite density"):
+    with pytest.raises(ValueError, match="start must have a finite density"):
         NUTS().draw(Posterior(target, np.zeros(()), X), seed=0)
 
 
@@ -178,11 +178,11 @@ def test_arguments_beside_the_data_reach_the_model_and_its_provenance():
         (
             shifted,
             {},
-            r"of 1 arguments, as given here, got shifted\(data, shift, \*, s",
+            r"accept 1 arguments, got shifted\(data, shift, \*, s",
         ),
         (shifted, {"args": (1.0,), "kwargs": {"sd": 1}}, r"\['sd'\] by name"),
-        (shifted, {"args": PRIOR}, r"args: expected a tuple"),
-        (NUTS, {}, "model: expected a NumPyro model"),
+        (shifted, {"args": PRIOR}, r"args must be a tuple"),
+        (NUTS, {}, "model must be a NumPyro model"),
     ],
 )
 def test_a_model_that_cannot_be_called_so_is_refused_with_what_it_takes(

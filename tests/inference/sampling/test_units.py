@@ -51,7 +51,7 @@ def tempered():
 @pytest.mark.long
 def test_a_tempered_likelihood_is_no_log_likelihood(tempered):
     tree = tempered
-    stands_apart(tree, "learning_rate: expected 1, got 0.5")
+    stands_apart(tree, "learning_rate must be 1, got 0.5")
     M, b = (tree["posterior"][name].to_numpy() for name in ("M", "b"))
     terms, power = (tree["log_likelihood"][name] for name in ("y", "power"))
     assert terms.dims == ("chain", "draw", "pair")
@@ -73,7 +73,7 @@ def test_pairs_that_share_a_point_have_no_log_likelihood():
 def test_weighted_pairs_have_no_log_likelihood():
     w = np.r_[2.0, np.ones(N - 1)]
     tree = drawn(disjoint(w=w))
-    stands_apart(tree, "w: expected data weights of one")
+    stands_apart(tree, "w must be 1 for all data")
     first = tree["log_likelihood"]["y"][..., 0]
     np.testing.assert_allclose(tree["log_likelihood"]["power"], first, atol=1e-9)
 
@@ -82,7 +82,7 @@ def test_pairs_built_from_labels_have_no_log_likelihood():
     X, y = load_iris(return_X_y=True)
     model = pm.LCA(1, learning_rate=1).fit(X[::5], y[::5])
     tree = model.sample("laplace", n_chains=1, n_draws=100, log_likelihood=True)
-    stands_apart(tree, "share no point")
+    stands_apart(tree, "must not share points")
 
 
 @pytest.mark.long
@@ -90,7 +90,7 @@ def test_a_tempered_class_probability_is_no_log_likelihood():
     X, y = load_iris(return_X_y=True)
     model = pm.DCAGM(learning_rate=0.5).fit(X[::3], y[::3])
     tree = model.sample("laplace", n_chains=1, n_draws=100, log_likelihood=True)
-    stands_apart(tree, "learning_rate: expected 1, got 0.5")
+    stands_apart(tree, "learning_rate must be 1, got 0.5")
 
 
 def powered_model(points, *, learning_rate):
@@ -120,11 +120,11 @@ def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(
     save_draws(old, tmp_path / "old.nc")
     back = load_draws(tmp_path / "old.nc")
     np.testing.assert_array_equal(back["log_likelihood"]["y"], terms["y"])
-    with pytest.raises(ValueError, match="learning_rate: expected 1"):
+    with pytest.raises(ValueError, match="learning_rate must be 1"):
         pm.loo(back)
     older = tree.drop_nodes("log_likelihood")
     older = older.assign({"pseudo_log_likelihood": xr.DataTree(terms)})
-    with pytest.raises(ValueError, match="learning_rate: expected 1"):
+    with pytest.raises(ValueError, match="learning_rate must be 1"):
         pm.loo(older)
 
 

@@ -1,0 +1,524 @@
+"""``probmetric evaluate``: scores on held-out rows, judgments, or pairs of rows.
+
+``run`` checks the input, computes, prints and writes. Four functions prepare it: votes
+of neighbors (``_votes``, and ``_votes_in_chunks`` for rows read in chunks), judgments
+(``_judgments``), and same-source against different-source pairs (``_pairs``).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+import typer
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from probmetric.cli.answers import (
+    COLUMNS,
+    Answered,
+    about_points,
+    answered,
+    answers_of,
+    check_answers,
+    figures_of,
+    fit_answers,
+    judged_rows,
+    probabilities,
+    read_table,
+    some,
+)
+from probmetric.cli.files import (
+    FILES,
+    bad_input,
+    claim,
+    note,
+    noted,
+    results,
+    safe_labels,
+)
+from probmetric.cli.fit import MOST
+from probmetric.cli.inputs import (
+    Learner,
+    check_features,
+    check_finite,
+    describe_data,
+    describe_rows,
+    if_among,
+    if_seen,
+    labelled,
+    load,
+    load_stored,
+    of_option,
+    parse_settings,
+    paths_of,
+    rows_of,
+)
+from probmetric.cli.options import DataSpec, Evaluate
+from probmetric.data.choose import sampled
+from probmetric.data.containers import Triplets
+from probmetric.data.source import View
+from probmetric.datasets.loading import Dataset
+from probmetric.datasets.overlap import describe_overlap, hashes_of
+from probmetric.datasets.rows import sample_of
+from probmetric.evaluation.cross_validate import (
+    EUCLID,
+    cross_validate,
+    euclid,
+    stratified_folds,
+)
+from probmetric.evaluation.evaluate import evaluate
+from probmetric.evaluation.rows import as_fitted
+from probmetric.evaluation.sources import judge_sources
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import MetricDraws
+from probmetric.names import in_parts
+from probmetric.neighbors import KNeighborsClassifier
+from probmetric.processes.distributed import together
+from probmetric.progress import progress_bar
+from probmetric.provenance import versions
+from probmetric.registry import MODELS, fit_named, make, without_points
+from probmetric.report.evaluate import pairs_in_words, with_limits
+
+PROB = 0.9
+"""Nominal coverage of the intervals of pairs."""
+
+UNSEEN = "use rows of sources that were not learned from"
+ABOUT = "judgments are about the rows of judgments"
+SHARED = (
+    "judgments share rows: the scores are for rows with other judgments, not for new "
+    "rows"
+)
+
+
+class Result(NamedTuple):
+    """Tables to write, text to print, entries of summary.json, and notes."""
+
+    table: pd.DataFrame
+    predictions: pd.DataFrame
+    text: str
+    summary: dict[str, Any]
+    notes: Sequence[str] = ()
+
+
+class Task(NamedTuple):
+    """An evaluation with checked input: the data, notes, and the computation."""
+
+    about: dict[str, Any]
+    remarks: Sequence[str]
+    compute: Callable[[], Result]
+
+
+def run(options: Evaluate) -> int:
+    """Evaluate, and return the exit code. With several processes the first writes.
+
+    Raises as ``cli.fit.run``.
+    """
+    out = options.out
+    with ExitStack() as stack:
+        with bad_input():
+            task = _task(options)
+            if out is not None and together().rank == 0:
+                stack.enter_context(claim(out, FILES["evaluate"], force=options.force))
+        for remark in task.remarks:
+            note(remark)
+        with noted() as warned, bad_input():
+            result = task.compute()
+        for remark in result.notes:
+            note(remark)
+        typer.echo(result.text)
+        if out is None or together().rank:
+            return 0
+        summary = {
+            "model": options.model,
+            **paths_of(options),
+            "settings": list(options.settings or ()),
+            "seed": options.seed,
+            "data": task.about,
+            "test": options.test,
+            "folds": options.folds,
+            **result.summary,
+            "notes": [*task.remarks, *result.notes, *map(str, warned)],
+            "versions": versions(),
+        }
+        labels, quote = ("truth", "predicted"), options.quote_formulas
+        with results(out, "evaluate", summary) as part:
+            result.table.to_csv(part / "evaluation.csv", index=False)
+            predictions = safe_labels(result.predictions, labels, quote=quote)
+            predictions.to_csv(part / "predictions.csv", index=False)
+    return 0
+
+
+def _task(options: Evaluate) -> Task:
+    """Choose the kind of evaluation, and check its input."""
+    test, groups, k = options.test, options.groups, options.k
+    by_source = groups is not None and options.model is None
+    by_source = by_source and test is None and options.folds is None
+    if k is not None and (options.answers is not None or by_source):
+        raise ValueError(
+            "-k cannot be combined with --answers or only --groups: neither uses "
+            f"neighbors, got {k}."
+        )
+    if options.answers is not None:
+        if groups is not None:
+            raise ValueError(
+                f"--groups cannot be combined with --answers, got {groups!r}."
+            )
+        return _judgments(options, options.answers)
+    assert options.data is not None
+    spec = options.spec(options.data)
+    if in_parts(options.data) or (test is not None and in_parts(test)):
+        return _votes_in_chunks(options, spec)
+    return _pairs(options, spec) if by_source else _votes(options, spec)
+
+
+def _learner(options: Evaluate) -> Learner | None:
+    """Make the learner to fit; None if a stored metric is evaluated."""
+    if options.model is None:
+        if options.settings:
+            raise ValueError("--set requires --model.")
+        return None
+    if options.metric is not None or options.draws is not None:
+        raise ValueError("--model cannot be combined with --metric or --draws.")
+    return make(options.model, parse_settings(options.settings), seed=options.seed)
+
+
+def _check_split(options: Evaluate) -> None:
+    if (options.test is None) == (options.folds is None):
+        given = "neither" if options.test is None else "both"
+        raise ValueError(
+            f"Exactly one of --test and --folds must be given, got {given}."
+        )
+
+
+def _means(
+    figures: list[dict[str, Any]], predictions: list[pd.DataFrame], **more: object
+) -> Result:
+    """Assemble figures by split, with their means over splits as text."""
+    table = pd.DataFrame(figures)
+    means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
+    text = means.T.to_string(na_rep="–", float_format=lambda value: f"{value:.4f}")
+    summary = {**more, "figures": means.to_dict(orient="index")}
+    return Result(table, pd.concat(predictions), text, summary)
+
+
+def _votes(options: Evaluate, spec: DataSpec) -> Task:
+    """Soft votes of neighbors on held-out points."""
+    learner, seed, n_neighbors = _learner(options), options.seed, options.k or 5
+    stored = load_stored(options) if learner is None else None
+    data = labelled(spec)
+    if stored is not None:
+        check_features(stored.feature_names, data.feature_names, data.name)
+    _check_split(options)
+    X, labels, tested, where = data.X, data.labels, data, "of --data"
+    overlap: list[str] = []
+    if options.test is None:
+        splits = stratified_folds(data.y, int(options.folds or 0), seed, "--folds")
+    else:
+        tested, where = _test_data(options.test, spec, data), "of --test"
+        X, labels = np.append(X, tested.X, 0), np.append(labels, tested.labels)
+        splits = [tuple(np.split(np.arange(len(X)), [len(data.X)]))]
+        overlap = if_among(tested, hashes_of(data.X), where)
+    remarks = [] if stored is None else if_seen(stored, tested, where=where)
+    first = 0 if options.test is None else len(data.X)
+
+    def learned(rows: np.ndarray) -> Dissimilarity | MetricDraws:
+        if stored is not None:
+            return stored.metric
+        groups = None if data.groups is None else data.groups[rows]
+        part = replace(data, X=data.X[rows], y=data.y[rows], groups=groups)
+        return fit_named(clone(learner), part).get_metric()
+
+    name = str(options.model) if stored is None else stored.name
+    metrics = {EUCLID: lambda rows: euclid(data.X[rows]), name: learned}
+
+    def compute() -> Result:
+        figures: list[dict[str, Any]] = []
+        predictions: list[pd.DataFrame] = []
+        bar = progress_bar(splits, "held-out points", None, "split")
+        for stated in cross_validate(metrics, X, labels, bar, n_neighbors=n_neighbors):
+            rows, classifier = stated.rows, stated.classifier
+            which = {"method": stated.name, "split": stated.split}
+            scores = evaluate(X[rows], labels[rows], classifier=classifier, seed=seed)
+            figures.append({**which, **scores})
+            classes, truth = classifier.classes_, labels[rows]
+            frame = _class_table(classes, stated.P, truth, rows - first)
+            predictions.append(frame.assign(**which))
+        return _means(figures, predictions, neighbors=n_neighbors)
+
+    return Task(describe_data(data, spec), [*remarks, *overlap], compute)
+
+
+def _test_data(test: str, spec: DataSpec, data: Dataset) -> Dataset:
+    """Load --test; raise for other features or classes than in --data."""
+    label = spec.label or (None if spec.groups else data.label)
+    with of_option("--test"):
+        tested = load(spec._replace(name=test, label=label))
+        features = data.feature_names, tested.feature_names
+        check_features(*features, tested.name, "--data")
+    others = sorted({*tested.target_names} - {*data.target_names})
+    if others:
+        raise ValueError(
+            f"--test must have only classes of --data, got {len(others)} others such "
+            f"as {others[0]!r}. For new sources use --data with --groups only."
+        )
+    return tested
+
+
+def _class_table(
+    classes: np.ndarray, P: np.ndarray, truth: np.ndarray, rows: np.ndarray
+) -> pd.DataFrame:
+    """Class probabilities (m, c) of some rows, with the truth."""
+    names = [str(name) for name in classes]
+    frame = pd.DataFrame(P, columns=pd.Index([f"P({c})" for c in names]))
+    frame.insert(0, "predicted", np.asarray(names)[P.argmax(1)])
+    frame.insert(0, "truth", truth)
+    frame.insert(0, "row", rows)
+    return frame
+
+
+def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
+    """Count votes of neighbors among rows that are read in chunks."""
+    refused = {
+        "--model (fit it first, and use --metric)": options.model is not None,
+        "--set": bool(options.settings),
+        "--groups": options.groups is not None,
+        "--folds": options.folds is not None,
+        "no --test": options.test is None,
+    }
+    for name, used in refused.items():
+        if used:
+            raise ValueError(
+                "--data read in chunks must be used with --metric or --draws, and with "
+                f"--test, got {name}."
+            )
+    test, seed, k = str(options.test), options.seed, options.k or 5
+    stored = load_stored(options)
+    rows = rows_of(spec)
+    check_features(stored.feature_names, rows.feature_names, rows.name)
+    with of_option("--test"):
+        tested = rows_of(spec._replace(name=test))
+        check_features(stored.feature_names, tested.feature_names, tested.name)
+    shown, about = describe_rows(rows, spec, MOST)
+    plain = tested.source if isinstance(tested, View) else tested
+    sample, where = sample_of(plain, test, MOST), "of a sample of --test"
+    remarks = [
+        "rows are read in chunks: neighbors have one vote each, and the Euclidean "
+        "distance is of features standardized by a sample of --data",
+        *if_seen(stored, sample, where=where),
+        *if_among(sample, hashes_of(rows), where),
+    ]
+
+    def compute() -> Result:
+        figures: list[dict[str, Any]] = []
+        predictions: list[pd.DataFrame] = []
+        some_rows = sampled(tested, MOST, seed=seed)
+        assert some_rows.labels is not None
+        for name, metric in {
+            EUCLID: euclid(shown.X),
+            stored.name: stored.metric,
+        }.items():
+            knn = KNeighborsClassifier(metric, k, votes="count").fit(rows)
+            which = {"method": name, "split": 0}
+            figures.append({**which, **evaluate(tested, classifier=knn, seed=seed)})
+            P = knn.predict_proba(as_fitted(knn, some_rows.X, tested))
+            frame = _class_table(knn.classes_, P, some_rows.labels, some_rows.rows)
+            predictions.append(frame.assign(**which))
+        return _means(figures, predictions, neighbors=k, votes="count")
+
+    return Task(about, remarks, compute)
+
+
+class _Split(NamedTuple):
+    """Held-out judgments, their rows in the table, and the metric to evaluate."""
+
+    data: Answered
+    rows: np.ndarray
+    metric: Dissimilarity | MetricDraws
+    log_odds: bool
+
+
+def _judgments(options: Evaluate, answers: str) -> Task:
+    """Probabilities of judgments that were not learned from."""
+    learner = _learner(options)
+    if learner is None:
+        name, data, splits, remarks = _of_stored(options, answers)
+    else:
+        name = str(options.model)
+        data, splits, remarks = _refits(options, answers, learner)
+
+    def compute() -> Result:
+        figures: list[dict[str, Any]] = []
+        predictions: list[pd.DataFrame] = []
+        reasons: dict[str, None] = {}
+        for number, split in enumerate(splits):
+            P, score, reason = probabilities(
+                split.metric, split.data, log_odds=split.log_odds
+            )
+            reasons |= {reason: None} if reason else {}
+            base, constant = _constant(split.data)
+            for method, stated in (base, constant), (name, P):
+                which = {"method": method, "split": number}
+                scores = figures_of(split.data, stated, score)
+                if method == base:
+                    scores.pop("roc_auc", None)
+                figures.append({**which, **scores})
+                predictions.append(_judgment_table(split, stated).assign(**which))
+        return _means(figures, predictions)._replace(notes=list(reasons))
+
+    return Task(data.about, remarks, compute)
+
+
+def _of_stored(
+    options: Evaluate, answers: str
+) -> tuple[str, Answered, list[_Split], list[str]]:
+    """Judgments for a stored metric or draws."""
+    for option, value in ("--test", options.test), ("--folds", options.folds):
+        if value is not None:
+            raise ValueError(
+                f"{option} cannot be combined with --answers and a stored metric, got "
+                f"{value!r}. --answers are the test."
+            )
+    stored, spec = load_stored(options), options.spec(options.data or "")
+    model = MODELS.get(str(stored.learner))
+    objects = model is not None and without_points(model.estimator)
+    data = about_points(
+        read_table(answers, spec.how),
+        options.data,
+        spec,
+        objects=stored.n_features if objects else None,
+        name=stored.name,
+    )
+    check_features(stored.feature_names, data.feature_names, data.name)
+    learned, remarks = f"{stored.name} was learned from", list[str]()
+    if data.about["hash"] == stored.data_hash:
+        remarks = [f"{learned} the same judgments: its figures are too optimistic"]
+    elif stored.rows is not None:
+        todo = f"that {learned}: its figures may be too optimistic"
+        remarks = describe_overlap(judged_rows(data), stored.rows, ABOUT, todo)
+    rows = np.arange(len(data.table.rows))
+    log_odds = model is not None and model.data_kind is Triplets
+    split = _Split(data, rows, stored.metric, log_odds)
+    return stored.name, data, [split], remarks
+
+
+def _refits(
+    options: Evaluate, answers: str, learner: Learner
+) -> tuple[Answered, Iterable[_Split], list[str]]:
+    """Fits to some of the judgments, with the others held out."""
+    _check_split(options)
+    check_answers(learner, answers)
+    spec = options.spec(options.data or "")
+    data = answered(learner, answers, options.data, spec)
+    triplets, n = data.table.kind != "pairs", len(data.table.rows)
+
+    def fitted(train: Answered, test: Answered, rows: np.ndarray) -> _Split:
+        fresh = cast("Learner", clone(learner))
+        fit_answers(fresh, train)
+        return _Split(test, rows, fresh.get_metric(), triplets)
+
+    if options.test is not None:
+        tested = answered(learner, options.test, options.data, spec)
+        if tested.table.kind != data.table.kind:
+            raise ValueError(
+                f"--test must be {data.table.kind} as in --answers, got "
+                f"{tested.table.kind}."
+            )
+        every = np.arange(len(tested.table.rows))
+        todo = "of --answers, learned from: the figures may be too optimistic"
+        hashes = hashes_of(judged_rows(data))
+        remarks = describe_overlap(judged_rows(tested), hashes, ABOUT, todo)
+        return data, (fitted(data, tested, every) for _ in range(1)), remarks
+    n_folds = int(options.folds or 0)
+    if not 2 <= n_folds <= n:
+        raise ValueError(
+            f"--folds must be 2 to {n}, the number of judgments, got {options.folds}."
+        )
+    folds = KFold(n_folds, shuffle=True, random_state=options.seed)
+    parts = progress_bar(list(folds.split(data.table.rows)), "judgments", None, "fold")
+    splits = (
+        fitted(some(data, train), some(data, test), test) for train, test in parts
+    )
+    shared = len(np.unique(data.table.rows)) < data.table.rows.size
+    return data, splits, [SHARED] if shared else []
+
+
+def _constant(data: Answered) -> tuple[str, np.ndarray]:
+    """Baseline without a metric: the share of yes, or even odds for triplets."""
+    n, values = len(data.table.rows), data.table.values
+    if data.table.kind != "pairs":
+        return "even odds", np.full(n, 0.5)
+    trials = np.asarray(values.get("trials", np.ones(n)), float)
+    weight = np.asarray(values.get("sample_weight", np.ones(n)), float)
+    share = weight @ answers_of(data.table) / (weight @ trials)
+    return "share of same", np.full(n, share)
+
+
+def _judgment_table(split: _Split, P: np.ndarray | None) -> pd.DataFrame:
+    """P of each judgment, with its row in the table."""
+    table = split.data.table
+    frame = pd.DataFrame(table.rows, columns=pd.Index(COLUMNS[table.kind][0]))
+    frame.insert(0, "row", split.rows)
+    frame["y"] = answers_of(table)
+    for name in ("trials", "sample_weight"):
+        if name in table.values:
+            frame[name] = table.values[name]
+    return frame.assign(P=np.nan if P is None else P)
+
+
+def _pairs(options: Evaluate, spec: DataSpec) -> Task:
+    """Costs on same-source and different-source pairs of rows."""
+    _learner(options)  # Refuses --set.
+    stored = load_stored(options)
+    # Without a label, sources are the classes.
+    with of_option("--groups", "label") if spec.label is None else nullcontext():
+        data = load(spec)
+    check_finite(data)
+    check_features(stored.feature_names, data.feature_names, data.name)
+    if (d := data.X.shape[1]) != stored.n_features:  # For metrics without names.
+        raise ValueError(
+            f"data must have in {data.name} the {stored.n_features} features of the "
+            f"metric, got {d}"
+        )
+    sources = np.asarray(data.groups)
+    metrics = {EUCLID: euclid(data.X), stored.name: stored.metric}
+
+    def compute() -> Result:
+        with of_option("--groups", "sources"):
+            result = judge_sources(
+                metrics, data.X, sources, prob=PROB, seed=options.seed
+            )
+        n_same = int(result.same.sum())
+        limits = {
+            name: {k: [*map(float, ends)] for k, ends in j.intervals._asdict().items()}
+            for name, j in result.judged.items()
+        }
+        summary: dict[str, Any] = {
+            "pairs": {
+                "sources": len(np.unique(sources)),
+                "same": n_same,
+                "different": len(result.same) - n_same,
+                "different_in_all": result.in_all[0],
+                "same_in_all": result.in_all[1],
+                "ordered": result.ordered,
+            },
+            "figures": {name: j.costs._asdict() for name, j in result.judged.items()},
+            "intervals": limits,
+            "prob": PROB,
+        }
+        rows: list[dict[str, Any]] = []
+        for name, costs in summary["figures"].items():
+            row: dict[str, Any] = {"method": name}
+            for cost, value in costs.items():
+                low, high = limits[name][cost]
+                row |= {cost: value, f"{cost}_lower": low, f"{cost}_upper": high}
+            rows.append(row)
+        pairs = pd.DataFrame({"i": result.i, "j": result.j, "same": result.same})
+        scores = {name: j.score for name, j in result.judged.items()}
+        text = f"{with_limits(summary).T.to_string()}\n{pairs_in_words(summary)}"
+        return Result(pd.DataFrame(rows), pairs.assign(**scores), text, summary)
+
+    remarks = if_seen(stored, data, UNSEEN)
+    return Task(describe_data(data, spec), remarks, compute)
