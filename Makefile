@@ -88,7 +88,7 @@ types: $(STAMP) ## check types
 notebooks: $(STAMP) ## execute every notebook, compare with its output; ARGS=--store keeps the new
 	$(PY) tools/notebooks.py --jobs $(WORKERS) $(ARGS)
 
-# peers_*.py are no scripts for this environment, and peers.py has a target of its own.
+# peers_metric_learn.py runs in another environment: `make peers`.
 BENCH ?= $(filter-out benchmarks/peers%,$(wildcard benchmarks/*.py))
 bench: $(STAMP) ## run the benchmarks, or BENCH=benchmarks/one.py
 	@set -e; for script in $(BENCH); do echo "== $$script"; $(PY) $$script; done
@@ -104,9 +104,9 @@ $(PEERS)/.installed: benchmarks/peers_requirements.txt tools/find_python.sh
 	@touch $@
 
 peers: $(STAMP) $(PEERS)/.installed ## compare with peers; DATA=FOLDER SEEDS=3
-	$(PY) benchmarks/peers.py --write-problems $(PEERS_OPTIONS)
+	$(PY) benchmarks/accuracy.py write-problems $(DATA)
 	$(PEERS)/bin/python benchmarks/peers_metric_learn.py out/peers
-	$(PY) benchmarks/peers.py $(PEERS_OPTIONS)
+	$(PY) benchmarks/accuracy.py peers --out out/peers $(PEERS_OPTIONS)
 
 wheel: $(STAMP) ## build dist/*.tar.gz and, from it, dist/*.whl
 	$(PY) -m build --no-isolation --outdir dist .
@@ -114,7 +114,7 @@ wheel: $(STAMP) ## build dist/*.tar.gz and, from it, dist/*.whl
 release-check: $(STAMP) ## install the wheel elsewhere, lowest and newest, and test it; ARGS=
 	$(PY) tools/release_check.py $(ARGS)
 
-readme: $(STAMP) ## write the README's table of learners; ARGS=figures redraws docs/*.png
+readme: $(STAMP) ## write the table of learners; ARGS=figures redraws docs/*.png
 	$(PY) tools/readme.py $(ARGS)
 
 # Notebooks are shown with their stored output; a second run builds what has changed.

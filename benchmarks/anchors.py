@@ -1,35 +1,29 @@
 """LCA from anchors against the fit of all rows: error, coverage, and thinned rows.
 
-    python benchmarks/anchors.py error | coverage | ivf
+    python benchmarks/anchors.py error | coverage
 
 `error`: the relative distance of M from that of all rows, at several numbers of anchors
 and, for contrast, of rows kept with all others thrown away. `coverage`: how often the
 nominal 90 % interval of an entry of M from the drawing of anchors contains that of the
-fit of all rows, in 200 seeds, and how often it does around thinned rows. `ivf`: what
-partners found in lists cost (faiss: `pip install '.[ann]'`), against all rows looked
-at; each fit in a process of its own, with one thread. Results are stored as they come,
-and the table is written from them.
+fit of all rows, in 200 seeds, and how often it does around thinned rows. Results are
+stored as they come, and the table is written from them.
 """
 
-import json
-import os
-import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+import harness
 import numpy as np
 from scipy.stats import t
 
 import probmetric as pm
 
-RESULTS = Path(__file__).parent / "results" / "anchors.json"
+RESULTS = Path(__file__).parent / "results" / "anchors.csv"
 TABLE = RESULTS.with_suffix(".md")
 DF = 7
 SIZES = (500, 2000, 8000)
 SEEDS = 200
-SOUGHT = 0.985  # As in ``inference.lca.anchors.lists``.
 
 
 def population(n, d, c, seed=0):
@@ -115,55 +109,9 @@ def coverage(n=4000, d=3, c=3, size=400, seeds=SEEDS):
             store("coverage", found)
 
 
-def apart(n, d, c, seed=0):
-    """Return rows of c normal classes with normal centres, as tools/make_rows.py."""
-    rng = np.random.default_rng(seed)
-    centres, y = rng.normal(size=(c, d)), rng.integers(0, c, n)
-    return centres[y] + rng.normal(size=(n, d)), y
-
-
-def peak():
-    """Return the MB that were resident at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def fitted_by(candidates, size, n, d=16, c=8):
-    """Fit in this process; print what it took, as JSON."""
-    X, y = apart(n, d, c)
-    before, start = peak(), time.process_time()
-    lca = pm.LCA(n_anchors=size, candidates=candidates).fit(pm.open(X, label=y))
-    found = {
-        "seconds": time.process_time() - start,
-        "megabytes": peak() - before,
-        "recall": lca.recall_,
-        "M": lca.get_mahalanobis_matrix().tolist(),
-        "se": float(np.linalg.norm(lca.matrix_error_)),
-    }
-    print(json.dumps(found))
-
-
-def ivf(n=1_000_000, sizes=(20_000, 100_000)):
-    found = {"n": n, "d": 16, "classes": 8, "sought": SOUGHT, "rows": []}
-    for size in sizes:
-        both = {}
-        for how in ("ivf", "exact"):
-            words = [sys.executable, __file__, "fitted_by", how, str(size), str(n)]
-            env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-            done = subprocess.run(words, env=env, stdout=subprocess.PIPE, check=True)
-            both[how] = json.loads(done.stdout)
-        M, whole = (np.array(both[how].pop("M")) for how in ("ivf", "exact"))
-        off = {
-            "distance": float(np.linalg.norm(M - whole) / np.linalg.norm(whole)),
-            "stated": both["exact"]["se"] / float(np.linalg.norm(whole)),
-        }
-        found["rows"].append({"anchors": size, **both, **off})
-        store("ivf", found)
-
-
 def store(name, found):
-    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    stored[name] = found
-    RESULTS.write_text(json.dumps(stored, indent=1) + "\n")
+    stored = harness.load(RESULTS) | {name: found}
+    harness.store(stored, RESULTS, 3)
     TABLE.write_text(table(stored))
 
 
@@ -174,8 +122,6 @@ def table(stored):
         lines += error_table(stored["error"])
     if "coverage" in stored:
         lines += coverage_table(stored["coverage"])
-    if "ivf" in stored:
-        lines += ivf_table(stored["ivf"])
     return "\n".join(lines)
 
 
@@ -227,35 +173,5 @@ def coverage_table(found):
     ]
 
 
-def ivf_table(found):
-    n = found["n"]
-    lines = [
-        f"`candidates='ivf'` against `'exact'`: whole default fits of {n:,} rows, d = "
-        f"{found['d']}, {found['classes']} normal classes, read in parts from memory; "
-        "one thread, on two cores that other work kept busy, seconds of processor. "
-        "*Bytes a row* are the difference of the peaks of whole fits (with more "
-        "anchors the solver's is the peak). *Recall* is what the fit states (sought: "
-        f"{found['sought']}), "
-        "*distance* ‖M - M₀‖ / ‖M₀‖, M₀ being that of `'exact'`, *standard error* that "
-        "of M₀ from drawing its anchors, over ‖M₀‖.",
-        "",
-        "| anchors | exact, s | ivf, s | ratio | recall | bytes a row | distance | "
-        "standard error |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in found["rows"]:
-        exact, lists = row["exact"], row["ivf"]
-        more = (lists["megabytes"] - exact["megabytes"]) * 2**20 / n
-        lines.append(
-            f"| {row['anchors']:,} | {exact['seconds']:.1f} | {lists['seconds']:.1f} | "
-            f"{exact['seconds'] / lists['seconds']:.2f} | {lists['recall']:.3f} | "
-            f"{more:.0f} | {row['distance']:.4f} | {row['stated']:.4f} |"
-        )
-    return [*lines, ""]
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "fitted_by":
-        fitted_by(sys.argv[2], *map(int, sys.argv[3:]))
-    else:
-        {"error": error, "coverage": coverage, "ivf": ivf}[sys.argv[1]]()
+    {"error": error, "coverage": coverage}[sys.argv[1]]()

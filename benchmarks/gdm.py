@@ -32,16 +32,16 @@ not copied here: GPL), written as CSV, Sørensen's index between 94 sites with
 geographical distance, which ``GDM`` does not offer and which is here three columns
 more, under a flat prior. R's summary of it is in the README of that package.
 
-The tables go to results/gdm.md, anew after every world; numbers to results/gdm.json.
+The tables go to results/gdm.md, anew after every world; numbers to results/gdm.csv.
 """
 
 import argparse
-import json
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+from harness import load, store
 from scipy.spatial.distance import pdist
 
 from probmetric.data import Pairs
@@ -50,7 +50,7 @@ from probmetric.metric import i_splines
 from probmetric.models.gdm import GDMPrior
 
 OUT = Path(__file__).parent / "results" / "gdm.md"
-NUMBERS = OUT.with_suffix(".json")
+NUMBERS = OUT.with_suffix(".csv")
 KNOTS = np.tile([0.0, 0.5, 1.0], (3, 1))
 TRUTH = np.array([[0.9, 0.4, 0.2], [0.0, 0.1, 0.3], [0.0, 0.0, 0.0]])
 GRID = np.array([0.25, 0.5, 0.75, 1.0])
@@ -244,7 +244,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--southwest")
     given = parser.parse_args()
-    numbers = json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {}
+    numbers = load(NUMBERS)
     end = time.monotonic() + 60 * given.minutes
     if given.southwest:
         numbers["southwest"] = southwest(given.southwest)
@@ -257,9 +257,9 @@ def main():
                 wanted = seed < given.nuts
                 if str(seed) not in cell or (wanted and "NUTS" not in cell[str(seed)]):
                     cell[str(seed)] = one(seed, n, tau, wanted)
-                    NUMBERS.write_text(json.dumps(numbers))
+                    store(numbers, NUMBERS, 2)
                     table(numbers)
-    NUMBERS.write_text(json.dumps(numbers))
+    store(numbers, NUMBERS, 2)
     table(numbers)
     print(OUT.read_text())
 

@@ -17,18 +17,18 @@ training sets, ``peers_metric_learn.py DIR`` learns maps from them, and with ``-
 DIR`` those that are there are columns too, over as many realisations as have a map.
 Without them LMNN and ITML are left out, and that is said.
 
-Prints the tables; writes one plot a panel and glml_figure3.json to ``--out``, of which
+Prints the tables; writes one plot a panel and glml_figure3.csv to ``--out``, of which
 rows that are not run again stay, so that panels and methods may be run one by one.
 """
 
 import argparse
-import json
 import time
 import warnings
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
@@ -261,8 +261,10 @@ def main():
     a = parser.parse_args()
     methods = [m for m in a.methods.split(";") if m]
     wanted = [p for p in a.panels.split(",") if a.data or p in ("synthetic", "wine")]
-    file = a.out / "glml_figure3.json" if a.out else None
-    rows = json.loads(file.read_text()) if file and file.exists() else []
+    file = a.out / "glml_figure3.csv" if a.out else None
+    rows = []
+    if file and file.exists():
+        rows = pd.read_csv(file).to_dict("records")
     if not a.peers:
         print("no --peers folder: metric-learn's LMNN and ITML are not run")
     for name in wanted:
@@ -282,7 +284,7 @@ def main():
         if a.peers:
             new = chain(new, peers(name, *given, a.peers))
         for found in new:
-            print(json.dumps(found), flush=True)
+            print(found, flush=True)
             same = [found[key] for key in ("panel", "size", "method")]
             rows = [r for r in rows if [r["panel"], r["size"], r["method"]] != same] + [
                 found
@@ -290,7 +292,7 @@ def main():
         if a.out:
             a.out.mkdir(parents=True, exist_ok=True)
             plot(name, [r for r in rows if r["panel"] == name], a.out)
-            file.write_text(json.dumps(rows, indent=0) + "\n")
+            pd.DataFrame(rows).to_csv(file, index=False, float_format="%.6g")
     print("\n".join([*verdicts(rows), *table(rows)]))
 
 

@@ -7,7 +7,7 @@ the same source 500 queries and 20,000 rows held out. Then each command runs in 
 process of its own, one BLAS thread, compiled programs thrown away: seconds of processor
 (user and system) and of wall, and MB most resident, by ``wait4``.
 
-Figures are stored in ``results/large_set.json`` as they come, those that are there are
+Figures are stored in ``results/large_set.csv`` as they come, those that are there are
 not measured again without ``--again``, and the table is written from them: what was
 stopped goes on. ``--table`` only writes it. The load of the machine stands beside each:
 above 2 on two cores, seconds of wall say nothing and those of processor are upper ones.
@@ -16,7 +16,6 @@ number of LCA's. Files stay in ``--folder`` if that is given.
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -26,9 +25,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from harness import load, store
 
 ROOT = Path(__file__).absolute().parents[1]
-STORED = ROOT / "benchmarks" / "results" / "large_set.json"
+STORED = ROOT / "benchmarks" / "results" / "large_set.csv"
 PART, HELD, QUERIES, AFTER = 1_000_000, 20_000, 500, 100_000_000
 
 
@@ -190,7 +190,7 @@ def main():
     if o.make:
         make(Path.cwd(), *o.rows)
         return
-    found = json.loads(STORED.read_text()) if STORED.exists() else {}
+    found = load(STORED)
     for rows in [] if o.table else o.rows:
         with tempfile.TemporaryDirectory() as temporary:
             folder = (o.folder or Path(temporary)).absolute() / str(rows)
@@ -212,7 +212,7 @@ def main():
                     continue
                 own[key] = measured(words, folder)
                 print(rows, key, own[key], flush=True)
-                STORED.write_text(json.dumps(found, indent=1))
+                store(found, STORED, 2)
                 table(found)
     table(found)
 

@@ -1,7 +1,7 @@
 """Does ``check_model`` say what is so? Its false alarms and its power, by simulation.
 
-    python benchmarks/model_verdict.py [--seeds 0 100] [--out FILE.json]
-    python benchmarks/model_verdict.py --table --out FILE.json
+    python benchmarks/model_verdict.py [--seeds 0 100] [--out FILE.csv]
+    python benchmarks/model_verdict.py --table --out FILE.csv
 
 Each seed draws W from the prior of LCA (around W₀ = I, λ = 10), 2000 independent pairs
 of normal points in three features, and labels in one of these ways, b = .2 but for the
@@ -26,13 +26,13 @@ Results are added to the file, which is continued when the script is started aga
 """
 
 import argparse
-import json
 import time
 from collections import Counter
 from pathlib import Path
 
 import jax
 import numpy as np
+from harness import load, store
 from scipy.special import expit
 from scipy.stats import gamma, norm
 
@@ -43,7 +43,7 @@ from probmetric.models.lca import LCAPrior
 
 N, D, C, LAM = 2000, 3, 1.0, 10.0
 ARMS = ("right", "logistic", "square", "lapse", "prior W", "prior b", "distance")
-OUT = Path(__file__).parent / "results" / "model_verdict.json"
+OUT = Path(__file__).parent / "results" / "model_verdict.csv"
 
 
 def simulate(arm, rng):
@@ -142,14 +142,14 @@ def main():
     ask.add_argument("--out", type=Path, default=OUT)
     ask.add_argument("--table", action="store_true")
     asked = ask.parse_args()
-    known = json.loads(asked.out.read_text()) if asked.out.exists() else {}
+    known = load(asked.out)
     if not asked.table:
         for seed in range(*asked.seeds):
             for arm in ARMS:
                 rows = known.setdefault(arm, {})
                 if str(seed) not in rows:
                     rows[str(seed)] = run(arm, seed)
-            asked.out.write_text(json.dumps(known) + "\n")
+            store(known, asked.out, 2)
     print("\n".join(table(known)))
 
 

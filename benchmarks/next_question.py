@@ -28,11 +28,10 @@ with ``LCA(standardize=False)``, whose prior moves with the pairs chosen, *rando
 defaults* and *information, defaults*.
 
 The log loss is that of P(same) averaged over draws; that of the fit alone is kept too.
-Rows are kept in FOLDER/next_question.json, and done ones are not done again.
+Rows are kept in FOLDER/next_question.csv, and done ones are not done again.
 """
 
 import argparse
-import json
 import time
 import warnings
 from importlib.metadata import version
@@ -307,15 +306,10 @@ def main():
     parser.add_argument("--table", action="store_true", help="only the report")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "next_question.json"
-    kept = json.loads(file.read_text()) if file.exists() else {"rows": []}
+    file = options.out / "next_question.csv"
     packages = ("probmetric", "jax", "scikit-learn", "numpy")
-    kept["versions"] = {name: version(name) for name in packages}
-    lapse, rows, found = (
-        options.lapse,
-        kept["rows"],
-        {name: scores_of(name) for name in SETS},
-    )
+    rows = pd.read_csv(file).to_numpy(object).tolist() if file.exists() else []
+    lapse, found = options.lapse, {name: scores_of(name) for name in SETS}
     last = options.first + (0 if options.table else options.starts)
     for start in range(options.first, last):
         if time.process_time() > 60 * options.minutes:
@@ -325,9 +319,9 @@ def main():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 rows += list(rows_of(name, X, y, start, lapse, options.rules, done))
-        file.write_text(json.dumps(kept))
+        pd.DataFrame(rows, columns=COLUMNS).to_csv(file, index=False)
         print("start", start, f"{time.process_time():.0f} CPU s", flush=True)
-    provenance = ", ".join(f"{k} {v}" for k, v in kept["versions"].items())
+    provenance = ", ".join(f"{name} {version(name)}" for name in packages)
     page = report(pd.DataFrame(rows, columns=COLUMNS), provenance)
     (options.out / "next_question.md").write_text(page)
     print(page)

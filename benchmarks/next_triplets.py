@@ -20,11 +20,10 @@ Compared, from the same pool, start and judged triplets: *random*; *random again
 another order, which is the control; *information*; *disagreement*. Nothing was chosen
 on any start.
 
-Rows are kept in FOLDER/next_triplets.json, done ones not done again.
+Rows are kept in FOLDER/next_triplets.csv, done ones not done again.
 """
 
 import argparse
-import json
 import time
 import warnings
 from importlib.metadata import version
@@ -141,11 +140,10 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "next_triplets.json"
-    kept = json.loads(file.read_text()) if file.exists() else {"rows": []}
+    file = options.out / "next_triplets.csv"
     packages = ("probmetric", "jax", "scikit-learn", "numpy")
-    kept["versions"] = {name: version(name) for name in packages}
-    rows, end = kept["rows"], time.monotonic() + 60 * options.minutes
+    rows = pd.read_csv(file).to_numpy(object).tolist() if file.exists() else []
+    end = time.monotonic() + 60 * options.minutes
     found = {name: scores_of(name) for name in SETS}
     for start in range(options.starts):
         if time.monotonic() > end:
@@ -155,9 +153,9 @@ def main():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 rows += list(rows_of(name, X, y, start, options.lapse, done))
-        file.write_text(json.dumps(kept))
+        pd.DataFrame(rows, columns=COLUMNS).to_csv(file, index=False)
         print("start", start, flush=True)
-    provenance = ", ".join(f"{k} {v}" for k, v in kept["versions"].items())
+    provenance = ", ".join(f"{name} {version(name)}" for name in packages)
     page = report(pd.DataFrame(rows, columns=COLUMNS), provenance)
     (options.out / "next_triplets.md").write_text(page)
     print(page)

@@ -1,8 +1,8 @@
-"""Fit metric-learn's LMNN, ITML and LFDA on the training sets of peers.py.
+"""Fit metric-learn's LMNN, ITML and LFDA on the training sets of accuracy.py.
 
-    python benchmarks/peers.py --write-problems --out FOLDER
+    python benchmarks/accuracy.py write-problems [DATA]
     .venv-peers/bin/python benchmarks/peers_metric_learn.py FOLDER [--minutes 10]
-    python benchmarks/peers.py --out FOLDER
+    python benchmarks/accuracy.py peers --out FOLDER
 
 Runs in an environment of its own (peers_requirements.txt): metric-learn 0.7.0 fits
 nothing beside scikit-learn 1.8 or later. Reads FOLDER/problems/*.npz (A, a:

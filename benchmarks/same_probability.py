@@ -1,7 +1,7 @@
 """Is P(same) of LCA calibrated on pairs of points that it has not seen?
 
-    python benchmarks/same_probability.py --data DIR [--out FILE.json]
-    python benchmarks/same_probability.py --table --out FILE.json
+    python benchmarks/same_probability.py --data DIR [--out FILE.csv]
+    python benchmarks/same_probability.py --table --out FILE.csv
 
 Eleven sets (data.md), at most 700 points each, drawn with seed 0. Nine of them chose
 the log-logistic form, on splits 0-2; here they have splits 10-15, and twonorm and
@@ -18,9 +18,9 @@ file, which is continued when the script is started again.
 """
 
 import argparse
-import json
 from pathlib import Path
 
+import harness
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.model_selection import train_test_split
@@ -40,7 +40,7 @@ NEW = ("twonorm", "usps_8x8")
 LINKS = ("model", "calibrated", "isotonic")
 SPLITS = range(10, 16)
 MOST, NEIGHBORS = 700, 3
-OUT = Path("out/same_probability.json")
+OUT = Path("out/same_probability.csv")
 
 
 def load(name, folder):
@@ -90,14 +90,14 @@ def one_split(X, y, seed):
 
 def run(folder, out):
     """Add what is missing to the file."""
-    results = json.loads(out.read_text()) if out.exists() else {}
+    results = harness.load(out)
     for name in (*CHOSE, *NEW):
         if name in results:
             continue
         X, y = load(name, folder)
         results[name] = [one_split(X, y, seed) for seed in SPLITS]
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(results))
+        harness.store(results, out, 2)
         print(row(name, results[name]), flush=True)
 
 
@@ -151,7 +151,7 @@ def main():
     asked = parser.parse_args()
     if not asked.table:
         run(asked.data, asked.out)
-    print(table(json.loads(asked.out.read_text())))
+    print(table(harness.load(asked.out)))
 
 
 if __name__ == "__main__":

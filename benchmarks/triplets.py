@@ -27,15 +27,15 @@ The tables go to results/triplets.md, anew after every world; the numbers beside
 """
 
 import argparse
-import json
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+from harness import load, store
 
 OUT = Path(__file__).parent / "results" / "triplets.md"
-NUMBERS = OUT.with_suffix(".json")
+NUMBERS = OUT.with_suffix(".csv")
 SIZES, N_POINTS, D = (200, 1000, 5000), 40, 3
 
 
@@ -203,7 +203,7 @@ def table(numbers):
         cells = [first, mean(numbers["soe"].get(str(n), [])), *cells]
         lines.append(f"| {n} | {made[0]} ({made[1]}) | {' | '.join(cells)} |")
     OUT.write_text("\n".join(lines) + "\n")
-    NUMBERS.write_text(json.dumps(numbers, indent=1) + "\n")
+    store(numbers, NUMBERS, 3)
 
 
 def main():
@@ -214,7 +214,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--part", choices=("fits", "objects", "soe"), default="fits")
     options = parser.parse_args()
-    numbers = json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {}
+    numbers = load(NUMBERS)
     for part in ("fits", "objects", "soe"):
         numbers.setdefault(part, {})
     part = options.part

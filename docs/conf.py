@@ -52,7 +52,6 @@ exclude_patterns = [
     "tests",
     "tools",
     "**/.ipynb_checkpoints",
-    "benchmarks/results/mutants_*",
 ]
 extensions = [
     "sphinx.ext.autodoc",

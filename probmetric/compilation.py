@@ -1,17 +1,13 @@
-"""Programs compiled by JAX, kept on disk for the next process that needs them.
+"""Cache of compiled programs on disk, and a bound on those in memory.
 
-JAX compiles a program for every function and shape, and forgets it with the process.
-Within ``compilation_cache`` it stores what it compiles, and looks there first. The
-library never does so by itself; the command line does, in its own process.
+JAX compiles a program for every function and shape. ``compilation_cache`` turns on
+JAX's persistent cache for a block, and restores its options afterwards. The library
+never does so by itself. The command line does, in its own process. This is the only
+module that sets options of JAX.
 
-A block works in a folder of its own that links to the stored programs, and adds its own
-to them, whole, at its end: processes that share a cache never read half a file. The
-programs lie in a subfolder named after the versions of JAX and the processor, for which
-they were compiled. This is the only file that sets the configuration of JAX.
-
-In memory JAX keeps every program, with some memory maps each, of which Linux allows a
-process 65530; beyond them the compiler dies of a segmentation fault. ``bound_programs``
-lets all of them go before that.
+JAX keeps every compiled program in memory, where each takes several memory maps. Linux
+allows a process 65530 maps, and beyond them the compiler crashes. ``bound_programs``
+clears JAX's caches long before that.
 """
 
 import ctypes
@@ -20,27 +16,19 @@ import os
 import platform
 import shutil
 import sys
-import time
-import warnings
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
-from importlib.metadata import version
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
 
 VARIABLE = "PROBMETRIC_CACHE"
 OFF = ("", "0", "off")
 PROCESSOR = Path("/proc/cpuinfo")
-WORKING = ".working-"
-PART = "compiled-by-jax-"
-STORE_ALL = {
+PROGRAMS = "compiled-by-jax-"
+STORE_ALL: dict[str, object] = {
     "jax_persistent_cache_min_compile_time_secs": 0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
-ROOM = 2**24
-"""Bytes that a disk must have left for what was written to count as whole."""
 
 _LEAST = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "").lower()
 
@@ -49,32 +37,26 @@ COMPILED_SOON = {
         _LEAST not in ("1", "on", "t", "true", "y", "yes")
     )
 }
-"""Options of a long program whose work is LAPACK's: compiled in four fifths of the
-time, it runs as fast (local matrices of 512 queries, d = 48). By rounding alone do its
-numbers change. A program with options is never called by another. Where the variable
-tells JAX not to optimise, it does not here either: options go before the variable.
+"""Compiler options of a long program that spends its time in LAPACK.
+
+It compiles faster and runs as fast; results differ by rounding only. A program with
+options cannot be called inside another. Options override the environment variable
+JAX_DISABLE_MOST_OPTIMIZATIONS, so it is read here.
 """
 
 COMPILED_SOONEST = {"xla_backend_optimization_level": 0}
-"""Options of a long program that runs once a fit, for milliseconds.
+"""Compiler options of a long program that runs once a fit, for milliseconds.
 
-Drawing gamma and normal variates is compiled in 1.9 s in place of 6.5, and runs two
-times longer. Draws of a model's prior: 1.3 s in place of 3.5 (LCA), 2.9 of 8.7 (two
-stages), and 27 ms in place of 9 for a thousand. Exact draws of three classes of 13
-features: 1.3 s in place of 5.1, and .2 s in place of .1 for 4000. The first state of
-NUTS's chains: 1.4 s in place of 2.1 (LCA), 2.4 of 3.6 (two stages).
+Random gamma and normal variates compile in a third of the time and run half as fast.
 """
-
-ABANDONED = 7 * 24 * 3600
-"""Seconds after which the folder of a block that did not end is removed."""
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the cache; None where PROBMETRIC_CACHE disables it.
+    """Return the folder of the cache; None if PROBMETRIC_CACHE disables it.
 
-    That variable names it, or is empty, "0" or "off". Otherwise it is ``probmetric`` in
-    the folder for such files: XDG_CACHE_HOME or ~/.cache, ~/Library/Caches on macOS,
-    LOCALAPPDATA on Windows.
+    That variable is the folder, or empty, "0" or "off". By default the folder is
+    ``probmetric`` in the user's cache folder: XDG_CACHE_HOME or ~/.cache on Linux,
+    ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
 
     Returns
     -------
@@ -83,7 +65,7 @@ def cache_folder() -> Path | None:
     Raises
     ------
     RuntimeError
-        Without a home folder.
+        If there is no home folder.
 
     Examples
     --------
@@ -92,22 +74,22 @@ def cache_folder() -> Path | None:
     >>> print(cache_folder())
     None
     """
-    named = os.environ.get(VARIABLE)
-    if named is not None:
-        return None if named.lower() in OFF else Path(named).expanduser().absolute()
+    setting = os.environ.get(VARIABLE)
+    if setting is not None:
+        return None if setting.lower() in OFF else Path(setting).expanduser().absolute()
     if sys.platform == "darwin":
         base = "~/Library/Caches"
     elif sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     else:
-        # An XDG folder that is not absolute is to be ignored, its specification says.
-        given = os.environ.get("XDG_CACHE_HOME", "")
-        base = given if os.path.isabs(given) else "~/.cache"
+        # The XDG specification requires relative paths to be ignored.
+        xdg = os.environ.get("XDG_CACHE_HOME", "")
+        base = xdg if os.path.isabs(xdg) else "~/.cache"
     return Path(base).expanduser() / "probmetric"
 
 
 def _subfolder() -> str:
-    """Return a name for what compiled programs depend on and JAX does not look at."""
+    """Return a name for the processor, which is not part of JAX's cache keys."""
     try:
         lines = PROCESSOR.read_text().splitlines()
         kinds = ("model name", "flags", "Features", "CPU part")
@@ -115,44 +97,40 @@ def _subfolder() -> str:
     except OSError:
         features = platform.processor()
     digest = blake2b(features.encode(), digest_size=6).hexdigest()
-    versions = f"{version('jax')}-{version('jaxlib')}"
-    return f"{PART}{versions}-{platform.machine()}-{digest}"
+    return f"{PROGRAMS}{platform.machine()}-{digest}"
 
 
 @contextmanager
 def compilation_cache(
     folder: str | os.PathLike[str] | None = None,
 ) -> Generator[Path | None]:
-    """Keep compiled programs on disk within a block.
+    """Store compiled programs on disk within a block, and load those already there.
 
-    The first process compiles; later ones read what it stored, in less time. No result
-    changes.
+    Results do not change.
 
     Parameters
     ----------
     folder : path, optional
-        Default: PROBMETRIC_CACHE if it is set, else a folder "probmetric" where the
-        system keeps a user's caches (``probmetric cache`` shows it). Where no folder
-        is given here or by PROBMETRIC_CACHE, a cache that was set up in JAX itself is
-        left as it is.
+        Default: PROBMETRIC_CACHE if it is set, else a folder "probmetric" in the user's
+        cache folder (``probmetric cache`` shows it). If neither is set and JAX has a
+        cache already, that one is used.
 
     Yields
     ------
     Path or None
-        Where programs are stored. None: the cache is disabled or was set up in JAX, or
-        the default folder cannot be used, and the block runs without it.
+        Where programs are stored. None: the cache is disabled, was set up in JAX, or
+        the default folder cannot be used.
 
     Raises
     ------
     OSError
-        For a ``folder``, given here, that cannot be written.
+        If ``folder`` cannot be created.
 
     Notes
     -----
-    Programs are stored at the end of the block; after an interrupt they are not.
-    Whoever can write to the folder can run code in processes that read it: it is made
-    for its owner alone. It grows until ``probmetric cache --clear`` empties it. JAX's
-    configuration is the process's: other threads use the cache as well.
+    Anyone who can write to the folder can run code in processes that read it, so it is
+    created for its owner only. It grows until ``probmetric cache --clear`` empties it.
+    Options of JAX belong to the process, so other threads use the cache as well.
 
     Examples
     --------
@@ -166,163 +144,108 @@ def compilation_cache(
     """
     import jax
 
-    place = None
+    stored = None
     if folder is not None:
-        place = Path(folder).expanduser().absolute()
+        stored = Path(folder).expanduser().absolute() / _subfolder()
+        stored.mkdir(mode=0o700, parents=True, exist_ok=True)
     elif VARIABLE in os.environ or not jax.config.jax_compilation_cache_dir:
-        try:
-            place = cache_folder()
-        except RuntimeError:  # Without a home folder there is no default.
-            if VARIABLE in os.environ:
-                raise
-    if place is None:
+        stored = _default_folder()
+    if stored is None:
         yield None
         return
+    options = {"jax_compilation_cache_dir": str(stored), **STORE_ALL}
+    before = {name: getattr(jax.config, name) for name in options}
+    _configure(options)
+    try:
+        yield stored
+    finally:
+        _configure(before)
+
+
+def _default_folder() -> Path | None:
+    """Create the default folder; return None if that is impossible."""
+    try:
+        place = cache_folder()
+    except RuntimeError:  # No home folder.
+        if VARIABLE in os.environ:
+            raise
+        return None
+    if place is None:
+        return None
     stored = place / _subfolder()
     try:
-        working = _working_folder(stored)
+        stored.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
-        if folder is not None:
-            raise
-        yield None
-        return
-    try:
-        with _configured(jax_compilation_cache_dir=str(working), **STORE_ALL):
-            yield stored
-    finally:
-        with suppress(OSError):
-            _publish(working, stored)
-        shutil.rmtree(working, ignore_errors=True)
+        return None
+    return stored if os.access(stored, os.W_OK) else None
 
 
-def _programs(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*-cache") if path.is_file()]
-
-
-def _working_folder(stored: Path) -> Path:
-    """Return a new folder in ``stored`` that links to the programs there."""
-    stored.mkdir(mode=0o700, parents=True, exist_ok=True)
-    working = Path(mkdtemp(prefix=WORKING, dir=stored))
-    for other in stored.glob(f"{WORKING}*"):
-        with suppress(OSError):
-            if other.stat().st_mtime < time.time() - ABANDONED:
-                shutil.rmtree(other, ignore_errors=True)
-    for program in _programs(stored):
-        with suppress(OSError):  # Not linked, it is compiled again.
-            os.link(program, working / program.name)
-    return working
-
-
-def _publish(working: Path, stored: Path) -> None:
-    """Move programs to where others find them, unless one may have been cut short."""
-    full = shutil.disk_usage(working).free < ROOM
-    if full or isinstance(sys.exception(), KeyboardInterrupt):
-        return
-    for program in _programs(working):
-        os.replace(program, stored / program.name)
-
-
-@contextmanager
-def _configured(**settings: Any) -> Generator[None]:
-    """Set options of JAX in a block, whatever it has compiled before."""
+def _configure(options: Mapping[str, object]) -> None:
+    """Set options of JAX, whether or not it has compiled before."""
     import jax
     from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-    def set_to(values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            jax.config.update(name, value)
-        reset_cache()  # JAX looks at its options once, at the first program.
-
-    before = {name: getattr(jax.config, name) for name in settings}
-    set_to(settings)
-    try:
-        yield
-    finally:
-        set_to(before)
+    for name, value in options.items():
+        jax.config.update(name, value)
+    reset_cache()  # JAX reads the options only at the first compilation.
 
 
 def stored_programs() -> tuple[int, int]:
-    """Return how many programs the cache holds, of all versions, and their bytes."""
-    sizes = [path.stat().st_size for part in _parts() for path in _programs(part)]
+    """Return the number of stored programs and their size in bytes."""
+    sizes = [p.stat().st_size for f in _folders() for p in f.glob("*-cache")]
     return len(sizes), sum(sizes)
 
 
 def clear_cache() -> None:
-    """Remove the stored programs of all versions, and nothing else in the folder."""
-    for part in _parts():
-        shutil.rmtree(part, ignore_errors=True)
+    """Remove all stored programs, and nothing else in the folder."""
+    for stored in _folders():
+        shutil.rmtree(stored, ignore_errors=True)
 
 
-def _parts() -> list[Path]:
+def _folders() -> list[Path]:
     folder = cache_folder()
-    return [] if folder is None else list(folder.glob(f"{PART}*"))
+    return [] if folder is None else list(folder.glob(f"{PROGRAMS}*"))
 
 
-MAPS = Path("/proc/self/maps")
-MOST_MAPS = 5_000
-"""Memory maps of the process beyond which programs are let go."""
-
-LOOK_EVERY = 20
-"""Programs compiled between two looks at the maps, which take a few milliseconds."""
+MOST_PROGRAMS = 150
+"""Compilations before JAX's caches are cleared. A program takes 100 to 300 maps."""
 
 
 class _Compiled:
-    """What JAX compiled since the last look; None before anybody counts."""
+    """Number of compilations since the caches were cleared; None before counting."""
 
     number: int | None = None
 
 
-def _count(event: str, duration_secs: float, **about: Any) -> None:
+def _count(event: str, duration_secs: float, **_: object) -> None:
     if event == "/jax/core/compile/backend_compile_duration":
         _Compiled.number = (_Compiled.number or 0) + 1
 
 
-def _warn_of_fork() -> None:
-    """Say what a child made by fork may not do: JAX's threads are not copied to it."""
-    warnings.warn(
-        "this process has used probmetric, and so JAX, whose locks a forked child may "
-        "wait for without end: start processes by "
-        "multiprocessing.get_context('spawn'), or by joblib, or use probmetric in the "
-        "children alone",
-        RuntimeWarning,
-        stacklevel=3,
-    )
-
-
 def give_back() -> None:
-    """Give memory that is free back to the system, where its library can (glibc).
+    """Return free memory to the operating system (glibc only).
 
-    What was many small arrays would stay with the process, beside the large one that
-    was made of them.
+    Otherwise the memory of many small arrays stays with the process.
     """
     if sys.platform == "linux":
-        trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
 
 
 def bound_programs() -> None:
-    """Let go of all compiled programs where the process has too many memory maps.
+    """Clear JAX's caches after ``MOST_PROGRAMS`` compilations.
 
-    Public functions call it as they begin. What is used again is compiled again, a
-    user's own functions included; results do not change. Where there is no Linux to
-    tell the maps it does nothing.
+    Public functions call it first. Programs that are used again, the user's included,
+    are compiled again. Results do not change.
     """
     import jax
 
     if _Compiled.number is None:
         _Compiled.number = 0
         jax.monitoring.register_event_duration_secs_listener(_count)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=_warn_of_fork)
-    if _Compiled.number < LOOK_EVERY:
-        return
-    _Compiled.number = 0
-    if not MAPS.exists():
-        return
-    with MAPS.open("rb") as lines:  # Some megabytes where they are many.
-        many = sum(1 for _ in lines) > MOST_MAPS
-    if many:
+    if _Compiled.number >= MOST_PROGRAMS:
+        _Compiled.number = 0
         jax.clear_caches()
         gc.collect()
         give_back()

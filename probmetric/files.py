@@ -368,10 +368,10 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
 
 def _is_lock(file: int) -> bool:
     """Whether a file is new and empty, or a lock that a crash left behind."""
-    held = os.fstat(file)
-    if not stat.S_ISREG(held.st_mode):
+    about = os.fstat(file)
+    if not stat.S_ISREG(about.st_mode):
         return False
-    return not held.st_size or os.read(file, len(BEGIN)) == BEGIN.encode()
+    return not about.st_size or os.read(file, len(BEGIN)) == BEGIN.encode()
 
 
 def _in_the_way(path: Path, argument: str) -> ValueError:

@@ -16,6 +16,8 @@ import numpy as np
 Array = jax.Array | np.ndarray
 Scalar = Array | np.floating | float
 """One number: NumPy's own scalars are no arrays."""
+Numeric = Array | np.number | float | int
+"""Real numbers of any shape, in an array or not."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

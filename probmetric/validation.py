@@ -1,9 +1,9 @@
 """``validate``: run checks against independent references, and report their verdicts.
 
-``validate`` runs the checks of a registered model, or any sequence of ``Check``s: a
-NumPyro model of your own with your own closed form is judged in the same way. Exact
-claims *agree*, *disagree*, or remain *inconclusive*, which is not a pass;
-approximations lie *within* or *outside* their stated bound and never "agree".
+``validate`` runs the checks of a registered model, or any sequence of ``Check``s, for
+example of your own NumPyro model and closed form. Exact claims *agree*, *disagree* or
+are *inconclusive*, which is not a pass. Approximations are *within* or *outside* their
+bound.
 
 It returns a ``Validation``: counts, one line, an exit code, and tables.
 """
@@ -31,7 +31,7 @@ FAILED = ("disagree", "outside")
 
 
 class Judgement(NamedTuple):
-    """One check on one problem: the table of ``judge``, and how long it took."""
+    """One check on one problem: the table of ``judge``, and its run time."""
 
     model: str
     problem: str
@@ -40,7 +40,7 @@ class Judgement(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What was found; of a negative control, "rejected" or "missed"."""
+        """Verdict of the table; for a negative control "rejected" or "missed"."""
         verdict = str(self.table.attrs["verdict"])
         if self.table.attrs["control"]:
             return "rejected" if verdict in FAILED else "missed"
@@ -48,18 +48,18 @@ class Judgement(NamedTuple):
 
     @property
     def unreliable(self) -> bool:
-        """Whether an approximation keeps its bound and k-hat alone leaves it open."""
+        """Whether an approximation keeps its bound and only k-hat is too large."""
         return bool(self.table.attrs.get("unreliable", False))
 
     @property
     def names(self) -> dict[str, str]:
-        """What was judged: model, problem, check, kind, layer and control."""
+        """Model, problem, check, kind, layer and control."""
         attrs = {k: self.table.attrs[k] for k in ("check", "kind", "layer", "control")}
         return {"model": self.model, "problem": self.problem, **attrs}
 
 
 class Counts(NamedTuple):
-    """How many claims there were, and how they fared."""
+    """Number of claims by kind and verdict."""
 
     exact: int
     agree: int
@@ -74,16 +74,16 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """What ``validate`` found.
+    """Result of ``validate``.
 
     Parameters
     ----------
     name : str
         The model's name, or "checks".
     judgements : tuple of Judgement
-        One a check (or negative control) and problem.
+        One per check (or negative control) and problem.
     broken : bool
-        Whether negative controls were judged in place of the claims.
+        Whether negative controls were judged instead of the claims.
     """
 
     name: str
@@ -102,14 +102,14 @@ class Validation:
 
     @property
     def verdict(self) -> str:
-        """Return the worst verdict.
+        """Return the most severe verdict.
 
-        "agree", "disagree" or "inconclusive"; of negative controls "rejected" (all
-        of them, as should be) or "missed". Without any claim "inconclusive".
+        "agree", "disagree" or "inconclusive"; for negative controls "rejected" (all of
+        them) or "missed". Without any claim "inconclusive".
 
-        An approximation within its bound whose k-hat is 0.7 or more is inconclusive,
-        and is said to be, but is no part of this verdict: that is about closed forms,
-        and the approximation was held against draws that do not depend on it.
+        An approximation within its bound with a k-hat of 0.7 or more is inconclusive
+        but does not change this verdict: its draws were compared with draws that do not
+        depend on it.
         """
         counts = self.counts
         if self.broken:
@@ -123,17 +123,17 @@ class Validation:
 
     @property
     def unreliable(self) -> int:
-        """How many approximations keep their bound under a k-hat of 0.7 or more."""
+        """Number of approximations within their bound with a k-hat of 0.7 or more."""
         return sum(j.unreliable and not j.names["control"] for j in self.judgements)
 
     @property
     def exit_code(self) -> int:
         """Return 0 only if all exact claims agree and all approximations are within.
 
-        An approximation that only its k-hat leaves inconclusive does not count.
+        Approximations that are inconclusive only by k-hat are ignored.
 
-        With negative controls in their place 1 is right: 1 if every one is rejected,
-        0 if a wrong claim got through.
+        For negative controls the code is 1 if every one is rejected, 0 if one was
+        missed.
         """
         return int(self.verdict not in ("agree", "missed"))
 
@@ -141,8 +141,8 @@ class Validation:
         """Return every entry of every check as a row.
 
         Columns: model, problem, check, kind, layer, control, entry, reference,
-        estimate, error, z, detectable, khat, verdict; see ``judge``. A negative
-        control's verdict is that of the comparison ("disagree" where rejected).
+        estimate, error, z, detectable, khat, verdict; see ``judge``. The verdict of a
+        negative control is the one of the comparison ("disagree" if rejected).
         """
         frames = [
             j.table.to_dataframe().reset_index().assign(**j.names)
@@ -156,7 +156,7 @@ class Validation:
         return whole.reindex(columns=first + rest)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row a check: how many entries, its worst |z|, verdict, seconds."""
+        """Return one row per check: entries, largest error and z, verdict, seconds."""
         return pd.DataFrame(
             [
                 {
@@ -172,11 +172,11 @@ class Validation:
         )
 
     def by_model(self) -> pd.DataFrame:
-        """Return one row a model: claims or controls, verdict, seconds."""
+        """Return one row per model: claims or controls, verdict, seconds."""
         rows: list[dict[str, object]] = []
         for name in dict.fromkeys(j.model for j in self.judgements):
-            own = tuple(j for j in self.judgements if j.model == name)
-            part = Validation(name, own, self.broken)
+            rows_of = tuple(j for j in self.judgements if j.model == name)
+            part = Validation(name, rows_of, self.broken)
             c = part.counts
             figures = (
                 {"wrong claims rejected": f"{c.rejected} of {c.controls}"}
@@ -187,14 +187,14 @@ class Validation:
                     "inconclusive": c.inconclusive,
                 }
             )
-            seconds = sum(j.seconds for j in own)
+            seconds = sum(j.seconds for j in rows_of)
             rows.append(
                 {"model": name, **figures, "verdict": part.verdict, "seconds": seconds}
             )
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
-        """Say it in a line, with both counts."""
+        """Return one line with the counts and the verdict."""
         c = self.counts
         if self.broken:
             return (
@@ -228,44 +228,42 @@ def validate(
     progress: bool | None = None,
     alpha: float = 0.01,
 ) -> Validation:
-    """Check every claim made about a model, and return the verdicts.
+    """Check every claim about a model, and return the verdicts.
 
     Parameters
     ----------
     model : str, ModelSpec, sequence of Check, or callable
-        A registered name, or checks of your own; or a NumPyro model ``model(data)``,
-        whose one check is simulation-based calibration (``sbc``).
+        A registered name, or your own checks; or a NumPyro model ``model(data)``, which
+        is checked by simulation-based calibration (``sbc``).
     data : Problem, sequence of Problem, Labelled, or anything, optional
-        What to check on. Default: two simulated problems of a registered model (one
-        under ``quick``). Labelled data are turned into a fitted problem by the
-        registered model. For checks of your own anything is accepted and reaches
-        them as ``problem.data``. For a NumPyro model its data, or a ``Problem``, whose
-        prior is its second argument and whose options are its keywords.
+        Problems to check on. Default: two simulated problems of a registered model (one
+        with ``quick``). A registered model is fitted to labeled data. Your own checks
+        get any data as ``problem.data``. A NumPyro model takes its data, or a
+        ``Problem`` with its second argument as prior and its keywords as options.
     quick : bool, default=False
-        Leave out the checks marked slow.
+        Skip the checks marked slow. The only check of a NumPyro model always runs.
     break_ : bool, default=False
-        Judge the negative controls in place of the claims: each must be rejected.
+        Judge the negative controls instead of the claims: each must be rejected.
     seed : int, default=0
-        Of the simulated problems.
+        Seed of the simulated problems.
     progress : bool, optional
         Default: a bar over the checks in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
-        Rate at which this call may call a right claim wrong by chance: each of its T
-        statistical tests (samples, ranks) has alpha/T (Bonferroni), and Holm's method
-        shares that among its entries.
+        False-alarm rate of this call: each of its T statistical tests (samples, ranks)
+        has alpha/T (Bonferroni), shared among its entries by Holm's method.
 
     Returns
     -------
     Validation
-        ``str()`` of it is the last line of a report; ``exit_code`` is 0 only if all
-        is well.
+        Print it for one line with the counts; ``exit_code`` is 0 only if all claims
+        hold.
 
     Raises
     ------
     ValueError
-        An unknown name, labelled data for a model that does not take them, no checks.
+        An unknown name, labeled data for a model that does not take them, no checks.
     TypeError
-        A model that is none of these, such as an estimator.
+        A model of another type, such as an estimator.
 
     Examples
     --------
@@ -287,13 +285,13 @@ def validate(
         chosen = [c for c in chosen if c.controls]
     if not chosen:
         raise ValueError(
-            f"model: expected at least one check to run for {name!r}, got 0"
-            + (" that is quick: leave quick out" if quick and checks else "")
+            f"model must have at least one check to run for {name!r}, got 0"
+            + (" quick ones. Leave quick out." if quick and checks else "")
         )
     check_within_0_1(alpha=alpha)
     work = [(problem, check) for problem in problems for check in chosen]
     share = alpha / max(sum(check.tests for _, check in work), 1)
-    # Checks that name one reference function share its evaluation on a problem.
+    # Checks with the same reference function share its evaluation on a problem.
     shared: dict[tuple[int, Any], Any] = {}
     bar = progress_bar(work, f"validate {name}", progress, "check")
     judgements: list[Judgement] = []
@@ -320,8 +318,8 @@ def _judge(
         shared[key] = check.reference(problem)
     reference = shared[key]
     for control in check.controls if broken else (None,):
-        known: Any = {"reference": reference, "alpha": alpha}
-        table = judge(check, problem, control=control, **known)
+        settings: Any = {"reference": reference, "alpha": alpha}
+        table = judge(check, problem, control=control, **settings)
         yield Judgement(name, problem.name, table, time.perf_counter() - began)
         began = time.perf_counter()
 
@@ -334,31 +332,31 @@ def _resolve(
     name = "checks"
     if callable(named) and not isinstance(named, type):
         name = str(getattr(named, "__name__", type(named).__name__))
-        story: Any = named
-        named = [sbc_check(story)]
+        numpyro_model: Any = named
+        named = [sbc_check(numpyro_model)]
     if not isinstance(named, ModelSpec) and not (
-        isinstance(named, Sequence) and all(isinstance(one, Check) for one in named)
+        isinstance(named, Sequence) and all(isinstance(item, Check) for item in named)
     ):
         raise TypeError(
-            "model: expected a registered name, a ModelSpec, a sequence of Check or a "
+            "model must be a registered name, a ModelSpec, a sequence of Check or a "
             f"NumPyro model, got {type(named).__name__}"
         )
-    given = list(data) if isinstance(data, list | tuple) else [data]
-    # A container of arrays is a tuple too; only a sequence of problems is one.
-    known = bool(given) and all(isinstance(item, Problem) for item in given)
+    problems = list(data) if isinstance(data, list | tuple) else [data]
+    # A container of arrays is a tuple as well.
+    ready = bool(problems) and all(isinstance(item, Problem) for item in problems)
     if not isinstance(named, ModelSpec):
-        return name, list(named), given if known else [Problem("data", None, data)]
-    if known:
-        return named.name, named.checks, given
+        return name, list(named), problems if ready else [Problem("data", None, data)]
+    if ready:
+        return named.name, named.checks, problems
     if data is None:
         seeds = (seed,) if quick else (seed, seed + 1)
         return named.name, named.checks, [named.toy(s) for s in seeds]
     if not isinstance(data, Labelled) or data.y is None or named.from_labels is None:
         takes = "a Problem" if named.from_labels is None else "a Problem or Labelled"
-        raise ValueError(f"data: expected {takes} for {named.name!r}, got {type(data)}")
+        raise ValueError(f"data must be {takes} for {named.name!r}, got {type(data)}")
     if data.w is not None:
         raise ValueError(
-            f"data: expected points without weights for {named.name!r}, got weights w; "
-            "a Problem holds them"
+            f"data must be points without weights for {named.name!r}, got weights w. "
+            "Use a Problem."
         )
     return named.name, named.checks, [named.from_labels(data.X, data.y)]

@@ -19,9 +19,8 @@ if os.environ.get("JAXTYPING_DISABLE") != "1":
     install_import_hook("probmetric", f"{checked.__module__}.{checked.__name__}")
 from probmetric import compilation
 
-# In users' processes 5,000 and 20. Programs that are let go of are most often asked for
-# again by another test; that they are let go of, test_compilation asks.
-compilation.MOST_MAPS, compilation.LOOK_EVERY = 40_000, 200
+# Tests compile more small programs than users, which take fewer memory maps.
+compilation.MOST_PROGRAMS = 250
 
 # Commands of the tests leave the cache of who runs them alone, and that of JAX, which
 # the Makefile sets up, as it is.
@@ -47,11 +46,9 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(autouse=True, scope="module")
 def few_memory_maps():
-    """Let go of compiled programs before there are too many.
+    """Clear JAX's caches before the process has too many memory maps.
 
-    XLA maps memory for each, Linux allows a process 65530 maps, and beyond them the
-    compiler dies of a segmentation fault in whatever test comes next. Public functions
-    do so too, but not all that tests call.
+    Public functions do so too, but tests also call others.
     """
     yield
     compilation.bound_programs()

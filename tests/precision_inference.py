@@ -59,11 +59,11 @@ GENERIC = {
 
 LDA_LIKE = {
     "inference.lda.class_moments": lambda f, g: f(g.labelled, g.gauss.prior),
-    "inference.hierarchical_lca.fit.fit": lambda f, g: f(
+    "inference.effects.fit.fit_groups": lambda f, g: f(
         g.pairs._replace(anchor=np.arange(len(g.pairs.i)) % 2),
         HierarchicalLCAPrior(g.lca.prior),
     ),
-    "inference.point_effects.fit.fit": lambda f, g: f(
+    "inference.effects.fit.fit_points": lambda f, g: f(
         g.pairs, PointEffectsPrior(g.lca.prior)
     ),
     "inference.gdm.fit.fit": lambda f, g: f(g.pairs, GDMPrior(knots_of(g))),
@@ -156,7 +156,7 @@ LDA_LIKE = {
     "inference.mds.landmarks.spread_out": lambda f, g: f(
         lambda i: g.distances.D[i], 0, 4
     ),
-    "inference.mds.spectrum.double_centre": lambda f, g: f(g.distances.squared),
+    "inference.mds.spectrum.double_center": lambda f, g: f(g.distances.squared),
     "inference.mds.spectrum.top_eigenpairs": lambda f, g: f(g.M, 1),
 }
 

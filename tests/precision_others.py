@@ -23,8 +23,8 @@ MODELS = {
     "models.dca_gm.constrain": lambda f, g: f(g.dca.sites, g.dca.prior.present),
     "models.dca_gm.log_weight": lambda f, g: f(g.dca.params),
     "models.dca_gm.unconstrain": lambda f, g: f(g.dca.params),
-    "models.distributions.group_moments": lambda f, g: f(g.two.params, 2),
-    "models.distributions.instance_moments": lambda f, g: f(g.x, g.S, 2),
+    "models.two_stage.group_moments": lambda f, g: f(g.two.params, 2),
+    "models.two_stage.instance_moments": lambda f, g: f(g.x, g.S, 2),
     "models.lca.coincidence_exponent": lambda f, g: f(
         g.w, np.array(0.5), np.array(1.0), 2
     ),

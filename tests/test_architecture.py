@@ -1,145 +1,82 @@
-"""The layout holds: who imports whom, which names, in what words."""
+"""Imports go one way, cited equations exist, and files contain no banned words."""
 
 import ast
 import re
-from collections import Counter
-from graphlib import CycleError
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tools.rooms import PACKAGE, ROOT, floors, graph, table
-
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "probmetric"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-FOLDERS = [p for p in SOURCES if p.name == "__init__.py" and p.parent != PACKAGE]
-TOOLS = sorted(ROOT.glob("tools/*.py"))
 WRITTEN = [*SOURCES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/*.py")]
+TOOLS = sorted(ROOT.glob("tools/*.py"))
 
-# The order in which a reader meets the rooms: each may import those on earlier lines.
-ORDER = [
-    {
-        "typing",
-        "precision",
-        "interrupts",
-        "files",
-        "progress",
-        "compilation",
-    }
-    | {"arguments", "linalg_scaled", "names", "provenance", "registry"},
-    {"linalg", "data", "datasets", "processes"},
+LAYERS = [  # A module imports its own line and the lines above it.
     {"densities"},
     {"metric"},
-    {"neighbors", "models"},
-    {"posterior", "inference"},
-    {"checks", "estimators", "evaluation", "storage", "plots"},
-    {"validation"},
+    {"models", "neighbors"},
+    {"inference", "posterior"},
+    {"estimators", "evaluation", "plots", "storage"},
+    {"large"},
+    {"checks", "validation"},
     {"report"},
-    {"__main__", "cli"},
+    {"cli"},
+    {"__main__"},
 ]
+"""Modules that are not named are below the first line: every layer may use them."""
 
 
-def level_of(room: str) -> int | None:
-    """Return the line of ORDER that names a room, or None."""
-    return next((i for i, names in enumerate(ORDER) if room in names), None)
+def layer(module: str) -> int:
+    """Return the line of LAYERS of a module, -1 of a module that all may use."""
+    return next((i for i, names in enumerate(LAYERS) if module in names), -1)
 
 
-def backward(rooms: dict[str, set[str]]) -> set[tuple[str, str]]:
-    """Return the imports that do not go to an earlier line, or to one's own line.
+def graph() -> dict[str, set[str]]:
+    """Return the modules directly in the package with the modules that each imports."""
+    modules: dict[str, set[str]] = {}
+    for path in SOURCES:
+        module = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if module == "__init__":
+            continue
+        uses = modules.setdefault(module, set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "probmetric":
+                names = [f"probmetric.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            else:
+                names = [
+                    a.name for a in getattr(node, "names", []) if hasattr(a, "name")
+                ]
+            found = {n.split(".")[1] for n in names if n.startswith("probmetric.")}
+            uses |= {n for n in found if list(PACKAGE.glob(f"{n}*"))} - {module}
+    return modules
 
-    Within a line rooms may import each other one way; circles are another test.
-    """
-    return {
-        (room, other)
-        for room, uses in rooms.items()
-        for other in uses
-        if level_of(room) is None
-        or level_of(other) is None
-        or level_of(other) > level_of(room)
-    }
+
+def backward(modules: dict[str, set[str]]) -> set[tuple[str, str]]:
+    """Return the imports of a module by one of a lower layer."""
+    return {(m, n) for m, uses in modules.items() for n in uses if layer(n) > layer(m)}
 
 
 def test_imports_go_one_way():
     assert not backward(graph())
-
-
-@pytest.mark.parametrize(
-    "inside",
-    ["", *(".".join(p.parent.relative_to(PACKAGE).parts) for p in FOLDERS)],
-)
-def test_no_imports_go_in_a_circle(inside):
-    assert floors(graph(inside=inside))
+    assert list(TopologicalSorter(graph()).static_order())
 
 
 def test_a_backward_import_and_a_circle_would_be_seen():
     assert backward({"models": {"inference"}}) == {("models", "inference")}
-    assert backward({"nameless": {"data"}}) == {("nameless", "data")}
+    assert backward({"data": {"large"}}) == {("data", "large")}
+    assert backward({"report": {"cli"}}) == {("report", "cli")}
+    assert not backward({"cli": {"report", "data"}})
     with pytest.raises(CycleError):
-        floors({"models": {"inference"}, "inference": {"models"}})
+        list(TopologicalSorter({"a": {"b"}, "b": {"a"}}).static_order())
 
 
-def test_rooms_and_floors_are_few():
-    rooms = graph()
-    assert len(rooms) <= 30
-    assert max(floors(rooms).values()) <= 12
-
-
-def test_the_table_of_rooms_in_contributing_is_the_import_graph():
-    assert table(graph()) in (ROOT / "CONTRIBUTING.md").read_text()
-
-
-def prefixed(files: list[Path]) -> set[str]:
-    """Return files named after their folder, or sharing a prefix with two others."""
-    found = set()
-    for path in files:
-        stem = path.stem.removeprefix("_")
-        if stem.startswith(path.parent.name + "_"):
-            found.add(str(path))
-    prefixes = Counter(
-        (path.parent, path.stem.removeprefix("_").split("_")[0])
-        for path in files
-        if path.stem.strip("_") != "init"
-    )
-    crowded = {key for key, number in prefixes.items() if number > 2}
-    return found | {
-        str(path)
-        for path in files
-        if (path.parent, path.stem.removeprefix("_").split("_")[0]) in crowded
-    }
-
-
-def test_no_prefix_stands_for_a_folder():
-    assert not prefixed(SOURCES)
-
-
-def test_a_prefix_that_stands_for_a_folder_would_be_seen():
-    named = [Path("a/cli/cli_fit.py"), Path("a/cli/x_one.py"), Path("a/cli/x.py")]
-    assert prefixed(named) == {"a/cli/cli_fit.py"}
-    assert len(prefixed([*named, Path("a/cli/x_two.py")])) == 4
-
-
-MAP = re.compile(r"^((?:``\w+``(?:, )?)+)(?:\s{2,}.*)?$", re.M)
-
-
-def _wrong_in_map(text, there):
-    """Return the files a folder's map leaves out, and what it lists that is no file."""
-    listed = {n for row in MAP.findall(text) for n in re.findall(r"\w+", row)}
-    said = set(re.findall(r"``(\w+)``", text))
-    return sorted(there - said), sorted(listed - there)
-
-
-@pytest.mark.parametrize("path", FOLDERS, ids=lambda p: p.parent.name)
-def test_a_map_names_every_file_and_no_other(path):
-    text = ast.get_docstring(ast.parse(path.read_text())) or ""
-    if MAP.search(text):
-        inside = (p for p in path.parent.glob("[!.]*") if not p.name.startswith("__"))
-        inside = (p for p in inside if p.suffix == ".py" or list(p.glob("__init__.py")))
-        there = {p.stem for p in inside}
-        assert _wrong_in_map(text, there) == ([], [])
-
-
-def test_a_wrong_map_would_be_seen():
-    text = "Room.\n\n``old``    gone.\n``fit``, ``em``\n    both here."
-    assert _wrong_in_map(text, {"fit", "em", "new"}) == (["new"], ["old"])
+def test_the_import_graph_is_not_empty():
+    assert {"metric", "data"} <= graph()["models"]
+    assert graph()["__main__"] == {"cli"}
 
 
 def unresolved(text: str) -> set[str]:
@@ -202,11 +139,6 @@ def test_a_stale_equation_would_be_seen():
     assert not unresolved(head + "# Eq. (1)\n")
     assert unresolved(head + "# Eqs. (1)-(2)\n") == {"2"}
     assert not unresolved(head + "# Eq. (2) of ``other.room``\n")
-
-
-def test_no_module_imports_the_command_line():
-    rooms = graph()
-    assert [room for room, uses in rooms.items() if "cli" in uses] in ([], ["__main__"])
 
 
 def test_the_root_entries_are_links_into_the_package():

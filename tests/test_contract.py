@@ -24,15 +24,15 @@ ALPHA = 0.01
 all others, of `make slow` and `make studies`, together."""
 
 LONG_CHAINS = {
-    "Laplace's distances, b and spread are near NUTS's",
-    "Laplace's log distances are near NUTS's",
+    "Laplace's distances, b and spread are near NUTS draws",
+    "Laplace's log distances are near NUTS draws",
 }
 """Claims whose programs run for longer than they compile."""
 
 COMPILED = {
-    "SVI's invariants are near NUTS's",
-    "SVI's means, covariances and weights are near the closed form's",
-    "SVI is near NUTS on J and p(c|x), mixtures held",
+    "SVI's invariants are near NUTS draws",
+    "SVI's means, covariances and weights are near the closed form",
+    "SVI is near NUTS on J and p(c|x), mixtures fixed",
 }
 """Slow claims whose programs compile for longer than they run."""
 

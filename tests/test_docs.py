@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     path
     for path in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]
-    if path != ROOT / "docs/gallery.md" and not path.name.startswith("mutants_")
+    if path != ROOT / "docs/gallery.md"
 )
 GUIDE = sorted(ROOT.glob("docs/guide/*.md"))
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")

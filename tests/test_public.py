@@ -23,7 +23,6 @@ import pytest
 import probmetric as pm
 from probmetric.models.lca import LCAParams
 from probmetric.plots import style
-from tests.precision_rules import INNER
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "probmetric"
@@ -166,17 +165,6 @@ def test_an_example_that_shows_nothing_would_be_named(monkeypatch):
     assert without_example("probmetric.plots.style", {"blank"})
     monkeypatch.setattr(style.blank, "__doc__", ">>> 1 + 1\n2")
     assert not without_example("probmetric.plots.style", {"blank"})
-
-
-def test_no_public_function_leaves_its_precision_to_the_caller():
-    inner = {(m, name) for m, names in INNER.items() for name in names.split()}
-    for room in ROOMS:
-        for node in ast.parse(stub_of(room).read_text()).body:
-            if isinstance(node, ast.ImportFrom) and node.module:
-                module = f"{room}.{node.module}".removeprefix("probmetric.")
-                assert not inner & {(module, a.name) for a in node.names}
-    whole = {m.removeprefix("probmetric.") for m in PUBLIC if not stub_of(m).exists()}
-    assert not whole & {module for module, _ in inner}
 
 
 def test_the_package_has_few_public_names():

@@ -9,7 +9,8 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import probmetric as pm
-from probmetric.checks.check import Check
+from probmetric.checks import claims
+from probmetric.checks.check import Check, by_algebra
 from probmetric.registry import (
     MODELS,
     Place,
@@ -83,13 +84,14 @@ def test_the_entry_and_the_check_of_contributing_are_made():
     check, entry = map(dedent, re.findall(r"```python\n(.*?)```", page, re.S))
     spec = eval(f"{{{entry}}}", {"_spec": _spec})["foo"]
     assert spec.class_names() == {"Foo"}
-    names = {"Check": Check, "by_hand": dict, "without_prior": dict}
+    readers = ("foo", "points", "closed", "end", "by_scipy", "without_prior")
+    names = {**vars(claims), "by_algebra": by_algebra, **dict.fromkeys(readers, dict)}
     exec(check, names)
-    assert [c.kind for c in names["CHECKS"]] == ["exact"]
+    assert [(c.kind, len(c.controls)) for c in names["CHECKS"]] == 3 * [("exact", 1)]
 
 
 def test_an_exact_check_without_a_control_cannot_be_made():
-    with pytest.raises(ValueError, match="controls: expected at least one"):
+    with pytest.raises(ValueError, match="controls must have at least one"):
         Check("claim", "exact", lambda p: {}, lambda p: {})
 
 

@@ -6,6 +6,8 @@ import xarray as xr
 
 from probmetric import LCA
 from probmetric.checks.check import Check, Problem
+from probmetric.checks.own import calibration
+from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labelled, Points
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS, ModelSpec
@@ -140,6 +142,13 @@ def test_a_control_that_gets_through_is_missed_and_exits_with_zero():
     assert (found.verdict, found.exit_code) == ("missed", 0)
 
 
+def test_the_only_check_of_a_numpyro_model_runs_under_quick(monkeypatch):
+    ranks = Ranks({"mu": np.tile(np.arange(40), 10)}, n_draws=39)
+    monkeypatch.setattr(calibration, "_ranking", lambda *call: lambda *at, **by: ranks)
+    result = validate(lambda data: None, DATA, quick=True)
+    assert (result.verdict, result.counts.exact) == ("agree", 1)
+
+
 def test_quick_leaves_out_slow_checks():
     assert len(validate([MEAN, WEAK], DATA, quick=True).judgements) == 1
 
@@ -201,7 +210,7 @@ def test_a_bar_names_the_check(capfd):
 
 @pytest.mark.parametrize("model", [LCA(), [LCA()], MEAN, None])
 def test_what_is_no_model_is_refused_by_its_type(model):
-    with pytest.raises(TypeError, match=f"model: .*, got {type(model).__name__}$"):
+    with pytest.raises(TypeError, match=f"model must .*, got {type(model).__name__}$"):
         validate(model, DATA)
 
 
@@ -209,12 +218,12 @@ def test_what_is_no_model_is_refused_by_its_type(model):
     "call, message",
     [
         (lambda: validate("no such model"), "model: expected one of"),
-        (lambda: validate([], DATA), "model: expected at least one check"),
-        (lambda: validate([WEAK], DATA, quick=True), "model: expected at least one"),
-        (lambda: validate(SPEC, DATA), "data: expected a Problem or Labelled"),
+        (lambda: validate([], DATA), "model must have at least one check"),
+        (lambda: validate([WEAK], DATA, quick=True), "model must have at least one"),
+        (lambda: validate(SPEC, DATA), "data must be a Problem or Labelled"),
         (
             lambda: validate("lda", Labelled(np.eye(4), [0, 0, 1, 1], np.ones(4))),
-            "data: expected points without weights for 'lda'",
+            "data must be points without weights for 'lda', got weights",
         ),
     ],
 )

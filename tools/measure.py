@@ -1,4 +1,4 @@
-"""Measure the size and the language of a checkout: ``tools/measure.py [FOLDER]``.
+"""Measure the size and language of a checkout: ``python tools/measure.py [FOLDER]``.
 
 Prints the tables of code lines, docstring lines, public names and wording that the
 targets in CONTRIBUTING refer to. To compare two commits, run it on a second worktree.

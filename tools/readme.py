@@ -1,10 +1,10 @@
-"""Write the generated parts of the README: the table of learners and the figures.
+"""Write the table of learners in docs/which_learner.md, and the figures.
 
     python tools/readme.py            rewrite the table (from the registry)
     python tools/readme.py figures    redraw docs/*.png as well
     python tools/readme.py stories    redraw docs/theory/story_*.svg, the models' graphs
 
-A test holds that the table in the README is the one this script writes.
+A test checks that the table is the one that this script writes.
 """
 
 import re
@@ -37,7 +37,7 @@ def learners() -> str:
 
 
 def with_table(text: str) -> str:
-    """Return the README's text with the table of learners written again."""
+    """Return the page with the table of learners written again."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return before + BEGIN + learners() + END + after
@@ -95,8 +95,8 @@ def stories() -> None:
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(with_table(readme.read_text()))
+    page = ROOT / "docs/which_learner.md"
+    page.write_text(with_table(page.read_text()))
     if "figures" in sys.argv[1:]:
         figures()
     if "stories" in sys.argv[1:]:

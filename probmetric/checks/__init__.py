@@ -3,24 +3,22 @@
 A ``Check`` has an independent reference, the package's estimate, and wrong claims
 (negative controls) that it must reject.
 
-``check``        ``Check``, ``Problem`` and ``judge``, which picks the comparison.
-``values``       values against values; a distance against its bound.
-``compare``      values or draws against draws: z (1), detectable shift (2), Holm.
+``check``        ``Check``, ``Problem`` and ``judge``, which selects the comparison.
+``values``       values compared with values; a distance compared with its bound.
+``compare``      values or draws compared with draws: z (1), detectable shift (2), Holm.
 ``uniformity``   ranks of SBC: mean (1), shape (2), detectable shift (3).
 ``criticism``    ``check_model``: prior, predictive check and calibration, in words.
 ``sbc``          simulation-based calibration with NUTS.
+``claims``       builders of claims: density, Hessian, mode, NUTS, SBC.
 ``problems``     what all problems share: a fit, and changes of the data.
-``solvers``      iterations that learners share, step by step.
-``sides``        what many checks compare: NumPyro's density, its draws, an EM's falls,
-                 one distance whichever way it is asked for.
+``sides``        what many checks compare: NumPyro's density, its draws, an EM's falls.
 ``lca``, ``two_stage``, ``gaussian_classes``, ``dca_gm``, ``gdm``,
-``triplet_comparisons``
-                 a folder each: ``problems`` (data sets), ``density``, then
+``point_effects``, ``triplet_comparisons``
+                 a folder per learner: ``problems`` (data sets), ``density``, then
                  ``quadrature`` or ``posterior``, and ``sampling``.
-``own``          ``sbc`` and ``check_model`` of a NumPyro model of one's own.
-``eig_dml``, ``hierarchical_lca``, ``lda``, ``mds``, ``pair_lda``,
-``point_effects``
-                 a file each.
+``own``          ``sbc`` and ``check_model`` of a NumPyro model of your own.
+``eig_dml``, ``hierarchical_lca``, ``lda``, ``mds``, ``pair_lda``
+                 a file per learner.
 """
 
 import lazy_loader

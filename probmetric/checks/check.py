@@ -1,4 +1,4 @@
-"""``Check``: an independent reference, an estimate, and wrong claims it must reject.
+"""``Check``: an independent reference, an estimate, and wrong claims to reject.
 
 ``probmetric validate`` and the contract tests only iterate over the ``Check``s of a
 registered model. Both sides return *values* (a dict of arrays), *draws* (a Dataset
@@ -33,10 +33,10 @@ from probmetric.checks.values import compare_values, within_bound
 from probmetric.typing import ArrayLike, no_type_check
 
 COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
-"""Numbers of an entry in the table of ``judge``."""
+"""Numeric columns in the table of ``judge``."""
 
-SAID = "alpha", "tol", "z_crit", "unreliable", "bound"
-"""What a table of ``judge`` says of its comparison, where that is known."""
+SETTINGS = "alpha", "tol", "z_crit", "unreliable", "bound"
+"""Attributes of the comparison that the table of ``judge`` has, if they apply."""
 
 type Kind = Literal["exact", "approximate"]
 type Layer = Literal["algebra", "quadrature", "gradient", "sampling", "sbc"]
@@ -45,7 +45,7 @@ type Values = Mapping[str, ArrayLike]
 """Arrays, or numbers, by name."""
 
 type Side = Values | xr.Dataset | xr.DataTree | Ranks
-"""What a check compares: values, draws or ranks."""
+"""One side of a check: values, draws or ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +57,11 @@ class Problem[D]:
     Parameters
     ----------
     name : str
-        In reports and tables.
+        Name in reports and tables.
     params : pytree of arrays
-        A fitted or a true value of the model's ``Params``; None where the checks
-        need none.
+        Fitted or true parameters of the model; None if the checks need none.
     data : pytree of arrays
-        A container of ``probmetric.data``, or anything that your own checks read.
+        A container of ``probmetric.data``, or any data that your checks read.
     prior : pytree of arrays, optional
         The model's prior.
     options : mapping of str, optional
@@ -70,8 +69,8 @@ class Problem[D]:
 
     Notes
     -----
-    Nothing is validated: a check gets the problem as it is. Two problems are equal
-    only if they are one; ``dataclasses.replace`` makes another one of it.
+    Nothing is validated: a check gets the problem as it is. Problems are compared by
+    identity; use ``dataclasses.replace`` to change a copy.
 
     Examples
     --------
@@ -89,12 +88,12 @@ class Problem[D]:
 
 
 def uniform(problem: Problem[object]) -> None:
-    """Stand as the reference of a calibration check: ranks are to be uniform."""
+    """Require uniform ranks: the reference of a calibration check."""
     del problem
 
 
 def zero(problem: Problem[object]) -> None:
-    """Stand as the reference of a claim that all values of the estimate are zero."""
+    """Require zeros: the reference if all values of the estimate must be zero."""
     del problem
 
 
@@ -106,48 +105,47 @@ class Check:
     Parameters
     ----------
     name : str
-        The claim, as a sentence fragment: "posterior of (z, z') is exact".
+        The claim as a sentence: "the fit is a mode of the NumPyro density".
     kind : {"exact", "approximate"}
-        Exact claims must *agree*; approximate ones are reported as a distance from
-        the reference with the bound they keep, and are never called agreement.
+        Exact claims must *agree*. Approximate claims are reported as a distance from
+        the reference, which must be *within* a bound.
     reference : callable
         ``reference(problem) -> values, draws or ranks``, independent of the code
-        under test. ``zero`` stands for zeros under every name of the estimate,
-        ``uniform`` for the distribution of ranks.
+        under test. Use ``zero`` if all values must be zero, ``uniform`` for ranks.
     estimate : callable
-        ``estimate(problem)``: what is claimed. *Values* are arrays by name, *draws*
-        a Dataset or DataTree with dims chain and draw, *ranks* what ``sbc`` returns.
+        ``estimate(problem)``: the claimed result. *Values* are arrays by name, *draws*
+        a Dataset or DataTree with dims chain and draw, *ranks* a result of ``sbc``.
     controls : mapping of str to callable, optional
         Wrong claims by name, each of which ``judge`` must reject. An exact check
-        needs one.
+        requires at least one.
     rtol : float >= 0, default=1e-9
         Tolerance between values and values, relative to the largest entry of the
-        reference under each name; ignored where draws are compared.
+        reference under each name; ignored for draws.
     atol : float >= 0, default=0.0
-        Absolute tolerance, added to that.
+        Absolute tolerance, added to the relative one.
     bound : float > 0, optional
         For approximate checks: largest allowed distance of a mean in posterior sd,
-        and of a log standard deviation; between values and values, the largest
-        error relative to the largest entry of the reference.
+        and of a log standard deviation. For values: the largest error relative to the
+        largest entry of the reference.
     tol : float > 0, default=0.1
-        Shift worth finding where draws are compared, in posterior sd.
+        Shift of draws that must be detectable, in posterior sd.
     ess_min : float > 0, default=1000
-        Effective sample size from which draws count.
+        Smallest effective sample size of usable draws.
     layer : {"algebra", "quadrature", "gradient", "sampling", "sbc"}
-        What the reference rests on, and so its cost, in that order.
+        Method of the reference, in order of cost.
     slow : bool, default=False
-        Left out of ``validate(quick=True)``.
+        Skip in ``validate(quick=True)``.
 
     Raises
     ------
     ValueError
-        A kind or layer that is none of these, a number outside its range, an exact
-        check without controls, an approximate one without a bound.
+        An unknown kind or layer, a number outside its range, an exact check without
+        controls, an approximate check without a bound.
 
     Notes
     -----
-    A check that agrees proves the claim on the problems it was judged on, to its
-    tolerance; that it could have failed is proved by its controls.
+    A check that agrees proves the claim on the judged problems, to its tolerance. Its
+    controls prove that it could have failed.
 
     Examples
     --------
@@ -183,11 +181,11 @@ class Check:
 
     @property
     def tests(self) -> bool:
-        """Whether it is a statistical test, wrong of right claims at a rate."""
+        """Whether it is a statistical test, with a false-alarm rate."""
         return self.kind == "exact" and self.layer in ("sampling", "sbc")
 
     def __post_init__(self) -> None:
-        """Raise for settings that mean nothing, and for a check that cannot fail."""
+        """Raise for invalid settings, and for a check that cannot fail."""
         check_choice("kind", self.kind, get_args(Kind.__value__))
         check_choice("layer", self.layer, get_args(Layer.__value__))
         for name in ("rtol", "atol"):
@@ -198,14 +196,14 @@ class Check:
             check_number("bound", self.bound, 0, open_low=True)
         if self.kind == "exact" and not self.controls:
             raise ValueError(
-                f"controls: expected at least one wrong claim for the exact check "
+                f"controls must have at least one wrong claim for the exact check "
                 f"{self.name!r}, got none"
             )
         if self.kind == "approximate" and self.bound is None:
-            raise ValueError(f"bound: expected a number for {self.name!r}, got None")
+            raise ValueError(f"bound must be a number for {self.name!r}, got None")
 
 
-# A claim by what its reference rests on: exact ones, then approximations.
+# Constructors by the method of the reference: exact claims, then approximations.
 by_algebra = partial(Check, kind="exact")
 by_quadrature = partial(Check, kind="exact", layer="quadrature")
 by_gradient = partial(Check, kind="exact", layer="gradient")
@@ -229,24 +227,23 @@ def judge(
     check : Check
         The claim.
     problem : Problem
-        What to check it on.
+        The problem to check it on.
     control : str, optional
-        Judge this negative control in place of the estimate; the verdict should
-        then be "disagree" (or "outside").
+        Judge this negative control instead of the estimate. The verdict should then be
+        "disagree" (or "outside").
     reference : optional
-        ``check.reference(problem)`` if it has been evaluated already. None
-        evaluates it.
+        ``check.reference(problem)``, if it has been evaluated already.
     alpha : float in (0, 1), default=0.01
-        Rate at which a right claim about draws or ranks may be called wrong.
+        False-alarm rate of a claim about draws or ranks.
 
     Returns
     -------
     Dataset
         Over ``entry``: reference, estimate, error (as in ``compare_values``, or a
         signed distance as in ``within_bound``), z, detectable (in posterior sd), khat
-        and verdict; NaN where a column does not apply. Attributes check, kind,
-        layer, control and verdict: "agree", "disagree", "inconclusive" for exact
-        claims, "within", "outside", "inconclusive" for approximate ones.
+        and verdict; NaN if a column does not apply. Attributes check, kind, layer,
+        control and verdict: "agree", "disagree", "inconclusive" for exact claims,
+        "within", "outside", "inconclusive" for approximate claims.
 
     Raises
     ------
@@ -271,7 +268,7 @@ def judge(
     """
     if control is not None and control not in check.controls:
         raise ValueError(
-            f"control: expected one of {list(check.controls)} for {check.name!r}, got "
+            f"control must be one of {list(check.controls)} for {check.name!r}, got "
             f"{control!r}"
         )
     claim = check.estimate if control is None else check.controls[control]
@@ -287,14 +284,13 @@ def judge(
         "layer": check.layer,
         "control": control or "",
         "verdict": table.attrs["verdict"],
-        # What the z of draws were judged by; whether k-hat alone leaves it open.
-        **{k: table.attrs[k] for k in SAID if k in table.attrs},
+        **{k: table.attrs[k] for k in SETTINGS if k in table.attrs},
     }
     return result
 
 
 def _compare(check: Check, reference: Any, estimate: Any, alpha: float) -> xr.Dataset:
-    """Choose the comparison by what the two sides are."""
+    """Choose the comparison by the types of the two sides."""
     if isinstance(estimate, Ranks):
         return uniformity(estimate, alpha=alpha)
     if check.reference is zero:
@@ -312,8 +308,8 @@ def _compare(check: Check, reference: Any, estimate: Any, alpha: float) -> xr.Da
             )
             return table.assign_attrs(bound=float(check.bound))
         raise ValueError(
-            f"check {check.name!r}: expected draws on both sides, or values on both, "
-            f"of an approximate claim, got {type(reference)} and {type(estimate)}"
+            f"both sides of the approximate check {check.name!r} must be draws or "
+            f"values, got {type(reference)} and {type(estimate)}"
         )
     if not any(drawn):
         return compare_values(reference, estimate, rtol=check.rtol, atol=check.atol)

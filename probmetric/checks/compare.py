@@ -7,26 +7,25 @@ reference value r whose own Monte Carlo error is e (0 when exact):
 
     z = (m̂ - r) / mcse,    mcse² = s²/E + e².                                   (1)
 
-Of a skewed quantity m̂ and s move together, and z has one heavy tail: a right claim
-about E exp(1.5 x), x normal, was called wrong four times as often as stated. With q the
+For a skewed quantity m̂ and s are correlated, and z has one heavy tail: without a
+correction the false-alarm rate is up to four times the nominal one. With q the
 skewness of m̂ - r, which is γ/√E for draws of skewness γ and an exact r, Hall's monotone
 transformation takes that to the next order away:
 
     t = z + q z²/3 + q² z³/27 + q/6.                                            (2)
 
-Where |q| is above ``MOST_SKEW`` that is not enough, and the entry is inconclusive.
+If |q| is above ``MOST_SKEW``, the correction is not enough: the entry is inconclusive.
 
 The m two-sided p-values of t are adjusted by Holm's method (``holm``), so that all
 entries together raise a false alarm with probability at most α. A test that does not
-reject proves nothing by itself; what proves something is that a difference worth
-finding would have been found. The smallest shift found with the stated power is, in
-posterior sd,
+reject proves something only if it would have detected a relevant difference. The
+smallest shift detected with the stated power is, in posterior sd,
 
     detectable = (z_{1-α/(2m)} + z_{power}) mcse / s.                           (3)
 
 An entry *disagrees* when its adjusted p-value is below α, *agrees* when it is not and
-(3) is at most ``tol``, and is *inconclusive* otherwise, or when R-hat and E say that
-(1) cannot be trusted. So a weak run never passes. ``overall`` is the worst verdict.
+(3) is at most ``tol``, and is *inconclusive* otherwise, or if R-hat or E is too poor
+for (1). A weak run never passes. ``overall`` is the most severe verdict.
 
 References
 ----------
@@ -54,17 +53,16 @@ from probmetric.inference.sampling.summary import (
 from probmetric.typing import ArrayLike
 
 MOST_SKEW = 0.2
-"""Skewness of a mean up to which (2) is relied on; at .29 right claims were called
-wrong at twice the stated rate (benchmarks/false_alarms.py)."""
+"""Largest skewness of a mean at which (2) holds the false-alarm rate
+(benchmarks/false_alarms.py)."""
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Return p-values adjusted by Holm's method; NaN (no test) does not count.
+    """Return p-values adjusted by Holm's method; NaN (no test) is ignored.
 
     Examples
     --------
-    The smallest of three counts three times, the next twice; none is below another that
-    was smaller:
+    The smallest of three is multiplied by three, the next by two; order is preserved:
 
     >>> import numpy as np
     >>> from probmetric.checks import holm
@@ -86,7 +84,7 @@ def without_skew(z: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def overall(verdicts: ArrayLike) -> str:
-    """Return the worst of several verdicts."""
+    """Return the most severe of several verdicts."""
     order = ("disagree", "outside", "inconclusive", "agree", "within")
     present = set(np.ravel(np.asarray(verdicts)).tolist())
     return next((v for v in order if v in present), "inconclusive")
@@ -108,33 +106,32 @@ def compare(
     Parameters
     ----------
     reference : mapping of str to array, or Dataset or DataTree of draws
-        Posterior means by name (name a functional of the parameters to compare its
-        mean), or draws from another run, whose own means, Monte Carlo errors, R-hat
-        and effective sample sizes then count as well. Its names decide what is
-        compared.
+        Posterior means by name (a functional of the parameters has a mean as well), or
+        draws from another run with their Monte Carlo errors, R-hat and effective sample
+        sizes. Only its names are compared.
     draws : Dataset or DataTree
-        Draws with dims ``chain`` (at least 2) and ``draw``; of a DataTree, the
+        Draws with dims ``chain`` (at least 2) and ``draw``; a DataTree must have the
         group ``posterior``.
     reference_mcse : mapping of str to array, optional
-        Monte Carlo errors of the reference values, where they have one.
+        Monte Carlo errors of the reference values, if they have any.
     alpha : float in (0, 1), default=0.01
         Family-wise false-alarm rate over all entries.
     power : float in (0, 1), default=0.9
-        Probability with which a shift of ``tol`` must be found.
+        Probability with which a shift of ``tol`` must be detected.
     tol : float, default=0.1
-        Shift worth finding, in posterior standard deviations.
+        Shift that must be detectable, in posterior standard deviations.
     rhat_max : float, default=1.01
-        R-hat must be below.
+        Upper limit of R-hat.
     ess_min : float, default=1000
-        Effective sample size of the mean must reach this. With 400 the false-alarm
-        rate of a log-normal was measured at eight times the nominal one.
+        Lower limit of the effective sample size of the mean. Smaller limits raise the
+        false-alarm rate of skewed quantities.
 
     Returns
     -------
     Dataset
         Over ``entry``: reference, estimate, sd, mcse, ess, rhat, z (t of Eq. 2),
         p_holm, detectable, verdict; attributes alpha, power, tol, m, z_crit, verdict
-        (the worst one). Constant draws are compared to a thousand roundings, not by z.
+        (the most severe one). Constant draws must be equal up to a thousand roundings.
 
     Raises
     ------
@@ -145,8 +142,8 @@ def compare(
 
     Notes
     -----
-    Means only: two posteriors with equal means and different widths agree. Name
-    squares, quantiles' indicators or the log likelihood to compare more.
+    Only means are compared: posteriors with equal means and different widths agree. Add
+    squares, indicators of quantiles or the log likelihood to compare more.
 
     Examples
     --------
@@ -230,11 +227,11 @@ def compare(
     )
 
 
-def _third_moment(found: Summary) -> np.ndarray:
+def _third_moment(of: Summary) -> np.ndarray:
     """Return the third central moment of each mean, zero for constants."""
     with np.errstate(invalid="ignore"):
-        q = found.skew / np.sqrt(found.ess)
-    return np.where(found.constant, 0.0, q * found.mcse**3)
+        q = of.skew / np.sqrt(of.ess)
+    return np.where(of.constant, 0.0, q * of.mcse**3)
 
 
 def distance(
@@ -242,15 +239,15 @@ def distance(
 ) -> xr.Dataset:
     """Measure how far an approximation lies from reference draws; no verdict.
 
-    An approximation is never *right*, so it cannot agree: it has a distance.
+    An approximation cannot agree exactly; it has a distance.
 
     Parameters
     ----------
     reference : Dataset or DataTree
-        Draws with dims chain (at least 2) and draw, of NUTS for instance. Its names
-        decide what is measured.
+        Draws with dims chain (at least 2) and draw, of NUTS for instance. Only its
+        names are measured.
     draws : Dataset or DataTree
-        Draws of the approximation; one chain of independent draws will do.
+        Draws of the approximation; one chain of independent draws is enough.
 
     Returns
     -------
@@ -258,9 +255,8 @@ def distance(
         Over ``entry``: reference, estimate (means), sd (of the reference),
         estimate_sd, shift (difference of means, in sd of the reference), log_sd_ratio
         (natural log of approximate over reference sd), their Monte Carlo errors
-        shift_mcse and log_sd_ratio_mcse, and ess and rhat of the *reference*. Entries
-        constant on both sides and equal have distance 0; other constants an infinite
-        one.
+        shift_mcse and log_sd_ratio_mcse, and ess and rhat of the *reference*. Equal
+        constants on both sides have distance 0, other constants an infinite distance.
 
     Raises
     ------
@@ -303,7 +299,7 @@ def entry_table(
     entries: Sequence[str],
     attrs: Mapping[str, str | float | bool] | None = None,
 ) -> xr.Dataset:
-    """Return columns over ``entry``, with the worst of their verdicts as attribute."""
+    """Return columns over ``entry``, with their most severe verdict as attribute."""
     table = xr.Dataset(
         {name: ("entry", np.asarray(column)) for name, column in columns.items()},
         {"entry": list(entries)},

@@ -1,21 +1,21 @@
-"""``check_model``: would the model have produced the data? A verdict in three words.
+"""``check_model``: could the model have produced the data? One of three verdicts.
 
-A closed form that agrees with sampling may be the right answer to the wrong question:
-both share the model and its prior. Here they are held against the data, in parts:
+A closed form that agrees with sampling is right under the model and its prior. Here the
+model and the prior are compared with the data, in parts:
 
-*prior*         is the posterior where the prior expected it?
-*predictive*    would the model have produced these observations?
-*calibration*   are the probabilities, as they are shipped, right on data held out?
+*prior*         does the posterior lie where the prior expects it?
+*predictive*    could the model have produced these observations?
+*calibration*   are the reported probabilities right on held-out data?
 
-A learner says in ``ModelSpec.criticism`` what its parts are; each gives a ``Finding``
-with a p-value and a size in its own units. A part is
+``ModelSpec.criticism`` of a learner returns a ``Finding`` per part, with a p-value and
+a size. A part is
 
     adequate   p ≥ ALPHA after Holm over the parts,
-    conflict   p < ALPHA_CONFLICT and the size reaches what would matter,        (1)
+    conflict   p < ALPHA_CONFLICT and the size is large enough to matter,        (1)
     doubtful   otherwise.
 
-So a right model is called anything but adequate in at most about ALPHA of runs, and a
-difference that only a large sample could find, or that changes nothing, is no conflict.
+A right model is not called adequate in at most about ALPHA of runs. A difference that
+only a large sample can detect, or that changes nothing, is not a conflict.
 """
 
 from collections.abc import Sequence
@@ -40,26 +40,26 @@ Word = Literal["adequate", "doubtful", "conflict"]
 
 
 class Finding(NamedTuple):
-    """What a learner found in one part.
+    """Result of one part.
 
     Attributes
     ----------
     part : str
         "prior", "predictive" or "calibration".
     statistic, p_value : float
-        The p-value is that of the statistic under the model.
+        A statistic, and its p-value under the model.
     size, matters : float
-        How large the difference is, in units of its own, and from where on it matters.
+        Size of the difference, and the size from which it matters.
     said : str
-        The finding in words, with its figures.
+        The result in words, with its figures.
     remedy : str
-        What to do where it is no good news.
+        What to do if the part is not adequate.
     bins : DataFrame, optional
-        Columns at, observed, expected, low, high, pairs: what a figure shows.
+        Columns at, observed, expected, low, high, pairs, for a figure.
 
     Examples
     --------
-    The learner is LCA, and the truth is a step, which its P(same) is not:
+    LCA is fitted to labels that follow a step function of the distance:
 
     >>> import numpy as np
     >>> import probmetric as pm
@@ -84,7 +84,7 @@ class Finding(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One judged part: a finding, its p-value after Holm, and the word for it.
+    """One judged part: a finding, its p-value after Holm, and its verdict.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelVerdict:
-    """What ``check_model`` found.
+    """Result of ``check_model``.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class ModelVerdict:
 
     Examples
     --------
-    ``check_model`` returns it; the worst of its parts is the verdict of the whole:
+    ``check_model`` returns it; its verdict is the most severe of its parts:
 
     >>> from probmetric.checks import Finding, ModelVerdict, Part
     >>> far = Finding("prior", 9.0, 0.003, 3.0, 2.0, "b is 3 sd out", "widen its prior")
@@ -132,11 +132,11 @@ class ModelVerdict:
 
     @property
     def overall(self) -> str:
-        """The worst word of the parts."""
+        """The most severe verdict among the parts."""
         return max((p.verdict for p in self.parts), key=WORDS.index)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a row a part: verdict, p-value, size, words and remedy."""
+        """Return a row per part: verdict, p-value, size, words and remedy."""
         rows = [
             {
                 "part": p.finding.part,
@@ -154,7 +154,7 @@ class ModelVerdict:
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
-        """Say it in a line a part, with the remedy where one is called for."""
+        """Return a line per part, with the remedy unless it is adequate."""
         lines = [f"{self.model} against its data: {self.overall}"]
         for row in self.to_dataframe().itertuples():
             row: Any
@@ -186,33 +186,33 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     ----------
     fit : estimator or DataTree
         Fitted; a learner whose entry in ``MODELS`` has a ``criticism`` (LCA). Or draws
-        of ``sample(..., log_prior=True, predictive=True, prior_draws=1000)``, of a
-        model of your own, ``TwoStageMixture``, ``DCAGM`` or ``GaussianClasses``: prior
-        and predictive, without calibration, which needs data held out.
+        of ``sample(..., log_prior=True, predictive=True, prior_draws=1000)`` from a
+        model of your own, ``TwoStageMixture``, ``DCAGM`` or ``GaussianClasses``. Draws
+        are not checked for calibration, which needs held-out data.
     seed : int, default=0
-        Of replicates and of folds.
+        Seed of replicates and of folds.
 
     Returns
     -------
     ModelVerdict
-        ``overall`` is "adequate", "doubtful" or "conflict", the worst of ``parts``;
-        each says what was found and, unless adequate, what to do. ``str()`` of it is
-        all of that in words. Calibration is left out where a class has two points.
+        ``overall`` is "adequate", "doubtful" or "conflict", the most severe of
+        ``parts``. Print it to see each part and, unless adequate, a remedy. Calibration
+        is left out if a class has two points.
 
     Raises
     ------
     NotFittedError
         Before ``fit``.
     ValueError
-        For another object, a learner that has no such check, a fit per anchor; for
-        draws without the groups that this stands on.
+        Another object, a learner without this check, a fit per anchor, or draws
+        without the required groups.
 
     Notes
     -----
-    *Adequate* is not *true*: it says that these looks, at this number of data, found
-    nothing. Error rates were measured on independent pairs
-    (``benchmarks/results/model_verdict.md``). Pairs built from labels share points;
-    their replicates are widened for one point of each pair, not for both.
+    *Adequate* does not mean *true*: the checks found nothing with this number of data.
+    For error rates on independent pairs see ``benchmarks/results/model_verdict.md``.
+    Pairs built from labels share points; their replicates are widened for one point of
+    each pair, not for both.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     """
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
     if isinstance(fit, xr.DataTree):
-        # By name: what it finds are ``Finding``s of this file.
+        # By name: that module imports this one.
         criticise = resolve_name("probmetric.checks.own.criticism:criticise")
         return verdict_of(
             str(fit.attrs.get("model", "draws")), criticise(fit, seed=seed)

@@ -1,7 +1,6 @@
-"""What problems of all learners share: standardised data, a fit, changes of the data.
+"""Shared parts of problems: standardized data, a fit, changes of the data.
 
-A *change* is a function of a problem. The metric that is learned from the changed
-problem must be the one learned before.
+A *change* is a function of a problem that must not change the learned metric.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from probmetric.precision import to_numpy
 type Rows = Labelled | Pairs | Groups
 
 
-def standardised(
+def standardized(
     X: Float[np.ndarray, "n d"], y: Shaped[np.ndarray, "n"]
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
     """Return points of mean 0 and sd 1 in each feature, and their classes as codes.
@@ -73,7 +72,7 @@ def swapped(problem: Problem[Pairs]) -> Problem[Pairs]:
 
 
 def renamed[D: Labelled | Groups](problem: Problem[D]) -> Problem[D]:
-    """Give the classes, or the groups, each other's codes: the last becomes 0."""
+    """Reverse the codes of the classes, or of the groups."""
     data = problem.data
     name = "group" if isinstance(data, Groups) else "y"
     codes = np.asarray(getattr(data, name))
@@ -81,7 +80,7 @@ def renamed[D: Labelled | Groups](problem: Problem[D]) -> Problem[D]:
 
 
 def translated[D: Rows](problem: Problem[D]) -> Problem[D]:
-    """Move all points, and the prior mean of points with them."""
+    """Move all points, and the prior mean with them."""
     data, prior = problem.data, problem.prior
     if not isinstance(data, Pairs):
         prior = prior._replace(mean=prior.mean + 3.0)
@@ -94,7 +93,7 @@ OF_PAIRS = {
     "order within a pair": swapped,
     "translation of the points": translated,
 }
-"""Changes that no metric learned from pairs may see."""
+"""Changes that must not change a metric learned from pairs."""
 
 OF_CLASSES = {"order of the points": permuted, "names of the classes": renamed}
-"""Changes that no metric learned from classes may see."""
+"""Changes that must not change a metric learned from classes."""

@@ -5,13 +5,12 @@ under test: the rank of the true value among its draws is uniform for every quan
 if the sampler, the density and the simulator belong to one model. All simulations run
 in one compiled program, ``n_simulations`` fits of NUTS one after the other.
 
-Draws that equal the true value are split at random, so that ranks of discrete
-quantities are uniform as well. A quantity that does not vary has no rank: it is right
-if it always equals the truth.
+Ties with the true value are broken at random, which makes ranks of discrete quantities
+uniform as well. A quantity that does not vary has no rank: it is right if it always
+equals the true value.
 
-The log likelihood is always among the ranked quantities. Without it a "posterior"
-that ignores the data (the prior itself) passes every test: the ranks of parameters
-are uniform then as well.
+The log likelihood is always among the ranked quantities. Without it a "posterior" that
+ignores the data (the prior itself) passes: its ranks of parameters are uniform too.
 
 References
 ----------
@@ -58,21 +57,21 @@ LOG_LIKELIHOOD = "log_likelihood"
 
 
 class Story(NamedTuple):
-    """How the world is simulated, as module-level pure functions (static).
+    """Simulator and log likelihood, as module-level pure functions (static).
 
     Attributes
     ----------
     simulate : callable
         ``simulate(key, data) -> (position, data)``: a position drawn from the prior
-        and data drawn given it, as the target takes them. What is constant in
-        ``data`` (inputs, sizes) is taken over.
+        and data drawn given it, as the target takes them. Constants in ``data``
+        (inputs, sizes) are copied.
     log_likelihood : callable
         ``log_likelihood(position, data) -> scalar`` of the *right* model, whatever
         the target under test is.
 
     Examples
     --------
-    A world whose mean μ is N(0, 1) and whose two observations are N(μ, 1):
+    A mean μ ~ N(0, 1) and two observations N(μ, 1):
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -93,7 +92,7 @@ class Story(NamedTuple):
 
 
 class _Ranked(NamedTuple):
-    """Ranks of a quantity's entries, whether draws were one number, and the truth."""
+    """Ranks of a quantity's entries, whether draws are constant, and whether right."""
 
     rank: Int[Array, "..."]
     constant: Bool[Array, "..."]
@@ -101,7 +100,7 @@ class _Ranked(NamedTuple):
 
 
 def _rank(split: Array, truth: Array, draws: Array) -> _Ranked:
-    """Rank a true value among draws of it."""
+    """Rank a true value among its draws."""
     below, equal = jnp.sum(draws < truth, 0), jnp.sum(draws == truth, 0)
     low, high = (jnp.asarray(end, float) for end in (draws.min(0), draws.max(0)))
     # In single precision the product can round up to equal + 1.
@@ -128,12 +127,12 @@ def _ranks(
     keys: jax.Array,
     data: PyTree,
 ) -> dict[str, _Ranked]:
-    """Simulate, fit and rank, once a key."""
+    """Simulate, fit and rank, once per key."""
 
     def one(key: jax.Array) -> dict[str, _Ranked]:
         key_world, key_start, key_fit = jax.random.split(key, 3)
         truth, simulated = story.simulate(key_world, data)
-        # Any start will do; another draw of the prior has the right scale.
+        # Start at another draw from the prior, which has the right scale.
         start, _ = story.simulate(key_start, data)
         flat, unravel = ravel_pytree(start)
         init, step = kernel(target, settings, unravel)
@@ -146,7 +145,7 @@ def _ranks(
             state = jax.lax.fori_loop(0, n, advance, state)
             return state, _quantities(target, story, unravel(state.z), simulated)
 
-        # Warm-up comes before the first draw: a loop of its own is compiled as well.
+        # Warm up before the first draw: a separate loop would be compiled as well.
         n = jnp.full(n_draws, settings.thin).at[0].add(settings.n_warmup)
         draws = jax.lax.scan(draw, state, n)[1]
         values = _quantities(target, story, truth, simulated)
@@ -172,30 +171,31 @@ def sbc(
     dtype: str = "float64",
     progress: bool | None = None,
 ) -> Ranks:
-    """Return the ranks of true values among draws of NUTS, over simulated worlds.
+    """Return the ranks of true values among NUTS draws, over simulated data sets.
 
     Parameters
     ----------
     target : Target
         The posterior under test. To see that SBC can fail, test a wrong one.
     story : Story
-        The world.
+        Simulator and log likelihood.
     data : pytree of arrays
-        What every simulated world has in common.
+        Data that all simulations share.
     seed : int
         The same seed gives the same ranks.
     n_simulations : int, default=400
-        Finds a common shift of a quarter of a posterior sd among ten quantities.
+        Number of simulations. 400 detect a common shift of a quarter of a posterior sd
+        among ten quantities.
     n_draws : int, default=99
-        Kept draws a simulation; ranks are 0..n_draws.
+        Draws per simulation; ranks are 0..n_draws.
     thin : int, default=5
-        Iterations per kept draw: correlated draws give ranks that are not uniform.
+        Iterations per draw: correlated draws give ranks that are not uniform.
     n_warmup : int, default=200
-        Iterations thrown away.
+        Warm-up iterations.
     target_accept, dense_mass : optional
         As in ``NUTS``.
     chunk : int, default=50
-        Simulations a compiled call.
+        Simulations per compiled call.
     dtype : {"float64", "float32"}, default="float64"
         Precision.
     progress : bool, optional
@@ -204,10 +204,10 @@ def sbc(
     Returns
     -------
     Ranks
-        One row an entry of every functional, and ``log_likelihood``. Entries whose
-        ranks equal those of an earlier one in every simulation (the other half of a
-        symmetric matrix) are left out. ``constants`` says of those that do not vary
-        whether they are right. Judge them by ``uniformity``.
+        One row per entry of every functional, and ``log_likelihood``. Entries with the
+        same ranks as an earlier one in every simulation (the other half of a symmetric
+        matrix) are left out. ``constants`` lists entries that do not vary, and whether
+        they are right. Judge the ranks with ``uniformity``.
 
     Raises
     ------
@@ -246,31 +246,31 @@ def sbc(
     settings = Settings(n_warmup, target_accept, dense=dense_mass, thin=thin)
     chunk = min(chunk, n_simulations)
     n_chunks = -(-n_simulations // chunk)
-    kept: list[dict[str, _Ranked]] = []
+    blocks: list[dict[str, _Ranked]] = []
     with jax.enable_x64(is_double(dtype)):
         data = cast(data, dtype)
         keys = jax.random.split(jax.random.key(seed), n_chunks * chunk)
         for k in progress_bar(range(n_chunks), "simulations", progress, "block"):
             some = keys[k * chunk : (k + 1) * chunk]
             ranks = _ranks(target, story, settings, n_draws, some, data)
-            kept.append(jax.tree.map(np.asarray, ranks))
-    stacked = jax.tree.map(lambda *a: np.concatenate(a)[:n_simulations], *kept)
+            blocks.append(jax.tree.map(np.asarray, ranks))
+    stacked = jax.tree.map(lambda *a: np.concatenate(a)[:n_simulations], *blocks)
     return _distinct(stacked, n_draws)
 
 
-def _distinct(found: Mapping[str, _Ranked], n_draws: int) -> Ranks:
-    """Name every entry; drop those that repeat an earlier one throughout."""
+def _distinct(ranked: Mapping[str, _Ranked], n_draws: int) -> Ranks:
+    """Name every entry; drop exact repetitions of an earlier one."""
     rows: Arrays = {}
     constants: dict[str, bool] = {}
-    seen: set[tuple[bytes, bool | None]] = set()
-    for name, (ranks, constant, right) in found.items():
+    rank_rows: set[tuple[bytes, bool | None]] = set()
+    for name, (ranks, constant, right) in ranked.items():
         for at in np.ndindex(ranks.shape[1:]):
             column = (slice(None), *at)
             row = ranks[column]
             same = bool(right[column].all()) if constant[column].all() else None
-            if (row.tobytes(), same) in seen and name != LOG_LIKELIHOOD:
+            if (row.tobytes(), same) in rank_rows and name != LOG_LIKELIHOOD:
                 continue
-            seen.add((row.tobytes(), same))
+            rank_rows.add((row.tobytes(), same))
             index = f"[{', '.join(map(str, at))}]" if at else ""
             rows[f"{name}{index}"] = row
             if same is not None:
@@ -287,18 +287,18 @@ def model_story[D](
     options: Kwargs | None = None,
     dtype: str = "float64",
 ) -> tuple[Target, Story, list[Array]]:
-    """Return a NumPyro model as the ``Story`` that ``sbc`` takes.
+    """Return target, story and data of a NumPyro model for ``sbc``.
 
     Parameters
     ----------
     model : callable
         ``model(data, prior, **options)`` (no prior: ``model(data, **options)``).
     data : pytree of arrays
-        Without observations, so that the model simulates them (``y=None``).
+        Data without observations (``y=None``): the model simulates them.
     observe : callable
-        ``observe(data, sites) -> data`` puts the simulated observations, found among
-        the values of all sample sites, where the model looks for them; a module-level
-        function, such as ``lambda pairs, sites: pairs._replace(y=sites["y"])``.
+        ``observe(data, sites) -> data`` puts the simulated values of sites where the
+        model looks for observations. A module-level function, such as ``lambda pairs,
+        sites: pairs._replace(y=sites["y"])``.
     prior, options : optional
         As in ``sample``.
     dtype : {"float64", "float32"}, default="float64"
@@ -350,8 +350,8 @@ def model_story[D](
 def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Arrays:
     """Draw every sample site from a NumPyro model: parameters from their priors, data.
 
-    The truth of a simulated world. It must not come from the sampler under test: a
-    fault that prior and posterior draws share cancels in the ranks.
+    True values must not come from the sampler under test: a fault that prior and
+    posterior draws share cancels in the ranks.
     """
     return {name: s["value"] for name, s in traced(model, key, args, kwargs).items()}
 
@@ -359,7 +359,7 @@ def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Ar
 def traced(
     model: Model, key: jax.Array, args: Args, kwargs: Kwargs
 ) -> dict[str, dict[str, Any]]:
-    """Run a NumPyro model; return its sample sites, as NumPyro describes them."""
+    """Run a NumPyro model; return NumPyro's messages of its sample sites."""
     seeded = numpyro.handlers.seed(model, key)
     trace = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
     return {name: s for name, s in trace.items() if s["type"] == "sample"}
@@ -388,8 +388,8 @@ def _cached_story(
     def log_likelihood(position: Mapping[str, Array], data: list[Array]) -> Scalar:
         args, kwargs = fill_arguments(full_tree, full_static, data)
         values = constrain_fn(model, args, kwargs, position)
-        given = numpyro.handlers.substitute(model, values)
-        trace = numpyro.handlers.trace(given).get_trace(*args, **kwargs)
+        fixed = numpyro.handlers.substitute(model, values)
+        trace = numpyro.handlers.trace(fixed).get_trace(*args, **kwargs)
         return sum(
             jnp.sum(site["fn"].log_prob(site["value"]))
             for site in trace.values()

@@ -8,8 +8,8 @@ With u = (rank + ½)/(L + 1) of N simulations, two tests are made of each quanti
     shape:  χ² = Σ_bins (count - expected)² / expected.                         (2)
 
 Both, over all quantities, share one family-wise false-alarm rate by Holm's method.
-If every posterior mean were off by the same δ posterior sd, and posteriors were
-normal, the mean of u would move by δ/(2√π); so (1) finds, with the stated power,
+If every posterior mean is off by the same δ posterior sd, and posteriors are normal,
+the mean of u moves by δ/(2√π). Then (1) detects, with the stated power,
 
     detectable = 2√π (z_{1-α/(2m)} + z_{power}) √(v/N).                         (3)
 
@@ -39,22 +39,21 @@ class Ranks(NamedTuple):
     Attributes
     ----------
     ranks : mapping of str to array of shape (n_simulations,), int
-        For each quantity, how many of the draws lie below the value that made the
-        data: 0..n_draws.
+        For each quantity, the number of draws below the true value: 0..n_draws.
     n_draws : int
         Draws per simulation.
     constants : mapping of str to bool
-        Of quantities whose draws are one number in every simulation, whether it was
-        always the true one, up to rounding. Their ranks say nothing.
+        For quantities whose draws are constant in every simulation: whether the
+        constant was always the true value, up to rounding. Their ranks are ignored.
 
     Examples
     --------
-    Three simulations with nine draws each; the truth was once below all draws:
+    Three simulations with nine draws each; the true value was once below all draws:
 
     >>> import numpy as np
     >>> from probmetric.checks import Ranks
-    >>> found = Ranks({"mu": np.array([0, 4, 7])}, n_draws=9)
-    >>> found.ranks["mu"] / found.n_draws
+    >>> ranks = Ranks({"mu": np.array([0, 4, 7])}, n_draws=9)
+    >>> ranks.ranks["mu"] / ranks.n_draws
     array([0.        , 0.44444444, 0.77777778])
     """
 
@@ -71,32 +70,33 @@ def uniformity(
     Parameters
     ----------
     ranks : Ranks
-        Integers 0..n_draws of shape (n_simulations,) by name. Quantities among its
-        ``constants`` are not tested: they agree if they were the truth, else disagree.
+        Integers 0..n_draws of shape (n_simulations,) by name. Its ``constants`` are not
+        tested: they agree if they equal the true value, otherwise they disagree.
     alpha : float in (0, 1), default=0.01
         Family-wise false-alarm rate over all quantities and both tests.
     power : float in (0, 1), default=0.9
-        Probability with which a shift of ``tol`` must be found.
+        Probability with which a shift of ``tol`` must be detected.
     tol : float, default=0.3
-        Shift of all posteriors worth finding, in posterior sd (Eq. 3). With ten
-        quantities 0.3 needs 270 simulations, 400 find 0.25.
+        Shift of all posteriors that must be detectable, in posterior sd (Eq. 3). With
+        ten quantities 0.3 needs 270 simulations, 0.25 needs 400.
 
     Returns
     -------
     Dataset
         Over ``entry``, "mean rank of q" and "shape of ranks of q": reference,
         estimate (mean of u; χ²), z, p_holm, detectable and verdict; attributes
-        alpha, power, tol, m, n_needed, verdict. "inconclusive" where there are too few
-        simulations to find ``tol``, or to expect five in every bin; ``n_needed`` do.
+        alpha, power, tol, m, n_needed, verdict. A row is "inconclusive" if there are
+        too few simulations to detect ``tol``, or to expect five in every bin;
+        ``n_needed`` are enough.
 
     Raises
     ------
     ValueError
-        No quantities, or ranks that are no integers in 0..n_draws.
+        No quantities, or ranks that are not integers in 0..n_draws.
 
     Examples
     --------
-    Ranks that are each taken equally often are uniform; halved, the mean is too low:
+    Equally frequent ranks are uniform; half of each has too low a mean:
 
     >>> import numpy as np
     >>> from probmetric.checks import Ranks, uniformity
@@ -140,14 +140,14 @@ def uniformity(
         "inconclusive",
     )
     blank = np.full(len(names), np.nan)
-    found = np.concatenate([np.full(len(names), detectable), blank])
+    smallest = np.concatenate([np.full(len(names), detectable), blank])
     return entry_table(
         {
             "reference": np.repeat([0.5, n_bins - 1.0], len(names)),
             "estimate": np.concatenate([mean, chi2]),
             "z": np.where(fixed, np.nan, np.concatenate([z, blank])),
             "p_holm": p_holm,
-            "detectable": np.where(fixed, 0.0, found),
+            "detectable": np.where(fixed, 0.0, smallest),
             "verdict": verdict,
         },
         [f"{what} of {q}" for what in ("mean rank", "shape of ranks") for q in names],

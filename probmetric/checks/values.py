@@ -1,4 +1,4 @@
-"""Comparisons of values with values, and of distances with a bound, for ``judge``."""
+"""Compare values with values, and distances with a bound, for ``judge``."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from probmetric.inference.sampling.diagnostics import KHAT_MAX
 from probmetric.typing import ArrayLike
 
 ESS_MIN = 400
-"""Reference draws that a distance needs: its Monte Carlo error is then 0.05 sd."""
+"""Effective reference draws for a Monte Carlo error of a distance of 0.05 sd."""
 
 
 def compare_values(
@@ -32,14 +32,14 @@ def compare_values(
         Tolerances, relative to the largest finite entry of the named reference
         array, and absolute.
     words : pair of str
-        Verdicts when the tolerance is kept, and when not.
+        Verdicts within and outside the tolerance.
 
     Returns
     -------
     Dataset
-        One entry a name: reference and estimate where they differ most, error
-        (relative to the largest entry; absolute where ``atol`` allows more than
-        ``rtol`` does, or that entry is 0), verdict.
+        One entry per name: reference and estimate at their largest difference, error
+        (relative to the largest entry; absolute if ``atol`` allows more than ``rtol``
+        or that entry is 0), verdict.
 
     Raises
     ------
@@ -47,35 +47,35 @@ def compare_values(
         No names, missing names, unequal shapes, NaN in the reference.
     """
     if not reference:
-        raise ValueError("reference: expected at least one quantity, got none")
+        raise ValueError("reference must have at least one quantity, got none")
     rows: list[tuple[float, float, float, str]] = []
-    for name, wanted in reference.items():
+    for name, values in reference.items():
         if name not in estimate:
             raise ValueError(
-                f"estimate: expected a value named {name!r}, got {list(estimate)}"
+                f"estimate must have a value named {name!r}, got {list(estimate)}"
             )
-        r, e = np.asarray(wanted, float), np.asarray(estimate[name], float)
+        r, e = np.asarray(values, float), np.asarray(estimate[name], float)
         if r.shape != e.shape or not r.size:
             raise ValueError(
-                f"estimate: expected {name!r} of shape {r.shape} (not empty), got "
+                f"estimate[{name!r}] must have shape {r.shape} (not empty), got "
                 f"{e.shape}"
             )
         if np.isnan(r).any():
-            raise ValueError(f"reference: expected numbers, got NaN in {name!r}")
+            raise ValueError(f"reference[{name!r}] must be free of NaN, got NaN")
         with np.errstate(invalid="ignore"):
             gap = np.where(r == e, 0.0, np.abs(e - r))
         scale = np.max(np.abs(r), where=np.isfinite(r), initial=0.0)
-        # argmax sees a NaN as the largest, which is where it should point.
+        # argmax takes a NaN for the largest gap, as it should.
         worst = np.unravel_index(np.argmax(gap), gap.shape)
-        kept = bool(gap[worst] <= atol + rtol * scale)
-        # Next to an absolute tolerance a relative error says nothing: 0.2 of 1e-18.
+        within = bool(gap[worst] <= atol + rtol * scale)
+        # If the absolute tolerance dominates, a relative error is misleading.
         relative = scale > 0 and rtol * scale >= atol
         rows.append(
             (
                 float(r[worst]),
                 float(e[worst]),
                 float(gap[worst] / scale if relative else gap[worst]),
-                words[0] if kept else words[1],
+                words[0] if within else words[1],
             )
         )
     names = ("reference", "estimate", "error", "verdict")
@@ -88,7 +88,7 @@ def within_bound(
     draws: "xr.Dataset | xr.DataTree",
     bound: float | int,
 ) -> xr.Dataset:
-    """Judge an approximation's distance from reference draws against a bound.
+    """Compare an approximation's distance from reference draws with a bound.
 
     Parameters
     ----------
@@ -103,16 +103,14 @@ def within_bound(
         Two entries a quantity, "mean of M[0, 0]" and "log sd of M[0, 0]": reference
         and estimate (the two means, the two sd), error (the signed distance: of the
         means in posterior sd, of the sd the log of their ratio), khat, verdict
-        "within", "outside", or
-        "inconclusive" where the reference has R-hat ≥ 1.01 or fewer than 400
-        effective draws, where three Monte Carlo errors reach across the bound, and
-        where all is within it but k-hat is 0.7 or more: what was measured is near,
-        what was not need not be. Attributes ``unreliable``: whether k-hat alone
-        stands in the way; ``bound``.
+        "within", "outside", or "inconclusive". It is inconclusive if the reference has
+        R-hat ≥ 1.01 or fewer than 400 effective draws, if three Monte Carlo errors
+        reach across the bound, or if k-hat is 0.7 or more. Attributes ``unreliable``:
+        whether only k-hat prevents "within"; ``bound``.
     """
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)
-    # A constant has no R-hat and no effective size; its distance is 0 or infinite.
+    # A constant has no R-hat and no effective size: its distance is 0 or infinite.
     usable = np.tile(usable | (table["sd"] == 0), 2)
     error = np.concatenate([table["shift"], table["log_sd_ratio"]])
     mcse = np.concatenate([table["shift_mcse"], table["log_sd_ratio_mcse"]])

@@ -74,7 +74,7 @@ def read_table(
             f"{option} counts all rows of --data."
         )
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-    frame = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
+    frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
     y = ", y" if answers else ""
     wanted = f"{option} must have columns i, j{y} (pairs), or anchor, near, far "
     wanted += "(triplets; with other: quadruplets)"

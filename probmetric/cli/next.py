@@ -26,7 +26,7 @@ from probmetric.cli.inputs import StoredMetric, load_stored, points_for
 from probmetric.cli.options import Next
 from probmetric.data.containers import Triplets
 from probmetric.data.inputs import points
-from probmetric.datasets.text import separator
+from probmetric.datasets.tables import separator
 from probmetric.evaluation.ranking import chosen_pairs
 from probmetric.files import replacing
 from probmetric.posterior.metric import PosteriorMetric

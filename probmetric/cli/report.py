@@ -21,8 +21,8 @@ def run(options: Report) -> int:
         stack.enter_context(noted())
         with bad_input():
             stack.enter_context(claim(folder, names, force=True))
+            page = render_run(folder, explorer=options.explore)  # Checks the summary.
             points = explorer_of(folder) if options.explore else None
-            page = render_run(folder, explorer=options.explore)
         if points is not None:
             points.save(folder / EXPLORER)
         write_text(folder / "report.html", page)

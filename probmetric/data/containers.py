@@ -143,8 +143,8 @@ def checked_rows[D](data: D) -> D:
     Raises
     ------
     ValueError
-        For numbers of rows that X does not have: JAX clips them, and -1 is the last.
-        Traced numbers pass.
+        For row numbers outside X: JAX clips them, and -1 is the last row. Traced
+        numbers pass.
 
     Examples
     --------

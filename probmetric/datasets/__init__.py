@@ -1,14 +1,12 @@
-"""Data sets: labelled ones by name, file or generator, and sites with their species.
+"""Load data sets by name, by file or from a generator.
 
-``loading``     ``load`` and ``load_points``: built-in sets, generators, files and
-                OpenML, all as one ``Dataset``.
-``rows``        rows that commands read in parts, and a sample of them to look at.
-``tables``      files to points, labels and groups, checked; NPZ and Parquet.
-``text``        CSV and TSV files, as they come, in bounded memory.
-``columns``     row counters and codes for missing among the features.
-``overlap``     rows that are judged and were also learned from.
+``loading``     ``load`` and ``load_points``: built-in sets, generators, files, OpenML.
+``tables``      text, NPZ and Parquet files to points, labels and groups.
+``rows``        rows that commands read in chunks, and a sample of them.
+``columns``     warnings about row counters and codes for missing values.
+``overlap``     test rows that were also used for training.
 ``generators``  waveform, twonorm and ringnorm, with their Bayes errors.
-``sites``       ``biocrust``: covariates of sites, and what was counted there.
+``sites``       ``biocrust``: covariates of sites and counts of species.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Columns of numbers that are probably no features: row counters, codes for missing."""
+"""Detect numeric columns that are probably no features."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ import numpy as np
 from jaxtyping import Float
 
 FEWEST = 5
-"""Rows of a counter, and values beside a code for missing, at least."""
+"""Smallest number of rows of a counter, and of values beside a code for missing."""
 
 
 def doubtful_columns(
     X: Float[np.ndarray, "m d"], names: Sequence[str], n: int | None = None
 ) -> list[str]:
-    """Describe row counters, and codes for missing such as -999, with the option.
+    """Describe row counters and codes for missing (-999), each with the option to use.
 
-    ``n`` is the number of rows if X is a sample of them.
+    If X is a sample, ``n`` is the number of all rows.
     """
     n = len(X) if n is None else n
     columns = list(zip(names, np.asarray(X, float).T, strict=True))
@@ -26,8 +26,11 @@ def doubtful_columns(
             "counted, used as a feature. If they mean nothing, give "
             f"{_options('--drop', counters)}"
         )
-    found = {name: code_of(column) for name, column in columns}
-    coded = {name: f"{code:.17g}" for name, code in found.items() if code is not None}
+    coded = {
+        name: f"{code:.17g}"
+        for name, column in columns
+        if (code := code_of(column)) is not None
+    }
     if coded:
         codes = list(dict.fromkeys(coded.values()))
         notes.append(
@@ -43,7 +46,7 @@ def _options(option: str, values: Sequence[str]) -> str:
 
 
 def is_counter(column: Float[np.ndarray, "m"], n: int) -> bool:
-    """Whether a column, or a sample of it, has consecutive distinct whole numbers."""
+    """Return whether a column, or a sample of it, counts rows."""
     if len(column) < FEWEST or not np.array_equal(column, np.round(column)):
         return False
     extent = np.ptp(column) + 1
@@ -52,7 +55,7 @@ def is_counter(column: Float[np.ndarray, "m"], n: int) -> bool:
 
 
 def code_of(column: Float[np.ndarray, "m"]) -> float | None:
-    """Return a repeated extreme value farther from the others than these extend."""
+    """Return a repeated extreme value if it is an outlier of the others' range."""
     values, times = np.unique(column[np.isfinite(column)], return_counts=True)
     if len(values) <= FEWEST:
         return None
@@ -63,5 +66,5 @@ def code_of(column: Float[np.ndarray, "m"]) -> float | None:
 
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - 5} more columns" if len(names) > 5 else ""
-    what = "column" if len(names) == 1 else "columns"
-    return f"{what} {', '.join(map(repr, names[:5]))}{more}"
+    noun = "column" if len(names) == 1 else "columns"
+    return f"{noun} {', '.join(map(repr, names[:5]))}{more}"

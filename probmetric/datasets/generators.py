@@ -1,10 +1,10 @@
-"""Three classical generators with a known error of the best possible classifier.
+"""Generate labeled data with a known Bayes error.
 
-| name     | d  | classes | Bayes error | story                                     |
+| name     | d  | classes | Bayes error | model                                     |
 |----------|----|---------|-------------|-------------------------------------------|
-| waveform | 21 | 3       | 14 %        | mixes of two of three triangles and noise |
-| twonorm  | 20 | 2       | 2.28 %      | N(±a·1, I), a = 2/√20: exactly Φ(-2)      |
-| ringnorm | 20 | 2       | about 1.5 % | N(0, 4I) against N(a·1, I), a = 1/√20     |
+| waveform | 21 | 3       | 14%         | mixes of two of three triangles and noise |
+| twonorm  | 20 | 2       | 2.28%       | N(±a·1, I), a = 2/√20: exactly Φ(-2)      |
+| ringnorm | 20 | 2       | about 1.5%  | N(0, 4I) against N(a·1, I), a = 1/√20     |
 
 References
 ----------
@@ -17,12 +17,12 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-type Drawn = tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]
+type LabeledSample = tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]
 
 _D = 20
 
 
-def waveform(n: int, seed: int) -> Drawn:
+def waveform(n: int, seed: int) -> LabeledSample:
     """Draw n points: u·h + (1-u)·h' + N(0, I), h and h' the class's two triangles.
 
     Examples
@@ -41,7 +41,7 @@ def waveform(n: int, seed: int) -> Drawn:
     return mean + rng.standard_normal((n, 21)), y
 
 
-def twonorm(n: int, seed: int) -> Drawn:
+def twonorm(n: int, seed: int) -> LabeledSample:
     """Draw n points from N(a·1, I) or N(-a·1, I), a = 2/√20.
 
     Examples
@@ -56,7 +56,7 @@ def twonorm(n: int, seed: int) -> Drawn:
     return mean + rng.standard_normal((n, _D)), y
 
 
-def ringnorm(n: int, seed: int) -> Drawn:
+def ringnorm(n: int, seed: int) -> LabeledSample:
     """Draw n points from N(0, 4I) or N(a·1, I), a = 1/√20.
 
     Examples
@@ -71,7 +71,7 @@ def ringnorm(n: int, seed: int) -> Drawn:
     return np.where(y[:, None] == 0, 2 * noise, 1 / np.sqrt(_D) + noise), y
 
 
-GENERATORS: dict[str, Callable[[int, int], Drawn]] = {
+GENERATORS: dict[str, Callable[[int, int], LabeledSample]] = {
     "ringnorm": ringnorm,
     "twonorm": twonorm,
     "waveform": waveform,

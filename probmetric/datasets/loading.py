@@ -1,9 +1,8 @@
-"""Labelled data by name or by file, as one kind of ``Dataset``.
+"""Load labeled data by name or by file as a ``Dataset``.
 
-``X, y = load("wine")`` gives plain arrays; ``data = load("wine")`` also knows the
-names of features and classes, and ``data.frame`` is X with its names, which then
-travel through the estimators to the plots. Data sets of OpenML are fetched through
-scikit-learn's own client.
+``X, y = load("wine")`` returns arrays. ``data = load("wine")`` also has the names of
+features and classes, and ``data.frame`` is X as a DataFrame. Data sets of OpenML are
+fetched by scikit-learn.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,15 +36,17 @@ def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        Without a connection, naming what there is ``otherwise``; and as scikit-learn.
+        Without a connection, and as scikit-learn.
     """
-    which: dict[str, Any] = (
-        {"data_id": int(name)} if name.isdigit() else {"name": name, "version": 1}
-    )
-    target = "default-target" if label is None else label
+    number = int(name) if name.isdigit() else None
     try:
         bunch: Any = sklearn.datasets.fetch_openml(
-            **which, target_column=target, as_frame=True, parser="auto"
+            name=name if number is None else None,
+            version=1 if number is None else "active",
+            data_id=number,
+            target_column="default-target" if label is None else label,
+            as_frame=True,
+            parser="auto",
         )
     except OSError as error:  # URLError, timeouts: all are OSErrors
         raise ValueError(
@@ -60,7 +61,7 @@ BUILT_IN = {name: getattr(sklearn.datasets, f"load_{name}") for name in STORED}
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A labelled data set; unpacks as ``X, y = dataset``.
+    """A labeled data set; unpacks as ``X, y = dataset``.
 
     Parameters
     ----------
@@ -72,11 +73,11 @@ class Dataset:
     target_names : tuple of C str
         Name of each class code.
     name : str
-        What it was loaded as.
+        Name or path.
     groups : array of shape (n,), optional
-        Which rows share a source, as codes 0..G-1, where a column of it was named.
+        Code 0..G-1 of the source of each row.
     label : str, optional
-        Name of the column of the class, in a table.
+        Name of the column of the class.
 
     Examples
     --------
@@ -97,7 +98,7 @@ class Dataset:
     groups: Int[np.ndarray, "n"] | None = None
     label: str | None = None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[np.ndarray]:
         """Yield X and y."""
         return iter((self.X, self.y))
 
@@ -113,7 +114,7 @@ class Dataset:
 
 
 class Unlabelled(NamedTuple):
-    """Points as read: X (n, d) float64, their features' names, labels if there are.
+    """Points X (n, d), float64, the names of features, and labels if any.
 
     Examples
     --------
@@ -172,11 +173,11 @@ def _from_file(
     path: Path, label: str | None, groups: str | None, how: Reading
 ) -> Dataset:
     table = _labeled(read_file(path, label, groups, how), how)
-    y, found = codes(table.labels, path.name)
-    warn_of_unlabeled(how.unlabeled, found, "label", OPTION)
-    given = table.target_names
-    if given is not None:
-        # target_names[k] names the class y = k, which need not be among the rows.
+    y, classes = codes(table.labels, path.name)
+    warn_of_unlabeled(how.unlabeled, classes, "label", OPTION)
+    names = table.target_names
+    if names is not None:
+        # target_names[k] is the name of the class y = k, which may have no rows.
         distinct = np.unique(np.asarray(table.labels))
         kind = distinct.dtype.kind
         if kind not in "biuf" or (kind == "f" and np.any(distinct % 1)):
@@ -185,27 +186,27 @@ def _from_file(
                 f"{path.name}, got {distinct.dtype}"
             )
         present = [int(value) for value in distinct]
-        if present[0] < 0 or present[-1] >= len(given):
+        if present[0] < 0 or present[-1] >= len(names):
             raise ValueError(
-                f"data: expected labels in 0..{len(given) - 1}, one for each of "
+                f"data: expected labels in 0..{len(names) - 1}, one for each of "
                 f"target_names in {path.name}, got {present[0]}..{present[-1]}"
             )
-        found = tuple(given[value] for value in present)
+        classes = tuple(names[value] for value in present)
     members = None
     if groups is not None:
         members, sources = codes(table.groups, path.name, "groups")
         warn_of_unlabeled(how.unlabeled, sources, "groups", OPTION)
     return Dataset(
-        table.X, y, table.feature_names, found, str(path), members, table.label
+        table.X, y, table.feature_names, classes, str(path), members, table.label
     )
 
 
 OPTION = " (--unlabeled -1)"
-"""How the command line names the argument."""
+"""The option of the command line in warnings."""
 
 
 def _labeled(table: Table, how: Reading) -> Table:
-    """Leave out rows whose label or group is ``how.unlabeled``."""
+    """Remove rows whose label or group is ``how.unlabeled``."""
     X, labels, groups = table.X, table.labels, table.groups
     labels, X, groups = leave_out(how.unlabeled, labels, X, groups, name="label")
     groups, X, labels = leave_out(how.unlabeled, groups, X, labels, name="groups")
@@ -217,9 +218,9 @@ def _from_openml(name: str, label: str | None, how: Reading) -> Dataset:
     check_no_text(how, source)
     table = split_label(fetch(name, label, names()), "label", source, how=how)
     table = _labeled(table, how)
-    y, found = codes(table.labels, name)
-    warn_of_unlabeled(how.unlabeled, found, "label", OPTION)
-    return Dataset(table.X, y, table.feature_names, found, source)
+    y, classes = codes(table.labels, name)
+    warn_of_unlabeled(how.unlabeled, classes, "label", OPTION)
+    return Dataset(table.X, y, table.feature_names, classes, source)
 
 
 def load(
@@ -238,67 +239,61 @@ def load(
     n: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Load labelled data.
+    """Load labeled data.
 
     Parameters
     ----------
     name_or_path : str or Path
-        A set that scikit-learn ships (breast_cancer, digits, iris, wine); a generator
-        (waveform, twonorm, ringnorm); a file ending in .npz (arrays X and y), .csv,
-        .tsv, either with .gz, or .parquet; or ``"openml:NAME"`` / ``"openml:NUMBER"``,
+        A data set of scikit-learn (breast_cancer, digits, iris, wine), a generator
+        (waveform, twonorm, ringnorm), a file (.csv, .tsv, .csv.gz, .tsv.gz, .parquet,
+        or .npz with arrays X and y), or ``"openml:NAME"`` or ``"openml:NUMBER"``,
         which needs a network.
     label : str, optional
-        Column that holds the class. Default: that of ``groups`` if given, or the last
-        one that is not dropped (``y`` in an NPZ file).
+        Column of the class. Default: the column ``groups`` if set, else the last one
+        that is not dropped (``y`` in an NPZ file).
     groups : str, optional
-        Column of a file that says which rows share a source. It is no feature.
+        Column of the source of each row. It is no feature.
     sep : str, optional
-        Character between the columns of a text file. Default: a comma, in .tsv a tab,
-        which may be written "tab".
+        Column separator of text files. Default: a comma, and a tab for .tsv; "tab" is
+        a tab.
     decimal : str, default="."
-        Decimal point of a text file.
+        Decimal point of text files.
     encoding : str, default="utf-8"
-        Of a text file.
+        Encoding of text files.
     na : sequence of str, optional
-        Texts of a text file that mean missing, such as "?", or numbers, such as "-999",
-        beside those that pandas knows (an empty field, NA, NaN, ...).
+        Texts ("?") or numbers ("-999") of text files that mean missing, beside
+        the defaults of pandas (an empty field, NA, NaN, ...).
     thousands : str, optional
-        Thousands separator of a text file: with "," a feature 1,304.5 is 1304.5.
+        Thousands separator of text files: with "," a feature 1,304.5 is 1304.5.
     drop : sequence of str, optional
         Columns to leave out.
     features : sequence of str, optional
-        Columns to take as features, in this order. Default: all others.
+        Feature columns, in this order. Default: all other columns.
     unlabeled : label, default="warn"
-        Rows of a file with this label or group are left out, for example -1; NaN stands
-        for missing labels. None and "warn" use every label as a class, and "warn" warns
-        about a -1.
+        Rows of a file with this label or group are left out, for example -1, or NaN for
+        missing labels. None and "warn" use every label as a class; "warn" warns about
+        -1.
     n : int, optional
-        Points to draw from a generator, default 1000. An error elsewhere.
+        Number of points from a generator, default 1000. An error for other data.
     seed : int, default=0
         Seed of a generator.
 
     Returns
     -------
     Dataset
-        Unpacks as ``X, y``. Features are float64 and may hold NaN, which the
-        estimators reject unless asked otherwise; a label may not be missing.
+        Unpacks as ``X, y``. Features are float64 and may be NaN. Labels are not
+        missing.
 
     Raises
     ------
     ValueError
-        For an unknown name, a file that is missing, unreadable or truncated, a
-        missing column, columns kept that have no name (as pandas' index) or the same,
-        features that are not numbers, or an empty table. For a file that would take
-        much memory for little data: lines of text beyond 4 MiB (or an eighth of the
-        file), more than 100,000 columns of text (or one for 256 bytes of the file),
-        packed names of classes of more than 64 letters a row.
+        For an unknown name; a file that is missing, unreadable or truncated; missing
+        columns; features that are unnamed, repeated or not numbers; an empty table.
 
     Notes
     -----
-    Three times the arrays that are returned, and 16 MB, are enough memory, for hostile
-    files too; those that are refused take three times the file's bytes and 16 MB at
-    most (``tools/reader_memory.py`` measures it). Of text, each column takes some 5 kB
-    besides.
+    Files are read whole. Memory is not bounded: a text file takes several times its
+    size. Use ``pm.open`` for data that do not fit.
 
     Examples
     --------
@@ -335,11 +330,11 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _with(data: Dataset, how: Reading) -> Dataset:
-    """Return a named set with the features that were asked for."""
+    """Select the features of a built-in or generated data set."""
     check_no_text(how, data.name)
-    kept = chosen(data.feature_names, how, data.name)
-    names = tuple(data.feature_names[k] for k in kept)
-    return replace(data, X=data.X[:, kept], feature_names=names)
+    places = chosen(data.feature_names, how, data.name)
+    names = tuple(data.feature_names[k] for k in places)
+    return replace(data, X=data.X[:, places], feature_names=names)
 
 
 def load_points(
@@ -351,29 +346,28 @@ def load_points(
     bare: bool = False,
     names: Sequence[str] = (),
 ) -> Unlabelled:
-    r"""Load points that need no labels, such as queries for their neighbours.
+    r"""Load points that need no labels, such as queries for neighbors.
 
     Parameters
     ----------
     name_or_path : str or Path
         As in ``load``.
     n_features : int, optional
-        How many features d the points have: a file's table of d columns holds points
-        alone, in one of d + 1 the last is the label. Default: as many as it has columns
-        beside ``label``, which is the only one then.
+        Number d of features. A table of d columns has no label; the last of d + 1
+        columns is the label. Default: the number of columns except ``label``.
     label : str, optional
-        Column that holds the class.
+        Column of the class.
     how : Reading
         The arguments of ``load`` from ``sep`` to ``features``.
     bare : bool, default=False
-        The label and the columns to drop need not be in the file.
+        Whether the label and the columns to drop may be missing in the file.
     names : sequence of str, default=()
-        Of the d features, where known: the error says which columns are others.
+        Names of the d features, if known, for the error.
 
     Raises
     ------
     ValueError
-        As ``load``, and for a table of another width.
+        As ``load``, and for another number of columns.
 
     Examples
     --------
@@ -388,15 +382,15 @@ def load_points(
     ([[5.1, 3.5], [4.9, 3.0]], ('length', 'width'), None)
     """
     name = str(name_or_path)
-    asked = how.of_load(name)
+    options = how.of_load(name)
     if _is_named(name) or name.startswith("openml:"):
-        data = load(name, label=label, **asked)
+        data = load(name, label=label, **options)
         return Unlabelled(data.X, data.feature_names, data.labels, name)
     table = read_points(existing(name), n_features, label, how, bare=bare, names=names)
     labels = table.labels
     if labels is not None:
-        y, found = codes(labels, name)
-        labels = np.asarray(found)[y]
+        y, classes = codes(labels, name)
+        labels = np.asarray(classes)[y]
     return Unlabelled(table.X, table.feature_names, labels, name)
 
 

@@ -1,8 +1,8 @@
-"""Rows that are judged and were also learned from: found by hashes of rows.
+"""Detect test rows that were also used for training, by hashes of rows.
 
-``fit`` and ``sample`` store a hash of each row that they learned from beside the metric
-or the draws, of ``MOST`` rows at most. ``evaluate`` compares the rows that it judges.
-Rows are compared by their features only: two objects may have the same ones.
+``fit`` and ``sample`` store a hash of each training row, at most ``MOST``, with the
+metric or the draws. ``evaluate`` compares its rows. Only features are compared: two
+objects may have the same features.
 """
 
 import numpy as np
@@ -13,20 +13,19 @@ from probmetric.data.hash import row_hashes
 from probmetric.data.source import Source, n_features, n_rows
 
 MOST = 100_000
-"""Rows whose hashes are stored, at most."""
+"""Largest number of stored hashes."""
 
 AT_ONCE = 1 << 21
-"""Numbers that are read at a time from rows in parts."""
+"""Numbers read at a time from data on disk."""
 
 ROWS = "row_hashes"
 """Name of the hashes in the provenance of a metric, and of their group in draws."""
 
 
 def hashes_of(rows: np.ndarray | Source) -> np.ndarray:
-    """Hash rows that are learned from; sorted.
+    """Return the sorted hashes of training rows.
 
-    Of more than ``MOST`` rows the smallest hashes are returned; of more rows in parts
-    those of a sample of rows.
+    For more than ``MOST`` rows: the smallest hashes, or on disk those of a sample.
     """
     if isinstance(rows, np.ndarray):
         return np.unique(row_hashes(rows))[:MOST]
@@ -39,7 +38,7 @@ def hashes_of(rows: np.ndarray | Source) -> np.ndarray:
 def describe_overlap(
     judged: Float[np.ndarray, "n d"], learned: np.ndarray, what: str, todo: str
 ) -> list[str]:
-    """Describe how many rows have a hash among those learned from; none: no note."""
+    """Describe how many rows have the hash of a training row, if any."""
     number = int(np.isin(row_hashes(judged), learned).sum())
     if not number:
         return []

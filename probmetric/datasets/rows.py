@@ -1,8 +1,8 @@
-"""Rows that commands read in parts: what names them, and a sample to look at.
+"""Open data that commands read in chunks, and take a sample of the rows.
 
-A glob, a folder of Parquet files and ``.npy`` files are always read in parts. One
-Parquet file is where it holds more than ``LARGE`` numbers: a smaller one is loaded, as
-text and NPZ files are.
+Globs, folders of Parquet files and ``.npy`` files are always read in chunks. A single
+Parquet file is read in chunks if it has more than ``LARGE`` numbers. Smaller ones, text
+and NPZ files are loaded.
 """
 
 from typing import Any, NamedTuple
@@ -26,11 +26,11 @@ from probmetric.datasets.tables import check_no_text, codes
 from probmetric.names import AS_IS, Reading, ending, in_parts, path_of
 
 LARGE = 1 << 24
-"""Numbers of a Parquet file, at most, that is loaded (134 MB in float64)."""
+"""Largest number of values of a Parquet file that is loaded (134 MB in float64)."""
 
 
 def named(source: Source) -> View:
-    """Return a source whose labels are text: names of classes, as loaded data have."""
+    """Convert labels to text, the names of classes that loaded data have."""
 
     def change(block: Block) -> Block:
         if block.labels is None:
@@ -42,14 +42,14 @@ def named(source: Source) -> View:
 
 
 class Stored(NamedTuple):
-    """A Parquet file by its metadata: its columns, and how many numbers it holds."""
+    """Metadata of a Parquet file: its columns, and its number of values."""
 
     columns: list[str]
     size: int
 
 
 def stored(name: str) -> Stored | None:
-    """Return what a Parquet file says of itself; None for anything else."""
+    """Return the metadata of a Parquet file; None for other files."""
     path = path_of(name)
     if ending(path) != ".parquet" or not path.is_file():
         return None
@@ -59,8 +59,8 @@ def stored(name: str) -> Stored | None:
         about: Any = pq.read_metadata(path)
         columns = about.schema.to_arrow_schema().names
     except (ImportError, OSError, ValueError, RuntimeError):
-        return None  # What loads it says why.
-    # A list column has a leaf, of more values than there are rows.
+        return None  # ``load`` raises the error.
+    # A list column has more values than rows.
     groups = (about.row_group(g) for g in range(about.num_row_groups))
     size = sum(
         group.column(c).num_values for group in groups for c in range(group.num_columns)
@@ -69,25 +69,25 @@ def stored(name: str) -> Stored | None:
 
 
 def is_large(name: str) -> bool:
-    """Say whether a name is of one Parquet file of more than ``LARGE`` numbers."""
+    """Return whether a name is a Parquet file of more than ``LARGE`` numbers."""
     about = None if in_parts(name) else stored(name)
     return about is not None and about.size > LARGE
 
 
 def last_column(name: str, how: Reading) -> str | None:
-    """Return the column that ``load`` takes for the label of a Parquet file."""
+    """Return the default label column of a Parquet file."""
     about = stored(name)
     left = [] if about is None else [c for c in about.columns if c not in how.drop]
     return left[-1] if left else None
 
 
 def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Source:
-    """Open rows that are read in parts; of ``.npy`` files the label is one of its own.
+    """Open data on disk; the label of ``.npy`` files is another ``.npy`` file.
 
     Raises
     ------
     ValueError
-        For options of text files; and as ``pm.open``.
+        For options of text files, and as ``pm.open``.
     """
     check_no_text(how, name)
     refuse_unlabeled(how.unlabeled)
@@ -97,19 +97,19 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
 
 
 def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset:
-    """Return ``most`` rows of a source, all where there are no more, chosen by a hash.
+    """Return at most ``most`` rows, chosen by a hash.
 
-    Rows without labels are of one class.
+    Rows without labels are one class.
     """
-    found = sampled(source, most, seed=seed)
-    y, names = np.zeros(len(found.X), np.int64), ("",)
-    if found.labels is not None:
-        y, names = codes(found.labels, source.name)
-    return Dataset(found.X, y, source.feature_names, names, name)
+    sample = sampled(source, most, seed=seed)
+    y, names = np.zeros(len(sample.X), np.int64), ("",)
+    if sample.labels is not None:
+        y, names = codes(sample.labels, source.name)
+    return Dataset(sample.X, y, source.feature_names, names, name)
 
 
 def counts(source: Source) -> dict[str, int]:
-    """Return how many rows each class has, by its name; none without labels."""
+    """Return the number of rows of each class by name; {} without labels."""
     if not source.labelled:
         return {}
     values, rows = class_counts(source, source.parts, MOST_ROWS)
@@ -117,5 +117,5 @@ def counts(source: Source) -> dict[str, int]:
 
 
 def all_rows(source: Source) -> np.ndarray:
-    """Return all rows of a source, such as queries: (n, d)."""
+    """Return all rows, such as queries, (n, d)."""
     return picked(source, np.arange(n_rows(source))).X

@@ -1,7 +1,7 @@
-"""Sites with covariates, and what lives there: data for ``GDM``.
+"""Load sites with covariates and counts of species: data for ``GDM``.
 
-The files beside this one are plain CSV; the text of the same name says where each is
-from, under which licence, and what was changed.
+The CSV files are in this folder. The text file of the same name states the origin, the
+license and the changes.
 """
 
 from pathlib import Path
@@ -11,14 +11,14 @@ import pandas as pd
 
 
 class Sites(NamedTuple):
-    """Sites: their covariates (n, d) and the species counted there (n, S).
+    """Covariates of sites (n, d) and counts of their species (n, S).
 
     Examples
     --------
-    >>> from probmetric.datasets import Sites, biocrust
-    >>> found = biocrust()
-    >>> isinstance(found, Sites), list(found.covariates.index) == list(found[1].index)
-    (True, True)
+    >>> from probmetric.datasets import biocrust
+    >>> covariates, species = biocrust()
+    >>> list(covariates.index) == list(species.index)
+    True
     """
 
     covariates: pd.DataFrame
@@ -26,11 +26,11 @@ class Sites(NamedTuple):
 
 
 def biocrust() -> Sites:
-    """Return bacteria of desert soil crusts, 3 minutes to 49.5 hours after wetting.
+    """Load bacteria of desert soil crusts, 3 minutes to 49.5 hours after wetting.
 
-    Four stages of succession of the crust, ``maturity`` 1 (early) to 4 (late), sampled
-    at five ``hours`` after water was added in the laboratory; one of the 20 is
-    missing. Species are reads of 466 bacteria (rplO genotypes), some 20 000 a sample.
+    Crusts of four stages of succession, ``maturity`` 1 (early) to 4 (late), were
+    sampled at five ``hours`` after water was added. One of the 20 samples is missing.
+    Counts are reads of 466 bacteria (rplO genotypes).
 
     Returns
     -------
@@ -40,7 +40,7 @@ def biocrust() -> Sites:
     References
     ----------
     Swenson, Karaoz, Swenson, Bowen and Northen, Nature Communications 9, 19 (2018).
-    The table is that of scikit-bio 0.7.4 (BSD licence, in ``biocrust.txt``).
+    The table is from scikit-bio 0.7.4 (BSD license, in ``biocrust.txt``).
 
     Examples
     --------

@@ -1,128 +1,281 @@
-"""Labelled tables from text, NPZ and Parquet files.
+"""Read labeled tables from text, NPZ and Parquet files.
 
-First the bytes become a frame or arrays (``read_content``), then these become points,
-labels and groups. A file that cannot be used raises an error that says why.
+pandas parses text, pyarrow Parquet, and NumPy NPZ. A text file is opened once. Tables
+are then split into features, labels and groups.
 """
 
-import math
+import gzip
 import re
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from probmetric.compilation import give_back
-from probmetric.datasets.text import (
-    as_numbers,
-    not_used,
-    read_text,
-    spelt,
-    too_much_text,
-    with_thousands,
-)
-from probmetric.files import Archive, readable
-from probmetric.names import AS_IS, UNNAMED, Reading, ending, repeated
+from probmetric.files import UNREADABLE, Archive, readable, reason
+from probmetric.names import AS_IS, ENDINGS, UNNAMED, Reading, ending, repeated
 from probmetric.typing import ArrayLike
 
+MOST_CODES = 3
+"""Largest number of distinct texts among numbers that may be codes for missing."""
 
-def _read_parquet(
-    path: Path, how: Reading, columns: Sequence[str | None]
-) -> pd.DataFrame:
-    """Read a table column by column, as a whole one would be held twice.
 
-    Columns that are not used are zeros; of texts that are alike one is held.
+def separator(path: Path, how: Reading) -> str:
+    """Return the column separator of a text file, after checks of the options.
+
+    Raises
+    ------
+    ValueError
+        For an unknown encoding, for a mark that is not one character, and for two
+        equal marks.
     """
     try:
-        import pyarrow
+        "".encode(how.encoding)
+    except (LookupError, ValueError) as error:
+        raise ValueError(
+            "encoding: expected a name that Python's codecs know, such as utf-8 or "
+            f"cp1252, got {how.encoding!r}"
+        ) from error
+    sep = how.sep or ("\t" if ending(path).startswith(".tsv") else ",")
+    sep = {"tab": "\t", "\\t": "\t"}.get(sep, sep)
+    marks = {"sep": sep, "decimal": how.decimal, "thousands": how.thousands}
+    for name, value in marks.items():
+        if value is not None and len(value) != 1:
+            raise ValueError(f"{name}: expected one character, got {value!r}")
+    if how.thousands == how.decimal:
+        raise ValueError(
+            f"decimal, thousands: expected two characters, got {how.decimal!r} for both"
+        )
+    if sep == how.decimal:
+        raise ValueError(
+            f"sep, decimal: expected two characters, got {sep!r} for both; use sep=';' "
+            "(--sep ';') if columns are split by semicolons"
+        )
+    return sep
+
+
+class TextFile(NamedTuple):
+    """The bytes of a text file, read once, and how to parse them."""
+
+    path: Path
+    how: Reading
+    sep: str
+    content: bytes
+
+    @classmethod
+    def read(cls, path: Path, how: Reading) -> "TextFile":
+        """Read a file, and decompress it if it ends in .gz."""
+        sep = separator(path, how)
+        with readable(f"data: expected a readable CSV file, got {str(path)!r}"):
+            content = path.read_bytes()
+            if path.suffix.lower() == ".gz":
+                content = gzip.decompress(content)
+        return cls(path, how, sep, content)
+
+    def parse(self, **options: Any) -> pd.DataFrame:
+        """Parse with options of ``pandas.read_csv``."""
+        path = str(self.path)
+        expected = f"data: expected a readable CSV file, got {path!r}"
+        try:
+            return pd.read_csv(
+                BytesIO(self.content),
+                sep=self.sep,
+                decimal=self.how.decimal,
+                encoding=self.how.encoding,
+                na_values=list(self.how.na),
+                low_memory=False,
+                **options,
+            )
+        except UnicodeError as error:
+            raise ValueError(
+                f"{expected} (no text in the encoding {self.how.encoding!r}; save it "
+                "as UTF-8, or use encoding='latin-1' (--encoding latin-1) or the "
+                "file's encoding)"
+            ) from error
+        except pd.errors.EmptyDataError as error:
+            raise ValueError(
+                f"data: expected a line of names and lines of rows in {path!r}, got an "
+                "empty file"
+            ) from error
+        except UNREADABLE as error:
+            message = _unsplit_row(path, str(error))
+            raise ValueError(message or f"{expected} ({reason(error)})") from error
+
+    def frame(self) -> pd.DataFrame:
+        """Parse the table; a first line of numbers is data, not names."""
+        how = self.how
+        head = self.parse(nrows=1, header=None, dtype=str, na_filter=False).iloc[0]
+        self._check_split(head)
+        numbers = as_numbers(head, how.decimal, how.thousands).notna()
+        # NA beside numbers is a missing entry. An empty cell is the name of an index.
+        if numbers.iloc[:-1].any():
+            missing = self.parse(nrows=1, header=None).iloc[0].isna()
+            numbers.iloc[:-1] |= missing & (head != "")
+        if bool(numbers.iloc[:-1].all() if len(head) > 1 else numbers.all()):
+            last = self.parse(header=None, dtype=str, usecols=[len(head) - 1])
+            if not _are_names(head, bool(numbers.iloc[-1]), last.iloc[1:, 0]):
+                return self.parse(header=None)
+        # If the second line is longer than the first, pandas would make an index.
+        self.parse(nrows=2, header=None, dtype=str)
+        frame = self.parse()
+        # Names as written: pandas renames repeated ones.
+        frame.columns = [name or f"Unnamed: {k}" for k, name in enumerate(head)]
+        return frame
+
+    def _check_split(self, head: pd.Series) -> None:
+        """Raise if the first line has one column and contains another separator."""
+        line = str(head.iloc[0]).strip()
+        others = [mark for mark in ";\t|, " if mark in line]
+        if len(head) > 1 or not others:
+            return
+        split = {",": "commas", "\t": "tabs"}.get(self.sep, repr(self.sep))
+        other = repr(others[0]).replace(repr("\t"), "tab")
+        raise ValueError(
+            f"data: expected columns split by {split}, got lines like {line[:40]!r} in "
+            f"{self.path.name}; use sep={others[0]!r} (--sep {other})"
+        )
+
+    def labels(self, values: pd.Series, place: int) -> np.ndarray:
+        """Return a column of labels, as text if numbers would merge or rename some.
+
+        Numbers merge if one is spelled in two ways (1 and 1.0). They are renamed if a
+        spelling begins with 0 (01).
+        """
+        if not pd.api.types.is_numeric_dtype(values):
+            return values.to_numpy()
+        texts = self.parse(header=None, dtype=str, usecols=[place]).iloc[:, 0]
+        texts = texts.iloc[len(texts) - len(values) :].str.strip()
+        words = texts.dropna().unique()
+        padded = any(re.match(r"[-+]?0\d", word) for word in words)
+        same = not padded and len(words) == values.nunique()
+        return (values if same else texts).to_numpy()
+
+
+def _unsplit_row(path: str, message: str) -> str:
+    """Return the error for a row that pandas cannot split, or ""."""
+    if match := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message):
+        columns, line, number = match.groups()  # pandas counts quoted lines once.
+        return (
+            f"data: expected {columns} column{'s' * (columns != '1')} in every row of "
+            f"{path!r}, as in its first, got {number} in line {line}; a text that "
+            'contains the separator must be in quotes ("a, b")'
+        )
+    if match := re.search(r"EOF inside string starting at row (\d+)", message):
+        return (
+            f"data: expected quotes that end in {path!r}, got one without an end in "
+            f"line {int(match[1]) + 1}"
+        )
+    return ""
+
+
+def _are_names(head: pd.Series, last_is_number: bool, last: pd.Series) -> bool:
+    """Return whether a first line, numbers except for its last, names the columns.
+
+    It does if its last entry is a word above numbers. It also does if the entries are
+    0, 1, ... as pandas writes and the last is the next number or a word that does not
+    occur in its column.
+    """
+    values = pd.Series(pd.to_numeric(last, errors="coerce"))
+    if not last_is_number and len(last) and bool(values.notna().all()):
+        return True
+    counted = [str(k) for k in range(len(head))]
+    if len(head) < 3 or head.iloc[:-1].tolist() != counted[:-1]:
+        return False
+    word = str(head.iloc[-1])
+    return word == counted[-1] or (not last_is_number and word not in set(last))
+
+
+def with_thousands(decimal: str, thousands: str) -> re.Pattern[str]:
+    """Return the pattern of numbers with thousands separators."""
+    point, mark = re.escape(decimal), re.escape(thousands)
+    return re.compile(rf"[-+]?\d{{1,3}}(?:{mark}\d{{3}})+(?:{point}\d*)?")
+
+
+def as_numbers(
+    column: pd.Series, decimal: str = ".", thousands: str | None = None
+) -> pd.Series:
+    """Convert texts to numbers, NaN for other texts.
+
+    A thousands separator must have three digits on its right: with "," 1,5 is no
+    number.
+    """
+    grouped = with_thousands(decimal, thousands or "")
+
+    def number(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        text = value.strip()
+        if thousands and any(mark in text for mark in {*",.", thousands} - {decimal}):
+            if not grouped.fullmatch(text):
+                return np.nan
+            text = text.replace(thousands, "")
+        return text.replace(decimal, ".")
+
+    numbers: Any = column.astype(object).map(number)
+    return pd.Series(pd.to_numeric(numbers, errors="coerce"))
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise ValueError(
             "expected pyarrow to read it: install the extra 'parquet'"
         ) from error
     with ParquetFile(path) as file:
-        kinds = pyarrow.string(), pyarrow.large_string()
-        texts = [field.name for field in file.schema_arrow if field.type in kinds]
-    with ParquetFile(path, read_dictionary=texts) as file:
-        about: Any = file.schema_arrow.pandas_metadata or {}
-        index = about.get("index_columns", [])
-        names = [name for name in file.schema_arrow.names if name not in index]
-        if twice := repeated(names):
-            raise ValueError(f"more than one column {', '.join(map(repr, twice))}")
-        unused = not_used(names, how, columns)
-        found: dict[str, Any] = {}
-        for k, name in enumerate(names):
-            if k in unused:
-                found[name] = np.zeros(file.metadata.num_rows, np.int8)
-                continue
-            # pandas' own kinds, which its metadata name, are no categories.
-            values = file.read([name]).to_pandas(ignore_metadata=name in texts)[name]
-            found[name] = _shared(values) if name in texts else values
-            del values
-            pyarrow.default_memory_pool().release_unused()
-    give_back()
-    return pd.DataFrame(found, copy=False).reset_index(drop=True)
+        table: Any = file.read()
+    if twice := repeated(table.column_names):
+        raise ValueError(f"more than one column {', '.join(map(repr, twice))}")
+    return table.to_pandas().reset_index(drop=True)
 
 
-def _shared(values: pd.Series) -> pd.Series:
-    """Return a column of few texts as objects, one for all that are alike."""
-    texts = np.array([*values.cat.categories, None], object)
-    # A missing one has code -1.
-    return pd.Series(texts[values.cat.codes.to_numpy()], dtype=object, copy=False)
+def read_content(
+    path: Path, how: Reading
+) -> tuple[pd.DataFrame | Archive, TextFile | None]:
+    """Read a frame, or open an archive of arrays, by the ending of the file's name.
 
-
-READERS = {
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_text),
-    ".npz": Archive,
-    ".parquet": _read_parquet,
-}
-
-
-def read_content(path: Path, how: Reading, columns: Sequence[str | None] = ()) -> Any:
-    """Read a file by its ending: an archive of arrays, still unread, or a frame.
-
-    Of a frame columns are zeros that ``how`` leaves out and ``columns`` does not name.
+    The second result is the text file that the frame was parsed from, if any.
 
     Raises
     ------
     ValueError
-        For another ending, for what cannot be read as what its ending says, and for
-        ways of reading text where there is none.
+        For another ending, a file that cannot be read, and options of text files if
+        the file is not text.
     """
-    reader: Any = READERS.get(ending(path))
-    if reader is None:
+    kind = ending(path)
+    if kind not in ENDINGS:
         raise ValueError(
-            f"data: expected a file ending in {', '.join(READERS)}, got {path.name!r}"
+            f"data: expected a file ending in {', '.join(ENDINGS)}, got {path.name!r}"
         )
-    if reader is read_text:
-        return read_text(path, how, columns)
+    if kind not in (".npz", ".parquet"):
+        text = TextFile.read(path, how)
+        return text.frame(), text
     check_no_text(how, path.name)
-    expected = (
-        f"data: expected a readable {path.suffix[1:].upper()} file, got {str(path)!r}"
-    )
-    if reader is Archive:
-        return Archive(path, expected)
+    expected = f"data: expected a readable {kind[1:].upper()} file, got {str(path)!r}"
+    if kind == ".npz":
+        return Archive(path, expected), None
     with readable(expected):
-        return _read_parquet(path, how, columns)
+        return _read_parquet(path), None
 
 
 def check_no_text(how: Reading, source: str) -> None:
-    """Raise for ways of reading text, of what is no text file."""
+    """Raise for options of text files, if the data are not a text file."""
     for name in ("sep", "decimal", "encoding", "na", "thousands"):
-        # Stored in JSON a tuple is a list.
+        # A tuple that was stored in JSON is a list.
         if list(getattr(how, name) or ()) != list(getattr(AS_IS, name) or ()):
             raise ValueError(f"{name}: expected a text file with it, got {source!r}")
 
 
 def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
-    """Return the places of the columns that are kept, in the order asked for.
+    """Return the places of the feature columns, in the order of ``how.features``.
 
     Raises
     ------
     ValueError
-        For a name that is not there, and for kept columns that are without a name or
-        share one.
+        For names that are not among the columns, and for features without a name or
+        with a repeated one.
     """
     for argument in ("drop", "features"):
         for name in getattr(how, argument):
@@ -131,16 +284,16 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
                     f"{argument}: expected columns of {source} "
                     f"({', '.join(names)}), got {name!r}"
                 )
-    kept = [k for k, name in enumerate(names) if name not in how.drop]
+    places = [k for k, name in enumerate(names) if name not in how.drop]
     if how.features:
-        kept = [k for name in how.features for k in kept if names[k] == name]
-    if twice := repeated([names[k] for k in kept]):
+        places = [k for name in how.features for k in places if names[k] == name]
+    if twice := repeated([names[k] for k in places]):
         raise ValueError(
             f"data: expected each column once, got {', '.join(map(repr, twice))} more "
             f"than once in {source}; rename them, or leave them out: drop={twice} "
             f"({_options('--drop', twice)})"
         )
-    for k in kept:
+    for k in places:
         name = names[k]
         if UNNAMED.fullmatch(name):
             raise ValueError(
@@ -148,26 +301,14 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
                 f"column {k + 1}, such as pandas' index (df.to_csv(..., index=False) "
                 f"writes none); drop=[{name!r}] (--drop {name!r}) leaves it out"
             )
-    return kept
-
-
-MOST_CODES = 3
-"""Texts among numbers, at most, that may mean missing."""
+    return places
 
 
 class Table(NamedTuple):
-    """A table as read: X (n, d), feature names, and the label of every row.
+    """A table: features X (n, d), their names, and labels and groups (n,) if any.
 
-    Attributes
-    ----------
-    X : array of shape (n, d), float64
-    feature_names : tuple of d str
-    labels : array of shape (n,), or None
-    target_names : tuple of str, or None
-        Name of the class y = k, where a file says so.
-    groups : array of shape (n,), or None
-    label : str, or None
-        Name of the column of labels.
+    ``target_names`` are the names of the classes y = 0, 1, ... if the file has them;
+    ``label`` is the name of the column of labels.
     """
 
     X: np.ndarray
@@ -181,43 +322,38 @@ class Table(NamedTuple):
 def codes(
     labels: ArrayLike | None, source: str, argument: str = "label"
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return labels as codes 0..C-1 (n,) and the name of each code, sorted."""
-    # Texts as they are: pandas would make one of its own for each row.
-    given: Any = getattr(labels, "dtype", None)
-    kind: Any = object if given == "O" else None
-    series = pd.Series(labels, dtype=kind, copy=False)
-    lacking = np.flatnonzero(series.isna().to_numpy())
+    """Return codes 0..C-1 of labels (n,), and the sorted names of the codes.
+
+    Raises
+    ------
+    ValueError
+        For missing labels, and for labels that are neither text nor numbers, or both.
+    """
+    values = np.asarray(labels)
+    lacking = np.flatnonzero(pd.isna(values))
     if lacking.size:
         raise ValueError(
             f"{argument}: expected a value in every row of {source}, got none in row "
-            f"{lacking[0]} of {len(series)}, counted from 0 (a truncated file?)"
+            f"{lacking[0]} of {len(values)}, counted from 0 (a truncated file?)"
         )
-    kinds = sorted({"text" if isinstance(v, str) else "number" for v in series})
+    kinds = sorted({"text" if isinstance(v, str) else "number" for v in values})
     if len(kinds) > 1:
         raise ValueError(
             f"{argument}: expected one kind in {source}, got {kinds} mixed"
         )
-    # Those that differ are sorted, not the rows, which would be held thrice more.
-    if kinds == ["text"]:
-        words = sorted({*series})
-        code = {word: k for k, word in enumerate(words)}
-        coded = np.fromiter((code[word] for word in series), np.int64, len(series))
-        return coded, tuple(map(str, words))
     try:
-        values = series.to_numpy()
-        native = values.dtype.newbyteorder("=")
-        coded, different = pd.factorize(values.astype(native, copy=False))
+        native = values.astype(values.dtype.newbyteorder("="), copy=False)
+        y, classes = pd.factorize(native, sort=True)
     except TypeError as error:
         raise ValueError(
             f"{argument}: expected text or numbers in {source}, got "
-            f"{type(series.iloc[0]).__name__}"
+            f"{type(values[0]).__name__}"
         ) from error
-    found, places = np.unique(np.asarray(different), return_inverse=True)
-    return places.astype(np.int64)[coded], tuple(str(name) for name in found)
+    return y.astype(np.int64), tuple(str(name) for name in classes)
 
 
 def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:
-    """Name the columns of a table that came without names."""
+    """Name the columns of a table that has no names."""
     if all(isinstance(name, int | np.integer) for name in frame.columns):
         d = frame.shape[1] - labelled
         frame.columns = [f"x{k}" for k in range(d)] + ["label"] * labelled
@@ -225,27 +361,27 @@ def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:
     return frame
 
 
-def _column(frame: pd.DataFrame, argument: str, name: str, source: str) -> int:
-    """Return the place of a column by the name that an argument gave."""
-    if name not in frame.columns:
+def _place(columns: list[str], argument: str, name: str, source: str) -> int:
+    """Return the place of the one column of this name."""
+    if name not in columns:
         raise ValueError(
-            f"{argument}: expected a column of {source} ({', '.join(frame.columns)}), "
-            f"got {name!r}"
+            f"{argument}: expected a column of {source} ({', '.join(columns)}), got "
+            f"{name!r}"
         )
-    if (times := list(frame.columns).count(name)) > 1:
+    if (times := columns.count(name)) > 1:
         raise ValueError(
             f"{argument}: expected one column {name!r} of {source}, got {times}"
         )
-    return list(frame.columns).index(name)
+    return columns.index(name)
 
 
 def _features(
     frame: pd.DataFrame, source: str, how: Reading, label: str | None, *, text: bool
 ) -> np.ndarray:
-    """Return the columns as float64 (n, d), or say which holds something else.
+    """Return the columns as float64 (n, d), or raise for one that is not numeric.
 
-    ``label`` is the last column, if that is the label because none was named. Only of
-    ``text`` files the remedies are ways of reading.
+    ``label`` is the last column, if it is the label by default. Remedies are options of
+    text files only if the file is ``text``.
     """
     X, words = np.empty(frame.shape), list[int]()
     for k in range(frame.shape[1]):  # No second copy of all columns.
@@ -265,11 +401,11 @@ def _features(
     first, todo = _first_word(frame.iloc[:, words[0]], how)
     if not (text and todo):
         drop = f"drop={names} ({_options('--drop', names)})"
-        todo = f"{drop} leaves out what is no feature"
+        todo = f"{drop} leaves out columns that are no features"
         if label is not None:
             todo = (
-                f"the class is the last column, {label!r}, as none was named; if it is "
-                f"{names[0]!r}, give label={names[0]!r} (--label {names[0]!r}); {todo}"
+                f"the class is the last column, {label!r}, by default; if it is "
+                f"{names[0]!r}, use label={names[0]!r} (--label {names[0]!r}); {todo}"
             )
     raise ValueError(
         f"data: expected numbers in every feature column of {source}, got text or "
@@ -283,15 +419,20 @@ def _options(option: str, values: Sequence[str]) -> str:
 
 
 def _first_word(column: pd.Series, how: Reading) -> tuple[str, str]:
-    """Say where the first text of a column stands, and what reads it, if anything.
+    """Return where the first text of a column is, and the option that reads it or "".
 
-    Beside text, numbers with a decimal comma are text to pandas, though no fault.
+    Numbers with a decimal comma are text to pandas if they stand beside text.
     """
     texts = column.astype(str).where(column.notna())
     plain = as_numbers(texts, how.decimal, how.thousands).notna() | column.isna()
     mark = "." if how.decimal == "," else ","
     form = with_thousands(how.decimal, mark)
-    thousands = how.thousands is None and _all_match(texts[~plain], form)
+    others = [str(text).strip() for text in texts[~plain]]
+    thousands = (
+        how.thousands is None
+        and len(others) > 0
+        and all(form.fullmatch(text) for text in others)
+    )
     pointed = plain
     if how.decimal != "," and how.thousands != ",":
         points: Any = texts.str.replace(",", ".", n=1, regex=False)
@@ -307,17 +448,12 @@ def _first_word(column: pd.Series, how: Reading) -> tuple[str, str]:
         return where, f"{also}decimal=',' (--decimal ,) reads decimal commas"
     if thousands:
         return where, reads
-    codes = [str(text) for text in pd.unique(texts.iloc[wrong])]
-    words = not any(re.search(r"\d", code) for code in codes)
-    if among and words and len(codes) <= MOST_CODES:
-        means = f"na={codes} ({_options('--na', codes)}) if that means missing"
+    marks = [str(text) for text in pd.unique(texts.iloc[wrong])]
+    words = not any(re.search(r"\d", text) for text in marks)
+    if among and words and len(marks) <= MOST_CODES:
+        means = f"na={marks} ({_options('--na', marks)}) if that means missing"
         return where, f"{means}; otherwise leave the column out"
     return where, ""
-
-
-def _all_match(texts: Any, form: re.Pattern[str]) -> bool:
-    """Whether there are texts, and all have a form."""
-    return len(texts) > 0 and all(form.fullmatch(str(t).strip()) for t in texts)
 
 
 def split_label(
@@ -328,20 +464,20 @@ def split_label(
     how: Reading = AS_IS,
     *,
     labelled: bool = True,
-    path: Path | None = None,
+    text: TextFile | None = None,
 ) -> Table:
-    """Split a frame into numeric features, the label column, and that of groups.
+    """Split a frame into numeric features, labels and groups.
 
-    The label is named, or that of groups, or the last column that is not dropped. Of
-    the text file at ``path``, if any, labels are taken as they are spelt.
+    The label is the named column, else that of ``groups``, else the last column that
+    is not dropped. Labels of a ``text`` file are spelled as in the file.
     """
     frame = _named(frame, labelled)
     columns, named_label = list(frame.columns), label or groups
-    there = [name for name in columns if name not in how.drop]
+    rest = [name for name in columns if name not in how.drop]
     if labelled and label is None:
-        label = groups or (there[-1] if there else None)
-    named = {name for name in (label, groups) if name is not None}
-    if frame.shape[0] == 0 or not set(there) - named:
+        label = groups or (rest[-1] if rest else None)
+    no_features = {name for name in (label, groups) if name is not None}
+    if frame.shape[0] == 0 or not set(rest) - no_features:
         raise ValueError(
             f"data: expected rows of at least one feature{' and a label' * labelled} in"
             f" {source}, got a table of shape {frame.shape}"
@@ -350,124 +486,89 @@ def split_label(
     def column(argument: str, name: str | None) -> np.ndarray | None:
         if name is None:
             return None
-        place = _column(frame, argument, name, source)
+        place = _place(columns, argument, name, source)
         values = frame.iloc[:, place]
-        if path is None:
-            return values.to_numpy()
-        return spelt(path, how, values, place, len(columns))
+        return values.to_numpy() if text is None else text.labels(values, place)
 
     members, labels = column("groups", groups), column("label", label)
-    if wrong := named & {*how.features, *how.drop}:
+    if wrong := no_features & {*how.features, *how.drop}:
         raise ValueError(
             f"features, drop: expected neither label nor groups, got {min(wrong)!r}"
         )
-    places = [k for k, name in enumerate(columns) if name not in named]
-    names = [columns[k] for k in places]
-    kept = [places[k] for k in chosen(names, how, source)]
-    whole = kept == list(range(len(kept)))  # A slice is no copy.
-    rest = frame.iloc[:, : len(kept)] if whole else frame.iloc[:, kept]
+    places = [k for k, name in enumerate(columns) if name not in no_features]
+    places = [places[k] for k in chosen([columns[k] for k in places], how, source)]
     last = label if labelled and named_label is None else None
-    X = _features(rest, source, how, last, text=path is not None)
-    return Table(X, tuple(rest.columns), labels, None, members, label)
+    points = frame.iloc[:, places]
+    X = _features(points, source, how, last, text=text is not None)
+    return Table(X, tuple(points.columns), labels, None, members, label)
 
 
 def split_arrays(
-    arrays: Archive,
+    archive: Archive,
     label: str | None,
     groups: str | None = None,
     how: Reading = AS_IS,
     *,
     labelled: bool = True,
 ) -> Table:
-    """Take X (n, d), y (n,) and, if there, feature_names and target_names.
-
-    Shapes and kinds are those wanted before any of them is read.
-    """
-    label, source = "y" if label is None else label, arrays.path.name
+    """Return X (n, d), y (n,) and, if present, feature_names and target_names."""
+    label, source = "y" if label is None else label, archive.path.name
     wanted = ["X", *([label] if labelled else []), *([groups] if groups else [])]
-    missing = [name for name in wanted if name not in arrays]
+    missing = [name for name in wanted if name not in archive]
     if missing:
         raise ValueError(
             f"data: expected arrays {' and '.join(wanted)} in {source}, got "
-            f"{sorted(arrays)} without {', '.join(missing)}"
+            f"{sorted(archive)} without {', '.join(missing)}"
         )
-    shape, dtype = arrays.form("X")
-    if dtype.kind not in "biuf":
-        raise ValueError(f"data: expected numbers in X of {source}, got {dtype}")
-    shapes = [shape, *(arrays.form(name).shape for name in wanted[1:])]
-    if len(shape) != 2 or 0 in shape or any(one != shape[:1] for one in shapes[1:]):
+    names_too = [n for n in ("feature_names", "target_names") if n in archive]
+    arrays: dict[str, np.ndarray] = archive.read([*wanted, *names_too])
+    X = arrays["X"]
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"data: expected numbers in X of {source}, got {X.dtype}")
+    shapes = [arrays[name].shape for name in wanted]
+    if X.ndim != 2 or 0 in X.shape or any(s != X.shape[:1] for s in shapes[1:]):
         raise ValueError(
             f"data: expected X of shape (n, d) and {', '.join(wanted[1:]) or 'y'} of "
             f"shape (n,), n and d at least 1, in {source}, got "
             f"{' and '.join(map(str, shapes))}"
         )
-    n, d = shape
-    for name in wanted[1:]:
-        _check_letters(arrays, name, n)
-    names = _words(arrays, "feature_names", d)
-    if names is None:
-        names = tuple(f"x{k}" for k in range(d))
+    for name in names_too:
+        if arrays[name].ndim != 1 or arrays[name].dtype.kind not in "biufUS":
+            raise ValueError(
+                f"data: expected {name} of shape (n,), text or numbers, in {source}, "
+                f"got {arrays[name].dtype} of shape {arrays[name].shape}"
+            )
+    words = {name: tuple(map(str, arrays[name])) for name in names_too}
+    d = X.shape[1]
+    names = words.get("feature_names", tuple(f"x{k}" for k in range(d)))
     if len(names) != d:
         raise ValueError(
             f"data: expected {d} feature_names in {source}, got {len(names)}"
         )
-    kept = chosen(names, how, source)
-    targets = _words(arrays, "target_names", n)
-    rows = {name: arrays[name] for name in wanted[1:]}
-    X = arrays["X"]
-    if kept != list(range(d)):
-        X = X[:, kept]
+    places = chosen(names, how, source)
     return Table(
-        X.astype(np.float64, copy=False),
-        tuple(names[k] for k in kept),
-        rows.get(label),
-        targets,
-        rows.get(groups) if groups else None,
+        X[:, places].astype(np.float64, copy=False),
+        tuple(names[k] for k in places),
+        arrays[label] if labelled else None,
+        words.get("target_names"),
+        arrays[groups] if groups else None,
     )
-
-
-def _check_letters(arrays: Archive, name: str, rows: int) -> None:
-    """Raise for an array of texts that are much longer than names."""
-    shape, dtype = arrays.form(name)
-    letters = math.prod(shape) * dtype.itemsize // (4 if dtype.kind == "U" else 1)
-    if said := too_much_text(letters, rows, arrays.path, name):
-        raise ValueError(said)
-
-
-def _words(arrays: Archive, name: str, rows: int) -> tuple[str, ...] | None:
-    """Return an array of names, some for each of so many, None where there is none."""
-    if name not in arrays:
-        return None
-    shape, dtype = arrays.form(name)
-    if len(shape) != 1 or dtype.kind not in "biufUS":
-        raise ValueError(
-            f"data: expected {name} of shape (n,), text or numbers, in "
-            f"{arrays.path.name}, got {dtype} of shape {shape}"
-        )
-    _check_letters(arrays, name, rows)
-    return tuple(str(word) for word in arrays[name])
 
 
 def read_file(
     path: Path, label: str | None, groups: str | None = None, how: Reading = AS_IS
 ) -> Table:
-    """Read a labelled table by its ending.
+    """Read a labeled table.
 
     Raises
     ------
     ValueError
-        When the ending is unknown, the file cannot be read as what its ending says
-        (truncated, empty, not permitted), or its content is unusable.
+        If the ending is unknown, the file cannot be read, or its content is unusable.
     """
-    content = read_content(path, how, (label, groups))
+    content, text = read_content(path, how)
     if isinstance(content, Archive):
         return split_arrays(content, label, groups, how)
-    return split_label(content, label, path.name, groups, how, path=_text(path))
-
-
-def _text(path: Path) -> Path | None:
-    """Return the path of a text file, None of another."""
-    return path if READERS.get(ending(path)) is read_text else None
+    return split_label(content, label, path.name, groups, how, text=text)
 
 
 def read_points(
@@ -479,21 +580,24 @@ def read_points(
     bare: bool = False,
     names: Sequence[str] = (),
 ) -> Table:
-    """Read points of d features, with their labels where the file has them.
+    """Read points of d features, with labels if the file has them.
 
-    A table of d columns, or one whose features are named, has none; of one more
-    column, the last is the label; with d None a named column alone. With ``bare`` the
-    label and columns to drop need not be there. Raises as ``read_file``.
+    A table of d columns, or one with named features, has no labels. The last column of
+    a table of d + 1 columns is the label. If d is None, only a named column is a label.
+    With ``bare`` the label and the columns to drop may be missing. Raises as
+    ``read_file``.
     """
-    content = read_content(path, how, (label,))
+    content, text = read_content(path, how)
     if bare:
-        there = content
-        if not isinstance(content, Archive):
-            there = _named(content, d is not None and content.shape[1] > d).columns
+        if isinstance(content, Archive):
+            columns = [*content]
+            if "feature_names" in content:
+                columns += map(str, content["feature_names"])
         else:
-            there = [*content, *(_words(content, "feature_names", d or 0) or ())]
-        label = label if label in there else None
-        how = how._replace(drop=tuple(name for name in how.drop if name in there))
+            labelled = d is not None and content.shape[1] > d
+            columns = list(_named(content, labelled).columns)
+        label = label if label in columns else None
+        how = how._replace(drop=tuple(name for name in how.drop if name in columns))
     if isinstance(content, Archive):
         labelled = label is not None or "y" in content
         return split_arrays(content, label, how=how, labelled=labelled)
@@ -501,17 +605,16 @@ def read_points(
     d = width - int(label is not None) if d is None else d
     labelled = label is not None or (width == d + 1 and not how.features)
     if not (labelled or width == d or how.features) or content.shape[0] == 0:
-        known = {*names, *how.drop, label}
-        found = [str(c) for c in content.columns]
-        more = [repr(c) for c in found if c not in known] if {*names} & {*found} else []
-        which = (
-            f", with {', '.join(more[:5])}{', ...' * (len(more) > 5)}" if more else ""
-        )
+        expected = {*names, *how.drop, label}
+        columns = [str(c) for c in content.columns]
+        more = [repr(c) for c in columns if c not in expected]
+        which = ""
+        if more and {*names} & {*columns}:
+            which = f", with {', '.join(more[:5])}{', ...' * (len(more) > 5)}"
         todo = "; features= (--features) chooses columns, drop= (--drop) leaves out"
         raise ValueError(
             f"data: expected rows of {d} features in {path.name}, and at most a label "
             f"beside them, got a table of shape {content.shape}{which}"
             f"{todo if width > d and content.shape[0] else ''}"
         )
-    text = _text(path)
-    return split_label(content, label, path.name, how=how, labelled=labelled, path=text)
+    return split_label(content, label, path.name, how=how, labelled=labelled, text=text)

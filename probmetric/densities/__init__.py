@@ -1,11 +1,10 @@
 """Log densities that metrics, models and inference share.
 
-``gaussian``  the normal density from a Cholesky factor (1), and of seen entries alone.
+``gaussian``  the normal density from a Cholesky factor (1), with missing entries.
 ``classes``   mixtures of normal or Student-t components by class: density (1), score
-              (2), Hessian (3), mixtures (4). Used by ``metric.local`` and
-              ``inference.gaussian_classes``.
+              (2), Hessian (3), mixtures (4).
 ``pair``      one and two observations under the two-stage mixture: marginal (1), joint
-              (2), joint by regression (3). Used by ``metric.pair_similarity``.
+              (2), joint by regression (3).
 """
 
 import lazy_loader

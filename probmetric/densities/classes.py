@@ -13,17 +13,18 @@ both 1 for the normal. Score and Hessian, divided by the density, are
     ∇ log f = -a u,                                                              (2)
     H̄_f = ∇∇f / f = a (b u uᵀ - S⁻¹).                                            (3)
 
-A mixture averages both with its responsibilities r_m = ω_m f_m / p (4). All is in
-logs: f itself underflows a few dozen standard deviations away, H̄ does not.
+A mixture averages both with its responsibilities r_m = ω_m f_m / p (4). All densities
+are computed as logs: f underflows a few dozen standard deviations away, H̄ does not.
 
 References
 ----------
 Noh, Zhang and Lee, "Generative Local Metric Learning for Nearest Neighbor
-Classification", NIPS 2010: Eq. (14) of the paper is (3) for the normal; (3) for
-df < ∞ is ours.
+Classification", NIPS 2010: Eq. (14) of the paper is (3) for the normal. (3) for
+df < ∞ is not in the paper.
 """
 
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,12 +45,12 @@ class ClassDensities(NamedTuple):
     log_prior : array of shape (c,)
         Natural log of the class probabilities.
     log_mix : array of shape (c, k)
-        Log weights ω within each class; -inf for a component that is not there.
+        Log weights ω within each class; -inf for a missing component.
     loc : array of shape (c, k, d)
     factor : array of shape (c, k, d, d)
         Lower Cholesky factor of S: covariance of the normal, scale of Student's t.
     inv_df : array of shape (c, k)
-        v = 1/df ≥ 0; zero is the normal.
+        v = 1/df ≥ 0; 0 is the normal.
 
     Examples
     --------
@@ -93,7 +94,7 @@ def log_student(
 
     Examples
     --------
-    Student's t with one degree of freedom is Cauchy's, 1/π at its centre:
+    Student's t with one degree of freedom is the Cauchy density, 1/π at its center:
 
     >>> import numpy as np
     >>> from probmetric.densities import log_student
@@ -102,8 +103,7 @@ def log_student(
     >>> (np.pi * density).round(4).tolist()  # 1 / (1 + x²)
     [1.0, 0.5]
     """
-    # NumPy's float64 becomes JAX's default precision, so that finfo, in log1p_squares,
-    # is of the type computed in.
+    # log1p_squares uses finfo of the dtype that JAX computes in.
     white = jnp.asarray(white)
     return (
         gammaln((df + m) / 2)
@@ -137,9 +137,9 @@ def class_log_densities(
     --------
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities, class_log_densities
-    >>> one, centres = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
+    >>> ones, loc = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
     >>> classes = ClassDensities(
-    ...     np.log([0.5, 0.5]), 0 * one, centres, one[..., None, None], 0 * one
+    ...     np.log([0.5, 0.5]), 0 * ones, loc, ones[..., None, None], 0 * ones
     ... )
     >>> first, second = class_log_densities(classes, np.array([0.0])).tolist()
     >>> round(first, 4), round(second - first, 4)  # log N(0; 0, 1), and -½ 2²
@@ -153,13 +153,13 @@ def log_posterior(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array,
 
     Examples
     --------
-    Two normals at 0 and 2, the first three times as frequent: midway the prior decides.
+    Halfway between N(0, 1) and N(2, 1) the posterior is the prior:
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities, log_posterior
-    >>> one, centres = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
+    >>> ones, loc = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
     >>> classes = ClassDensities(
-    ...     np.log([0.75, 0.25]), 0 * one, centres, one[..., None, None], 0 * one
+    ...     np.log([0.75, 0.25]), 0 * ones, loc, ones[..., None, None], 0 * ones
     ... )
     >>> np.exp(log_posterior(classes, np.array([1.0]))).round(4).tolist()
     [0.75, 0.25]
@@ -172,13 +172,13 @@ def class_scores(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, 
 
     Examples
     --------
-    The score of N(μ, 1) is μ - x: it points to the centre.
+    The score of N(μ, 1) is μ - x: it points to the center.
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities, class_scores
-    >>> one, centres = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
+    >>> ones, loc = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
     >>> classes = ClassDensities(
-    ...     np.log([0.5, 0.5]), 0 * one, centres, one[..., None, None], 0 * one
+    ...     np.log([0.5, 0.5]), 0 * ones, loc, ones[..., None, None], 0 * ones
     ... )
     >>> class_scores(classes, np.array([0.5])).tolist()
     [[-0.5], [1.5]]
@@ -191,14 +191,13 @@ def class_scores(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, 
 def posterior_and_hessians(
     classes: ClassDensities, x: Float[Array, "d"]
 ) -> tuple[Float[Array, "c"], Float[Array, "c d d"]]:
-    """Return ``log_posterior`` and ``class_hessians``, which share most of the work."""
+    """Return ``log_posterior`` and ``class_hessians`` (shared computation)."""
     at = _components(classes, x)
     log_rho = jax.nn.log_softmax(classes.log_prior + logsumexp(at.log_f, -1))
     share = jax.nn.softmax(at.log_f, -1) * at.a
-    one = jnp.eye(x.shape[-1], dtype=jnp.result_type(x))
-    eye = jnp.broadcast_to(one, classes.factor.shape)
-    # The precision is itself the answer here; it does not depend on x, so that a
-    # vmap over points computes it once.
+    eye = jnp.eye(x.shape[-1], dtype=jnp.result_type(x))
+    eye = jnp.broadcast_to(eye, classes.factor.shape)
+    # Eq. (3) needs the inverse itself. It does not depend on x: vmap computes it once.
     precision = cho_solve((classes.factor, True), eye)
     outer = jnp.einsum("ck,cki,ckj->cij", share * at.b, at.u, at.u)
     return log_rho, outer - jnp.einsum("ck,ckij->cij", share, precision)
@@ -211,13 +210,13 @@ def class_hessians(
 
     Examples
     --------
-    For N(μ, 1) it is (x - μ)² - 1: negative near the centre, positive in the tails.
+    For N(μ, 1) it is (x - μ)² - 1: negative near the center, positive in the tails.
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities, class_hessians
-    >>> one, centres = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
+    >>> ones, loc = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
     >>> classes = ClassDensities(
-    ...     np.log([0.5, 0.5]), 0 * one, centres, one[..., None, None], 0 * one
+    ...     np.log([0.5, 0.5]), 0 * ones, loc, ones[..., None, None], 0 * ones
     ... )
     >>> class_hessians(classes, np.array([0.0])).ravel().tolist()
     [-1.0, 3.0]
@@ -228,15 +227,17 @@ def class_hessians(
 def through_map(
     classes: ClassDensities, frame: Float[Array, "d d"], centre: Float[Array, "d"]
 ) -> ClassDensities:
-    """Carry the densities to the coordinates z = F(x - centre), F invertible.
+    """Transform the densities to coordinates z = F(x - centre), F invertible.
 
-    The Cholesky factor of F S Fᵀ comes from a QR decomposition of (F L)ᵀ; log
-    densities change by the constant log |det F|.
+    The Cholesky factor of F S Fᵀ comes from a QR decomposition of (F L)ᵀ. Log densities
+    change by the constant -log |det F|.
     """
     return mapped(jnp, classes, frame, centre)
 
 
-def mapped(xp: Any, classes: ClassDensities, frame: Any, centre: Any) -> ClassDensities:
+def mapped(
+    xp: ModuleType, classes: ClassDensities, frame: Array, centre: Array
+) -> ClassDensities:
     """Return ``through_map`` by NumPy or by JAX."""
     upper = xp.linalg.qr(xp.swapaxes(frame @ classes.factor, -1, -2), mode="r")
     sign = xp.sign(xp.diagonal(upper, axis1=-2, axis2=-1))

@@ -1,12 +1,13 @@
-"""The normal density from a Cholesky factor, and of the entries that were observed.
+"""The normal density from a Cholesky factor, with or without missing entries.
 
 With S = L Lᵀ and z = L⁻¹(x - μ),
 
     log N(x; μ, S) = -½ (d log 2π + log|S|) - ½ |z|².                             (1)
 
-Of an x with missing entries (NaN) the seen ones have log N(x_o; μ_o, S_oo). It is (1)
-with x - μ zero and S the identity in the missing rows and columns, and d_o for d: the
-factor of S_oo, interleaved with rows of the identity, in a fixed shape.
+The observed entries of an x with missing entries (NaN) have log N(x_o; μ_o, S_oo). This
+is (1) with x - μ zero and S the identity in the missing rows and columns, and d_o
+instead of d. The factor of S_oo, interleaved with rows of the identity, has a fixed
+shape.
 """
 
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ def log_peak(
 ) -> Float[Array, "*batch"]:
     """Return the log density at the mean, the first term of Eq. (1).
 
-    ``d`` counts the seen entries where some are missing.
+    ``d`` is the number of observed entries if some are missing.
     """
     return -0.5 * ((L.shape[-1] if d is None else d) * LOG_2PI + logdet_chol(L))
 
@@ -37,8 +38,8 @@ def log_normal(
     --------
     >>> import numpy as np
     >>> from probmetric.densities import log_normal
-    >>> L = np.diag([1.0, 2.0])  # covariance diag(1, 4)
-    >>> delta = np.array([[0.0, 0.0], [1.0, 2.0]])  # the mean, and 1 sd off in each
+    >>> L = np.diag([1.0, 2.0])  # Covariance diag(1, 4)
+    >>> delta = np.array([[0.0, 0.0], [1.0, 2.0]])  # The mean, and 1 sd off in each
     >>> at_mean, off = log_normal(L, delta).tolist()
     >>> round(at_mean, 4), round(-float(np.log(2 * np.pi * 2)), 4)
     (-2.531, -2.531)
@@ -52,16 +53,16 @@ def log_normal(
 def restricted(
     cov: Float[Array, "*batch d d"], seen: Bool[Array, "*rows d"]
 ) -> Float[Array, "*out d d"]:
-    """Put the identity in the rows and columns of S that are not seen."""
+    """Replace the unobserved rows and columns of S by those of the identity."""
     both = seen[..., :, None] & seen[..., None, :]
-    # result_type is float32 where JAX is to use no other, also of NumPy's float64.
+    # result_type is float32 for NumPy's float64 unless JAX's float64 is enabled.
     return jnp.where(both, cov, jnp.eye(cov.shape[-1], dtype=jnp.result_type(cov)))
 
 
 def chol_seen(
     x: Float[Array, "d"], mean: Float[Array, "d"], cov: Float[Array, "d d"]
 ) -> tuple[Float[Array, "d d"], Float[Array, "d"], Bool[Array, "d"]]:
-    """Return the factor of the restricted S, x - μ (zero where NaN), what is seen."""
+    """Return the factor of the restricted S, x - μ (0 for NaN) and the mask."""
     seen = ~jnp.isnan(x)
     # "Double where": NaN must not reach the gradient.
     delta = jnp.where(seen, jnp.where(seen, x, 0.0) - mean, 0.0)
@@ -78,7 +79,7 @@ def log_normal_seen(
     >>> import numpy as np
     >>> from probmetric.densities import log_normal_seen
     >>> cov = np.array([[1.0, 0.5], [0.5, 4.0]])
-    >>> x = np.array([1.0, np.nan])  # The second is missing: N(1; 0, 1) is left.
+    >>> x = np.array([1.0, np.nan])  # The second is missing: N(1; 0, 1) remains.
     >>> round(float(log_normal_seen(x, np.zeros(2), cov)), 4)
     -1.4189
     >>> round(float(-0.5 * np.log(2 * np.pi) - 0.5), 4)

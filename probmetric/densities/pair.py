@@ -2,21 +2,21 @@
 
 A component k is drawn with probability c_k, a representative x ~ N(μ_k, B_k), and
 from it the query Q ~ N(x, W_k) and the database element Y ~ N(x, W'_k), usually with
-W' = W. (Yianilos: B = (1 - α) Σ, W = W' = α Σ.) Integrating x,
+W' = W. (Yianilos: B = (1 - α) Σ, W = W' = α Σ.) Integrating out x,
 
     Pr(Q)    = Σ_k c_k N(Q; μ_k, B_k + W_k),                                      (1)
     Pr(Q, Y) = Σ_k c_k N(Q - Y; 0, W_k + W'_k) N(m_k; μ_k, B_k + W_k∥W'_k),       (2)
 
 with the parallel sum W∥W' = W (W + W')⁻¹ W' and the weighted mean
 m_k = Y + W'_k (W_k + W'_k)⁻¹ (Q - Y). Given k, Q - Y and m_k are independent and the
-map (Q, Y) → (Q - Y, m_k) has Jacobian 1, so (2) is exact. It has no cancellation as
-W → 0. For W' = W it is the *mean-difference form* of EQ-2 of seed 002,
+map (Q, Y) → (Q - Y, m_k) has Jacobian 1, so (2) is exact. It does not cancel as W → 0.
+For W' = W it is the *mean-difference form* of EQ-2 of seed 002,
 
     Pr(Q, Y) = Σ_k c_k N(Q - Y; 0, 2 W_k) N((Q + Y)/2; μ_k, B_k + W_k/2).
 
 W = 0 gives EQ-4 (queries are representatives) and W' = 0 gives EQ-5.
 
-For all pairs at once the regression of Q on Y costs one GEMM a component:
+For all pairs at once, the regression of Q on Y takes one matrix product per component:
 
     Pr(Q, Y | k) = N(Y; μ_k, S'_k) N(Q; μ_k + H_k (Y - μ_k), R_k),
     S' = B + W',   H = B S'⁻¹,   R = W + H W',                                    (3)
@@ -24,9 +24,8 @@ For all pairs at once the regression of Q on Y costs one GEMM a component:
 and, with T = chol(R)⁻¹, -½|T(Q-μ)|² - ½|TH(Y-μ)|² + T(Q-μ) · TH(Y-μ). The dot product
 cancels for small W; ``refine`` re-evaluates a short list by (2).
 
-Missing entries (NaN) are integrated out: a normal density restricted to its observed
-coordinates, written with the missing rows and columns replaced by the identity.
-Erratum Y3: the constant that seed 002 prints is wrong by α^{-d} (1-α)^{-d/2}.
+Missing entries (NaN) are integrated out, as in ``densities.gaussian``. Erratum Y3: the
+constant printed in seed 002 is wrong by α^{-d} (1-α)^{-d/2}.
 """
 
 import itertools
@@ -55,14 +54,14 @@ class PairModel(NamedTuple):
     Examples
     --------
     One component, representatives N(0, 3) and instance noise N(0, 1): points have
-    variance 4, two of one source a covariance of 3. At (0, 0) the densities have the
-    ratio of the roots of the determinants, 4² and 4² - 3².
+    variance 4, and two points of one source have covariance 3. At (0, 0) the ratio of
+    the densities is the square root of the ratio of the determinants, 4² and 4² - 3².
 
     >>> import numpy as np
     >>> from probmetric.densities import PairModel
     >>> from probmetric.metric import PairSimilarity
-    >>> one = np.ones((1, 1, 1))
-    >>> model = PairModel(np.zeros(1), np.zeros((1, 1)), 3 * one, one, one)
+    >>> ones = np.ones((1, 1, 1))
+    >>> model = PairModel(np.zeros(1), np.zeros((1, 1)), 3 * ones, ones, ones)
     >>> zero = np.zeros((1, 1))
     >>> ratio = np.exp(PairSimilarity(*model).log_ratio(zero, zero))
     >>> (ratio**2 * 7).round(4).tolist()
@@ -81,17 +80,17 @@ def log_components(
 ) -> Float[Array, "n k"]:
     """Return log c_k N(x; μ_k, S_k) of every row and component, Eq. (1).
 
-    ``other`` takes rows as database elements, with their own instance noise;
-    ``missing`` integrates NaN entries out.
+    If ``other``, the rows are database elements (noise W'). If ``missing``, NaN entries
+    are integrated out.
     """
     S = model.between + (model.noise_other if other else model.noise)
 
-    def one(x: Array, mean: Array, S: Array) -> Array:
+    def log_density(x: Array, mean: Array, S: Array) -> Array:
         if missing:
             return log_normal_seen(x, mean, S)
         return log_normal(jnp.linalg.cholesky(S), x - mean)
 
-    each = jax.vmap(one, (None, 0, 0))
+    each = jax.vmap(log_density, (None, 0, 0))
     return jax.vmap(lambda x: model.log_weights + each(x, model.means, S))(X)
 
 
@@ -100,11 +99,11 @@ def log_pair_components(
 ) -> Float[Array, "n k"]:
     """Return log Pr(Q, Y, k) of matching rows, by the mean-difference form, Eq. (2).
 
-    ``missing`` integrates NaN entries out, from the 2d × 2d covariance of (Q, Y),
-    which cancels where W is much smaller than B: relative error about eps · ‖B‖/‖W‖.
+    If ``missing``, NaN entries are integrated out from the joint covariance of (Q, Y).
+    This cancels if W is much smaller than B: relative error about eps · ‖B‖/‖W‖.
     """
 
-    def one(
+    def log_density(
         q: Array, y: Array, log_c: Array, mean: Array, B: Array, W: Array, W2: Array
     ) -> Array:
         if missing:
@@ -119,7 +118,7 @@ def log_pair_components(
         of_middle = log_normal(jnp.linalg.cholesky(spread), middle)
         return log_c + log_normal(total, q - y) + of_middle
 
-    each = jax.vmap(one, (None, None, 0, 0, 0, 0, 0))
+    each = jax.vmap(log_density, (None, None, 0, 0, 0, 0, 0))
     return jax.vmap(lambda q, y: each(q, y, *model))(A, B)
 
 
@@ -144,8 +143,8 @@ def regression(
     ----------
     model : PairModel
     seen_q, seen_y : array of shape (d,), bool, optional
-        Coordinates present in every query, and in every database element. None:
-        all; then R = W + H W' is formed without cancellation.
+        Coordinates present in every query, and in every database element. Default: all,
+        for which R = W + H W' is computed without cancellation.
     """
     eye = jnp.eye(model.means.shape[-1], dtype=model.means.dtype)
 
@@ -157,7 +156,7 @@ def regression(
         R_of: Callable[[Array], Array],
         n_seen: Array | int,
     ) -> Regression:
-        """Finish from S', from B and from a function of H that gives R."""
+        """Compute the regression from S', B and a function from H to R."""
         L = jnp.linalg.cholesky(S)
         H = cho_solve((L, True), cross.T).T
         R = R_of(H)
@@ -179,9 +178,9 @@ def regression(
 
     def partial(log_c: Array, mean: Array, B: Array, W: Array, W2: Array) -> Regression:
         cross = jnp.where(seen_q[:, None] & seen_y, B, 0.0)
-        S, own = restricted(B + W2, seen_y), restricted(B + W, seen_q)
-        reg = pack(log_c, mean, S, cross, lambda H: own - H @ cross.T, n_seen)
-        # The value in a missing coordinate must not count.
+        S, S_q = restricted(B + W2, seen_y), restricted(B + W, seen_q)
+        reg = pack(log_c, mean, S, cross, lambda H: S_q - H @ cross.T, n_seen)
+        # The values in missing coordinates are ignored.
         return reg._replace(T=reg.T * seen_q, TH=reg.TH * seen_y, U=reg.U * seen_y)
 
     return jax.vmap(partial)(*model)
@@ -190,7 +189,7 @@ def regression(
 def blocks_logsumexp(
     terms: Float[Array, "*n k"], blocks: tuple[int, ...]
 ) -> Float[Array, "*n models"]:
-    """Sum the components of each blended model; blocks are component counts."""
+    """Sum the components of each blended model; ``blocks`` are component counts."""
     cuts = itertools.pairwise(itertools.accumulate(blocks, initial=0))
     return jnp.stack([logsumexp(terms[..., a:b], -1) for a, b in cuts], -1)
 

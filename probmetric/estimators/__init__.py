@@ -5,9 +5,12 @@
 ``gaussian_classes``, ``glml``, ``dca_gm``, ``lda`` (also RCA), ``pair_lda``,
 ``eig_dml``, ``mds``, ``hierarchical_lca``
                            a file each.
-``_mahalanobis``           methods of every learned Mahalanobis metric.
-``_pair_learner``          base of learners from close and far pairs.
-``_labelled``              labelled points checked; outcomes reported.
+``_learner``               base of learners with a posterior: draws and their metrics.
+``_effect``                base of ``point_effects`` and ``hierarchical_lca``.
+``_mahalanobis``           methods of all learners of a Mahalanobis metric.
+``_pair_learner``          base of learners of close and far pairs.
+``_labelled``              checks labelled points and pairs; reports outcomes.
 ``_streamed``              fits to a source: what is checked and set before one.
-``_settings``              settings of constructors, checked by their types in ``fit``.
+``_settings``              settings of constructors, checked in ``fit``.
+``_docstrings``            descriptions of shared parameters.
 """

@@ -1,14 +1,16 @@
-"""Labelled points and pairs checked before a fit, and its outcome reported after it.
+"""Check labelled points and pairs before a fit, and report its outcome afterwards.
 
-All of it runs on the host, once a fit. What passes is float64, finite, of known
-shape; what does not is a ``ValueError`` that says what was expected and what came.
+Everything runs on the host, once a fit. Valid input becomes float64. Invalid input
+raises ``ValueError`` with the argument, the expected value and the value received.
 """
 
 import warnings
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.data.containers import Labelled, Pairs
@@ -30,23 +32,28 @@ from probmetric.metric.feature_names import check_fitted_columns, remember_colum
 from probmetric.typing import ArrayLike
 
 type Finite = bool | Literal["allow-nan"]
-"""Whether NaN and infinity are refused (True), infinity alone, or neither (False)."""
+"""Whether NaN and infinity raise (True), infinity only, or neither (False)."""
+
+ENTRY_KINDS = "iuUSO"
+"""Kinds of arrays whose entries can stand for points: integers, text, objects."""
 
 
-def holds_pairs(estimator: Any, X: ArrayLike) -> bool:
-    """Say whether X of ``fit`` is pairs: (N, 2, d), or (N, 2) for the preprocessor."""
-    given = _entries(X)
-    if given.ndim == 2 and estimator.preprocessor is not None:
-        return given.shape[1] == 2 and given.dtype.kind in STAND_FOR
-    return given.ndim == 3 and given.shape[1] == 2
+def _preprocessor(
+    estimator: BaseEstimator,
+) -> ArrayLike | Callable[[np.ndarray], ArrayLike] | None:
+    return getattr(estimator, "preprocessor", None)
 
 
-STAND_FOR = "iuUSO"
-"""Kinds of arrays that stand for points: whole numbers, text, objects."""
+def holds_pairs(estimator: BaseEstimator, X: ArrayLike) -> bool:
+    """Check if X is pairs: (N, 2, d), or (N, 2) with a preprocessor."""
+    entries = _entries(X)
+    if entries.ndim == 2 and _preprocessor(estimator) is not None:
+        return entries.shape[1] == 2 and entries.dtype.kind in ENTRY_KINDS
+    return entries.ndim == 3 and entries.shape[1] == 2
 
 
 def _entries(X: ArrayLike) -> np.ndarray:
-    """Return X as an array, without an axis where its rows differ in length."""
+    """Return X as an array; without an axis if its rows differ in length."""
     try:
         return np.asarray(X)
     except ValueError:
@@ -54,69 +61,55 @@ def _entries(X: ArrayLike) -> np.ndarray:
 
 
 def stood_for(
-    estimator: Any, given: ArrayLike, name: str, n_axes: int
+    estimator: BaseEstimator, X: ArrayLike, name: str, n_axes: int
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "..."]] | None:
-    """Return points, and the row of them that each entry of ``given`` stands for.
+    """Return the points of the preprocessor, and the row that each entry stands for.
 
-    The preprocessor is the points themselves, whose rows are given by number; or a
-    function, called once with the distinct entries, sorted, that returns a row for
-    each. What it raises is raised.
-
-    Returns
-    -------
-    tuple, or None
-        None without a preprocessor, or where ``given`` has not ``n_axes`` axes: 1 of
-        points, 2 of pairs.
-
-    Raises
-    ------
-    ValueError
-        For entries that stand for nothing, or another number of points than asked for.
+    A preprocessor that is a function is called once, with the distinct entries, sorted.
+    Its exceptions are not caught. The result is None without a preprocessor, and if X
+    does not have ``n_axes`` axes (1 for points, 2 for pairs).
     """
-    source: Any = getattr(estimator, "preprocessor", None)
-    entries = _entries(given)
-    if source is None or entries.ndim != n_axes:
+    preprocessor, entries = _preprocessor(estimator), _entries(X)
+    if preprocessor is None or entries.ndim != n_axes:
         return None
     if name == "pairs" and (entries.shape[1] != 2 or not len(entries)):
         raise ValueError(
-            f"pairs: expected shape (N, 2) for the preprocessor, or (N, 2, d), got "
+            "pairs must have shape (N, 2) for the preprocessor, or (N, 2, d), got "
             f"{entries.shape}"
         )
     if not entries.size:
         return None
-    if not callable(source):
-        rows = points(source, "preprocessor")
+    if not callable(preprocessor):
+        rows = points(preprocessor, "preprocessor")
         whole = entries.dtype.kind in "iu"
         if not whole or entries.min() < 0 or entries.max() >= len(rows):
-            got = f"{entries.min()}..{entries.max()}" if whole else entries.dtype
+            value = f"{entries.min()}..{entries.max()}" if whole else entries.dtype
             raise ValueError(
-                f"{name}: expected integers, rows 0..{len(rows) - 1} of the "
-                f"preprocessor, got {got}"
+                f"{name} must be row numbers 0..{len(rows) - 1} of the preprocessor, "
+                f"got {value}"
             )
         return rows, entries.astype(int)
-    if entries.dtype.kind not in STAND_FOR:
+    if entries.dtype.kind not in ENTRY_KINDS:
         raise ValueError(
-            f"{name}: expected integers or text for the preprocessor, got "
-            f"{entries.dtype}"
+            f"{name} must be integers or text for the preprocessor, got {entries.dtype}"
         )
     try:
-        keys, at = np.unique(entries, return_inverse=True)
+        keys, places = np.unique(entries, return_inverse=True)
     except TypeError as error:
         raise ValueError(
-            f"{name}: expected entries of one kind for the preprocessor, got {error}"
+            f"{name} must have entries of one type for the preprocessor, got {error}"
         ) from error
-    made: Any = source(keys)
-    rows = points(made, "preprocessor")
+    rows = points(preprocessor(keys), "preprocessor")
     if len(rows) != len(keys):
         raise ValueError(
-            f"preprocessor: expected a row for each of {len(keys)} entries, got shape "
-            f"{rows.shape}"
+            f"preprocessor must return a row for each of {len(keys)} entries, got "
+            f"shape {rows.shape}"
         )
-    return rows, at.reshape(entries.shape)
+    return rows, places.reshape(entries.shape)
 
 
-def required(estimator: Any, y: ArrayLike | None) -> ArrayLike:
-    """Return the labels beside arrays, or say that there are none."""
+def required(estimator: BaseEstimator, y: ArrayLike | None) -> ArrayLike:
+    """Return y, or raise if it is None."""
     if y is None:
         raise ValueError(
             f"y: {type(estimator).__name__} requires y to be passed, but the target y "
@@ -125,14 +118,14 @@ def required(estimator: Any, y: ArrayLike | None) -> ArrayLike:
     return y
 
 
-def _points_of(estimator: Any, X: ArrayLike) -> ArrayLike:
+def _points_of(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:
     """Return X, or the points that its entries stand for."""
-    found = stood_for(estimator, X, "X", 1)
-    return X if found is None else found[0][found[1]]
+    stored = stood_for(estimator, X, "X", 1)
+    return X if stored is None else stored[0][stored[1]]
 
 
 def check_labelled(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike | None,
     *,
@@ -141,17 +134,12 @@ def check_labelled(
 ) -> tuple[Float[np.ndarray, "n d"], np.ndarray, Int[np.ndarray, "n"]]:
     """Return X as float64, the sorted classes and the class codes of y.
 
-    Sets ``n_features_in_`` and ``feature_names_in_`` on the estimator.
-
-    Raises
-    ------
-    ValueError
-        On bad input, no labels, one class, or no class of ``smallest`` = 2 members. A
-        smaller class is a warning.
+    Sets ``n_features_in_`` and ``feature_names_in_``. Raises if there is one class, or
+    none with ``smallest`` = 2 members; warns of other classes that are smaller.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
-        pairs = ", or (N, 2, d) of pairs" if hasattr(estimator, "fit_pairs") else ""
-        raise ValueError(f"X: expected shape (n, d){pairs}, got {X.shape}")
+        pairs = ", or (N, 2, d) for pairs" if hasattr(estimator, "fit_pairs") else ""
+        raise ValueError(f"X must have shape (n, d){pairs}, got {X.shape}")
     X = _points_of(estimator, X)
     check_numeric(X)
     y = required(estimator, y)
@@ -165,8 +153,8 @@ def check_labelled(
     return rows, classes, codes
 
 
-def unlabeled_of(estimator: Any) -> Any:
-    """Return the setting ``unlabeled``, the default for a learner without it."""
+def unlabeled_of(estimator: BaseEstimator) -> object:
+    """Return the setting ``unlabeled``, or its default."""
     return getattr(estimator, "unlabeled", WARN)
 
 
@@ -177,13 +165,13 @@ def _classes(
     classes, codes = label_codes(labels)
     if len(classes) < 2:
         class_codes(labels, "y")
-    alone = np.flatnonzero(np.bincount(codes) < smallest)
-    if len(alone) == len(labels):
+    single = np.flatnonzero(np.bincount(codes) < smallest)
+    if len(single) == len(labels):
         raise ValueError(
             "y must have a class of at least 2 members, got a different label in each "
             f"of {len(labels)} rows. Give class labels, not identifiers or measurements"
         )
-    warn_of_alone(classes[alone], "y")
+    warn_of_alone(classes[single], "y")
     return classes, codes
 
 
@@ -201,88 +189,97 @@ def warn_of_alone(classes: np.ndarray, name: str) -> None:
 
 def _point_weights(
     w: ArrayLike | None, n: int
-) -> tuple[Float[np.ndarray, "n"] | None, Any]:
-    """Return positive weights of points, and which points have one."""
+) -> tuple[Float[np.ndarray, "n"] | None, slice | np.ndarray]:
+    """Return the positive weights of points, and the rows that have one."""
     if w is None:
         return None, slice(None)
-    given = real(w, "sample_weight")
-    if given.shape != (n,):
-        raise ValueError(f"sample_weight: expected shape ({n},), got {given.shape}")
-    found = given[given != 0]
-    if not len(found):
-        raise ValueError("sample_weight: expected a weight above zero, got none")
-    if not np.all((found > 1e-100) & (found < 1e100)):
+    weights = real(w, "sample_weight")
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}")
+    positive = weights[weights != 0]
+    if not len(positive):
+        raise ValueError("sample_weight must have a weight above zero, got none")
+    if not np.all((positive > 1e-100) & (positive < 1e100)):
         raise ValueError(
-            "sample_weight: expected weights of 0, or between 1e-100 and 1e100 so that "
-            f"float64 holds their products, got {given.min():.3g}..{given.max():.3g}"
+            "sample_weight must be 0, or between 1e-100 and 1e100, so that products do "
+            f"not overflow, got {weights.min():.3g}..{weights.max():.3g}"
         )
-    return found, given > 0
+    return positive, weights > 0
 
 
-def _standardizes(estimator: Any) -> bool:
-    """Say whether features are standardised: not by a learner without the setting."""
+def _standardizes(estimator: BaseEstimator) -> bool:
     return bool(getattr(estimator, "standardize", False))
 
 
-def labelled_data(
-    estimator: Any, X: ArrayLike, y: ArrayLike | None, w: ArrayLike | None = None
-) -> tuple[Labelled, np.ndarray, Scaler]:
-    """Check settings, points and labels; return points standardised, and the classes.
+def forget(estimator: BaseEstimator, *names: str) -> None:
+    """Delete attributes of an earlier fit."""
+    for name in names:
+        vars(estimator).pop(name, None)
 
-    Unlabeled points, and those of weight 0, are left out; centre and scale are those of
-    the others, each counted once. Sets what ``check_labelled`` sets, and forgets the
+
+def labelled_data(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike | None,
+    w: ArrayLike | None = None,
+) -> tuple[Labelled, np.ndarray, Scaler]:
+    """Check settings, points and labels; return standardized points and the classes.
+
+    Leaves out unlabeled points and those of weight 0. Center and scale count each
+    remaining point once. Sets the attributes of ``check_labelled``, and deletes the
     threshold of an earlier fit.
     """
     y, X, w = leave_out(unlabeled_of(estimator), y, X, w)
     rows, classes, codes = check_labelled(estimator, X, y)
-    weight, kept = _point_weights(w, len(rows))
-    rows = rows[kept]
+    weights, positive = _point_weights(w, len(rows))
+    rows = rows[positive]
     if len(rows) < len(codes):
-        classes, codes = _classes(classes[codes[kept]], 2)
+        classes, codes = _classes(classes[codes[positive]], 2)
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     Z, scaler = standardise(rows, names, standardize=_standardizes(estimator))
-    for name in ("threshold_", "pair_classes_"):
-        vars(estimator).pop(name, None)
-    return Labelled(Z, codes, weight), classes, scaler
+    forget(estimator, "threshold_", "pair_classes_")
+    return Labelled(Z, codes, weights), classes, scaler
 
 
 def pair_data(
-    estimator: Any,
+    estimator: BaseEstimator,
     pairs: ArrayLike,
     y: ArrayLike,
     w: ArrayLike | None,
     anchor: ArrayLike | None = None,
     trials: ArrayLike | None = None,
 ) -> tuple[Pairs, Scaler]:
-    """Check settings and users' pairs; return them standardised.
+    """Check settings and users' pairs; return the pairs standardized.
 
-    Points that no pair refers to are left out, and the others count as often as pairs
-    use them, of counts as often as pairs are judged: both forms of pairs give the same
-    fit, and so do counts and the labels that they count. Sets ``n_features_in_``, and
-    forgets the classes and names that an earlier fit was given.
+    Center and scale count a point as often as pairs use it, times the trials of counts.
+    Both forms of pairs give the same fit, and so do counts and individual labels. Sets
+    ``n_features_in_``, and deletes classes and names of an earlier fit.
     """
     check_settings(estimator)
-    source, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
-    given = pairs_from_arrays(pairs, y, w, X=source, anchor=anchor, trials=trials)
-    X = np.asarray(given.X)
-    estimator.n_features_in_ = X.shape[1]
-    for name in ("classes_", "feature_names_in_", "_columns"):
-        vars(estimator).pop(name, None)
-    ends = np.concatenate([X[given.i], X[given.j]])
-    times = None if given.trials is None else np.tile(np.asarray(given.trials), 2)
+    stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
+    checked = pairs_from_arrays(pairs, y, w, X=stored, anchor=anchor, trials=trials)
+    X = np.asarray(checked.X)
+    forget(estimator, "classes_", "feature_names_in_", "_columns")
+    vars(estimator)["n_features_in_"] = X.shape[1]
+    ends = np.concatenate([X[checked.i], X[checked.j]])
+    times = None if checked.trials is None else np.tile(np.asarray(checked.trials), 2)
     Z, scaler = standardise(ends, standardize=_standardizes(estimator), times=times)
     _, first, place = np.unique(
-        np.append(given.i, given.j), return_index=True, return_inverse=True
+        np.append(checked.i, checked.j), return_index=True, return_inverse=True
     )
     i, j = np.split(place, 2)
-    return given._replace(X=Z[first], i=i, j=j), scaler
+    return checked._replace(X=Z[first], i=i, j=j), scaler
 
 
 def checked_rows(
-    estimator: Any, X: ArrayLike, *, reset: bool = False, finite: Finite = "allow-nan"
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    *,
+    reset: bool = False,
+    finite: Finite = "allow-nan",
 ) -> Float[np.ndarray, "n d"]:
-    """Return points as float64, with as many features as in ``fit``, or to fit."""
+    """Return points as float64, checked against the features of ``fit``, or to fit."""
     X = _points_of(estimator, X)
     check_numeric(X)
     if not reset:
@@ -297,12 +294,12 @@ def checked_rows(
 
 
 def report(fit: Fit, name: str) -> None:
-    """Warn of a fit that stopped early; raise where it must not have happened.
+    """Warn if a fit reached the step limit.
 
     Raises
     ------
     RuntimeError
-        When the objective fell under EM, or became infinite or NaN.
+        If the objective decreased under EM, or became infinite or NaN.
     """
     code = Result(int(fit.result))
     message = f"{name}: {code.name} after {int(fit.n_steps)} steps; {REMEDY[code]}"

@@ -1,17 +1,21 @@
-"""Methods of every learned Mahalanobis metric, under the names of metric-learn.
+"""Methods of all learners of a Mahalanobis metric, named as in metric-learn.
 
-A fitted estimator holds ``components_`` (p, d) in input units; the rest follows:
-M = components_ᵀ components_, distance = ‖components_ (x - x')‖, not squared. The
-methods that need a threshold exist once there is one: after a fit to pairs,
-``calibrate_threshold`` or ``set_threshold``. Before any fit learners from pairs have
-them too (``NotFittedError``), as ``cross_val_score`` looks for ``score`` there.
+A fitted estimator has ``components_`` (p, d) in input units. The rest follows:
+M = components_ᵀ components_ and distance = ‖components_ (x - x')‖, not squared.
+Methods that need a threshold exist only after a fit to pairs, ``calibrate_threshold``
+or ``set_threshold``. Unfitted learners of pairs also have them (``NotFittedError``),
+because ``cross_val_score`` requires ``score``.
 """
 
 from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
@@ -24,33 +28,47 @@ from probmetric.data.inputs import pair_labels, pair_points
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labelled import checked_rows, stood_for
 from probmetric.linalg_scaled import distances
-from probmetric.typing import (
-    Array,
-    ArrayLike,
-    Preprocessor,
-    Self,
-    no_type_check,
-)
+from probmetric.metric import Mahalanobis
+from probmetric.metric.feature_names import with_names
+from probmetric.typing import Array, ArrayLike, Preprocessor, Self, no_type_check
 
 STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 
 
+def pair_ends(
+    estimator: BaseEstimator, pairs: ArrayLike, d: int
+) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
+    """Return the first and second points of pairs, with the d features of ``fit``."""
+    stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
+    points, i, j = pair_points(pairs, stored)
+    if points.shape[1] != d:
+        raise ValueError(
+            f"pairs must have {d} features, as in fit, got {points.shape[1]}"
+        )
+    return points[i], points[j]
+
+
+def float_type(X: ArrayLike) -> np.dtype:
+    """Return the type of the results for X: float32 if X has it, otherwise float64."""
+    dtype = np.asarray(X).dtype
+    return dtype if dtype.kind == "f" and dtype.itemsize < 8 else np.dtype(float)
+
+
 class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Transform points and measure pairs with ``components_``."""
+    """Transform points and measure distances of pairs with ``components_``."""
 
     preprocessor: Preprocessor = None
 
     def _set_map(self, factor: Array, scaler: Scaler, X: Array) -> None:
-        """Store the map of standardised features (p, d), in input units.
+        """Store the map of standardized features (p, d), in input units.
 
-        Constant columns of X (n, d), which was learned from, have no weight.
+        Columns that are constant in the training points X (n, d) get no weight.
         """
-        scale = taught_scale(X, scaler.scale)
-        self.components_ = np.asarray(factor) / scale
         self.mean_, self.scale_ = scaler
+        self.components_ = np.asarray(factor) / taught_scale(X, scaler.scale)
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that float32 stays float32."""
+        """Declare that float32 input gives float32 results."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -59,8 +77,14 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    @with_names
+    def get_metric(self) -> Mahalanobis:
+        """Return the learned metric: picklable, callable on two points."""
+        check_is_fitted(self)
+        return Mahalanobis(self.components_.copy())
+
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "n p"]:
-        """Map points so that the Euclidean distance of images is the learned one.
+        """Map points so that Euclidean distances of images are learned distances.
 
         Parameters
         ----------
@@ -69,18 +93,17 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         array of shape (n, p)
-            ``X @ components_.T``, computed in float64, of the float type of X.
+            ``X @ components_.T``, computed in float64 and returned in the float type
+            of X.
         """
         check_is_fitted(self)
-        points = checked_rows(self, X, finite=True)
-        given = np.asarray(X).dtype
-        dtype = given if given.kind == "f" and given.itemsize < 8 else np.float64
-        with np.errstate(over="ignore", invalid="ignore"):  # Refused below.
+        points, dtype = checked_rows(self, X, finite=True), float_type(X)
+        with np.errstate(over="ignore", invalid="ignore"):  # The next check raises.
             images = (points @ self.components_.T).astype(dtype, copy=False)
         if not np.isfinite(images).all():
             raise ValueError(
-                f"X: expected points whose images {images.dtype} holds, got infinite "
-                f"ones (largest entry {np.abs(points).max():.3g}); rescale the points"
+                f"X must have images within {dtype}, got infinite ones (largest entry "
+                f"{np.abs(points).max():.3g}). Rescale the points"
             )
         return images
 
@@ -95,10 +118,6 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Parameters
         ----------
         pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
-
-        Returns
-        -------
-        array of shape (N,)
         """
         first, second = self._ends(pairs)
         return distances(self.components_, first, second, "pairs")
@@ -111,33 +130,25 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self, pairs: ArrayLike
     ) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
         check_is_fitted(self)
-        source, pairs = stood_for(self, pairs, "pairs", 2) or (None, pairs)
-        points, i, j = pair_points(pairs, source)
-        d = self.components_.shape[1]
-        if points.shape[1] != d:
-            raise ValueError(
-                f"pairs: expected {d} features, as in fit, got {points.shape[1]}"
-            )
-        return points[i], points[j]
+        return pair_ends(self, pairs, self.components_.shape[1])
 
 
 def _has_threshold(estimator: object) -> bool:
-    """Tell whether pairs can be classified yet; say how to get there if not."""
+    """Raise AttributeError if there is no threshold yet."""
+    fits_pairs = hasattr(estimator, "fit_pairs")
     fitted = hasattr(estimator, "components_")
-    if hasattr(estimator, "threshold_") or (
-        not fitted and hasattr(estimator, "fit_pairs")
-    ):
+    if hasattr(estimator, "threshold_") or (fits_pairs and not fitted):
         return True
-    pairs = "fit on pairs (fit_pairs), or " if hasattr(estimator, "fit_pairs") else ""
+    pairs = "fit on pairs (fit_pairs), or " if fits_pairs else ""
     raise AttributeError(
         f"a threshold on the distance is needed to classify pairs: {pairs}call "
-        "calibrate_threshold or set_threshold; a fit to class labels is judged by its "
-        "neighbours, KNeighborsClassifier(metric=...)"
+        "calibrate_threshold or set_threshold. To evaluate a fit to class labels use "
+        "KNeighborsClassifier(metric=...)"
     )
 
 
 _DATA = {"pairs": UNUSED}
-"""The first argument is data, which metadata routing knows by the name X alone."""
+"""Metadata routing knows only X as a name of data."""
 
 
 class PairsMixin(MahalanobisMixin):
@@ -148,7 +159,7 @@ class PairsMixin(MahalanobisMixin):
     __metadata_request__score: ClassVar = _DATA
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that ``fit`` needs labels, and who takes pairs (N, 2, d)."""
+        """Declare that ``fit`` requires labels, and if it accepts pairs (N, 2, d)."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.three_d_array = hasattr(self, "fit_pairs")
@@ -161,9 +172,9 @@ class PairsMixin(MahalanobisMixin):
 
     @available_if(_has_threshold)
     def predict(self, pairs: ArrayLike) -> np.ndarray:
-        """Return 1 where the distance is at most ``threshold_``, else the low label.
+        """Predict 1 for distances of at most ``threshold_``, otherwise the low label.
 
-        The low label is -1, or 0 if the labels seen last were 0/1 (``pair_classes_``).
+        The low label is -1, or 0 if the labels used last were 0/1 (``pair_classes_``).
         """
         same = self.pair_distance(pairs) <= self.threshold_
         return self.pair_classes_[same.astype(int)]
@@ -175,7 +186,7 @@ class PairsMixin(MahalanobisMixin):
         return float(roc_auc_score(pair_labels(y, len(scores)), scores))
 
     def set_threshold(self, threshold: int | float) -> Self:
-        """Call pairs same at a distance of at most ``threshold``."""
+        """Set the largest distance of pairs that are classified as same."""
         check_is_fitted(self, "components_")
         self.threshold_ = float(check_number("threshold", threshold, 0))
         if not hasattr(self, "pair_classes_"):
@@ -200,16 +211,12 @@ class PairsMixin(MahalanobisMixin):
         y_valid : array-like of shape (N,)
             In {0, 1} or {-1, +1}, both present.
         strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
-            What to maximise. "max_tpr" maximises the true positive rate under a true
+            Quantity to maximize. "max_tpr" maximizes the true positive rate for a true
             negative rate of at least ``min_rate``; "max_tnr" the reverse.
         min_rate : float in [0, 1], optional
-            Needed by the last two.
+            Required by the last two.
         beta : float, default=1
             Weight of recall in F-beta.
-
-        Returns
-        -------
-        self
         """
         check_choice("strategy", strategy, STRATEGIES)
         scores = self.pair_score(pairs_valid)
@@ -227,7 +234,7 @@ class PairsMixin(MahalanobisMixin):
         return self
 
     def _calibrate_on_counts(self, pairs: ArrayLike, counts: Pairs) -> Self:
-        """Choose ``threshold_`` of largest accuracy on judgments that were counted."""
+        """Choose the ``threshold_`` of largest accuracy on counted judgments."""
         y = np.asarray(counts.y)
         rest = np.asarray(counts.trials) - y
         times, same = np.append(y, rest), np.repeat([1, 0], len(y))
@@ -251,19 +258,21 @@ def _rate_threshold(
     strategy: str,
     times: np.ndarray | None = None,
 ) -> float:
-    """Return the best threshold for a rate among those that keep the other one.
+    """Return the best threshold for one rate, with a bound on the other.
 
-    A score counts ``times``, by default once.
+    A score counts ``times`` (default 1).
     """
     false, true, cuts = roc_curve(
         same, scores, drop_intermediate=False, sample_weight=times
     )
-    if strategy == "accuracy":  # Whole numbers, so that equals stay equal.
+    if strategy == "accuracy":  # Integers, which keeps ties exact.
         m = np.ones(len(same), int) if times is None else times
         right = np.rint(true * (m * same).sum() - false * (m * (1 - same)).sum())
-        gain, kept = right + m.sum(), np.ones(len(right))
+        gain, bounded = right + m.sum(), np.ones(len(right))
+    elif strategy == "max_tpr":
+        gain, bounded = true, 1 - false
     else:
-        gain, kept = (true, 1 - false) if strategy == "max_tpr" else (1 - false, true)
-    cut = cuts[int(np.argmax(np.where(kept >= rate, gain, -1)))]
-    # The first cut is infinite: no pair is called same, be its distance zero.
+        gain, bounded = 1 - false, true
+    cut = cuts[int(np.argmax(np.where(bounded >= rate, gain, -1)))]
+    # The first cut is infinite: no pair is the same, not even at distance zero.
     return float(-cut if np.isfinite(cut) else np.nextafter(-scores.max(), -np.inf))

@@ -1,16 +1,14 @@
-"""Base of learners from close and far pairs: labels or pairs in, a metric out.
+"""Base of learners of close and far pairs: labels or pairs in, a metric out.
 
-A learner says how it solves pairs (``_solve``) and what it keeps of the result
-(``_keep``); checking, pairing, scaling and mapping back to input units are here.
+A learner solves pairs (``_solve``) and stores the result (``_keep``). This class
+checks, pairs and scales the data, and maps the result back to input units.
 """
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.pairs import all_pairs, from_rows, impostor_pairs, nearest_pairs
@@ -25,8 +23,6 @@ from probmetric.estimators._labelled import (
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, PairSet, settings
 from probmetric.inference.solvers.result import Fit
-from probmetric.metric import Mahalanobis
-from probmetric.metric.feature_names import with_names
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
 
@@ -39,22 +35,22 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
     n_impostors: Count = 3
     standardize: bool = True
     preprocessor: Preprocessor = None
-    unlabeled: Any = "warn"
+    unlabeled: object = "warn"
 
     @abstractmethod
     def _solve(self, data: Pairs) -> Fit:
-        """Learn from standardised pairs; ``fit.params.factor`` is the map."""
+        """Learn from standardized pairs; ``fit.params.factor`` is the map."""
 
     @abstractmethod
     def _solve_labels(self, data: Labelled) -> Fit:
-        """Learn from standardised points, by way of ``_make_pairs`` or without."""
+        """Learn from standardized points, with or without ``_make_pairs``."""
 
     @abstractmethod
     def _keep(self, fit: Fit) -> None:
-        """Store what this learner reports, apart from the metric."""
+        """Store the results of the learner, except for the metric."""
 
     def _make_pairs(self, data: Labelled) -> Pairs:
-        """Pair standardised points; a class of fewer neighbours gives what it has."""
+        """Pair standardized points. Small classes have fewer neighbors."""
         X, codes = np.asarray(data.X), np.asarray(data.y)
         if self.pairs == "all":
             return all_pairs(X, codes)
@@ -70,11 +66,11 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or (N, 2, d) of pairs
-            Pairs are learned from as ``fit_pairs`` does.
+        X : array-like of shape (n, d), or (N, 2, d) for pairs
+            Pairs are passed to ``fit_pairs``.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes, one of two rows or more.
-            Of pairs: 1 for close; 0 or -1, one of the two throughout, for far.
+            Class labels, numbers or strings. At least two classes; one with two rows or
+            more. For pairs 1 is close; far is 0 or -1, one of the two throughout.
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y))
@@ -88,11 +84,8 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
-            1 for close; 0 or -1, one of the two throughout, for far.
-        sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0.
+            1 is close; far is 0 or -1, one of the two throughout.
         """
         data, scaler = pair_data(self, pairs, y, sample_weight)
         learned = self._store(self._solve(data), scaler, data)
@@ -103,9 +96,3 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         self._set_map(fitted.params.factor, scaler, data.X)
         self._keep(fitted)
         return self
-
-    @with_names
-    def get_metric(self) -> Mahalanobis:
-        """Return the learned metric: picklable, callable on two points."""
-        check_is_fitted(self)
-        return Mahalanobis(self.components_.copy())

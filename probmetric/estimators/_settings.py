@@ -1,8 +1,8 @@
-"""Settings of estimators: their types say what is allowed, and are checked in ``fit``.
+"""Settings of estimators, checked in ``fit`` against their annotations.
 
-An estimator annotates each setting with the values that it takes, for type checkers
-and for ``check_settings`` alike: ``Literal`` names the choices, ``Count``, ``Share``
-and the other types below the range of a number.
+An estimator annotates each setting with its allowed values, for type checkers and for
+``check_settings``. ``Literal`` lists choices; ``Count``, ``Share`` and the other types
+below are ranges of a number.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from inspect import isfunction, unwrap
 from types import NoneType, UnionType
 from typing import (
     Annotated,
-    Any,
     Literal,
     NamedTuple,
     TypeAliasType,
@@ -24,10 +23,11 @@ from typing import (
 import numpy as np
 
 from probmetric.arguments import check_bool, check_choice, check_number, interval
+from probmetric.estimators._docstrings import complete_learner
 
 
 class Number(NamedTuple):
-    """The range [low, high] of a number, or (low, high] with ``open_low``."""
+    """Range [low, high] of a number, or (low, high] with ``open_low``."""
 
     low: float
     high: float = np.inf
@@ -40,60 +40,57 @@ class Number(NamedTuple):
 
 
 MOST = 10**6
-"""The largest count: a trace of so many steps takes megabytes, a loop ends in days."""
+"""Largest count. More steps would run for days."""
 
 Count = Annotated[int, Number(1, MOST, whole=True)]
 Natural = Annotated[int, Number(0, MOST, whole=True)]
 NonNegative = Annotated[float, Number(0, float(np.finfo(float).max))]
 Extended = Annotated[float, Number(0)]
-"""0 to infinity, where infinity is a limit that is meant."""
+"""0 to infinity, included."""
 Positive = Annotated[float, Number(0, float(np.finfo(float).max), open_low=True)]
 Share = Annotated[float, Number(0, 1)]
 PairSet = Literal["nearest", "impostors", "all"]
 Matrix = np.ndarray | Sequence[Sequence[float]]
 Seed = Annotated[int, Number(0, 2**32 - 1, whole=True)]
 RandomState = Seed | np.random.RandomState | None
-"""What scikit-learn's ``check_random_state`` takes."""
+"""Values that scikit-learn's ``check_random_state`` accepts."""
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def settings[C](estimator: type[C]) -> type[C]:
-    """Make a constructor that stores what the body of the class annotates.
+    """Make a constructor that stores the annotated settings, and complete docstrings.
 
-    As scikit-learn asks, it does nothing else: values are checked in ``fit``.
+    The constructor does nothing else: values are checked in ``fit``, as scikit-learn
+    requires.
     """
     for base in estimator.__mro__[1:]:
         if base.__module__.startswith("probmetric."):
             _without_class(base)
-    marked: Any = estimator
-    marked.__no_type_check__ = True  # Wrong values are refused in words of our own.
-    return dataclass(kw_only=True, eq=False, repr=False)(estimator)
+    setattr(estimator, "__no_type_check__", True)  # noqa: B010  ``fit`` checks values.
+    made = dataclass(kw_only=True, eq=False, repr=False)(estimator)
+    complete_learner(made, made.__init__.__annotations__)
+    return made
 
 
 def _without_class(base: type) -> None:
-    """Name methods without their class, which users do not know, in Python's errors."""
+    """Remove private classes from the names of methods in Python's errors."""
     for name, method in vars(base).items():
         if isfunction(method):
             unwrap(method).__qualname__ = name
 
 
-def check_settings(estimator: Any) -> None:
+def check_settings(estimator: object) -> None:
     """Raise for settings that the annotations of the estimator do not allow.
 
-    Choices and numbers are checked, and None where it is not offered. A value of a
-    class that an annotation names passes; arrays and sequences are left to their users.
-
-    Raises
-    ------
-    ValueError
-        Naming the setting, what was expected and what came.
+    Checks choices, numbers, and None. A value of a class that an annotation names
+    passes. Arrays and sequences are checked where they are used.
     """
     for name, hint in type(estimator).__init__.__annotations__.items():
         if name != "return":
             _check(name, getattr(estimator, name), hint)
 
 
-def _check(name: str, value: object, hint: Any) -> None:
+def _check(name: str, value: object, hint: object) -> None:
     hint = hint.__value__ if isinstance(hint, TypeAliasType) else hint
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     words = tuple(w for k in kinds if get_origin(k) is Literal for w in get_args(k))

@@ -1,27 +1,26 @@
 """``DCAGM``: a discriminative projection, a classifier on it, and metrics from it.
 
-The model is ``probmetric.models.dca_gm``, the fit
-``probmetric.inference.dca_gm.fit``; this file holds no mathematics but the change of
-units: with x = (u - m)/s for an input u, y = (A/s) u - (A/s) m, so that in input units
-A becomes A/s and centres move by (A/s) m.
+The model is ``probmetric.models.dca_gm``, the fit is in
+``probmetric.inference.dca_gm.fit``. This file only changes units: with x = (u - m)/s
+for an input u, y = (A/s) u - (A/s) m. In input units A becomes A/s, and centers move by
+(A/s) m.
 """
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.padding import bucket, pad_labelled, pad_rows
 from probmetric.data.scaling import constant_columns
-from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
+from probmetric.estimators._learner import ClassProbabilities, Learner
 from probmetric.estimators._mahalanobis import MahalanobisMixin
 from probmetric.estimators._settings import Count, Extended, Number, Seed, settings
 from probmetric.inference.dca_gm.choice import choose_strength, close_prior
@@ -44,91 +43,74 @@ from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
-from probmetric.posterior.draws import posterior_metric
-from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, Preprocessor, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_check
 
 type GlobalKind = Literal["average_fisher", "subspace"]
 Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 
 
 @settings
-class DCAGM(
-    MahalanobisMixin,
-    TellsClasses,
-    BaseEstimator,
-):
+class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     """Discriminative component analysis by Gaussian mixtures.
 
     A point is projected, y = Ax, and its class follows from a mixture of Gaussians per
-    class in the projection; A is learned for the class, not for the density of x. Each
-    step costs O(n), where neighbourhood components analysis costs O(n²).
+    class in the projection. A is learned to predict the class, not the density of x. A
+    step costs O(n); neighborhood components analysis costs O(n²).
 
     Parameters
     ----------
     n_components : int, optional
-        Rows of A, 1..d, and of the metric. Default: one fewer than there are
-        classes, at least 2, at most d; and the metric is mixed with the Euclidean one,
-        of full rank.
+        Rows of A, 1..d, and of the metric. Default: one fewer than classes, at least 2,
+        at most d; the metric is then mixed with the Euclidean one and has full rank.
     n_gaussians : int or sequence of int, default=3
-        Components of the mixture of every class, or of each. A class with fewer
-        distinct projected points has as many as these.
+        Components of the mixture of every class, or of each. A class has at most as
+        many components as distinct projected points.
     covariance : {"class", "component"}, default="class"
-        One covariance per class, or one per component.
+        One covariance for each class, or for each component.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, in points, of a prior where few points teach too much. In the LDA/RCA start
-        the features' variances count as s points beside the covariance within classes;
-        A keeps to that start by 10 (1 + s/n), s/n at most 100; and in the metric the
-        Euclidean distance of standardised features has weight s/(n + s), unless
-        ``n_components`` is given or the metric is "subspace". Whatever s > 0, the prior
-        of the mixtures counts as 22 points ("lbfgs"; the hybrids have that of their
-        EM). ∞ is not to learn a metric, or there the start that variances alone whiten;
-        0 is no such prior, the default before 0.2. "cv" chooses among 1, 4, 16, 64, 256
-        and ∞ by soft votes of neighbours under the start in folds, at the bandwidth
-        that each fold's points choose (``inference.dca_gm.choice``), which compiles and
-        fits nothing.
+        s, the weight of a prior in points. In the LDA/RCA start the variances of the
+        features count as s points beside the covariance within classes. The prior of A
+        is concentrated around that start by 10 (1 + s/n), with s/n at most 100. In the
+        metric the Euclidean distance of standardized features has weight s/(n + s),
+        unless ``n_components`` is set or the metric is "subspace". For all s > 0 the
+        prior of the mixtures counts as 22 points with "lbfgs". ∞ learns no metric, or
+        (without mixing) whitens the start by variances only. 0, the default before 0.2,
+        is no such prior. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of
+        neighbors under the start in folds (``inference.dca_gm.choice``), without a
+        fit.
     regularization : float > 0, default=1.0
-        λ: the prior standard deviation of an entry of A is c/√(10 λ(1 + s/n)) around
-        the LDA/RCA start, c the root mean square of its entries, s of
-        ``prior_strength``; without the 10 where s is 0.
+        λ: the prior standard deviation of an entry of A around the LDA/RCA start is
+        c/√(10 λ(1 + s/n)), where c is the root mean square of the entries of the start,
+        without the 10 if s is 0.
     learning_rate : float > 0, default=1.0
-        Power on the likelihood. Points are independent observations: 1 is Bayes' rule.
+        Power on the likelihood. 1 is Bayes' rule for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
         The joint posterior mode; or the paper's alternation of EM and conjugate
-        gradients, with free centres or centres that follow A, which ascends no single
-        objective and returns its best iterate.
+        gradients, with free centers or centers that follow A. The alternation does not
+        ascend a single objective, and returns its best iterate.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
-        What ``components_`` and ``transform`` stand for; see ``get_metric``.
-    standardize : bool, default=True
-        Centre and scale the features inside ``fit``. Results are in input units.
+        Metric of ``components_`` and ``transform``; see ``get_metric``.
     max_iter : int, optional
         Default: 500 steps of L-BFGS; 30 of the hybrid, which stops there by design.
     tol : float, default=1e-5
         On the gradient.
     random_state : int, default=0
         Seed of k-means in the start.
-    preprocessor : array-like of shape (n, d) or callable, optional
-        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
-        of such entries, numbers or text, that returns the points.
-    unlabeled : label, default="warn"
-        Rows with this label are left out, for example -1; NaN also stands for None.
-        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
     classes_ : array of shape (c,)
-    components_ : array of shape (p, d), or (d, d) where it is mixed
-        Factor of the metric in input units, rows by falling share in it. Zero in
-        constant columns, where it is mixed.
+    components_ : array of shape (p, d), or (d, d) if mixed
+        Factor of the metric in input units, rows by descending share in it. If mixed,
+        constant columns are zero.
     prior_strength_ : float
-        s in use; ∞ where "cv" found nothing worth learning for votes (of a metric that
-        is not mixed: where T alone whitens the start).
+        s in use; ∞ if "cv" found nothing worth learning for votes.
     params_ : DCAGMParams
-        The fit in standardised features, in the gauge where the pooled covariance
+        The fit in standardized features, in the gauge where the pooled covariance
         within components is I.
     fit_ : Fit
-        As the solver returned it, before the gauge was fixed.
+        The result of the solver, before the gauge is fixed.
     prior_ : DCAGMPrior
     n_iter_ : int
     mean_, scale_ : arrays of shape (d,)
@@ -136,15 +118,9 @@ class DCAGM(
 
     Notes
     -----
-    A local optimum. A is identified up to the gauge only; metrics and probabilities
-    are not affected by it.
-
-    With 20 to 160 labels votes of its metric have a lower log loss than those of the
-    Euclidean distance (-.080 ± .020, eleven sets, splits that chose nothing), and so
-    have its own probabilities (-.071 ± .019; Ledoit-Wolf's LDA +.338 ± .144 without the
-    4 of 84 fits that it refused). With 20 labels alone the votes have -.017 ± .007 and
-    -.013 ± .015 (splits 8 and 9, 10 to 13), the own probabilities -.007 ± .030 and
-    +.038 ± .042; on iris that LDA is ahead of these (by .09, splits 8 to 13).
+    A local optimum. A is identified only up to the gauge, which does not affect metrics
+    and probabilities. ``posterior_metric`` makes 200 metrics by default, by "laplace"
+    with fixed mixtures. For log losses with few labels see Benchmarks: few_classes.
 
     References
     ----------
@@ -160,6 +136,9 @@ class DCAGM(
     ((178, 2), True)
     """
 
+    _n_metrics = 200
+    _thins_given_draws = True
+
     n_components: int | None = field(default=None, kw_only=False)
     n_gaussians: int | Sequence[int] = 3
     covariance: Literal["class", "component"] = "class"
@@ -173,23 +152,16 @@ class DCAGM(
     tol: Ordinary = 1e-5
     random_state: Seed = 0
     preprocessor: Preprocessor = None
-    unlabeled: Any = "warn"
+    unlabeled: object = "warn"
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "DCAGM":
-        """Learn the projection and the mixtures.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,)
-            Numbers or strings; at least two classes, one of two rows or more.
-        """
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the projection and the mixtures."""
         data, self.classes_, scaler = labelled_data(self, X, y)
         d = data.X.shape[1]
         p = default_rows(len(self.classes_), d)
         if self.n_components is not None:
             p = check_number("n_components", self.n_components, 1, d, whole=True)
-        # A constant column teaches nothing, in any unit: taken at 0 it has no weight.
+        # At 0, constant columns have no weight.
         constant = constant_columns(np.asarray(data.X))
         self.mean_ = scaler.mean + scaler.scale * np.where(constant, data.X[0], 0.0)
         self.scale_ = scaler.scale
@@ -212,7 +184,7 @@ class DCAGM(
             )
             prior = default_prior(begin, data, lam=float(self.regularization))
             prior = close_prior(prior, self.prior_strength_, n)
-            found = fit(
+            fitted = fit(
                 data,
                 prior,
                 solver=self.solver,
@@ -221,38 +193,29 @@ class DCAGM(
                 max_steps=self.max_iter,
                 tol=float(self.tol),
             )
-            self.params_ = to_numpy(fix_gauge(found.params))
-        self.fit_, self.prior_ = to_numpy(found), to_numpy(prior)
+            self.params_ = to_numpy(fix_gauge(fitted.params))
+        self.fit_, self.prior_ = to_numpy(fitted), to_numpy(prior)
         if self.solver == "lbfgs":
             report(self.fit_, type(self).__name__)
-        self.n_iter_ = int(found.n_steps)
+        self.n_iter_ = int(fitted.n_steps)
         self._data = data
-        learned: Any = self.get_metric(kind=self.metric)
+        learned = self.get_metric(kind=self.metric)
+        assert isinstance(learned, Mahalanobis)
         self.components_ = learned.factor
         return self
 
     def _standardized(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
-        with np.errstate(over="ignore"):  # Refused where it matters.
+        with np.errstate(over="ignore"):  # Checked where the result is used.
             return (points - self.mean_) / self.scale_
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log p(c|x), columns in the order of ``classes_``."""
         points = self._standardized(X)
-        # In few sizes: most other numbers of points compile nothing.
-        rows = pad_rows(points, bucket(len(points)))
-        found = np.asarray(class_log_probability(self.params_, rows))
-        return no_nan(found[: len(points)], "X", points)
-
-    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return p(c|x), columns in the order of ``classes_``."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the most probable class of each point."""
-        best = np.argmax(self.predict_log_proba(X), 1)
-        return self.classes_[best]
+        rows = pad_rows(points, bucket(len(points)))  # A few sizes, to avoid compiling.
+        log_p = np.asarray(class_log_probability(self.params_, rows))
+        return no_nan(log_p[: len(points)], "X", points)
 
     @with_names
     @no_type_check
@@ -265,11 +228,11 @@ class DCAGM(
         ----------
         kind : str, optional
             Default: ``metric``. "average_fisher": Mahalanobis under the average Fisher
-            matrix of the class, mixed as ``prior_strength`` says; "subspace": the
+            matrix of the class, mixed according to ``prior_strength``; "subspace": the
             Euclidean distance in the projection, in the fixed gauge; "local_fisher":
             the Fisher matrix at the query; "hellinger", "jensen_shannon": divergence of
-            the class probabilities; "nca": scikit-learn's neighbourhood components
-            analysis inside the projection of the training points (O(n²)).
+            the class probabilities; "nca": scikit-learn's neighborhood components
+            analysis in the projection of the training points (O(n²)).
         """
         check_is_fitted(self)
         kind = self.metric if kind is None else kind
@@ -294,7 +257,7 @@ class DCAGM(
         return Mahalanobis(factor / self.scale_)
 
     def _strength_of_euclid(self) -> float:
-        """Return s in the metric; 0 in a subspace, and of a pickle of 0.1."""
+        """Return s in the metric: 0 in a subspace, and in pickles of version 0.1."""
         return getattr(self, "_euclid", 0.0)
 
     def _in_input_units(self) -> DCAGMParams:
@@ -317,45 +280,30 @@ class DCAGM(
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Sample the posterior; report J (input units) and class probabilities.
+        """Sample the posterior of J (input units) and of class probabilities.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            A name stands for ``NUTS()``, ``Laplace()``, ``SVI()``.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 4 for NUTS, otherwise 1.
-            All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
-        seed : int, default=0
         queries : array-like of shape (m, d), optional
-            Points at which to report p(c|x). Default: the training points.
+            Points at which to store p(c|x). Default: the training points. Not with
+            ``log_likelihood``, ``predictive`` and ``prior_draws``.
         mixtures : {"sampled", "fixed"}, optional
-            Whether θ is sampled with A or held at its mode. Default: fixed for
-            "laplace", which is far off otherwise; sampled for the others.
-        log_likelihood : bool, default=False
-            Store log p(c|x) of every training point under every draw, for ``loo``;
-            without ``queries``. A learning rate is left out of it, and one other than
-            one forbids ``loo``.
+            Whether θ is sampled with A or fixed at its mode. Default: fixed for
+            "laplace", which is inaccurate otherwise; sampled for the others.
         log_prior : bool, default=True
-            Store the log prior of each site and the log likelihood of all data, some
-            numbers a draw: ``az.psense_summary`` stands on them. With fixed mixtures
-            that of A alone.
-        predictive : bool, default=False
-            Store classes of the training points under every draw,
-            ``posterior_predictive``; without ``queries``.
+            Store the log prior of each site and the log likelihood of all data, for
+            power scaling (``az.psense_summary``). With fixed mixtures only that of A.
         prior_draws : int, optional
-            Store as many draws of the prior, held as the fit set it from the data, and
-            of classes under them: ``prior``, ``prior_predictive``; without
-            ``queries``, with sampled mixtures. Default: none.
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+            Number of draws of the prior, which the fit sets from the data, with
+            replicated classes: ``prior`` and ``prior_predictive``. Requires sampled
+            mixtures. Default: none.
 
         Returns
         -------
         DataTree
             Posterior ``J``, ``class_probability`` and ``log_likelihood``, which are
-            identified; A and the mixtures are not, and are left out.
+            identified. A and the mixtures are not identified and not stored.
         """
         sampler = sampler_of(method)
         check_is_fitted(self)
@@ -364,22 +312,22 @@ class DCAGM(
         check_choice("mixtures", mixtures, ("sampled", "fixed"))
         if (log_likelihood or predictive or prior_draws) and queries is not None:
             raise ValueError(
-                "queries: expected none with log_likelihood, predictive or prior_draws,"
-                f" which are of the training points, got {np.shape(queries)}"
+                "queries must be None with log_likelihood, predictive or prior_draws, "
+                f"which use the training points, got shape {np.shape(queries)}"
             )
         if prior_draws is not None:
             prior_draws = check_number("prior_draws", prior_draws, 1, whole=True)
             if mixtures == "fixed":
                 raise ValueError(
-                    "prior_draws: expected none with mixtures='fixed', which have no "
+                    "prior_draws must be None with mixtures='fixed', which have no "
                     f"prior, got {prior_draws}"
                 )
         real = np.asarray(self._data.w) > 0
-        at = self._data.X[real] if queries is None else self._standardized(queries)
-        given = Conditioned(self._data, self.prior_, self.learning_rate)
+        rows = self._data.X[real] if queries is None else self._standardized(queries)
+        problem = Conditioned(self._data, self.prior_, self.learning_rate)
         with jax.enable_x64(True):
             start, data = prepare(
-                self.fit_.params, given, queries=at, scale=self.scale_
+                self.fit_.params, problem, queries=rows, scale=self.scale_
             )
             fixed = mixtures == "fixed"
             tree = sample(
@@ -393,7 +341,7 @@ class DCAGM(
                 log_prior=log_prior,
                 progress=progress,
             )
-        # A target's data are arrays without names; here they get them.
+        # The data of a target have no names.
         tree.attrs.update(
             model="dca_gm",
             sum_of_weights=float(np.asarray(self._data.w).sum()),
@@ -415,50 +363,26 @@ class DCAGM(
             new = new_classes(P, seed=seed)
             groups["posterior_predictive"] = xr.Dataset({"y": (axes, new)})
         if prior_draws is not None:
-            found = draws_of_prior(data, int(prior_draws), seed=seed)
-            new = new_classes(found["class_probability"], seed=seed)
+            before = draws_of_prior(data, int(prior_draws), seed=seed)
+            new = new_classes(before["class_probability"], seed=seed)
             groups["prior_predictive"] = xr.Dataset({"y": (axes, new)})
             dims = {k: v.dims for k, v in tree["posterior"].data_vars.items()}
-            prior = {k: (dims[k], found[str(k)]) for k in dims}
+            prior = {k: (dims[k], before[str(k)]) for k in dims}
             groups["prior"] = xr.Dataset(prior)
         tree = tree.assign({k: xr.DataTree(v) for k, v in groups.items()})
         if not log_likelihood:
             return tree
-        own = xr.DataArray(np.log(P[:, :, np.arange(len(y)), y]), dims=axes)
-        return with_terms(tree, {"y": own})
+        log_p = xr.DataArray(np.log(P[:, :, np.arange(len(y)), y]), dims=axes)
+        return with_terms(tree, {"y": log_p})
 
-    @with_names
-    def posterior_metric(
-        self,
-        purpose: Purpose,
-        *,
-        draws: xr.DataTree | None = None,
-        method: Method | None = None,
-        n_draws: int | None = None,
-        seed: int = 0,
-        progress: bool | None = None,
-    ) -> PosteriorMetric:
-        """Return draws of the metric under J, mixed as the fit's is.
+    def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
+        return metrics(draws)
 
-        Parameters
-        ----------
-        purpose : {"prediction", "intervals"}
-        draws : DataTree, optional
-            Of ``sample``. Default: one chain by ``method``.
-        method : sampler, or "laplace", "nuts", "svi"; optional
-            Default: "laplace", for A given the mixtures.
-        n_draws : int, optional
-            In all, evenly spaced over chains joined. Default: 200.
-        seed : int, default=0
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-        """
-        check_choice("purpose", purpose, ("prediction", "intervals"))
-        kept = 200 if n_draws is None else n_draws
-        if draws is None:
-            run: Any = {"n_draws": kept, "n_chains": 1, "progress": progress}
-            draws = self.sample(method or "laplace", seed=seed, **run)
-        own = self.learning_rate == 1
-        return posterior_metric(
-            draws, [metrics], purpose, n_draws=kept, pairs_independent=own
-        )
+    def _method_for(self, purpose: Purpose) -> str:
+        return "laplace"  # Of A, with fixed mixtures.
+
+    def _size(self, n: int, method: object) -> tuple[int, int | None]:
+        return n, 1
+
+    def _independent(self) -> bool:
+        return self.learning_rate == 1

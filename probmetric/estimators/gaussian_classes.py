@@ -1,17 +1,17 @@
-"""``GaussianClasses``: Bayes' classifier of Gaussians with all parameters integrated.
+"""``GaussianClasses``: Bayes classifier of Gaussians with integrated parameters.
 
-The model is ``probmetric.models.gaussian_classes``, the closed forms
-``probmetric.inference.gaussian_classes.posterior``; this file holds no mathematics.
+The model is ``probmetric.models.gaussian_classes``, the closed forms are in
+``probmetric.inference.gaussian_classes.posterior``; this file has no mathematics.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,6 +29,7 @@ from probmetric.estimators._labelled import (
     report,
     required,
 )
+from probmetric.estimators._learner import ClassProbabilities, Learner, no_rows
 from probmetric.estimators._settings import (
     Positive,
     RandomState,
@@ -59,20 +60,20 @@ from probmetric.inference.gaussian_classes.posterior import (
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn_statistics
 from probmetric.linalg_scaled import no_nan
-from probmetric.metric import LocalMahalanobis
+from probmetric.metric import Dissimilarity, LocalMahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Purpose, Self, no_type_check
 
 
 class ClassFit(NamedTuple):
-    """What both estimators of Gaussian classes learn, in scaled units.
+    """Results of both estimators of Gaussian classes, in scaled units.
 
-    ``stats`` is None where entries are missing; ``posterior`` is then a mean over
-    completions. ``points`` alone are in input units, ``data`` is them scaled; of a
-    source there are none. ``constant`` says which columns did not vary.
+    ``stats`` is None if entries are missing; ``posterior`` is then a mean over
+    completions. ``points`` are in input units, ``data`` are the scaled points; both are
+    empty after a fit to data on disk. ``constant`` marks columns that do not vary.
     """
 
     points: Float[np.ndarray, "n d"]
@@ -88,227 +89,231 @@ class ClassFit(NamedTuple):
     strengths: Strengths | None = None
 
 
-def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassFit:
-    """Validate, scale, choose the prior as ``estimator.prior`` says; the posterior.
+class _Options(TypedDict):
+    """Options of the inference."""
 
-    Exact for whole rows; a mean over completions, drawn with ``seed``, where entries
-    are missing and ``estimator.missing`` is "integrate".
-
-    Raises
-    ------
-    ValueError
-        On NaN that is not to be integrated out, one class, columns that are empty or
-        all constant, or points that are all equal within their classes.
-    """
-    integrate = estimator.missing == "integrate"
-    finite: Finite = "allow-nan" if integrate else True
-    y, X = leave_out(estimator.unlabeled, y, X)
-    points, classes, codes = check_labelled(estimator, X, y, finite=finite, smallest=1)
-    names = getattr(estimator, "feature_names_in_", None)
-    Z, scaler = standardise(points, names, standardize=bool(estimator.standardize))
-    data = Labelled(Z, codes)
-    options: Any = {"covariance": estimator.covariance}
-    alpha = float(estimator.alpha)
-    partly, strengths = bool(np.isnan(points).any()), None
-    if partly:
-        stats, post, evidence = None, None, np.nan
-        prior = evidence_prior_missing(data, len(classes), alpha=alpha, **options)
-    else:
-        prior = None
-        if estimator.prior == "cv":
-            prior, strengths, _ = choose_prior(
-                data, len(classes), alpha=alpha, **options
-            )
-        stats = statistics_of(Z, codes, len(classes))
-        stats, prior, post, evidence = to_numpy(
-            learn_statistics(stats, prior, alpha=alpha, **options)
-        )
-    _check_varied(prior, len(points))
-    if post is None:
-        start = fit_missing(
-            data, prior, n_classes=len(classes), tol=START_TOL, **options
-        )
-        report(start, "missing entries")
-        with jax.enable_x64(True):
-            key = jax.random.key(seed)
-            post = complete(key, data, prior, start.params, **options)
-        post, prior = to_numpy((post, prior))
-    parts = points, data, classes, codes, scaler, stats, prior, post
-    return ClassFit(*parts, float(evidence), constant_columns(points), strengths)
+    covariance: Covariance
+    alpha: float
 
 
 def _check_varied(prior: NIWPrior, n: int) -> None:
-    """Raise where no prior could be had."""
+    """Raise if no prior can be chosen."""
     if np.isnan(prior.kappa):
         raise ValueError(
-            "X: expected points that vary within the classes (n_samples = "
-            f"{n}), got classes of equal points or one member each"
+            "X must have points that vary within the classes (n_samples = "
+            f"{n}), got classes of equal points or of one member each"
         )
-
-
-def fit_source(
-    estimator: Any, source: Source, y: object, options: Refused | None = None
-) -> ClassFit:
-    """Fit the rows of a source as ``fit_classes`` does, by their statistics.
-
-    One pass, one of the labels and, where ``estimator.prior`` is "cv", one of the
-    sample (``data.source.sample_rows``, seed 0) that chooses the strengths of the
-    prior; all else is of all rows.
-
-    Parameters
-    ----------
-    estimator : GaussianClasses or GLML
-    source : Source
-    y : None
-    options : dict, optional
-        Further options to refuse, as ``_streamed.refuse``.
-
-    Raises
-    ------
-    ValueError
-        For missing entries, for weights where folds are to choose, and as
-        ``fit_classes``.
-    """
-    folds, integrate = estimator.prior == "cv", estimator.missing == "integrate"
-    refuse({"missing": (integrate, "'error'"), **(options or {})})
-    if folds and source.weighted:
-        raise ValueError(
-            "prior: expected 'evidence' with a source whose rows have weights, got "
-            "'cv', whose folds count every row once"
-        )
-    found = streamed_classes(estimator, source, y, 1)
-    stats, c = found.stats, len(found.classes)
-    how: Any = {"covariance": estimator.covariance, "alpha": float(estimator.alpha)}
-    prior, strengths = None, None
-    if folds:
-        X, codes, _ = sample_rows(source, classes=found.classes)
-        Z = (X - found.inside.mean) / found.inside.scale
-        prior, strengths, _ = choose_prior(Labelled(Z, codes), c, **how)
-        if not np.isnan(prior.kappa):
-            prior = prior_of(stats, strengths, **how)
-    with jax.enable_x64(True):
-        learned = to_numpy(learn_statistics(stats, prior, **how))
-    _check_varied(learned.prior, found.n)
-    none = np.zeros((0, len(found.constant)))
-    return ClassFit(
-        none,
-        Labelled(none, np.zeros(0, int)),
-        found.classes,
-        np.zeros(0, int),
-        found.scaler,
-        learned.stats,
-        learned.prior,
-        learned.posterior,
-        float(learned.log_evidence),
-        found.constant,
-        strengths,
-    )
-
-
-def refuse_streamed(found: ClassFit, name: str) -> None:
-    """Raise for what needs the rows of the fit, where they came from a source."""
-    if not len(found.points):
-        raise ValueError(
-            f"{name}: expected a fit to arrays, got one to a source, of which no rows "
-            "are kept"
-        )
-
-
-def fit_rows(
-    estimator: Any, found: ClassFit, rows: Int[np.ndarray, "m"]
-) -> ClassFit | None:
-    """Fit some rows, with the strengths of the prior that all chose.
-
-    None where their prior cannot be had. No program is compiled for it: statistics are
-    computed on the host, and their shapes are those of all rows.
-    """
-    options: Any = {"covariance": estimator.covariance, "alpha": float(estimator.alpha)}
-    X, prior = np.asarray(found.data.X)[rows], None
-    stats = statistics_of(X, found.codes[rows], len(found.classes))
-    if found.strengths is not None:
-        prior = prior_of(stats, found.strengths, **options)
-    stats, prior, post, evidence = to_numpy(learn_statistics(stats, prior, **options))
-    if np.isnan(prior.kappa):
-        return None
-    return found._replace(
-        stats=stats, prior=prior, posterior=post, log_evidence=float(evidence)
-    )
-
-
-def draws_of(estimator: Any, **how: Any) -> xr.DataTree:
-    """Return draws of what ``fit_classes`` found; further arguments as ``sample``."""
-    found: ClassFit = estimator._found
-    return sample(
-        found.posterior,
-        found.scaler,
-        Labelled(found.points, found.codes),
-        names=getattr(estimator, "feature_names_in_", None),
-        arguments={"prior": found.prior, "covariance": estimator.covariance},
-        classes=found.classes,
-        **how,
-    )
-
-
-def refuse_known(found: ClassFit, purpose: str) -> None:
-    """Raise where intervals are asked for and covariances were taken for known."""
-    if purpose == "intervals" and found.strengths is not None:
-        if found.strengths.excess == EXCESS[0]:
-            raise ValueError(
-                "purpose: expected 'prediction' where held-out points chose a prior "
-                "that takes the covariance for known (prior_.nu = "
-                f"{float(found.prior.nu):.0f}), got 'intervals': what is not known of "
-                "it would be left out; fit with prior='evidence'"
-            )
-
-
-def in_input_units(
-    estimator: Any, found: ClassFit, metric: LocalMahalanobis
-) -> LocalMahalanobis:
-    """Return a local metric of scaled points as one of the points given."""
-    metric = metric.rescaled(found.scaler.scale, found.scaler.mean)
-    if not estimator.standardize:
-        return metric
-    # What did not vary takes no part in a distance.
-    return replace(metric, frame=metric.frame * ~found.constant)
 
 
 @settings
-class GaussianClasses(TellsClasses, BaseEstimator):
-    """Bayes classifier with one Gaussian per class, parameters integrated out.
+class GaussianLearner(TellsClasses, Learner[Exact]):
+    """Base of ``GaussianClasses`` and ``GLML``: the posterior of Gaussian classes."""
 
-    With a normal-inverse-Wishart prior, whose three numbers are chosen by the data,
-    the predictive density of a class is a Student-t. It is the generative side of
-    ``GLML`` on its own, and on average over eight data sets of 20 to 160 points at
-    least as good: use this to classify, ``GLML`` for a metric.
+    _default_method = "exact"
+
+    prior: Literal["cv", "evidence"] = "cv"
+    covariance: Covariance = "full"
+    alpha: Positive = 1.0
+    missing: Literal["error", "integrate"] = "error"
+    standardize: bool = True
+    random_state: RandomState = None
+    unlabeled: object = "warn"
+
+    def __sklearn_tags__(self) -> Tags:
+        """Declare that ``fit`` accepts NaN if missing entries are integrated out."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "integrate"
+        return tags
+
+    @property
+    def _options(self) -> _Options:
+        return {"covariance": self.covariance, "alpha": float(self.alpha)}
+
+    def _fit_classes(self, X: ArrayLike, y: ArrayLike, seed: int) -> ClassFit:
+        """Validate and scale the points, choose the prior, compute the posterior.
+
+        Exact for complete rows. With missing entries the posterior is a mean over
+        completions, drawn with ``seed``.
+        """
+        finite: Finite = "allow-nan" if self.missing == "integrate" else True
+        y, X = leave_out(self.unlabeled, y, X)
+        points, classes, codes = check_labelled(self, X, y, finite=finite, smallest=1)
+        Z, scaler = standardise(points, self._names, standardize=bool(self.standardize))
+        data, options, c = Labelled(Z, codes), self._options, len(classes)
+        prior = strengths = None
+        if np.isnan(points).any():
+            stats, evidence = None, np.nan
+            prior = evidence_prior_missing(data, c, **options)
+            _check_varied(prior, len(points))
+            how = {"covariance": self.covariance}
+            start = fit_missing(data, prior, n_classes=c, tol=START_TOL, **how)
+            report(start, "missing entries")
+            with jax.enable_x64(True):
+                key = jax.random.key(seed)
+                post = complete(key, data, prior, start.params, **how)
+            post, prior = to_numpy((post, prior))
+        else:
+            if self.prior == "cv":
+                prior, strengths, _ = choose_prior(data, c, **options)
+            stats = statistics_of(Z, codes, c)
+            stats, prior, post, evidence = to_numpy(
+                learn_statistics(stats, prior, **options)
+            )
+            _check_varied(prior, len(points))
+        return ClassFit(
+            points,
+            data,
+            classes,
+            codes,
+            scaler,
+            stats,
+            prior,
+            post,
+            float(evidence),
+            constant_columns(points),
+            strengths,
+        )
+
+    def _fit_rows_of(
+        self, source: Source, y: object, options: Refused | None = None
+    ) -> ClassFit:
+        """Fit data on disk: one pass over the labels, one over the rows.
+
+        With ``prior="cv"`` a third pass draws the sample (``data.source.sample_rows``,
+        seed 0) that chooses the strengths of the prior. ``options`` are further options
+        that data on disk do not support.
+        """
+        folds, integrate = self.prior == "cv", self.missing == "integrate"
+        refuse({"missing": (integrate, "'error'"), **(options or {})})
+        if folds and source.weighted:
+            raise ValueError(
+                "prior must be 'evidence' for data on disk with weights, got 'cv', "
+                "whose folds count every row once"
+            )
+        streamed = streamed_classes(self, source, y, 1)
+        stats, c = streamed.stats, len(streamed.classes)
+        prior = strengths = None
+        if folds:
+            X, codes, _ = sample_rows(source, classes=streamed.classes)
+            Z = (X - streamed.inside.mean) / streamed.inside.scale
+            prior, strengths, _ = choose_prior(Labelled(Z, codes), c, **self._options)
+            if not np.isnan(prior.kappa):
+                prior = prior_of(stats, strengths, **self._options)
+        with jax.enable_x64(True):
+            learned = to_numpy(learn_statistics(stats, prior, **self._options))
+        _check_varied(learned.prior, streamed.n)
+        none = np.zeros((0, len(streamed.constant)))
+        return ClassFit(
+            none,
+            Labelled(none, np.zeros(0, int)),
+            streamed.classes,
+            np.zeros(0, int),
+            streamed.scaler,
+            learned.stats,
+            learned.prior,
+            learned.posterior,
+            float(learned.log_evidence),
+            streamed.constant,
+            strengths,
+        )
+
+    def _set_classes(self, fitted: ClassFit) -> None:
+        self._found = fitted
+        self.classes_ = fitted.classes
+        self.prior_, self.posterior_ = fitted.prior, fitted.posterior
+        self.log_evidence_ = fitted.log_evidence
+
+    def _in_input_units(self, metric: LocalMahalanobis) -> LocalMahalanobis:
+        """Return a local metric of scaled points in input units."""
+        scaler = self._found.scaler
+        metric = metric.rescaled(scaler.scale, scaler.mean)
+        if not self.standardize:
+            return metric
+        # Constant columns have no part in a distance.
+        return replace(metric, frame=metric.frame * ~self._found.constant)
+
+    def _check_purpose(self, purpose: Purpose) -> None:
+        strengths = self._found.strengths
+        if purpose != "intervals" or strengths is None:
+            return
+        if strengths.excess == EXCESS[0]:
+            raise ValueError(
+                "purpose must be 'prediction' if the chosen prior fixes the covariance "
+                f"(prior_.nu = {float(self._found.prior.nu):.0f}), got 'intervals', "
+                "which would be too narrow. Fit with prior='evidence'"
+            )
+
+    def _independent(self) -> bool:
+        return True
+
+    def _metrics_of(self, draws: xr.DataTree) -> Sequence[Dissimilarity] | None:
+        return None
+
+    def _drawn(
+        self,
+        method: str,
+        *,
+        n_draws: int,
+        n_chains: int | None,
+        seed: int,
+        base: LocalMahalanobis | None = None,
+        log_prior: bool = False,
+        predictive: bool = False,
+        prior_draws: int | None = None,
+    ) -> xr.DataTree:
+        """Draw the class Gaussians from their posterior."""
+        check_choice("method", method, ("exact",))
+        fitted = self._found
+        if not len(fitted.points):
+            raise no_rows("sample")
+        return sample(
+            fitted.posterior,
+            fitted.scaler,
+            Labelled(fitted.points, fitted.codes),
+            names=self._names,
+            arguments={"prior": fitted.prior, "covariance": self.covariance},
+            classes=fitted.classes,
+            base=base,
+            seed=seed,
+            n_draws=n_draws,
+            n_chains=n_chains,
+            log_prior=log_prior,
+            predictive=predictive,
+            prior_draws=prior_draws,
+        )
+
+
+@settings
+class GaussianClasses(ClassProbabilities, GaussianLearner):
+    """Bayes classifier with one Gaussian a class, parameters integrated out.
+
+    The prior is normal-inverse-Wishart with three numbers chosen by the data, and the
+    predictive density of a class is a Student-t. ``GLML`` makes a local metric of the
+    same Gaussians. Use this class to classify, and ``GLML`` for a metric.
 
     Parameters
     ----------
     prior : {"cv", "evidence"}, default "cv"
-        How the prior is chosen. "cv": by the log loss of held-out points in five folds
-        (fewer where a class has fewer members), among 280 priors from one diagonal
-        covariance for all classes, known beforehand, to a free one a class
-        (``inference.gaussian_classes.choice``); some 15 folds below 300 points, five
-        from there on. Chosen for prediction, it may take the covariance for known:
-        draws then vary less than is known.
-        "evidence": the default before 0.2, the largest evidence among 216 priors made
-        of the pooled covariance of the same points; it is over-confident where a class
-        has no more points than there are features. With missing entries the prior is
-        always that of the evidence.
+        "cv" chooses the prior by the log loss of held-out points in five folds (fewer
+        if a class has fewer members), among 280 priors from one fixed diagonal
+        covariance for all classes to a free one for each class
+        (``inference.gaussian_classes.choice``). This takes some 15 folds below 300
+        points, otherwise five. The chosen prior may fix the covariance; draws then
+        vary too little for intervals.
+        "evidence", the default before 0.2, maximizes the evidence among 216 priors made
+        of the pooled covariance of the same points. It is overconfident if a class has
+        no more points than features. With missing entries the prior is always chosen
+        by the evidence.
     covariance : {"full", "tied", "diagonal"}, default "full"
-        A covariance a class, one for all, or independent features.
+        One covariance for each class, one for all, or independent features.
     alpha : float > 0, default 1
         Dirichlet concentration of the class weights.
     missing : {"error", "integrate"}, default "error"
-        What a NaN means. "integrate": it is an entry missing at random. Predictions
-        are those of the entries that are there, exactly; in ``fit`` the posterior is a
-        mean over 24 completions of the rows, drawn by data augmentation.
-    standardize : bool, default True
-        Centre and scale the features inside ``fit``.
+        Meaning of NaN. With "integrate" the entry is missing at random. Predictions use
+        the other entries, exactly; the posterior of ``fit`` is a mean over 24
+        completions of the rows, drawn by data augmentation.
     random_state : int, RandomState or None
-        For completions; whole rows need no random numbers.
-    unlabeled : label, default="warn"
-        Rows with this label are left out, for example -1; NaN also stands for None.
-        None and "warn" use every label as a class, and "warn" warns about a -1.
+        For completions; not used with complete rows.
 
     Attributes
     ----------
@@ -320,9 +325,8 @@ class GaussianClasses(TellsClasses, BaseEstimator):
         Posterior means, in input units.
     prior_ : NIWPrior
     log_evidence_ : float
-        log p(X, y) in scaled units, all parameters integrated out, under ``prior_``:
-        with ``prior="evidence"`` what ``covariance`` can be chosen by on the same
-        data. NaN where entries are missing.
+        log p(X, y) in scaled units under ``prior_``. With ``prior="evidence"`` it can
+        be used to choose ``covariance`` on the same data. NaN if entries are missing.
     posterior_ : ClassPosterior
         In scaled units, as the prior. With missing entries every array has a leading
         axis of completions.
@@ -330,13 +334,8 @@ class GaussianClasses(TellsClasses, BaseEstimator):
 
     Notes
     -----
-    With 20, 40, 80 and 160 labels the log loss of ``predict_proba`` was .071, .057,
-    .075 and .083 below that of the Euclidean metric's soft votes (.071 ± .026 over all;
-    eleven sets, three splits, ``benchmarks/results/few_classes.md``), and at each size
-    below that of scikit-learn's LDA with Ledoit-Wolf shrinkage. By set it was above
-    those votes on breast_cancer (+.06), and above that LDA on none. By set and size it
-    was above the votes by .2 on waveform at 40 and usps_8x8 at 80. Nothing is promised
-    where classes are far from Gaussian.
+    Probabilities are not guaranteed if classes are far from Gaussian. See Benchmarks:
+    few_classes.
 
     Examples
     --------
@@ -346,50 +345,31 @@ class GaussianClasses(TellsClasses, BaseEstimator):
     [0, 0, 0]
     """
 
-    prior: Literal["cv", "evidence"] = "cv"
-    covariance: Covariance = "full"
-    alpha: Positive = 1.0
-    missing: Literal["error", "integrate"] = "error"
-    standardize: bool = True
-    random_state: RandomState = None
-    unlabeled: Any = "warn"
-
-    def __sklearn_tags__(self) -> Tags:
-        """Say that NaN is accepted where it is integrated out."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "integrate"
-        return tags
-
     @no_type_check
-    def fit(
-        self, X: ArrayLike | Source, y: ArrayLike | None = None
-    ) -> "GaussianClasses":
-        """Take the posterior of labelled points, exact for whole rows.
+    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
+        """Compute the posterior of labelled points, exact for complete rows.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            May have fewer points in a class than features, down to one. Of a source
-            (``pm.open``) no row is kept: one pass, and one of the labels.
-            ``prior="cv"`` takes one more: the prior's three numbers are chosen on about
-            50,000 rows, drawn by hash of their numbers (on all, where they are no
-            more), and all else is of all rows.
+            A class may have fewer points than features, down to one. For data on disk
+            (``pm.open``) ``prior="cv"`` chooses the three numbers of the prior on about
+            50,000 rows, sampled by a hash of their numbers; all else uses all rows.
         y : array-like of shape (n,)
-            None of a source, which has its labels.
+            Class labels. None for data on disk, which have their labels.
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
         if isinstance(X, Source):
-            found = self._found = fit_source(self, X, y)
+            fitted = self._fit_rows_of(X, y)
         else:
-            found = self._found = fit_classes(self, X, required(self, y), seed)
-        self.classes_, self._scaler = found.classes, found.scaler
-        self.prior_, self.posterior_ = found.prior, found.posterior
-        self.log_evidence_ = found.log_evidence
+            fitted = self._fit_classes(X, required(self, y), seed)
+        self._set_classes(fitted)
+        self._scaler = fitted.scaler
         mean = to_numpy(posterior_mean(self.posterior_))
-        scale = found.scaler.scale
+        scale = fitted.scaler.scale
         self.class_prior_ = mean.weights
-        self.means_ = found.scaler.mean + scale * mean.mean
+        self.means_ = fitted.scaler.mean + scale * mean.mean
         factor = scale[:, None] * mean.chol
         self.covariances_ = factor @ np.swapaxes(factor, 1, 2)
         return self
@@ -408,28 +388,15 @@ class GaussianClasses(TellsClasses, BaseEstimator):
     ) -> xr.DataTree:
         """Draw class weights, means and covariances from the posterior.
 
+        ``pm.check_model`` requires draws with ``log_prior``, ``predictive`` and
+        ``prior_draws``.
+
         Parameters
         ----------
         method : {"exact"}, default="exact"
-            The posterior is a closed form: draws are independent and exact.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 1.
-            ``n_draws * n_chains`` draws, one chain.
-        seed : int, default=0
-        progress : bool, optional
-            Without effect.
+            Independent, exact draws.
         log_prior : bool, default=False
-            Store the densities of prior and likelihood: ``log_prior`` and
-            ``log_likelihood``, for power scaling.
-        predictive : bool, default=False
-            Store new points of the classes observed under every draw,
-            ``posterior_predictive``; n d numbers a draw. ``pm.check_model`` takes draws
-            with all three.
-        prior_draws : int, optional
-            So many draws of the prior and of points under them: ``prior``,
-            ``prior_predictive``. The prior's numbers were chosen on the data, as
-            ``prior`` says. Default: none.
+            Store the densities of prior and likelihood, for power scaling.
 
         Returns
         -------
@@ -437,21 +404,19 @@ class GaussianClasses(TellsClasses, BaseEstimator):
             Posterior of weights (class), mean (class, feature) and covariance (class,
             feature, feature_bis), in input units.
         """
-        check_choice("method", method, ("exact",))
         check_is_fitted(self)
-        refuse_streamed(self._found, "sample")
-        return draws_of(
-            self,
-            seed=seed,
+        return self._drawn(
+            method,
             n_draws=n_draws,
             n_chains=n_chains,
+            seed=seed,
             log_prior=log_prior,
             predictive=predictive,
             prior_draws=prior_draws,
         )
 
     @with_names
-    def posterior_metric(
+    def posterior_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         purpose: Purpose,
         *,
@@ -462,37 +427,29 @@ class GaussianClasses(TellsClasses, BaseEstimator):
     ) -> PosteriorMetric:
         """Return the local metric of each of some draws of the class Gaussians.
 
-        It is that of ``GLML(rule="min_norm", gamma=0)``: nothing is tuned on
-        neighbours. The labelled points are taken as independent draws from the model,
-        so that one set of draws serves both purposes; as far as the classes are
-        Gaussian. Intervals cover less than their name, above all with few points:
-        figures are with ``GLML.posterior_metric``.
+        Each is the metric of ``GLML(rule="min_norm", gamma=0)``. Labelled points are
+        assumed to be independent draws from the model. Intervals cover less than their
+        nominal probability, above all with few points: see Benchmarks: local_intervals.
 
         Parameters
         ----------
-        purpose : {"prediction", "intervals"}
         method : {"exact"}, optional
         n_draws : int, default=24
-            In all.
         seed : int, default=0
-            Of the draws, which are those of ``sample`` with this seed and number.
-        progress : bool, optional
-            Without effect.
+            The draws are those of ``sample`` with this seed and number.
 
         Raises
         ------
         ValueError
-            For ``purpose="intervals"`` where ``prior="cv"`` chose to take the
-            covariance for known (``prior_.nu`` of 10⁶ and more).
+            For ``purpose="intervals"`` if ``prior="cv"`` chose to fix the covariance
+            (``prior_.nu`` of 10⁶ or more).
         """
-        check_choice("purpose", purpose, ("prediction", "intervals"))
+        self._check(purpose)
         check_choice("method", method or "exact", ("exact",))
-        check_is_fitted(self)
-        refuse_known(self._found, purpose)
         n = check_number("n_draws", n_draws, 1, whole=True)
         drawn = posterior_metrics(self.posterior_, seed, n)[1]
         return PosteriorMetric(
-            [in_input_units(self, self._found, metric) for metric in drawn],
+            [self._in_input_units(metric) for metric in drawn],
             purpose,
             pairs_independent=True,
             source="exact",
@@ -503,22 +460,13 @@ class GaussianClasses(TellsClasses, BaseEstimator):
         check_is_fitted(self)
         integrate = self.missing == "integrate"
         points = checked_rows(self, X, finite="allow-nan" if integrate else True)
-        with np.errstate(over="ignore"):  # Refused below.
+        with np.errstate(over="ignore"):  # ``no_nan`` raises.
             Z = (points - self._scaler.mean) / self._scaler.scale
-        if self.standardize:  # What did not vary says nothing of the class.
+        if self.standardize:  # Constant columns carry no information on the class.
             Z[:, self._found.constant] *= 0.0
         partly = integrate and bool(np.isnan(Z).any())
-        n = len(Z)  # In few sizes: most other numbers of points compile nothing.
-        Z = pad_rows(Z, bucket(n))
+        n = len(Z)
+        Z = pad_rows(Z, bucket(n))  # A few sizes, to avoid compilation.
         with jax.enable_x64(True):
-            found = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))
-        return no_nan(found[:n], "X", points)
-
-    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return P(class | x)."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the most probable class, the first in sorted order of equals."""
-        best = self.predict_log_proba(X).argmax(1)
-        return self.classes_[best]
+            log_p = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))
+        return no_nan(log_p[:n], "X", points)

@@ -6,7 +6,9 @@ Shared
     ``rotations``  a Gaussian at a mode of a map, without the map's rotations.
     ``reduce``     sums over a source of rows, the seam between learners and engine;
     ``moments``    columns and classes of a source, in one pass.
-    ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit.
+    ``choose``     a setting by the losses of held-out points;
+    ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit;
+    ``effects``    LCA with a random effect: ``hierarchical_lca``, ``point_effects``.
 Learners
     ``lca``, ``hierarchical_lca``, ``point_effects``, ``two_stage``,
     ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml``, ``gdm``, ``mds`` and

@@ -1,44 +1,43 @@
 """LDA and RCA: the metrics of Gaussian classes with one covariance.
 
-The story is ``models.gaussian_classes`` with ``covariance="tied"``: μ_c, Σ ~ NIW,
-x | y ~ N(μ_y, Σ). With n_c points, means x̄_c and scatters S_c a class, its posterior,
-Eq. (1) of ``gaussian_classes.posterior``, has
+The model is ``models.gaussian_classes`` with ``covariance="tied"``: μ_c, Σ ~ NIW and
+x | y ~ N(μ_y, Σ). Class c has n_c points, mean x̄_c and scatter S_c. The posterior, Eq.
+(1) of ``gaussian_classes.posterior``, has
 
     m_c = m + n_c/(κ + n_c) (x̄_c - m),                                             (1)
     Σ_W = E[Σ | data] = Ψ/(ν - d - 1),   ν = ν₀ + n,
     Ψ = Ψ₀ + Σ_c S_c + Σ_c κ n_c/(κ + n_c) (x̄_c - m)(x̄_c - m)ᵀ.                    (2)
 
-``shrinkage_prior(T, s)`` is κ = 0 (flat means), Ψ₀ = s T, ν₀ = s + d + 1: the prior
-mean of Σ is T, it counts as s points, and
+``shrinkage_prior(T, s)`` is κ = 0 (flat means), Ψ₀ = s T, ν₀ = s + d + 1. The prior
+mean of Σ is T and counts as s points:
 
     Σ_W = (S + s T)/(n + s),      s = 0: maximum likelihood.                       (3)
 
-s may be chosen by the data (``choose_strength``): by folds, so that no learning, s = ∞,
-is among what is tried. There Σ_W = T; a prior of ``KNOWN`` points stands for it.
+``choose_strength`` chooses s in folds, with s = ∞ (Σ_W = T, no learning) among the
+candidates; a prior of ``INFINITE`` points represents s = ∞.
 
 With class weights π_c and Σ_B = Σ_c π_c (m_c - m̄)(m_c - m̄)ᵀ, LDA takes the k largest
 solutions of
 
     Σ_B u = λ Σ_W u,      UᵀΣ_W U = I,      metric M = U Uᵀ,   k ≤ min(C - 1, d).   (4)
 
-With k = C - 1 distances between class means under M are those under Σ_W⁻¹, exactly.
-RCA is that whole metric, M = Σ_W⁻¹ (5): the classes enter as chunks only. It is (4)
-with all d directions, of which d - C + 1 have λ = 0.
+With k = C - 1, distances between class means under M equal those under Σ_W⁻¹. RCA uses
+the full metric M = Σ_W⁻¹ (5): the classes enter as chunks only. It is (4) with all d
+directions, of which d - C + 1 have λ = 0.
 
-Errata of seed 003: P5: U is *not* orthonormal: Σ_W⁻¹Σ_B is not symmetric, its
-eigenvectors are Σ_W-orthogonal. Orthonormalising keeps the span but multiplies
-distances by factors that differ from pair to pair. P6: the span need not pass through
-the class means (only Σ_W U does). P8: k ≤ min(C - 1, d).
+Errata of seed 003: P5: U is *not* orthonormal. Σ_W⁻¹Σ_B is not symmetric, and its
+eigenvectors are Σ_W-orthogonal. Orthonormalizing preserves the span but multiplies
+distances by factors that differ from pair to pair. P6: the span need not contain the
+class means (only Σ_W U does). P8: k ≤ min(C - 1, d).
 
-One d × d eigenproblem on the host: NumPy and SciPy, where JAX brings nothing (it has
-no generalised eigensolver).
+The fit is one d × d eigenproblem on the host, in NumPy and SciPy: JAX has no
+generalized eigensolver.
 
-Draws are exact and independent: of (π, μ, Σ) by Eq. (4) of
-``gaussian_classes.posterior``, and each has its directions (4) or its Σ⁻¹ (5) (6).
-With κ = 0 the prior is p(μ_c | Σ) ∝ |Σ|^(-1/2), the limit of N(m, Σ/κ), times
-Σ ~ IW(s + d + 1, s T), at s = 0 improper; and π ~ Dirichlet(α). Of its posterior the
-fit has the means of μ and Σ, and the mode of π. M is no mean of its draws:
-E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d - 1).
+Draws are exact and independent: (π, μ, Σ) by Eq. (4) of ``gaussian_classes.posterior``,
+and for each draw its directions (4) or its Σ⁻¹ (5) (6). With κ = 0 the prior is
+p(μ_c | Σ) ∝ |Σ|^(-1/2), the limit of N(m, Σ/κ), times Σ ~ IW(s + d + 1, s T), improper
+at s = 0, and π ~ Dirichlet(α). The fit has the posterior means of μ and Σ, and the mode
+of π. M is not the mean of its draws: E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d - 1).
 
 References
 ----------
@@ -57,6 +56,7 @@ from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular, svd
 from probmetric.data.containers import Labelled, weights
 from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import Scaler, constant_columns
+from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.gaussian_classes.draws import sample as sample_classes
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -71,23 +71,23 @@ from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.models.lda import LDAParams
 from probmetric.neighbors.strength import STRENGTHS, Chosen
-from probmetric.neighbors.strength import choose_strength as choose_by_folds
 from probmetric.precision import native_arrays, numpy_in_numpy_out
 from probmetric.typing import Array
 
-KNOWN = 1e18
-"""Points that a prior of infinite strength counts as: Σ_W = T to the last digit."""
+INFINITE = 1e18
+"""Number of points of a prior of infinite strength: Σ_W = T to the last digit."""
 
 
 def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
-    """Return the prior of Eq. (3): Σ has prior mean ``target``, worth s points.
+    """Make the prior of Eq. (3): Σ has prior mean ``target``, worth s points.
 
     Parameters
     ----------
     target : array of shape (d, d)
         T, positive definite.
     strength : float
-        s ≥ 0. Proper in Σ for s > 0; flat in the means. ∞ counts as ``KNOWN``.
+        s ≥ 0; ∞ counts as ``INFINITE``. The prior of Σ is proper for s > 0; the means
+        have a flat prior.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
     ([[1.0, 0.0], [0.0, 4.0]], 0.0)
     """
     T = np.asarray(target)
-    strength = KNOWN if np.isinf(strength) else float(strength)
+    strength = INFINITE if np.isinf(strength) else float(strength)
     return NIWPrior(
         mean=np.zeros(len(T), T.dtype),
         Psi=strength * T,
@@ -110,7 +110,7 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
 
 
 def host_statistics(data: Labelled) -> ClassStatistics:
-    """Return size, mean and, summed over classes, scatter (1, d, d) of the classes.
+    """Compute sizes and means of the classes and their summed scatter (1, d, d).
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def host_statistics(data: Labelled) -> ClassStatistics:
     Returns
     -------
     ClassStatistics
-        Without means and scatter where a class has no weight.
+        Without means and scatter if a class has no weight.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def host_statistics(data: Labelled) -> ClassStatistics:
 def class_moments(
     data: Labelled | ClassStatistics, prior: NIWPrior
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
-    """Return π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2).
+    """Compute π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2).
 
     Parameters
     ----------
@@ -163,12 +163,12 @@ def class_moments(
     Raises
     ------
     ValueError
-        When a class has no weight.
+        If a class has no weight.
 
     Examples
     --------
-    Without a prior Σ_W is the mean square about class means, 10/4; a prior of four
-    points that says 1 moves it half the way:
+    Without a prior Σ_W is the mean square about the class means, 10/4. A prior of 4
+    points with mean 1 moves it half way:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -185,8 +185,8 @@ def class_moments(
     d, dtype = raw.shape[1], raw.dtype
     if size.min() <= 0:
         raise ValueError(
-            f"y: expected a point of positive weight in every class, got none in class "
-            f"{int(np.argmin(size))}"
+            "y must have a point of positive weight in every class, got none in class "
+            f"{int(np.argmin(size))}. Drop the class, or change its weights."
         )
     m, kappa = np.asarray(prior.mean), float(prior.kappa)
     gap = raw - m
@@ -204,7 +204,7 @@ def class_moments(
 
 @native_arrays
 def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
-    """Return L with LᵀL = Σ_W⁻¹ (Eq. 5), the inverse Cholesky root.
+    """Compute L with LᵀL = Σ_W⁻¹ (Eq. 5), the inverse Cholesky root.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
     Raises
     ------
     ValueError
-        When Σ_W is singular.
+        If Σ_W is singular.
 
     Examples
     --------
@@ -229,17 +229,17 @@ def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
     [[0.5, 0.0], [0.0, 0.25]]
     """
     root = _root(np.asarray(within))
-    one = np.diag(np.ones_like(root[0]))
-    return solve_triangular(root, one, lower=True)
+    eye = np.diag(np.ones_like(root[0]))
+    return solve_triangular(root, eye, lower=True)
 
 
 def _root(within: np.ndarray) -> np.ndarray:
-    """Return the Cholesky root of Σ_W, or say that it is singular."""
+    """Compute the Cholesky root of Σ_W; raise if it is singular."""
     d = len(within)
     singular = (
-        "prior: expected a within-class covariance of full rank, got a singular one "
-        f"(d = {d}): some direction does not vary within classes; use a prior of "
-        "positive strength, or drop or combine features"
+        "prior must give a within-class covariance of full rank, got a singular one "
+        f"(d = {d}): some direction does not vary within classes. Use a prior of "
+        "positive strength, or drop or combine features."
     )
     try:
         root = cholesky(within, lower=True)
@@ -259,11 +259,11 @@ def discriminants(
     within: Float[Array, "d d"],
     k: int,
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:
-    """Return the k largest λ and the rows Uᵀ of Eq. (4).
+    """Compute the k largest λ and the rows Uᵀ of Eq. (4).
 
-    Σ_B has rank at most C - 1, so the problem is solved from its root: with
-    Σ_W = RRᵀ and B the rows √π_c (m_c - m̄), the singular values of B R⁻ᵀ are √λ.
-    With k = d the others are zero, and UUᵀ = Σ_W⁻¹.
+    Σ_B has rank at most C - 1, hence the problem is solved from its root: with Σ_W =
+    RRᵀ and B the rows √π_c (m_c - m̄), the singular values of B R⁻ᵀ are √λ. With k = d
+    the others are zero, and UUᵀ = Σ_W⁻¹.
 
     Parameters
     ----------
@@ -280,17 +280,17 @@ def discriminants(
     eigenvalues : array of shape (k,)
         λ ≥ 0, falling.
     factor : array of shape (k, d)
-        Uᵀ; the sign of a row is fixed, its largest entry is positive.
+        Uᵀ; the largest entry of each row is positive.
 
     Raises
     ------
     ValueError
-        When Σ_W is singular.
+        If Σ_W is singular.
 
     Examples
     --------
-    Two classes 4 apart along the first feature, of variance ½ within: λ = 4/½, and the
-    direction has length 1 under Σ_W.
+    Two classes are 4 apart along the first feature, with variance ½ within: λ = 4/½,
+    and the direction has length 1 under Σ_W.
 
     >>> import numpy as np
     >>> from probmetric.inference import lda
@@ -319,12 +319,12 @@ def fit(
     Parameters
     ----------
     data : Labelled or ClassStatistics
-        y in 0..C-1, every class with a positive weight; or what rows that are streamed
-        (``moments``) say of them.
+        y in 0..C-1 with a positive weight in every class; or the statistics of data on
+        disk (``moments``).
     prior : NIWPrior, optional
         Of the tied model. Default: flat, ``shrinkage_prior(I, 0)``.
     n_components : int, optional
-        k, 1 to min(C - 1, d), which is the default.
+        k, 1 to min(C - 1, d). Default: the largest.
 
     Returns
     -------
@@ -334,21 +334,21 @@ def fit(
     Raises
     ------
     ValueError
-        When k is too large, a class is empty, or Σ_W is singular.
+        If k is too large, a class is empty, or Σ_W is singular.
 
     Examples
     --------
-    Class means are at distance 4/√½ = 5.657 under the metric, which sees the first
-    feature alone:
+    The class means are 4/√½ = 5.657 apart under the metric, which uses only the first
+    feature:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
     >>> from probmetric.inference import lda
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> found = lda.fit(Labelled(X, y))
-    >>> gap = found.params.factor @ (found.params.mean[1] - found.params.mean[0])
-    >>> round(float(found.objective), 3), abs(gap).round(3).tolist()
+    >>> result = lda.fit(Labelled(X, y))
+    >>> gap = result.params.factor @ (result.params.mean[1] - result.params.mean[0])
+    >>> round(float(result.objective), 3), abs(gap).round(3).tolist()
     (8.0, [5.657])
     """
     if prior is None:
@@ -356,23 +356,28 @@ def fit(
         prior = shrinkage_prior(np.eye(rows.shape[1], dtype=rows.dtype), 0.0)
     pi, mean, within = class_moments(data, prior)
     most = min(len(pi) - 1, len(within))
-    values, factor = discriminants(pi, mean, within, most)
-    every = LDAParams(factor, values, mean, within, pi)
-    params = every if n_components is None else leading(every, n_components)
+    params = LDAParams(*discriminants(pi, mean, within, most)[::-1], mean, within, pi)
+    if n_components is not None:
+        params = leading(params, n_components)
     return Fit.closed(params, params.eigenvalues.sum())
 
 
 def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
-    """Return a fit with all d directions: of its metric Σ_W⁻¹ the first are LDA's.
+    """Fit all d directions, which make the metric Σ_W⁻¹; the first are those of LDA.
+
+    Parameters
+    ----------
+    data : Labelled or ClassStatistics
+    prior : NIWPrior
 
     Raises
     ------
     ValueError
-        As ``fit``.
+        See ``fit``.
 
     Examples
     --------
-    All directions make the metric Σ_W⁻¹, here with Σ_W = diag(½, 2):
+    Here Σ_W = diag(½, 2):
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -395,7 +400,7 @@ def choose_strength(
     *,
     chunks: bool = False,
 ) -> Chosen:
-    """Choose s of Eq. (3) by the votes of neighbours in folds (``neighbors.strength``).
+    """Choose s of Eq. (3) by the votes of neighbors (``choose.choose_strength``).
 
     Parameters
     ----------
@@ -404,15 +409,15 @@ def choose_strength(
     target : array of shape (d, d)
         T.
     n_components : int, optional
-        Directions of LDA. Default: all that tell classes apart; with s = ∞ all d, so
-        that not to learn is to measure under T⁻¹.
+        Directions of LDA. Default: min(C - 1, d), but all d at s = ∞, where no learning
+        means the metric T⁻¹.
     chunks : bool, default=False
-        Choose for RCA's metric (5) and not for LDA's.
+        Whether to choose for RCA's metric (5) instead of LDA's.
 
     Examples
     --------
-    Beside classes 3 apart the target I sees noise of size 10. Keeping it (s = ∞) is no
-    better than a coin, whose loss is log 2 = .69; what is learned tells them apart:
+    The second feature is noise of size 10. With the target I (s = ∞) votes are random,
+    with loss log 2 = 0.69; the learned metric separates the classes:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -420,9 +425,9 @@ def choose_strength(
     >>> y = np.arange(20) % 2
     >>> X = np.random.default_rng(0).normal(size=(20, 2)) * [1.0, 10.0]
     >>> X[:, 0] += 3 * y
-    >>> found = lda.choose_strength(Labelled(X, y), np.eye(2))
-    >>> found.strength, found.losses[[0, -1]].round(2).tolist()
-    (1.0, [0.68, 0.01])
+    >>> chosen = lda.choose_strength(Labelled(X, y), np.eye(2))
+    >>> chosen.strength, chosen.losses[[0, -1]].round(2).tolist()
+    (1.0, [0.7, 0.01])
     """
     X, y, T = np.asarray(data.X), np.asarray(data.y), np.asarray(target)
 
@@ -432,14 +437,14 @@ def choose_strength(
         )
         # VᵀTV = I and VᵀSV = nΛ whiten (3) for every s.
         values, V = eigh(scatter, T)
-        values = np.maximum(values, 0.0)  # Which rounding may miss.
+        values = np.maximum(values, 0.0)  # Rounding may make them negative.
         between = (np.sqrt(pi)[:, None] * (mean - pi @ mean)) @ V
         k = n_components or min(len(pi) - 1, len(T))
         maps: list[np.ndarray] = []
-        for s in (min(s, KNOWN) for s in STRENGTHS):
+        for s in (min(s, INFINITE) for s in STRENGTHS):
             root = np.sqrt((len(rows) + s) / (len(rows) * values + s))
             factor = root[:, None] * V.T
-            if not chunks and (s < KNOWN or n_components is not None):
+            if not chunks and (s < INFINITE or n_components is not None):
                 factor = svd(between * root, full_matrices=False)[2][:k] @ factor
             maps.append(factor)
         return maps
@@ -448,12 +453,17 @@ def choose_strength(
 
 
 def leading(params: LDAParams, k: int) -> LDAParams:
-    """Return the k leading directions of a fit that has all min(C - 1, d).
+    """Take the k leading directions of a fit with all min(C - 1, d).
+
+    Parameters
+    ----------
+    params : LDAParams
+    k : int
 
     Raises
     ------
     ValueError
-        When k is not 1 to that number.
+        If k is not in 1..min(C - 1, d).
 
     Examples
     --------
@@ -465,15 +475,15 @@ def leading(params: LDAParams, k: int) -> LDAParams:
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> X = np.vstack([cross, cross + [6, 0], cross + [3, 3]])
     >>> both = lda.fit(Labelled(X, np.repeat([0, 1, 2], 4))).params
-    >>> one = lda.leading(both, 1)
-    >>> both.eigenvalues.round(3).tolist(), one.eigenvalues.round(3).tolist()
+    >>> first = lda.leading(both, 1)
+    >>> both.eigenvalues.round(3).tolist(), first.eigenvalues.round(3).tolist()
     ([12.0, 4.0], [12.0])
     """
     (c, d), most = params.mean.shape, len(params.factor)
     if not 1 <= k <= most:
         raise ValueError(
-            f"n_components: expected 1 to min(C - 1, d) = {most} (C = {c} classes, "
-            f"d = {d} features), got {k}"
+            f"n_components must be 1 to min(C - 1, d) = {most} (C = {c} classes, "
+            f"d = {d} features), got {k}."
         )
     return params._replace(factor=params.factor[:k], eigenvalues=params.eigenvalues[:k])
 
@@ -484,21 +494,22 @@ def sample(
     scaler: Scaler,
     *,
     n_components: int | None,
-    **how: Any,
+    **options: Any,
 ) -> xr.DataTree:
-    """Return exact, independent draws of the classes and of M (Eq. 6), in input units.
+    """Draw the classes and M exactly and independently (Eq. 6), in input units.
 
     Parameters
     ----------
     data : Labelled
-        In the units that ``scaler`` leads back from, as the prior.
+        In scaled units, as the prior.
     prior : NIWPrior
         Of the tied model.
     scaler : Scaler
+        Maps scaled units back to input units.
     n_components : int or None
-        Directions k of a draw's M = UUᵀ; None for Σ⁻¹, that of RCA.
-    **how
-        ``names``, ``classes``, ``seed``, ``n_draws`` and ``n_chains``, as
+        Number k of directions of M = UUᵀ in each draw; None for Σ⁻¹ (RCA).
+    **options
+        ``names``, ``classes``, ``seed``, ``n_draws`` and ``n_chains`` of
         ``gaussian_classes.draws.sample``.
 
     Returns
@@ -509,7 +520,7 @@ def sample(
 
     Examples
     --------
-    Draws of M; the second feature, which never varied, has no weight in any:
+    The second feature is constant and has no weight in any draw:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -518,9 +529,10 @@ def sample(
     >>> X, y = np.ones((4, 2)), np.array([0, 0, 1, 1])
     >>> X[:, 0] = 0.0, 2.0, 5.0, 9.0
     >>> prior = lda.shrinkage_prior(np.eye(2), 4)
-    >>> as_is = Scaler(np.zeros(2), np.ones(2))
-    >>> how = {"n_components": 1, "n_draws": 5, "n_chains": 1}
-    >>> M = lda.sample(Labelled(X, y), prior, as_is, **how)["posterior"]["M"].values
+    >>> unscaled = Scaler(np.zeros(2), np.ones(2))
+    >>> options = {"n_components": 1, "n_draws": 5, "n_chains": 1}
+    >>> draws = lda.sample(Labelled(X, y), prior, unscaled, **options)
+    >>> M = draws["posterior"]["M"].values
     >>> bool(np.all(M[..., 0, 0] > 0)), float(abs(M[..., 1, :]).max())
     (True, 0.0)
     """
@@ -528,9 +540,9 @@ def sample(
         post = _posterior(pad_labelled(data), prior, int(np.asarray(data.y).max()) + 1)
     shown = data._replace(X=scaler.mean + np.asarray(data.X) * scaler.scale)
     arguments = {"prior": prior, "covariance": "tied"}
-    tree = sample_classes(post, scaler, shown, arguments=arguments, **how)
+    tree = sample_classes(post, scaler, shown, arguments=arguments, **options)
     drawn = joined(tree)
-    # All draws at once: ``whitening`` and ``discriminants`` of each take seconds.
+    # All draws at once, as one call of ``discriminants`` per draw takes seconds.
     root = np.linalg.cholesky(drawn["covariance"][:, 0])
     factor = np.linalg.solve(root, np.eye(root.shape[1]))
     if n_components is not None:
@@ -539,7 +551,7 @@ def sample(
         vectors = np.linalg.svd(rows @ factor.mT, full_matrices=False)[2]
         factor = vectors[:, :n_components] @ factor
         tree.attrs["n_components"] = n_components
-    # What never varied has no weight, whatever the prior gives it.
+    # Constant columns have no weight, even if the prior gives them one.
     factor = np.where(constant_columns(np.asarray(data.X)), 0.0, factor)
     axes = ("chain", "draw", "feature", "feature_bis")
     M = (factor.mT @ factor)[None]
@@ -550,14 +562,18 @@ def sample(
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_classes")
 def _posterior(data: Labelled, prior: NIWPrior, n_classes: int) -> ClassPosterior:
-    """Return the posterior of the classes, in one compiled program."""
+    """Compute the posterior of the classes in one compiled program."""
     return posterior(statistics(data, n_classes), prior, covariance="tied")
 
 
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric a draw of M; None where none was drawn.
+    """Make one metric per draw of M; None if M was not drawn.
 
-    The attribute ``n_components`` of draws, where they have it, bounds M's rank.
+    The attribute ``n_components`` of the draws, if present, bounds the rank of M.
+
+    Parameters
+    ----------
+    draws : DataTree
 
     Examples
     --------
@@ -566,7 +582,7 @@ def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
     >>> M = np.diag([4.0, 9.0]) * np.array([1.0, 4.0])[None, :, None, None]
     >>> axes = ("chain", "draw", "feature", "feature_bis")
     >>> draws = xr.DataTree.from_dict({"posterior": xr.Dataset({"M": (axes, M)})})
-    >>> [float(one.distance([0.0, 0.0], [1.0, 0.0])) for one in lda.metrics(draws)]
+    >>> [float(m.distance([0.0, 0.0], [1.0, 0.0])) for m in lda.metrics(draws)]
     [2.0, 4.0]
     """
     values = joined(draws)

@@ -1,12 +1,13 @@
-"""Count, range, mean and squares of every column, by class too: one pass of a source.
+"""Moments of columns and classes of a dataset on disk: one pass.
 
-Of a block they are about its own means; those of two sets of rows, n and n' of them
-with means m and m', become one by Chan, Golub and LeVeque's formulas, δ = m' - m:
+The statistics of a block are about its means. Two sets of rows, n and n' of them with
+means m and m', combine by the formulas of Chan, Golub and LeVeque, δ = m' - m:
 
     m + δ n'/(n + n'),      S + S' + δδᵀ n n'/(n + n'),                            (1)
 
-which subtract nothing large. Gaussian classes, LDA, RCA and pair LDA need nothing else
-of their rows; the two-stage mixture takes its scale and default prior from them.
+which subtract no large numbers. Gaussian classes, LDA, RCA and pair LDA need only these
+statistics of their rows. The two-stage mixture derives its scale and default prior from
+them.
 
 Columns count every row of positive weight once, as scaling does; classes count weights.
 """
@@ -29,7 +30,7 @@ from probmetric.typing import Array
 
 
 class Columns(NamedTuple):
-    """Rows of positive weight, and smallest, largest, mean and Σ(x - mean)² (d,)."""
+    """Rows of positive weight; minimum, maximum, mean and Σ(x - mean)² (d,)."""
 
     n: Float[Array, ""]
     low: Float[Array, "d"]
@@ -47,13 +48,13 @@ class ClassMoments(NamedTuple):
 
 
 def _columns(params: object, X: Array, y: Array, w: Array) -> Columns:
-    there = w > 0
-    n = jnp.sum(there.astype(X.dtype))
-    one = jnp.where(there, 1.0, 0.0)
-    mean = one @ X / jnp.maximum(n, 1.0)
-    square = one @ (X - mean) ** 2
-    low = jnp.min(jnp.where(there[:, None], X, jnp.inf), 0)
-    high = jnp.max(jnp.where(there[:, None], X, -jnp.inf), 0)
+    counted = w > 0
+    n = jnp.sum(counted.astype(X.dtype))
+    indicator = jnp.where(counted, 1.0, 0.0)
+    mean = indicator @ X / jnp.maximum(n, 1.0)
+    square = indicator @ (X - mean) ** 2
+    low = jnp.min(jnp.where(counted[:, None], X, jnp.inf), 0)
+    high = jnp.max(jnp.where(counted[:, None], X, -jnp.inf), 0)
     return Columns(n, low, high, mean, square)
 
 
@@ -63,12 +64,12 @@ def _no_columns(shapes: Columns) -> Columns:
 
 
 def _share(n: Array, more: Array) -> Array:
-    """Return n'/(n + n'), 0 where both are none."""
+    """Compute n'/(n + n'), or 0 if both are 0."""
     return more / jnp.where(n + more > 0, n + more, 1.0)
 
 
 def _joined_columns(a: Columns, b: Columns) -> Columns:
-    """Return Eq. (1) of two sets of rows."""
+    """Combine the columns of two sets of rows, Eq. (1)."""
     share, off = _share(a.n, b.n), b.mean - a.mean
     return Columns(
         a.n + b.n,
@@ -80,9 +81,9 @@ def _joined_columns(a: Columns, b: Columns) -> Columns:
 
 
 def _class_moments(params: Array, X: Array, y: Array, w: Array) -> ClassMoments:
-    own = statistics(Labelled(X, y, w), len(params))
+    classes = statistics(Labelled(X, y, w), len(params))
     squares = jnp.zeros(len(params), X.dtype).at[y].add(w**2)
-    return ClassMoments(_columns(params, X, y, w), own, squares)
+    return ClassMoments(_columns(params, X, y, w), classes, squares)
 
 
 def _no_classes(shapes: ClassMoments) -> ClassMoments:
@@ -90,7 +91,7 @@ def _no_classes(shapes: ClassMoments) -> ClassMoments:
 
 
 def merge(a: ClassStatistics, b: ClassStatistics) -> ClassStatistics:
-    """Return the statistics of two sets of rows as one, Eq. (1)."""
+    """Combine the statistics of two sets of rows, Eq. (1)."""
     share, off = _share(a.n, b.n), b.mean - a.mean
     pull = jnp.einsum("c,ci,cj->cij", a.n * share, off, off)
     mean = a.mean + off * share[:, None]
@@ -105,48 +106,53 @@ def _joined_classes(a: ClassMoments, b: ClassMoments) -> ClassMoments:
     )
 
 
-def _as_they_are[S](params: object, moments: S) -> S:
+def _unchanged[S](params: object, moments: S) -> S:
     return moments
 
 
-COLUMNS = Reduction(_columns, _as_they_are, _joined_columns, _no_columns)
-"""The columns of rows; without parameters."""
+COLUMNS = Reduction(_columns, _unchanged, _joined_columns, _no_columns)
+"""Columns only; the parameters are not used."""
 
 CLASSES = Reduction(
-    _class_moments, _as_they_are, _joined_classes, _no_classes, labelled=True
+    _class_moments, _unchanged, _joined_classes, _no_classes, labelled=True
 )
-"""Columns and classes; the parameters are any array (c,), which says how many."""
+"""Columns and classes; the parameters are any array (c,), of one entry per class."""
 
 
 def first_row(source: Source) -> Float[np.ndarray, "d"]:
-    """Return the first row, which a pass subtracts, so that means are small."""
+    """Read the first row, which a pass subtracts to keep means small."""
     part = next(part for part in source.parts if part.rows)
     return np.asarray(next(iter(source.read(part, 1))).X[0], float)
 
 
 def column_moments(source: Source) -> Columns:
-    """Return the columns of a source, about 0: one pass."""
+    """Compute the columns of a dataset in one pass, about 0."""
     origin = first_row(source)
-    found = total(COLUMNS, None, source, scaler=Scaler(origin, np.ones_like(origin)))
-    return _moved(found, origin)
+    columns = total(COLUMNS, None, source, scaler=Scaler(origin, np.ones_like(origin)))
+    return _moved(columns, origin)
 
 
 def class_moments(
     source: Source, classes: np.ndarray
 ) -> tuple[ClassMoments, Float[np.ndarray, "d"]]:
-    """Return columns, about 0, and classes, about the first row, which is returned too.
+    """Compute columns and classes in one pass.
 
-    One pass.
+    Returns
+    -------
+    moments : ClassMoments
+        Columns are about 0, classes about the first row.
+    origin : array of shape (d,)
+        The first row.
     """
     origin = first_row(source)
-    found = total(
+    moments = total(
         CLASSES,
         np.zeros(len(classes)),
         source,
         scaler=Scaler(origin, np.ones_like(origin)),
         classes=classes,
     )
-    return found._replace(columns=_moved(found.columns, origin)), origin
+    return moments._replace(columns=_moved(moments.columns, origin)), origin
 
 
 def _moved(columns: Columns, origin: np.ndarray) -> Columns:
@@ -158,7 +164,7 @@ def _moved(columns: Columns, origin: np.ndarray) -> Columns:
 
 
 def total_scatter(classes: ClassStatistics) -> Float[np.ndarray, "d d"]:
-    """Return the scatter of all rows about their mean, from that of each class."""
+    """Compute the scatter of all rows about their mean from that of each class."""
     n, mean = np.asarray(classes.n), np.asarray(classes.mean)
     about = mean - n @ mean / n.sum()
     return np.asarray(classes.scatter).sum(0) + (about.T * n) @ about
@@ -167,13 +173,12 @@ def total_scatter(classes: ClassStatistics) -> Float[np.ndarray, "d d"]:
 def standardised(
     moments: ClassMoments, origin: Float[np.ndarray, "d"], scaler: Scaler
 ) -> ClassStatistics:
-    """Return the statistics of the classes of standardised rows.
+    """Standardize the statistics of the classes.
 
     A scale of infinity makes a column 0.
     """
-    own = moments.classes
-    mean = (own.mean + (origin - scaler.mean)) / scaler.scale
-    mean = np.where(own.n[:, None] > 0, mean, 0.0)
-    return own._replace(
-        mean=mean, scatter=own.scatter / np.multiply.outer(scaler.scale, scaler.scale)
-    )
+    classes, scale = moments.classes, scaler.scale
+    mean = (classes.mean + (origin - scaler.mean)) / scale
+    mean = np.where(classes.n[:, None] > 0, mean, 0.0)
+    scatter = classes.scatter / np.multiply.outer(scale, scale)
+    return classes._replace(mean=mean, scatter=scatter)

@@ -1,9 +1,9 @@
 """Pair LDA: a metric in closed form from close and far pairs.
 
-C̄, F̄ are the mean outer products of close and far differences (d, d), of pairs given or
-of all pairs of labelled points (``second_moments``); C_α = C̄ + αI. α > 0 is a prior:
-differences are N(0, C), and α a variance that every direction has at least. It also
-makes C_α invertible. Four metrics, each positive semi-definite:
+C̄ and F̄ are the mean outer products (d, d) of close and far differences, from given
+pairs or from all pairs of labeled points (``second_moments``). C_α = C̄ + αI. α > 0 acts
+as a prior: differences are N(0, C), and α is the least variance of every direction. It
+also makes C_α invertible. Four metrics, each positive semi-definite:
 
     generalized   F̄ u = λ C_α u,  UᵀC_αU = I,   M = U diag(g(λ)) Uᵀ               (1)
                   g = 1 for the k largest λ ("one"), or (λ-1)₊ ("excess"),
@@ -11,30 +11,30 @@ makes C_α invertible. Four metrics, each positive semi-definite:
     kissme        M = Π(C_α⁻¹ - F_α⁻¹), Π the nearest positive semi-definite
                   matrix: the log likelihood ratio of far against close            (2)
     rca           M = C_α⁻¹                                                        (3)
-    notes         M = K⁻¹, K = αI + C̄ - F̄, only where K is positive definite,
+    notes         M = K⁻¹, K = αI + C̄ - F̄, only if K is positive definite,
                   i.e. α > α_min = λ_max(F̄ - C̄)                                    (4)
 
-A prior that counts as s points pulls both to isotropic ones of their own size, with
-c = tr C̄/d, f = tr F̄/d and n the number of points (of pairs, where these are given, and
-s counts as pairs): before α is added,
+A prior that counts as s points shrinks both to isotropic matrices of the same size.
+With c = tr C̄/d, f = tr F̄/d and n the number of points (given pairs: n and s count
+pairs), before α is added,
 
     C̄ ← (n C̄ + s c I)/(n + s),   F̄ ← (n F̄ + s f₀ I)/(n + s),                      (5)
 
-f₀ = max(f, 1.01 (c + α)), but f for (4): far pairs are farther apart a priori. As s
-grows, every metric goes to a multiple of the identity: to no learning, s = ∞.
-``choose_strength`` lets neighbours' votes choose s.
+with f₀ = max(f, 1.01 (c + α)), but f for (4): a priori, far pairs are farther apart. As
+s grows, every metric converges to a multiple of the identity; s = ∞ is no learning.
+``choose_strength`` chooses s by the votes of neighbors.
 
-Each can be cut to its k largest directions. With g = 1 and k = d, (1) *is* (3): the
-far pairs then matter through the choice of directions only.
+Each metric can be cut to its k largest directions. With g = 1 and k = d, (1) *is* (3);
+the far pairs then affect only the choice of directions.
 
 Errata of seed 003: P9: for the notes' "small α" K is indefinite. An eigenvalue
-1/(α + c - f) of M grows to +∞ as f - c rises to α and is negative beyond: the most
-discriminating directions get negative weight, are dropped by "top k", and distances
-turn imaginary. Here that is an error, which states α_min. P10: M_k = AᵀA with
-A = Λ_k^½ V_kᵀ, V_k (d, k).
+1/(α + c - f) of M grows to +∞ as f - c rises to α and is negative beyond. The most
+discriminating directions get negative weight, "top k" drops them, and distances become
+imaginary. Here that is an error that states α_min. P10: M_k = AᵀA with A = Λ_k^½ V_kᵀ,
+V_k (d, k).
 
-There is no generative story of pairs here (KISSME's two normals are not one), hence
-no NumPyro model; d × d eigenproblems on the host, where JAX brings nothing.
+There is no generative model of pairs here (KISSME's two normals are not one), hence no
+NumPyro model. The computation is d × d eigenproblems on the host.
 
 References
 ----------
@@ -51,32 +51,32 @@ from scipy.linalg import LinAlgError, eigh
 
 from probmetric.data.containers import Labelled, Pairs, weights
 from probmetric.data.pairs import as_labels
+from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors.strength import STRENGTHS, Chosen
-from probmetric.neighbors.strength import choose_strength as choose_by_folds
 from probmetric.typing import Array
 
-KNOWN = 1e9
-"""How often the data a prior of infinite strength counts as.
+INFINITE = 1e9
+"""Weight of a prior of infinite strength, relative to the data.
 
-Not more: where k < d rows are kept of what is all but isotropic, the moments still say
-which.
+It is finite, for the moments still decide which k < d rows of a nearly isotropic metric
+remain.
 """
 
 
 class SecondMoments(NamedTuple):
-    """C̄ and F̄ (d, d), mean outer products of close and of far differences.
+    """C̄ and F̄ (d, d), the mean outer products of close and of far differences.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.inference import pair_lda
     >>> moments = pair_lda.SecondMoments(close=np.eye(2), far=np.diag([9.0, 1.0]))
-    >>> found = pair_lda.fit(moments, alpha=0.0, n=100)
-    >>> found.params.values.tolist()  # Far over close variance, where it is above 1
+    >>> result = pair_lda.fit(moments, alpha=0.0, n=100)
+    >>> result.params.values.tolist()  # Far over close variance, if above 1
     [9.0]
     """
 
@@ -85,16 +85,20 @@ class SecondMoments(NamedTuple):
 
 
 def second_moments(data: Pairs | Labelled) -> SecondMoments:
-    """Return C̄ and F̄, weighted means of δδᵀ over close and over far pairs.
+    """Compute C̄ and F̄, weighted means of δδᵀ over close and over far pairs.
 
-    Of labelled points all pairs are meant, those of one class close, each weighing
-    w_i w_j. They are summed without being formed, in O(n d²): over all pairs of a set
-    Σ w_i w_j δδᵀ = (Σ w) · scatter.
+    Labeled points stand for all their pairs, with weights w_i w_j; pairs of one class
+    are close. The sums take O(n d²), without forming the pairs: over all pairs of a
+    set, Σ w_i w_j δδᵀ = (Σ w) · scatter.
+
+    Parameters
+    ----------
+    data : Pairs or Labelled
 
     Raises
     ------
     ValueError
-        When there is no close or no far pair of positive weight.
+        If there is no close or no far pair of positive weight.
 
     Examples
     --------
@@ -126,7 +130,7 @@ def second_moments(data: Pairs | Labelled) -> SecondMoments:
 def class_second_moments(
     stats: ClassStatistics, squares: Float[Array, "c"]
 ) -> SecondMoments:
-    """Return C̄ and F̄ over all pairs of points, from statistics of their classes.
+    """Compute C̄ and F̄ over all pairs of points from the statistics of their classes.
 
     Parameters
     ----------
@@ -137,7 +141,7 @@ def class_second_moments(
     Raises
     ------
     ValueError
-        As ``second_moments``.
+        See ``second_moments``.
 
     Examples
     --------
@@ -154,7 +158,7 @@ def class_second_moments(
     N, q = n.sum(), np.asarray(squares)
     about = np.asarray(stats.mean) - n @ np.asarray(stats.mean) / N
     close, near = np.einsum("c,cij->ij", n, S), (n @ n - q.sum()) / 2
-    # Between classes: Σ_{b<c} (n_b S_c + n_c S_b + n_b n_c gap gapᵀ), all of it ≥ 0.
+    # Between classes: Σ_{b<c} (n_b S_c + n_c S_b + n_b n_c gap gapᵀ), all terms ≥ 0.
     far = np.einsum("c,cij->ij", N - n, S) + N * ((about.T * n) @ about)
     apart = (N**2 - n @ n) / 2
     return _means(close, float(near), far, float(apart))
@@ -163,11 +167,11 @@ def class_second_moments(
 def _means(
     close: np.ndarray, near: float, far: np.ndarray, apart: float
 ) -> SecondMoments:
-    """Return sums over weights."""
+    """Divide sums by their weights."""
     if min(near, apart) <= 0:
         raise ValueError(
-            "y: expected at least one close (1) and one far (0) pair of positive "
-            f"weight, got total weights {near:g} and {apart:g}"
+            "y must have at least one close (1) and one far (0) pair of positive "
+            f"weight, got total weights {near:g} and {apart:g}. Add the missing kind."
         )
     return SecondMoments(close / near, far / apart)
 
@@ -175,8 +179,8 @@ def _means(
 def _all_pairs(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, float]:
     """Sum w_i w_j δδᵀ and w_i w_j over all pairs i < j of a set."""
     total = float(w.sum())
-    centred = X - (w @ X) / total if total > 0 else X
-    scatter = (centred * w[:, None]).T @ centred
+    centered = X - (w @ X) / total if total > 0 else X
+    scatter = (centered * w[:, None]).T @ centered
     return total * scatter, (total**2 - float(w @ w)) / 2
 
 
@@ -195,7 +199,8 @@ class PairLDAParams(NamedTuple):
         "generalized": λ, far over close variance along each row. Otherwise the
         eigenvalues of M.
     negative_share : float
-        What Π removed in (2): Σ|negative| over Σ|all| eigenvalues. Zero elsewhere.
+        Share of the eigenvalues that Π removed in (2): Σ|negative| over Σ|all|. Zero
+        for other methods.
 
     Examples
     --------
@@ -212,7 +217,7 @@ class PairLDAParams(NamedTuple):
 
 
 def alpha_min(close: Float[Array, "d d"], far: Float[Array, "d d"]) -> float:
-    """Return λ_max(F̄ - C̄), at and below which the notes' M is not a metric (P9).
+    """Compute λ_max(F̄ - C̄), up to which the notes' M is not a metric (P9).
 
     Examples
     --------
@@ -226,12 +231,12 @@ def alpha_min(close: Float[Array, "d d"], far: Float[Array, "d d"]) -> float:
 
 def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Solve F u = λ C u with UᵀCU = I; λ falling, U in columns."""
-    own = eigh(close, eigvals_only=True)
+    spectrum = eigh(close, eigvals_only=True)
     message = (
-        "alpha: expected C̄ + αI of full rank, got a singular one: close pairs span too "
-        "few directions; set alpha > 0, in units of squared (standardised) features"
+        "alpha must make C̄ + αI regular, got a singular matrix: close pairs span too "
+        "few directions. Set alpha > 0, in units of squared (standardized) features."
     )
-    if own[0] <= 10 * len(close) * np.finfo(close.dtype).eps * own[-1]:
+    if spectrum[0] <= 10 * len(close) * np.finfo(close.dtype).eps * spectrum[-1]:
         raise ValueError(message)
     try:
         values, vectors = eigh(far, close)
@@ -241,7 +246,7 @@ def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _factor(values: np.ndarray, vectors: np.ndarray) -> Array:
-    """Return rows √value · vectorᵀ, the largest entry of each positive."""
+    """Compute the rows √value · vectorᵀ, the largest entry of each positive."""
     rows = (np.sqrt(values) * vectors).T
     return row_signs(rows) * rows
 
@@ -249,14 +254,15 @@ def _factor(values: np.ndarray, vectors: np.ndarray) -> Array:
 def _generalized(
     close: np.ndarray, far: np.ndarray, k: int | None, weighting: Weighting
 ) -> PairLDAParams:
-    """Eq. (1). Without k, the directions in which far pairs are the wider (λ > 1)."""
+    """Solve Eq. (1); by default with the directions of larger far variance (λ > 1)."""
     values, U = _against(far, close)
     wider = int(np.sum(values > 1))
     keep = wider if k is None else k if weighting == "one" else min(k, wider)
     if keep == 0:
         raise ValueError(
-            "pairs: expected a direction in which far pairs are farther apart than "
-            f"close ones, got none (largest ratio of variances {values[0]:.3g} ≤ 1)"
+            "pairs must have a direction in which far pairs are farther apart than "
+            f"close ones, got none (largest ratio of variances {values[0]:.3g} ≤ 1). "
+            "Check that y is 1 for close pairs."
         )
     values, U = values[:keep], U[:, :keep]
     if weighting == "one":
@@ -275,8 +281,9 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
     positive = int(np.sum(values > len(M) * np.finfo(M.dtype).eps * values[0]))
     if values[0] <= 0:
         raise ValueError(
-            "pairs: expected a direction in which far pairs are farther apart than "
-            "close ones, got none (no positive eigenvalue of M)"
+            "pairs must have a direction in which far pairs are farther apart than "
+            "close ones, got none (no positive eigenvalue of M). Check that y is 1 for "
+            "close pairs."
         )
     keep = positive if k is None else min(k, positive)
     return PairLDAParams(
@@ -294,37 +301,38 @@ def fit(
     prior_strength: float | int = 0.0,
     n: float | int | None = None,
 ) -> Fit:
-    """Return a metric learned from pairs in closed form (Eqs. 1-5).
+    """Fit a metric to pairs in closed form (Eqs. 1-5).
 
     Parameters
     ----------
     data : Pairs, Labelled or SecondMoments
-        y = 1 for close, 0 for far pairs; or class codes, and all pairs are meant; or
-        what these say, and then ``n`` is given.
+        y = 1 for close, 0 for far pairs; or class codes, which stand for all pairs; or
+        their second moments, which require ``n``.
     n_components : int, optional
-        k, 1 to d: at most so many rows; fewer where M has fewer positive directions.
-    method : {"generalized", "kissme", "rca", "notes"}
+        k, 1 to d: the largest number of rows. There are fewer if M has fewer positive
+        directions.
+    method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
     alpha : float, default=0.01
         α ≥ 0, in units of squared differences.
-    weighting : {"log", "excess", "one"}
+    weighting : {"log", "excess", "one"}, default="log"
         g of Eq. (1).
     prior_strength : float, default=0
-        s ≥ 0 of Eq. (5); ∞ counts as ``KNOWN`` · n.
+        s ≥ 0 of Eq. (5); ∞ counts as ``INFINITE`` · n.
     n : float, optional
-        What the data count as beside s. Default: the weight of the points, or of the
-        pairs where these are given.
+        Weight of the data relative to s. Default: the weight of the points, or of the
+        pairs if these are given.
 
     Returns
     -------
     Fit
         ``params`` is a ``PairLDAParams``; ``objective`` the mean squared distance of
-        far pairs less that of close pairs under M.
+        far pairs minus that of close pairs under M.
 
     Raises
     ------
     ValueError
-        When a label is missing, C̄ + αI is singular, no direction has far pairs
-        farther apart, or, for "notes", α ≤ α_min.
+        If a label is missing, C̄ + αI is singular, far pairs are farther apart in no
+        direction, or α ≤ α_min for "notes".
 
     Examples
     --------
@@ -332,14 +340,17 @@ def fit(
     >>> from probmetric.data import Labelled
     >>> from probmetric.inference import pair_lda
     >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    >>> found = pair_lda.fit(Labelled(X, y), alpha=0.0, weighting="one")
-    >>> found.params.values.round(6).tolist()  # Mean squares: 6.5 far, over 1 close
+    >>> result = pair_lda.fit(Labelled(X, y), alpha=0.0, weighting="one")
+    >>> result.params.values.round(6).tolist()  # Mean squares: 6.5 far, over 1 close
     [6.5]
     """
     if isinstance(data, SecondMoments):
         close, far = data
         if n is None:
-            raise ValueError("n: expected a number beside second moments, got None")
+            raise ValueError(
+                "n must be a number if data are second moments, got None. Give the "
+                "number of points."
+            )
     else:
         close, far = second_moments(data)
         n = float(np.sum(weights(data))) if n is None else n
@@ -357,14 +368,14 @@ def _shrunk(
     alpha: float | int,
     method: Method,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return C̄ and F̄ under a prior of s points, Eq. (5)."""
+    """Shrink C̄ and F̄ by a prior of s points, Eq. (5)."""
     if strength == 0:
         return close, far
-    d, s = len(close), KNOWN * n if np.isinf(strength) else strength
+    d, s = len(close), INFINITE * n if np.isinf(strength) else strength
     c, f = np.trace(close) / d, np.trace(far) / d
     f = f if method == "notes" else max(f, 1.01 * (c + alpha))
-    w, one = s / (n + s), np.eye(d, dtype=close.dtype)
-    return (1 - w) * close + w * c * one, (1 - w) * far + w * f * one
+    w, eye = s / (n + s), np.eye(d, dtype=close.dtype)
+    return (1 - w) * close + w * c * eye, (1 - w) * far + w * f * eye
 
 
 def choose_strength(
@@ -376,16 +387,16 @@ def choose_strength(
     alpha: float | int = 0.01,
     weighting: Weighting = "log",
 ) -> Chosen:
-    """Choose s of Eq. (5) by the votes of neighbours in folds (``neighbors.strength``).
+    """Choose s of Eq. (5) by the votes of neighbors (``choose.choose_strength``).
 
     Parameters
     ----------
     data : Labelled
         Unweighted.
     pairs : callable, optional
-        Makes pairs of a part of the data. Default: all pairs are meant.
+        Makes pairs from part of the data. Default: all pairs.
     n_components, method, alpha, weighting
-        As ``fit``.
+        See ``fit``.
 
     Examples
     --------
@@ -393,27 +404,27 @@ def choose_strength(
     >>> from probmetric.data import Labelled
     >>> from probmetric.inference import pair_lda
     >>> rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
-    >>> X = rng.normal(size=(40, 2)) * [1.0, 50.0]  # The second feature is wide, and
-    >>> X[:, 0] += 6 * y  # the first tells the classes apart: it pays to learn.
+    >>> X = rng.normal(size=(40, 2)) * [1.0, 50.0]  # The second feature is wide,
+    >>> X[:, 0] += 6 * y  # and the first separates the classes.
     >>> chosen = pair_lda.choose_strength(Labelled(X, y))
     >>> chosen.strength, chosen.losses[[0, -1]].round(2).tolist()  # At s = ∞ and s = 1
-    (1.0, [0.62, 0.02])
+    (1.0, [0.62, 0.01])
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
 
     def learn(rows: np.ndarray) -> list[np.ndarray | None]:
-        close, far = second_moments(pairs(Labelled(X[rows], y[rows])))
-        return [learned(close, far, len(rows), s) for s in STRENGTHS]
+        moments = second_moments(pairs(Labelled(X[rows], y[rows])))
+        return [factor(*moments, len(rows), s) for s in STRENGTHS]
 
-    def learned(
+    def factor(
         close: np.ndarray, far: np.ndarray, n: int, s: float
     ) -> np.ndarray | None:
-        held = _shrunk(close, far, n, s, alpha, method)
+        shrunk = _shrunk(close, far, n, s, alpha, method)
         try:
-            found = _solve(*held, n_components, method, alpha, weighting)
-            return np.asarray(found.factor)
-        except ValueError:  # No direction has the far pairs farther apart.
+            params = _solve(*shrunk, n_components, method, alpha, weighting)
+        except ValueError:  # Far pairs are farther apart in no direction.
             return None
+        return np.asarray(params.factor)
 
     return choose_by_folds(learn, X, y)
 
@@ -426,7 +437,7 @@ def _solve(
     alpha: float | int,
     weighting: Weighting,
 ) -> PairLDAParams:
-    """Solve Eqs. (1-4) from C̄ and F̄."""
+    """Solve Eqs. (1)-(4) from C̄ and F̄."""
     ridge = alpha * np.eye(len(close), dtype=close.dtype)
     if method == "generalized":
         return _generalized(close + ridge, far, n_components, weighting)
@@ -434,7 +445,7 @@ def _solve(
         values, U = _against(far + ridge, close + ridge)
         if values[-1] <= 0:
             raise ValueError(
-                "alpha: expected F̄ + αI of full rank, got a singular one; set alpha > 0"
+                "alpha must make F̄ + αI regular, got a singular matrix. Set alpha > 0."
             )
         # C_α⁻¹ = UUᵀ and F_α⁻¹ = U diag(1/λ) Uᵀ: no inverse is formed.
         return _cut((U * (1 - 1 / values)) @ U.T, n_components)
@@ -445,10 +456,9 @@ def _solve(
         if method == "rca":
             _against(far, K)  # raises: C̄ + αI is singular
         raise ValueError(
-            f"alpha: expected more than alpha_min = λ_max(F̄ - C̄) = {least:.6g} for "
-            f"method='notes', got {alpha:.6g}: the notes' matrix is indefinite "
-            "there and gives imaginary distances; use method='generalized' or "
-            "'kissme'"
+            f"alpha must be above alpha_min = λ_max(F̄ - C̄) = {least:.6g} for "
+            f"method='notes', got {alpha:.6g}: the matrix would be indefinite and "
+            "distances imaginary. Use method='generalized' or 'kissme'."
         )
     keep = len(K) if n_components is None else n_components
     inverse = 1 / values[:keep]
@@ -456,7 +466,7 @@ def _solve(
 
 
 def to_metric(params: PairLDAParams) -> Mahalanobis:
-    """Return the learned metric.
+    """Convert a fit to its metric.
 
     Examples
     --------
@@ -464,8 +474,8 @@ def to_metric(params: PairLDAParams) -> Mahalanobis:
     >>> from probmetric.data import Labelled
     >>> from probmetric.inference import pair_lda
     >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    >>> found = pair_lda.fit(Labelled(X, y), alpha=0.0, weighting="one")
-    >>> pair_lda.to_metric(found.params).matrix.round(6).tolist()  # Close pairs: 1/1
+    >>> result = pair_lda.fit(Labelled(X, y), alpha=0.0, weighting="one")
+    >>> pair_lda.to_metric(result.params).matrix.round(6).tolist()  # Close pairs: 1/1
     [[1.0]]
     """
     return Mahalanobis(params.factor)

@@ -1,18 +1,19 @@
-"""Sums over a ``Source``: the one seam between learners and what runs them.
+"""Sums over data on disk: the interface between learners and the engine.
 
-A learner says what it takes from a block of rows, how two such results become one and
-what the whole means: its ``Reduction``. It never knows how blocks are read, in how many
-processes, or how bins are added; this file does, and knows no learner.
+A ``Reduction`` defines what a learner computes from a block of rows, how to combine two
+results, and how to finish. It does not depend on how blocks are read, on the number of
+processes or on the order in which bins are added. This module does all that, for every
+learner:
 
     total = combine over bins b of [ combine over blocks of b of step(block) ]       (1)
 
-Both run from the left in the order of the rows, bins being those of ``data.source``,
-whatever the number of processes: so are the bits of the total.
+Both combine from the left in the order of the rows, with the bins of ``data.source``,
+for any number of processes. The total is therefore the same to the last bit.
 
-Blocks of float32 (``pm.open(..., dtype="float32")``) are standardised in float64; then
-``step`` is given parameters and ``CHUNK`` rows at a time in float32, and what it
-returns is combined in float64: sums in float32 over all rows would lose more the more
-there are, and counts stop at 2²⁴.
+Blocks of float32 (``pm.open(..., dtype="float32")``) are standardized in float64. Then
+``step`` gets parameters and ``CHUNK`` rows at a time in float32, and its results are
+combined in float64: the error of float32 sums over all rows grows with their number,
+and counts stop at 2²⁴.
 """
 
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import DTypeLike
 
 from probmetric.compilation import give_back
 from probmetric.data.padding import chunks
@@ -44,39 +46,38 @@ from probmetric.precision import to_numpy
 from probmetric.processes.bins import over_processes
 from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import together
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike
 
 wait = jax.block_until_ready
-"""Waiting for a step. Without it a reader outruns the steps, and blocks pile up."""
+"""Wait for a step. Without it the reader outruns the steps and fills the memory."""
 
 
 def added[S](total: S, more: S) -> S:
-    """Return the sum of two trees of arrays."""
+    """Add two trees of arrays."""
     return jax.tree.map(jnp.add, total, more)
 
 
 def zeros[S](shapes: S) -> S:
-    """Return a tree of zeros, of these shapes: the sum of no rows."""
+    """Make a tree of zeros of these shapes: the sum of no rows."""
     return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
 
 @dataclass(frozen=True)
 class Reduction[P, S, R]:
-    """What a learner takes from rows, one block at a time.
+    """The computation of a learner on rows, one block at a time.
 
     Parameters
     ----------
     step : callable
         ``step(params, X, y, w) -> statistics`` of a block: a pure function of
-        ``jax.numpy``, under ``jit``; y are class codes, w data weights, and rows of
-        weight 0 must change nothing.
+        ``jax.numpy``, under ``jit``. y are class codes and w data weights; rows of
+        weight 0 must not change the result.
     finish : callable
         ``finish(params, statistics) -> result`` of all rows, on the host.
     combine : callable
-        ``combine(statistics, statistics)``: those of two sets of rows as one. Default:
-        their sum.
+        ``combine(statistics, statistics)`` of two sets of rows. Default: their sum.
     empty : callable
-        ``empty(shapes) -> statistics`` of no rows, of a tree of shapes and types.
+        ``empty(shapes) -> statistics`` of no rows, from a tree of shapes and types.
         Default: zeros.
     labelled : bool
         Whether rows must have labels.
@@ -89,19 +90,19 @@ class Reduction[P, S, R]:
     labelled: bool = False
 
 
-def as_type[S](tree: S, dtype: Any) -> S:
-    """Return a tree whose floating numbers are of one type; others stay."""
+def as_type[S](tree: S, dtype: DTypeLike) -> S:
+    """Convert the floating arrays of a tree to one type."""
 
-    def one(a: Any) -> Array:
+    def convert(a: ArrayLike) -> Array:
         a = jnp.asarray(a)
         return a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(convert, tree)
 
 
 @lru_cache(maxsize=64)
 def _compiled(reduction: Reduction[Any, Any, Any]) -> tuple[Any, Any]:
-    """Return the compiled step that adds a block, and ``combine``."""
+    """Compile the step that adds a block, and ``combine``."""
 
     def standardised(scaler: Scaler | None, X: Array) -> Array:
         return X if scaler is None else (X - scaler.mean) / scaler.scale
@@ -139,7 +140,7 @@ def local_sum[P, S, R](
     classes: np.ndarray | None = None,
     pool: ThreadPoolExecutor | None = None,
 ) -> S:
-    """Return the statistics of consecutive parts: a bin of Eq. (1).
+    """Compute the statistics of consecutive chunks of a dataset: a bin of Eq. (1).
 
     Parameters
     ----------
@@ -150,11 +151,11 @@ def local_sum[P, S, R](
     rows : int
         Rows of a block.
     scaler : Scaler, optional
-        Rows are standardised by it; a scale of infinity makes a column 0.
+        Standardizes the rows; a scale of infinity makes a column 0.
     classes : array of shape (c,), optional
-        Sorted labels, of which y are the places.
+        Sorted labels; y are indices into them.
     pool : ThreadPoolExecutor, optional
-        Of ``data.source.reader``. Default: a thread of its own.
+        From ``data.source.reader``. Default: a new thread.
     """
     (add, start), _ = _compiled(reduction)
     blocks = ahead(filled(source, parts, rows, classes=classes), pool)
@@ -178,7 +179,7 @@ def total[P, S, R](
     scaler: Scaler | None = None,
     classes: np.ndarray | None = None,
 ) -> S:
-    """Return the statistics of all rows of a source, Eq. (1): one pass.
+    """Compute the statistics of all rows of a dataset, Eq. (1), in one pass.
 
     Parameters
     ----------
@@ -186,20 +187,22 @@ def total[P, S, R](
     params : pytree of arrays
     source : Source
     scaler, classes
-        As ``local_sum``.
+        See ``local_sum``.
 
     Returns
     -------
     pytree of NumPy arrays
-        In float64, whatever the type of the numbers.
+        In float64, also for data in float32.
 
     Raises
     ------
     ValueError
-        Where labels are needed and rows have none; and as ``data.source.filled``.
+        If labels are required and rows have none. See also ``data.source.filled``.
     """
     if reduction.labelled and classes is None:
-        raise ValueError("label: expected the labels of all rows, got none")
+        raise ValueError(
+            "label must be given for all rows, got none. Open the data with label=."
+        )
     rows = block_rows(source)
 
     def of(parts: list[Part], pool: ThreadPoolExecutor | None = None) -> S:
@@ -219,34 +222,34 @@ def total[P, S, R](
         mine = share(source.parts, *together())
         with reader() as pool:
             sums = ((b, of(parts, pool)) for b, parts in mine.items())
-            found = over_processes(
+            result = over_processes(
                 combine, sums, lambda: of([]), agree=(params, scaler)
             )
-        return to_numpy(found)
+        return to_numpy(result)
 
     name = getattr(reduction.step, "__qualname__", type(reduction.step).__name__)
     which = Pass(name, hash_of(source), (params, scaler))
-    known = _compiled.cache_info().misses
+    misses = _compiled.cache_info().misses
     with jax.enable_x64(True):
-        found = kept(which, lambda: to_numpy(of([])), compute)
-    if _compiled.cache_info().misses > known:
-        give_back()  # What compiling took: tens of MB. Each pass would be dear.
-    return found
+        result = kept(which, lambda: to_numpy(of([])), compute)
+    if _compiled.cache_info().misses > misses:
+        give_back()  # Compiling took tens of MB; calling this in each pass is slow.
+    return result
 
 
 def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted classes of a source and how many rows each has.
+    """Find the sorted classes of a dataset and their numbers of rows.
 
-    A pass that reads labels and weights alone; rows of weight 0 count for nothing.
+    The pass reads only labels and weights. Rows of weight 0 are ignored.
 
     Raises
     ------
     ValueError
-        Where rows have no labels.
+        If rows have no labels.
     """
     if not source.labelled:
         raise ValueError(
-            f"label: expected labels of {source.name}, got none; open it with label="
+            f"label must be given for {source.name}, got none. Open it with label=."
         )
-    parts = [part for own in share(source.parts).values() for part in own]
+    parts = [part for bin_ in share(source.parts).values() for part in bin_]
     return class_counts(source, parts)

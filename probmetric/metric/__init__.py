@@ -1,23 +1,22 @@
-"""The metrics, whatever learned them: how far y is from the query q.
+"""Metrics: the dissimilarity of a point y from a query q; smaller is closer.
 
-A metric is an immutable pytree that holds one metric, no batch axis. Smaller is
-closer. Each kind is final; ``Metric`` is what they have in common, and a call
-``metric(u, v)`` is the distance where there is one, else the dissimilarity. The facts
-``is_distance`` (a pseudo-metric: symmetric, zero on equal points, triangle
-inequality for its ``distance``) and ``symmetric`` are static.
+A metric is an immutable pytree with one metric and no batch axis. ``Metric`` is the
+common interface. ``metric(u, v)`` is the distance if ``is_distance``, and the
+dissimilarity otherwise. ``is_distance`` (a pseudo-metric: symmetric, zero for equal
+points, with the triangle inequality) and ``symmetric`` are static.
 
-``protocol``             what a metric offers, and how metrics compare.
-``feature_names``        what features are called, where that is known.
+``protocol``             interfaces of metrics, and the checks of their arguments.
+``feature_names``        names of a metric's features.
 ``mahalanobis``          ‖L(x - y)‖².
-``link``                 from it to a probability of *same*: the model's (1), calibrated
-                         (2)-(3).
-``local``, ``glml``      a matrix a query (1)-(2), and GLML's rules for it (1)-(9).
+``link``                 from a distance to P(same): the model's link (1), calibrated
+                         links (2)-(3).
+``local``, ``glml``      a matrix per query (1)-(2), and GLML's rules for it (1)-(9).
 ``class_distribution``   divergences of p(c|x): log joint (1), scores (2).
 ``fisher``               the Fisher matrix of p(c|x) (1)-(3), as a local metric.
 ``pair_similarity``, ``pair_tiles``
                          log odds of a common source; all pairs in bounded memory.
-``splines``              city blocks of monotone curves (1)-(2).
-``mean``                 the metric of mean dissimilarity over draws.
+``splines``              city-block distance of monotone curves (1)-(2).
+``mean``                 mean dissimilarity over draws.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Dissimilarity of points by their class distributions p(c|x), and its local geometry.
+"""Dissimilarity of points by their class distributions p(c|x).
 
 A class is a mixture of Gaussians in the projection y = Ax (Peltonen, Goldberger and
 Kaski 2007; maths B1, B6):
@@ -10,11 +10,12 @@ With p(k|y,c) the share of component k in its class, the score of a class is
     m_c(y) = -∇_y log p(y, c) = Σ_k p(k|y,c) Σ_ck⁻¹ (y - μ_ck).                     (2)
 
 To second order 8 (1 - Σ√(p p')) = 8 JS = δᵀJδ (natural logs), with J the Fisher matrix
-of ``metric.fisher``: one geometry, far and near.
+of ``metric.fisher``.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from types import ModuleType
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.densities.gaussian import log_peak
-from probmetric.metric.protocol import log_measured, measured, said, two_points
+from probmetric.metric.protocol import field_repr, log_measured, measured, two_points
 from probmetric.precision import one_program, store_native
 from probmetric.typing import Array
 
@@ -35,8 +36,8 @@ def _whiten(
     c, k, p = mu.shape
     rows = jnp.broadcast_to(Y.T, (*chol.shape[:2], p, len(Y)))
     factor = jnp.broadcast_to(chol, (c, k, p, p))
-    centres = solve_triangular(factor, mu[..., None], lower=True)
-    return solve_triangular(chol, rows, lower=True) - centres
+    centers = solve_triangular(factor, mu[..., None], lower=True)
+    return solve_triangular(chol, rows, lower=True) - centers
 
 
 def _log_joint_of(
@@ -57,7 +58,7 @@ def component_log_joint(
     """Return log p(y_i, c, k); memory n · c · k · p.
 
     ``chol`` (c, 1, p, p) is one covariance per class, (c, k, p, p) one per component.
-    A component that a class does not have carries log_weight -inf and finite μ, L.
+    A missing component has log_weight -inf and finite μ, L.
     """
     return _log_joint_of(_whiten(Y, mu, chol), log_weight, chol)
 
@@ -83,14 +84,10 @@ def scores(
     joint = _log_joint_of(white, log_weight, chol)
     per_class = logsumexp(joint, axis=1)
     share = jnp.exp(joint - per_class[:, None])
-    # With one factor per class the components are summed before the back-solve.
-    keep = chol.shape[1] == 1
-    pulled = (
-        jnp.sum(share[:, :, None] * white, 1, keepdims=True)
-        if keep
-        else (share[:, :, None] * white)
-    )
-    m = jnp.sum(solve_triangular(chol, pulled, trans=1, lower=True), 1)
+    weighted = share[:, :, None] * white
+    if chol.shape[1] == 1:  # One factor per class: sum components before the solve.
+        weighted = jnp.sum(weighted, 1, keepdims=True)
+    m = jnp.sum(solve_triangular(chol, weighted, trans=1, lower=True), 1)
     return jax.nn.log_softmax(per_class, axis=0).T, jnp.moveaxis(m, 2, 0)
 
 
@@ -101,7 +98,7 @@ def pooled_covariance(
     return pooled(jnp, log_weight, chol)
 
 
-def pooled(xp: Any, log_weight: Any, chol: Any) -> Any:
+def pooled(xp: ModuleType, log_weight: Array, chol: Array) -> Array:
     """Return ``pooled_covariance`` by NumPy or by JAX."""
     factors = xp.broadcast_to(chol, (*log_weight.shape, *chol.shape[2:]))
     half = xp.exp(log_weight / 2)[..., None, None] * xp.swapaxes(factors, -1, -2)
@@ -112,7 +109,7 @@ def pooled(xp: Any, log_weight: Any, chol: Any) -> Any:
 def hellinger_squared(
     log_p: Float[Array, "*n c"], log_q: Float[Array, "*n c"]
 ) -> Float[Array, "*n"]:
-    """Return 1 - Σ√(p q), as ½Σ(√p - √q)², which does not cancel for close points."""
+    """Return 1 - Σ√(p q) as ½Σ(√p - √q)², which does not cancel for close points."""
     return 0.5 * jnp.sum((jnp.exp(log_p / 2) - jnp.exp(log_q / 2)) ** 2, -1)
 
 
@@ -121,8 +118,8 @@ def jensen_shannon(
 ) -> Float[Array, "*n"]:
     """Return the Jensen-Shannon divergence in nats, between 0 and log 2.
 
-    With m = (p+q)/2 and u = (log p - log q)/2 it is Σ m (u tanh u - log cosh u),
-    every term at least 0; the usual difference of entropies cancels.
+    With m = (p+q)/2 and u = (log p - log q)/2 it is Σ m (u tanh u - log cosh u), whose
+    terms are all ≥ 0. (The usual difference of entropies cancels.)
     """
     log_m = jnp.logaddexp(log_p, log_q) - jnp.log(2.0).astype(log_p.dtype)
     u = jnp.abs(log_p - log_q) / 2
@@ -148,7 +145,7 @@ class ClassDistribution:
     log_weight : array of shape (c, k)
         log α_c β_ck.
     mu : array of shape (c, k, p)
-        Centres in the projection.
+        Centers in the projection.
     chol : array of shape (c, 1, p, p) or (c, k, p, p)
         Lower Cholesky factors of the covariances.
     divergence : {"hellinger", "jensen_shannon"}, default="hellinger"
@@ -156,18 +153,18 @@ class ClassDistribution:
 
     Notes
     -----
-    ``dissimilarity`` is the divergence; ``distance`` its square root, a pseudo-metric:
-    points with equal class probabilities are at distance zero however far apart. Any
-    change of parameters that leaves p(c|x) alone (gauge and tilt, maths B5) leaves
-    this metric alone.
+    ``dissimilarity`` is the divergence. ``distance`` is its square root, a
+    pseudo-metric: points with equal class probabilities are at distance 0. Changes of
+    parameters that do not change p(c|x) (gauge and tilt, maths B5) do not change the
+    metric.
 
     Examples
     --------
     Two Gaussian classes along the first feature, at -1 and 1:
 
     >>> import numpy as np
-    >>> centres, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
-    >>> metric = ClassDistribution(np.eye(1, 2), np.log([[0.5], [0.5]]), centres, one)
+    >>> mu, chol = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
+    >>> metric = ClassDistribution(np.eye(1, 2), np.log([[0.5], [0.5]]), mu, chol)
     >>> metric.distance(np.zeros((2, 2)), np.array([[0.0, 9.0], [1.0, 0.0]])).round(3)
     array([0.   , 0.304])
     """
@@ -182,11 +179,11 @@ class ClassDistribution:
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
     __post_init__ = store_native
-    __repr__ = said
+    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
-        """Number of features d of the points it takes."""
+        """Number of features d."""
         return self.A.shape[-1]
 
     @log_measured
@@ -202,7 +199,7 @@ class ClassDistribution:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the divergences between one query q and the rows of Y."""
+        """Return the divergences between a query q and the rows of Y."""
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -213,10 +210,12 @@ class ClassDistribution:
         """Return all divergences, shape (m, n); memory m · n · c."""
         log_q = self.log_probability(jnp.asarray(Q))
         log_p = self.log_probability(jnp.asarray(P))
-        one = _DIVERGENCE[self.divergence]
-        return jax.vmap(lambda row: one(jnp.broadcast_to(row, log_p.shape), log_p))(
-            log_q
-        )
+        divergence = _DIVERGENCE[self.divergence]
+
+        def from_query(row: Float[Array, "c"]) -> Float[Array, "n"]:
+            return divergence(jnp.broadcast_to(row, log_p.shape), log_p)
+
+        return jax.vmap(from_query)(log_q)
 
     @measured
     @one_program

@@ -1,30 +1,27 @@
-"""Names of a metric's features, where they are known: frames have to bear them.
+"""Feature names of metrics, and the check of data frames against them.
 
-A metric takes arrays by place. One that was learned from a frame, or loaded from a file
-that names its features, also knows what they are called, as ``feature_names_in_``, and
-refuses a frame whose columns are others or stand in another order: the answer would be
-that of other features. The names are a note on the object: they are pickled and copied
-with it, JAX does not see them, and a metric made from its arrays has none.
+A metric learned from a data frame, or loaded from a file with feature names, has
+``feature_names_in_``. It raises an error for a data frame with other columns or another
+order of columns. The names are an attribute of the object: they are pickled and copied
+with it, but they are not part of the pytree.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any
 
 
 def named[M](metric: M, names: Iterable[str] | None) -> M:
-    """Note the names of its features on a metric, and return it; None is no names."""
+    """Set the feature names of a metric (if not None), and return the metric."""
     if names is not None:
-        # Metrics are frozen: their arrays, which this leaves alone. One of your own
-        # may have slots, and no room for names.
+        # The dataclass is frozen; a user's class with slots cannot have names.
         with suppress(AttributeError):
             object.__setattr__(metric, "feature_names_in_", tuple(map(str, names)))
     return metric
 
 
 def with_names[**P, R](method: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a learner's method that returns a metric, to bear the learner's names."""
+    """Wrap a learner's method that returns a metric, to set the learner's names."""
 
     @wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -33,112 +30,108 @@ def with_names[**P, R](method: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
-def names_of(known: Any) -> tuple[str, ...] | None:
-    """Return the features' names of a metric or learner, None where not known."""
-    names = getattr(known, "feature_names_in_", getattr(known, "_columns", None))
+def names_of(learner: object) -> tuple[str, ...] | None:
+    """Return the feature names of a metric or learner, or None."""
+    names = getattr(learner, "feature_names_in_", getattr(learner, "_columns", None))
     return None if names is None else tuple(map(str, names))
 
 
-def _columns_of(X: Any) -> list[Any] | None:
-    """Return the names of a frame's columns, None if X is no frame."""
+def _columns_of(X: object) -> list[object] | None:
+    """Return the column names of a data frame, or None if X is not a data frame."""
     columns = getattr(X, "columns", None)
     if columns is None:
         return None
     return columns.tolist() if hasattr(columns, "tolist") else list(columns)
 
 
-def remember_columns(estimator: Any, X: Any) -> None:
-    """Store the columns of a frame in fit if scikit-learn does not: numbers, tuples."""
+def remember_columns(estimator: object, X: object) -> None:
+    """Store columns that are not strings, which scikit-learn does not store in fit."""
     vars(estimator).pop("_columns", None)
     columns = _columns_of(X)
     if columns is not None and not hasattr(estimator, "feature_names_in_"):
-        estimator._columns = tuple(columns)
+        vars(estimator)["_columns"] = tuple(columns)
 
 
-def check_fitted_columns(estimator: Any, X: Any) -> None:
-    """Raise for a frame with other columns than in fit, or in another order.
+def check_fitted_columns(estimator: object, X: object) -> None:
+    """Raise ValueError for a data frame with other columns than in fit.
 
-    Missing and extra names that are text are left to scikit-learn, which names them.
+    scikit-learn checks missing and extra names that are strings.
     """
-    wanted, columns = names_of(estimator), _columns_of(X)
-    if wanted is None or columns is None:
+    names, columns = names_of(estimator), _columns_of(X)
+    if names is None or columns is None:
         return
-    found = [str(column) for column in columns]
-    said = difference(wanted, found, "fit")
+    strings = [str(column) for column in columns]
+    problem = difference(names, strings, "fit")
     text = hasattr(estimator, "feature_names_in_") and _all_text(columns)
-    if said and not (text and set(wanted) != set(found)):
-        raise ValueError(f"X: expected the {said}{_AS_SKLEARN * text}")
+    if problem and not (text and set(names) != set(strings)):
+        raise ValueError(f"X must have the {problem}{_AS_SKLEARN * text}")
 
 
 _AS_SKLEARN = (
     ". The feature names should match those that were passed during fit.\n"
     "Feature names must be in the same order as they were in fit.\n"
 )
-"""Ends as scikit-learn's checks ask."""
+"""End of the message that scikit-learn's estimator checks require."""
 
 
-def _all_text(columns: Iterable[Any]) -> bool:
+def _all_text(columns: Iterable[object]) -> bool:
     return all(isinstance(column, str) for column in columns)
 
 
-def check_columns(metric: Any, **points: Any) -> None:
-    """Refuse frames and sources, by argument, of other features than a metric's.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, and what is missing, too much, or in another order.
-    """
-    wanted = names_of(metric)
-    if wanted is None:
+def check_columns(metric: object, **points: object) -> None:
+    """Raise ValueError for data (by argument) with other features than the metric."""
+    names = names_of(metric)
+    if names is None:
         return
     for argument, X in points.items():
-        columns = _columns_of(X)
-        found = getattr(X, "feature_names", None) if columns is None else columns
-        if found is None or (columns is None and not _all_text(found)):
+        frame = _columns_of(X)
+        columns = getattr(X, "feature_names", None) if frame is None else frame
+        if columns is None or (frame is None and not _all_text(columns)):
             continue
-        if said := difference(wanted, [*map(str, found)]):
-            own = "list(metric.feature_names_in_)"
-            text = columns is not None and _all_text(columns)
-            there = text and set(wanted) <= set(found)
-            todo = f"; {argument}[{own}] are those" if there else ""
-            raise ValueError(f"{argument}: expected the {said}{todo}")
+        if problem := difference(names, [*map(str, columns)]):
+            selectable = frame is not None and _all_text(frame)
+            remedy = (
+                f". Use {argument}[list(metric.feature_names_in_)]."
+                if selectable and set(names) <= set(columns)
+                else ""
+            )
+            raise ValueError(f"{argument} must have the {problem}{remedy}")
 
 
 def difference(
-    wanted: Sequence[str], found: Sequence[str], of: str = "the metric"
+    names: Sequence[str], columns: Sequence[str], source: str = "the metric"
 ) -> str:
-    """Say how the features of data differ from those of a metric; "" if they do not.
+    """Describe the difference between feature names and data columns ("" if none).
 
-    Names that a file without names is given, x0, x1, ..., are those of any features.
-    So are 0, 1, ..., the columns of a frame without names, next to names as text.
+    Default names match any names: x0, x1, ... of files without names, and 0, 1, ... of
+    data frames without names (unless the other names are also numbers).
     """
-    if list(wanted) == list(found):
+    if list(names) == list(columns):
         return ""
-    lacking = [name for name in wanted if name not in found]
-    extra = [name for name in found if name not in wanted]
-    bare = _unnamed(wanted, found) or _unnamed(found, wanted)
-    if bare and lacking and len(wanted) == len(found):
+    missing = [name for name in names if name not in columns]
+    extra = [name for name in columns if name not in names]
+    unnamed = _unnamed(names, columns) or _unnamed(columns, names)
+    if unnamed and missing and len(names) == len(columns):
         return ""
-    moved = [f"{b!r} for {a!r}" for a, b in zip(wanted, found, strict=False) if a != b]
-    said = [
-        f"{len(wanted)} features of {of}, got {len(found)}",
-        *([f"without {_few(map(repr, lacking))}"] if lacking else []),
+    moved = [f"{b!r} for {a!r}" for a, b in zip(names, columns, strict=False) if a != b]
+    words = [
+        f"{len(names)} features of {source}, got {len(columns)}",
+        *([f"without {_few(map(repr, missing))}"] if missing else []),
         *([f"with {_few(map(repr, extra))}"] if extra else []),
-        *([] if lacking or extra else [f"in another order: {_few(moved)}"]),
+        *([] if missing or extra else [f"in another order: {_few(moved)}"]),
     ]
-    return ", ".join(said)
+    return ", ".join(words)
 
 
 def _few(words: Iterable[str]) -> str:
-    """Join five words, and say how many more there are."""
-    found = [*words]
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    return f"{', '.join(found[:5])}{more}"
+    """Join the first five words, with the number of the others."""
+    items = [*words]
+    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
+    return f"{', '.join(items[:5])}{more}"
 
 
 def _unnamed(names: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether names are those of a file or frame that has none."""
+    """Return whether names are the default names of a file or data frame."""
     numbers = [str(k) for k in range(len(names))]
     if list(names) == numbers:
         return not any(name.isdecimal() for name in others)

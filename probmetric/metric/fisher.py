@@ -1,4 +1,4 @@
-"""The Fisher matrix of the class given a point, and the local metric made of it.
+"""The Fisher matrix of the class given a point, and its local metric.
 
 With the class scores m_c(y) = -∇_y log p(y, c) and m̄ = Σ_c p(c|y) m_c,
 
@@ -7,8 +7,8 @@ With the class scores m_c(y) = -∇_y log p(y, c) and m̄ = Σ_c p(c|y) m_c,
                                                                                     (2)
     J(x) = Aᵀ J_y(Ax) A,  of rank at most min(p, C - 1)                             (3)
 
-(maths B6). J vanishes where p(c|y) is one-hot: far from every boundary nothing that a
-step can do changes what is known of the class.
+(maths B6). J is 0 where p(c|x) is one-hot: far from every boundary, a small step does
+not change the class probabilities.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
-from probmetric.metric.protocol import measured, said, two_points
+from probmetric.metric.protocol import field_repr, measured, two_points
 from probmetric.precision import one_program, store_native
 from probmetric.typing import Array
 
@@ -39,7 +39,7 @@ def mean_fisher(
     chol: Float[Array, "c _k p p"],
     w: Float[Array, "n"] | None = None,
 ) -> Float[Array, "p p"]:
-    """Return the (weighted) mean of J_y over the rows of Y, without n matrices J."""
+    """Return the (weighted) mean of J_y over the rows of Y, without n matrices."""
     F = fisher_factor(*scores(Y, log_weight, mu, chol))
     w = jnp.ones(len(Y), Y.dtype) if w is None else w
     flat = (jnp.sqrt(w / jnp.sum(w))[:, None, None] * F).reshape(-1, Y.shape[1])
@@ -53,28 +53,22 @@ class LocalFisher:
 
     Parameters
     ----------
-    A : array of shape (p, d)
-        The projection.
-    log_weight : array of shape (c, k)
-        log α_c β_ck.
-    mu : array of shape (c, k, p)
-        Centres in the projection.
-    chol : array of shape (c, 1, p, p) or (c, k, p, p)
-        Lower Cholesky factors of the covariances.
+    A, log_weight, mu, chol
+        See ``ClassDistribution``.
 
     Notes
     -----
-    Not symmetric, and no distance: two points see each other under two matrices. It
-    is the local form of ``ClassDistribution``: for close points 8 times its divergence.
+    Not symmetric, and not a distance: the matrix depends on the query. For close points
+    it is 8 times the divergence of ``ClassDistribution``.
 
     Examples
     --------
-    Two Gaussian classes along the first feature, at -1 and 1: it counts most between
-    them, and the second feature nowhere.
+    Two Gaussian classes along the first feature, at -1 and 1. This feature has its
+    largest weight between them; the second feature has weight 0.
 
     >>> import numpy as np
-    >>> centres, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
-    >>> metric = LocalFisher(np.eye(1, 2), np.log([[0.5], [0.5]]), centres, one)
+    >>> mu, chol = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
+    >>> metric = LocalFisher(np.eye(1, 2), np.log([[0.5], [0.5]]), mu, chol)
     >>> between, beyond = metric.pairwise(np.array([[0.0, 0.0], [3.0, 0.0]]), np.eye(2))
     >>> bool(between[0] > beyond[0] and between[1] == 0)
     True
@@ -87,15 +81,15 @@ class LocalFisher:
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
     __post_init__ = store_native
-    __repr__ = said
+    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
-        """Number of features d of the points it takes."""
+        """Number of features d."""
         return self.A.shape[-1]
 
     def maps(self) -> list[Array]:
-        """Return [A], the map before the squares."""
+        """Return [A]."""
         return [self.A]
 
     def _factor(self, X: Float[Array, "n d"]) -> Float[Array, "n c p"]:
@@ -114,7 +108,7 @@ class LocalFisher:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the squared distances of one query q to the rows of Y, under J(q)."""
+        """Return the squared distances from a query q to the rows of Y, under J(q)."""
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -122,16 +116,12 @@ class LocalFisher:
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances, each row under its query; memory m · n · c."""
+        """Return all squared distances, (m, n), under J(q); memory m · n · c."""
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
-
-        def one(f: Float[Array, "c p"], z: Float[Array, "p"]) -> Float[Array, "n"]:
-            return jnp.sum(((V - z) @ f.T) ** 2, -1)
-
-        return jax.vmap(one)(F, Z)
+        return jax.vmap(lambda f, z: jnp.sum(((V - z) @ f.T) ** 2, -1))(F, Z)
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the squared distance of v from the query u, under J(u)."""
+        """Return the squared distance of v from a query u, under J(u)."""
         u, v = two_points(self, u, v)
         return float(self.dissimilarity(u, v[None])[0])

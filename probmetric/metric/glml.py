@@ -6,37 +6,38 @@ nearest neighbour at distance r in the metric A, |A| = 1, is (maths 2.1)
     err(x, r) = (1 - s) + r²/(2D) · tr(A⁻¹B) + O(r⁴),                             (1)
     B = Σ_i w_i H̄_i,   w_i = ρ_i (s - ρ_i),   Σ_i w_i = 0.                        (2)
 
-Only B up to a factor, of either sign, decides A. With two classes B ∝ H̄_1 - H̄_2: no
-posterior, no prior, and no singularity on the decision boundary. With more, and m the
-most probable class, the weights are taken relative to the runner-up, so that nothing
-underflows far from the data,
+A depends on B only up to a factor with either sign. For two classes B ∝ H̄_1 - H̄_2,
+which needs no posterior or prior and is not singular on the decision boundary. For more
+classes, with m the most probable class, the weights are relative to the second most
+probable class and do not underflow far from the data:
 
     B ∝ Σ_{j≠m} (ρ_j / max_{i≠m} ρ_i) (s - ρ_j) (H̄_j - H̄_m).                     (3)
 
 One matrix. With B = U diag(λ) Uᵀ the first three rules are A = U diag(a) Uᵀ:
 
-* ``zero_bias``, Eq. (10) of the paper: a_i = d₊λ_i or -d₋λ_i, where d₊, d₋ count the
-  positive and negative eigenvalues. It minimises tr(A⁻¹|B|) among tr(A⁻¹B) = 0,
-  |A| = 1. Where B has a zero eigenvalue (always, with equal covariances and D > 2) A
-  is singular. B = 0 gives I.                                                     (4)
-* ``min_norm``: P = A⁻¹ minimises ½‖P‖² - log|P| + τ_max |tr(PB̃)|, B̃ = B/max|λ|:
+* ``zero_bias``, Eq. (10) of the paper: a_i = d₊λ_i or -d₋λ_i, with d₊, d₋ the numbers
+  of positive and negative eigenvalues. It minimizes tr(A⁻¹|B|) subject to
+  tr(A⁻¹B) = 0 and |A| = 1. If B has a zero eigenvalue (always, for equal covariances
+  and D > 2) A is singular. B = 0 gives I.                                        (4)
+* ``min_norm``: P = A⁻¹ minimizes ½‖P‖² - log|P| + τ_max |tr(PB̃)|, B̃ = B/max|λ|:
 
       log a_i = asinh(τ λ̃_i / 2),  τ ∈ [-τ_max, τ_max] with Σ λ̃_i/a_i = 0,       (5)
 
-  or τ at its bound where B has one sign and no metric removes the bias. Continuous,
-  regular for zero eigenvalues, I for B = 0; for one sign A → |B| as τ_max grows.
-* ``regularised``: P minimises ½ tr(PB)² + ½ε‖P‖² - log|P|:
+  or τ at its bound if all λ have the same sign and no metric removes the bias. A is
+  continuous in B, regular for zero eigenvalues, and I for B = 0; for eigenvalues of the
+  same sign A → |B| as τ_max grows.
+* ``regularised``: P minimizes ½ tr(PB)² + ½ε‖P‖² - log|P|:
 
       log p_i = -½ log ε - asinh(t λ_i / (2√ε)),   t = Σ λ_i p_i(t).              (6)
 
 A posterior over B (Bayes-GLML, maths 2.7b). With draws B_1..B_s at the point, the rule
-``expected_bias`` is the P = A⁻¹ that minimises
+``expected_bias`` is the P = A⁻¹ that minimizes
 
     ½ E_s tr(PB_s)² + ½ε‖P‖² - log|P|,                                            (7)
 
-convex and self-concordant; the posterior spread of B takes the part of γ. Its dual
-has one unknown a draw, t_s = tr(PB_s), instead of D² ones. With G = E_s t_sB_s =
-U diag(g) Uᵀ and r_i = √(g_i² + 4ε),
+convex and self-concordant. The posterior spread of B replaces γ. The dual has one
+unknown per draw, t_s = tr(PB_s), instead of D². With G = E_s t_sB_s = U diag(g) Uᵀ and
+r_i = √(g_i² + 4ε),
 
     P = U diag(p) Uᵀ,   p_i = (r_i - g_i) / (2ε),                                 (8)
 
@@ -46,18 +47,18 @@ which is (6) with g for tλ, and Newton's equations for t are
     K_rs = Σ_ij (p_i + p_j)/(r_i + r_j) (UᵀB_rU)_ij (UᵀB_sU)_ij,                  (9)
 
 from p_i - p_j = -(g_i - g_j)(p_i + p_j)/(r_i + r_j). At the solution P⁻¹ = G + εP and
-E t² + ε‖P‖² = D. Isotropic noise about one B gives the ``regularised`` rule.
+E t² + ε‖P‖² = D. Isotropic noise around one B gives the ``regularised`` rule.
 
 References
 ----------
 Noh, Zhang and Lee, NIPS 2010 (seed 004), Eqs. (9)-(11) of the paper. Errata G1 (figure
-1 says r²/4D), G3 (Eq. (8) of the paper is not convex, its solution is not unique, and
-Eq. (10) of the paper is not normalised) and G10 (γ has the units of B unless A is
-normalised first).
+1 has r²/4D), G3 (Eq. (8) of the paper is not convex, its solution is not unique, and
+Eq. (10) of the paper is not normalized) and G10 (γ has the units of B unless A is
+normalized first).
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,8 +96,7 @@ def bias_matrix(
     -------
     B : array of shape (d, d)
     size : array of shape ()
-        Largest absolute entry among the terms summed: rounding in B is a few eps
-        of it.
+        Largest absolute entry among the terms; rounding in B is a few eps · size.
     """
     largest = jnp.max(jnp.abs(H), (-2, -1))
     if H.shape[0] == 2:
@@ -114,16 +114,16 @@ def fisher_matrix(
 ) -> Float[Array, "d d"]:
     """Return the Fisher information of the class posterior in x.
 
-    Σ_{i<j} ρ_iρ_j (g_i - g_j)(g_i - g_j)ᵀ with g_c = ∇ log p_c: KL between the
-    posteriors at x and x + δ is ½ δᵀFδ to second order. Rank at most c - 1. The
-    paper's "local" Fisher metric of one Gaussian is a global one (erratum G5).
+    Σ_{i<j} ρ_iρ_j (g_i - g_j)(g_i - g_j)ᵀ with g_c = ∇ log p_c. The KL divergence
+    between the posteriors at x and x + δ is ½ δᵀFδ to second order. Rank at most c - 1.
+    The paper's "local" Fisher metric of one Gaussian is global (erratum G5).
 
     Parameters
     ----------
     log_rho : array of shape (c,)
     scores : array of shape (c, d)
     relative : bool, default=False
-        Divide by the largest ρ_iρ_j, which underflows far from the boundary.
+        Divide by the largest ρ_iρ_j (which may underflow far from the boundary).
     """
     i, j = jnp.triu_indices(scores.shape[0], 1)
     log_weight = log_rho[i] + log_rho[j]
@@ -134,7 +134,7 @@ def fisher_matrix(
 
 
 def unit_determinant(a: Float[Array, "d"]) -> Float[Array, "d"]:
-    """Divide by the geometric mean of the entries that are not zero."""
+    """Divide by the geometric mean of the nonzero entries."""
     live = a > 0
     log_a = jnp.log(jnp.where(live, a, 1.0))
     return a * jnp.exp(-jnp.sum(log_a) / jnp.maximum(jnp.sum(live), 1))
@@ -143,7 +143,7 @@ def unit_determinant(a: Float[Array, "d"]) -> Float[Array, "d"]:
 def _eigen(
     B: Float[Array, "d d"], size: Float[Array, ""] | float
 ) -> tuple[Float[Array, "d"], Float[Array, "d d"]]:
-    """Eigenvalues and vectors of B; an eigenvalue that is all rounding counts as 0."""
+    """Return eigenvalues (0 at the level of rounding) and eigenvectors of B."""
     values, U = jnp.linalg.eigh(B)
     rounding = B.shape[-1] * jnp.finfo(B.dtype).eps * size
     return jnp.where(jnp.abs(values) > rounding, values, 0.0), U
@@ -156,16 +156,16 @@ def zero_bias(
     values, U = _eigen(B, size)
     up, down = values > 0, values < 0
     a = jnp.where(up, jnp.sum(up) * values, -jnp.sum(down) * values)
-    # A singular A_opt must stay so: an eigenvalue of pure rounding is no direction.
+    # A singular A_opt stays singular: eigenvalues at the level of rounding are 0.
     rounding = len(a) * jnp.finfo(B.dtype).eps * jnp.max(a)
     a = jnp.where(a > rounding, a, 0.0)
     return Spectrum(unit_determinant(jnp.where(jnp.max(a) > 0, a, 1.0)), U)
 
 
-def _bisect(falling: Callable[[Any], Any], low: Any, high: Any) -> Any:
-    """Find where a falling function crosses zero, or the end nearest to it."""
+def _bisect(falling: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Return the zero of a decreasing function, or the nearest end of the bracket."""
 
-    def halve(_: Any, bracket: Any) -> Any:
+    def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         above = falling(middle) > 0
@@ -187,33 +187,33 @@ def min_norm(
     scaled = values / jnp.where(top > 0, top, 1.0)
     bound = jnp.arcsinh(jnp.asarray(max_multiplier / 2, B.dtype))
 
-    def half(v: Any) -> Any:  # τ = 2 sinh v: even steps from gentle to extreme metrics
+    def half(v: Array) -> Array:  # τ = 2 sinh v covers small and large τ evenly.
         return jnp.sinh(v) * scaled
 
-    def gap(v: Any) -> Any:
+    def gap(v: Array) -> Array:
         x = half(v)
         larger = jnp.abs(x) + jnp.sqrt(1 + x**2)  # e^|asinh x|, without logarithms
         return jnp.sum(scaled * jnp.where(x > 0, 1 / larger, larger))
 
     v = _bisect(gap, -bound, bound)
-    # B = 0 meets the constraint with every τ: its own a = 1 needs no choice.
+    # B = 0 satisfies the constraint for every τ, with a = 1.
     return Spectrum(unit_determinant(jnp.exp(jnp.arcsinh(half(v)))), U)
 
 
 def log_inverse(
     g: Float[Array, "d"], epsilon: Float[Array, ""] | float
 ) -> Float[Array, "d"]:
-    """Return log p of Eqs. (6) and (8) at eigenvalues g (t folded in)."""
+    """Return log p of Eqs. (6) and (8) at eigenvalues g (tλ in Eq. 6)."""
     return -0.5 * jnp.log(epsilon) - jnp.arcsinh(g / (2 * jnp.sqrt(epsilon)))
 
 
 def regularised(B: Float[Array, "d d"], epsilon: Float[Array, ""] | float) -> Spectrum:
-    """Return A = P⁻¹ of the penalised problem (Eq. 6), |A| = 1; ε > 0."""
+    """Return A = P⁻¹ of the penalized problem (Eq. 6), |A| = 1; ε > 0."""
     values, U = jnp.linalg.eigh(B)
-    # Stationarity gives t² + ε‖P‖² = D, hence the bracket.
+    # Stationarity gives t² + ε‖P‖² = D, which bounds t.
     bound = jnp.sqrt(jnp.asarray(values.shape[-1], B.dtype))
 
-    def gap(t: Any) -> Any:
+    def gap(t: Array) -> Array:
         return jnp.sum(values * jnp.exp(log_inverse(t * values, epsilon))) - t
 
     t = _bisect(gap, -bound, bound)
@@ -223,7 +223,7 @@ def regularised(B: Float[Array, "d d"], epsilon: Float[Array, ""] | float) -> Sp
 def with_base(spectrum: Spectrum, gamma: Float[Array, ""] | float) -> Spectrum:
     """Add the base metric, γI + D·A/tr A, and divide by |·|^{1/D}.
 
-    γ = 0 leaves A, γ = ∞ is the base metric. A singular A with γ = 0 stays singular.
+    γ = 0 does not change A; γ = ∞ is the base metric. A singular A needs γ > 0.
     """
     a = spectrum.a
     total = jnp.sum(a)
@@ -242,27 +242,27 @@ def compose(spectrum: Spectrum) -> Float[Array, "d d"]:
 def expected_bias(
     B: Float[Array, "s d d"], epsilon: Float[Array, ""] | float, *, max_steps: int = 50
 ) -> Spectrum:
-    """Return A = P⁻¹ that minimises the expected squared bias (Eq. 7), |A| = 1.
+    """Return A = P⁻¹ that minimizes the expected squared bias (Eq. 7), |A| = 1.
 
     Parameters
     ----------
     B : array of shape (s, d, d)
-        One bias matrix a draw.
+        One bias matrix per draw.
     epsilon : float
         Ridge on P, > 0, in units of B².
     max_steps : int, default=50
-        Bound on damped Newton steps; about ten are used.
+        Maximum number of damped Newton steps (usually about ten are used).
     """
     s = B.shape[0]
 
-    def dual(t: Any) -> Any:
+    def dual(t: Array) -> Array:
         g = jnp.linalg.eigvalsh(jnp.einsum("s,sij->ij", t, B) / s)
         log_p = log_inverse(g, epsilon)
         p = jnp.exp(log_p)
         value = jnp.sum(p * g + 0.5 * epsilon * p**2 - log_p)
         return value - 0.5 * jnp.mean(t**2)
 
-    def newton(state: Any) -> Any:
+    def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         step, t, _ = state
         g, U = jnp.linalg.eigh(jnp.einsum("s,sij->ij", t, B) / s)
         p, r = jnp.exp(log_inverse(g, epsilon)), jnp.sqrt(g**2 + 4 * epsilon)
@@ -273,7 +273,7 @@ def expected_bias(
         move = jnp.linalg.solve(jnp.eye(s, dtype=B.dtype) + K / s, gap)
         gain, now = jnp.dot(move, gap) / s, dual(t)
 
-        def short(scale: Any) -> Any:  # Armijo, with room for rounding of the objective
+        def short(scale: Array) -> Array:  # Armijo's rule, allowing for rounding
             slack = 8 * jnp.finfo(B.dtype).eps * jnp.abs(now)
             return (dual(t + scale * move) < now + 1e-4 * scale * gain - slack) & (
                 scale > 1e-8
@@ -282,11 +282,11 @@ def expected_bias(
         scale = jax.lax.while_loop(short, lambda c: c / 2, jnp.ones((), B.dtype))
         return step + 1, t + scale * move, gain
 
-    def unfinished(state: Any) -> Any:
+    def unfinished(state: tuple[Array, Array, Array]) -> Array:
         step, _, gain = state
         return (step < max_steps) & (gain > 4 * jnp.finfo(B.dtype).eps)
 
-    start = (0, jnp.zeros(s, B.dtype), jnp.asarray(jnp.inf, B.dtype))
+    start = (jnp.asarray(0), jnp.zeros(s, B.dtype), jnp.asarray(jnp.inf, B.dtype))
     _, t, _ = jax.lax.while_loop(unfinished, newton, start)
     g, U = jnp.linalg.eigh(jnp.einsum("s,sij->ij", t, B) / s)
     return Spectrum(unit_determinant(jnp.exp(-log_inverse(g, epsilon))), U)

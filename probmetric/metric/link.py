@@ -1,24 +1,26 @@
-"""Links: how a squared distance becomes a probability that two points are *same*.
+"""Links: the probability that two points are *same*, given their squared distance D.
 
     model        P = exp(-(b + scale · D))                                   (1)
-    calibrated   log odds = a - γ log max(D, D_min), so 1/(1 + (D/D₀)^γ)     (2)
+    calibrated   log odds = a - γ log max(D, D_min): P = 1/(1 + (D/D₀)^γ)    (2)
     calibrated   P = a decreasing function of D, linear between knots        (3)
 
-(1) is what Latent Coincidence Analysis is fitted with (maths A2). (2), with
-D₀ = exp(a/γ), and (3) are fitted afterwards, to the distances of pairs that the metric
-had not seen, and refer to pairs chosen as those were: ``pairs`` says how. D_min is the
-smallest positive distance seen; equal points are taken for points that far apart.
+(1) is the link of Latent Coincidence Analysis (maths A2). (2), with D₀ = exp(a/γ), and
+(3) are fitted to the distances of held-out pairs, and are valid for pairs chosen in the
+same way (``pairs``). D_min is the smallest positive distance of these pairs; equal
+points are treated as points at distance D_min.
 
-Odds. Where pairs are chosen without a look at their distance, p(D | y) is that of the
-population whatever the share of *same* among them, so that log odds move by
-log(prior odds / odds of the pairs): a choice of pairs given y moves the intercept of a
-logistic regression alone (Prentice and Pyke 1979). Nearest pairs are chosen *by* their
-distance, and the model's b carries its prior: there prior odds are refused.
+Odds. If pairs are chosen without regard to their distance, p(D | y) is the population's
+for any share of *same* pairs. The log odds then shift by
+log(prior odds / odds of the pairs): a choice of pairs given y changes only the
+intercept of a logistic regression (Prentice and Pyke 1979). Nearest pairs are chosen by
+their distance, and the model's b includes its prior. For both, prior odds raise an
+error.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,55 +34,59 @@ from probmetric.precision import numpy_in_numpy_out, one_program, store_native
 from probmetric.typing import Array, ArrayLike, Scalar
 
 AT_RANDOM = "all"
-"""The pairs that are chosen given y alone: all pairs of held-out points."""
+"""``pairs`` of a link calibrated on pairs chosen only by y: all held-out pairs."""
 
-DESIGN: Any = field(default="", metadata={"static": True})
-"""The pairs that a link refers to; "" where nobody said."""
+# A dataclass field of type str: the pairs that a link was fitted to ("": unknown).
+_PAIRS: str = field(default="", metadata={"static": True})
 
-
-def _said(self: Any) -> str:
-    """Write which link it is, and of which pairs; also under jit."""
-    held = {k: v for k, v in vars(self).items() if k != "pairs"}
-    parts = [f"{k}={v if jnp.ndim(v) == 0 else jnp.shape(v)}" for k, v in held.items()]
-    of = f"{self.kind} on {self.pairs} pairs" if self.pairs else self.kind
-    return f"{type(self).__name__}({of}: {', '.join(parts)})"
+NO_LINK = (
+    "link must be a Link for P(same), got None. Use the metric of a model that defines "
+    "P(same)."
+)
 
 
-def check_odds(prior_odds: Any) -> None:
-    """Raise for prior odds that are no number above 0; traced ones pass."""
+def _link_repr(self: "AnyLink") -> str:
+    """Return the kind of link, its pairs and its parameters."""
+    values = {k: v for k, v in vars(self).items() if k != "pairs"}
+    words = [
+        f"{k}={v if jnp.ndim(v) == 0 else jnp.shape(v)}" for k, v in values.items()
+    ]
+    kind = f"{self.kind} on {self.pairs} pairs" if self.pairs else self.kind
+    return f"{type(self).__name__}({kind}: {', '.join(words)})"
+
+
+def check_odds(prior_odds: object) -> None:
+    """Raise unless prior odds are a number above 0 (traced values are not checked)."""
     if isinstance(prior_odds, Tracer):
         return
-    is_array = isinstance(prior_odds, np.ndarray | jax.Array)
-    one = is_array and prior_odds.ndim == 0
-    given = prior_odds.item() if one else prior_odds
-    check_number("prior_odds", given, 0, open_low=True)
+    if isinstance(prior_odds, np.ndarray | jax.Array) and prior_odds.ndim == 0:
+        prior_odds = prior_odds.item()
+    check_number("prior_odds", prior_odds, 0, open_low=True)
 
 
-def _refuse_odds(link: Any, prior_odds: Any) -> None:
-    """Raise where prior odds are given that a link has no use for."""
+def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
+    """Raise if a link cannot use other prior odds."""
     if prior_odds is None:
         return
     check_odds(prior_odds)
     if link.kind != "calibrated" or link.pairs != AT_RANDOM:
         raise ValueError(
-            "prior_odds: expected a link calibrated on pairs drawn at random given y, "
-            f"got the {link.kind} link of {link.pairs or 'unnamed'} pairs, which is of "
-            "these pairs' odds alone (nearest pairs are chosen by their distance); "
-            "LCA(link_pairs='all').fit(X, y) calibrates one, and of pairs of your own "
-            "multiply the odds by yours over those of the pairs"
+            f"prior_odds must be None for the {link.kind} link of "
+            f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. Calibrate a link on "
+            "pairs drawn at random given y: LCA(link_pairs='all').fit(X, y). For your "
+            "own pairs, multiply the odds by your odds over the odds of the pairs."
         )
 
 
-def _of_squares(function: Any) -> Any:
-    """Compile a link's function of squared distances, whatever array-like holds them.
-
-    As lists they would be an argument each, and a program for every length.
-    """
+def _of_squares[L](
+    function: Callable[[L, Array], Array],
+) -> Callable[[L, ArrayLike], Array]:
+    """Compile a link's function of squared distances; lists become one array."""
     program = one_program(function)
 
     @numpy_in_numpy_out
     @wraps(function)
-    def of_squares(self: Any, squared: ArrayLike) -> Float[Array, "*n"]:
+    def of_squares(self: L, squared: ArrayLike) -> Float[Array, "*n"]:
         return program(self, jnp.asarray(squared))
 
     return of_squares
@@ -88,15 +94,19 @@ def _of_squares(function: Any) -> Any:
 
 @numpy_in_numpy_out
 def _at_odds(
-    self: Any, squared: ArrayLike, prior_odds: Scalar | None = None
+    self: "LogLogisticLink | IsotonicLink",
+    squared: ArrayLike,
+    prior_odds: Scalar | None = None,
 ) -> Float[Array, "*n"]:
-    """Return P(same) at squared distances, at other odds if asked."""
-    _refuse_odds(self, prior_odds)
+    """Return P(same) at squared distances; ``prior_odds`` replace the pairs' odds."""
+    _check_odds_of(self, prior_odds)
     return _odds_to_probability(self, jnp.asarray(squared), prior_odds)
 
 
 @one_program
-def _odds_to_probability(link: Any, squared: Any, prior_odds: Any) -> Any:
+def _odds_to_probability(
+    link: "LogLogisticLink | IsotonicLink", squared: Array, prior_odds: Scalar | None
+) -> Array:
     log_odds = link.log_odds(squared)
     if prior_odds is not None:
         log_odds = log_odds + jnp.log(prior_odds) - jnp.log(link.odds)
@@ -104,7 +114,7 @@ def _odds_to_probability(link: Any, squared: Any, prior_odds: Any) -> Any:
 
 
 @one_program
-def _exp_of_log(link: Any, squared: Any) -> Any:
+def _exp_of_log(link: "Link", squared: Array) -> Array:
     return jnp.exp(link.log_probability(squared))
 
 
@@ -118,11 +128,11 @@ class Link:
     b, scale : arrays of shape ()
         b ≥ 0, scale > 0.
     pairs : str, default=""
-        The pairs that it was fitted to. Files of 0.1.0 do not say.
+        The pairs that it was fitted to; "" if unknown (files of version 0.1.0).
 
     Notes
     -----
-    What pairs of a label-built fit show differs from it: it is steeper.
+    For pairs built from labels this link is steeper than the observed frequencies.
 
     Examples
     --------
@@ -134,10 +144,10 @@ class Link:
 
     b: Scalar
     scale: Scalar
-    pairs: str = DESIGN
+    pairs: str = _PAIRS
     kind: ClassVar[str] = "model"
     __post_init__ = store_native
-    __repr__ = _said
+    __repr__ = _link_repr
 
     @_of_squares
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
@@ -148,8 +158,8 @@ class Link:
     def probability(
         self, squared: ArrayLike, prior_odds: Scalar | None = None
     ) -> Float[Array, "*n"]:
-        """Return P(same) at squared distances; prior odds are refused."""
-        _refuse_odds(self, prior_odds)
+        """Return P(same) at squared distances; prior odds raise ValueError."""
+        _check_odds_of(self, prior_odds)
         return _exp_of_log(self, jnp.asarray(squared))
 
 
@@ -163,11 +173,11 @@ class LogLogisticLink:
     intercept, slope : arrays of shape ()
         a = γ log D₀ and γ ≥ 0 of log odds = a - γ log D.
     floor : array of shape ()
-        D_min > 0: nearer pairs are given P(same) at this distance.
+        D_min > 0: closer pairs have P(same) at this distance.
     odds : array of shape ()
-        Same to different among the pairs that it was fitted to.
+        Odds of *same* among the pairs that it was fitted to.
     pairs : str
-        How these were chosen: "nearest", "impostors", or "all", at random given y.
+        The choice of these pairs: "nearest", "impostors", or "all" (at random given y).
 
     Examples
     --------
@@ -181,15 +191,15 @@ class LogLogisticLink:
     slope: Scalar
     floor: Scalar
     odds: Scalar
-    pairs: str = DESIGN
+    pairs: str = _PAIRS
     kind: ClassVar[str] = "calibrated"
     __post_init__ = store_native
-    __repr__ = _said
+    __repr__ = _link_repr
 
     @_of_squares
     def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
-        # γ = 0 is constant also at D = infinity, where 0 · log D is no number.
+        # xlogy: for γ = 0 the link is constant, even at D = infinity.
         raised = jnp.maximum(squared, self.floor)
         return self.intercept - xlogy(self.slope, raised)
 
@@ -204,17 +214,15 @@ class LogLogisticLink:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class IsotonicLink:
-    """P(same | D) decreasing in a squared distance D, calibrated, without a formula.
+    """P(same | D) as a nonincreasing function of a squared distance D, calibrated.
 
     Parameters
     ----------
     squared, same : arrays of shape (m,)
-        Knots: squared distances, increasing, and P(same) there in (0, 1), not
-        increasing. Linear between, constant beyond.
-    odds : array of shape ()
-        Same to different among the pairs that it was fitted to.
-    pairs : str
-        As for ``LogLogisticLink``.
+        Knots: increasing squared distances, and nonincreasing P(same) in (0, 1). Linear
+        between knots, constant beyond.
+    odds, pairs
+        See ``LogLogisticLink``.
 
     Examples
     --------
@@ -227,10 +235,10 @@ class IsotonicLink:
     squared: Float[Array, "m"]
     same: Float[Array, "m"]
     odds: Scalar
-    pairs: str = DESIGN
+    pairs: str = _PAIRS
     kind: ClassVar[str] = "calibrated"
     __post_init__ = store_native
-    __repr__ = _said
+    __repr__ = _link_repr
 
     @_of_squares
     def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:

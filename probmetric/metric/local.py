@@ -1,30 +1,30 @@
-"""GLML's local Mahalanobis metric: its matrix differs from query to query.
+"""GLML's local Mahalanobis metric: its matrix depends on the query.
 
-With z = F(x - centre) the coordinates of the *frame*, the distance of y from query x is
+With z = F(x - centre) the coordinates of the *frame*, the dissimilarity of y from query
+x is
 
     (z_y - z_x)ᵀ A(z_x) (z_y - z_x),                                              (1)
 
-taken under the query's matrix: it is neither symmetric nor a distance. A(z) follows
-from the class densities by one of the rules of ``metric.glml``; |A(z)| = 1 on its
-range for all of them, so that distances of different queries compare; not those of
-"fisher", whose range, at most c - 1 directions, may lose one far from a boundary. In
-input units the matrix is
-FᵀA F.
+neither symmetric nor a distance. A(z) is computed from the class densities by one of
+the rules of ``metric.glml``. |A(z)| = 1 on its range, so dissimilarities from different
+queries are comparable, except for "fisher": its range (at most c - 1 directions) may be
+smaller far from a boundary. In input units the matrix is FᵀA F.
 
 All pairs are one matrix product. With A_x the matrix of query x and φ(t) = (t_it_j for
-i ≤ j, t) the features of a point, f = D(D+1)/2 + D of them,
+i ≤ j, t) the f = D(D+1)/2 + D features of a point,
 
     (t - x)ᵀA_x(t - x) = φ(t)·ψ_x + xᵀA_x x,  ψ_x = (A_ij (1 + [i<j]), -2A_x x),   (2)
 
-2mnf flops, half of those of transforming every point for every query. Points are taken
-``TILE`` at a time: memory is m f + TILE (f + m) numbers beside the m n answers. The
-product cancels for close pairs, absolute error about eps ‖A‖ (|x|² + |t|²): ``refine``
-evaluates (1) itself for the few candidates that matter. Where rounding makes a square
-negative it is set to zero.
+in 2mnf flops, half as many as transforming every point for every query. Points are
+processed ``TILE`` at a time: memory is m f + TILE (f + m) numbers in addition to the
+m n results. The product cancels for close pairs, with absolute error about
+eps ‖A‖ (|x|² + |t|²). ``refine`` evaluates (1) directly for a few candidates. Squares
+that are negative by rounding are set to 0.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from types import ModuleType
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,23 +42,23 @@ from probmetric.densities.classes import (
 from probmetric.linalg import cholesky_of, solve_lower
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
-from probmetric.metric.protocol import measured, said, two_points
+from probmetric.metric.protocol import field_repr, measured, two_points
 from probmetric.precision import in_native_order, one_program, store_native, traced
 from probmetric.typing import Array
 
 TILE = 1024
-"""Points taken at a time: 4.5 MB of features at D = 32, float64."""
+"""Points processed at a time."""
 
 
 class QueryForms(NamedTuple):
-    """The matrices of m queries, and ψ and xᵀAx of Eq. (2) that follow from them."""
+    """The matrices of m queries, with ψ and xᵀAx of Eq. (2)."""
 
     matrices: Float[Array, "m d d"]
     psi: Float[Array, "m f"]
     constant: Float[Array, "m"]
 
 
-def _forms(xp: Any, A: Any, Q: Any) -> QueryForms:
+def _forms(xp: ModuleType, A: Array, Q: Array) -> QueryForms:
     """Return ``query_forms`` by NumPy or by JAX."""
     i, j = np.triu_indices(Q.shape[1])
     Ax = xp.einsum("mij,mj->mi", A, Q)
@@ -68,7 +68,7 @@ def _forms(xp: Any, A: Any, Q: Any) -> QueryForms:
 
 @jax.jit
 def query_forms(A: Float[Array, "m d d"], Q: Float[Array, "m d"]) -> QueryForms:
-    """Return the side of Eq. (2) that depends on the queries alone."""
+    """Return the terms of Eq. (2) that depend only on the queries."""
     return _forms(jnp, A, Q)
 
 
@@ -78,11 +78,11 @@ def from_forms(forms: QueryForms, P: Float[Array, "n d"]) -> Float[Array, "m n"]
     (n, d), m = P.shape, len(forms.constant)
     i, j = np.triu_indices(d)
 
-    def columns(T: Any) -> Any:
-        # Features are rows: the layout in which the product is fastest.
+    def columns(T: Array) -> Array:
+        # Features are rows, the fastest layout for the product.
         T = T.T
         phi = jnp.concatenate([T[i] * T[j], T], 0)
-        # A squared distance is ≥ 0: projecting there only ever lessens the error.
+        # A squared distance is ≥ 0: the projection can only reduce the error.
         return jnp.maximum(forms.psi @ phi + forms.constant[:, None], 0.0)
 
     if n <= TILE:
@@ -105,14 +105,10 @@ FAR = 2.0**250
 """About 1.8e75: fourth powers of smaller numbers, and their sums, are finite."""
 
 CHUNK = 64
-"""Queries whose matrices are computed at a time: c · CHUNK · D² numbers are live."""
+"""Queries whose matrices are computed at a time, with c · CHUNK · D² numbers each."""
 
 SIDES = (1, CHUNK)
-"""Numbers of queries for which there is a program outside a caller's own.
-
-Of 2 queries 64 matrices are computed: 1 ms in 4 dimensions, 7 in 30, where one more
-program takes a second to compile. Chunks of 128 are no faster.
-"""
+"""Compiled batch sizes: more queries than 1 are padded to a multiple of CHUNK."""
 
 
 @jax.tree_util.register_dataclass
@@ -123,15 +119,15 @@ class LocalMahalanobis:
     Parameters
     ----------
     classes : ClassDensities
-        In the coordinates of the frame. For ``rule="expected_bias"`` every field has
-        a leading axis of draws, over which the one metric takes its expectation.
+        Densities in the coordinates of the frame. For ``rule="expected_bias"`` every
+        field has a leading axis of draws, for the expectation.
     frame : array of shape (d, d)
-        F, invertible: the coordinates in which "near the identity" is meant. Pooled
-        whitening by default; the identity gives the paper's metric.
+        F, invertible: the rules prefer matrices near I in these coordinates. F is the
+        pooled whitening in ``local_metric``; the identity gives the paper's metric.
     centre : array of shape (d,)
-        Subtracted first; keeps the products of Eq. (2) small.
+        Subtracted first, to keep the products of Eq. (2) small.
     gamma : array of shape (), default 0
-        Share of the base metric FᵀF: γI + D·A/tr A. ∞ is the base metric alone.
+        Share of the base metric FᵀF: γI + D·A/tr A. ∞ is the base metric.
     epsilon : array of shape (), default 0.05
         Ridge of the rules "regularised" and "expected_bias", relative to B², > 0.
     rule : str
@@ -140,9 +136,9 @@ class LocalMahalanobis:
 
     Notes
     -----
-    Valid to second order in the distance to the neighbour, for densities that are
-    the true ones; a *negative* bias, where neighbours err less than they do in the
-    limit, is removed as well (maths 2.3, caveats).
+    Valid to second order in the distance to the neighbor, if the densities are correct.
+    A *negative* bias (a smaller error than in the limit) is also removed (maths 2.3,
+    caveats).
 
     Examples
     --------
@@ -162,34 +158,31 @@ class LocalMahalanobis:
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
     __post_init__ = store_native
-    __repr__ = said
+    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
-        """Number of features d of the points it takes."""
+        """Number of features d."""
         return self.frame.shape[-1]
 
     def rescaled(
         self, scale: Float[Array, "d"], offset: Float[Array, "d"]
     ) -> "LocalMahalanobis":
-        """Return the same metric for inputs x = offset + scale · (own input)."""
+        """Return the metric for inputs x' = offset + scale · x."""
         centre = offset + scale * self.centre
         return replace(self, frame=self.frame / scale, centre=centre)
 
     def refuse_far(self, X: Float[np.ndarray, "n d"], name: str) -> None:
-        """Refuse queries at which A(z) is not to be computed in float64.
+        """Raise ValueError for coordinates in the frame beyond 1e75.
 
-        Raises
-        ------
-        ValueError
-            For coordinates in the frame beyond 1e75: fourth powers of them are taken.
+        A(z) needs their fourth powers.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
             raise ValueError(
-                f"{name}: expected queries within 1e75 of the centre in coordinates of "
-                f"the frame, got a largest entry of {np.abs(X).max():.3g}"
+                f"{name} must be within 1e75 of the center in the coordinates of the "
+                f"frame, got {np.abs(X).max():.3g}. Rescale the points."
             )
 
     @measured
@@ -197,15 +190,15 @@ class LocalMahalanobis:
         """Return A(z) of each row (determinant 1), in frame coordinates, (n, d, d)."""
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
-        given, X = X, jnp.asarray(X)
-        if traced(X) and not traced(given) and given.dtype != X.dtype:
+        queries = jnp.asarray(X)
+        if traced(queries) and not traced(X) and X.dtype != queries.dtype:
             raise ValueError(
-                f"X: expected queries that are arguments of the traced program, or "
-                f"jax.enable_x64, got a constant of it of {given.dtype}"
+                f"X must be an argument of the traced function, got a {X.dtype} "
+                "constant. Pass X as an argument, or use jax.enable_x64."
             )
-        if traced(self, X):  # Constants of a caller's own program are so by now.
-            return _matrices(self, X)
-        return jnp.asarray(_by_chunks(self, np.asarray(X)))
+        if traced(self, queries):  # Also for constants of a traced function.
+            return _matrices(self, queries)
+        return jnp.asarray(_by_chunks(self, np.asarray(queries)))
 
     @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
@@ -216,35 +209,34 @@ class LocalMahalanobis:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return squared distances of one query to the rows of Y (Eq. 1)."""
+        """Return squared distances from a query q to the rows of Y (Eq. 1)."""
         return _from_one(self.frame, self.frame_matrix_at(q[None])[0], q, Y)
 
     @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances as one product, shape (m, n).
+        """Return all squared distances as one product, shape (m, n), at least 0.
 
-        They are never negative: where rounding would make them so they are zero. For
-        several sets of points take ``prepare(Q)`` once, and ``from_prepared``.
+        For several sets of points call ``prepare(Q)`` once, then ``from_prepared``.
         """
         return _from_all(self.frame, self.centre, self.frame_matrix_at(Q), Q, P)
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the squared distance of v from the query u (Eq. 1)."""
+        """Return the squared distance of v from a query u (Eq. 1)."""
         u, v = two_points(self, u, v)
         return float(self.dissimilarity(u, v[None])[0])
 
     def maps(self) -> list[Array]:
-        """Return [F], the map before the squares."""
+        """Return [F]."""
         return [self.frame]
 
     def prepare(self, Q: Float[Array, "m d"]) -> QueryForms:
-        """Return what the distances from the rows of Q to any points share."""
+        """Return the terms of Eq. (2) that depend only on the queries."""
         return query_forms(self.frame_matrix_at(Q), (Q - self.centre) @ self.frame.T)
 
     def prepare_alone(self, Q: Float[np.ndarray, "m d"]) -> QueryForms:
-        """Return ``prepare(Q)`` as NumPy arrays, whose size compiles nothing."""
+        """Return ``prepare(Q)`` as NumPy arrays, without compiling for its shape."""
         Z = (Q - np.asarray(self.centre)) @ np.asarray(self.frame).T
         return _forms(np, _by_chunks(self, Q), Z)
 
@@ -269,24 +261,24 @@ class LocalMahalanobis:
 
 
 @one_program
-def _in_input_units(frame: Any, A: Any) -> Any:
+def _in_input_units(frame: Array, A: Array) -> Array:
     return jnp.einsum("ai,nab,bj->nij", frame, A, frame)
 
 
 @one_program
-def _from_one(frame: Any, A: Any, q: Any, Y: Any) -> Any:
+def _from_one(frame: Array, A: Array, q: Array, Y: Array) -> Array:
     delta = (jnp.asarray(Y) - q) @ frame.T
     return jnp.maximum(jnp.einsum("ni,ij,nj->n", delta, A, delta), 0.0)
 
 
 @one_program
-def _from_all(frame: Any, centre: Any, A: Any, Q: Any, P: Any) -> Any:
+def _from_all(frame: Array, centre: Array, A: Array, Q: Array, P: Array) -> Array:
     Q, P = (jnp.asarray(X) - centre for X in (Q, P))
     return local_pairwise(A, Q @ frame.T, P @ frame.T)
 
 
 @one_program
-def _from_each(frame: Any, A: Any, Q: Any, P: Any, idx: Any) -> Any:
+def _from_each(frame: Array, A: Array, Q: Array, P: Array, idx: Array) -> Array:
     Q, P = jnp.asarray(Q), jnp.asarray(P)
     delta = (P[idx] - Q[:, None]) @ frame.T
     return jnp.maximum(jnp.einsum("mki,mij,mkj->mk", delta, A, delta), 0.0)
@@ -302,7 +294,7 @@ def _spectrum(metric: LocalMahalanobis, z: Float[Array, "d"]) -> glml.Spectrum:
         scores = class_scores(metric.classes, z)
         F = glml.fisher_matrix(log_rho, scores, relative=True)
         a, U = jnp.linalg.eigh(F)
-        # Rank at most c - 1: an eigenvalue of pure rounding is no direction.
+        # Rank at most c - 1: eigenvalues at the level of rounding are set to 0.
         rounding = len(a) * jnp.finfo(F.dtype).eps * jnp.max(a)
         return glml.Spectrum(jnp.where(a > rounding, a, 0.0), U)
     B, size = _bias(metric.classes, z)
@@ -317,16 +309,16 @@ def _spectrum(metric: LocalMahalanobis, z: Float[Array, "d"]) -> glml.Spectrum:
 def _matrices(
     metric: LocalMahalanobis, X: Float[Array, "n d"]
 ) -> Float[Array, "n d d"]:
-    def one(z: Any) -> Any:
+    def matrix(z: Array) -> Array:
         return glml.compose(glml.with_base(_spectrum(metric, z), metric.gamma))
 
     Z = (X - metric.centre) @ metric.frame.T
     n, d = Z.shape
     if n <= CHUNK:
-        return jax.vmap(one)(Z)
-    # Whole chunks: lax.map's own remainder would compile the body a second time.
+        return jax.vmap(matrix)(Z)
+    # Whole chunks: lax.map would compile its body a second time for a remainder.
     chunks = jnp.pad(Z, ((0, -n % CHUNK), (0, 0)), mode="edge").reshape(-1, CHUNK, d)
-    return jax.lax.map(jax.vmap(one), chunks).reshape(-1, d, d)[:n]
+    return jax.lax.map(jax.vmap(matrix), chunks).reshape(-1, d, d)[:n]
 
 
 _frame_matrices = jax.jit(_matrices, compiler_options=COMPILED_SOON)
@@ -335,9 +327,9 @@ _frame_matrices = jax.jit(_matrices, compiler_options=COMPILED_SOON)
 def _by_chunks(
     metric: LocalMahalanobis, X: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d d"]:
-    """Return A(z) of each row, by programs of two sizes whatever n.
+    """Return A(z) of each row, by programs of two sizes for any n.
 
-    Tiles of a search end in copies of their last row, which is computed once.
+    Copies of the last row (padding of a search) are computed once.
     """
     (n, d), side = X.shape, next((s for s in SIDES if len(X) <= s), CHUNK)
     if n == 0:
@@ -346,8 +338,8 @@ def _by_chunks(
     last = int(other[-1]) + 1 if len(other) else 0
     rows = np.pad(X[: last + 1], ((0, -(last + 1) % side), (0, 0)), mode="edge")
     metric = jax.device_put(metric)
-    found = [_frame_matrices(metric, chunk) for chunk in rows.reshape(-1, side, d)]
-    A = np.concatenate([np.asarray(A) for A in found])
+    chunks = rows.reshape(-1, side, d)
+    A = np.concatenate([np.asarray(_frame_matrices(metric, X)) for X in chunks])
     return A[np.minimum(np.arange(n), last)]
 
 
@@ -365,23 +357,23 @@ def local_metric(
     epsilon: Float[Array, ""] | float | int = 0.05,
     frame: Literal["pooled", "identity"] = "pooled",
 ) -> LocalMahalanobis:
-    """Return the local metric of class densities given in input coordinates.
+    """Return the local metric of class densities in input coordinates.
 
     ``frame="pooled"`` whitens by the pooled scale matrix Σ_c π_c Σ_m ω_cm S_cm, which
-    has to be positive definite; "identity" leaves the axes as they are. Points are
-    centred at the mean of the densities' locations.
+    must be positive definite; "identity" does not change the axes. Points are centered
+    at the mean location of the densities.
 
     Examples
     --------
-    Two normals side by side: between them steps towards the other class are long. The
-    matrix has determinant 1, whatever the rule.
+    Two normals: between them, steps towards the other class are long. The matrix has
+    determinant 1.
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities
     >>> from probmetric.metric import local_metric
-    >>> one, centres = np.ones((2, 1)), np.array([[[-1.0, 0.0]], [[1.0, 0.0]]])
+    >>> zeros, loc = np.zeros((2, 1)), np.array([[[-1.0, 0.0]], [[1.0, 0.0]]])
     >>> factors = np.broadcast_to(np.eye(2), (2, 1, 2, 2))
-    >>> classes = ClassDensities(np.log([0.5, 0.5]), 0 * one, centres, factors, 0 * one)
+    >>> classes = ClassDensities(np.log([0.5, 0.5]), zeros, loc, factors, zeros)
     >>> metric = local_metric(classes, rule="fisher", gamma=0.5)
     >>> M = metric.matrix_at(np.zeros((1, 2)))[0]
     >>> long, short = np.diag(M).tolist()
@@ -392,11 +384,11 @@ def local_metric(
 
 
 def local_of(
-    xp: Any,
+    xp: ModuleType,
     classes: ClassDensities,
     rule: Rule,
-    gamma: Any,
-    epsilon: Any = 0.05,
+    gamma: Array | float,
+    epsilon: Array | float = 0.05,
     frame: Literal["pooled", "identity"] = "pooled",
 ) -> LocalMahalanobis:
     """Return ``local_metric`` by NumPy or by JAX."""

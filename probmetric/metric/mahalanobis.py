@@ -1,22 +1,22 @@
 """The Mahalanobis metric: the Euclidean distance after a linear map."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.metric.link import AnyLink, Scalar
-from probmetric.metric.protocol import measured, said, two_points
+from probmetric.metric.link import NO_LINK, AnyLink, Scalar
+from probmetric.metric.protocol import field_repr, measured, two_points
 from probmetric.precision import one_program, store_native
 from probmetric.provenance import need
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike
 
 
 def _power(size: Array) -> Array:
-    """Return a power of two near a positive size, or 1 where squares are safe."""
+    """Return a power of two near a positive size, or 1 if squares are safe."""
     top = jnp.finfo(size.dtype).maxexp
     high = jnp.where(
         size > 2.0 ** (3 * top // 4), 2.0 ** (7 * top // 8), 2.0 ** (top // 2)
@@ -28,25 +28,26 @@ def _power(size: Array) -> Array:
     return jnp.where(size > 2.0 ** (top // 4), high, small)
 
 
-def check_factor(factor: Any) -> Any:
-    """Return a metric's factor, or refuse what is no real matrix; also under jit."""
+def check_factor(factor: ArrayLike) -> Array:
+    """Return a metric's factor; raise ValueError unless it is a real matrix."""
     shape, kind = np.shape(factor), getattr(factor, "dtype", None)
     if len(shape) != 2 or kind is None or kind.kind in "cOUSmM":
         raise ValueError(
-            "factor: expected an array of real numbers of shape (p, d), got "
+            "factor must be an array of real numbers of shape (p, d), got "
             f"{type(factor).__name__ if kind is None else kind} of shape {shape}"
         )
-    return factor
+    return cast("Array", factor)
 
 
-def _image_of_difference(factor: Any, A: Any, B: Any) -> Any:
-    """Return L(a - b) of rows; in floats, as differences of uint8 are modulo 256."""
-    dtype = jnp.result_type(check_factor(factor), A, B)
-    return (jnp.asarray(A, dtype) - jnp.asarray(B, dtype)) @ factor.T
+def _image_of_difference(factor: ArrayLike, A: Array, B: Array) -> Array:
+    """Return L(a - b) of rows, in floats (differences of uint8 are modulo 256)."""
+    L = check_factor(factor)
+    dtype = jnp.result_type(L, A, B)
+    return (jnp.asarray(A, dtype) - jnp.asarray(B, dtype)) @ L.T
 
 
 @one_program
-def _squared(factor: Any, A: Any, B: Any) -> Any:
+def _squared(factor: ArrayLike, A: Array, B: Array) -> Array:
     """Return squared distances of matching rows."""
     return jnp.sum(((jnp.asarray(A) - B) @ check_factor(factor).T) ** 2, -1)
 
@@ -61,14 +62,13 @@ class Mahalanobis:
     factor : array of shape (p, d)
         L. Identified only up to a rotation or reflection of its rows.
     link : Link, LogLogisticLink or IsotonicLink, optional
-        Turns a squared distance into P(same): the model's own, or one calibrated on
-        pairs held out. Which, and of what pairs, the metric says when printed.
+        Maps a squared distance to P(same): the model's link, or a link calibrated on
+        held-out pairs. The ``repr`` of the metric includes its kind and pairs.
 
     Notes
     -----
-    ``dissimilarity`` and ``pairwise`` are *squared* distances, which is what
-    neighbours are ranked by and soft votes are computed from; ``distance`` and a
-    call ``metric(u, v)`` are not squared.
+    ``dissimilarity`` and ``pairwise`` are *squared* distances, which neighbors and soft
+    votes use. ``distance`` and a call ``metric(u, v)`` are not squared.
 
     Examples
     --------
@@ -83,11 +83,11 @@ class Mahalanobis:
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
     __post_init__ = store_native
-    __repr__ = said
+    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
-        """Number of features d of the points it takes."""
+        """Number of features d."""
         return check_factor(self.factor).shape[1]
 
     @property
@@ -101,7 +101,7 @@ class Mahalanobis:
     @measured
     @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
-        """Map points: the Euclidean distance of images is this distance of points."""
+        """Return Lx; the Euclidean distance of images is the distance of points."""
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
@@ -109,7 +109,7 @@ class Mahalanobis:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the squared distances of one query q to the rows of Y."""
+        """Return the squared distances from a query q to the rows of Y."""
         # Differences first: ‖Lx‖² + ‖Ly‖² - 2·dot cancels for close points.
         return jnp.sum(_image_of_difference(self.factor, Y, q) ** 2, -1)
 
@@ -120,9 +120,9 @@ class Mahalanobis:
     ) -> Float[Array, "m n"]:
         """Return all squared distances, shape (m, n); memory m · n · p.
 
-        Squares of the p coordinates that are below 2e-308 count as 0.
+        Squares of coordinates below 2e-308 underflow to 0.
         """
-        # Images of float16 points under a float32 factor would be of float32 only.
+        # Without the cast, float64 points with a float32 factor could lose precision.
         L = jnp.asarray(check_factor(self.factor), jnp.result_type(self.factor, Q, P))
         Z, V = jnp.asarray(Q) @ L.T, jnp.asarray(P) @ L.T
         return jax.vmap(lambda z: jnp.sum((V - z) ** 2, -1))(Z)
@@ -136,7 +136,7 @@ class Mahalanobis:
     ) -> Float[Array, "m n"]:
         """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
         V = P @ self.factor.T
-        # Row by row: fused into what uses it, the reduction runs ten times slower.
+        # Row by row: XLA would fuse the reduction with its use, which is slower.
         return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), prepared)
 
     def maps(self) -> list[Array]:
@@ -150,7 +150,7 @@ class Mahalanobis:
     ) -> Float[Array, "*n"]:
         """Return the distances (not squared) between matching rows of A and B."""
         delta = _image_of_difference(self.factor, A, B)
-        # By a power of two, which rounds nothing: squares of 1e200 are no numbers.
+        # Divide by a power of two (without rounding): squares of 1e200 overflow.
         top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
         power = jax.lax.stop_gradient(jnp.where(top > 0, _power(top), 1.0))
         return jnp.linalg.norm(delta / power, axis=-1) * power[..., 0]
@@ -162,7 +162,7 @@ class Mahalanobis:
         *,
         squared: bool = False,
     ) -> float:
-        """Return the distance between two points, as metric-learn's get_metric()."""
+        """Return the distance between two points, as in metric-learn."""
         u, v = two_points(self, u, v)
         value = float(self.distance(u, v))
         return value**2 if squared else value
@@ -181,52 +181,50 @@ class Mahalanobis:
         ----------
         A, B : arrays of shape (..., d)
         prior_odds : float > 0, optional
-            Odds of *same* before the distance is seen. Default: those of the pairs
-            that the link was fitted to.
+            Prior odds of *same*. Default: the odds among the pairs that the link was
+            fitted to.
 
         Raises
         ------
         ValueError
-            When the metric carries no link; for prior odds unless the link is
-            calibrated on pairs chosen at random given y (``link.pairs == "all"``).
+            If the metric has no link, or if ``prior_odds`` is passed and the link is
+            not calibrated on pairs chosen at random given y (``link.pairs == "all"``).
         """
         if self.link is None:
-            raise ValueError(
-                "link: expected a metric whose model defines P(same), got link=None"
-            )
+            raise ValueError(NO_LINK)
         return self.link.probability(_squared(self.factor, A, B), prior_odds)
 
     def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:
         """Return a faiss index that searches under this metric, exactly.
 
-        A flat L2 index behind the linear map: points and queries go in as they are,
-        and the map is stored with the index (``faiss.write_index``).
+        The index applies the linear map and then a flat L2 search. The map is stored
+        with the index (``faiss.write_index``).
 
         Parameters
         ----------
         points : array of shape (n, d), optional
-            Points to add, finite. Their mean becomes the map's origin, which keeps
-            rounding small; without them the origin is 0.
+            Finite points to add. Their mean becomes the origin of the map, which
+            reduces rounding. Default: no points, and origin 0.
 
         Returns
         -------
         faiss.IndexPreTransform
-            ``index.search(queries, k)`` gives *squared* distances (m, k), float32, and
-            indices (m, k); ``index.add`` takes more points.
+            ``index.search(queries, k)`` returns *squared* distances (m, k), float32,
+            and indices (m, k). ``index.add`` adds more points.
 
         Raises
         ------
         ImportError
-            When faiss is not installed.
+            If faiss is not installed.
         ValueError
-            For points of another shape or that are not finite.
+            If points have the wrong shape or are not finite.
 
         Notes
         -----
-        faiss computes in float32, ``probmetric.nearest`` in float64: neighbours whose
-        distances agree to about 1e-6 of the largest may change places, and ties are
-        not broken by index. Other indices (HNSW, IVF, those of other libraries) take
-        ``transform(points)`` and ``transform(queries)`` under the Euclidean metric.
+        faiss computes in float32, ``probmetric.nearest`` in float64. Neighbors whose
+        distances agree to about 1e-6 of the largest distance may swap, and ties are not
+        broken by index. For other indices (HNSW, IVF, other libraries) use
+        ``transform(points)`` and ``transform(queries)`` with the Euclidean metric.
         """
         need("to_faiss", "ann", "faiss")
         import faiss
@@ -236,8 +234,8 @@ class Mahalanobis:
         X = np.zeros((1, d)) if points is None else np.asarray(points, np.float64)
         if X.ndim != 2 or X.shape[1] != d or not np.isfinite(X).all():
             raise ValueError(
-                f"points: expected finite numbers of shape (n, {d}), got shape "
-                f"{X.shape}" + ("" if np.isfinite(X).all() else " with NaN or infinity")
+                f"points must be finite numbers of shape (n, {d}), got shape {X.shape}"
+                + ("" if np.isfinite(X).all() else " with NaN or infinity")
             )
         linear: Any = faiss.LinearTransform(d, p, True)
         faiss.copy_array_to_vector(L.astype(np.float32).ravel(), linear.A)

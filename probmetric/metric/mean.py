@@ -1,9 +1,9 @@
-"""The metric of mean dissimilarity over draws of a metric: E[M] where there is one."""
+"""The mean dissimilarity over draws of a metric: E[M] for Mahalanobis metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,9 @@ from probmetric.metric.protocol import (
     Bounded,
     Dissimilarity,
     Metric,
+    field_repr,
     maps_of,
     measured,
-    said,
     two_points,
 )
 from probmetric.typing import Array
@@ -29,12 +29,13 @@ from probmetric.typing import Array
 class MeanDissimilarity:
     """The mean dissimilarity over draws of a metric, as one metric.
 
-    It ranks; it is not a distance, also where its draws are. For votes use the draws:
-    averaged probabilities are better calibrated than votes under any one metric.
+    It can rank points, but it is not a distance, even if the draws are distances. For
+    votes use the draws: averaged probabilities are better calibrated than votes under
+    a single metric.
 
     Parameters
     ----------
-    draws : tuple of metrics of one kind
+    draws : tuple of metrics of the same kind
 
     Examples
     --------
@@ -46,22 +47,22 @@ class MeanDissimilarity:
     [[5.0]]
     """
 
-    draws: tuple[Any, ...]
+    draws: tuple[Dissimilarity, ...]
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
-    __repr__ = said
+    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
-        """Number of features d of the points it takes."""
-        return self.draws[0].n_features
+        """Number of features d."""
+        return cast("Metric", self.draws[0]).n_features
 
     def maps(self) -> list[Array]:
-        """Return the maps before the squares of all draws."""
+        """Return the linear maps of all draws."""
         return [L for draw in self.draws for L in maps_of(draw)]
 
     def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
-        """Refuse queries that one of the draws cannot take."""
+        """Raise for queries that are too far for one of the draws."""
         for draw in self.draws:
             if isinstance(draw, Bounded):
                 draw.refuse_far(X, name)
@@ -70,21 +71,21 @@ class MeanDissimilarity:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the mean dissimilarities of the rows of Y from one query."""
+        """Return the mean dissimilarities of the rows of Y from a query q."""
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return the mean dissimilarities, shape (m, n), one draw at a time."""
-        every = [jax.tree.leaves(draw) for draw in self.draws]
-        leaves = tuple(jnp.stack(leaf) for leaf in zip(*every, strict=True))
+        """Return the mean dissimilarities, shape (m, n), adding one draw at a time."""
+        by_draw = [jax.tree.leaves(draw) for draw in self.draws]
+        leaves = tuple(jnp.stack(leaf) for leaf in zip(*by_draw, strict=True))
         structure = jax.tree.structure(self.draws[0])
         return _mean(structure, leaves, jnp.asarray(Q), jnp.asarray(P))
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the mean dissimilarity of v from the query u."""
+        """Return the mean dissimilarity of v from a query u."""
         u, v = two_points(self, u, v)
         return float(self.dissimilarity(u, v[None])[0])
 
@@ -92,13 +93,13 @@ class MeanDissimilarity:
 @partial(jax.jit, static_argnames="structure")
 def _mean(
     structure: Any,
-    leaves: tuple[Any, ...],
+    leaves: tuple[Array, ...],
     Q: Float[Array, "m d"],
     P: Float[Array, "n d"],
 ) -> Float[Array, "m n"]:
-    """Add up draw by draw; outside of ``jit`` the loop would compile at every call."""
+    """Average over draws (under ``jit``: otherwise the loop compiles at every call)."""
 
-    def add(total: Any, draw: Any) -> Any:
+    def add(total: Array, draw: tuple[Array, ...]) -> tuple[Array, None]:
         return total + jax.tree.unflatten(structure, draw).pairwise(Q, P), None
 
     zero = jnp.zeros((len(Q), len(P)), jnp.result_type(Q, P, *leaves))
@@ -106,15 +107,15 @@ def _mean(
 
 
 def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:
-    """Return the metric of mean dissimilarity: E[M] for Mahalanobis kinds.
+    """Return the metric of mean dissimilarity: E[M] for Mahalanobis metrics.
 
-    The mean of squared distances is the squared distance under E[M], which is a
-    Mahalanobis metric again (of full rank as a rule). It carries no link: the P(same)
-    of the mean distance is not the mean of P(same).
+    The mean of squared distances is the squared distance under E[M], a Mahalanobis
+    metric (usually with full rank). It has no link: P(same) at the mean distance is not
+    the mean of P(same).
 
     Examples
     --------
-    Lengths of 1 and of 3 for one step: squares are averaged, (1² + 3²) / 2.
+    The mean of the squared distances 1² and 3²:
 
     >>> import numpy as np
     >>> from probmetric.metric import Mahalanobis, mean_metric
@@ -127,7 +128,7 @@ def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:
         return MeanDissimilarity(tuple(metrics))
     L = np.stack([np.asarray(factor, np.float64) for factor in factors])
     power = int(np.frexp(np.abs(L).max())[1])
-    L = np.ldexp(L, -power)  # Squares of 1e200 are no numbers.
+    L = np.ldexp(L, -power)  # Squares of 1e200 overflow.
     with jax.enable_x64(True):
         M = np.einsum("spd,spe->de", L, L) / len(L)
         return Mahalanobis(np.ldexp(np.asarray(psd_factor(M)), power))

@@ -1,23 +1,23 @@
-"""Similarity as the probability of a common source, under a two-stage mixture.
+"""Similarity as the evidence for a common source, under a two-stage mixture.
 
 Scores of a query Q and a database element Y; larger is more similar:
 
-* ``log_ratio``    log Pr(Q, Y) - log Pr(Q) - log Pr(Y), the log odds that they share
-  a source, up to the prior odds. For stored elements each with its own source it
-  ranks as the Bayes rule does (erratum Y10 of seed 002, which ranks by the joint);
-* ``joint``        log Pr(Q, Y), the paper's;
+* ``log_ratio``    log Pr(Q, Y) - log Pr(Q) - log Pr(Y), the log odds of a common
+  source, up to the prior odds. If the stored elements have different sources, it ranks
+  as the Bayes rule (erratum Y10 of seed 002, which ranks by the joint);
+* ``joint``        log Pr(Q, Y), as in the paper;
 * ``conditional``  log Pr(Q | Y);
-* ``kernel``       log of Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)) ≤ 0, zero for Y = Q: the
-  only one that always recognises Q itself (erratum Y11);
+* ``kernel``       log of Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)) ≤ 0, zero for Y = Q: only for
+  this score is Q always its own best match (erratum Y11);
 * ``vq``           log Pr(Q, k(Y) | Y) with the likeliest component k(Y): a lower bound
-  of ``conditional`` that is off by -log P(k(Y) | Q, Y).
+  of ``conditional``, which is larger by -log P(k(Y) | Q, Y).
 
-None is a distance: there is no triangle inequality, and under all but ``kernel`` the
-best match of Q need not be Q. ``dissimilarity`` is minus the score.
+None is a distance: there is no triangle inequality, and except for ``kernel`` the best
+match of Q may be another point. ``dissimilarity`` is minus the score.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -28,12 +28,12 @@ from jaxtyping import Float, Int
 from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
 from probmetric.metric.link import check_odds
-from probmetric.metric.protocol import log_measured, measured, said, two_points
+from probmetric.metric.protocol import field_repr, log_measured, measured, two_points
 from probmetric.precision import store_native
 from probmetric.typing import Array, Scalar
 
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
-SCORES = ("log_ratio", "joint", "conditional", "kernel", "vq")
+SCORES: tuple[Score, ...] = get_args(Score.__value__)
 
 
 @jax.tree_util.register_dataclass
@@ -44,36 +44,37 @@ class PairSimilarity:
     Parameters
     ----------
     log_weights : array of shape (k,)
-        log c_k; in a blend of models, log π_n + log c_nk with model after model.
+        log c_k; for blended models log π_n + log c_nk, model after model.
     means : array of shape (k, d)
     between : array of shape (k, d, d)
         Covariance B_k of the representatives.
     noise : array of shape (k, d, d)
-        Covariance W_k of an instance about its representative.
+        Covariance W_k of an instance around its representative.
     noise_other : array of shape (k, d, d), optional
-        The same for database elements, where it differs from that of queries.
+        W_k of database elements. Default: ``noise``.
     score : str, default="log_ratio"
-        What ``dissimilarity`` and ``pairwise`` are minus of; see the module.
+        ``dissimilarity`` and ``pairwise`` are minus this score; see the module.
     blocks : tuple of int, optional
-        Component counts of blended models; () for one model. A model is common to Q
-        and Y also where they do not share a source, so the log ratio's denominator
+        Component counts of blended models; () for one model. Q and Y have the same
+        model even if they have different sources, so the denominator of the log ratio
         is blended as Pr_n(Q) Pr_n(Y).
 
     Notes
     -----
-    NaN entries are integrated out, outside ``jit``. ``symmetric`` is False of the
-    class: joint, log ratio and kernel are symmetric up to rounding unless
-    ``noise_other`` is given; the others are not.
+    Outside ``jit``, NaN entries are integrated out. ``symmetric`` is False for the
+    class. The joint, log ratio and kernel are symmetric up to rounding unless
+    ``noise_other`` is set.
 
     Examples
     --------
-    Sources spread with variance 4, their instances with variance 1: two instances half
-    a unit apart speak for one source, two that are three units apart against it.
+    Sources have variance 4 and their instances variance 1. Instances at distance 0.5
+    are evidence for a common source, instances at distance 3 against it.
 
     >>> import numpy as np
-    >>> of_one = np.ones((1, 1, 1))
-    >>> alike = PairSimilarity(np.zeros(1), np.zeros((1, 1)), 4 * of_one, of_one)
-    >>> alike.log_ratio(np.array([[0.0], [-1.5]]), np.array([[0.5], [1.5]])).round(2)
+    >>> W = np.ones((1, 1, 1))
+    >>> similarity = PairSimilarity(np.zeros(1), np.zeros((1, 1)), 4 * W, W)
+    >>> A, B = np.array([[0.0], [-1.5]]), np.array([[0.5], [1.5]])
+    >>> similarity.log_ratio(A, B).round(2)
     array([ 0.47, -1.29])
     """
 
@@ -87,18 +88,18 @@ class PairSimilarity:
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
     __post_init__ = store_native
-    __repr__ = said
+    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
-        """Number of features d of the points it takes."""
+        """Number of features d."""
         return self.means.shape[-1]
 
     @measured
     def log_marginal(
         self, X: Float[Array, "*n d"], *, other: bool = False
     ) -> Float[Array, "*n"]:
-        """Return log Pr(x) of every row; ``other`` takes them as database elements."""
+        """Return log Pr(x) of rows; ``other`` is True for database elements."""
         rows = jnp.asarray(X)
         flat, missing = rows.reshape(-1, rows.shape[-1]), _has_missing(X)
         log_p = tiles.marginal(self._model, flat, other=other, missing=missing)
@@ -129,7 +130,7 @@ class PairSimilarity:
     def log_ratio(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return the log likelihood ratio of one source against two."""
+        """Return the log likelihood ratio of one source to two sources."""
         return self._rows(A, B, "log_ratio")
 
     @measured
@@ -143,7 +144,7 @@ class PairSimilarity:
     def pair_score(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return this metric's own score of matching rows; higher is more similar."""
+        """Return the metric's ``score`` of matching rows; higher is more similar."""
         return self._rows(A, B, self.score)
 
     @measured
@@ -154,7 +155,7 @@ class PairSimilarity:
         *,
         prior_odds: Scalar = 1.0,
     ) -> Float[Array, "*n"]:
-        """Return P(same source | Q, Y), given the odds before Q and Y were seen."""
+        """Return P(same source | Q, Y), given the prior odds of a common source."""
         check_odds(prior_odds)
         return jax.nn.sigmoid(self._rows(A, B, "log_ratio") + jnp.log(prior_odds))
 
@@ -162,7 +163,7 @@ class PairSimilarity:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return minus the scores of one query with the rows of Y (difference form)."""
+        """Return minus the scores of a query with the rows of Y (difference form)."""
         return -self._rows(jnp.broadcast_to(q, Y.shape), Y, self.score)
 
     @measured
@@ -171,9 +172,9 @@ class PairSimilarity:
     ) -> Float[Array, "m n"]:
         """Return minus the scores of all pairs, shape (m, n).
 
-        One GEMM a component, streamed in tiles: memory is the result, 2 k (d + 2)
-        numbers a row, and some ten tiles of 256 by 256. Loses eps · ‖S‖/‖W‖
-        (absolute) by cancellation; ``refine`` does not.
+        One matrix product per component, in tiles. Memory is the result, 2 k (d + 2)
+        numbers per row, and about ten tiles. The absolute error by cancellation is
+        eps · ‖S‖/‖W‖; ``refine`` does not cancel.
         """
         args = self._model, self.score, self.blocks
         if _has_missing(Q) or _has_missing(P):
@@ -187,9 +188,9 @@ class PairSimilarity:
         P: Float[Array, "n d"],
         idx: Int[Array, "m s"],
     ) -> Float[Array, "m s"]:
-        """Return minus the scores of each query with its short list P[idx], exactly.
+        """Return minus the scores of each query with its short list P[idx].
 
-        By the mean-difference form, which has no cancellation for small W.
+        The mean-difference form does not cancel for small W.
         """
         Y = jnp.asarray(P)[jnp.asarray(idx)]
         A = jnp.broadcast_to(jnp.asarray(Q)[:, None], Y.shape)
@@ -207,7 +208,7 @@ class PairSimilarity:
             self.log_weights, self.means, self.between, self.noise, other
         )
 
-    def _rows(self, A: Any, B: Any, score: str) -> Any:
+    def _rows(self, A: Array, B: Array, score: Score) -> Array:
         missing = _has_missing(A) or _has_missing(B)
         a, b = jnp.asarray(A), jnp.asarray(B)
         flat = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
@@ -215,5 +216,5 @@ class PairSimilarity:
         return tiles.matching(*args, *flat, missing=missing).reshape(a.shape[:-1])
 
 
-def _has_missing(X: Any) -> bool:
+def _has_missing(X: Array) -> bool:
     return not isinstance(X, Tracer) and bool(np.isnan(np.asarray(X)).any())

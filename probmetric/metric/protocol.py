@@ -1,21 +1,27 @@
-"""What a metric offers: ``Metric``, ``Dissimilarity`` of your own, ``MetricDraws``.
+"""Interfaces of metrics, and the checks of their arguments.
 
-Every kind of this package is a ``Metric``. A class of your own needs no more than a
-``Dissimilarity`` for neighbours, votes and posteriors (with ``distance`` where it is
-one); JAX has to know it as a pytree
-(``jax.tree_util.register_dataclass``). Points with the wrong number of features are
-refused wherever the metric says how many it takes, by ``n_features``. What the search
-can make use of is optional: ``Prepared``, ``Squared`` and ``Bounded``.
+All metrics of this package are a ``Metric``. Your own class needs only the methods of
+``Dissimilarity`` for neighbors, votes and posteriors, and must be registered as a
+pytree (``jax.tree_util.register_dataclass``). If it has ``n_features``, points with
+another number of features raise an error. ``Prepared``, ``Squared`` and ``Bounded`` are
+optional and used by the search.
 
-JAX compares structures and shapes, not metrics: functions under ``jit`` are compiled
-once for a kind and shape.
+Functions under ``jit`` are compiled once for each kind and shape of metric.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Protocol,
+    cast,
+    get_args,
+    runtime_checkable,
+)
 
 import jax
 import numpy as np
@@ -24,19 +30,22 @@ from jaxtyping import Float
 from probmetric.data.inputs import real, refuse_masked
 from probmetric.metric.feature_names import check_columns
 from probmetric.precision import finite, numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @runtime_checkable
 class Dissimilarity(Protocol):
-    """The interface that neighbours need: enough for a metric of your own.
+    """The interface that neighbors need, sufficient for your own metric.
 
-    Where ``is_distance`` is True they also ask ``distance(A, B)``, the distances (not
+    If ``is_distance`` is True, ``distance(A, B)`` is also required: the distances (not
     squared) between matching rows.
 
     Examples
     --------
-    City blocks, as a metric of one's own. JAX is told that its arrays are its fields:
+    A city-block metric:
 
     >>> from dataclasses import dataclass
     >>> import jax
@@ -65,33 +74,33 @@ class Dissimilarity(Protocol):
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return how far the rows of Y are from one query; smaller is closer."""
+        """Return the dissimilarities of the rows of Y from a query q."""
         ...
 
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return how far each row of P is from each query, shape (m, n)."""
+        """Return the dissimilarity of each row of P from each query, shape (m, n)."""
         ...
 
 
 @runtime_checkable
 class Metric(Dissimilarity, Protocol):
-    """The interface that every metric of this package has.
+    """The interface of all metrics of this package.
 
     Notes
     -----
-    ``metric(u, v)`` is how far v is from the query u, smaller is closer: the distance
-    of kinds that are one (``is_distance``), otherwise the entry of ``pairwise``. For
-    Mahalanobis kinds ``pairwise`` is the square of it, for ``ClassDistribution`` too;
-    for ``PairSimilarity`` it is minus the score, so that it may be negative.
+    ``metric(u, v)`` is the distance if ``is_distance``, otherwise the entry of
+    ``pairwise``. ``pairwise`` is the squared distance for ``Mahalanobis`` and
+    ``ClassDistribution``, and minus the score for ``PairSimilarity`` (it may be
+    negative).
 
-    Two metrics are equal where they are the same object: metrics can be members of
-    sets and keys of dictionaries, and ``==`` compares no arrays.
+    Metrics are equal only if they are the same object, and can be used in sets and as
+    dictionary keys.
 
-    ``sklearn.metrics.pairwise_distances(X, metric=metric)`` takes it as it is. With
-    one set of points scikit-learn fills one half of the matrix and mirrors it: where
-    ``symmetric`` is False hand in both, ``pairwise_distances(Q, P, metric=metric)``.
+    ``sklearn.metrics.pairwise_distances(X, metric=metric)`` accepts a metric. Given one
+    set of points, scikit-learn computes half of the matrix and mirrors it. If
+    ``symmetric`` is False, use ``pairwise_distances(Q, P, metric=metric)`` instead.
 
     Examples
     --------
@@ -104,21 +113,21 @@ class Metric(Dissimilarity, Protocol):
 
     @property
     def n_features(self) -> int:
-        """Number of features d of the points it takes."""
+        """Number of features d."""
         ...
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return how far v is from the query u."""
+        """Return the distance or dissimilarity of v from a query u."""
         ...
 
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A metric whose queries share what need not be computed again for every point.
+    """A metric with computations that depend only on the queries.
 
-    Where it has ``refine(Q, P, idx, prepared=None)`` too, that is given what is shared;
-    JAX traces it as the rest. Where it has ``prepare_alone(Q)``, which returns the same
-    of NumPy arrays, a search calls that and does not trace it.
+    A search passes their result to ``refine(Q, P, idx, prepared=None)`` if the metric
+    has this method. If it has ``prepare_alone(Q)``, which returns the same as NumPy
+    arrays, a search calls that instead of tracing ``prepare``.
 
     Examples
     --------
@@ -126,7 +135,7 @@ class Prepared(Protocol):
     >>> from probmetric.metric import Mahalanobis, Prepared
     >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
     >>> Q, P = np.ones((1, 2)), np.array([[0.0, 0.0], [1.0, 0.0]])
-    >>> isinstance(metric, Prepared), metric.prepare(Q).tolist()  # their images
+    >>> isinstance(metric, Prepared), metric.prepare(Q).tolist()  # Images of Q
     (True, [[1.0, 2.0]])
     >>> metric.from_prepared(metric.prepare(Q), P).tolist()
     [[5.0, 4.0]]
@@ -135,11 +144,13 @@ class Prepared(Protocol):
     """
 
     def prepare(self, Q: Float[Array, "m d"]) -> Any:
-        """Return what the dissimilarities from the rows of Q share."""
+        """Compute the terms that depend only on the queries."""
         ...
 
     def from_prepared(
-        self, prepared: Any, P: Float[Array, "n d"]
+        self,
+        prepared: Any,
+        P: Float[Array, "n d"],  # The result of ``prepare``.
     ) -> Float[Array, "m n"]:
         """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
         ...
@@ -147,7 +158,7 @@ class Prepared(Protocol):
 
 @runtime_checkable
 class Squared(Protocol):
-    """A metric of squared lengths of mapped differences, which float64 may not hold.
+    """A metric of squared lengths of mapped differences, which may overflow.
 
     Examples
     --------
@@ -159,7 +170,7 @@ class Squared(Protocol):
     """
 
     def maps(self) -> list[Array]:
-        """Return the linear maps that are taken before squares."""
+        """Return the linear maps that are applied before squaring."""
         ...
 
 
@@ -169,35 +180,35 @@ class Bounded(Protocol):
 
     Examples
     --------
-    A metric from class densities takes fourth powers of points, and refuses queries
-    further than 1e75 away:
+    A metric from class densities computes fourth powers of points, and supports queries
+    up to a distance of 1e75:
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities
     >>> from probmetric.metric import Bounded, Mahalanobis, local_metric
-    >>> one, centres = np.ones((2, 1)), np.array([[[-1.0]], [[1.0]]])
+    >>> zeros, loc = np.zeros((2, 1)), np.array([[[-1.0]], [[1.0]]])
     >>> factors = np.ones((2, 1, 1, 1))
-    >>> classes = ClassDensities(np.log([0.5, 0.5]), 0 * one, centres, factors, 0 * one)
+    >>> classes = ClassDensities(np.log([0.5, 0.5]), zeros, loc, factors, zeros)
     >>> metric = local_metric(classes)
     >>> isinstance(metric, Bounded), isinstance(Mahalanobis(np.eye(2)), Bounded)
     (True, False)
     >>> metric.refuse_far(np.array([[1e80]]), "X")
     Traceback (most recent call last):
-    ValueError: X: expected queries within 1e75 of the centre in coordinates of the \
-frame, got a largest entry of 1e+80
+    ValueError: X must be within 1e75 of the center in the coordinates of the frame, \
+got 1e+80. Rescale the points.
     """
 
     def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
-        """Raise a ValueError that names ``name`` for queries it cannot take."""
+        """Raise ValueError for unsupported queries; ``name`` is the argument's name."""
         ...
 
 
 @runtime_checkable
 class MetricDraws(Protocol):
-    """What neighbours ask of draws of a metric, such as a ``PosteriorMetric``."""
+    """Draws of a metric, such as a ``PosteriorMetric``, as neighbors use them."""
 
-    def metrics(self) -> list[Any]:
-        """Return the draws, a metric each."""
+    def metrics(self) -> list[Metric]:
+        """Return the draws."""
         ...
 
     def mean_metric(self) -> Metric:
@@ -205,74 +216,62 @@ class MetricDraws(Protocol):
         ...
 
 
-def said(self: Any) -> str:
-    """Write a metric with shapes in the place of its arrays, as its ``__repr__``."""
-    parts = {f.name: getattr(self, f.name) for f in fields(self)}
-    return _written(type(self).__name__, parts)
+def field_repr(self: "DataclassInstance") -> str:
+    """Return a metric's ``repr``, with the shapes of its arrays."""
+    values = {f.name: getattr(self, f.name) for f in fields(self)}
+    return _repr(type(self).__name__, values)
 
 
-def _written(kind: str, parts: dict[str, Any]) -> str:
-    """Write parts by name; what was not given, None, is left out."""
-    words = []
-    for name, part in parts.items():
-        if hasattr(part, "_asdict"):
-            word = _written(type(part).__name__, part._asdict())
-        elif isinstance(part, tuple):
-            word = f"{len(part)} of {type(part[0]).__name__}" if part else part
-        elif isinstance(part, str):
-            word = repr(part)
-        else:  # A number, also as an array, reads as one.
-            word = np.shape(part) or part
-        words += [] if part is None else [f"{name}={word}"]
+def _repr(kind: str, values: Mapping[str, object]) -> str:
+    words: list[str] = []
+    for name, value in values.items():
+        if (as_dict := getattr(value, "_asdict", None)) is not None:
+            word = _repr(type(value).__name__, as_dict())
+        elif isinstance(value, tuple) and value:
+            word = f"{len(value)} of {type(value[0]).__name__}"
+        elif isinstance(value, str):
+            word = repr(value)
+        else:
+            word = np.shape(cast("ArrayLike", value)) or value
+        words += [] if value is None else [f"{name}={word}"]
     return f"{kind}({', '.join(words)})"
 
 
-def features_of(metric: Any) -> int | None:
-    """Return the number of features a metric takes, None where it does not say."""
+def features_of(metric: object) -> int | None:
+    """Return ``metric.n_features``, or None if it is not defined."""
     return getattr(metric, "n_features", None)
 
 
-def maps_of(metric: Any) -> list[Array]:
-    """Return the maps before a metric's squares; none where it takes no squares."""
+def maps_of(metric: object) -> list[Array]:
+    """Return the linear maps of a ``Squared`` metric; none for other metrics."""
     return metric.maps() if isinstance(metric, Squared) else []
 
 
-def check_metric(metric: Any, what: str = "a metric") -> None:
-    """Refuse what is no metric; of a learner say where its metric is.
-
-    Raises
-    ------
-    ValueError
-    """
+def check_metric(metric: object, what: str = "a metric") -> None:
+    """Raise ValueError unless ``metric`` is a metric."""
     if hasattr(metric, "pairwise") and not isinstance(metric, type):
         return
     kind = metric if isinstance(metric, type) else type(metric)
-    where = "; give its get_metric()" if hasattr(metric, "get_metric") else ""
-    raise ValueError(f"metric: expected {what}, got {kind.__name__}{where}")
+    remedy = ". Pass its get_metric()." if hasattr(metric, "get_metric") else ""
+    raise ValueError(f"metric must be {what}, got {kind.__name__}{remedy}")
 
 
-def check_features(metric: Any, **points: Any) -> None:
-    """Refuse points, given by the names of arguments, of another number of features.
-
-    Raises
-    ------
-    ValueError
-        Naming the first argument whose last axis does not fit.
-    """
-    wanted = features_of(metric)
-    if wanted is None:
+def check_features(metric: object, **points: ArrayLike) -> None:
+    """Raise ValueError for points (by argument) with another number of features."""
+    n_features = features_of(metric)
+    if n_features is None:
         return
     for name, X in points.items():
         shape = np.shape(X if hasattr(X, "shape") else real(X, name))
-        if shape[-1:] != (wanted,):
+        if shape[-1:] != (n_features,):
             raise ValueError(
-                f"{name}: expected {wanted} features as the metric has, got "
+                f"{name} must have the metric's {n_features} features, got "
                 f"{shape[-1] if shape else 'a single number'}"
             )
 
 
-def two_points(metric: Any, u: Any, v: Any) -> tuple[Array, Array]:
-    """Return two points as arrays of shape (d,), or refuse what is none."""
+def two_points(metric: object, u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
+    """Return two points as arrays of shape (d,), or raise ValueError."""
     points = {"u": _in_floats("u", u), "v": _in_floats("v", v)}
     check_features(metric, **points)
     for name, x in points.items():
@@ -281,74 +280,68 @@ def two_points(metric: Any, u: Any, v: Any) -> tuple[Array, Array]:
 
 
 def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a metric's method as ``numpy_in_numpy_out``, and check what comes and goes.
+    """Wrap a metric's method as ``numpy_in_numpy_out``, and check its arguments.
 
-    Its positional arguments are points, real numbers whose shape has to be that of
-    their annotation and whose number of features has to fit (``check_features``), but
-    for ``idx``, indices of points. What is no array of floats, lists and whole numbers
-    (differences of uint8 are modulo 256), is taken as one. NumPy results hold no NaN or
-    infinity.
-
-    Raises
-    ------
-    ValueError
-        Naming the first argument that does not fit; or the method and the largest
-        number that came in, for results that float64 cannot hold.
+    The positional arguments are points (real numbers), except ``idx``. Their shape must
+    match the annotation and the metric's number of features. Lists and integer arrays
+    become floats (differences of uint8 are modulo 256). A NumPy result with NaN or
+    infinity raises ValueError.
     """
-    return _refusing(function, infinite=False)
+    return _checked(function, infinite=False)
 
 
 def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap as ``measured``; results are logarithms, so that -inf is one of them."""
-    return _refusing(function, infinite=True)
+    """Wrap as ``measured``, for results that are logarithms (may be infinite)."""
+    return _checked(function, infinite=True)
 
 
-def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
-    inner: Any = numpy_in_numpy_out(function)
-    _, *takes = signature(function).parameters.values()
+def _checked[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
+    inner: Callable[..., R] = numpy_in_numpy_out(function)
+    _, *parameters = signature(function).parameters.values()
     axes = {
         p.name: _axes_of(p.annotation)
-        for p in takes
+        for p in parameters
         if p.kind is not p.KEYWORD_ONLY and p.name != "idx"
     }
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        metric, *values = args
-        given: Any = dict(zip((p.name for p in takes), values, strict=False)) | kwargs
-        points = {n: given[n] for n in axes if n in given}
+        metric, *values = cast("tuple[Array, ...]", args)
+        names = (p.name for p in parameters)
+        arguments: dict[str, Any] = dict(zip(names, values, strict=False)) | kwargs
+        points = {name: arguments[name] for name in axes if name in arguments}
         check_columns(metric, **points)
-        points = {n: _in_floats(n, X) for n, X in points.items()}
+        points = {name: _in_floats(name, X) for name, X in points.items()}
         check_features(metric, **points)
         for name, X in points.items():
             _check_rank(name, X, axes[name])
         _check_rows(points, axes)
-        given |= points
-        result: R = inner(metric, **given)
+        arguments |= points
+        result = inner(metric, **arguments)
         if isinstance(result, (np.ndarray, np.floating)):
-            values = np.asarray(result)
-            if not infinite or np.isnan(values).any():
-                finite(values, function.__name__, *jax.tree.leaves(given))
+            array = np.asarray(result)
+            if not infinite or np.isnan(array).any():
+                finite(array, function.__name__, *jax.tree.leaves(arguments))
         return result
 
     return wrapper
 
 
 def _axes_of(annotation: Any) -> str:
-    """Return the axes that an annotation names: "n d" of ``Float[Array, "n d"]``."""
+    """Return the axes of an annotation: "n d" of ``Float[Array, "n d"]``."""
     return (get_args(annotation) or (annotation,))[0].dim_str
 
 
-def _check_rank(name: str, X: Any, axes: str) -> None:
-    """Refuse points of another number of axes than named, but for a free "*n"."""
-    wanted = axes.split()
-    if not axes.startswith("*") and np.ndim(X) != len(wanted):
-        shape = ", ".join(wanted) + ("," if len(wanted) == 1 else "")
-        raise ValueError(f"{name}: expected shape ({shape}), got {np.shape(X)}")
+def _check_rank(name: str, X: Array, axes: str) -> None:
+    """Raise ValueError for a wrong number of axes, except for a free "*n"."""
+    names = axes.split()
+    if not axes.startswith("*") and np.ndim(X) != len(names):
+        shape = ", ".join(names) + ("," if len(names) == 1 else "")
+        raise ValueError(f"{name} must have shape ({shape}), got {np.shape(X)}")
 
 
-def _check_rows(points: dict[str, Any], axes: dict[str, str]) -> None:
-    """Refuse two sets of matching rows whose numbers of rows do not match."""
+def _check_rows(points: dict[str, Array], axes: dict[str, str]) -> None:
+    """Raise ValueError if the numbers of matching rows differ."""
     names = list(points)
     if len(names) == 2 and axes[names[0]] == axes[names[1]]:
         first, second = (np.shape(points[name])[:-1] for name in names)
@@ -358,13 +351,13 @@ def _check_rows(points: dict[str, Any], axes: dict[str, str]) -> None:
             np.broadcast_shapes(first, second)
         except ValueError:
             raise ValueError(
-                f"{names[1]}: expected rows that match those of {names[0]}, {first}, "
+                f"{names[1]} must have rows that match the rows {first} of {names[0]}, "
                 f"got {second}"
             ) from None
 
 
-def _in_floats(name: str, value: Any) -> Any:
-    """Return what is given as an array of floats; complex ones are refused later."""
+def _in_floats(name: str, value: ArrayLike) -> Array:
+    """Return an array of floats (or complex numbers, which raise an error later)."""
     if not isinstance(value, np.ndarray | jax.Array):
         return real(value, name)
     if isinstance(value, np.ma.MaskedArray):

@@ -8,12 +8,12 @@ t_{K+1} = t_K, the k-th is the distribution function of the triangle on
            = 1 - (r - x)² / ((r - m)(r - l)),           m ≤ x ≤ r,                  (1)
 
 0 before l and 1 after r: the integral of the M-spline of order 2 on these knots. A
-triangle without width is left out, I_k = 0. With heights θ_k ≥ 0
+triangle with width 0 has I_k = 0. With heights θ_k ≥ 0
 
     s_f(x) = Σ_k θ_fk I_fk(x)                                                      (2)
 
-never falls, and is constant outside the knots. So points are compared inside the range
-that the knots span, and what lies beyond is taken to its end.
+is nondecreasing, and constant outside the knots: values outside the range of the knots
+are compared as if they were at its nearest end.
 
 References
 ----------
@@ -23,15 +23,16 @@ predict patterns of beta diversity", Diversity and Distributions 13 (2007).
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import ModuleType
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.metric.link import AnyLink, Scalar
-from probmetric.metric.protocol import measured, said, two_points
+from probmetric.metric.link import NO_LINK, AnyLink, Scalar
+from probmetric.metric.protocol import field_repr, measured, two_points
 from probmetric.precision import one_program, store_native
 from probmetric.typing import Array
 
@@ -45,12 +46,12 @@ def i_splines(
     ----------
     X : array of shape (..., d)
     knots : array of shape (d, K)
-        Ascending in each row; equal ones make triangles without width.
+        Ascending in each row; equal knots make triangles with width 0.
 
     Returns
     -------
     array of shape (..., d, K)
-        In [0, 1] up to rounding; of NumPy arrays in NumPy.
+        Values in [0, 1] up to rounding, in NumPy for NumPy arrays.
 
     Examples
     --------
@@ -63,18 +64,18 @@ def i_splines(
            [1.  , 1.  ]])
     """
     traced = any(isinstance(a, jax.Array) for a in (X, knots))
-    xp: Any = jnp if traced else np
+    xp: ModuleType = jnp if traced else np
     t = xp.asarray(knots)
     left = xp.concatenate([t[:, :1], t[:, :-1]], 1)
     right = xp.concatenate([t[:, 1:], t[:, -1:]], 1)
     x = xp.asarray(X)[..., None]
-    # As ratios of lengths: products of two would leave the range of floats.
+    # Ratios of lengths: products of two lengths could overflow or underflow.
     rise, fall, width = (
         xp.where(gap > 0, gap, 1.0) for gap in (t - left, right - t, right - left)
     )
     up = xp.clip(x, left, t) - left
     down = right - xp.clip(x, t, right)
-    # Differences before products, so that each part is exactly 0 where it begins.
+    # Differences before products: each term is then exactly 0 where it begins.
     return up / rise * (up / width) + (1.0 - (down / fall) ** 2) * ((right - t) / width)
 
 
@@ -88,16 +89,16 @@ class SplineCityBlock:
     knots : array of shape (d, k)
         Ascending in each row.
     heights : array of shape (d, k)
-        θ ≥ 0: how much each I-spline adds to the curve of its feature.
+        θ ≥ 0, the height of each I-spline.
     link : Link, optional
-        Turns the distance (not squared) into P(same): 1 - E[dissimilarity] of a
-        generalised dissimilarity model.
+        Maps the distance (not squared) to P(same), which is 1 - E[dissimilarity] of a
+        generalized dissimilarity model.
 
     Notes
     -----
-    ``dissimilarity``, ``pairwise``, ``distance`` and a call are all this distance. It
-    is a pseudo-metric: points that differ only where the curves are flat, or beyond the
-    knots, are at distance 0.
+    ``dissimilarity``, ``pairwise``, ``distance`` and a call all return this distance.
+    It is a pseudo-metric: points that differ only where the curves are flat, or beyond
+    the knots, are at distance 0.
 
     Examples
     --------
@@ -113,20 +114,20 @@ class SplineCityBlock:
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
     __post_init__ = store_native
-    __repr__ = said
+    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
-        """Number of features d of the points it takes."""
+        """Number of features d."""
         return self.knots.shape[0]
 
     @measured
     @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Return s_f(x_f) (Eq. 2): the city-block distance of images is this one."""
+        """Return s_f(x_f) (Eq. 2); the city-block distance of images is this metric."""
         return self._images(X)
 
-    def _images(self, X: Any) -> Any:
+    def _images(self, X: Array) -> Array:
         dtype = jnp.result_type(self.knots, X)
         splines = i_splines(jnp.asarray(X, dtype), jnp.asarray(self.knots, dtype))
         return jnp.sum(splines * jnp.asarray(self.heights, dtype), -1)
@@ -136,7 +137,7 @@ class SplineCityBlock:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the distances of one query q to the rows of Y."""
+        """Return the distances from a query q to the rows of Y."""
         return jnp.sum(jnp.abs(self._images(Y) - self._images(q)), -1)
 
     @measured
@@ -167,7 +168,7 @@ class SplineCityBlock:
         return self._apart(A, B)
 
     @one_program
-    def _apart(self, A: Any, B: Any) -> Any:
+    def _apart(self, A: Array, B: Array) -> Array:
         return jnp.sum(jnp.abs(self._images(A) - self._images(B)), -1)
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
@@ -183,21 +184,10 @@ class SplineCityBlock:
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Return P(same) of matching rows: exp(-(b + distance)) under the model's link.
+        """Return P(same) of matching rows: exp(-(b + distance)) for the model's link.
 
-        Parameters
-        ----------
-        A, B : arrays of shape (..., d)
-        prior_odds : float > 0, optional
-            As of ``Mahalanobis.same_probability``; refused with the model's own link.
-
-        Raises
-        ------
-        ValueError
-            When the metric carries no link.
+        See ``Mahalanobis.same_probability`` for the parameters and errors.
         """
         if self.link is None:
-            raise ValueError(
-                "link: expected a metric whose model defines P(same), got link=None"
-            )
+            raise ValueError(NO_LINK)
         return self.link.probability(self._apart(A, B), prior_odds)

@@ -1,18 +1,19 @@
-"""The generative stories: a NumPyro model with its parameters and priors in each file.
+"""Generative models: a NumPyro model with its parameters and priors in each file.
 
-Every file has ``Params`` and ``Prior`` tuples, a NumPyro model, ``simulate`` and
-``to_metric``; no inference. The derivations are in ``inference`` under the same name.
+Every file defines ``Params`` and ``Prior`` tuples, the NumPyro model, ``simulate`` and
+``to_metric``. The derivations are in ``inference``, under the same name.
 
-``lca``                pairs that coincide, seen through noise: marginal (1).
-``hierarchical_lca``   a map for each group around a common one (1)-(2).
-``point_effects``      pairs that share points: a b for each (1)-(3).
+``lca``                pairs that coincide: marginal form (1).
+``hierarchical_lca``   a map for each group around a common map (1)-(2).
+``point_effects``      pairs that share points: an intercept for each point (1)-(3).
 ``gdm``                dissimilarity of sites by monotone curves (1)-(3).
 ``triplet_comparisons``  log odds of "near is nearer" (1).
 ``two_stage``          component, representative, instances: joint normal (1).
 ``gaussian_classes``   priors (1)-(2), points (3), mixtures within classes (4).
-``lda``                Gaussian classes of one covariance; also the model of RCA.
+``lda``                Gaussian classes with one covariance; also the model of RCA.
 ``dca_gm``             classes of a projected point (1)-(2).
-``distributions``      the observations' NumPyro distributions: weights, learning rate,
+``distributions``      NumPyro distributions of observations: weights, learning rate,
+                       missing entries.
                        missing entries.
 """
 

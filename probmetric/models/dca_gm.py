@@ -1,24 +1,24 @@
-"""DCA-GM: the class of a point, seen through a discriminative projection.
+"""DCA-GM: the class of a point, given a discriminative projection of it.
 
-"Discriminative component analysis by Gaussian mixtures". The story of one point x in
+"Discriminative component analysis by Gaussian mixtures". The model of one point x in
 R^d with class c in 0..C-1, projection A (p, d), y = Ax:
 
-1.  a class is a mixture of Gaussians in the projection, shared or own covariances:
-    p(y, c) = Σ_k α_c β_ck N(y; μ_ck, L_ck L_ckᵀ);                                   (1)
+1.  a class is a mixture of Gaussians in the projection, with one covariance per class
+    or per component: p(y, c) = Σ_k α_c β_ck N(y; μ_ck, L_ck L_ckᵀ);                 (1)
 2.  the class is drawn from p(c|y) = p(y, c) / Σ_c' p(y, c').                        (2)
 
-Only the class is modelled, never the density of x. Priors, all proper, on sites that
-are all real, so that the mode of the density, the L-BFGS optimum and the centre of
-Laplace's approximation are one point:
+Only the class is modeled, not the density of x. All priors are proper and all sites are
+real. The mode of the density, the L-BFGS optimum and the center of Laplace's
+approximation are therefore the same point:
 
-    A ~ N(A0, c²/λ)        the norm penalty (λ/2c²)‖A - A0‖²; A0 = 0 is the paper's
-    alpha_logit, beta_logit ~ N(0, s_w²)    α = softmax, β_c = softmax over its parts
+    A ~ N(A0, c²/λ)        the norm penalty (λ/2c²)‖A - A0‖²; A0 = 0 in the paper
+    alpha_logit, beta_logit ~ N(0, s_w²)    α = softmax, β_c = softmax over components
     mu ~ N(0, s_μ²),  log_diag, off_diag ~ N(0, s_L²)   L has diagonal exp(log_diag)
 
-They fix the scale of y: with a norm penalty alone and free (μ, Σ) there is no optimum,
-(εA, εμ, ε²Σ) gives the same p(c|x) for every ε (erratum 3 of seed 001). Still not
-identified: a rotation of y when A0 = 0, the order of the components, and the tilts of
-maths B5 (held by the priors alone). Report p(c|x) and J, which are identified.
+The priors fix the scale of y. With only a norm penalty and free (μ, Σ) there is no
+optimum: (εA, εμ, ε²Σ) gives the same p(c|x) for every ε (erratum 3 of seed 001). Still
+not identified: a rotation of y when A0 = 0, the order of the components, and the tilts
+of maths B5 (fixed only by the priors). Report p(c|x) and J, which are identified.
 
 References
 ----------
@@ -26,7 +26,8 @@ Peltonen, Goldberger and Kaski, "Fast Discriminative Component Analysis for Comp
 Examples", NIPS 2006 workshop on learning to compare examples.
 """
 
-from typing import Any, Literal, NamedTuple, get_args
+from types import ModuleType
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -45,9 +46,9 @@ from probmetric.metric.class_distribution import (
     pooled,
 )
 from probmetric.metric.fisher import LocalFisher, mean_fisher
-from probmetric.models.distributions import ClassLabel
+from probmetric.models.distributions import ClassLabel, sample
 from probmetric.precision import host_or_program, numpy_in_numpy_out, one_program
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 type MetricKind = Literal[
     "average_fisher", "subspace", "local_fisher", "hellinger", "jensen_shannon"
@@ -57,9 +58,9 @@ type MetricKind = Literal[
 class DCAGMParams(NamedTuple):
     """Parameters: A (p, d), log α (c,), log β (c, k), μ (c, k, p), L.
 
-    ``chol`` is (c, 1, p, p), a covariance per class, or (c, k, p, p). A component that
-    a class does not have has log β = -inf. ``fisher`` (p, p) is a statistic of the
-    fit: the average of J_y over the points it was fitted to; None before.
+    ``chol`` is (c, 1, p, p), a covariance per class, or (c, k, p, p). A missing
+    component has log β = -inf. ``fisher`` (p, p) is the average of J_y over the points
+    of the fit; None before a fit.
 
     Examples
     --------
@@ -102,10 +103,10 @@ class DCAGMSites(NamedTuple):
 
 
 class DCAGMPrior(NamedTuple):
-    """Priors of the module docstring, and which components exist.
+    """Priors of the module docstring, and the components of each class.
 
     ``mean`` is A0; the prior standard deviation of an entry of A is c/√λ.
-    ``present[c, k]`` says that class c has a component k.
+    ``present[c, k]`` is True if class c has a component k.
 
     Examples
     --------
@@ -164,9 +165,11 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     return _constrained(sites, present)
 
 
-def _params_of(xp: Any, sites: DCAGMSites, present: Any) -> DCAGMParams:
+def _params_of(
+    xp: ModuleType, sites: DCAGMSites, present: Bool[Array, "c k"]
+) -> DCAGMParams:
     p = sites.mu.shape[-1]
-    at = np.zeros((p, p), int)  # Zero, or which of the entries below the diagonal.
+    at = np.zeros((p, p), int)  # 0, or 1 + the index of an entry below the diagonal.
     at[np.tril_indices(p, -1)] = 1 + np.arange(p * (p - 1) // 2)
     below = xp.pad(sites.off_diag, [(0, 0), (0, 0), (1, 0)])[..., at]
     diagonal = xp.exp(sites.log_diag)[..., None] * xp.eye(p, dtype=sites.A.dtype)
@@ -185,7 +188,7 @@ _constrained = host_or_program(_params_of)
 
 @numpy_in_numpy_out
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
-    """Map parameters to sites; logits are centred, their prior's best shift.
+    """Map parameters to sites; logits are centered, which has the highest prior.
 
     Examples
     --------
@@ -202,7 +205,7 @@ def unconstrain(params: DCAGMParams) -> DCAGMSites:
     return _unconstrained(params)
 
 
-def _sites_of(xp: Any, params: DCAGMParams) -> DCAGMSites:
+def _sites_of(xp: ModuleType, params: DCAGMParams) -> DCAGMSites:
     i, j = np.tril_indices(params.mu.shape[-1], -1)
     present = xp.isfinite(params.log_beta)
     logit = xp.where(present, params.log_beta, 0)
@@ -226,24 +229,24 @@ def dca_gm(
     prior: DCAGMPrior,
     *,
     covariance: str = "class",
-    learning_rate: Any = 1.0,
+    learning_rate: Numeric = 1.0,
     batch: int | None = None,
 ) -> None:
     """Write the generative model of class labels (NumPyro).
 
-    Sites: those of ``DCAGMSites``, ``y`` (n,) and, except in a minibatch run, the
+    Sites: the fields of ``DCAGMSites``, ``y`` (n,) and, except in a minibatch run, the
     deterministic ``J`` (d, d), the average Fisher matrix over the points.
 
     Parameters
     ----------
     data : Labelled
-        ``y=None`` simulates. Data weights enter the observation's own distribution.
+        ``y=None`` simulates. Data weights are part of the observation's distribution.
     prior : DCAGMPrior
-        Its ``present`` sets the numbers of classes and components.
+        Its ``present`` sets the number of classes and components.
     covariance : {"class", "component"}, default="class"
         One covariance per class (the paper) or per component (its footnote 1).
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
     batch : int, optional
         Size of a random subsample of points, for SVI. Not for MCMC.
 
@@ -256,17 +259,17 @@ def dca_gm(
     >>> shapes = (1, 2), (2,), (2, 1), (2, 1, 1), (2, 1, 1), (2, 1, 0)
     >>> at = DCAGMSites(*map(jnp.zeros, shapes))._asdict()
     >>> data = Labelled(jnp.ones((1, 2)), jnp.array([0]))
-    >>> given = data, DCAGMPrior(at["A"], jnp.ones((2, 1), bool))
-    >>> of = jax.jit(lambda at: compute_log_probs(dca_gm, given, {}, at)[0])(at)
+    >>> args = data, DCAGMPrior(at["A"], jnp.ones((2, 1), bool))
+    >>> of = jax.jit(lambda at: compute_log_probs(dca_gm, args, {}, at)[0])(at)
     >>> round(float(of["A"]), 3), round(float(of["y"]), 3)  # -log 2π, and log ½
     (-1.838, -0.693)
     """
     (c, k), p = prior.present.shape, prior.mean.shape[0]
     q, r = (k if covariance == "component" else 1), p * (p - 1) // 2
 
-    def site(name: str, loc: Any, scale: Any, *shape: int) -> Any:
+    def site(name: str, loc: Array, scale: Numeric, *shape: int) -> Array:
         normal = dist.Normal(jnp.broadcast_to(loc, shape), scale)
-        return numpyro.sample(name, normal.to_event(len(shape)))
+        return sample(name, normal.to_event(len(shape)))
 
     zero = jnp.zeros((), data.X.dtype)
     A_scale = prior.c / jnp.sqrt(prior.lam)
@@ -276,7 +279,7 @@ def dca_gm(
         beta_logit=site("beta_logit", zero, prior.weight_scale, c, k),
         mu=site("mu", zero, prior.mu_scale, c, k, p),
         log_diag=site("log_diag", zero, prior.chol_scale, c, q, p),
-        # In one dimension L has no off-diagonal, and NumPyro no site of size zero.
+        # In one dimension L has no off-diagonal; NumPyro does not support empty sites.
         off_diag=site("off_diag", zero, prior.chol_scale, c, q, r)
         if r
         else jnp.zeros((c, q, 0), data.X.dtype),
@@ -290,12 +293,12 @@ def dca_gm(
         joint = class_log_joint(data.X[chosen] @ params.A.T, *theta)
         log_p = jax.nn.log_softmax(joint, axis=-1)
         label = ClassLabel(log_p, weights(data)[chosen], learning_rate)
-        numpyro.sample("y", label, obs=None if data.y is None else data.y[chosen])
+        sample("y", label, obs=None if data.y is None else data.y[chosen])
 
 
 @numpy_in_numpy_out
-def simulate(key: Any, params: DCAGMParams, data: Labelled) -> Labelled:
-    """Draw classes for given points; data weights are left as they are.
+def simulate(key: jax.Array, params: DCAGMParams, data: Labelled) -> Labelled:
+    """Draw classes for the points of ``data``; data weights do not change.
 
     Examples
     --------
@@ -313,7 +316,7 @@ def simulate(key: Any, params: DCAGMParams, data: Labelled) -> Labelled:
 
 
 @one_program
-def _drawn(key: Any, params: DCAGMParams, X: Float[Array, "n d"]) -> Any:
+def _drawn(key: jax.Array, params: DCAGMParams, X: Float[Array, "n d"]) -> Array:
     theta = (log_weight(params), params.mu, params.chol)
     joint = class_log_joint(jnp.asarray(X) @ params.A.T, *theta)
     return jax.random.categorical(key, joint)
@@ -326,24 +329,24 @@ def to_metric(
     *,
     kind: MetricKind = "average_fisher",
 ) -> Mahalanobis | LocalFisher | ClassDistribution:
-    """Return a metric of the class; all but "subspace" follow from p(c|x) alone.
+    """Return a metric of the class; all kinds but "subspace" depend only on p(c|x).
 
     Parameters
     ----------
     params : DCAGMParams
     X : array of shape (n, d), optional
-        Points to average J over; default: those of the fit, ``params.fisher``.
+        Points to average J over. Default: the points of the fit (``params.fisher``).
     kind : str
-        "average_fisher": Mahalanobis under J̄ = Aᵀ E[J_y] A, unchanged by the gauge
-        (maths B5). "subspace": the Euclidean distance after A in the gauge where the
-        pooled covariance within components is I (the paper leaves the gauge open and
-        its accuracies depend on it: erratum 6 of seed 001). "local_fisher": J at the
-        query. "hellinger", "jensen_shannon": divergences of p(c|x).
+        "average_fisher": Mahalanobis metric of J̄ = Aᵀ E[J_y] A, which does not depend
+        on the gauge (maths B5). "subspace": the Euclidean distance after A, in the
+        gauge with pooled covariance I within components (the paper leaves the gauge
+        open, and its accuracies depend on it: erratum 6 of seed 001). "local_fisher":
+        J at the query. "hellinger", "jensen_shannon": divergences of p(c|x).
 
     Notes
     -----
-    J vanishes where the classes are separated beyond doubt. When the trace of E[J_y] in
-    the whitened subspace is below 1e-8, the metric is the subspace one instead.
+    J is 0 where p(c|x) is one-hot. If the trace of E[J_y] in the whitened subspace is
+    below 1e-8, the subspace metric is returned instead.
 
     Examples
     --------
@@ -362,13 +365,17 @@ def to_metric(
 
 
 @jax.jit
-def _metric_over(params: DCAGMParams, X: Any) -> Any:
+def _metric_over(
+    params: DCAGMParams, X: Float[Array, "n d"]
+) -> Mahalanobis | LocalFisher | ClassDistribution:
     theta = (log_weight(params), params.mu, params.chol)
     fisher = mean_fisher(X @ params.A.T, *theta)
     return _metric_of(jnp, params._replace(fisher=fisher), kind="average_fisher")
 
 
-def _metric_of(xp: Any, params: DCAGMParams, *, kind: MetricKind) -> Any:
+def _metric_of(
+    xp: ModuleType, params: DCAGMParams, *, kind: MetricKind
+) -> Mahalanobis | LocalFisher | ClassDistribution:
     weight = params.log_alpha[:, None] + params.log_beta
     theta = (weight, params.mu, params.chol)
     if kind == "local_fisher":
@@ -381,10 +388,12 @@ def _metric_of(xp: Any, params: DCAGMParams, *, kind: MetricKind) -> Any:
         return Mahalanobis(whitened)
     if kind != "average_fisher":
         raise ValueError(
-            f"kind: expected one of {get_args(MetricKind.__value__)}, got {kind!r}"
+            f"kind must be one of {get_args(MetricKind.__value__)}, got {kind!r}"
         )
     if params.fisher is None:
-        raise ValueError("X: expected points to average over, got None and no fitted J̄")
+        raise ValueError(
+            "X must be points to average over if params.fisher is None, got None"
+        )
     in_whitened = half.T @ params.fisher @ half
     factor = root_of(xp, in_whitened) @ whitened
     return Mahalanobis(xp.where(xp.trace(in_whitened) > 1e-8, factor, whitened))

@@ -2,22 +2,24 @@
 
 ``ClassLabel``     class of a point, with data weight w and learning rate η:
                    η w log p(c).
-``ClassNormal``    a point given its class, η w log N(x; μ_y, Σ_y), missing entries
+``ClassNormal``    a point given its class, η w log N(x; μ_y, Σ_y); missing entries are
                    integrated out on request.
-``group_moments``, ``instance_moments``
-                   of the n instances of one source, given the component k:
-                   N(1 ⊗ μ_k, 1 1ᵀ ⊗ B_k + I ⊗ W_k), and given the representative x
-                   too: N(1 ⊗ x, I ⊗ W_k).
 ``normal``, ``Observed``
-                   a normal distribution of which some entries are missing (NaN).
+                   a normal distribution with some entries missing (NaN).
 ``Weighted``       any distribution, its log density multiplied by a weight.
+``sample``         ``numpyro.sample``, typed to return an array.
 """
 
-from typing import Any
+# NumPyro declares keys that may be None and complex values.
+# pyright: reportIncompatibleMethodOverride=false
+
+from collections.abc import Callable
+from typing import cast
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float
+import numpyro
+from jaxtyping import Bool
 from numpyro import distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
@@ -28,12 +30,14 @@ from probmetric.densities.gaussian import (
     log_normal_seen,
     restricted,
 )
-from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
+
+# The declared return type of NumPyro's function includes Python numbers.
+sample = cast("Callable[..., Array]", numpyro.sample)
 
 
-def drawn(distribution: dist.Distribution, key: Any) -> Any:
-    """Return a draw of the distribution, by one program for all of its kind and shape.
+def drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
+    """Draw once from a distribution, compiled once for each kind and shape.
 
     Examples
     --------
@@ -46,16 +50,16 @@ def drawn(distribution: dist.Distribution, key: Any) -> Any:
 
 
 @jax.jit
-def _drawn(distribution: Any, key: Any) -> Any:
-    return distribution.sample(key)
+def _drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
+    return cast("jax.Array", distribution.sample(key))
 
 
 class ClassLabel(dist.Distribution):
     """The class of a point, given log p(c), a data weight and a learning rate.
 
-    ``log_prob`` is η · weight · log p(class), NaN for a code that is no class, 0 for a
-    point of weight zero; ``sample``, ``mean`` and ``variance`` are those of a plain
-    categorical, the moments those of the code as a number.
+    ``log_prob`` is η · weight · log p(class): NaN for an unknown class code, 0 for a
+    point with weight zero. ``sample``, ``mean`` and ``variance`` are those of a plain
+    categorical; the moments treat the code as a number.
 
     Examples
     --------
@@ -73,15 +77,15 @@ class ClassLabel(dist.Distribution):
         "weight": constraints.nonnegative,
         "learning_rate": constraints.nonnegative,
     }
-    support: Any = constraints.nonnegative_integer
+    support = constraints.nonnegative_integer  # pyright: ignore
     has_enumerate_support = True
     pytree_data_fields = ("log_p", "weight", "learning_rate")
 
     def __init__(
         self,
-        log_p: Any,
-        weight: Any = 1.0,
-        learning_rate: Any = 1.0,
+        log_p: Array,
+        weight: Numeric = 1.0,
+        learning_rate: Numeric = 1.0,
         *,
         validate_args: bool | None = None,
     ):
@@ -91,13 +95,13 @@ class ClassLabel(dist.Distribution):
         )
         super().__init__(batch_shape=shape, validate_args=validate_args)
 
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw a class code."""
         shape = sample_shape + self.batch_shape
         return jax.random.categorical(key, self.log_p, shape=shape)
 
     @validate_sample
-    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
+    def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
         """Return η · weight · log p(value)."""
         power, value = self.learning_rate * self.weight, jnp.asarray(value)
         shape = jnp.broadcast_shapes(jnp.shape(value), self.batch_shape)
@@ -107,7 +111,7 @@ class ClassLabel(dist.Distribution):
         picked = jnp.where(value < 0, jnp.nan, picked)  # -1 would be the last class.
         return power * jnp.where((power == 0) & jnp.isneginf(picked), 0.0, picked)
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Array:
         """Return the class codes, before the axes of the batch."""
         codes = jnp.arange(jnp.shape(self.log_p)[-1])
         values = codes.reshape(codes.shape + (1,) * len(self.batch_shape))
@@ -115,43 +119,35 @@ class ClassLabel(dist.Distribution):
         return jnp.broadcast_to(values, shape) if expand else values
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Array:
         """Σ c p(c)."""
         return self._moment(1)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Array:
         """Σ (c - mean)² p(c)."""
         return self._moment(2) - self._moment(1) ** 2
 
-    def _moment(self, power: int) -> Any:
+    def _moment(self, power: int) -> Array:
         p = jax.nn.softmax(self.log_p, -1)  # As ``sample`` reads it.
         codes = jnp.arange(p.shape[-1])
         return jnp.broadcast_to(jnp.sum(p * codes**power, -1), self.batch_shape)
 
 
 class _PartlyReal(constraints.Constraint):
-    """Real vectors with NaN where an entry is missing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.distributions import PARTLY_REAL
-    >>> PARTLY_REAL(np.array([[0.0, np.nan], [0.0, np.inf]])).tolist()
-    [True, False]
-    """
+    """Real vectors with NaN where an entry is missing."""
 
     event_dim = 1
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Array) -> Array:
         return ~jnp.any(jnp.isinf(x), -1)
 
-    def tree_flatten(self) -> Any:
+    def tree_flatten(self) -> tuple[tuple[()], tuple[tuple[()], dict[str, object]]]:
         return (), ((), {})
 
 
 PARTLY_REAL = _PartlyReal()
-"""The support of vectors of which entries may be missing."""
+"""Support of vectors that may have missing entries."""
 
 
 class ClassNormal(dist.Distribution):
@@ -160,23 +156,23 @@ class ClassNormal(dist.Distribution):
     Parameters
     ----------
     loc : array of shape (c, d)
-    chol : array of shape (c, d, d), or (1, d, d) where the classes share it
+    chol : array of shape (c, d, d), or (1, d, d) if the classes share it
         Lower Cholesky factors of the covariances.
     y : array of int, of any shape, usually (n,)
         Class codes.
     weight : array or float, default=1
-        Data weight of each point, ≥ 0; zero removes it, NaN or not.
+        Data weight of each point, ≥ 0; zero removes it, even if it has NaN.
     learning_rate : float, default=1
         Power η on the likelihood.
     missing : bool, default=False
-        NaN entries of x are integrated out exactly: the density is that of the
-        entries that are there, by one Cholesky factor a point (n d³). Otherwise a
-        NaN gives NaN.
+        Integrate NaN entries of x out exactly: the density is that of the observed
+        entries, with one Cholesky factor for each point (n d³). Otherwise NaN entries
+        make the density NaN.
 
     Notes
     -----
-    ``log_prob`` is η · weight · log density; ``sample`` draws whole points from the
-    plain normal, whose moments ``mean`` and ``variance`` are.
+    ``log_prob`` is η · weight · log density. ``sample``, ``mean`` and ``variance`` are
+    those of the plain normal, without missing entries.
 
     Examples
     --------
@@ -199,11 +195,11 @@ class ClassNormal(dist.Distribution):
 
     def __init__(
         self,
-        loc: Any,
-        chol: Any,
-        y: Any,
-        weight: Any = 1.0,
-        learning_rate: Any = 1.0,
+        loc: Array,
+        chol: Array,
+        y: Array,
+        weight: Numeric = 1.0,
+        learning_rate: Numeric = 1.0,
         *,
         missing: bool = False,
         validate_args: bool | None = None,
@@ -220,102 +216,63 @@ class ClassNormal(dist.Distribution):
         )
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)  # pyright: ignore[reportArgumentType]
-    def support(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Real vectors; NaN belongs to them where it stands for a missing entry."""
+    def support(self) -> constraints.Constraint:
+        """Real vectors, with NaN for missing entries if ``missing``."""
         return PARTLY_REAL if self.missing else constraints.real_vector
 
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw whole points."""
         shape = sample_shape + self.batch_shape + self.event_shape
         noise = jax.random.normal(key, shape, jnp.result_type(self.loc))
-        return self.loc[self.y] + jnp.einsum("...ij,...j->...i", self._own(), noise)
+        return self.loc[self.y] + jnp.einsum("...ij,...j->...i", self._factors(), noise)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Array:
         """The class's loc."""
         return jnp.broadcast_to(self.loc[self.y], self.batch_shape + self.event_shape)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Array:
         """The diagonal of the class's covariance."""
-        diagonal = jnp.sum(self._own() ** 2, -1)
+        diagonal = jnp.sum(self._factors() ** 2, -1)
         return jnp.broadcast_to(diagonal, self.batch_shape + self.event_shape)
 
-    def _own(self) -> Any:
-        """Return each point's Cholesky factor."""
+    def _factors(self) -> Array:
+        """Return the Cholesky factor of each point."""
         shape = self.loc.shape + self.loc.shape[-1:]
         return jnp.broadcast_to(self.chol, shape)[self.y]
 
     @validate_sample
-    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
-        """Return η · weight · log density of the entries that are there."""
+    def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
+        """Return η · weight · log density of the observed entries."""
         power, value = self.learning_rate * self.weight, jnp.asarray(value)
         shape = jnp.broadcast_shapes(jnp.shape(value)[:-1], self.batch_shape)
         value = jnp.broadcast_to(value, shape + self.event_shape)
         y = jnp.broadcast_to(self.y, shape)
         # Zero times NaN would be NaN, and so would its gradient.
-        gone = jnp.broadcast_to(power == 0, shape)[..., None] & ~jnp.isfinite(value)
-        value = jnp.where(gone, self.loc[y], value)
+        removed = jnp.broadcast_to(power == 0, shape)[..., None] & ~jnp.isfinite(value)
+        value = jnp.where(removed, self.loc[y], value)
         density = self._partly if self.missing else self._whole
         plain = density(value.reshape(-1, *self.event_shape), jnp.ravel(y))
         return power * plain.reshape(shape)
 
-    def _whole(self, value: Any, y: Any) -> Any:
+    def _whole(self, value: Array, y: Array) -> Array:
         delta = value - self.loc[y]
-        # One solve a class for all points, then each point's own: no n · d² factors.
+        # One solve per class for all points, instead of n factors of size d².
         each = jax.vmap(lambda L: log_normal(L, delta))(self.chol)
         return each[0 if len(self.chol) == 1 else y, jnp.arange(len(y))]
 
-    def _partly(self, value: Any, y: Any) -> Any:
+    def _partly(self, value: Array, y: Array) -> Array:
         cov = self.chol @ jnp.swapaxes(self.chol, -1, -2)
         cov = jnp.broadcast_to(cov, self.loc.shape + value.shape[-1:])
         each = jax.vmap(lambda x, y: log_normal_seen(x, self.loc[y], cov[y]))
         return each(value, y)
 
 
-@numpy_in_numpy_out
-def group_moments(params: Any, n: int) -> tuple[Any, Any]:
-    """Return mean (k, n·d) and covariance of n instances given the component.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.distributions import group_moments
-    >>> from probmetric.models.two_stage import TwoStageParams
-    >>> B, W = 3 * np.ones((1, 1, 1)), np.ones((1, 1, 1))
-    >>> mean, cov = group_moments(TwoStageParams(np.ones(1), np.zeros((1, 1)), W, B), 2)
-    >>> cov.tolist()  # What two instances share is B.
-    [[[4.0, 3.0], [3.0, 4.0]]]
-    """
-    ones, eye = jnp.ones((n, n)), jnp.eye(n)
-    cov = jax.vmap(lambda B, W: jnp.kron(ones, B) + jnp.kron(eye, W))(
-        params.between, params.within
-    )
-    return jnp.tile(params.means, (1, n)), cov
-
-
-@numpy_in_numpy_out
-def instance_moments(
-    x: Float[Array, "... d"], within: Float[Array, "k d d"], n: int
-) -> tuple[Any, Any]:
-    """Return those of n instances given the representative x and the component.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.distributions import instance_moments
-    >>> mean, cov = instance_moments(np.array([7.0]), 2 * np.ones((1, 1, 1)), 2)
-    >>> mean.tolist(), cov.tolist()  # Independent, given the representative.
-    ([[7.0, 7.0]], [[[2.0, 0.0], [0.0, 2.0]]])
-    """
-    cov = jax.vmap(lambda W: jnp.kron(jnp.eye(n), W))(within)
-    return jnp.tile(x, n)[..., None, :], cov
-
-
 def normal(
-    loc: Any, cov: Any, seen: Bool[Array, "G nd"] | None = None
+    loc: Array, cov: Array, seen: Bool[Array, "G nd"] | None = None
 ) -> dist.MultivariateNormal:
-    """Return N(loc, cov), with the unseen entries made independent N(0, 1).
+    """Return N(loc, cov), with the unobserved entries replaced by independent N(0, 1).
 
     Examples
     --------
@@ -329,19 +286,51 @@ def normal(
     if seen is not None:
         loc = jnp.where(seen[:, None], loc, 0.0)
         cov = restricted(cov, seen[:, None])
-    # NumPyro's own broadcasting of a batched loc against batched covariances fails.
-    batch: Any = jnp.broadcast_shapes(loc.shape[:-1], cov.shape[:-2])
+    # NumPyro does not broadcast a batched loc against batched covariances.
+    batch = jnp.broadcast_shapes(loc.shape[:-1], cov.shape[:-2])
     loc = jnp.broadcast_to(loc, (*batch, loc.shape[-1]))
     cov = jnp.broadcast_to(cov, (*batch, *cov.shape[-2:]))
     return dist.MultivariateNormal(loc, covariance_matrix=cov)
 
 
-class Observed(dist.Distribution):
-    """A distribution of which only the entries ``seen`` are observed (else NaN).
+class _Reweighted(dist.Distribution):
+    """Draws and moments of ``base_dist``, with a changed log density."""
 
-    ``base_dist`` takes unseen entries as independent N(0, 1) ones (``normal``), whose
-    density at 0 is divided out: a density of the seen entries alone. ``sample``,
-    ``mean`` and ``variance`` are those of ``base_dist``, unseen entries N(0, 1).
+    pytree_data_fields = ("base_dist",)
+
+    def __init__(
+        self,
+        base_dist: dist.Distribution,
+        batch_shape: tuple[int, ...],
+        *,
+        validate_args: bool | None = None,
+    ):
+        self.base_dist = base_dist
+        shape = jnp.broadcast_shapes(base_dist.batch_shape, batch_shape)
+        super().__init__(shape, base_dist.event_shape, validate_args=validate_args)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw from the base distribution."""
+        draws = self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
+        return cast("jax.Array", draws)
+
+    @property
+    def mean(self) -> Array:
+        """The mean of the base distribution."""
+        return self.base_dist.expand(self.batch_shape).mean
+
+    @property
+    def variance(self) -> Array:
+        """The variance of the base distribution."""
+        return self.base_dist.expand(self.batch_shape).variance
+
+
+class Observed(_Reweighted):
+    """A distribution with only the entries ``seen`` observed (the others are NaN).
+
+    ``base_dist`` has independent N(0, 1) unobserved entries (``normal``). Their density
+    at 0 is divided out, so ``log_prob`` is the density of the observed entries.
+    ``sample``, ``mean`` and ``variance`` are those of ``base_dist``.
 
     Examples
     --------
@@ -354,43 +343,34 @@ class Observed(dist.Distribution):
     """
 
     arg_constraints = {"seen": constraints.boolean}  # noqa: RUF012  NumPyro's own
-    pytree_data_fields = ("base_dist", "seen")
+    pytree_data_fields = ("seen",)
 
-    def __init__(self, base_dist: Any, seen: Any, *, validate_args: Any = None):
-        self.base_dist, self.seen = base_dist, seen
-        shape: Any = jnp.broadcast_shapes(base_dist.batch_shape, jnp.shape(seen)[:-1])
-        super().__init__(shape, base_dist.event_shape, validate_args=validate_args)
+    def __init__(
+        self,
+        base_dist: dist.Distribution,
+        seen: Array,
+        *,
+        validate_args: bool | None = None,
+    ):
+        self.seen = seen
+        super().__init__(base_dist, jnp.shape(seen)[:-1], validate_args=validate_args)
 
     @property
-    def support(self) -> Any:
-        """Real vectors, and NaN for an entry that was not observed."""
+    def support(self) -> constraints.Constraint:
+        """Real vectors, with NaN for an unobserved entry."""
         return PARTLY_REAL
 
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
-        """Draw from the base distribution."""
-        return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
-
-    @property
-    def mean(self) -> Any:
-        """The mean of the base distribution."""
-        return self.base_dist.expand(self.batch_shape).mean
-
-    @property
-    def variance(self) -> Any:
-        """The variance of the base distribution."""
-        return self.base_dist.expand(self.batch_shape).variance
-
-    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
-        """Return the log density of the entries that were observed."""
-        unseen = 0.5 * LOG_2PI * jnp.sum(~self.seen, -1)
-        return self.base_dist.log_prob(jnp.where(self.seen, value, 0.0)) + unseen
+    def log_prob(self, value: Array, intermediates: object = None) -> Array:
+        """Return the log density of the observed entries."""
+        missing = 0.5 * LOG_2PI * jnp.sum(~self.seen, -1)
+        return self.base_dist.log_prob(jnp.where(self.seen, value, 0.0)) + missing
 
 
-class Weighted(dist.Distribution):
+class Weighted(_Reweighted):
     """A distribution whose log density is multiplied by ``weight`` ≥ 0.
 
-    Zero removes it. The power of a density does not integrate to one, and has no
-    moments of its own: ``sample``, ``mean`` and ``variance`` ignore the weight.
+    Weight zero removes the observation. A power of a density does not integrate to one
+    and has no moments: ``sample``, ``mean`` and ``variance`` ignore the weight.
 
     Examples
     --------
@@ -402,34 +382,25 @@ class Weighted(dist.Distribution):
     """
 
     arg_constraints = {"weight": constraints.nonnegative}  # noqa: RUF012  NumPyro's own
-    pytree_data_fields = ("base_dist", "weight")
+    pytree_data_fields = ("weight",)
 
-    def __init__(self, base_dist: Any, weight: Any, *, validate_args: Any = None):
-        self.base_dist, self.weight = base_dist, weight
-        shape: Any = jnp.broadcast_shapes(base_dist.batch_shape, jnp.shape(weight))
-        super().__init__(shape, base_dist.event_shape, validate_args=validate_args)
+    def __init__(
+        self,
+        base_dist: dist.Distribution,
+        weight: Numeric,
+        *,
+        validate_args: bool | None = None,
+    ):
+        self.weight = weight
+        super().__init__(base_dist, jnp.shape(weight), validate_args=validate_args)
 
     @property
-    def support(self) -> Any:
-        """The support of the distribution that is weighted."""
+    def support(self) -> constraints.Constraint | None:
+        """The support of the base distribution."""
         return self.base_dist.support
 
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
-        """Draw from the distribution that is weighted."""
-        return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
-
-    @property
-    def mean(self) -> Any:
-        """The mean of the distribution that is weighted."""
-        return self.base_dist.expand(self.batch_shape).mean
-
-    @property
-    def variance(self) -> Any:
-        """The variance of the distribution that is weighted."""
-        return self.base_dist.expand(self.batch_shape).variance
-
-    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
-        """Return weight · log density; 0 for what is removed."""
+    def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
+        """Return weight · log density; 0 for a removed observation."""
         plain = self.base_dist.log_prob(value)
-        gone = (self.weight == 0) & ~jnp.isfinite(plain)
-        return self.weight * jnp.where(gone, 0.0, plain)
+        removed = (self.weight == 0) & ~jnp.isfinite(plain)
+        return self.weight * jnp.where(removed, 0.0, plain)

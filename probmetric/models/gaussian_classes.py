@@ -1,31 +1,33 @@
-"""Gaussian classes: the generative story behind GLML, LDA and QDA.
+"""Gaussian classes: the generative model behind GLML, LDA and QDA.
 
-The story of one point x in R^d with class y in 0..C-1:
+The model of one point x in R^d with class y in 0..C-1:
 
 1.  class weights  π ~ Dirichlet(α);
-2.  per class (or once, or per feature) a covariance Σ_c and a mean μ_c,
+2.  per class (or shared, or per feature) a covariance Σ_c and a mean μ_c,
         NIW:  Σ_c ~ IW(ν, Ψ),  μ_c | Σ_c ~ N(m, Σ_c/κ);                           (1)
         LKJ:  Σ_c = diag(τ) Ω diag(τ),  Ω ~ LKJ(ζ),  τ ~ LogNormal(log s, v²),
               μ_c ~ N(m, diag(s_m²));                                             (2)
 3.  y ~ Cat(π) and x | y ~ N(μ_y, Σ_y). Missing entries of x are integrated out.   (3)
 
-``covariance``: "full" one Σ_c a class (QDA), "tied" one for all (LDA), "diagonal"
-features independent within a class; Eq. (1) then holds feature by feature, with ν the
-degrees of freedom of one feature and the diagonal of Ψ. IW(ν, Ψ) has mean
-Ψ/(ν - d - 1). ``sample_covariances`` holds the NumPyro sites of either prior.
+``covariance``: "full" is one Σ_c per class (QDA), "tied" one Σ for all classes (LDA),
+"diagonal" has independent features within a class. Eq. (1) then holds feature by
+feature, with ν the degrees of freedom of one feature and the diagonal of Ψ. IW(ν, Ψ)
+has mean Ψ/(ν - d - 1). ``sample_covariances`` has the NumPyro sites of both priors.
 
-The extension that the paper names: a class is a mixture of k normals,
+The extension that the paper mentions: a class is a mixture of k normals,
 
     x | y ~ Σ_m ω_ym N(μ_ym, Σ_ym),  ω_y ~ Dirichlet(β).                           (4)
 
 References
 ----------
 Noh, Zhang and Lee, "Generative Local Metric Learning for Nearest Neighbor
-Classification", NIPS 2010. Their Σ̂ + αI is replaced by the prior (1), which has units.
+Classification", NIPS 2010. The prior (1), which has units, replaces their Σ̂ + αI.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from types import ModuleType
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,9 +39,9 @@ from probmetric.data.containers import Labelled, weights
 from probmetric.densities.classes import ClassDensities
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric
-from probmetric.models.distributions import ClassLabel, ClassNormal
+from probmetric.models.distributions import ClassLabel, ClassNormal, sample
 from probmetric.precision import host_or_program, numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 type Covariance = Literal["full", "tied", "diagonal"]
 
@@ -120,11 +122,11 @@ class LKJPrior(NamedTuple):
 
 def sample_covariances(
     prior: NIWPrior | LKJPrior, *, shape: tuple[int, ...], covariance: Covariance
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Sample mean ``(*shape, d)`` and chol ``(*shape, d, d)`` under either prior.
 
-    With ``covariance="tied"`` the last axis of ``shape`` shares one covariance, and
-    chol has length 1 there.
+    With ``covariance="tied"`` the classes on the last axis of ``shape`` share one
+    covariance, and chol has length 1 on that axis.
 
     Examples
     --------
@@ -134,58 +136,58 @@ def sample_covariances(
     >>> prior = NIWPrior(jnp.zeros(2), jnp.eye(2), kappa=1.0, nu=5.0)
     >>> draw = seed(sample_covariances, 0)
     >>> mean, chol = jax.eval_shape(lambda: draw(prior, shape=(3,), covariance="tied"))
-    >>> mean.shape, chol.shape  # Three classes, one covariance
+    >>> mean.shape, chol.shape  # Three classes, one shared covariance
     ((3, 2), (1, 2, 2))
     """
-    sampler: Any = _sample_niw if isinstance(prior, NIWPrior) else _sample_lkj
-    return sampler(prior, shape, covariance)
+    if isinstance(prior, NIWPrior):
+        return _sample_niw(prior, shape, covariance)
+    return _sample_lkj(prior, shape, covariance)
 
 
-def _diagonal(scales: Any) -> Any:
+def _diagonal(scales: Array) -> Array:
     return scales[..., None] * jnp.eye(scales.shape[-1], dtype=scales.dtype)
 
 
-def _sample_niw(prior: NIWPrior, shape: tuple[int, ...], covariance: str) -> Any:
-    """Sample mean (*shape, d) and chol; the last axis of ``shape`` may be tied."""
-    own = (*shape[:-1], 1) if covariance == "tied" else shape
+def _sample_niw(
+    prior: NIWPrior, shape: tuple[int, ...], covariance: Covariance
+) -> tuple[Array, Array]:
+    batch = (*shape[:-1], 1) if covariance == "tied" else shape
     if covariance == "diagonal":
         inverse_gamma = dist.InverseGamma(prior.nu / 2, jnp.diagonal(prior.Psi) / 2)
-        variance: Any = numpyro.sample(
-            "variance",
-            inverse_gamma.expand((*own, len(prior.mean))).to_event(len(own) + 1),
-        )
-        chol: Any = numpyro.deterministic("chol", _diagonal(jnp.sqrt(variance)))
+        each = inverse_gamma.expand((*batch, len(prior.mean))).to_event(len(batch) + 1)
+        chol = _diagonal(jnp.sqrt(sample("variance", each)))
+        chol = jnp.asarray(numpyro.deterministic("chol", chol))
     else:
         wishart = dist.InverseWishartCholesky(
             prior.nu, scale_tril=jnp.linalg.cholesky(prior.Psi)
         )
-        chol: Any = numpyro.sample("chol", wishart.expand(own).to_event(len(own)))
+        chol = sample("chol", wishart.expand(batch).to_event(len(batch)))
     tril = jnp.broadcast_to(chol, (*shape, *chol.shape[-2:])) / jnp.sqrt(prior.kappa)
     normal = dist.MultivariateNormal(prior.mean, scale_tril=tril)
-    return numpyro.sample("mean", normal.to_event(len(shape))), chol
+    return sample("mean", normal.to_event(len(shape))), chol
 
 
-def _sample_lkj(prior: LKJPrior, shape: tuple[int, ...], covariance: str) -> Any:
-    own = (*shape[:-1], 1) if covariance == "tied" else shape
+def _sample_lkj(
+    prior: LKJPrior, shape: tuple[int, ...], covariance: Covariance
+) -> tuple[Array, Array]:
+    batch = (*shape[:-1], 1) if covariance == "tied" else shape
     d = len(prior.mean)
     log_normal = dist.LogNormal(jnp.log(prior.scale), prior.spread)
-    tau: Any = numpyro.sample(
-        "tau", log_normal.expand((*own, d)).to_event(len(own) + 1)
-    )
+    tau = sample("tau", log_normal.expand((*batch, d)).to_event(len(batch) + 1))
     if covariance == "diagonal" or d == 1:
         chol = _diagonal(tau)
     else:
-        lkj = dist.LKJCholesky(d, prior.concentration).expand(own).to_event(len(own))
-        chol = tau[..., None] * numpyro.sample("correlation_chol", lkj)
-    chol = numpyro.deterministic("chol", chol)
+        lkj = dist.LKJCholesky(d, prior.concentration).expand(batch)
+        chol = tau[..., None] * sample("correlation_chol", lkj.to_event(len(batch)))
+    chol = jnp.asarray(numpyro.deterministic("chol", chol))
     normal = dist.Normal(prior.mean, prior.mean_scale).expand((*shape, d))
-    return numpyro.sample("mean", normal.to_event(len(shape) + 1)), chol
+    return sample("mean", normal.to_event(len(shape) + 1)), chol
 
 
 class GaussianClassesParams(NamedTuple):
     """Parameters: weights (c,), mean (c, d), chol (c, d, d) or (1, d, d) when tied.
 
-    ``chol`` holds lower Cholesky factors of the covariances. For mixtures within the
+    ``chol`` has lower Cholesky factors of the covariances. For mixtures within the
     classes ``mix`` is (c, k), mean (c, k, d) and chol (c, k, d, d).
 
     Examples
@@ -195,7 +197,7 @@ class GaussianClassesParams(NamedTuple):
     >>> mean, tied = np.array([[-1.0], [1.0]]), np.ones((1, 1, 1))
     >>> half = np.array([0.5, 0.5])
     >>> params = gaussian_classes.GaussianClassesParams(half, mean, tied)
-    >>> gaussian_classes.to_densities(params).factor.ravel().tolist()  # One a class
+    >>> gaussian_classes.to_densities(params).factor.ravel().tolist()  # One per class
     [1.0, 1.0]
     """
 
@@ -206,14 +208,17 @@ class GaussianClassesParams(NamedTuple):
 
 
 def _sample_instances(
-    data: Labelled, pi: Any, log_prob_x: Any, learning_rate: Any
+    data: Labelled,
+    pi: Array,
+    instance: Callable[[Array, Array], dist.Distribution],
+    learning_rate: Numeric,
 ) -> None:
+    """Sample classes, then points from ``instance(classes, data weights)``."""
     with numpyro.plate("point", len(data.X)):
         w = weights(data)
         log_pi = jnp.broadcast_to(jnp.log(pi), (len(data.X), len(pi)))
-        label = ClassLabel(log_pi, w, learning_rate)
-        y = numpyro.sample("y", label, obs=data.y)
-        numpyro.sample("x", log_prob_x(y, w), obs=None if data.y is None else data.X)
+        y = sample("y", ClassLabel(log_pi, w, learning_rate), obs=data.y)
+        sample("x", instance(y, w), obs=None if data.y is None else data.X)
 
 
 def gaussian_classes(
@@ -222,10 +227,10 @@ def gaussian_classes(
     *,
     n_classes: int,
     covariance: Covariance = "full",
-    learning_rate: Any = 1.0,
+    learning_rate: Numeric = 1.0,
     missing: bool = False,
 ) -> None:
-    """Write the generative model of labelled points (NumPyro).
+    """Write the generative model of labeled points (NumPyro).
 
     Sites: ``weights`` (c,), ``mean`` (c, d), ``chol`` (c or 1, d, d) [NIW, diagonal:
     ``variance`` (c, d); LKJ: ``tau`` and ``correlation_chol``; ``chol`` is then
@@ -234,16 +239,17 @@ def gaussian_classes(
     Parameters
     ----------
     data : Labelled
-        ``y=None`` simulates classes and as many points as X has rows. Data weights
-        enter the observations' own distributions.
+        ``y=None`` simulates classes and as many points as X has rows. Data weights are
+        part of the observations' distributions.
     prior : NIWPrior or LKJPrior
     n_classes : int
         C ≥ 2.
     covariance : {"full", "tied", "diagonal"}
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
     missing : bool, default=False
-        Integrate NaN entries of X out (n d³ more work); they give NaN otherwise.
+        Integrate out NaN entries of X (n d³ more work). Otherwise they make the
+        density NaN.
 
     Examples
     --------
@@ -252,18 +258,18 @@ def gaussian_classes(
     >>> from probmetric.data import Labelled
     >>> from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
     >>> prior = NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> given = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> args = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
     >>> at = {"weights": jnp.array([0.5, 0.5]), "mean": jnp.zeros((2, 1))}
     >>> at, size = {**at, "chol": jnp.ones((2, 1, 1))}, {"n_classes": 2}
-    >>> of = jax.jit(lambda: compute_log_probs(gaussian_classes, given, size, at)[0])()
+    >>> of = jax.jit(lambda: compute_log_probs(gaussian_classes, args, size, at)[0])()
     >>> {site: round(float(of[site]), 3) for site in ("mean", "y", "x")}
     {'mean': -1.838, 'y': -0.693, 'x': -0.919}
     """
     alpha = jnp.full(n_classes, prior.alpha, data.X.dtype)
-    pi = numpyro.sample("weights", dist.Dirichlet(alpha))
+    pi = sample("weights", dist.Dirichlet(alpha))
     mean, chol = sample_covariances(prior, shape=(n_classes,), covariance=covariance)
 
-    def instance(y: Any, w: Any) -> Any:
+    def instance(y: Array, w: Array) -> ClassNormal:
         return ClassNormal(mean, chol, y, w, learning_rate, missing=missing)
 
     _sample_instances(data, pi, instance, learning_rate)
@@ -280,14 +286,14 @@ def gaussian_mixture_classes(
 ) -> None:
     """Write the model with a mixture of normals in every class (Eq. 4).
 
-    Sites as ``gaussian_classes``, with a component axis after that of the classes, and
+    Sites as in ``gaussian_classes``, with a component axis after the class axis, and
     ``mix`` (c, k). The component of a point is summed out. The order of components is
-    not identified: judge draws by label-invariant functionals only.
+    not identified: use only label-invariant functionals of the draws.
 
     Raises
     ------
     ValueError
-        For data weights: the mixture's own Distribution has none.
+        If the data have weights.
 
     Examples
     --------
@@ -296,25 +302,26 @@ def gaussian_mixture_classes(
     >>> from probmetric.data import Labelled
     >>> from probmetric.models import gaussian_classes as m
     >>> prior = m.NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> given = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> args = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
     >>> half, size = jnp.array([0.5, 0.5]), {"n_classes": 2, "n_components": 2}
     >>> at = {"weights": half, "mix": jnp.tile(half, (2, 1))}
     >>> at |= {"mean": jnp.zeros((2, 2, 1)), "chol": jnp.ones((2, 2, 1, 1))}
-    >>> f = lambda: compute_log_probs(m.gaussian_mixture_classes, given, size, at)[0]
+    >>> f = lambda: compute_log_probs(m.gaussian_mixture_classes, args, size, at)[0]
     >>> round(float(jax.jit(f)()["x"]), 3)  # -½ log 2π: the components are alike
     -0.919
     """
     if data.w is not None:
-        raise ValueError("w: expected None with mixtures within classes, got weights")
+        raise ValueError("w must be None for mixtures within classes, got weights.")
     alpha = jnp.full(n_classes, prior.alpha, data.X.dtype)
-    pi = numpyro.sample("weights", dist.Dirichlet(alpha))
+    pi = sample("weights", dist.Dirichlet(alpha))
     beta = jnp.full((n_classes, n_components), concentration, data.X.dtype)
-    mix: Any = numpyro.sample("mix", dist.Dirichlet(beta).to_event(1))
+    mix = sample("mix", dist.Dirichlet(beta).to_event(1))
     shape = (n_classes, n_components)
     mean, chol = sample_covariances(prior, shape=shape, covariance=covariance)
     chol = jnp.broadcast_to(chol, (*shape, *chol.shape[-2:]))
 
-    def instance(y: Any, _: Any) -> Any:
+    def instance(y: Array, w: Array) -> dist.Distribution:
+        del w
         return dist.MixtureSameFamily(
             dist.Categorical(mix[y]),
             dist.MultivariateNormal(mean[y], scale_tril=chol[y]),
@@ -324,8 +331,8 @@ def gaussian_mixture_classes(
 
 
 @numpy_in_numpy_out
-def simulate(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelled:
-    """Draw as many classes and points as ``data`` has; data weights stay.
+def simulate(key: jax.Array, params: GaussianClassesParams, data: Labelled) -> Labelled:
+    """Draw as many classes and points as ``data`` has; data weights do not change.
 
     Examples
     --------
@@ -343,8 +350,9 @@ def simulate(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelle
 
 
 @partial(jax.jit, static_argnames="n")
-def _instances(key: Any, params: GaussianClassesParams, n: int) -> tuple[Array, Array]:
-    """Draw n points and their classes."""
+def _instances(
+    key: jax.Array, params: GaussianClassesParams, n: int
+) -> tuple[Array, Array]:
     key_y, key_m, key_x = jax.random.split(key, 3)
     y = jax.random.categorical(key_y, jnp.log(params.weights), shape=(n,))
     chol = params.chol
@@ -361,7 +369,7 @@ def _instances(key: Any, params: GaussianClassesParams, n: int) -> tuple[Array, 
 
 @numpy_in_numpy_out
 def to_densities(params: GaussianClassesParams) -> ClassDensities:
-    """Return the class densities, in which local metrics are computed.
+    """Return the class densities that local metrics are computed from.
 
     Examples
     --------
@@ -370,14 +378,14 @@ def to_densities(params: GaussianClassesParams) -> ClassDensities:
     >>> mean, tied = np.array([[-9.0], [9.0]]), np.ones((1, 1, 1))
     >>> half = np.array([0.5, 0.5])
     >>> params = gaussian_classes.GaussianClassesParams(half, mean, tied)
-    >>> found = gaussian_classes.to_densities(params)
-    >>> np.exp(found.log_prior).round(4).tolist(), found.loc.ravel().tolist()
+    >>> classes = gaussian_classes.to_densities(params)
+    >>> np.exp(classes.log_prior).round(4).tolist(), classes.loc.ravel().tolist()
     ([0.5, 0.5], [-9.0, 9.0])
     """
     return _densities(params)
 
 
-def _densities_of(xp: Any, params: GaussianClassesParams) -> ClassDensities:
+def _densities_of(xp: ModuleType, params: GaussianClassesParams) -> ClassDensities:
     mean, chol, mix = xp.asarray(params.mean), xp.asarray(params.chol), params.mix
     if mix is None:
         mean, chol, mix = (
@@ -406,16 +414,16 @@ def to_metric(
     gamma: Float[Array, ""] | float | int = 0.0,
     frame: Literal["pooled", "identity"] = "pooled",
 ) -> LocalMahalanobis:
-    """Return GLML's local metric of known class densities.
+    """Return GLML's local metric for these class densities.
 
     Parameters
     ----------
     params : GaussianClassesParams
     rule, gamma
-        As ``LocalMahalanobis``.
+        See ``LocalMahalanobis``.
     frame : {"pooled", "identity"}
-        Where the rule applies: after whitening by the pooled within-class covariance,
-        or in the features as they are (the paper).
+        Apply the rule after whitening by the pooled within-class covariance, or to the
+        features themselves (as in the paper).
 
     Examples
     --------
@@ -423,7 +431,7 @@ def to_metric(
     >>> from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
     >>> mean, tied = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.eye(2)[None]
     >>> metric = to_metric(GaussianClassesParams(np.array([0.5, 0.5]), mean, tied))
-    >>> A = metric.matrix_at(np.array([[1.0, 0.0]]))[0]  # Of determinant 1
+    >>> A = metric.matrix_at(np.array([[1.0, 0.0]]))[0]  # Determinant 1
     >>> A.diagonal().round(1).tolist()
     [10.0, 0.1]
     """

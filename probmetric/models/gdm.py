@@ -1,37 +1,37 @@
-"""Generalised dissimilarity model (GDM): how unlike two sites are, by their covariates.
+"""Generalized dissimilarity model (GDM): dissimilarity of two sites by covariates.
 
-Two sites x, x' of d covariates have a similarity, the probability that one unit drawn
-of the pair is shared by both (a species under Sørensen's index, an individual under
+Two sites x, x' with d covariates have a similarity: the probability that a unit drawn
+from the pair is shared by both (a species under Sørensen's index, an individual under
 that of Bray and Curtis). With the monotone curves s_f of ``metric.splines``, I-splines
-of heights θ_fk ≥ 0, and b ≥ 0,
+with heights θ_fk ≥ 0, and b ≥ 0,
 
     log P(shared) = -t,    t = b + Σ_f |s_f(x_f) - s_f(x'_f)|                       (1)
                              = b + Σ_fk θ_fk |I_fk(x_f) - I_fk(x'_f)|,             (2)
 
-as curves that never fall give differences of one sign. y of m units are shared:
+since nondecreasing curves give differences with one sign. y of m units are shared:
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                         (3)
 
-So 1 - E[dissimilarity] = e^{-t}: the log link of LCA, but t is a sum of absolute
-differences of curves, a city-block distance, and no quadratic form; and it is linear
-in (b, θ), so that (3) is concave in them. θ and b are half-normal.
+1 - E[dissimilarity] = e^{-t} is the log link of LCA, but t is a sum of absolute
+differences of curves, a city-block distance, instead of a quadratic form. It is linear
+in (b, θ), so (3) is concave in them. θ and b have half-normal priors.
 
-s_f is identified up to a constant, taken so that it begins at 0. Its height Σ_k θ_fk is
-how much covariate f matters over its whole range, with the others as they are.
+s_f is identified up to a constant, chosen such that it begins at 0. Its height Σ_k θ_fk
+is the effect of covariate f over its whole range, with the other covariates fixed.
 
-The units of a pair are not independent given t, and pairs share sites: the posterior
-under (3) is too narrow. ``inference.gdm`` resamples sites.
+The units of a pair are not independent given t, and pairs share sites. The posterior
+under (3) is therefore too narrow; ``inference.gdm`` resamples sites.
 
 References
 ----------
 Ferrier, Manion, Elith and Richardson, Diversity and Distributions 13 (2007), for
 (1)-(2); Woolley, Foster, O'Hara, Wintle and Dunstan, "Characterising uncertainty in
 generalised dissimilarity models", Methods in Ecology and Evolution 8 (2017), for (3)
-and weights on sites; White, Gelfand and others (2023) for priors and Gaussian errors of
-log dissimilarities, which are another likelihood.
+and weights on sites; White, Gelfand and others (2023) for priors, with another
+likelihood (Gaussian errors of log dissimilarities).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,14 +43,14 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs, checked_rows
 from probmetric.metric import Link, SplineCityBlock
 from probmetric.metric.splines import i_splines
-from probmetric.models.distributions import drawn
+from probmetric.models.distributions import drawn, sample
 from probmetric.models.lca import observation
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 
 class GDMParams(NamedTuple):
-    """Parameters: b (), heights θ (d, k), and the knots (d, k) they refer to.
+    """Parameters: b (), heights θ (d, k), and the knots (d, k) of the splines.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class GDMParams(NamedTuple):
 class GDMPrior(NamedTuple):
     """θ_fk ~ half-normal(scale), b ~ half-normal(b_scale), given knots (d, k).
 
-    Knots are of the data: they say which covariate values are far apart in rank.
+    The knots come from the data (quantiles of each covariate).
 
     Examples
     --------
@@ -90,27 +90,27 @@ class GDMPrior(NamedTuple):
     b_scale: Float[Array, ""] | float = 1.0
 
 
-def _exponent(b: Any, theta: Any, knots: Any, pairs: Pairs) -> Any:
+def _exponent(b: Numeric, theta: Array, knots: Array, pairs: Pairs) -> Array:
     """Return t of Eq. (2), (N,)."""
     splines = i_splines(jnp.asarray(pairs.X), jnp.asarray(knots))
     gaps = jnp.abs(splines[pairs.i] - splines[pairs.j])
     return b + jnp.sum(gaps * theta, (-1, -2))
 
 
-def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Any = 1.0) -> None:
+def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     """Write the generative model of shared units (NumPyro).
 
-    Sites: ``b`` (), ``theta`` (d, k), ``y``. Deterministic: ``height`` (d,), how far
-    each curve rises.
+    Sites: ``b`` (), ``theta`` (d, k), ``y``. Deterministic: ``height`` (d,), the rise
+    of each curve.
 
     Parameters
     ----------
     pairs : Pairs
-        y of ``trials`` units are shared, of one without trials; ``y=None`` simulates.
-        Data weights enter the observation's own distribution.
+        y of ``trials`` units are shared (of 1 unit without trials); ``y=None``
+        simulates. Data weights are part of the observation's distribution.
     prior : GDMPrior
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
 
     Examples
     --------
@@ -120,20 +120,20 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Any = 1.0) -> None:
     >>> from probmetric.models import gdm as m
     >>> i, j, y, trials = np.array([[0], [1], [3], [3]])  # All three units are shared.
     >>> pairs = Pairs(np.array([[0.0], [1.0]]), i, j, y, trials=trials)
-    >>> given = pairs, m.GDMPrior(np.array([[0.0, 1.0]]))
+    >>> args = pairs, m.GDMPrior(np.array([[0.0, 1.0]]))
     >>> at = {"b": 0.5, "theta": np.array([[0.25, 0.25]])}
-    >>> f = jax.jit(lambda at: compute_log_probs(m.gdm, given, {}, at)[0])
+    >>> f = jax.jit(lambda at: compute_log_probs(m.gdm, args, {}, at)[0])
     >>> round(float(f(at)["y"]), 4)  # -3 · (0.5 + 0.25 + 0.25)
     -3.0
     """
     pairs, prior = jax.tree.map(jnp.asarray, (pairs, prior))
-    b: Any = numpyro.sample("b", dist.HalfNormal(prior.b_scale))
+    b = sample("b", dist.HalfNormal(prior.b_scale))
     each = dist.HalfNormal(prior.scale).expand(list(prior.knots.shape))
-    theta: Any = numpyro.sample("theta", each.to_event(2))
+    theta = sample("theta", each.to_event(2))
     numpyro.deterministic("height", height(theta, prior.knots))
     t = _exponent(b, theta, prior.knots, pairs)
     with numpyro.plate("pair", len(pairs.i)):
-        numpyro.sample("y", observation(-t, pairs, learning_rate), obs=pairs.y)
+        sample("y", observation(-t, pairs, learning_rate), obs=pairs.y)
 
 
 @numpy_in_numpy_out
@@ -141,9 +141,9 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Any = 1.0) -> None:
 def height(
     theta: Float[Array, "*s d k"], knots: Float[Array, "d k"]
 ) -> Float[Array, "*s d"]:
-    """Return how far the curve of each covariate rises, Σ_k θ_fk.
+    """Return the rise of the curve of each covariate: Σ_k θ_fk.
 
-    Of I-splines that rise: not of those without width.
+    I-splines with zero width are left out.
 
     Examples
     --------
@@ -159,8 +159,8 @@ def height(
 
 
 @numpy_in_numpy_out
-def simulate(key: Any, params: GDMParams, pairs: Pairs) -> Pairs:
-    """Draw shared units of given pairs; data weights are left as they are.
+def simulate(key: jax.Array, params: GDMParams, pairs: Pairs) -> Pairs:
+    """Draw the number of shared units of each pair; data weights do not change.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def _log_probability(params: GDMParams, pairs: Pairs) -> Array:
 
 
 def to_metric(params: GDMParams) -> SplineCityBlock:
-    """Return the learned metric, with P(same) the expected similarity of two sites.
+    """Return the learned metric; P(same) is the expected similarity of two sites.
 
     Examples
     --------

@@ -1,46 +1,46 @@
 """Hierarchical LCA: a metric for each group of pairs, partially pooled.
 
-Pairs come in groups (subjects, sites, batches), both points of a pair in the same one.
-The story, with g = 1..G and ``models.lca`` inside each group:
+Pairs come in groups (subjects, sites, batches); both points of a pair are in the same
+group. The model, with g = 1..G and ``models.lca`` inside each group:
 
 1.  W ~ N(W₀, c²/λ) entry by entry, the common map; b ~ Gamma(a, r);
-2.  ω ~ HalfNormal(s), the *spread*: how far groups lie from each other;
+2.  ω ~ HalfNormal(s), the *spread* between groups;
 3.  W_g = W + ω c E_g, the entries of E_g standard normal;                         (1)
 4.  a pair of group g coincides with probability exp(-t),
     t = b + ‖W_g δ‖²/(2τ²), τ² = 1 + 2σ² = e^{2b/p}.                               (2)
 
-b is common: it is the share of identical points that do not coincide, a property of the
-labels; a group whose distances are all larger has a larger W_g.
+b is common: it describes identical points that do not coincide, a property of the
+labels. A group whose distances are all larger has a larger W_g.
 
-ω = 0 is LCA, one metric; ω → ∞ is a metric for each group without a common one, where
-its prior is flat. c is the size of W₀ = cI, so ω is the prior sd of an entry of W_g
-around W in units of the Euclidean map: at ω = 1/√p the part ωcE_g of W_gδ is as long,
-in root mean square, as W₀δ. Of a new group E is drawn from its prior.
+ω = 0 is LCA with one metric. ω → ∞ is a separate metric for each group, with a flat
+prior. c is the size of W₀ = cI, so ω is the prior sd of an entry of W_g around W in
+units of the Euclidean map: at ω = 1/√p the term ωcE_gδ of W_gδ has the same root mean
+square length as W₀δ. E of a new group is drawn from its prior.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Float
-from numpyro.distributions.transforms import ExpTransform
 
 from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Mahalanobis
-from probmetric.models.distributions import drawn
+from probmetric.models.distributions import drawn, sample
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
     LCAPrior,
     coincidence_exponent,
     log_sigma2_of,
+    sample_log_b,
 )
 from probmetric.models.lca import identified as identified_of
 from probmetric.models.lca import to_metric as metric_of
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 
 class HierarchicalLCAParams(NamedTuple):
@@ -65,8 +65,8 @@ class HierarchicalLCAParams(NamedTuple):
 class HierarchicalLCAPrior(NamedTuple):
     """``LCAPrior`` of the common W and of b, with lam > 0; ω ~ HalfNormal(spread).
 
-    The default scale ½ says: with 95 % probability entries of group maps differ from
-    the common one by less (in sd) than the entries on the diagonal of W₀ = cI.
+    With the default scale ½, ω < 1 with 95% probability: entries of the group maps then
+    differ from the common map by less (in sd) than the diagonal entries of W₀ = cI.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class HierarchicalLCAPrior(NamedTuple):
     >>> sample = Predictive(m.hierarchical_lca, num_samples=4000)
     >>> pairs = Pairs(jnp.zeros((1, 2)), i, i, None, anchor=i)
     >>> draws = sample(jax.random.key(0), pairs, prior, n_groups=1)
-    >>> sd = draws["spread"] * prior.common.c  # of an entry of W_g about that of W
+    >>> sd = draws["spread"] * prior.common.c  # sd of an entry of W_g around W
     >>> round(float(jnp.quantile(sd, 0.95)), 1)  # c = 1
     1.0
     """
@@ -92,7 +92,7 @@ def hierarchical_lca(
     prior: HierarchicalLCAPrior,
     *,
     n_groups: int,
-    learning_rate: Any = 1.0,
+    learning_rate: Numeric = 1.0,
 ) -> None:
     """Write the generative model of the labels of pairs in groups (NumPyro).
 
@@ -102,13 +102,13 @@ def hierarchical_lca(
     Parameters
     ----------
     pairs : Pairs
-        ``anchor`` holds the group of each pair, 0..G-1; ``y=None`` simulates. Data
-        weights enter the observation's own distribution.
+        ``anchor`` is the group of each pair, 0..G-1; ``y=None`` simulates. Data weights
+        are part of the observation's distribution.
     prior : HierarchicalLCAPrior
     n_groups : int
         G. Groups without pairs are new groups: their E is drawn from its prior.
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
 
     Examples
     --------
@@ -118,9 +118,9 @@ def hierarchical_lca(
     >>> from probmetric.models import hierarchical_lca as m, lca
     >>> i = jnp.array([0])  # A point with itself: P(same) is e^{-b}.
     >>> pairs = Pairs(jnp.zeros((1, 1)), i, i, y=i + 1, anchor=i)
-    >>> given = pairs, m.HierarchicalLCAPrior(lca.LCAPrior(jnp.eye(1), lam=1.0))
+    >>> args = pairs, m.HierarchicalLCAPrior(lca.LCAPrior(jnp.eye(1), lam=1.0))
     >>> at = {"W": jnp.eye(1), "log_b": 0.0, "spread": 1.0, "E": jnp.zeros((2, 1, 1))}
-    >>> f = lambda: compute_log_probs(m.hierarchical_lca, given, {"n_groups": 2}, at)[0]
+    >>> f = lambda: compute_log_probs(m.hierarchical_lca, args, {"n_groups": 2}, at)[0]
     >>> {site: round(float(value), 3) for site, value in jax.jit(f)().items()}
     {'E': -1.838, 'W': -0.919, 'log_b': -1.0, 'spread': -1.533, 'y': -1.0}
     """
@@ -128,14 +128,11 @@ def hierarchical_lca(
     pairs = jax.tree.map(jnp.asarray, pairs)
     common = prior.common
     width = common.width / jnp.sqrt(common.lam)
-    W: Any = numpyro.sample("W", dist.Normal(common.mean, width).to_event(2))
-    b = dist.Gamma(common.b_shape, common.b_rate)
-    log_b: Any = numpyro.sample(
-        "log_b", dist.TransformedDistribution(b, ExpTransform().inv)
-    )
-    spread: Any = numpyro.sample("spread", dist.HalfNormal(prior.spread))
+    W = sample("W", dist.Normal(common.mean, width).to_event(2))
+    log_b = sample_log_b(common.b_shape, common.b_rate)
+    spread = sample("spread", dist.HalfNormal(prior.spread))
     zero = jnp.zeros((n_groups, *W.shape), W.dtype)
-    E: Any = numpyro.sample("E", dist.Normal(zero, 1.0).to_event(3))
+    E = sample("E", dist.Normal(zero, 1.0).to_event(3))
     W_groups = W + spread * common.width * E  # Eq. (1)
     sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0]))
     numpyro.deterministic("M", W.T @ W / (1 + 2 * sigma2))
@@ -145,13 +142,12 @@ def hierarchical_lca(
         delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
         g = jnp.einsum("npd,nd->np", W_groups[pairs.anchor], delta)
         t = coincidence_exponent(jnp.sum(g**2, -1), sigma2, 1.0, W.shape[0])  # Eq. (2)
-        y = Coincidence(-t, weights(pairs), learning_rate)
-        numpyro.sample("y", y, obs=pairs.y)
+        sample("y", Coincidence(-t, weights(pairs), learning_rate), obs=pairs.y)
 
 
 @numpy_in_numpy_out
-def simulate(key: Any, params: HierarchicalLCAParams, pairs: Pairs) -> Pairs:
-    """Draw labels for given pairs in given groups; data weights stay as they are.
+def simulate(key: jax.Array, params: HierarchicalLCAParams, pairs: Pairs) -> Pairs:
+    """Draw labels for the pairs and groups of ``pairs``; data weights do not change.
 
     Examples
     --------
@@ -172,7 +168,7 @@ def simulate(key: Any, params: HierarchicalLCAParams, pairs: Pairs) -> Pairs:
 
 @one_program
 def _log_probability(
-    params: HierarchicalLCAParams, A: Array, B: Array, group: Any
+    params: HierarchicalLCAParams, A: Array, B: Array, group: Array | None
 ) -> Array:
     """Return log P(y = 1) of each pair."""
     W = jnp.asarray(params.W_groups)[group]
@@ -182,10 +178,11 @@ def _log_probability(
 
 
 @numpy_in_numpy_out
-def identified(params: HierarchicalLCAParams) -> dict[str, Any]:
-    """Return what the likelihood identifies, with the spread, and the common M (d, d).
+def identified(params: HierarchicalLCAParams) -> dict[str, Array]:
+    """Return M (d, d), ``M_group`` (G, d, d), b () and the spread ().
 
-    ``M_group`` (G, d, d), ``b`` () and ``spread`` ().
+    The likelihood identifies all but the common M and the spread, which depend on the
+    prior.
 
     Examples
     --------
@@ -202,7 +199,7 @@ def identified(params: HierarchicalLCAParams) -> dict[str, Any]:
 
 
 def to_metric(params: HierarchicalLCAParams, group: int | None = None) -> Mahalanobis:
-    """Return the common metric, or that of a group, in units of the link.
+    """Return the common metric, or the metric of one group, in units of the link.
 
     Examples
     --------

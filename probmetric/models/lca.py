@@ -1,27 +1,27 @@
-"""Latent Coincidence Analysis (LCA): pairs that coincide, seen through noise.
+"""Latent Coincidence Analysis (LCA): the coincidence of noisy images of two points.
 
-The story of one pair (x, x') of points in R^d, with W (p, d), σ² > 0, κ² > 0:
+The model of one pair (x, x') of points in R^d, with W (p, d), σ² > 0, κ² > 0:
 
 1.  z ~ N(Wx, σ² I_p)  and  z' ~ N(Wx', σ² I_p), independent;
 2.  y = 1 ("they coincide") with probability exp(-‖z - z'‖² / (2κ²)).
 
-Integrating z and z' gives the marginal form, with δ = x - x' and τ² = κ² + 2σ²:
+Integrating out z and z' gives the marginal form, with δ = x - x' and τ² = κ² + 2σ²:
 
     log P(y=1 | x, x') = -t,    t = b + ‖Wδ‖² / (2τ²),                            (1)
     b = (p/2) log(1 + 2σ²/κ²),  σ² = κ² (e^{2b/p} - 1)/2.                         (2)
 
-Where a pair is judged m times, y of them *same* (``Pairs.trials``), y is binomial:
+If a pair is judged m times, y times as *same* (``Pairs.trials``), y is binomial:
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                          (3)
 
-So LCA is a log-link binomial regression on the squared distance δᵀ WᵀW δ. Only
-(W, σ, κ) up to a common factor is identified: κ = 1 when it is common to all pairs;
-with a κ per anchor σ² is fixed at ½ instead. Reports stand on M = WᵀW/τ² and b, which
-are identified; W is so only up to rotation.
+LCA is thus a binomial regression with a log link on the squared distance δᵀ WᵀW δ. Only
+(W, σ, κ) up to a common factor is identified. We set κ = 1 if it is common to all
+pairs; with a κ per anchor, σ² is fixed at ½ instead. M = WᵀW/τ² and b are identified
+and are reported; W is identified only up to rotation.
 
-The prior is on (W, log b). e^{-b} is P(same) of identical points, a number that means
-the same whatever p is; σ² does not, since b grows like pσ². Densities and modes are in
-(W, log b), so that σ² by Eq. (2) brings no Jacobian.
+The prior is on (W, log b). e^{-b} is P(same) of identical points, which has the same
+meaning for every p; σ² does not, since b grows like pσ². Densities and modes are in
+(W, log b), so σ² by Eq. (2) needs no Jacobian.
 
 References
 ----------
@@ -29,7 +29,11 @@ Der and Saul, "Latent Coincidence Analysis: A Hidden Variable Model for Distance
 Metric Learning", NIPS 2012.
 """
 
-from typing import Any, NamedTuple
+# NumPyro declares keys that may be None and complex values.
+# pyright: reportIncompatibleMethodOverride=false
+
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,9 +48,9 @@ from numpyro.distributions.util import validate_sample
 
 from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
-from probmetric.models.distributions import drawn
+from probmetric.models.distributions import drawn, sample
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 
 class LCAParams(NamedTuple):
@@ -65,10 +69,10 @@ class LCAParams(NamedTuple):
 
 
 def relative_width(p: int) -> float:
-    """Return s(p), by which the prior sd of an entry of W of p rows, c·s(p)/√λ, scales.
+    """Return s(p) in the prior standard deviation c·s(p)/√λ of an entry of W (p, d).
 
-    It is 1: λ is the precision of *one entry*, in units of 1/c². One λ is a weaker
-    prior the larger p is: E‖Wδ‖² = (1 + p/λ) c²‖δ‖² at W₀ = cI.
+    s(p) = 1: λ is the precision of *one entry*, in units of 1/c². For a given λ the
+    prior is weaker for larger p: E‖Wδ‖² = (1 + p/λ) c²‖δ‖² at W₀ = cI.
 
     Examples
     --------
@@ -87,11 +91,11 @@ class LCAPrior(NamedTuple):
 
     ``lam`` is a number of pseudo-points: the prior standard deviation of an entry of W
     is c/√lam (``relative_width`` is 1). ``lam=0`` and ``b_shape=b_rate=0`` are flat,
-    improper priors, of W and of log b: maximum likelihood, stated explicitly. With a κ
-    per anchor b has no prior, as σ² is fixed.
+    improper priors of W and log b: maximum likelihood. With a κ per anchor σ² is fixed
+    and b has no prior.
 
-    Estimators set ``mean`` and ``c`` from the labelled pairs (empirical Bayes: used
-    twice); simulations and prior predictive checks must fix them.
+    Estimators set ``mean`` and ``c`` from the labeled pairs (empirical Bayes, which
+    uses the data twice). Simulations and prior predictive checks must fix them.
 
     Examples
     --------
@@ -107,7 +111,7 @@ class LCAPrior(NamedTuple):
     b_rate: Float[Array, ""] | float = 1.0
 
     @property
-    def width(self) -> Any:
+    def width(self) -> Numeric:
         """c·s(p), the unit of an entry's prior: its sd at λ = 1."""
         return self.c * relative_width(self.mean.shape[0])
 
@@ -117,8 +121,8 @@ class LCAPrior(NamedTuple):
 def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     """Return log(1 - e^{-t}) for t > 0, with finite gradients on both branches.
 
-    Each branch sees only arguments it is accurate for ("double where"): no infinity of
-    the other leaks into a gradient (maths A4).
+    Each branch is evaluated only at arguments for which it is accurate ("double
+    where"), so no infinity of the other branch reaches a gradient (maths A4).
 
     Examples
     --------
@@ -131,8 +135,8 @@ def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     return jnp.where(t < ln2, near, far)
 
 
-def _namespace(*values: Any) -> Any:
-    """Return ``jax.numpy`` for JAX arrays, traced or not, else NumPy: no compiling."""
+def _namespace(*values: Numeric) -> ModuleType:
+    """Return ``jax.numpy`` if a value is a JAX array, else NumPy (nothing compiles)."""
     return jnp if any(isinstance(v, jax.Array) for v in values) else np
 
 
@@ -191,7 +195,7 @@ def coincidence_exponent(
 def weakest_axis(
     W: Float[Array, "p d"], mean: Float[Array, "p d"]
 ) -> Float[Array, " p"]:
-    """Return u (p,), the axis of WW₀ᵀ along which W is nearest to its mirror image.
+    """Return u (p,), the axis of WW₀ᵀ along which W is closest to its mirror image.
 
     The prior of W centred at W₀ is lower at HW, H = I - 2uuᵀ, by 2λ/c² uᵀWW₀ᵀu.
 
@@ -206,26 +210,27 @@ def weakest_axis(
 
 
 def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
-    """Return ½ p(W) + ½ p(HW): a prior of W under which both mirror images are alike.
+    """Return ½ p(W) + ½ p(HW): a prior of W that is equal at both mirror images.
 
-    The likelihood of W is that of HW for a reflection H; the prior's is not. So the
-    posterior under ``prior`` has two regions, of different heights and M = WᵀW/τ²,
-    which no sampler crosses where p < d. Under this mixture M and b have *the same
-    distribution* and the two regions are mirror images: chains on either agree. For
-    samplers of ``lca`` from outside: ``pm.sample`` does this by itself.
+    The likelihood of W equals that of HW for a reflection H; the prior's density does
+    not. The posterior under ``prior`` therefore has two modes with different heights
+    and different M = WᵀW/τ², and no sampler moves between them if p < d. Under this
+    mixture M and b have *the same distribution*, and the two modes are mirror images:
+    chains at either mode agree. Use it to sample ``lca`` with other samplers;
+    ``pm.sample`` uses it automatically.
 
     Parameters
     ----------
     prior : LCAPrior
         Its ``mean``, ``c`` and ``lam`` (> 0) are used; b keeps the default prior.
     W : array of shape (p, d)
-        The mode, which sets H = I - 2uuᵀ (``weakest_axis``). Any fixed H is right; one
-        near the mode's weakest axis mixes best.
+        The mode, which sets H = I - 2uuᵀ (``weakest_axis``). Any fixed H is valid; an
+        axis near the mode's weakest axis mixes best.
 
     Returns
     -------
     Distribution
-        Event shape (p, d), to be given to ``lca`` as ``prior``.
+        Event shape (p, d). Pass it to ``lca`` as ``prior``.
 
     Examples
     --------
@@ -249,13 +254,13 @@ class Coincidence(dist.Distribution):
     Parameters
     ----------
     log_p : array
-        log P(y = 1), at most 0. A log, because P itself underflows far apart.
+        log P(y = 1), at most 0. (P itself underflows for distant points.)
     weight : array or float, default=1
         Data weight of the pair, ≥ 0. Zero removes it from the likelihood.
     learning_rate : float, default=1
-        Power η on the likelihood: 1 for independent pairs, of the order of n/N for
-        pairs built from labels (DESIGN). ``sample``, ``mean`` and ``variance`` are
-        those of a plain Bernoulli, whatever the weight and learning rate.
+        Power η of the likelihood: 1 for independent pairs, of the order of n/N for
+        pairs built from labels. ``sample``, ``mean`` and ``variance`` are those of a
+        plain Bernoulli and ignore the weight and the learning rate.
 
     Examples
     --------
@@ -275,9 +280,9 @@ class Coincidence(dist.Distribution):
 
     def __init__(
         self,
-        log_p: Any,
-        weight: Any = 1.0,
-        learning_rate: Any = 1.0,
+        log_p: Numeric,
+        weight: Numeric = 1.0,
+        learning_rate: Numeric = 1.0,
         *,
         validate_args: bool | None = None,
     ):
@@ -287,40 +292,40 @@ class Coincidence(dist.Distribution):
         )
         super().__init__(batch_shape=shape, validate_args=validate_args)
 
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw y in {0, 1}."""
         shape = sample_shape + self.batch_shape
-        # log U < log P keeps its accuracy where P underflows.
+        # log U < log P stays accurate when P underflows.
         exponential = jax.random.exponential(key, shape, jnp.result_type(self.log_p))
         return (-exponential < self.log_p).astype(jnp.int32)
 
     @validate_sample
-    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
-        """Return η · weight · log P(value); 0 for a pair that is removed."""
+    def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
+        """Return η · weight · log P(value); 0 for a removed pair."""
         y, power = value == 1, self.learning_rate * self.weight
         bad = (power == 0) & jnp.where(y, jnp.isneginf(self.log_p), self.log_p == 0)
-        # Zero times an infinity is NaN; nor may log P(y=0) see t = 0 where y = 1.
+        # Zero times infinity is NaN, and log P(y=0) is infinite at t = 0.
         log_p = jnp.where(bad, -1.0, self.log_p)
         return power * jnp.where(y, log_p, log1mexp(jnp.where(y, 1.0, -log_p)))
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Array:
         """Return 0 and 1, before the axes of the batch."""
         values = jnp.arange(2).reshape((2,) + (1,) * len(self.batch_shape))
         return jnp.broadcast_to(values, (2, *self.batch_shape)) if expand else values
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Array:
         """P(y = 1)."""
         return jnp.broadcast_to(jnp.exp(self.log_p), self.batch_shape)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Array:
         """P(y = 1) P(y = 0)."""
         return self.mean * -jnp.expm1(self.log_p)
 
 
 class Judgments(dist.Distribution):
-    """How many y of the m judgments of a pair are *same*, given log P(same) of each.
+    """The number y of *same* among m judgments of a pair, given log P(same).
 
     Binomial (Eq. 3): the sum of m labels of ``Coincidence``.
 
@@ -331,7 +336,7 @@ class Judgments(dist.Distribution):
     trials : int array
         m ≥ 0.
     weight, learning_rate
-        As ``Coincidence``.
+        See ``Coincidence``.
 
     Examples
     --------
@@ -351,10 +356,10 @@ class Judgments(dist.Distribution):
 
     def __init__(
         self,
-        log_p: Any,
-        trials: Any,
-        weight: Any = 1.0,
-        learning_rate: Any = 1.0,
+        log_p: Numeric,
+        trials: Numeric,
+        weight: Numeric = 1.0,
+        learning_rate: Numeric = 1.0,
         *,
         validate_args: bool | None = None,
     ):
@@ -366,19 +371,19 @@ class Judgments(dist.Distribution):
         super().__init__(batch_shape=shape, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)  # pyright: ignore[reportArgumentType]
-    def support(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def support(self) -> constraints.Constraint:
         """Whole numbers 0..m."""
         return constraints.integer_interval(0, self.trials)
 
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw y in 0..m."""
         shape = sample_shape + self.batch_shape
         trials, log_p = (jnp.broadcast_to(a, shape) for a in (self.trials, self.log_p))
         return dist.Binomial(trials, jnp.exp(log_p)).sample(key).astype(jnp.int32)
 
     @validate_sample
-    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
-        """Return η · weight · log P(value); 0 for a pair that is removed."""
+    def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
+        """Return η · weight · log P(value); 0 for a removed pair."""
         power, other = self.learning_rate * self.weight, self.trials - value
         same = Coincidence(self.log_p, power * value, validate_args=False)
         rest = Coincidence(self.log_p, power * other, validate_args=False)
@@ -386,25 +391,28 @@ class Judgments(dist.Distribution):
         return power * ways + same.log_prob(1) + rest.log_prob(0)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Array:
         """Return m P(same)."""
         return jnp.broadcast_to(self.trials * jnp.exp(self.log_p), self.batch_shape)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Array:
         """Return m P(same) P(different)."""
         return self.mean * -jnp.expm1(self.log_p)
 
 
 def observation(
-    log_p: Any, pairs: Pairs, learning_rate: Any = 1.0, chosen: Any = slice(None)
+    log_p: Array,
+    pairs: Pairs,
+    learning_rate: Numeric = 1.0,
+    chosen: Array | slice = slice(None),
 ) -> Coincidence | Judgments:
-    """Return the distribution of y of pairs: labels, or counts where there are trials.
+    """Return the distribution of y: labels, or counts if the pairs have trials.
 
     Parameters
     ----------
     log_p : array of shape (n,)
-        Of the pairs chosen.
+        log P(same) of the chosen pairs.
     pairs : Pairs
     learning_rate, chosen : float, default=1; index of pairs, default: all
 
@@ -422,33 +430,42 @@ def observation(
     return Judgments(log_p, pairs.trials[chosen], w, learning_rate)
 
 
-def _sample_W(prior: "LCAPrior | dist.Distribution") -> Any:
-    """Sample the map W, (p, d), under the prior asked for."""
+def _sample_W(prior: "LCAPrior | dist.Distribution") -> Array:
+    """Sample the map W (p, d)."""
     if isinstance(prior, dist.Distribution):
-        return numpyro.sample("W", prior)
+        return sample("W", prior)
     lam = prior.lam
     if isinstance(lam, dist.Distribution):
-        lam = numpyro.sample("lam", lam)
+        lam = sample("lam", lam)
     elif not isinstance(lam, jax.Array) and lam == 0:
         flat = dist.ImproperUniform(constraints.real, (), prior.mean.shape)
-        return numpyro.sample("W", flat)
+        return sample("W", flat)
     scale = prior.width / jnp.sqrt(lam)
-    return numpyro.sample("W", dist.Normal(prior.mean, scale).to_event(2))
+    return sample("W", dist.Normal(prior.mean, scale).to_event(2))
 
 
-def _sample_log_b(shape: Any, rate: Any) -> Any:
+def sample_log_b(shape: Numeric, rate: Numeric) -> Array:
+    """Sample log b under the prior b ~ Gamma(shape, rate), flat in log b if shape is 0.
+
+    Examples
+    --------
+    >>> from numpyro.handlers import seed, trace
+    >>> site = trace(seed(sample_log_b, 0)).get_trace(1.0, 1.0)["log_b"]
+    >>> round(float(site["fn"].log_prob(0.0)), 3)  # log e^{-b} at b = 1
+    -1.0
+    """
     if not isinstance(shape, jax.Array) and shape == 0:
-        return numpyro.sample("log_b", dist.ImproperUniform(constraints.real, (), ()))
+        return sample("log_b", dist.ImproperUniform(constraints.real, (), ()))
     log, b = ExpTransform().inv, dist.Gamma(shape, rate)
-    return numpyro.sample("log_b", dist.TransformedDistribution(b, log))
+    return sample("log_b", dist.TransformedDistribution(b, log))
 
 
 def lca(
     pairs: Pairs,
     prior: "LCAPrior | dist.Distribution",
     *,
-    learning_rate: Any = 1.0,
-    kappa2: Any = 1.0,
+    learning_rate: Numeric = 1.0,
+    kappa2: Array | float = 1.0,
     latent: bool = False,
     batch: int | None = None,
 ) -> None:
@@ -460,22 +477,23 @@ def lca(
     Parameters
     ----------
     pairs : Pairs
-        ``y=None`` simulates. Data weights enter the observation's own distribution,
-        ``Coincidence``, or ``Judgments`` where there are ``trials``.
+        ``y=None`` simulates. Data weights are part of the observation's distribution:
+        ``Coincidence``, or ``Judgments`` if there are ``trials``.
     prior : LCAPrior or Distribution
-        Gaussian around ``prior.mean`` of sd c/√λ; ``lam`` may be a Distribution. A
-        Distribution of event shape (p, d) is of W alone; log b keeps its default prior.
+        Gaussian around ``prior.mean`` with sd c/√λ; ``lam`` may be a Distribution. A
+        Distribution of event shape (p, d) is the prior of W; log b then has its
+        default prior.
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
     kappa2 : float or array of shape (n_anchors,), default=1
-        Common κ² (only 1 is ever needed), or one per anchor: then σ² is ½ and there is
-        no ``log_b`` site (erratum 3 of seed 000).
+        Common κ² (1 is enough), or κ² per anchor: then σ² is ½ and there is no
+        ``log_b`` site (erratum 3 of seed 000).
     latent : bool, default=False
-        Sample z and z' explicitly instead of integrating them out; of labels, no
-        counts: the judgments of one pair would share its z.
+        Sample z and z' explicitly instead of integrating them out. Only for labels:
+        the judgments of one pair would share its z.
     batch : int, optional
-        Size of a random subsample of pairs, for SVI. Not for MCMC, which would
-        keep one subsample for ever.
+        Size of a random subsample of pairs, for SVI. Do not use it with MCMC, which
+        would keep one subsample throughout.
 
     Raises
     ------
@@ -487,15 +505,15 @@ def lca(
     >>> import jax.numpy as jnp, numpy as np
     >>> from numpyro.infer.util import compute_log_probs
     >>> i, j, y = np.array([[0], [0], [1]])  # A point with itself: P(same) is e^{-b}.
-    >>> given = Pairs(jnp.eye(2), i, j, y), LCAPrior(jnp.eye(2))
-    >>> f = jax.jit(lambda at: compute_log_probs(lca, given, {}, at)[0])
+    >>> args = Pairs(jnp.eye(2), i, j, y), LCAPrior(jnp.eye(2))
+    >>> f = jax.jit(lambda at: compute_log_probs(lca, args, {}, at)[0])
     >>> of = f({"W": jnp.eye(2), "log_b": 0.0})  # 2 log(10/2π), log e^{-b}, -b
     >>> {site: round(float(value), 3) for site, value in of.items()}
     {'W': 0.929, 'log_b': -1.0, 'y': -1.0}
     """
     if latent:
         refuse_trials(pairs, "the latent form")
-    # Plate indices are traced under some handlers; NumPy cannot be indexed by them.
+    # Some handlers trace plate indices, and NumPy arrays cannot be indexed by them.
     pairs = jax.tree.map(jnp.asarray, pairs)
     W = _sample_W(prior)
     p = W.shape[0]
@@ -504,7 +522,7 @@ def lca(
         sigma2 = jnp.asarray(0.5, pairs.X.dtype)
     else:
         hyper = prior if isinstance(prior, LCAPrior) else LCAPrior(mean=W)
-        log_b = _sample_log_b(hyper.b_shape, hyper.b_rate)
+        log_b = sample_log_b(hyper.b_shape, hyper.b_rate)
         sigma2 = jnp.exp(log_sigma2_of(log_b, p, kappa2))
         numpyro.deterministic("M", W.T @ W / (kappa2 + 2 * sigma2))
         numpyro.deterministic("b", jnp.exp(log_b))
@@ -516,13 +534,13 @@ def lca(
             k2 = jnp.asarray(kappa2)[pairs.anchor[chosen]]
         if latent:
             sd = jnp.sqrt(sigma2)
-            z = numpyro.sample("z", dist.Normal(a @ W.T, sd).to_event(1))
-            z_prime = numpyro.sample("z_prime", dist.Normal(b @ W.T, sd).to_event(1))
-            log_p = -0.5 * jnp.sum(jnp.subtract(z, z_prime) ** 2, -1) / k2
+            z = sample("z", dist.Normal(a @ W.T, sd).to_event(1))
+            z_prime = sample("z_prime", dist.Normal(b @ W.T, sd).to_event(1))
+            log_p = -0.5 * jnp.sum((z - z_prime) ** 2, -1) / k2
         else:
             squared = jnp.sum((jnp.subtract(a, b) @ W.T) ** 2, -1)
             log_p = -coincidence_exponent(squared, sigma2, k2, p)
-        numpyro.sample(
+        sample(
             "y",
             observation(log_p, pairs, learning_rate, chosen),
             obs=None if pairs.y is None else pairs.y[chosen],
@@ -535,8 +553,8 @@ lca.closed_form = (  # pyright: ignore[reportFunctionMemberAccess]
 
 
 @numpy_in_numpy_out
-def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
-    """Draw labels, or counts, for given pairs; data weights are left as they are.
+def simulate(key: jax.Array, params: LCAParams, pairs: Pairs) -> Pairs:
+    """Draw labels (or counts) for the pairs; data weights do not change.
 
     Examples
     --------
@@ -553,7 +571,9 @@ def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
 
 
 @one_program
-def _log_probability(params: LCAParams, A: Array, B: Array, anchor: Any) -> Array:
+def _log_probability(
+    params: LCAParams, A: Array, B: Array, anchor: Array | None
+) -> Array:
     kappa2, images = jnp.asarray(params.kappa2), jnp.subtract(A, B) @ params.W.T
     k2 = kappa2[anchor] if kappa2.ndim else kappa2
     squared, sigma2 = jnp.sum(images**2, -1), jnp.exp(params.log_sigma2)
@@ -561,8 +581,8 @@ def _log_probability(params: LCAParams, A: Array, B: Array, anchor: Any) -> Arra
 
 
 @numpy_in_numpy_out
-def identified(params: LCAParams) -> dict[str, Any]:
-    """Return what the likelihood identifies under a common κ: M (d, d) and b ().
+def identified(params: LCAParams) -> dict[str, Array]:
+    """Return the quantities identified under a common κ: M (d, d) and b ().
 
     Examples
     --------
@@ -582,8 +602,8 @@ def identified(params: LCAParams) -> dict[str, Any]:
 def to_metric(params: LCAParams) -> Mahalanobis:
     """Return the learned metric, in units of the link: factor W/√(κ² + 2σ²).
 
-    With a κ per anchor there is no common P(same): the factor is W itself and the
-    metric carries no link.
+    With a κ per anchor there is no common P(same): the factor is W and there is no
+    link.
 
     Examples
     --------

@@ -1,33 +1,37 @@
-"""Gaussian classes of one covariance: the model behind LDA and RCA.
+"""Gaussian classes with one covariance: the model behind LDA and RCA.
 
-The story is that of ``models.gaussian_classes`` with ``covariance="tied"``: the classes
-share one Σ ~ IW(ν, Ψ), μ_c | Σ ~ N(m, Σ/κ) and x | y ~ N(μ_y, Σ). What is learned from
-it, the directions U and the metric M = U Uᵀ, is derived in ``inference.lda``.
+The model is ``models.gaussian_classes`` with ``covariance="tied"``: the classes share
+one Σ ~ IW(ν, Ψ), μ_c | Σ ~ N(m, Σ/κ) and x | y ~ N(μ_y, Σ). ``inference.lda`` derives
+the directions U and the metric M = U Uᵀ.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.containers import Labelled
 from probmetric.metric import Mahalanobis
-from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior
-from probmetric.models.gaussian_classes import gaussian_classes as story
+from probmetric.models.gaussian_classes import (
+    GaussianClassesParams,
+    NIWPrior,
+    gaussian_classes,
+)
 from probmetric.models.gaussian_classes import simulate as simulate_classes
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 
 class LDAParams(NamedTuple):
-    """The classes and the directions that tell them apart.
+    """The classes and the directions that separate them.
 
     Attributes
     ----------
     factor : array of shape (k, d)
-        Uᵀ of Eq. (4) of ``inference.lda``, rows by falling λ; each identified up to
-        its sign.
+        Uᵀ of Eq. (4) of ``inference.lda``, rows by falling λ; the sign of a row is not
+        identified.
     eigenvalues : array of shape (k,)
-        λ ≥ 0: variance between classes over variance within, along each row.
+        λ ≥ 0: variance between classes over variance within classes, by row.
     mean : array of shape (c, d)
         m_c.
     within : array of shape (d, d)
@@ -61,14 +65,14 @@ def to_metric(params: LDAParams) -> Mahalanobis:
     >>> from probmetric.models.lda import LDAParams, to_metric
     >>> one, mean = np.ones((1, 1)), np.array([[-1.0], [1.0]])
     >>> params = LDAParams(one / 2, np.ones(1), mean, 4 * one, np.array([0.5, 0.5]))
-    >>> to_metric(params).transform(mean).tolist()  # In sds within classes
+    >>> to_metric(params).transform(mean).tolist()  # In sd within classes
     [[-0.5], [0.5]]
     """
     return Mahalanobis(params.factor)
 
 
 def model(
-    data: Labelled, prior: NIWPrior, *, n_classes: int, learning_rate: Any = 1.0
+    data: Labelled, prior: NIWPrior, *, n_classes: int, learning_rate: Numeric = 1.0
 ) -> None:
     """Write the generative model: Gaussian classes with one covariance (NumPyro).
 
@@ -79,14 +83,14 @@ def model(
     >>> from probmetric.data import Labelled
     >>> from probmetric.models import gaussian_classes, lda
     >>> prior = gaussian_classes.NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> given = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> args = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
     >>> at = {"weights": jnp.array([0.5, 0.5]), "mean": jnp.zeros((2, 1))}
     >>> at, size = {**at, "chol": jnp.ones((1, 1, 1))}, {"n_classes": 2}
-    >>> of = jax.jit(lambda: compute_log_probs(lda.model, given, size, at)[0])()
+    >>> of = jax.jit(lambda: compute_log_probs(lda.model, args, size, at)[0])()
     >>> {site: round(float(of[site]), 3) for site in ("mean", "y", "x")}
     {'mean': -1.838, 'y': -0.693, 'x': -0.919}
     """
-    story(
+    gaussian_classes(
         data,
         prior,
         n_classes=n_classes,
@@ -95,7 +99,7 @@ def model(
     )
 
 
-def simulate(key: Any, params: LDAParams, data: Labelled) -> Labelled:
+def simulate(key: jax.Array, params: LDAParams, data: Labelled) -> Labelled:
     """Draw as many classes and points as ``data`` has.
 
     Examples

@@ -1,7 +1,7 @@
 """LCA with point effects: judged pairs that share points.
 
-Some points are easier to recognise than others, and all judgments of a point share
-that. The story, with n points and ``models.lca`` for the rest:
+Some points are easier to recognize than others, in all their judgments. The model, with
+n points and ``models.lca`` for the rest:
 
 1.  W ~ N(W₀, c²/λ) entry by entry; b ~ Gamma(a, r), that of a typical point;
 2.  ω ~ HalfNormal(s), the *spread* of the points;
@@ -11,28 +11,28 @@ that. The story, with n points and ``models.lca`` for the rest:
     a_i = (b_i - b)/2,  D = ‖Wδ‖²/τ²,  τ² = e^{2b/p}.
 
 e^{-b_i} is the probability that two copies of point i are called the same. Pairs are
-independent given the b_i; two that share a point are not, once these are integrated
-out. ω = 0 is LCA.
+independent given the b_i. With the b_i integrated out, pairs that share a point are
+dependent. ω = 0 is LCA.
 
-The a_i are not normal: t may not be negative, or e^{-t} is no probability, and it is
-not for any pair, however near, if and only if all a_i ≥ -b/2 (up to one point). So the
-b_i are log-normal; to first order in ω the a_i are N(0, (ωb/2)²).
+The a_i are not normal: t must be at least 0 for every pair, however close, for e^{-t}
+to be a probability. This holds if and only if all a_i ≥ -b/2 (except for one point).
+The b_i are therefore log-normal; to first order in ω the a_i are N(0, (ωb/2)²).
 
-Effects add up in t, so that those of new points are integrated out in each by itself,
+Effects add up in t, so the effects of two new points are integrated out separately:
 
     P(same | two new points) = exp(-(b' + D/2)),   b' = -2 log E[e^{-b_i/2}] :     (3)
 
-LCA's link with another intercept, below b' ≤ E[b_i]. The distance is the same for all.
+LCA's link with another intercept, b' ≤ E[b_i]. The distance does not change.
 
 References
 ----------
 Hoff, "Bilinear Mixed-Effects Models for Dyadic Data", JASA 2005, for effects of the
 two members of a pair; White, Frye, Slingsby, Silander and Gelfand, "Generative Spatial
 Generalized Dissimilarity Mixed Modelling (spGDMM)", Methods in Ecology and Evolution
-2023, for random effects of sites beside the same link.
+2023, for random effects of sites with the same link.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,26 +40,26 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Float
-from numpyro.distributions.transforms import ExpTransform
 
 from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
-from probmetric.models.distributions import drawn
+from probmetric.models.distributions import drawn, sample
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
     LCAPrior,
     log_b_of,
     log_sigma2_of,
+    sample_log_b,
 )
 from probmetric.models.lca import identified as identified_of
 from probmetric.models.lca import to_metric as metric_of
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 
 class PointEffectsParams(NamedTuple):
-    """W (p, d), log σ² (), the spread ω ≥ 0, and u (n,) of Eq. (1), a point.
+    """W (p, d), log σ² (), the spread ω ≥ 0, and the effects u (n,) of Eq. (1).
 
     Examples
     --------
@@ -80,8 +80,8 @@ class PointEffectsParams(NamedTuple):
 class PointEffectsPrior(NamedTuple):
     """``LCAPrior`` of W and b, with lam > 0; ω ~ HalfNormal(spread).
 
-    The default scale 1 says: with 95 % probability b_i is within a factor of 50 of b
-    for most points; and half of the prior is below ω = .67, a factor of two.
+    With the default scale 1, b_i is within a factor of 50 of b for most points with 95%
+    probability. The prior median of ω is 0.67, a factor of two.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class PointEffectsPrior(NamedTuple):
     >>> i, prior = jnp.array([0]), m.PointEffectsPrior(lca.LCAPrior(jnp.eye(1)))
     >>> sample = Predictive(m.point_effects, num_samples=4000)
     >>> draws = sample(jax.random.key(0), Pairs(jnp.zeros((1, 1)), i, i, None), prior)
-    >>> round(float(jnp.median(draws["spread"])), 1)  # ω = .67, rounded
+    >>> round(float(jnp.median(draws["spread"])), 1)  # ω = 0.67
     0.7
     """
 
@@ -101,7 +101,7 @@ class PointEffectsPrior(NamedTuple):
 
 
 NODES = np.linspace(-9.0, 9.0, 181)
-"""Of the trapezoidal rule for E over z, exact to rounding for ω ≤ 2, 1e-5 at ω = 8."""
+"""Nodes of the trapezoidal rule for E over z: exact to rounding if ω ≤ 2, 1e-5 at 8."""
 
 _LOG_WEIGHTS = -0.5 * NODES**2 - 0.5 * np.log(2 * np.pi) + np.log(NODES[1] - NODES[0])
 
@@ -115,7 +115,7 @@ def intercept_of_new(
 
     Parameters
     ----------
-    b, spread : arrays of one shape
+    b, spread : arrays of the same shape
         b > 0 and ω ≥ 0.
 
     Examples
@@ -131,7 +131,7 @@ def intercept_of_new(
 
 
 def point_effects(
-    pairs: Pairs, prior: PointEffectsPrior, *, learning_rate: Any = 1.0
+    pairs: Pairs, prior: PointEffectsPrior, *, learning_rate: Numeric = 1.0
 ) -> None:
     """Write the generative model of labels of pairs that share points (NumPyro).
 
@@ -141,11 +141,11 @@ def point_effects(
     Parameters
     ----------
     pairs : Pairs
-        ``i`` and ``j`` say which points are the same: each row of X has one effect.
-        ``y=None`` simulates. Data weights enter the observation's own distribution.
+        Each row of X is one point and has one effect. ``y=None`` simulates. Data
+        weights are part of the observation's distribution.
     prior : PointEffectsPrior
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
 
     Examples
     --------
@@ -154,9 +154,9 @@ def point_effects(
     >>> from probmetric.data import Pairs
     >>> from probmetric.models import lca, point_effects as m
     >>> i, prior = jnp.array([0]), m.PointEffectsPrior(lca.LCAPrior(jnp.eye(1)))
-    >>> given = Pairs(jnp.zeros((1, 1)), i, i, y=i + 1), prior
+    >>> args = Pairs(jnp.zeros((1, 1)), i, i, y=i + 1), prior
     >>> at = {"W": jnp.eye(1), "log_b": 0.0, "spread": 1.0, "z": jnp.log(3.0)[None]}
-    >>> of = jax.jit(lambda: compute_log_probs(m.point_effects, given, {}, at)[0])()
+    >>> of = jax.jit(lambda: compute_log_probs(m.point_effects, args, {}, at)[0])()
     >>> round(float(of["y"]), 3)  # A point with itself: P(same) is e^{-b_i}, b_i = 3b.
     -3.0
     """
@@ -164,14 +164,10 @@ def point_effects(
     pairs = jax.tree.map(jnp.asarray, pairs)
     common = prior.common
     width = common.width / jnp.sqrt(common.lam)
-    W: Any = numpyro.sample("W", dist.Normal(common.mean, width).to_event(2))
-    b = dist.Gamma(common.b_shape, common.b_rate)
-    log_b: Any = numpyro.sample(
-        "log_b", dist.TransformedDistribution(b, ExpTransform().inv)
-    )
-    spread: Any = numpyro.sample("spread", dist.HalfNormal(prior.spread))
-    zero = jnp.zeros(len(pairs.X), W.dtype)
-    z: Any = numpyro.sample("z", dist.Normal(zero, 1.0).to_event(1))
+    W = sample("W", dist.Normal(common.mean, width).to_event(2))
+    log_b = sample_log_b(common.b_shape, common.b_rate)
+    spread = sample("spread", dist.HalfNormal(prior.spread))
+    z = sample("z", dist.Normal(jnp.zeros(len(pairs.X), W.dtype), 1.0).to_event(1))
     b_point = jnp.exp(log_b + spread * z)  # Eq. (1)
     sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0]))
     numpyro.deterministic("M", W.T @ W / (1 + 2 * sigma2))
@@ -181,33 +177,32 @@ def point_effects(
     with numpyro.plate("pair", len(pairs.i)):
         delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
         t = _exponent(W, log_b, b_point[pairs.i] + b_point[pairs.j], delta)
-        y = Coincidence(-t, weights(pairs), learning_rate)
-        numpyro.sample("y", y, obs=pairs.y)
+        sample("y", Coincidence(-t, weights(pairs), learning_rate), obs=pairs.y)
 
 
-def _exponent(W: Any, log_b: Any, b_both: Any, delta: Any) -> Any:
-    """Return t of Eq. (2): that of LCA, its b replaced by the mean of two."""
+def _exponent(W: Array, log_b: Array, b_both: Array, delta: Array) -> Array:
+    """Return t of Eq. (2): LCA's t, with b replaced by the mean of b_i and b_j."""
     squared = jnp.sum((delta @ W.T) ** 2, -1)
     sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0]))
     half = squared / (2 * (1 + 2 * sigma2))
     return 0.5 * b_both + half
 
 
-def _b_of(params: PointEffectsParams) -> tuple[Any, Any]:
-    log_b: Any = log_b_of(jnp.asarray(params.log_sigma2), params.W.shape[0])
+def _b_of(params: PointEffectsParams) -> tuple[Array, Array]:
+    log_b = log_b_of(jnp.asarray(params.log_sigma2), params.W.shape[0])
     return log_b, jnp.exp(log_b + params.effects)
 
 
 @numpy_in_numpy_out
-def simulate(key: Any, params: PointEffectsParams, pairs: Pairs) -> Pairs:
-    """Draw labels for given pairs of given points; data weights stay as they are.
+def simulate(key: jax.Array, params: PointEffectsParams, pairs: Pairs) -> Pairs:
+    """Draw labels for the pairs; data weights do not change.
 
     Examples
     --------
     >>> import jax, numpy as np
     >>> from probmetric.data import Pairs
     >>> from probmetric.models.point_effects import PointEffectsParams, simulate
-    >>> u = np.array([-30.0, -30.0, 5.0])  # The last is hardly ever recognised.
+    >>> u = np.array([-30.0, -30.0, 5.0])  # The last point is rarely recognized.
     >>> params = PointEffectsParams(np.eye(1), np.asarray(0.5), np.asarray(1.0), u)
     >>> pairs = Pairs(np.zeros((3, 1)), np.array([0, 0]), np.array([1, 2]), None)
     >>> simulate(jax.random.key(0), params, pairs).y.tolist()
@@ -230,8 +225,8 @@ def _log_probability(
 
 
 @numpy_in_numpy_out
-def identified(params: PointEffectsParams) -> dict[str, Any]:
-    """Return M (d, d), b, b of each point (n,), b of new points, and the spread.
+def identified(params: PointEffectsParams) -> dict[str, Array]:
+    """Return M (d, d), b (), b of each point (n,), b of new points and the spread.
 
     Examples
     --------
@@ -239,14 +234,14 @@ def identified(params: PointEffectsParams) -> dict[str, Any]:
     >>> from probmetric.models.point_effects import PointEffectsParams, identified
     >>> log_sigma2 = np.log(np.expm1(2.0) / 2)  # b = 1
     >>> params = PointEffectsParams(np.eye(1), log_sigma2, np.asarray(0.0), np.zeros(1))
-    >>> found = identified(params)
-    >>> sorted(found), round(float(found["b_new"]), 4)  # Of spread 0: b
+    >>> values = identified(params)
+    >>> sorted(values), round(float(values["b_new"]), 4)  # Without spread: b
     (['M', 'b', 'b_new', 'b_point', 'spread'], 1.0)
     """
     log_b, b_point = _b_of(params)
     b_new = intercept_of_new(jnp.exp(log_b), params.spread)
-    found = identified_of(LCAParams(params.W, params.log_sigma2))
-    return {**found, "b_point": b_point, "b_new": b_new, "spread": params.spread}
+    common = identified_of(LCAParams(params.W, params.log_sigma2))
+    return {**common, "b_point": b_point, "b_new": b_new, "spread": params.spread}
 
 
 def to_metric(params: PointEffectsParams) -> Mahalanobis:
@@ -267,5 +262,5 @@ def to_metric(params: PointEffectsParams) -> Mahalanobis:
 
 
 @numpy_in_numpy_out
-def _new(params: PointEffectsParams) -> Any:
+def _new(params: PointEffectsParams) -> Array:
     return intercept_of_new(jnp.exp(_b_of(params)[0]), params.spread)

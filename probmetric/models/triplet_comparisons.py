@@ -1,17 +1,16 @@
 """Triplet comparisons: "a is nearer to p than to q", under a Mahalanobis metric.
 
 A triplet has an anchor a and two points p, q of R^d (``near`` and ``far``). With
-W (p, d), M = WᵀW, u = x_a - x_far and v = x_a - x_near, the answer y = 1 ("near is the
+W (p, d), M = WᵀW, u = x_a - x_far and v = x_a - x_near, the response y = 1 ("near is
 nearer") has log odds
 
     t = ‖Wu‖² - ‖Wv‖² = uᵀMu - vᵀMv.                                               (1)
 
-Of quadruplets, "a is nearer to p than b is to q", u = x_b - x_far: nothing else
-changes. Exchanging near and far (and a and b) turns y into 1 - y. There is no slope, as
-M carries it: M is identified with its scale, W up to rotation; a squared distance
-larger by 1 is log odds of 1. Answers that hardly ever err have a large M. There is no
-intercept and no lapse: an answer given at random to points that are clearly apart is an
-outlier here.
+For quadruplets, "a is nearer to p than b is to q", u = x_b - x_far and the rest is the
+same. Exchanging near and far (and a and b) turns y into 1 - y. The model has no slope:
+the scale of M is identified (W only up to rotation), and a difference of 1 in squared
+distance is log odds of 1. Consistent responses give a large M. There is no intercept
+and no lapse rate: a random response to points that are clearly apart is an outlier.
 
 References
 ----------
@@ -21,7 +20,10 @@ comparisons as probabilities (other links, no features); Schultz and Joachims, "
 a Distance Metric from Relative Comparisons", NIPS 2003, for Eq. (1) with a margin.
 """
 
-from typing import Any, NamedTuple
+# NumPyro declares keys that may be None and complex values.
+# pyright: reportIncompatibleMethodOverride=false
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,9 +35,9 @@ from numpyro.distributions.util import validate_sample
 
 from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.metric import Mahalanobis
-from probmetric.models.distributions import drawn
+from probmetric.models.distributions import drawn, sample
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 
 class TripletParams(NamedTuple):
@@ -75,9 +77,9 @@ class TripletPrior(NamedTuple):
 
 
 class Answer(dist.Distribution):
-    """The answer y in {0, 1}, given its log odds, a data weight and a learning rate.
+    """The response y in {0, 1}, given its log odds, a data weight and a learning rate.
 
-    ``log_prob`` is η · weight · log P(value), finite for any finite log odds;
+    ``log_prob`` is η · weight · log P(value), finite for any finite log odds.
     ``sample``, ``mean`` and ``variance`` are those of a plain Bernoulli.
 
     Parameters
@@ -87,7 +89,7 @@ class Answer(dist.Distribution):
     weight : array or float, default=1
         Data weight, at least 0.
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
 
     Examples
     --------
@@ -108,9 +110,9 @@ class Answer(dist.Distribution):
 
     def __init__(
         self,
-        log_odds: Any,
-        weight: Any = 1.0,
-        learning_rate: Any = 1.0,
+        log_odds: Numeric,
+        weight: Numeric = 1.0,
+        learning_rate: Numeric = 1.0,
         *,
         validate_args: bool | None = None,
     ):
@@ -121,36 +123,36 @@ class Answer(dist.Distribution):
         )
         super().__init__(batch_shape=shape, validate_args=validate_args)
 
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw y in {0, 1}."""
         shape = sample_shape + self.batch_shape
         noise = jax.random.logistic(key, shape, jnp.result_type(self.log_odds))
         return (noise < self.log_odds).astype(jnp.int32)
 
     @validate_sample
-    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
+    def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
         """Return η · weight · log P(value)."""
         sign = jnp.where(value == 1, 1, -1)
         log_p = jax.nn.log_sigmoid(sign * self.log_odds)
         return self.learning_rate * self.weight * log_p
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Array:
         """Return 0 and 1, before the axes of the batch."""
         values = jnp.arange(2).reshape((2,) + (1,) * len(self.batch_shape))
         return jnp.broadcast_to(values, (2, *self.batch_shape)) if expand else values
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Array:
         """P(y = 1)."""
         return jnp.broadcast_to(jax.nn.sigmoid(self.log_odds), self.batch_shape)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Array:
         """P(y = 1) P(y = 0)."""
         return self.mean * (1 - self.mean)
 
 
-def _log_odds(W: Any, triplets: Triplets) -> Any:
+def _log_odds(W: Array, triplets: Triplets) -> Array:
     """Return t of Eq. (1), (N,)."""
     X = jnp.asarray(triplets.X) @ W.T
     u, v = X[triplets.beside] - X[triplets.far], X[triplets.anchor] - X[triplets.near]
@@ -158,19 +160,19 @@ def _log_odds(W: Any, triplets: Triplets) -> Any:
 
 
 def triplet_comparisons(
-    triplets: Triplets, prior: TripletPrior, *, learning_rate: Any = 1.0
+    triplets: Triplets, prior: TripletPrior, *, learning_rate: Numeric = 1.0
 ) -> None:
-    """Write the generative model of the answers to triplets (NumPyro).
+    """Write the generative model of the responses to triplets (NumPyro).
 
     Sites: ``W`` (p, d), ``y``. Deterministic: ``M`` (d, d) = WᵀW.
 
     Parameters
     ----------
     triplets : Triplets
-        ``y=None`` simulates. Data weights enter the observation's own distribution.
+        ``y=None`` simulates. Data weights are part of the observation's distribution.
     prior : TripletPrior
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
 
     Examples
     --------
@@ -180,23 +182,23 @@ def triplet_comparisons(
     >>> from probmetric.models import triplet_comparisons as m
     >>> a, near, far, y = jnp.array([[0], [1], [2], [1]])
     >>> triplets = Triplets(jnp.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> given, at = (triplets, m.TripletPrior(jnp.eye(1))), {"W": jnp.eye(1)}
-    >>> f = lambda: compute_log_probs(m.triplet_comparisons, given, {}, at)[0]
+    >>> args, at = (triplets, m.TripletPrior(jnp.eye(1))), {"W": jnp.eye(1)}
+    >>> f = lambda: compute_log_probs(m.triplet_comparisons, args, {}, at)[0]
     >>> {site: round(float(value), 3) for site, value in jax.jit(f)().items()}
     {'W': -0.919, 'y': -0.049}
     """
     triplets = jax.tree.map(jnp.asarray, triplets)
     scale = prior.c / jnp.sqrt(prior.lam)
-    W: Any = numpyro.sample("W", dist.Normal(prior.mean, scale).to_event(2))
+    W = sample("W", dist.Normal(prior.mean, scale).to_event(2))
     numpyro.deterministic("M", W.T @ W)
     with numpyro.plate("triplet", len(triplets.anchor)):
         answer = Answer(_log_odds(W, triplets), weights(triplets), learning_rate)
-        numpyro.sample("y", answer, obs=triplets.y)
+        sample("y", answer, obs=triplets.y)
 
 
 @numpy_in_numpy_out
 def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
-    """Return the log odds that near is nearer (Eq. 1); answers are not looked at.
+    """Return the log odds that near is nearer (Eq. 1); responses are not used.
 
     Examples
     --------
@@ -212,8 +214,8 @@ def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
 
 
 @numpy_in_numpy_out
-def simulate(key: Any, params: TripletParams, triplets: Triplets) -> Triplets:
-    """Draw answers to given triplets; data weights are left as they are.
+def simulate(key: jax.Array, params: TripletParams, triplets: Triplets) -> Triplets:
+    """Draw responses to the triplets; data weights do not change.
 
     Examples
     --------
@@ -234,9 +236,9 @@ _log_odds_at = one_program(_log_odds)
 
 
 def to_metric(params: TripletParams) -> Mahalanobis:
-    """Return the learned metric: the factor is W, a unit of d² one of log odds.
+    """Return the learned metric: its factor is W, and d² is in units of log odds.
 
-    It has no P(same): triplets compare distances and say nothing of coincidence.
+    It has no P(same): triplets compare distances and carry no information about it.
 
     Examples
     --------

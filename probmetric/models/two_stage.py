@@ -1,6 +1,6 @@
 """The two-stage normal mixture: component, class representative, instances.
 
-The story of one source i with n_i instances in R^d:
+The model of one source i with n_i instances in R^d:
 
 1.  a component k ~ Categorical(c);
 2.  a representative x_i | k ~ N(μ_k, B_k), the C process ("between");
@@ -9,15 +9,14 @@ The story of one source i with n_i instances in R^d:
 Yianilos' case is *proportional*: W_k = α Σ_k and B_k = (1 - α) Σ_k with one α in
 (0, 1] (erratum Y1 of seed 002 names both Σ_I). *Free* W_k and B_k make it a mixture
 of two-covariance (PLDA) models.
-
 Marginally one instance follows an ordinary normal mixture with covariances
-S_k = B_k + W_k, so single instances leave α, and the split of S, unidentified: groups
-(or pairs known to share a source), or a prior, must decide. Integrating x_i,
-
+S_k = B_k + W_k. Single instances therefore do not identify α or the split of S: use
+groups (or pairs with a common source), or a prior. Integrating out x_i,
     X_i1, …, X_in | k ~ N(1 ⊗ μ_k, 1 1ᵀ ⊗ B_k + I ⊗ W_k).                        (1)
 
 Components carry no order: reports stand on label-invariant functionals
-(``invariant``); ``inference.two_stage.draws.relabel`` is for display.
+The order of components is not identified: report only label-invariant functionals
+(``invariant``). ``inference.two_stage.draws.relabel`` orders them for display.
 
 References
 ----------
@@ -25,7 +24,7 @@ Yianilos, "Metric learning via normal mixtures", NEC Research Institute, 1995.
 """
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,15 +38,10 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import Stacks, as_groups, stack
 from probmetric.linalg import psd_factor
 from probmetric.metric import PairSimilarity
-from probmetric.models.distributions import (
-    Observed,
-    Weighted,
-    group_moments,
-    instance_moments,
-    normal,
-)
+from probmetric.metric.pair_similarity import Score
+from probmetric.models.distributions import Observed, Weighted, normal, sample
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 type Covariance = Literal["free", "proportional"]
 
@@ -72,13 +66,13 @@ class TwoStageParams(NamedTuple):
 
 
 class TwoStagePrior(NamedTuple):
-    """Conjugate prior of every component; ``None`` in its place is a flat one.
+    """Conjugate prior of every component. Pass ``None`` for a flat prior.
 
     c ~ Dirichlet(concentration). Free: B_k ~ InverseWishart(df, scale), W_k ~
     InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength).
     Proportional, and for single instances: Σ_k ~ InverseWishart(df, scale),
-    μ_k ~ N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` is what keeps
-    a covariance from collapsing on one point: an explicit covariance floor.
+    μ_k ~ N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` keeps a
+    covariance from collapsing on one point (a covariance floor).
 
     Examples
     --------
@@ -109,60 +103,106 @@ def proportional(
     covariances: Float[Array, "k d d"],
     alpha: Float[Array, "..."] | float,
 ) -> TwoStageParams:
-    """Return W = αΣ and B = (1 - α)Σ; α in (0, 1], common or one a component.
+    """Return W = αΣ and B = (1 - α)Σ; α in (0, 1], common or per component (k,).
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.models.two_stage import proportional
-    >>> found = proportional(np.ones(1), np.zeros((1, 1)), 4 * np.ones((1, 1, 1)), 0.25)
-    >>> found.within.tolist(), found.between.tolist()
+    >>> params = proportional(np.ones(1), np.zeros((1, 1)), np.full((1, 1, 1), 4), 0.25)
+    >>> params.within.tolist(), params.between.tolist()
     ([[[1.0]]], [[[3.0]]])
     """
     a = jnp.broadcast_to(jnp.asarray(alpha), weights.shape)[:, None, None]
     return TwoStageParams(weights, means, a * covariances, (1 - a) * covariances)
 
 
-def _matrix(name: str, prior: Any, k: int, d: int) -> Any:
-    """Sample k covariance matrices under (df, scale), or flat where prior is None."""
+def _sample_matrices(
+    name: str, prior: tuple[Numeric, Array] | None, k: int, d: int
+) -> Array:
+    """Sample k covariance matrices, InverseWishart(df, scale) or with a flat prior."""
     if prior is None:
-        support, shape = constraints.positive_definite, (d, d)
-        flat = dist.ImproperUniform(support, (k,), shape)
-        return numpyro.sample(name, flat.to_event(1))
+        flat = dist.ImproperUniform(constraints.positive_definite, (k,), (d, d))
+        return sample(name, flat.to_event(1))
     df, scale = prior
-    base = dist.InverseWishart(df, scale_matrix=scale).expand((k,)).to_event(1)
-    return numpyro.sample(name, base)
+    wishart = dist.InverseWishart(df, scale_matrix=scale)
+    return sample(name, wishart.expand((k,)).to_event(1))
 
 
 def _sample_params(
-    prior: TwoStagePrior | None, k: int, d: int, covariance: Covariance, alpha: Any
+    prior: TwoStagePrior | None,
+    k: int,
+    d: int,
+    covariance: Covariance,
+    alpha: Numeric | None,
 ) -> TwoStageParams:
-    if prior is None:
-        base: Any = dist.ImproperUniform(constraints.simplex, (), (k,))
-    else:
-        base = dist.Dirichlet(jnp.full(k, prior.concentration))
-    weights: Any = numpyro.sample("weights", base)
     p = prior
+    weights = sample(
+        "weights",
+        dist.ImproperUniform(constraints.simplex, (), (k,))
+        if p is None
+        else dist.Dirichlet(jnp.full(k, p.concentration)),
+    )
     if covariance == "free":
-        spread = _matrix("between", p and (p.df, p.scale), k, d)
-        within = _matrix("within", p and (p.within_df, p.within_scale), k, d)
+        spread = _sample_matrices("between", p and (p.df, p.scale), k, d)
+        within_prior = p and (p.within_df, p.within_scale)
+        within = _sample_matrices("within", within_prior, k, d)
     else:
-        spread = _matrix("covariances", p and (p.df, p.scale), k, d)
+        spread = _sample_matrices("covariances", p and (p.df, p.scale), k, d)
         if alpha is None:
             flat = dist.Uniform(0.0, 1.0)
-            alpha = numpyro.sample(
+            alpha = sample(
                 "alpha", flat if p is None else dist.Beta(p.alpha_a, p.alpha_b)
             )
         within = alpha * spread
-    if prior is None:
-        base = dist.ImproperUniform(constraints.real_matrix, (), (k, d))
-    else:
-        base = dist.MultivariateNormal(
-            prior.mean, covariance_matrix=spread / prior.strength
-        ).to_event(1)
-    means: Any = numpyro.sample("means", base)
+    means = sample(
+        "means",
+        dist.ImproperUniform(constraints.real_matrix, (), (k, d))
+        if p is None
+        else dist.MultivariateNormal(
+            p.mean, covariance_matrix=spread / p.strength
+        ).to_event(1),
+    )
     between = spread if covariance == "free" else spread - within
     return TwoStageParams(weights, means, within, between)
+
+
+@numpy_in_numpy_out
+def group_moments(params: TwoStageParams, n: int) -> tuple[Array, Array]:
+    """Return mean (k, n·d) and covariance (k, n·d, n·d) of n instances (Eq. 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.two_stage import TwoStageParams, group_moments
+    >>> B, W = 3 * np.ones((1, 1, 1)), np.ones((1, 1, 1))
+    >>> mean, cov = group_moments(TwoStageParams(np.ones(1), np.zeros((1, 1)), W, B), 2)
+    >>> cov.tolist()  # The covariance between two instances is B.
+    [[[4.0, 3.0], [3.0, 4.0]]]
+    """
+    ones, eye = jnp.ones((n, n)), jnp.eye(n)
+    cov = jax.vmap(lambda B, W: jnp.kron(ones, B) + jnp.kron(eye, W))(
+        params.between, params.within
+    )
+    return jnp.tile(params.means, (1, n)), cov
+
+
+@numpy_in_numpy_out
+def instance_moments(
+    x: Float[Array, "... d"], within: Float[Array, "k d d"], n: int
+) -> tuple[Array, Array]:
+    """Return mean and covariance of n instances, given representative and component.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.two_stage import instance_moments
+    >>> mean, cov = instance_moments(np.array([7.0]), 2 * np.ones((1, 1, 1)), 2)
+    >>> mean.tolist(), cov.tolist()  # Independent, given the representative.
+    ([[7.0, 7.0]], [[[2.0, 0.0], [0.0, 2.0]]])
+    """
+    cov = jax.vmap(lambda W: jnp.kron(jnp.eye(n), W))(within)
+    return jnp.tile(x, n)[..., None, :], cov
 
 
 def two_stage(
@@ -173,7 +213,7 @@ def two_stage(
     covariance: Covariance = "free",
     alpha: float | None = None,
     latent: bool = False,
-    learning_rate: Any = 1.0,
+    learning_rate: Numeric = 1.0,
     observe: bool = True,
 ) -> None:
     """Write the generative model of instances grouped by source (NumPyro).
@@ -187,9 +227,9 @@ def two_stage(
     ----------
     data : Points, Pairs, Groups or Stacks
         NaN entries are missing at random and integrated out. Inside ``jit`` pass
-        ``stack(data)``: the sizes of the groups set shapes. ``sample`` does.
+        ``stack(data)``, as group sizes set shapes (``sample`` does this).
     prior : TwoStagePrior or None
-        None is flat and improper (maximum likelihood).
+        None is a flat, improper prior (maximum likelihood).
     n_components : int
         k ≥ 1.
     covariance : "free" or "proportional"
@@ -199,7 +239,7 @@ def two_stage(
         Sample the representatives explicitly. The component is summed out in both
         forms: x_i ~ Σ_k c_k N(μ_k, B_k), then P(k | x_i) mixes the instances.
     learning_rate : float, default=1
-        Power η on the likelihood.
+        Power η of the likelihood.
     observe : bool, default=True
         False simulates instances in groups of the same sizes.
 
@@ -212,9 +252,9 @@ def two_stage(
     >>> groups, I = Groups(jnp.zeros((2, 1)), jnp.array([0, 0])), jnp.eye(1)
     >>> prior = TwoStagePrior(1.0, jnp.zeros(1), 1.0, 4.0, I, 4.0, I)
     >>> at = {"weights": jnp.ones(1), "means": jnp.zeros((1, 1))}
-    >>> at, one = {**at, "within": I[None], "between": I[None]}, {"n_components": 1}
-    >>> given = two_stage.prepare(groups), prior
-    >>> of = jax.jit(lambda: compute_log_probs(two_stage, given, one, at)[0])()
+    >>> at, size = {**at, "within": I[None], "between": I[None]}, {"n_components": 1}
+    >>> args = two_stage.prepare(groups), prior
+    >>> of = jax.jit(lambda: compute_log_probs(two_stage, args, size, at)[0])()
     >>> round(float(of["x_2"]), 3)  # -log 2π - ½ log |[2 1; 1 2]|
     -2.387
     """
@@ -223,33 +263,31 @@ def two_stage(
     params = _sample_params(prior, n_components, d, covariance, alpha)
     for name, value in invariant(params).items():
         numpyro.deterministic(name, value)
-    every = stacks.seen if stacks.seen and observe else (None,) * len(stacks.X)
-    for X, w, seen in zip(stacks.X, stacks.w, every, strict=True):
+    masks = stacks.seen if stacks.seen and observe else (None,) * len(stacks.X)
+    for X, w, mask in zip(stacks.X, stacks.w, masks, strict=True):
         groups, n, _ = X.shape
         with numpyro.plate(f"source_{n}", groups):
             mixing = dist.CategoricalProbs(params.weights)
             moments = group_moments(params, n)
             if latent:
                 C = dist.MultivariateNormal(params.means, params.between)
-                x: Any = numpyro.sample(
-                    f"representative_{n}", dist.MixtureSameFamily(mixing, C)
-                )
+                x = sample(f"representative_{n}", dist.MixtureSameFamily(mixing, C))
                 logits = jnp.log(params.weights) + C.log_prob(x[..., None, :])
                 mixing = dist.CategoricalLogits(logits)
                 moments = instance_moments(x, params.within, n)
             observed = X.reshape(groups, n * d) if observe else None
-            seen = None if seen is None else seen.reshape(groups, n * d)
-            base = dist.MixtureSameFamily(mixing, normal(*moments, seen))
-            base = base if seen is None else Observed(base, seen)
-            numpyro.sample(f"x_{n}", Weighted(base, learning_rate * w), obs=observed)
+            mask = None if mask is None else mask.reshape(groups, n * d)
+            base = dist.MixtureSameFamily(mixing, normal(*moments, mask))
+            base = base if mask is None else Observed(base, mask)
+            sample(f"x_{n}", Weighted(base, learning_rate * w), obs=observed)
 
 
 two_stage.prepare = stack  # pyright: ignore[reportFunctionMemberAccess]
 
 
 @numpy_in_numpy_out
-def invariant(params: TwoStageParams) -> dict[str, Any]:
-    """Return functionals that no relabelling of components changes.
+def invariant(params: TwoStageParams) -> dict[str, Array]:
+    """Return functionals that do not depend on the labels of the components.
 
     Mean Σ c_k μ_k (d,), ``within_average`` Σ c_k W_k (d, d) and ``covariance_total``
     (d, d), the covariance of one instance.
@@ -259,8 +297,9 @@ def invariant(params: TwoStageParams) -> dict[str, Any]:
     >>> import numpy as np
     >>> from probmetric.models.two_stage import TwoStageParams, invariant
     >>> half, one = np.array([0.5, 0.5]), np.ones((2, 1, 1))
-    >>> found = invariant(TwoStageParams(half, np.array([[-1.0], [1.0]]), one, 2 * one))
-    >>> {name: value.ravel().tolist() for name, value in found.items()}
+    >>> params = TwoStageParams(half, np.array([[-1.0], [1.0]]), one, 2 * one)
+    >>> values = invariant(params)
+    >>> {name: value.ravel().tolist() for name, value in values.items()}
     {'covariance_total': [4.0], 'mean': [0.0], 'within_average': [1.0]}
     """
     c, mean = params.weights, params.weights @ params.means
@@ -273,9 +312,9 @@ def invariant(params: TwoStageParams) -> dict[str, Any]:
 
 @numpy_in_numpy_out
 def simulate(
-    key: Any, params: TwoStageParams, data: Points | Pairs | Groups
+    key: jax.Array, params: TwoStageParams, data: Points | Pairs | Groups
 ) -> Points | Pairs | Groups:
-    """Draw fresh instances in the same groups; data weights are left as they are.
+    """Draw new instances in the same groups; data weights do not change.
 
     Examples
     --------
@@ -286,7 +325,7 @@ def simulate(
     >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), 0 * one, between=one)
     >>> groups = Groups(np.zeros((3, 1)), np.array([0, 0, 1]))
     >>> a, b, c = simulate(jax.random.key(0), params, groups).X[:, 0]
-    >>> bool(a == b), bool(a == c)  # Without W the instances of a source are equal.
+    >>> bool(a == b), bool(a == c)  # Without W, instances of one source are equal.
     (True, False)
     """
     groups = as_groups(data)
@@ -300,7 +339,7 @@ def simulate(
 
 @partial(jax.jit, static_argnames="G")
 def _instances(
-    key: Any,
+    key: jax.Array,
     params: TwoStageParams,
     codes: Int[Array, "n"],
     X: Float[Array, "n d"],
@@ -319,8 +358,8 @@ def _instances(
     return x[codes] + jnp.einsum("ni,nij->nj", noise[1], roots[1][k[codes]])
 
 
-def to_metric(params: TwoStageParams, *, score: Any = "log_ratio") -> PairSimilarity:
-    """Return the pair similarity: how probable a common source is.
+def to_metric(params: TwoStageParams, *, score: Score = "log_ratio") -> PairSimilarity:
+    """Return the pair similarity, the evidence for a common source.
 
     Examples
     --------
@@ -329,10 +368,10 @@ def to_metric(params: TwoStageParams, *, score: Any = "log_ratio") -> PairSimila
     >>> one = np.ones((1, 1, 1))
     >>> metric = to_metric(TwoStageParams(np.ones(1), np.zeros((1, 1)), one, 9 * one))
     >>> ratio = -metric.pairwise(np.array([[3.0]]), np.array([[3.0], [-3.0]]))[0]
-    >>> ratio.round(2).tolist()  # log Pr(Q, Y)/(Pr(Q) Pr(Y)): one source, or two
+    >>> ratio.round(2).tolist()  # log Pr(Q, Y)/(Pr(Q) Pr(Y)): same source, different
     [1.26, -7.27]
     """
     means, within = params.means, params.within
-    with np.errstate(divide="ignore"):  # a component of weight zero
+    with np.errstate(divide="ignore"):  # A component may have weight zero.
         log_weights = numpy_in_numpy_out(jnp.log)(params.weights)
     return PairSimilarity(log_weights, means, params.between, within, score=score)

@@ -23,7 +23,7 @@ not on their order or that of the columns (``data.hash.canonical_order``). More 
 classes, vote and are predicted.
 
 The rule, the grid, the folds and the half were chosen on three splits of eleven data
-sets and confirmed on other splits of the same sets (``benchmarks/few_labels.py``).
+sets and confirmed on other splits of the same sets (``benchmarks/accuracy.py``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,9 +34,7 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
 from probmetric.data.hash import SAME, canonical_order, first_best
-from probmetric.linalg import one_blas_thread
 from probmetric.neighbors.votes import BANDWIDTHS, PRIOR_WEIGHTS, mix_prior
-from probmetric.progress import progress_bar
 
 STRENGTHS = (np.inf, 256.0, 64.0, 16.0, 4.0, 1.0)
 """Grid of s in points, from the strongest prior down."""
@@ -50,9 +48,6 @@ MOST_VOTERS = 1000
 NEIGHBORS = 5
 TOLERANCE = 0.5
 """Standard errors that a stronger prior may be worse by, Eq. (1)."""
-
-type Learn = Callable[[Int[np.ndarray, "m"]], Sequence[Any]]
-"""Rows to learn from: maps (p, d) for the strengths in turn, None where one fails."""
 
 type Losses = Callable[[Any, Any, Any, Any, Any], Float[np.ndarray, "b m"]]
 """What was learned, voters, their classes, queries, theirs: ``vote_losses`` of them.
@@ -70,58 +65,6 @@ class Chosen(NamedTuple):
     strength: float
     losses: Float[np.ndarray, "s"]
     errors: Float[np.ndarray, "s"]
-
-
-def choose_strength(
-    learn: Learn,
-    X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
-    strengths: Sequence[int | float] = STRENGTHS,
-    *,
-    losses: Losses | None = None,
-    tolerance: float | int = TOLERANCE,
-    name: str = "prior_strength",
-) -> Chosen:
-    """Return the strength chosen by Eq. (1).
-
-    Parameters
-    ----------
-    learn : callable
-        Takes the rows to learn from, and returns maps in the order of ``strengths``.
-    X : array of shape (n, d)
-    codes : array of shape (n,)
-        Classes 0..c-1. The only point of a class is learned from and not predicted.
-    strengths : sequence of float
-        From the strongest down.
-    losses : callable, optional
-        Where ``learn`` returns no maps: their votes. Default: those of maps.
-    tolerance : float, default=0.5
-        Standard errors that a stronger prior may be worse by, ½ in Eq. (1).
-    name : str, default="prior_strength"
-        What is chosen, for the progress bar.
-
-    Returns
-    -------
-    Chosen
-        Where none of the strengths could be learned in every fold, the weakest.
-    """
-    X, codes = np.asarray(X), np.asarray(codes)
-    repeats = N_REPEATS if len(X) < ONCE else 1
-    place = np.full(len(X), -1)
-    voters = some_voters(X, codes)
-    place[voters] = np.arange(len(voters))
-    found = np.zeros((len(strengths), len(BANDWIDTHS), len(voters)))
-    losses = map_losses if losses is None else losses
-    every = list(folds(X, codes, N_FOLDS, repeats))
-    for learned, kept, asked in progress_bar(every, f"choose {name}", None, "fold"):
-        with one_blas_thread(X.shape[1]):
-            for j, factor in enumerate(learn(learned)):
-                lost = np.inf
-                if factor is not None:
-                    points = X[kept], codes[kept], X[asked], codes[asked]
-                    lost = losses(factor, *points)
-                found[j][:, place[asked]] += lost / repeats
-    return strongest(found, strengths, tolerance)
 
 
 class Fold(NamedTuple):

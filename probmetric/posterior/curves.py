@@ -106,7 +106,8 @@ def curves(
     heights = _heights(others, knots)
     each = np.einsum("gdk,sdk->sdg", splines, heights)
     if refitted:
-        lower, upper = limits(np.concatenate([own[None], each]), prob)
+        values = np.concatenate([own[None], each])
+        lower, upper = limits(values, prob, uncertainty.factor)
         return Curves(x, own, np.maximum(lower, 0.0), upper)
     need_own_spread("curves", uncertainty)
     lower, upper = np.quantile(each, [(1 - prob) / 2, (1 + prob) / 2], axis=0)

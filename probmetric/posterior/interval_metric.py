@@ -344,7 +344,7 @@ def with_intervals(
     Notes
     -----
     Nominal 90 % intervals covered, on gauss3, twonorm5, waveform and twonorm
-    (``benchmarks/learner_intervals.py``: 15 training sets each of n = 20, 40, 80; of
+    (``benchmarks/coverage.py``: 15 training sets each of n = 20, 40, 80; of
     TwoStageMixture 8; of GLML 6 of n = 20, 3 of n = 40; least and most of the cells):
 
         LDA                distance .91 to .98              ratio .89 to .97

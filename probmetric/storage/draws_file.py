@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -83,7 +84,8 @@ def load_draws(path: "str | Path") -> xr.DataTree:
         # Where this fails h5netcdf would fail half open, and say so again later.
         with h5py.File(path) as raw:
             bool(raw.attrs.get("_nc3_strict"))
-            raw.visititems(_check_size)
+            _check_item("/", raw)
+            raw.visititems(_check_item)
         with xr.open_datatree(path.absolute(), engine="h5netcdf") as file:
             posterior = file.children.get("posterior")
             if posterior is not None and {"chain", "draw"} <= set(posterior.sizes):
@@ -99,12 +101,15 @@ UNWRITTEN = 1 << 24
 """Bytes of an array that need not have been written: such as a dimension's."""
 
 
-def _check_size(name: str, item: h5py.Group | h5py.Dataset) -> None:
-    """Raise for an array that is much larger than what was written of it.
+def _check_item(name: str, item: h5py.Group | h5py.Dataset) -> None:
+    """Raise for a group with two links, or an array much larger than what was written.
 
-    HDF5 makes up what was never written: a file of some kilobytes may promise any
-    number of zeros.
+    A group that is linked to from inside itself has no end. HDF5 makes up what was
+    never written: a file of some kilobytes may promise any number of zeros.
     """
+    low_level: Any = h5py
+    if isinstance(item, h5py.Group) and low_level.h5o.get_info(item.id).rc > 1:
+        raise ValueError(f"{name}: more than one link leads to this group")
     if isinstance(item, h5py.Dataset) and item.shape is not None:
         held = LARGEST_RATIO * item.id.get_storage_size()
         if item.size * item.dtype.itemsize > max(held, UNWRITTEN):

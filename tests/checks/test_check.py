@@ -99,21 +99,39 @@ def test_the_sign_of_z_is_that_of_estimate_minus_reference():
     assert float(judge(exact({"x": 0.5}, draws()), PROBLEM)["z"][0]) < 0
 
 
+def test_the_level_of_a_judgment_and_the_shift_of_its_check_are_used():
+    of_draws = exact({"x": 0.0}, draws(), tol=0.25)
+    of_ranks = Check("c", "exact", uniform, constant(Ranks({"a": np.arange(100)}, 99)),
+                     {"wrong": constant(None)})  # fmt: skip
+    attributes = judge(of_draws, PROBLEM, alpha=0.2).attrs
+    assert (attributes["alpha"], attributes["tol"]) == (0.2, 0.25)
+    assert attributes["z_crit"] == pytest.approx(1.2815515655446004)  # Φ⁻¹(0.9)
+    assert judge(of_ranks, PROBLEM, alpha=0.2).attrs["alpha"] == 0.2
+    turned = judge(exact(draws(), {"x": 0.0}, tol=0.25), PROBLEM, alpha=0.2).attrs
+    assert (turned["alpha"], turned["tol"]) == (0.2, 0.25)
+
+
 def test_an_approximation_is_within_or_outside_its_bound_and_reports_its_k_hat():
     table = judge(approximate(draws(), draws(0.1, 1.1, seed=1, khat=0.4), 0.3), PROBLEM)
     assert (table.attrs["verdict"], table.attrs["bound"]) == ("within", 0.3)
     assert float(table["khat"][0]) == 0.4
+    doubted = approximate(draws(), draws(0.1, 1.1, seed=1, khat=0.7), 0.3)
+    assert judge(doubted, PROBLEM).attrs["verdict"] == "inconclusive"
     far = approximate(draws(), draws(0.6, seed=1), 0.3)
     narrow = approximate(draws(), draws(0.0, 0.5, seed=1), 0.3)
     assert judge(far, PROBLEM).attrs["verdict"] == "outside"
     assert judge(narrow, PROBLEM).attrs["verdict"] == "outside"
 
 
-def test_the_spread_of_an_approximation_stands_beside_that_of_its_reference():
-    one, two = draws(), draws(0.1, 1.1, seed=1)
-    table = judge(approximate(one, two, 0.3), PROBLEM).sel(entry="log sd of x")
+def test_mean_and_spread_of_an_approximation_stand_beside_those_of_its_reference():
+    near, far = draws(), draws(0.1, 1.1, seed=1)
+    whole = judge(approximate(near, far, 0.3), PROBLEM)
+    table = whole.sel(entry="mean of x")
     sides = float(table["reference"]), float(table["estimate"])
-    assert sides == pytest.approx([float(one["x"].std()), float(two["x"].std())], 1e-3)
+    assert sides == pytest.approx([float(near["x"].mean()), float(far["x"].mean())])
+    table = whole.sel(entry="log sd of x")
+    sides = float(table["reference"]), float(table["estimate"])
+    assert sides == pytest.approx([float(near["x"].std()), float(far["x"].std())], 1e-3)
     assert float(table["error"]) == pytest.approx(np.log(sides[1] / sides[0]))
 
 
@@ -218,7 +236,7 @@ def test_a_setting_that_means_nothing_is_refused_by_name(setting):
 
 
 def test_an_unknown_control_is_refused():
-    with pytest.raises(ValueError, match="control: expected one of"):
+    with pytest.raises(ValueError, match="control must be one of"):
         judge(exact({"a": 1.0}, {"a": 1.0}), PROBLEM, control="other")
 
 

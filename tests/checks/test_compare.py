@@ -7,7 +7,7 @@ import xarray as xr
 from arviz_stats.base.array import array_stats
 from scipy import signal, stats
 
-from probmetric.checks.compare import compare, distance, without_skew
+from probmetric.checks.compare import compare, distance, overall, without_skew
 from probmetric.inference.sampling.summary import summarise
 
 
@@ -148,7 +148,38 @@ def test_constants_are_compared_exactly_and_do_not_count_among_the_tests(rng):
     draws = dataset(x=rng.normal(size=(4, 3000)), c=np.full((4, 3000), 0.1))
     exact = compare({"x": 0.0, "c": 0.1}, draws)
     assert (exact.attrs["verdict"], exact.attrs["m"]) == ("agree", 1)
-    assert compare({"x": 0.0, "c": 0.1001}, draws).attrs["verdict"] == "disagree"
+    for gap, verdict in (1e-14, "agree"), (1e-12, "disagree"):  # 1000 ε: 2e-13.
+        table = compare({"x": 0.0, "c": 0.1 * (1 + gap)}, draws)
+        assert table.attrs["verdict"] == verdict
+
+
+def test_the_transformation_of_a_skewed_z_is_halls():
+    # 2 + 0.3 · 4/3 + 0.09 · 8/27 + 0.3/6
+    (result,) = without_skew(np.array([2.0]), np.array([0.3]))
+    assert result == pytest.approx(2.4766666666666666, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        (["agree", "inconclusive", "disagree"], "disagree"),
+        (["within", "inconclusive", "outside"], "outside"),
+        (["agree", "inconclusive", "within"], "inconclusive"),
+        (["within", "within"], "within"),
+        ([], "inconclusive"),
+    ],
+)
+def test_the_verdict_of_a_table_is_its_worst(verdicts, worst):
+    assert overall(verdicts) == worst
+
+
+def test_the_detectable_shift_is_in_sd_of_the_draws(rng):
+    x = rng.normal(size=(4, 500))
+    unit, other = (compare({"x": 0.0}, dataset(x=scale * x)) for scale in (1.0, 40.0))
+    z = stats.norm.isf(0.01 / 2) + stats.norm.isf(0.1)
+    wanted = z / np.sqrt(unit["ess"])
+    np.testing.assert_allclose(unit["detectable"], wanted, rtol=1e-9)
+    np.testing.assert_allclose(other["detectable"], wanted, rtol=1e-9)
 
 
 def test_a_reference_of_draws_counts_with_its_own_error(rng):
@@ -159,10 +190,24 @@ def test_a_reference_of_draws_counts_with_its_own_error(rng):
     assert ratio == pytest.approx(np.sqrt(1.5), rel=0.1)
 
 
-def test_an_unusable_reference_run_is_inconclusive(rng):
-    weak = dataset(x=autoregressive(rng, 0.95, (4, 1000)))
-    verdict = compare(weak, dataset(x=rng.normal(size=(4, 3000)))).attrs["verdict"]
-    assert verdict == "inconclusive"
+def test_a_reference_run_counts_from_its_own_effective_sample_size(rng):
+    # 800 independent draws, far off: only their number is in the way of a verdict.
+    few, many = dataset(x=rng.normal(size=(4, 200))), rng.normal(2, 1, size=(4, 3000))
+    result = summarise(few)
+    assert 600 < result.ess[0] < 950
+    assert result.rhat[0] < 1.01
+    for ess_min, verdict in (950, "inconclusive"), (600, "disagree"):
+        table = compare(few, dataset(x=many), ess_min=ess_min)
+        assert table.attrs["verdict"] == verdict
+
+
+def test_a_reference_run_counts_only_with_an_r_hat_below_the_limit(rng):
+    apart = rng.normal(size=(4, 2000)) + np.array([0.3, 0, 0, -0.3])[:, None]
+    reference, draws = dataset(x=apart), dataset(x=rng.normal(5, 1, size=(4, 2000)))
+    assert summarise(reference).rhat[0] > 1.01
+    assert compare(reference, draws, ess_min=1).attrs["verdict"] == "inconclusive"
+    loose = compare(reference, draws, ess_min=1, rhat_max=1.2)
+    assert loose.attrs["verdict"] == "disagree"
 
 
 def test_a_reference_error_widens_the_comparison(rng):
@@ -239,6 +284,30 @@ def test_distance_is_the_shift_in_sd_and_the_log_ratio_of_sd(rng):
         assert 0 < error < 0.02
         # Four standard errors: false-alarm rate 6e-5 each.
         assert abs(table[name].to_numpy()[0] - truth) < 4 * error
+
+
+def test_errors_of_a_distance_are_in_sd_of_the_reference(rng):
+    x, y = rng.normal(1.0, 4.0, size=(4, 500)), rng.normal(2.0, 0.5, size=(1, 900))
+    table = distance(dataset(x=x), dataset(x=y)).isel(entry=0)
+    columns = ("reference", "estimate", "sd", "estimate_sd", "shift", "log_sd_ratio")
+    sd = x.std(ddof=1), y.std(ddof=1)
+    shift = (y.mean() - x.mean()) / sd[0]
+    wanted = x.mean(), y.mean(), *sd, shift, np.log(sd[1] / sd[0])
+    np.testing.assert_allclose([table[name] for name in columns], wanted, rtol=1e-12)
+    # Mean and sd are of independent draws, their errors of about sd/√n and sd/√2n.
+    mean_error = np.hypot(sd[0] / np.sqrt(2000), sd[1] / np.sqrt(900))
+    np.testing.assert_allclose(table["shift_mcse"], mean_error / sd[0], rtol=0.15)
+    log_error = np.hypot(1 / np.sqrt(4000), 1 / np.sqrt(1800))
+    np.testing.assert_allclose(table["log_sd_ratio_mcse"], log_error, rtol=0.15)
+
+
+def test_the_sd_of_draws_is_over_all_chains_with_what_chains_differ_by():
+    x = np.array([[1.0, 2, 3, 4], [11, 12, 13, 16]])  # Within chains 1.3 and 2.2.
+    squares = np.sum((x - 7.75) ** 2)
+    result = summarise(dataset(x=x))
+    assert result.estimate[0] == 7.75
+    np.testing.assert_allclose(result.sd, np.sqrt(squares / 7), rtol=1e-12)
+    np.testing.assert_allclose(result.skew, stats.skew(x.ravel()) * (7 / 8) ** 1.5)
 
 
 def test_distance_never_speaks_of_agreement(rng):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.checks.sbc import LOG_LIKELIHOOD, Story, sbc
+from probmetric.checks.sbc import LOG_LIKELIHOOD, Story, _rank, sbc
 from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.inference.sampling.target import Target
 
@@ -101,3 +101,14 @@ def stuck_density(position, world):
     """Give every proposal an infinite energy but where it starts."""
     del world
     return 0.0 * jnp.sum(position) - jnp.inf
+
+
+@pytest.mark.parametrize(
+    ("truth", "split", "rank"),
+    [(4.0, 0.1, 4), (0.5, 0.9, 0), (2.0, 0.1, 1), (2.0, 0.5, 2), (2.0, 0.9, 3)],
+)
+def test_the_rank_is_how_many_draws_lie_below_with_ties_by_lot(truth, split, rank):
+    draws = np.array([[1.0], [2.0], [2.0], [3.0], [5.0]])
+    result = _rank(np.array(split), np.array([truth]), draws)
+    assert result.rank.tolist() == [rank]
+    assert not result.constant[0]

@@ -1,11 +1,10 @@
 """``check_model``: the rule of its words, and what it says of simulated data."""
 
-import json
-
 import numpy as np
 import pytest
 
 import probmetric as pm
+from benchmarks.harness import load
 from benchmarks.model_verdict import ARMS, OUT, run
 from probmetric.checks import Finding
 from probmetric.checks.criticism import verdict_of
@@ -29,6 +28,25 @@ def test_conflict_is_what_is_surprising_and_matters(p, size, word):
     found = verdict_of("lca", [finding(p, size)])
     assert found.overall == word
     assert ("remedy" in str(found)) == (word != "adequate")
+
+
+@pytest.mark.parametrize(
+    ("p", "words"),
+    [
+        ((0.015, 0.9), ("adequate", "adequate")),  # Twice 0.015 is above 0.02.
+        ((0.009, 0.9), ("doubtful", "adequate")),  # And twice 0.009 is not below 0.01.
+        ((0.9, 0.004), ("adequate", "conflict")),
+        ((0.02,), ("adequate",)),
+        ((0.01,), ("doubtful",)),
+    ],
+)
+def test_the_levels_are_those_of_p_values_after_holm(p, words):
+    result = verdict_of("lca", [finding(value, 1.0) for value in p])
+    assert tuple(part.verdict for part in result.parts) == words
+
+
+def test_a_size_that_only_reaches_what_matters_is_a_conflict():
+    assert verdict_of("lca", [finding(0.001, 0.05)]).overall == "conflict"
 
 
 def test_the_parts_share_their_false_alarms_and_the_worst_word_counts():
@@ -57,7 +75,7 @@ def test_a_right_model_is_adequate_and_wrong_ones_conflict(arm, part):
 
 
 def test_the_stored_table_keeps_what_was_asked():
-    stored = json.loads(OUT.read_text())
+    stored = load(OUT)
     for arm in ARMS[:-1]:
         fresh = [stored[arm][str(seed)]["overall"] for seed in range(100, 200)]
         if arm == "right":

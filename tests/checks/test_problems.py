@@ -1,4 +1,4 @@
-"""Problems: standardised data, and changes that dispatch on the container."""
+"""Problems: standardized data, and changes that dispatch on the container."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from probmetric.checks.problems import (
     fitted,
     permuted,
     renamed,
-    standardised,
+    standardized,
     swapped,
     translated,
 )
@@ -28,7 +28,7 @@ PAIRS = Pairs(X, np.arange(5), np.arange(1, 6), np.array([1, 0, 0, 1, 0]), Y[:5]
 
 def test_points_are_standardised_and_classes_are_codes():
     constant = np.column_stack([X, np.full(6, 7.0)])
-    Z, codes = standardised(constant, np.array(["b", "a", "a", "c", "b", "c"]))
+    Z, codes = standardized(constant, np.array(["b", "a", "a", "c", "b", "c"]))
     np.testing.assert_allclose(Z.mean(0), 0, atol=1e-14)
     np.testing.assert_allclose(Z.std(0), [1, 1, 0], rtol=1e-14)
     np.testing.assert_array_equal(codes, [1, 0, 0, 2, 1, 2])

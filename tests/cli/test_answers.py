@@ -236,6 +236,23 @@ def test_answers_held_out_judge_a_metric_as_in_python(world, halves, tmp_path):
     assert "learned from the same judgments" in seen.output
 
 
+def test_the_share_of_same_is_that_of_all_judgments_by_their_weights(world, tmp_path):
+    rows = {"i": [0, 1, 2], "j": [3, 4, 5], "y": [1, 2, 0], "trials": [2, 5, 3]}
+    judge, metric = tmp_path / "judge.csv", tmp_path / "metric.npz"
+    pd.DataFrame(rows).assign(weight=[1.0, 4.0, 2.0]).to_csv(judge, index=False)
+    pm.save_metric(pm.Mahalanobis(np.eye(2), pm.Link(0.1, 0.5)), metric)
+    words = "--data", world[2]["sites"], "--answers", judge, "--metric", metric
+    done = run("evaluate", *words, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    _, base, _ = judged(tmp_path / "out")
+    yes, no = 1 * 1 + 4 * 2 + 2 * 0, 1 * 1 + 4 * 3 + 2 * 3
+    share = yes / (yes + no)
+    np.testing.assert_allclose(base["brier"], share * (1 - share))
+    stated = pd.read_csv(tmp_path / "out" / "predictions.csv")
+    np.testing.assert_allclose(stated.P[stated.method == "share of same"], share)
+    assert (stated.method == "share of same").sum() == 3
+
+
 @pytest.mark.long
 def test_triplets_held_out_judge_draws_of_objects(world, halves, tmp_path):
     tables = world[1]

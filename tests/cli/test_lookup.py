@@ -12,7 +12,6 @@ import sklearn.datasets
 from probmetric import names
 from probmetric.cli.files import FILES
 from probmetric.datasets.generators import GENERATORS
-from probmetric.datasets.tables import READERS
 from probmetric.registry import MODELS, Place, learner_name
 from tests.cli.runs import refused, run, write_data
 
@@ -235,7 +234,6 @@ def test_a_command_that_works_would_be_seen_to_load_them(tmp_path):
 
 def test_the_names_are_those_of_what_loads_them():
     assert set(names.GENERATED) == set(GENERATORS)
-    assert names.ENDINGS == tuple(READERS)
     assert all(hasattr(sklearn.datasets, f"load_{name}") for name in names.STORED)
 
 

@@ -9,6 +9,7 @@ from probmetric.data import pairs as pm_pairs
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import (
     all_pairs,
+    as_labels,
     impostor_pairs,
     nearest_pairs,
     skipped_anchors,
@@ -156,3 +157,27 @@ def test_string_labels_are_classes():
     X, labels = tied_problem(0)
     names = np.array(["a", "b", "c"])[labels]
     assert triples(nearest_pairs(X, names)) == triples(nearest_pairs(X, labels))
+
+
+def test_counts_are_labels_with_the_weight_of_as_many():
+    X, i, j = np.eye(4), np.array([0, 1, 2, 0]), np.array([1, 2, 3, 3])
+    counts = Pairs(
+        X,
+        i,
+        j,
+        np.array([2, 0, 3, 1]),
+        np.array([0.5, 2.0, 1.0, 3.0]),
+        np.array([9, 8, 7, 6]),
+        np.array([5, 4, 3, 2]),
+    )
+    result = as_labels(counts)
+    rows = zip(result.i, result.j, result.y, result.w, result.anchor, strict=True)
+    assert [*rows] == [
+        (0, 1, 1, 1.0, 9),  # Weight 0.5 for each of two judgments of five.
+        (2, 3, 1, 3.0, 7),
+        (0, 3, 1, 3.0, 6),
+        (0, 1, 0, 1.5, 9),
+        (1, 2, 0, 8.0, 8),
+        (0, 3, 0, 3.0, 6),
+    ]
+    assert result.trials is None

@@ -19,17 +19,21 @@ from probmetric.data.resampled import bootstrapped
 from probmetric.data.source import (
     BINS,
     CHUNK,
+    Block,
     Filled,
     Part,
     Source,
     ahead,
     bins,
     block_rows,
+    checked,
     class_counts,
     dtype_of,
     filled,
     is_source,
+    labels_of,
     most_rows,
+    sample_rows,
     share,
     single,
 )
@@ -536,3 +540,46 @@ def test_data_of_other_rows_are_other_data(
     key = hash_of(source(60, 40))
     assert hash_of(source(60, 40)) == key
     assert hash_of(source(*rows)) != key
+
+
+def test_an_error_names_the_row_of_its_file_and_the_column():
+    # Rows 20 to 29 of the source are rows 5 to 14 of their file; a block begins at 24.
+    part = Part("b.csv", 20, 10, start=5)
+    X, labels = np.zeros((4, 2)), np.array([3, 3, 9, 3])
+    block = Block(X, labels_of(labels, part, 24), np.ones(4), 24)
+    with pytest.raises(ValueError, match=r"got 9 in row 11 of b\.csv"):
+        checked(block, part, np.array([3]), ["x", "y"])
+    X[1, 1] = np.inf
+    with pytest.raises(ValueError, match=r"got inf in column 'y' of row 10 of b\.csv"):
+        checked(block, part, None, ["x", "y"])
+    negative = block._replace(X=np.zeros((4, 2)), w=np.array([1.0, 1, 1, -2]))
+    with pytest.raises(ValueError, match=r"got -2\.0 in row 12 of b\.csv"):
+        checked(negative, part, None, ["x", "y"])
+    with pytest.raises(ValueError, match=r"got none in row 11 of b\.csv"):
+        labels_of(np.array([1.0, 2.0, np.nan]), part, 24)
+
+
+def test_rows_without_weight_are_neither_counted_nor_sampled():
+    label, weight = np.array([7, 7, 3, 7, 9]), np.array([1.0, 0, 2, 0.5, 0])
+    source = pm.open(np.arange(5.0)[:, None], label=label, weight=weight)
+    classes, counts = class_counts(source, source.parts)
+    assert (classes.tolist(), counts.tolist()) == ([3, 7], [1, 2])
+    X, y, w = sample_rows(source, classes=classes)
+    assert (X.ravel().tolist(), y.tolist()) == ([0, 2, 3], [1, 0, 1])
+    assert w.tolist() == [1, 2, 0.5]
+
+
+def test_blocks_across_parts_have_the_number_of_their_first_row():
+    X, y, w = np.arange(10.0)[:, None], np.arange(10) % 2, np.arange(10.0) + 1
+    source = files.Rows(X, y, w)
+    source.parts = [Part("", 0, 4), Part("", 4, 6, start=4)]
+    blocks = [*filled(source, source.parts, 3, classes=np.array([0, 1]))]
+    assert [(block.first, block.rows) for block in blocks] == [
+        *((0, 3), (3, 3), (6, 3), (9, 1))
+    ]
+    for block in blocks:
+        rows = slice(block.first, block.first + block.rows)
+        np.testing.assert_array_equal(block.X[: block.rows], X[rows])
+        np.testing.assert_array_equal(block.y[: block.rows], y[rows])
+        np.testing.assert_array_equal(block.w[: block.rows], w[rows])
+    assert blocks[-1].w[1:].tolist() == [0, 0]

@@ -1,8 +1,7 @@
 """Those of scikit-learn's checks that depend on the kind and the shape of the data.
 
 A learner that chooses its prior by folds spends most of its time there: all checks are
-run with a given prior, and these with the choice as well. ``benchmarks/
-check_estimators.py`` runs all on every learner's defaults.
+run with a given prior, and these with the choice as well.
 """
 
 from sklearn.utils import estimator_checks as checks

@@ -321,7 +321,7 @@ def test_intervals_are_refused_where_the_covariance_was_taken_for_known():
     X = np.random.default_rng(5).normal(size=(75, 4)) + y[:, None]
     fitted = GaussianClasses().fit(X, y)
     assert fitted.prior_.nu > 1e6
-    with pytest.raises(ValueError, match="purpose: expected 'prediction' where held"):
+    with pytest.raises(ValueError, match=r"purpose must be 'prediction'.* prior"):
         fitted.posterior_metric("intervals")
     assert len(fitted.posterior_metric("prediction", n_draws=4).draws) == 4
     free = GaussianClasses(prior="evidence").fit(X, y)

@@ -88,7 +88,7 @@ def test_unknown_groups_are_new_ones(fitted):
         fitted.same_probability(PAIRS, groups=["z"] * 40), fresh
     )
     assert np.all((fresh >= 0) & (fresh <= 1))
-    with pytest.raises(ValueError, match=r"group: expected one of \['a', 'b', 'c'\]"):
+    with pytest.raises(ValueError, match=r"group must be one of \['a', 'b', 'c'\]"):
         fitted.get_metric("z")
 
 
@@ -96,7 +96,7 @@ def test_a_given_spread_of_zero_is_one_metric():
     model = HierarchicalLCA(spread=0.0).fit(X, Y, groups=SITE)
     assert model.spread_ == 0
     np.testing.assert_array_equal(model.group_components_[1], model.components_)
-    with pytest.raises(ValueError, match="method: expected 'laplace' where the spread"):
+    with pytest.raises(ValueError, match=r"method must be .*nuts"):
         model.sample("nuts")
 
 
@@ -114,7 +114,7 @@ def test_one_group_is_lca_as_it_says_nothing_of_the_spread(groups):
         model.same_probability(pairs),
         rtol=1e-10,
     )
-    with pytest.raises(ValueError, match="or 0 as there is one group"):
+    with pytest.raises(ValueError, match=r"method must be .* one group"):
         model.sample("nuts")
 
 
@@ -179,27 +179,27 @@ def test_a_file_with_classes_and_groups_is_fitted_by_both(fitted):
 
 @pytest.mark.long
 def test_bad_groups_are_refused(fitted):
-    with pytest.raises(ValueError, match=r"groups: expected shape \(178,\)"):
+    with pytest.raises(ValueError, match=r"groups must have shape \(178,\)"):
         HierarchicalLCA().fit(X, Y, groups=SITE[:5])
-    with pytest.raises(ValueError, match="at least 2 classes of at least 2 members in"):
+    with pytest.raises(ValueError, match=r"groups must .* sizes"):
         HierarchicalLCA().fit(X, Y, groups=Y)
-    with pytest.raises(ValueError, match=r"groups: expected shape \(40,\)"):
+    with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
         fitted.same_probability(PAIRS, groups=SITE[:5])
     lca = pm.LCA().fit(X, Y).sample("laplace", n_draws=2, n_chains=1)
-    with pytest.raises(ValueError, match="draws: expected those of HierarchicalLCA"):
+    with pytest.raises(ValueError, match="draws must be those of HierarchicalLCA"):
         fitted.posterior_metric("prediction", draws=lca)
 
 
 def test_labels_of_another_kind_and_lists_are_refused(fitted):
-    with pytest.raises(ValueError, match=r"groups: expected text, .*, got 0"):
+    with pytest.raises(ValueError, match=r"groups must be text, .*, got 0"):
         fitted.same_probability(PAIRS, groups=[0] * 40)
-    with pytest.raises(ValueError, match=r"group: expected text, .*, got 0"):
+    with pytest.raises(ValueError, match=r"group must be text, .*, got 0"):
         fitted.posterior_metric("prediction", group=0)
     for wrong in (["a"], ["a", "b"], np.array(["a", "b", "c"]), float("nan")):
-        with pytest.raises(ValueError, match="group: expected one label, got"):
+        with pytest.raises(ValueError, match="group must be one label, got"):
             fitted.get_metric(wrong)
     numbered = HierarchicalLCA(spread=0.0).fit(X, Y, groups=np.arange(len(X)) % 2)
-    with pytest.raises(ValueError, match=r"group: expected a number, .*, got '0'"):
+    with pytest.raises(ValueError, match=r"group must be a number, .*, got '0'"):
         numbered.get_metric("0")
     numbered.get_metric(np.int64(1))
 
@@ -208,7 +208,7 @@ def test_draws_of_other_groups_are_refused(fitted):
     for groups in (np.where(SITE == "c", "d", SITE), np.where(SITE == "c", "a", SITE)):
         other = HierarchicalLCA(spread=0.0).fit(X, Y, groups=groups)
         draws = other.sample("laplace", n_draws=2, n_chains=1)
-        with pytest.raises(ValueError, match="draws: expected those of this fit, of"):
+        with pytest.raises(ValueError, match="draws must be of groups"):
             fitted.posterior_metric("prediction", group="c", draws=draws)
 
 
@@ -229,7 +229,7 @@ def test_points_of_which_one_is_far_from_all_others_are_refused():
     points, labels = rng.normal(size=(30, 3)), np.arange(30) % 3
     points[0] *= 1e8
     for spread in (None, 0.5):
-        with pytest.raises(ValueError, match=r"^X: expected points whose .* got none"):
+        with pytest.raises(ValueError, match=r"^X must be points whose .* got none"):
             HierarchicalLCA(spread=spread).fit(points, labels)
 
 

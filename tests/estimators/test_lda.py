@@ -124,7 +124,7 @@ def test_clone_refits_to_the_same():
 
 
 BAD = {
-    "n_components": (3, r"n_components: expected 1 to min\(C - 1, d\) = 2"),
+    "n_components": (3, r"n_components must be 1 to min\(C - 1, d\) = 2"),
     "n_components ": (0, "n_components: expected a whole number"),
     "prior_strength": (-1.0, "prior_strength: expected a number in"),
     "prior_strength ": ("loo", "prior_strength: expected one of 'cv'"),
@@ -154,7 +154,7 @@ def test_classes_with_equal_means_are_refused():
     rows = rng.normal(size=(7, 3))
     for _ in range(5):
         X = np.vstack([rows, rng.permutation(rows)])
-        with pytest.raises(ValueError, match="y: expected classes whose means differ"):
+        with pytest.raises(ValueError, match="y must have classes whose means differ"):
             LDA().fit(X, np.repeat([0, 1], 7))
 
 

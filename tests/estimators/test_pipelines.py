@@ -107,9 +107,9 @@ def test_cross_validation_on_labels_says_what_judges_them():
 
 
 def test_three_axes_that_are_no_pairs_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"^X: expected shape \(n, d\), or \(N, 2, d"):
+    with pytest.raises(ValueError, match=r"^X must have shape \(n, d\), or \(N, 2, d"):
         pm.LCA().fit(X[None], Y)
-    with pytest.raises(ValueError, match=r"^X: expected shape \(n, d\), got"):
+    with pytest.raises(ValueError, match=r"^X must have shape \(n, d\), got"):
         pm.LDA().fit(PAIRS, SAME)
 
 
@@ -169,14 +169,18 @@ WRONG = {
     "row": (
         X,
         [0, 80],
-        r"^X: expected integers, rows 0\.\.79 of the prep.*got 0\.\.80",
+        r"^X must be row numbers 0\.\.79 of the prep.*got 0\.\.80",
     ),
-    "negative": (X, [-1, 0], r"^X: expected integers, .* got -1\.\.0"),
-    "fraction": (X, [0.0, 1.0], r"^X: expected integers, .* got float64"),
-    "text": (X, NAMES[:2], r"^X: expected integers, rows .* got <U8"),
-    "kinds": (by_name, np.array([1, "a"], object), r"^X: expected entries of one kind"),
-    "floats": (by_name, [0.0, 1.0], r"^X: expected integers or text .* got float64"),
-    "too few": (lambda keys: X[:1], [0, 1], r"^preprocessor: expected a row for each"),
+    "negative": (X, [-1, 0], r"^X must be row numbers .* got -1\.\.0"),
+    "fraction": (X, [0.0, 1.0], r"^X must be row numbers .* got float64"),
+    "text": (X, NAMES[:2], r"^X must be row numbers .* got <U8"),
+    "kinds": (by_name, np.array([1, "a"], object), r"^X must have entries of one type"),
+    "floats": (by_name, [0.0, 1.0], r"^X must be integers or text .* got float64"),
+    "too few": (
+        lambda keys: X[:1],
+        [0, 1],
+        r"^preprocessor must return a row for each",
+    ),
     "no points": (lambda keys: X[0], [0, 1], r"^preprocessor: expected shape \(n, d\)"),
     "table": ("abc", [0, 1], r"^preprocessor: expected numbers, got text"),
 }

@@ -128,7 +128,10 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
     [
         (lambda m: m.sample("bootstrap"), "method"),
         (lambda m: m.posterior_metric("votes"), "purpose: expected"),
-        (lambda m: m.same_probability([[0, 1]], points=[0, 1]), "points: expected"),
+        (
+            lambda m: m.same_probability([[0, 1]], points=[0, 1]),
+            "points must have shape",
+        ),
         (
             lambda m: m.fit_pairs([[0, 0], [1, 2], [3, 4]], [1, 0, 1]),
             "paired with itself",
@@ -140,7 +143,7 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
                 .fit_pairs([[0, 1], [1, 2]], [1, 0])
                 .sample("nuts")
             ),
-            "where the spread is given",
+            r"method must be .laplace.*nuts",
         ),
     ],
 )

@@ -195,8 +195,8 @@ SETTINGS = {
 }
 OWN = {
     "pairs": ("random", "pairs: expected one of 'nearest', 'impostors', 'all'"),
-    "n_targets": (60, r"n_targets: expected a whole number in \[1, 49\], got 60"),
-    "n_impostors": (101, r"n_impostors: expected a whole number in \[1, 100\]"),
+    "n_targets": (60, r"n_targets .*\[1, 49\].* got 60"),
+    "n_impostors": (101, r"n_impostors .*\[1, 100\]"),
     "learning_rate": ("fast", "learning_rate: expected one of 'auto'"),
     "learning_rate ": (0, "learning_rate: expected a number in"),
     "prior_mean": ("lda", "prior_mean: expected one of 'auto', 'identity', 'pca'"),

@@ -139,12 +139,12 @@ def test_pickles_from_before_the_folder_load():
 @pytest.mark.parametrize(
     "settings, triplets, y, said",
     [
-        ({}, [[0, 1, 1]], None, "from 3 objects, for 2 components, to 2000, got 2"),
+        ({}, [[0, 1, 1]], None, r"3 objects \(for 2 components\) to 2000, got 2"),
         ({"n_objects": 3}, [[0, 1, 3]], None, r"numbers 0..2, rows of points, got 3"),
         ({}, [[0, 1, 2.5]], None, "whole numbers"),
-        ({}, [[0, 1, -2], [0, 1, 2]], None, "numbers of at least 0, got -2"),
-        ({}, [[0, 1, -1]], None, "numbers of at least 0, got -1"),
-        ({}, [[0, 1, np.nan]], None, "numbers of at least 0, got nan"),
+        ({}, [[0, 1, -2], [0, 1, 2]], None, "integers of at least 0, got -2"),
+        ({}, [[0, 1, -1]], None, "integers of at least 0, got -1"),
+        ({}, [[0, 1, np.nan]], None, "integers of at least 0, got nan"),
         ({"n_objects": 3}, [[0, 1, -1]], None, "numbers 0..2, rows of points, got -1"),
         ({}, [[0, 1, 1e300]], None, r"to 2000, got 1e\+300"),
         ({}, [[0, 1, 2], [0, 2, 1]], None, "do not cancel, got as many for as against"),

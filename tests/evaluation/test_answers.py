@@ -48,6 +48,18 @@ def test_the_calibration_error_is_that_of_two_classes_where_yes_is_likelier(answ
     )
 
 
+def test_gaps_of_bins_do_not_cancel_in_the_calibration_error():
+    # Two bins: P of 0.2 and 0.4 with 4 yes of 5, P of 0.5 and 0.9 with 1 yes of 4.
+    P, y, trials = [0.2, 0.4, 0.5, 0.9], [1, 3, 0, 1], [2, 3, 3, 1]
+    low, high = 4 - (2 * 0.2 + 3 * 0.4), 1 - (3 * 0.5 + 0.9)
+    result = answer_scores(P, y, trials=trials, n_bins=2)
+    assert result["ece"] == pytest.approx((low - high) / 9, rel=1e-12)
+    # The third answer twice: its gap grows, and so does the number of judgments.
+    high = 1 - (6 * 0.5 + 0.9)
+    result = answer_scores(P, y, trials=trials, sample_weight=[1, 1, 2, 1], n_bins=2)
+    assert result["ece"] == pytest.approx((low - high) / 12, rel=1e-12)
+
+
 def test_what_was_impossible_costs_infinitely_if_it_happens_and_nothing_if_not():
     assert answer_scores([0.0, 1.0], [0, 1])["log_loss"] == 0
     assert answer_scores([0.0, 1.0], [1, 1])["log_loss"] == np.inf

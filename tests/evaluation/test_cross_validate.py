@@ -1,15 +1,19 @@
 """The held-out table of the report: what is scored, and on what."""
 
 import numpy as np
+from sklearn.model_selection import StratifiedShuffleSplit
 
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation.cross_validate import (
+    VoteScores,
+    _table,
     class_spread,
     euclid,
     summary,
     vote_scores,
 )
 from probmetric.metric import Mahalanobis
+from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.metric import PosteriorMetric
 
 
@@ -30,6 +34,60 @@ def test_vote_scores_are_those_of_the_stated_probabilities():
     assert first["brier"].between(0, 2).all()
     table = summary(scores)
     assert table["log score against first"].tolist() == ["", "+0.0000 ± 0.0000"]
+
+
+def test_the_table_has_means_over_splits_and_the_paired_error():
+    first = VoteScores(
+        "plain",
+        np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]),
+        np.array([[-0.1, -0.5], [-0.2, -0.2], [-0.4, -0.8]]),
+        np.array([[0.1, 0.7], [0.2, 0.2], [0.3, 0.9]]),
+    )
+    # Better by 0.1, 0.1 and 0.4 in a split: mean 0.2, standard error 0.1.
+    second = first._replace(
+        name="learned", log_score=first.log_score + np.array([[0.1], [0.1], [0.4]])
+    )
+    table = summary([first, second])
+    assert table["neighbours under"].tolist() == ["plain", "learned"]
+    assert table["error, %"].tolist() == [33.33, 33.33]
+    assert table["log score"].tolist() == [-0.3667, -0.1667]
+    assert table["Brier score"].tolist() == [0.4, 0.4]
+    paired = table["log score against plain"].tolist()
+    assert paired == ["", "+0.2000 ± 0.1000"]
+
+
+def test_held_out_errors_are_those_of_a_sum_over_points():
+    worse, better = np.array([-1.0, -2.0, -4.0]), np.array([-1.0, -1.0, -1.5])
+    table = _table({"worse": worse, "better": better})
+    assert table.index.tolist() == ["better", "worse"]
+    assert table["elpd"].tolist() == [-3.5, -7.0]
+    # Variances of a point: 1/12 and 7/3; of the differences 0, 1 and 2.5: 19/12.
+    np.testing.assert_allclose(table["se"], np.sqrt([3 / 12, 7]))
+    assert table["elpd_diff"].tolist() == [0, 3.5]
+    np.testing.assert_allclose(table["dse"], [0, np.sqrt(19 / 4)])
+
+
+def test_scores_of_a_split_are_those_of_its_probabilities_and_labels():
+    X, y = datasets.load("iris")
+    X, y = X[::3], y[::3]
+    (result,) = vote_scores(
+        {"euclid": lambda A, b: euclid(A)}, X, y, n_splits=2, seed=5
+    )
+    splits = StratifiedShuffleSplit(2, test_size=0.3, random_state=5).split(X, y)
+    for k, (train, test) in enumerate(splits):
+        knn = KNeighborsClassifier(euclid(X[train])).fit(X[train], y[train])
+        P, truth = knn.predict_proba(X[test]), np.eye(3)[codes_of(y)[test]]
+        right = P.argmax(1) == truth.argmax(1)
+        np.testing.assert_array_equal(result.correct[k], right)
+        log_score = np.log((P * truth).sum(1))
+        np.testing.assert_allclose(result.log_score[k], log_score, rtol=1e-12)
+        brier = ((P - truth) ** 2).sum(1)
+        np.testing.assert_allclose(result.brier[k], brier, rtol=1e-12)
+    assert 0 < result.correct.mean() < 1
+
+
+def codes_of(y):
+    return np.unique(y, return_inverse=True)[1]
 
 
 def test_euclid_standardizes_and_leaves_constant_columns():

@@ -72,6 +72,15 @@ def test_map_at_r_weights_by_precision_as_in_the_hand_worked_case():
     assert found["precision_at_1"] == pytest.approx(2 / 3)
 
 
+def test_depth_and_queries_are_figures_only_if_they_bind():
+    X, codes = np.array([[0.0], [1.0], [2.1], [3.3]]), np.array([0, 0, 1, 0])
+    metric = Mahalanobis(np.eye(1))
+    whole = retrieval(metric, X, codes, max_depth=2, max_queries=3)
+    assert set(whole) == {"precision_at_1", "r_precision", "map_at_r"}
+    some = retrieval(metric, X, codes, max_depth=1, max_queries=2)
+    assert (some["depth"], some["queries"]) == (1, 2)
+
+
 def test_points_alone_in_their_class_are_no_queries():
     X = np.array([[0.0], [1.0], [9.0]])
     found = retrieval(Mahalanobis(np.eye(1)), X, np.array([0, 0, 1]))
@@ -104,6 +113,13 @@ def test_both_orders_count_where_the_metric_is_not_symmetric(blobs):
     i, j = np.nonzero(~np.eye(len(X), dtype=bool))
     expected = roc_auc_score(y[i] == y[j], -metric.pairwise(X, X)[i, j])
     assert pair_roc_auc(metric, X, codes_of(y)) == pytest.approx(expected)
+
+
+def test_pairs_are_taken_in_both_orders_for_a_metric_that_is_not_symmetric():
+    i, j = ranking.chosen_pairs(3, 10, 0, symmetric=False)
+    assert sorted(zip(i.tolist(), j.tolist(), strict=True)) == [
+        *((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
+    ]
 
 
 def test_sampled_pairs_give_the_area_within_its_standard_error():
@@ -172,13 +188,25 @@ def test_labels_drawn_from_the_probabilities_are_calibrated():
 def test_a_classifier_and_its_metric_are_evaluated_together(blobs):
     X, y = blobs
     knn = KNeighborsClassifier(build("Mahalanobis")).fit(X[::2], y[::2])
-    figures = evaluate(X[1::2], y[1::2], classifier=knn)
+    figures = evaluate(X[1::2], y[1::2], classifier=knn, n_bins=4)
     P = knn.predict_proba(X[1::2])
     assert figures["accuracy"] == knn.score(X[1::2], y[1::2])
     assert figures["log_loss"] == pytest.approx(
         log_loss(y[1::2], P, labels=knn.classes_)
     )
-    assert {"brier", "ece", "r_precision", "map_at_r", "pair_roc_auc"} < set(figures)
+    truth = np.eye(3)[codes_of(y)[1::2]]
+    square = np.sum((P - truth) ** 2, 1).mean()
+    assert figures["brier"] == pytest.approx(square)
+    right, top = P.argmax(1) == truth.argmax(1), P.max(1)
+    bins = np.minimum((4 * top).astype(int), 3)
+    gaps = [abs(np.sum((right - top)[bins == k])) for k in range(4)]
+    assert figures["ece"] == pytest.approx(sum(gaps) / len(P))
+    D = knn.metric_.pairwise(X[1::2], X[1::2])
+    ranked = retrieval_figures(D, y[1::2])
+    assert {name: figures[name] for name in ranked} == pytest.approx(ranked)
+    i, j = np.triu_indices(len(D), 1)
+    area = roc_auc_score(truth.argmax(1)[i] == truth.argmax(1)[j], -D[i, j])
+    assert figures["pair_roc_auc"] == pytest.approx(area)
 
 
 def test_a_classifier_of_another_library_is_evaluated_alone():

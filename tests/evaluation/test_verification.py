@@ -9,7 +9,8 @@ from sklearn.metrics import det_curve
 import probmetric as pm
 from probmetric.evaluation import verification, verification_intervals
 from probmetric.evaluation.ranking import chosen_pairs
-from probmetric.evaluation.sources import source_pairs
+from probmetric.evaluation.sources import judge_sources, source_pairs
+from probmetric.evaluation.verification import error_rates
 from tests.metric_kinds import build
 
 
@@ -88,6 +89,28 @@ def test_the_true_ratios_are_calibrated_and_halved_ones_are_not():
     assert true.cllr - true.cllr_min < 0.02 < halved.cllr - halved.cllr_min
 
 
+def test_intervals_are_those_of_the_jackknife_over_sources_with_its_bias():
+    rng = np.random.default_rng(2)
+    mean, source = 1.5 * rng.normal(size=5), np.repeat(np.arange(5), [1, 2, 2, 3, 6])
+    x = mean[source] + rng.normal(size=14)
+    i, j = np.triu_indices(14, 1)
+    scores, same = np.round(1 - np.abs(x[i] - x[j]), 1), source[i] == source[j]
+    sources = np.c_[source[i], source[j]]
+    costs = {"p_same": 0.3, "cost_miss": 2.0}
+    result = verification_intervals(scores, same, sources, prob=0.8, **costs)
+    whole, parts = np.log(verification(scores, same, **costs)), []
+    for code in range(5):  # With every pair that it is in, first or second.
+        rest = (sources[:, 0] != code) & (sources[:, 1] != code)
+        parts.append(np.log(verification(scores[rest], same[rest], **costs)))
+    gap = np.array(parts) - np.mean(parts, 0)
+    half = stats.t.ppf(0.9, 4) * np.sqrt(4 / 5 * np.sum(gap**2, 0))
+    corrected = whole - 4 * (np.mean(parts, 0) - whole)
+    assert corrected[0] < whole[0]  # Cllr is the only one whose bias is upwards.
+    assert np.all(corrected[1:] > whole[1:])
+    low, high = np.minimum(whole, corrected) - half, np.maximum(whole, corrected) + half
+    np.testing.assert_allclose(np.transpose(result), np.exp([low, high]), rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_intervals_by_source_cover_and_those_by_pair_do_not():
     many = [population(np.random.default_rng(seed), 1200)[:2] for seed in range(3)]
@@ -120,7 +143,8 @@ def test_names_of_sources_may_be_words():
     scores, same, sources = population(np.random.default_rng(2), 12)
     words = np.char.add("speaker ", sources.astype(str))
     numbers = verification_intervals(scores, same, sources)
-    assert verification_intervals(scores, same, words).cllr.upper > numbers.cllr.lower
+    found = verification_intervals(scores, same, words)
+    np.testing.assert_allclose(found, numbers, rtol=1e-12)  # In another order.
 
 
 @pytest.mark.long
@@ -159,6 +183,36 @@ def test_the_few_pairs_of_two_sources_are_kept_beside_a_large_one():
     of_two = sources[a] != sources[b]
     assert of_two.sum() == 200 * 4 + 4
     assert (~of_two).sum() == 1000
+
+
+def test_error_rates_are_counted_at_every_ratio_that_occurs():
+    # One source: 2, 0.5, -1; two: 0.5 and -2.
+    alarms, missed = error_rates([2.0, 0.5, 0.5, -2.0, -1.0], [1, 1, 0, 0, 1])
+    np.testing.assert_allclose(alarms, [0, 0, 1 / 2, 1 / 2, 1])
+    np.testing.assert_allclose(missed, [1, 2 / 3, 1 / 3, 0, 0])
+
+
+def test_sources_are_judged_by_all_their_pairs():
+    rng = np.random.default_rng(8)
+    sources = np.array([0, 1, 1, 2, 2, 2, 3, 3])
+    X = rng.normal(size=(8, 2)) + sources[:, None]
+    i, j = np.triu_indices(8, 1)
+    same, D = sources[i] == sources[j], np.abs(X[i, 0] - X[j, 0])
+    metric = pm.Mahalanobis(np.array([[1.0, 0.0]]))
+    result = judge_sources({"mine": metric}, X, sources, prob=0.6)
+    assert (result.in_all, result.ordered) == ((23, 5), False)
+    assert sorted(zip(result.i, result.j, strict=True)) == [*zip(i, j, strict=True)]
+    np.testing.assert_array_equal(result.same, sources[result.i] == sources[result.j])
+    judged = result.judged["mine"]
+    np.testing.assert_allclose(
+        judged.score, -np.abs(X[result.i, 0] - X[result.j, 0]), rtol=1e-12
+    )
+    assert judged.costs[1:] == pytest.approx(verification(-D, same)[1:], rel=1e-12)
+    assert np.isnan(judged.costs.cllr)
+    named = np.c_[sources[i], sources[j]]
+    wanted = verification_intervals(-D, same, named, prob=0.6)
+    np.testing.assert_allclose(judged.intervals[1:], wanted[1:], rtol=1e-9)
+    assert np.isnan(judged.intervals.cllr.upper)
 
 
 BAD = {

@@ -210,22 +210,20 @@ def test_metric_measures_whitened_distances(wine):
 
 @pytest.mark.parametrize("k", [0, 3])
 def test_more_components_than_classes_allow_are_refused(wine, k):
-    with pytest.raises(
-        ValueError, match=r"n_components: expected 1 to min\(C - 1, d\)"
-    ):
+    with pytest.raises(ValueError, match=r"n_components must be 1 to min\(C - 1, d\)"):
         lda.fit(wine, n_components=k)
 
 
 def test_singular_within_covariance_is_refused_and_a_prior_heals(wine):
     few = Labelled(wine.X[::20], wine.y[::20])
-    with pytest.raises(ValueError, match="within-class covariance of full rank"):
+    with pytest.raises(ValueError, match=r"prior .* singular"):
         lda.fit(few)
     prior = lda.shrinkage_prior(np.eye(13), 1.0)
     assert np.all(np.isfinite(lda.fit(few, prior).params.factor))
 
 
 def test_empty_class_is_refused(wine):
-    with pytest.raises(ValueError, match="positive weight in every class"):
+    with pytest.raises(ValueError, match=r"y .* class 1"):
         lda.fit(wine._replace(y=np.where(wine.y == 1, 3, wine.y)))
 
 

@@ -181,7 +181,7 @@ def test_weights_repeat_pairs(golden):
 @pytest.mark.parametrize("method", METHODS)
 def test_singular_close_pairs_are_refused_without_alpha(method):
     pairs = as_pairs([[1.0, 0.0], [2.0, 0.0]], [[1.0, 2.0], [2.0, -1.0]])
-    with pytest.raises(ValueError, match="alpha: expected C̄"):
+    with pytest.raises(ValueError, match=r"alpha .* C̄"):
         pair_lda.fit(pairs, method=method, alpha=0.0)
     assert np.all(np.isfinite(pair_lda.fit(pairs, method=method).params.factor))
 
@@ -189,12 +189,12 @@ def test_singular_close_pairs_are_refused_without_alpha(method):
 @pytest.mark.parametrize("method", ["generalized", "kissme"])
 def test_far_pairs_that_are_nearer_are_refused(method):
     pairs = as_pairs(3 * np.eye(2), np.eye(2))
-    with pytest.raises(ValueError, match="far pairs are farther apart"):
+    with pytest.raises(ValueError, match=r"pairs .* farther apart"):
         pair_lda.fit(pairs, method=method)
 
 
 def test_pairs_of_one_label_are_refused():
-    with pytest.raises(ValueError, match="at least one close"):
+    with pytest.raises(ValueError, match=r"y .* got total weights"):
         pair_lda.fit(as_pairs(np.eye(2), np.empty((0, 2))))
 
 

@@ -85,7 +85,7 @@ def test_bins_are_added_in_order_whatever_is_done_with_them() -> None:
 
 def test_labels_are_asked_for() -> None:
     X = points(10)[0]
-    with pytest.raises(ValueError, match="label: expected labels of arrays, got none"):
+    with pytest.raises(ValueError, match=r"label.* arrays, got none"):
         classes_of(pm.open(X))
-    with pytest.raises(ValueError, match="label: expected the labels of all rows"):
+    with pytest.raises(ValueError, match=r"label .* all rows"):
         total(SUMS, np.ones(3), pm.open(X))

@@ -3,9 +3,15 @@
 import jax
 import numpy as np
 import pytest
+from numpyro.infer.util import compute_log_probs
+from scipy import stats
 from scipy.optimize import brentq
 
-from probmetric.checks.triplet_comparisons.problems import flipped, toy, triples
+from probmetric.checks.triplet_comparisons.problems import (
+    answers_exchanged,
+    toy,
+    triples,
+)
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
 from probmetric.inference import triplet_comparisons as triplet
@@ -16,6 +22,7 @@ from probmetric.models.triplet_comparisons import (
     TripletPrior,
     log_odds,
     simulate,
+    triplet_comparisons,
 )
 
 
@@ -47,6 +54,20 @@ def test_log_odds_are_differences_of_squared_distances(problem):
     np.testing.assert_allclose(log_odds(problem.params, data), wanted, atol=1e-12)
 
 
+def test_the_prior_sd_of_an_entry_is_c_over_the_root_of_lambda(problem):
+    prior = TripletPrior(np.array([[1.0, 0.0, 2.0], [0.5, -1.0, 0.0]]), c=3.0, lam=0.25)
+    W = np.array([[4.0, -3.0, 0.0], [9.0, 1.0, 2.0]])
+    wanted = stats.norm.logpdf(W, prior.mean, 6.0).sum()
+    with jax.enable_x64(True):
+        call = (problem.data, prior), {}, {"W": W}
+        in_model = jax.jit(
+            lambda: compute_log_probs(triplet_comparisons, *call)[0]["W"]
+        )()
+    np.testing.assert_allclose(in_model, wanted, rtol=1e-12)
+    in_fit, _ = triplet.parts(W, triplet.differences(problem.data), prior)
+    np.testing.assert_allclose(in_fit, wanted, rtol=1e-12)
+
+
 def test_without_weight_the_prior_is_all_there_is(problem):
     none = problem.data._replace(w=np.zeros(len(problem.data.anchor)))
     found = triplet.fit(none, problem.prior)
@@ -61,7 +82,8 @@ def test_the_prior_of_the_questions_leaves_out_those_of_weight_zero(problem):
     data = Triplets(X, *rows, None, w)
     for p in (2, 3):
         wanted = triplet.prior_for(problem.data, p)
-        found = triplet.prior_for(data, p)
+        found = triplet.prior_for(data, p, lam=0.3)
+        assert (wanted.lam, found.lam) == (1.0, 0.3)
         np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-12)
         np.testing.assert_allclose(found.c, wanted.c, rtol=1e-12)
         assert triplet.prior_for(data._replace(w=None), p).c < 0.1 * wanted.c
@@ -130,7 +152,7 @@ def test_answers_far_from_even_odds_have_finite_log_probability():
 
 
 def test_answers_the_other_way_change_the_fit(problem):
-    wrong = triplet.fit(flipped(problem, answers=False).data, problem.prior).params.W
+    wrong = triplet.fit(answers_exchanged(problem).data, problem.prior).params.W
     W = problem.params.W
     assert np.abs(wrong.T @ wrong - W.T @ W).max() > 0.1
 
@@ -204,7 +226,7 @@ def test_triples_are_of_three_different_points():
     assert np.abs(counts - 50).max() < 33
 
 
-def embedded(seed=0, n=9, size=120, p=2):
+def embedded(seed=0, n=9, size=120, p=2, lam=1.0):
     """Answers about n objects at random places, and their problem."""
     rng = np.random.default_rng(seed)
     a, near, far = triples(rng, n, size)
@@ -212,22 +234,43 @@ def embedded(seed=0, n=9, size=120, p=2):
     D = ((Z[:, None] - Z) ** 2).sum(-1)
     y = (rng.logistic(size=size) < D[a, far] - D[a, near]).astype(int)
     data = Triplets(triplet.object_rows(n), a, near, far, y)
-    return data, triplet.embedding_prior(n, p)
+    return data, triplet.embedding_prior(n, p, lam)
 
 
 def test_the_joint_density_of_an_embedding_is_that_of_its_centred_places():
-    data, prior = embedded()
+    data, prior = embedded(lam=2.5)
     W = np.random.default_rng(1).normal(size=prior.mean.shape)
     Z, a, near, far = data.X @ W.T, data.anchor, data.near, data.far
     D = ((Z[:, None] - Z) ** 2).sum(-1)
     t = (2 * data.y - 1) * (D[a, far] - D[a, near])
-    normal = -0.5 * (Z**2).sum() / prior.c**2 - W.size * np.log(
-        np.sqrt(2 * np.pi) * prior.c
-    )
+    # Centred: n places have the density of n - 1 coordinates of sd c/√λ.
+    sd = prior.c / np.sqrt(2.5)
+    normal = -0.5 * (Z**2).sum() / sd**2 - W.size * np.log(np.sqrt(2 * np.pi) * sd)
     wanted = normal - np.logaddexp(0, -t).sum()
     with jax.enable_x64(True):
         found = triplet.log_joint(W, triplet.differences(data), prior)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_the_start_of_an_embedding_is_classical_scaling_of_summed_answers():
+    rng, n = np.random.default_rng(2), 7
+    a, near, far = triples(rng, n, 60)
+    y, w = rng.integers(0, 2, 60), 0.5 + np.arange(60) % 3
+    B = triplet.object_rows(n)
+    start = B @ triplet.embedding_start(Triplets(B, a, near, far, y, w), 2).T
+    gram = np.zeros((n, n))
+    for k in range(60):
+        for other, sense in ((far[k], 1), (near[k], -1)):
+            e = np.eye(n)[a[k]] - np.eye(n)[other]
+            gram += w[k] * (y[k] - 0.5) * sense * np.outer(e, e)
+    D = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
+    C = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-0.5 * C @ D @ C)
+    Z = vectors[:, -2:] * np.sqrt(values[-2:])
+    squared = np.sum((Z[:, None] - Z) ** 2, -1)
+    # Scaled to log odds of root mean square 2.
+    scale = 2 / np.sqrt(np.mean((squared[a, far] - squared[a, near]) ** 2))
+    np.testing.assert_allclose(start @ start.T, scale * Z @ Z.T, atol=1e-10)
 
 
 def test_log_odds_under_the_prior_of_an_embedding_have_root_mean_square_two():

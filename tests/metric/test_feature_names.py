@@ -17,8 +17,8 @@ X, y = pm.datasets.load("iris")
 FRAME = pd.DataFrame(X, columns=pd.Index(NAMES))
 TURNED = FRAME[NAMES[::-1]]
 ORDER = (
-    "expected the 4 features of the metric, got 4, in another order: 'petal width' for "
-    "'sepal length', "
+    "must have the 4 features of the metric, got 4, in another order: "
+    "'petal width' for 'sepal length', "
 )
 
 
@@ -207,5 +207,5 @@ def test_sources_are_checked(metric, tmp_path):
     pm.nearest(metric, X[:2], source, 1)
     pm.nearest(metric, X[:2], pm.open(tmp_path / "rows.npy"), 1)
     other = named(replace(metric), NAMES[::-1])
-    with pytest.raises(ValueError, match="points: expected the 4 features"):
+    with pytest.raises(ValueError, match="points must have the 4 features"):
         pm.nearest(other, X[:2], source, 1)

@@ -160,7 +160,7 @@ ASKED = {
 @pytest.mark.parametrize("d", [1, 2, 4])
 def test_points_with_other_features_are_refused(name, asked, d):
     argument, ask = ASKED[asked]
-    words = rf"^{argument}: expected 3 features as the metric has, got {d}(\n|$)"
+    words = rf"^{argument} must have the metric's 3 features, got {d}(\n|$)"
     with pytest.raises(ValueError, match=words):
         ask(make(name), np.ones((5, d)))
 
@@ -200,7 +200,9 @@ def test_an_argument_of_one_feature_is_never_broadcast(unchecked, name):
         "u": lambda: metric(ones(1), ones(3)),
         "v": lambda: metric(ones(3), ones(1)),
     }.items():
-        with pytest.raises(ValueError, match=f"^{argument}: expected 3 features"):
+        with pytest.raises(
+            ValueError, match=f"^{argument} must have the metric's 3 features"
+        ):
             ask()
 
 
@@ -208,7 +210,7 @@ def test_an_argument_of_one_feature_is_never_broadcast(unchecked, name):
 @pytest.mark.parametrize(
     "suffix, words",
     [
-        ("npz", "expected 3 features as the metric has, got 2"),
+        ("npz", "must have the metric's 3 features, got 2"),
         ("csv", "expected rows of 3 features in data.csv, and at most a label"),
     ],
 )

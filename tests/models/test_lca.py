@@ -80,8 +80,9 @@ def test_simulate_draws_from_the_models_own_label_distribution(pairs):
     assert np.abs(z).max() < 4  # 30 z's, Bonferroni at 1 %
 
 
-def test_no_labels_are_drawn_for_rows_that_do_not_exist():
-    X, i, j = np.zeros((3, 1)), np.array([0, 1]), np.array([1, 7])
+@pytest.mark.parametrize("row", [7, -1])
+def test_no_labels_are_drawn_for_rows_that_do_not_exist(row):
+    X, i, j = np.zeros((3, 1)), np.array([0, 1]), np.array([1, row])
     pairs, W = Pairs(X, i, j, None, anchor=np.array([0, 1])), np.eye(1)
     groups, effects = np.stack([W, W]), np.zeros(3)
     for model, params in (
@@ -89,7 +90,7 @@ def test_no_labels_are_drawn_for_rows_that_do_not_exist():
         (hierarchical_lca, hierarchical_lca.HierarchicalLCAParams(W, groups, 0.5, 1.0)),
         (point_effects, point_effects.PointEffectsParams(W, 0.5, 1.0, effects)),
     ):
-        with pytest.raises(IndexError, match="7"):
+        with pytest.raises(ValueError, match=f"^j must .*0 to 2.* got {row} "):
             model.simulate(jax.random.key(0), params, pairs)
 
 

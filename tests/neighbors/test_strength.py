@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import probmetric as pm
+from probmetric.inference import choose
+from probmetric.inference.choose import choose_strength
 from probmetric.neighbors import strength
-from probmetric.neighbors.strength import by_class, choose_strength
+from probmetric.neighbors.strength import by_class
 from probmetric.neighbors.votes import BANDWIDTHS
 
 X, y = pm.datasets.load("iris")
@@ -95,20 +97,18 @@ def test_each_strength_learns_from_all_points_but_a_fold():
 
 def test_of_many_points_a_thousand_vote():
     many, codes = rng.standard_normal((1500, 4)), rng.integers(0, 3, 1500)
-    seen, asked = [], []
-    plain = strength.map_losses
+    learned, asked = [], []
 
     def counted(factor, X, codes, Q, own):
         asked.append((len(X), len(Q)))
-        return plain(factor, X, codes, Q, own)
+        return np.zeros((1, len(Q)))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strength, "map_losses", counted)
-        patch.setattr(strength, "BANDWIDTHS", (1.0,))
-        choose_strength(
-            lambda rows: seen.append(len(rows)) or [np.eye(4)], many, codes, (1.0,)
-        )
-    assert seen == [1200] * 5
+    def learn(rows):
+        learned.append(len(rows))
+        return [np.eye(4)]
+
+    choose_strength(learn, many, codes, (1.0,), losses=counted)
+    assert learned == [1200] * 5
     assert {kept + out for kept, out in asked} == {1000}
     assert sum(out for _, out in asked) == 1000
 
@@ -204,7 +204,7 @@ def test_the_bar_says_what_is_chosen_and_counts_folds(
         seen.append((label, len(items), show, unit))
         return items
 
-    monkeypatch.setattr(strength, "progress_bar", bar)
+    monkeypatch.setattr(choose, "progress_bar", bar)
     n = strength.ONCE if repeats == 1 else 60
     rows = np.arange(n) * 7 % len(X)
     learner.fit(X[rows, :2] + 0.01 * rng.standard_normal((n, 2)), y[rows])

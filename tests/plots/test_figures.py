@@ -200,7 +200,7 @@ def test_embedding_of_an_estimator_uses_its_metric():
 
 def test_embedding_refuses_what_has_no_transform():
     with pytest.raises(
-        ValueError, match="expected a metric with transform, got object"
+        ValueError, match="metric must be a metric with transform, got object"
     ):
         plots.embedding(object(), np.zeros((3, 2)), np.zeros(3))
 

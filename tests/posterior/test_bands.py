@@ -49,13 +49,18 @@ def test_bins_are_joined_until_each_column_suffices():
     assert set(merged(which, size, 1e9)) == {0}
 
 
-def test_the_center_of_a_band_is_the_mean_of_skewed_replicates():
-    """0, 0, 0 and 4: mean 1, sd √3, largest deviation √3; the median would be 0."""
-    low, high = band(np.array([[0.0], [0.0], [0.0], [4.0]]), 1.0)
-    np.testing.assert_allclose([low, high], [[-2], [4]])
+def test_a_value_at_an_inner_edge_belongs_to_the_bin_above():
+    which, centers = binned(np.array([4.0, 0, 2, 1, 3]), 2)  # Edges 0, 2, 4.
+    assert which.tolist() == [1, 0, 1, 0, 1]
+    assert centers.tolist() == [0.5, 3.0]
 
 
-def test_a_value_at_an_inner_edge_belongs_to_the_upper_bin():
-    which, centers = binned(np.array([0.0, 1.0, 1.0, 2.0]), 2)
-    assert list(which) == [0, 1, 1, 1]
-    np.testing.assert_allclose(centers, [0, 4 / 3])
+def test_a_band_lies_about_the_mean_of_skewed_replicates():
+    replicates = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 2.0], [8.0, 0.0]])
+    low, high = band(replicates, 1.0)  # Means 2 and 1, variances 12 and 1/2.
+    np.testing.assert_allclose(low, [2 - 6, 1 - np.sqrt(3 / 2)])
+    np.testing.assert_allclose(high, [2 + 6, 1 + np.sqrt(3 / 2)])
+
+
+def test_a_bin_is_full_at_the_least_sum_itself():
+    assert merged(np.arange(4), np.full((4, 1), 2.0), 2.0).tolist() == [0, 1, 2, 3]

@@ -50,8 +50,15 @@ def test_a_function_makes_a_factor_or_a_metric_of_one_draw():
         draws, "intervals", to_metric=lambda sites: sites["W"], **given
     )
     assert metrics.n_draws == factors.n_draws == 4
-    np.testing.assert_array_equal(metrics.draw(0).factor, W[0, 0, 2])
-    np.testing.assert_array_equal(factors.draw(3).factor, W[1, 4, 2])
+    # Draws 0, 3, 6 and 9 of ten, chain after chain.
+    kept = [W[0, 0, 2], W[0, 3, 2], W[1, 1, 2], W[1, 4, 2]]
+    for found in metrics, factors:
+        for draw, factor in zip(found.draws, kept, strict=True):
+            np.testing.assert_array_equal(draw.factor, factor)
+    every = pm.draws_to_metric(
+        draws, "intervals", to_metric=lambda sites: sites["W"], sel={"group": "c"}
+    )
+    np.testing.assert_array_equal(every.draw(7).factor, W[1, 2, 2])
     low, high = metrics.interval(np.zeros(2), np.ones(2))
     assert 0 < low < high
 
@@ -101,7 +108,7 @@ def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
     draws = pm.sample(student_t, pairs(), method="laplace", n_draws=20, n_chains=1)
     found = pm.draws_to_metric(draws, "prediction", pairs_independent=True)
     assert found.draw(0).link is None
-    with pytest.raises(ValueError, match="link: expected a metric whose model"):
+    with pytest.raises(ValueError, match="link must be a Link"):
         found.same_probability(np.zeros(2), np.ones(2))
 
     def stated(sites):

@@ -220,16 +220,58 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
     np.testing.assert_allclose([low, high], x.mean() + half * np.array([-1, 1]))
 
 
-def test_a_factor_multiplies_variances(X):
-    metric, left = fits()
-    plain, wide = (IntervalMetric(metric, left, factor=f) for f in (1.0, 4.0))
-    pair = (X[:4], X[4:8])
-    one, two = (np.log(m.ratio_interval(pair, pair[::-1])) for m in (plain, wide))
-    np.testing.assert_allclose(np.diff(two, axis=0), 2 * np.diff(one, axis=0))
-    low, high = wide.interval(*pair)
-    inner, outer = plain.interval(*pair)
-    assert np.all((low <= inner) & (outer < high))
+def test_the_factor_multiplies_the_variances_of_all_three_intervals():
+    """Half-widths are t √(factor V), V being the jackknife's, worked out here."""
+    slopes = np.array([[9.0, 3.0], [9.1, 2.9], [8.8, 3.2], [9.3, 3.1], [8.9, 2.7]])
+    b = np.array([0.2, 0.5, -0.1, 0.3, 0.25])
+    every = [
+        Mahalanobis(row[None], LogLogisticLink(intercept, 1.5, 1e-9, 1.0, "all"))
+        for row, intercept in zip(slopes, b, strict=True)
+    ]
+    made = IntervalMetric(every[0], every[1:], factor=2.5)
+    zero, first = np.zeros((2, 2)), np.array([[1.0, 2.0], [4.0, -1.0]])
+    second = np.array([[2.0, 0.0], [1.0, 5.0]])
+    near, far = (np.abs(slopes @ ends.T) for ends in (first, second))
+
+    def half(values, prob):
+        left_out = values[1:]
+        squares = np.sum((left_out - left_out.mean(0)) ** 2, 0)
+        return stats.t.ppf((1 + prob) / 2, 3) * np.sqrt(2.5 * 3 / 4 * squares)
+
+    # With one row of L the length is normal, and far from 0 its limits are even.
+    low, high = made.interval(zero, first, prob=0.8)
+    np.testing.assert_allclose(high - near[0], half(near, 0.8), rtol=1e-5)
+    np.testing.assert_allclose(near[0] - low, half(near, 0.8), rtol=1e-5)
+    ratio = np.log(near / far)
+    ends = np.log(made.ratio_interval((zero, first), (zero, second), prob=0.8))
+    np.testing.assert_allclose(ends[1] - ratio[0], half(ratio, 0.8), rtol=1e-9)
+    np.testing.assert_allclose(ratio[0] - ends[0], half(ratio, 0.8), rtol=1e-9)
+    odds = b[:, None] - 3 * np.log(near)
+    P = np.array(made.same_interval(zero, first, prob=0.8))
+    ends = np.log(P / (1 - P))
+    np.testing.assert_allclose(ends[1] - odds[0], half(odds, 0.8), rtol=1e-9)
+    np.testing.assert_allclose(odds[0] - ends[0], half(odds, 0.8), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["PairSimilarity", "ClassDistribution"])
+def test_the_factor_multiplies_the_variance_of_other_dissimilarities(name):
+    every = [build(name, seed) for seed in range(4)]
+    made = IntervalMetric(every[0], every[1:], factor=2.5)
+    A, B = np.random.default_rng(2).normal(size=(2, 3, every[0].n_features))
+    if name == "ClassDistribution":  # A distance: on the scale of logarithms.
+        D = np.log([metric.distance(A, B) for metric in every])
+        low, high = np.log(made.interval(A, B))
+    else:
+        D = np.array([np.diag(metric.pairwise(A, B)) for metric in every])
+        low, high = made.interval(A, B)
+    wanted = np.sqrt(2.5) * (by_hand(D[0], D[1:])[1] - D[0])
+    np.testing.assert_allclose(high - D[0], wanted, rtol=1e-6)
+    np.testing.assert_allclose(D[0] - low, wanted, rtol=1e-6)
+
+
+def test_the_factor_is_the_share_of_degrees_of_freedom_left_by_the_classes(X):
     assert factor_of(np.array([0, 0, 1, 1, 2, 2, 2])) == 6 / 4
+    metric, left = fits()
     with pytest.raises(ValueError, match="factor: expected"):
         IntervalMetric(metric, left, factor=0.0)
 

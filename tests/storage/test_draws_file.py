@@ -1,12 +1,20 @@
 """Draws come back whole, and damage to their file is found before HDF5 opens it."""
 
+import gc
+
 import arviz as az
 import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric.storage.draws_file import MARK, TAIL, load_draws, save_draws
+from probmetric.storage.draws_file import (
+    MARK,
+    TAIL,
+    load_draws,
+    posterior_of,
+    save_draws,
+)
 
 
 @pytest.fixture
@@ -27,6 +35,21 @@ def test_draws_come_back_whole_for_arviz_too(tree, path):
     xr.testing.assert_identical(
         az.from_netcdf(path)["posterior"].to_dataset(), tree["posterior"].to_dataset()
     )
+
+
+def test_draws_of_a_file_are_metrics_evenly_spaced_over_the_chains(path):
+    posterior = load_draws(path)["posterior"].to_dataset()
+    root = posterior["M"].to_numpy()
+    M = np.einsum("...ij,...kj->...ik", root, root)
+    positive = posterior.assign(M=(posterior["M"].dims, M))
+    draws = xr.DataTree.from_dict({"posterior": positive})
+    result = posterior_of(draws, purpose="intervals", max_draws=3)
+    assert (result.purpose, result.source) == ("intervals", "nuts")
+    matrices = [draw.factor.T @ draw.factor for draw in result.draws]
+    expected = M.reshape(6, 2, 2)[[0, 2, 5]]
+    np.testing.assert_allclose(matrices, expected, rtol=1e-9, atol=1e-12)
+    assert posterior_of(draws).n_draws == 6
+    assert posterior_of(draws).purpose == "prediction"
 
 
 def test_no_byte_of_a_file_may_change(path):
@@ -62,3 +85,22 @@ def test_what_another_program_changed_is_read(path):
         file["posterior"]["M"][...] = 7.0
     assert MARK not in path.read_bytes()  # HDF5 cuts what stands after its end.
     assert (load_draws(path)["posterior"]["M"].to_numpy() == 7.0).all()
+
+
+@pytest.mark.parametrize("place", ["again", "posterior/up", "posterior/below/up"])
+@pytest.mark.parametrize("target", ["/", "/posterior"])
+def test_groups_that_link_in_a_circle_are_refused(place, target, path, monkeypatch):
+    with h5py.File(path, "a") as file:
+        file[place] = file[target]
+    monkeypatch.setattr(xr, "open_datatree", lambda *_, **__: pytest.fail("no end"))
+    with pytest.raises(ValueError, match=r"^draws: .* \(\S+: more than one link leads"):
+        load_draws(path)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_draws_with_damaged_attributes_are_refused_and_closed(path):
+    with h5py.File(path, "a") as file:
+        file.attrs["_nc3_strict"] = np.zeros(2)  # h5netcdf takes its truth, and stops.
+    with pytest.raises(ValueError, match=r"^draws\b"):
+        load_draws(path)
+    gc.collect()

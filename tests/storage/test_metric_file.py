@@ -88,7 +88,7 @@ def test_the_mean_over_draws_of_a_kind_comes_back(tmp_path):
     "metric",
     [
         dataclasses.replace(build("LocalMahalanobis"), gamma=float("inf")),
-        dataclasses.replace(build("LocalMahalanobis"), gamma=0.1, rule="fisher"),
+        dataclasses.replace(build("LocalMahalanobis"), gamma=1 / 3, rule="fisher"),
         dataclasses.replace(build("PairSimilarity"), score="vq", blocks=(1, 1)),
         dataclasses.replace(
             build("PairSimilarity"), noise_other=build("PairSimilarity").noise * 2
@@ -209,8 +209,8 @@ def test_a_file_cut_anywhere_or_with_a_flipped_bit_is_refused_or_whole(tmp_path)
 @pytest.mark.parametrize(
     "metric, message",
     [
-        (np.eye(2), "expected a metric"),
-        ("Mahalanobis", "expected a metric"),
+        (np.eye(2), "metric must be a metric"),
+        ("Mahalanobis", "metric must be a metric"),
         (Mahalanobis(np.full((1, 2), np.nan)), "expected numbers in metric.factor"),
         (type("Mahalanobis", (), {"pairwise": None})(), "expected one of"),
     ],
@@ -252,8 +252,8 @@ def test_stored_kinds_are_what_the_learners_return(tmp_path):
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        (pm.LCA(), r"got LCA; give its get_metric\(\)$"),
-        (pm.LCA, r"got LCA; give its get_metric\(\)$"),
+        (pm.LCA(), r"got LCA\. Pass its get_metric\(\)\.$"),
+        (pm.LCA, r"got LCA\. Pass its get_metric\(\)\.$"),
         (np.eye(2), "got ndarray$"),
         (None, "got NoneType$"),
     ],
@@ -265,7 +265,7 @@ def test_what_is_no_metric_is_told_where_one_is(wrong, said, tmp_path):
         lambda: pm.nearest(wrong, X, X, 1),
         lambda: pm.neighbors.neighbor_table(wrong, X, 1),
     ):
-        with pytest.raises(ValueError, match=f"^metric: expected a metric.*{said}"):
+        with pytest.raises(ValueError, match=f"^metric must be a metric.*{said}"):
             ask()
 
 

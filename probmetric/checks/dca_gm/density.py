@@ -1,7 +1,7 @@
-"""DCA-GM's density, gradients and Fisher matrices by autodiff; its EM step by hand.
+"""DCA-GM's density, mode, gradients and Fisher matrices compared with autodiff.
 
-The toy has one Gaussian a class; derivations are checked with each of them split into
-two (``dca_gm.problems.split``), so that shares within a class matter.
+The toy has one Gaussian per class. Derivations are checked with each of them split into
+two (``dca_gm.problems.split``), to make shares within a class matter.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +14,16 @@ import numpy as np
 import numpyro
 from jaxtyping import Float
 from numpyro.infer.util import log_density
+from scipy.special import logsumexp
 from scipy.stats import multivariate_normal as normal
 
-from probmetric.checks.check import Problem, Values, by_algebra, by_gradient
+from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
+from probmetric.checks.claims import DENSITY, MODE
 from probmetric.checks.dca_gm.problems import split
-from probmetric.checks.sides import density_of, inverse
+from probmetric.checks.sides import density_of
 from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
-from probmetric.inference.dca_gm.fit import Conditioned, log_joint
+from probmetric.inference.dca_gm.draws import TARGET, prepare
+from probmetric.inference.dca_gm.fit import Conditioned, fit, log_joint
 from probmetric.inference.dca_gm.likelihood import (
     apply_gauge,
     class_log_probability,
@@ -29,8 +31,8 @@ from probmetric.inference.dca_gm.likelihood import (
     gradient_A_tied,
     tilt,
 )
-from probmetric.metric import LocalFisher, Mahalanobis
-from probmetric.metric.class_distribution import class_log_joint, scores
+from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
+from probmetric.metric.class_distribution import scores
 from probmetric.models.dca_gm import (
     DCAGMParams,
     DCAGMSites,
@@ -53,15 +55,14 @@ def _named(sites: DCAGMSites) -> dict[str, jax.Array]:
     return {name: value for name, value in sites._asdict().items() if value.size}
 
 
-def _table(found: tuple[Array, Mapping[str, Array]]) -> Values:
-    value, gradient = found
+def _table(value: Array, gradient: Mapping[str, Array]) -> Values:
     return {"log density": value, **{f"∂/∂{k}": g for k, g in gradient.items()}}
 
 
 def _model_density(problem: Problem[Labelled]) -> Values:
     params, data, prior = split(problem)
     density = density_of(dca_gm, (data, prior), _options(params))
-    return _table(density(_named(unconstrain(params))))
+    return _table(*density(_named(unconstrain(params))))
 
 
 def _joint(
@@ -72,7 +73,7 @@ def _joint(
     value, gradient = jax.jit(jax.value_and_grad(log_joint))(
         unconstrain(params), Conditioned(data, prior, rate)
     )
-    return _table((value, _named(gradient)))
+    return _table(value, _named(gradient))
 
 
 def _mu_prime(params: DCAGMParams) -> Float[Array, "c k d"]:
@@ -106,7 +107,7 @@ def _gradients(problem: Problem[Labelled]) -> Values:
 
 
 _gradient_A, _gradient_A_tied = jax.jit(gradient_A), jax.jit(gradient_A_tied)
-_scores, _log_joint = jax.jit(scores), jax.jit(class_log_joint)
+_scores = jax.jit(scores)
 
 
 def _held_fixed(problem: Problem[Labelled]) -> Values:
@@ -115,7 +116,7 @@ def _held_fixed(problem: Problem[Labelled]) -> Values:
     return {**_gradients(problem), "tied centres": _gradient_A(tied, data)}
 
 
-def _without_own_class(problem: Problem[Labelled]) -> Values:
+def _without_labeled_class(problem: Problem[Labelled]) -> Values:
     params, data, _ = split(problem)
     theta = log_weight(params), params.mu, params.chol
     log_p, m = _scores(data.X @ params.A.T, *theta)
@@ -156,7 +157,7 @@ def _moved(params: DCAGMParams) -> DCAGMParams:
     return tilt(apply_gauge(params, B), 0.05 * jnp.eye(p), 0.3 * jnp.ones(p))
 
 
-def _seen(
+def _identified(
     problem: Problem[Labelled], change: Callable[[DCAGMParams], DCAGMParams] = _moved
 ) -> Values:
     """Return what is identified, after a change of the parameters."""
@@ -176,114 +177,63 @@ def _weights_not_tilted(params: DCAGMParams) -> DCAGMParams:
     return _moved(params)._replace(**weights)
 
 
-def _tilt_by_hand(problem: Problem[Labelled]) -> Values:
-    """Multiply p(y, c) by exp(hᵀy - yᵀQy/2), and norm it again over y and c."""
+def _log_p_by_scipy(problem: Problem[Labelled]) -> Values:
+    """Return log p(c | x) by Bayes' rule under SciPy's normal densities."""
     params, data, _ = split(problem)
-    Y, (Q, h) = data.X @ params.A.T, _tilting(params)
-    logs = _log_joint(Y, log_weight(params), params.mu, params.chol)
-    tilted = logs + (Y @ h - jnp.sum((Y @ Q) * Y, 1) / 2)[:, None]
-    return {"log p(y, c)": tilted - tilted[:1, :1]}
-
-
-def _tilting(params: DCAGMParams) -> tuple[Array, Array]:
-    p = params.A.shape[0]
-    return 0.1 * jnp.eye(p) + 0.03, 0.2 + 0.3 * jnp.arange(p)
-
-
-def _tilted(problem: Problem[Labelled], sign: float = 1.0) -> Values:
-    params, data, _ = split(problem)
-    Q, h = _tilting(params)
-    new = jax.jit(tilt)(params, Q, sign * h)
-    Y = data.X @ params.A.T
-    logs = _log_joint(Y, log_weight(new), new.mu, new.chol)
-    return {"log p(y, c)": logs - logs[:1, :1]}
-
-
-PRIOR = EMPrior(rho=0.1)
-
-
-def em_by_hand(params: DCAGMParams, data: Labelled, prior: EMPrior) -> Values:
-    """Take the EM step from the densities themselves, component by component.
-
-    With the log joint density of the parameters given.
-    """
-    Y = np.asarray(data.X @ params.A.T)
-    params = jax.tree.map(np.asarray, params)
-    (c, k, p), q = params.mu.shape, params.chol.shape[1]
-    S = np.asarray(params.chol @ np.swapaxes(params.chol, -1, -2))
+    Y, (c, k, _) = np.asarray(data.X @ params.A.T), params.mu.shape
+    joint = np.empty((len(Y), c, k))
+    for i, m in np.ndindex(c, k):
+        L = np.asarray(params.chol[i, min(m, params.chol.shape[1] - 1)])
+        S: Any = L @ L.T
+        density = normal.logpdf(Y, np.asarray(params.mu[i, m]), S)
+        joint[:, i, m] = params.log_alpha[i] + params.log_beta[i, m] + density
+    logs = logsumexp(joint, 2)
+    log_p = logs - logsumexp(logs, 1, keepdims=True)
     y, w = np.asarray(data.y), np.asarray(data.w)
-    mu, beta, covariance = np.zeros((c, k, p)), np.zeros((c, k)), np.zeros((c, q, p, p))
-    total = 0.0
-    for one in range(c):
-        mine, weight = Y[y == one], w[y == one]
-        densities = [
-            np.exp(normal.logpdf(mine, params.mu[one, m], S[one, min(m, q - 1)]))
-            for m in range(k)
-        ]
-        density = np.exp(np.asarray(params.log_beta[one])) * np.stack(densities, 1)
-        share = weight[:, None] * density / density.sum(1, keepdims=True)
-        size = share.sum(0)
-        present = np.isfinite(np.asarray(params.log_beta[one]))
-        pseudo = np.where(present, prior.b / present.sum(), 0.0)
-        mean = share.T @ mine / np.where(present, size, 1.0)[:, None]
-        mu[one] = np.where(present[:, None], mean, params.mu[one])
-        beta[one] = (size + pseudo) / (size.sum() + prior.b)
-        r = mine[:, None] - mu[one]
-        scatter = np.einsum("nk,nkp,nkq->kpq", share, r, r)
-        if q == 1:
-            scatter, size = scatter.sum(0)[None], size.sum()[None]
-        covariance[one] = scatter + prior.nu * prior.rho * np.eye(p)
-        covariance[one] /= (size + prior.nu)[:, None, None]
-        total += weight @ (np.log(density.sum(1)) + params.log_alpha[one])
-        total += pseudo[present] @ np.asarray(params.log_beta[one])[present]
-        for part in S[one]:
-            spread = np.linalg.slogdet(part)[1] + prior.rho * np.trace(inverse(part))
-            total -= prior.nu / 2 * spread
-    return {"μ": mu, "β": beta, "Σ": covariance, "log joint": total}
+    labeled = np.take_along_axis(log_p, y[:, None], 1)[:, 0]
+    return {"log p(c|x)": log_p, "log likelihood": w @ labeled}
 
 
-def _of_either(problem: Problem[Labelled]) -> dict[str, DCAGMParams]:
-    """Return parameters of one covariance a class, and of one a component."""
-    params, _, _ = split(problem)
-    k = params.mu.shape[1]
-    wider = params.chol[:, :1] * (1 + 0.4 * jnp.arange(k))[:, None, None]
-    shared = params._replace(chol=params.chol[:, :1])
-    return {"": shared, ", a component": params._replace(chol=wider)}
+def _log_p(problem: Problem[Labelled], weighted: bool = True) -> Values:
+    """Return the same of the metric and of the target; wrong: without weights."""
+    params, data, prior = split(problem)
+    data = data if weighted else data._replace(w=jnp.ones(len(data.X)))
+    metric = ClassDistribution(params.A, log_weight(params), params.mu, params.chol)
+    position, args = prepare(params, Conditioned(data, prior, RATE))
+    values = jax.jit(TARGET.functionals)(position, args)
+    logs = metric.log_probability(data.X)
+    return {"log p(c|x)": logs, "log likelihood": values["log_likelihood"]}
 
 
-def _brute_em(problem: Problem[Labelled]) -> Values:
-    found: dict[str, Any] = {}
-    _, data, _ = split(problem)
-    for name, params in _of_either(problem).items():
-        step = em_by_hand(params, data, PRIOR)
-        found |= {key + name: value for key, value in step.items()}
-    return found
+def _white_density(problem: Problem[Labelled]) -> Values:
+    table = _model_density(problem)
+    return {k: table[k] for k in ("log density", "∂/∂A")}
 
 
-def _em(problem: Problem[Labelled], prior: EMPrior = PRIOR) -> dict[str, jax.Array]:
-    found: dict[str, jax.Array] = {}
-    _, data, _ = split(problem)
-    for name, params in _of_either(problem).items():
-        em = EMData(data.X @ params.A.T, data.y, data.w, prior)
-        new, total = jax.jit(em_step)(params, em)
-        S = new.chol @ jnp.swapaxes(new.chol, -1, -2)
-        step = {"μ": new.mu, "β": jnp.exp(new.log_beta), "Σ": S, "log joint": total}
-        found |= {key + name: jnp.asarray(value) for key, value in step.items()}
-    return found
+def _target(problem: Problem[Labelled], rate: float = RATE) -> Values:
+    """Return the same of the samplers' whitened target; wrong: at another rate."""
+    params, data, prior = split(problem)
+    position, args = prepare(params, Conditioned(data, prior, rate))
+    value, gradient = jax.jit(jax.value_and_grad(TARGET.log_density))(position, args)
+    # dA = dÃ L⁻¹: the gradient in A is the gradient in Ã times Lᵀ.
+    return {"log density": value, "∂/∂A": gradient.A @ args.white.half.T}
 
 
-def _em_about_old_centres(problem: Problem[Labelled]) -> Values:
-    params, data, _ = split(problem)
-    found = _em(problem)
-    moved = np.asarray(found["μ"] - params.mu)
-    size = np.bincount(data.y, data.w)[:, None, None]
-    extra = np.einsum("ckp,ckq->cpq", moved, moved) * size / (size + 2)
-    return {**found, "Σ": found["Σ"] + extra[:, None]}
+def _mode_slope(problem: Problem[Labelled], lam: float = 1.0) -> Values:
+    """Differentiate NumPyro's density at the fit, per point; wrong: of another λ."""
+    data, prior = jax.tree.map(jnp.asarray, (problem.data, problem.prior))
+    wrong = prior._replace(lam=lam * prior.lam)
+    end = fit(data, wrong, tol=1e-9, max_steps=3000, learning_rate=RATE)
+    params = end.params._replace(fisher=None)
+    density = density_of(dca_gm, (data, prior), _options(params))
+    value, slope = density(jax.tree.map(jnp.asarray, _named(unconstrain(params))))
+    gaps = {"log density": value - end.objective, **slope}
+    return {name: g / len(data.X) for name, g in gaps.items()}
 
 
 CHECKS = (
     by_gradient(
-        "log joint is the density of the NumPyro model, with its gradient",
+        DENSITY,
         reference=_model_density,
         estimate=_joint,
         controls={
@@ -292,11 +242,11 @@ CHECKS = (
         },
     ),
     by_gradient(
-        "gradient in A is that of the NumPyro model",
+        "closed-form gradients in A equal those of the NumPyro model",
         reference=_autodiff,
         estimate=_gradients,
         controls={
-            "the own class's term left out": _without_own_class,
+            "the term of the labeled class left out": _without_labeled_class,
             "tied centres held fixed": _held_fixed,
         },
     ),
@@ -307,31 +257,38 @@ CHECKS = (
         controls={"scores not centred": _uncentred},
     ),
     by_algebra(
-        "p(c|x) and J do not see the gauge or the tilt",
-        reference=partial(_seen, change=lambda params: params),
-        estimate=_seen,
+        "p(c|x) and J are invariant to the gauge and the tilt",
+        reference=partial(_identified, change=lambda params: params),
+        estimate=_identified,
         controls={
             "the mixture left behind": partial(
-                _seen, change=_only_the_projection_moved
+                _identified, change=_only_the_projection_moved
             ),
-            "a tilt without its weights": partial(_seen, change=_weights_not_tilted),
+            "a tilt without its weights": partial(
+                _identified, change=_weights_not_tilted
+            ),
         },
         rtol=1e-8,
     ),
     by_algebra(
-        "a tilt multiplies the density by what it says",
-        reference=_tilt_by_hand,
-        estimate=_tilted,
-        controls={"-h for h": partial(_tilted, sign=-1.0)},
+        "class probabilities follow by Bayes' rule from SciPy's normal densities",
+        reference=_log_p_by_scipy,
+        estimate=_log_p,
+        controls={"data weights left out": partial(_log_p, weighted=False)},
+        rtol=1e-7,
+    ),
+    by_gradient(
+        "the samplers' whitened density equals the NumPyro density, with its gradient",
+        reference=_white_density,
+        estimate=_target,
+        controls={"learning rate left out": partial(_target, rate=1.0)},
         rtol=1e-8,
     ),
-    by_algebra(
-        "EM step is the one taken component by component",
-        reference=_brute_em,
-        estimate=_em,
-        controls={
-            "no prior": partial(_em, prior=EMPrior(0.0, 0.0, 0.0)),
-            "scatter about the old centres": _em_about_old_centres,
-        },
+    by_gradient(
+        MODE,
+        reference=zero,
+        estimate=_mode_slope,
+        controls={"λ a tenth too large": partial(_mode_slope, lam=1.1)},
+        atol=1e-5,
     ),
 )

@@ -1,4 +1,4 @@
-"""Problems to check DCA-GM on: simulated, or made from a labelled data set."""
+"""Problems to check DCA-GM on: simulated, or made from a labeled data set."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_CLASSES, fitted, renamed, standardised
+from probmetric.checks.problems import OF_CLASSES, fitted, renamed, standardized
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.fit import default_prior, fit
 from probmetric.inference.dca_gm.start import start
@@ -22,8 +22,8 @@ def toy(seed: int) -> Problem[Labelled]:
 
     Points weigh 1/2 to 3/2.
 
-    Labels are drawn by the model itself, one Gaussian a class: the model is true, the
-    posterior has one mode up to symmetries, and k-means has nothing to choose.
+    Labels are drawn by the model itself, one Gaussian per class: the model is true, and
+    the posterior has one mode up to symmetries.
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 3))
@@ -35,15 +35,15 @@ def toy(seed: int) -> Problem[Labelled]:
         chol=0.7 * np.broadcast_to(np.eye(2), (3, 1, 2, 2)),
     )
     with jax.enable_x64(True):
-        given = Labelled(jnp.asarray(X), None)
-        drawn = simulate(jax.random.key(seed), jax.tree.map(jnp.asarray, truth), given)
+        empty = Labelled(jnp.asarray(X), None)
+        drawn = simulate(jax.random.key(seed), jax.tree.map(jnp.asarray, truth), empty)
     data = Labelled(X, np.asarray(drawn.y), 0.5 + 0.5 * (np.arange(120) % 3))
     return _fitted(f"simulated, seed {seed}", data, 1)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
-    """Fit p = 2 (1 for one feature), three Gaussians a class, to standardised data."""
-    return _fitted("data", Labelled(*standardised(X, y)), 3)
+    """Fit p = 2 (1 for one feature), three Gaussians per class, standardized."""
+    return _fitted("data", Labelled(*standardized(X, y)), 3)
 
 
 def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
@@ -62,12 +62,12 @@ def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
     )
     present = np.concatenate([prior.present] * 2, 1)
     moved = split, data._replace(w=0.5 + np.arange(len(data.X)) % 3)
-    # To the device once: their sums and products are then the package's.
+    # On the device, where sums and products round as in the package.
     return jax.device_put((*moved, prior._replace(present=present)))
 
 
 def fit_problem(problem: Problem[Labelled]) -> Fit:
-    """Fit a problem by the default solver, from its own start."""
+    """Fit a problem by the default solver, from its default start."""
     return fit(problem.data, problem.prior, tol=1e-8, max_steps=2000)
 
 

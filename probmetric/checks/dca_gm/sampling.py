@@ -1,8 +1,8 @@
-"""DCA-GM's Laplace approximation against NUTS, on what is identified.
+"""DCA-GM's approximations compared with NUTS, on identified quantities.
 
-Both of the posterior of A with the mixtures at their mode (``dca_gm.draws``). It is
-an approximation and is never called agreement: the distance of its means in posterior
-standard deviations, and of its log standard deviations, is held to a bound.
+All sample the posterior of A with the mixtures at their mode (``dca_gm.draws``). The
+distance of means in posterior standard deviations, and of log standard deviations, must
+stay within a bound.
 """
 
 from functools import partial
@@ -27,10 +27,10 @@ N_QUERIES = 5
 
 def _posterior(problem: Problem[Labelled]) -> Posterior:
     """Return the posterior of A, with its Laplace approximation as the start."""
-    given = Conditioned(problem.data, problem.prior)
+    conditioned = Conditioned(problem.data, problem.prior)
     queries = jnp.asarray(problem.data.X[:N_QUERIES])
-    position, asked = prepare(problem.params, given, queries=queries)
-    return Posterior(TARGET_A, asked, laplace_fit(TARGET_A, asked, position.A))
+    position, args = prepare(problem.params, conditioned, queries=queries)
+    return Posterior(TARGET_A, args, laplace_fit(TARGET_A, args, position.A))
 
 
 def _summaries(draws: Draws) -> xr.Dataset:
@@ -38,8 +38,7 @@ def _summaries(draws: Draws) -> xr.Dataset:
     logs = np.log(draws.values["class_probability"])
     values = {
         "J": draws.values["J"][..., upper[0], upper[1]],
-        # Log ratios to their mean: a probability near 0 or 1, or the log of one near 1,
-        # is too skewed for a distance in its own standard deviation.
+        # Probabilities near 0 or 1 are too skewed for distances in posterior sd.
         "log ratio of p(c|x)": logs - logs.mean(-1, keepdims=True),
     }
     return as_dataset(values, draws.attributes)
@@ -52,30 +51,29 @@ def _nuts(problem: Problem[Labelled]) -> xr.Dataset:
 
 def _laplace(problem: Problem[Labelled], narrow: float = 1.0) -> xr.Dataset:
     with jax.enable_x64(True):
-        found = _posterior(problem)
-        start = found.start._replace(factor=narrow * found.start.factor)
-        return _summaries(Laplace().draw(found._replace(start=start), seed=2))
+        posterior = _posterior(problem)
+        start = posterior.start._replace(factor=narrow * posterior.start.factor)
+        return _summaries(Laplace().draw(posterior._replace(start=start), seed=2))
 
 
 @stretched
 def _svi(problem: Problem[Labelled]) -> xr.Dataset:
-    """Draw from a full-rank guide of the same."""
+    """Draw from a full-rank Gaussian guide of the same posterior."""
     with jax.enable_x64(True):
         return _summaries(SVI().draw(_posterior(problem), seed=3, progress=False))
 
 
 CHECKS = (
     near_sampling(
-        "Laplace is near NUTS on J and p(c|x), mixtures held",
+        "Laplace is near NUTS on J and p(c|x), mixtures fixed",
         reference=_nuts,
         estimate=_laplace,
         controls={"a tenth of the width": partial(_laplace, narrow=0.1)},
-        # Set from runs on the toy, where the largest distance is below it.
         bound=0.5,
         slow=True,
     ),
     near_sampling(
-        "SVI is near NUTS on J and p(c|x), mixtures held",
+        "SVI is near NUTS on J and p(c|x), mixtures fixed",
         reference=_nuts,
         estimate=_svi,
         controls={"twice too wide": partial(_svi, wide=2.0)},

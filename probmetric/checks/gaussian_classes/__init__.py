@@ -1,15 +1,13 @@
-"""The checks of Gaussian classes and GLML, cheapest first.
+"""Claims about Gaussian classes and GLML, cheapest first.
 
-``problems``   simulated problems, and problems made from labelled data.
-``density``    evidence, bias matrix and error expansion against quadrature and
-               automatic derivatives.
+``problems``   simulated problems, and problems made from labeled data.
+``density``    bias matrix, local metric and error expansion compared with autodiff.
 ``posterior``  evidence, modes and class probabilities for each covariance.
-``rules``      GLML's matrices and distances from the problems that they solve.
-``sampling``   moments against NUTS; calibration of exact draws.
+``sampling``   moments compared with NUTS; calibration of closed-form draws.
 """
 
-from probmetric.checks.gaussian_classes import density, posterior, rules, sampling
+from probmetric.checks.gaussian_classes import density, posterior, sampling
 
 __all__ = ["CHECKS"]
 
-CHECKS = (*density.CHECKS, *posterior.CHECKS, *rules.CHECKS, *sampling.CHECKS)
+CHECKS = (*density.CHECKS, *posterior.CHECKS, *sampling.CHECKS)

@@ -1,4 +1,4 @@
-"""Problems to check Gaussian classes on: simulated, or from a labelled data set."""
+"""Problems to check Gaussian classes on: simulated, or from a labeled data set."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_CLASSES, fitted, standardised, translated
+from probmetric.checks.problems import OF_CLASSES, fitted, standardized, translated
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import statistics
 from probmetric.inference.gaussian_classes.predict import fit
@@ -18,7 +18,7 @@ from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior, 
 from probmetric.precision import to_numpy
 
 N_COMPONENTS = 3
-"""Principal components kept of a data set: NUTS has c · d(d + 3)/2 unknowns."""
+"""Principal components of a data set: NUTS samples c · d(d + 3)/2 unknowns."""
 
 
 def toy(seed: int) -> Problem[Labelled]:
@@ -38,15 +38,15 @@ def toy(seed: int) -> Problem[Labelled]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
-    """Fit a labelled data set: standardised, its leading principal components.
+    """Fit a labeled data set: standardized, its leading principal components.
 
     The prior is chosen by evidence.
     """
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     axes = np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS]
     data = Labelled(Z @ axes.T, codes)
-    found = evidence_prior(statistics(data, _n_classes(data)), alpha=1.5)
-    return _fitted("data", data, to_numpy(found))
+    prior = evidence_prior(statistics(data, _n_classes(data)), alpha=1.5)
+    return _fitted("data", data, to_numpy(prior))
 
 
 def fit_problem(problem: Problem[Labelled]) -> Fit:
@@ -67,8 +67,8 @@ def _fitted(name: str, data: Labelled, prior: NIWPrior) -> Problem[Labelled]:
 def overlapping(problem: Problem[Labelled]) -> Problem[Labelled]:
     """Return the problem with class means drawn together, and its fit.
 
-    Where some lie more than three standard deviations apart, until the farthest lie
-    one: where a class is certain, what depends on the others is the rounding of sums.
+    If some lie more than three standard deviations apart, until the farthest lie one
+    apart: at points of a certain class the sums over the others are rounding.
     """
     X, y = np.asarray(problem.data.X, float), np.asarray(problem.data.y)
     means = np.stack([X[y == c].mean(0) for c in range(_n_classes(problem.data))])
@@ -82,11 +82,11 @@ def overlapping(problem: Problem[Labelled]) -> Problem[Labelled]:
 
 
 def on_overlapping[S](side: Callable[..., S]) -> Callable[..., S]:
-    """Return a side of a check that looks at the problem with overlapping classes."""
+    """Return a side of a check, evaluated on the problem with overlapping classes."""
 
     @wraps(side)
-    def moved(problem: Problem[Labelled], **how: Any) -> S:
-        return side(overlapping(problem), **how)
+    def moved(problem: Problem[Labelled], **options: Any) -> S:
+        return side(overlapping(problem), **options)
 
     return moved
 

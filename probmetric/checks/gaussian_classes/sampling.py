@@ -1,11 +1,11 @@
-"""Gaussian classes against sampling: NUTS on the model, calibration of exact draws.
+"""Gaussian classes compared with NUTS on the model; calibration of exact draws.
 
-Controls: ν off by one, the shrinkage term of Ψ dropped, the scale of the predictive
-forgotten, a posterior that ignores the data.
+Controls: ν off by one, the shrinkage term of Ψ left out, the scale of the predictive
+left out, a posterior that ignores the data.
 
-The true parameters of a simulated world, and its data, come from the sites of the
-NumPyro model and not from ``draw``: a fault of ``draw`` would else be in both truth and
-posterior, which is again a conjugate pair with uniform ranks.
+The true parameters of a simulated data set, and its data, come from the sites of the
+NumPyro model and not from ``draw``. Otherwise a fault of ``draw`` would be in both
+truth and posterior, which is again a conjugate pair with uniform ranks.
 """
 
 from functools import partial
@@ -20,7 +20,6 @@ from scipy.special import digamma
 from probmetric.checks.check import (
     Problem,
     Values,
-    by_algebra,
     by_sampling,
     by_sbc,
     near_sampling,
@@ -31,9 +30,7 @@ from probmetric.checks.sbc import sample_sites
 from probmetric.checks.sides import as_dataset, inverse, sampled, stretched
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labelled
-from probmetric.data.scaling import Scaler
 from probmetric.densities.classes import ClassDensities, class_log_densities
-from probmetric.inference.gaussian_classes.draws import sample
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     draw,
@@ -41,7 +38,6 @@ from probmetric.inference.gaussian_classes.posterior import (
     statistics,
 )
 from probmetric.inference.gaussian_classes.predict import predictive
-from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Attribute
 from probmetric.metric.local import local_metric
@@ -79,10 +75,7 @@ def nuts_reference(problem: Problem[Labelled]) -> xr.Dataset:
 
 
 def _middle(problem: Problem[Labelled]) -> Float[np.ndarray, "3 d"]:
-    """Return three points halfway to the mean of all: no class is far from them.
-
-    Far from a class its density is too skewed over draws for a mean to be judged.
-    """
+    """Return three points halfway to the mean (far off, densities are skewed)."""
     X = np.asarray(problem.data.X)
     return (places(problem)[:3] + X.mean(0)) / 2
 
@@ -104,7 +97,7 @@ def moments_estimate(
     i, j = np.tril_indices(d)
     digammas = digamma(0.5 * (post.nu[:, None] - np.arange(d)))
     classes = predictive(post)
-    if not spread:  # The scale of μ's own uncertainty, (κ + 1)/κ, forgotten.
+    if not spread:  # Without the uncertainty of μ, (κ + 1)/κ.
         shorter = np.sqrt(post.kappa / (post.kappa + 1))
         factor = classes.factor * shorter[:, None, None, None]
         classes = classes._replace(factor=factor)
@@ -123,9 +116,9 @@ def _densities(classes: ClassDensities, X: Array) -> Array:
 
 
 N_WORLDS, N_POINTS, N_DRAWS, BLOCK = 1000, 20, 49, 200
-"""Find a common shift of 0.16 posterior sd among seven quantities.
+"""They detect a common shift of 0.16 posterior sd among seven quantities.
 
-Small worlds show a wrong ν best: one too small has z = 11. A block is a compiled call.
+Small data sets show a wrong ν best. A block is a compiled call.
 """
 
 
@@ -136,13 +129,13 @@ def ranks_of_draws(
     blind: float = 0.0,
     n_worlds: int = N_WORLDS,
 ) -> Ranks:
-    """Rank true parameters among exact draws, over worlds drawn from the model.
+    """Rank true parameters among exact draws, over data sets drawn from the model.
 
     The local distance between two fixed points is ranked with them: its intervals are
     those of ``GLML.posterior_metric("intervals")``.
 
     Wrong posteriors: ``nu`` added to ν, ``shrink=0`` without the shrinkage term,
-    ``blind=1`` the prior in place of the posterior.
+    ``blind=1`` the prior instead of the posterior.
     """
     shape = np.asarray(problem.data.X).shape
     keys = jax.random.split(jax.random.key(11), n_worlds)
@@ -169,7 +162,7 @@ def _world_ranks(
 
     def quantities(params: GaussianClassesParams, data: Labelled) -> dict[str, Array]:
         logs = jax.vmap(lambda x: class_log_densities(to_densities(params), x))(data.X)
-        own = jnp.take_along_axis(
+        labeled = jnp.take_along_axis(
             logs + jnp.log(params.weights), jnp.asarray(data.y)[:, None], 1
         )
         local = local_metric(to_densities(params), frame="identity")
@@ -181,7 +174,7 @@ def _world_ranks(
             "log |Σ_0|": _log_det(params.chol[0]),
             "Σ_1[0, 0]": params.chol[1, 0, 0] ** 2,
             "local distance": distance,
-            "log_likelihood": jnp.sum(own),
+            "log_likelihood": jnp.sum(labeled),
         }
 
     def world(key: jax.Array) -> dict[str, Array]:
@@ -206,8 +199,8 @@ def _simulated(
     key: jax.Array, prior: NIWPrior, shape: tuple[int, int], c: int
 ) -> tuple[GaussianClassesParams, Labelled]:
     """Draw true parameters and their data from the NumPyro model."""
-    unseen = Labelled(jnp.zeros(shape), None)
-    sites = sample_sites(gaussian_classes, key, (unseen, prior), {"n_classes": c})
+    empty = Labelled(jnp.zeros(shape), None)
+    sites = sample_sites(gaussian_classes, key, (empty, prior), {"n_classes": c})
     theta = GaussianClassesParams(sites["weights"], sites["mean"], sites["chol"])
     return theta, Labelled(sites["x"], sites["y"])
 
@@ -246,60 +239,19 @@ def svi_draws(problem: Problem[Labelled]) -> xr.Dataset:
     return _summaries(*parts, **draws.attributes)
 
 
-def scaled_by_hand(problem: Problem[Labelled]) -> Values:
-    """Draw θ as it is, and take it to other units by matrices."""
-    post, (scale, offset) = some_posterior(problem), _units(problem)
-    drawn = draw(jax.random.key(3), post, 8)
-    D = np.diag(scale)
-    L = np.asarray(drawn.chol)
-    return {
-        "weights": drawn.weights,
-        "mean": np.asarray(drawn.mean) @ D + offset,
-        "covariance": D @ (L @ np.swapaxes(L, -1, -2)) @ D,
-    }
-
-
-def _units(problem: Problem[Labelled]) -> tuple[np.ndarray, np.ndarray]:
-    d = np.arange(np.shape(problem.data.X)[1])
-    return 0.5 + d, 3.0 - d
-
-
-def scaled(problem: Problem[Labelled], forget: bool = False) -> Values:
-    """Return the same of ``sample``; in the units of the posterior, if asked."""
-    scale, offset = _units(problem)
-    scaler = Scaler(offset, np.ones_like(scale) if forget else scale)
-    options: dict[str, object] = {"prior": problem.prior, **problem.options}
-    tree = sample(
-        some_posterior(problem),
-        scaler,
-        problem.data,
-        arguments=options,
-        seed=3,
-        n_draws=2,
-        n_chains=4,
-    )
-    return joined(tree)
-
-
 CHECKS = (
-    by_algebra(
-        "draws in input units are those of the posterior, scaled",
-        reference=scaled_by_hand,
-        estimate=scaled,
-        controls={"scale forgotten": partial(scaled, forget=True)},
-    ),
     by_sampling(
-        "NIW posterior and Student-t predictive are NUTS's",
+        "moments of the NIW posterior and its Student-t predictive equal NUTS draws",
         reference=nuts_reference,
         estimate=moments_estimate,
         controls={
             "ν one too small": partial(moments_estimate, nu=-1.0),
-            "shrinkage term dropped": partial(moments_estimate, shrink=False),
-            "(κ + 1)/κ forgotten": partial(moments_estimate, spread=False),
+            "shrinkage term left out": partial(moments_estimate, shrink=False),
+            "(κ + 1)/κ left out": partial(moments_estimate, spread=False),
         },
     ),
     near_sampling(
-        "SVI's means, covariances and weights are near the closed form's",
+        "SVI's means, covariances and weights are near the closed form",
         reference=exact_draws,
         estimate=svi_draws,
         controls={"twice too wide": partial(svi_draws, wide=2.0)},
@@ -307,12 +259,13 @@ CHECKS = (
         slow=True,
     ),
     by_sbc(
-        "exact draws are calibrated",
+        "closed-form draws are calibrated over simulated data sets (SBC)",
         estimate=ranks_of_draws,
         controls={
             "ν one too small": partial(ranks_of_draws, nu=-1.0),
-            # z of 9 in 400 worlds and of 24 in 200, where 4.5 rejects.
-            "shrinkage term dropped": partial(ranks_of_draws, shrink=0.0, n_worlds=400),
+            "shrinkage term left out": partial(
+                ranks_of_draws, shrink=0.0, n_worlds=400
+            ),
             "data ignored": partial(ranks_of_draws, blind=1.0, n_worlds=200),
         },
     ),

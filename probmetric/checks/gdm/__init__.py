@@ -1,8 +1,8 @@
-"""The checks of the generalised dissimilarity model.
+"""Claims about the generalized dissimilarity model.
 
-``problems``   simulated sites, pairs of labelled points, changes of a problem.
+``problems``   simulated sites, pairs of labeled points, changes of a problem.
 ``density``    I-splines, log joint density, gradient, Hessian and mode.
-``sampling``   draws against NUTS on the NumPyro model; calibration by simulation.
+``sampling``   draws compared with NUTS; calibration by simulation.
 """
 
 from probmetric.checks.gdm import density, sampling

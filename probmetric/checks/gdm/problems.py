@@ -1,4 +1,4 @@
-"""Problems for the checks of the generalised dissimilarity model; its invariants."""
+"""Problems to check the generalized dissimilarity model on; its invariants."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised, translated
+from probmetric.checks.problems import OF_PAIRS, fitted, standardized, translated
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.fit import fit, knots_for
 from probmetric.inference.lca.recipe import Recipe, build, rate_for
@@ -18,8 +18,8 @@ from probmetric.models.gdm import GDMParams, GDMPrior, simulate
 def toy(seed: int) -> Problem[Pairs]:
     """Simulate 300 pairs of 40 sites in d = 3 of 1 to 12 units, and fit them.
 
-    Nothing is its own neutral element: weights from 1/2 to 2, a learning rate of 0.8,
-    two scales. The third covariate does nothing, so that the mode is at the edge.
+    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8,
+    two scales. The third covariate has no effect: the mode is at the edge.
     """
     rng = np.random.default_rng(seed)
     X = np.stack([rng.gamma(1.0, size=40), rng.normal(size=40), rng.random(40)], 1)
@@ -37,8 +37,8 @@ def toy(seed: int) -> Problem[Pairs]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the estimator's recipe to a labelled data set, at most 5 components."""
-    Z, codes = standardised(X, y)
+    """Fit the estimator's recipe to a labeled data set, at most 5 components."""
+    Z, codes = standardized(X, y)
     Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:5].T
     recipe = Recipe(n_components=Z.shape[1])
     pairs = build(Z, codes, recipe)._replace(anchor=None)

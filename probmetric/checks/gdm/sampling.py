@@ -1,51 +1,30 @@
-"""Draws of the closed form against NUTS on the NumPyro model, and calibration."""
+"""Draws of the generalized dissimilarity model: compared with NUTS, and calibration."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import Any
-
-import jax
 import numpy as np
 import xarray as xr
 
-from probmetric.checks.check import Problem, by_sampling, by_sbc
-from probmetric.checks.sbc import model_story, sbc
-from probmetric.checks.sides import as_dataset, sampled
-from probmetric.checks.uniformity import Ranks
+from probmetric.checks.check import Problem
+from probmetric.checks.claims import calibrated, nuts, nuts_draws, prior_times
+from probmetric.checks.gdm.problems import fit_problem
+from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.draws import posterior
-from probmetric.inference.gdm.fit import fit, knots_for
+from probmetric.inference.gdm.fit import knots_for
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import cast, model_target
+from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.models.gdm import GDMPrior, gdm
 
 SAMPLER = NUTS(target_accept=0.95)
 
 
-def _quantities(values: Any) -> xr.Dataset:
-    return as_dataset({name: np.asarray(values[name]) for name in ("b", "theta")})
+def _summary(problem: Problem[Pairs], drawn: Draws) -> xr.Dataset:
+    del problem
+    return as_dataset({name: drawn.values[name] for name in ("b", "theta")})
 
 
-def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
-    """Sample the NumPyro model, told nothing of where its posterior lies."""
-    args, options = (problem.data, problem.prior), dict(problem.options)
-    sampler = replace(SAMPLER, n_warmup=500)
-    drawn = sampled(gdm, args, options, seed=3, n_draws=2000, sampler=sampler)
-    return _quantities(drawn.values)
-
-
-def target_estimate(
-    problem: Problem[Pairs], scale: float = 1.0, n_draws: int = 2000
-) -> xr.Dataset:
-    """Sample the closed form from Laplace's start; wrong in the prior."""
-    data, options = problem.data, problem.options
-    prior = problem.prior._replace(scale=scale * problem.prior.scale)
-    with jax.enable_x64(True):
-        params = fit(data, prior, **options).params
-        around = posterior(params, data, prior, **options)
-        drawn = SAMPLER.draw(around, seed=4, n_draws=n_draws, progress=False)
-    return _quantities(drawn.values)
+def _posterior(problem: Problem[Pairs]) -> Posterior:
+    params = fit_problem(problem).params
+    return posterior(params, problem.data, problem.prior, **problem.options)
 
 
 def _world() -> tuple[Pairs, GDMPrior]:
@@ -57,54 +36,22 @@ def _world() -> tuple[Pairs, GDMPrior]:
     return pairs, GDMPrior(knots_for(X), np.asarray(0.8), np.asarray(0.5))
 
 
-def _observe(pairs: Pairs, sites: Any) -> Pairs:
-    return pairs._replace(y=sites["y"])
-
-
-def blind(pairs: Pairs, prior: GDMPrior) -> None:
-    """Write a wrong model: every unit is counted twice."""
+def doubled(pairs: Pairs, prior: GDMPrior) -> None:
+    """Negative control: the model with every unit counted twice."""
     assert pairs.trials is not None
     y = None if pairs.y is None else 2 * pairs.y
     gdm(pairs._replace(y=y, trials=2 * pairs.trials), prior)
 
 
-def calibrate(
-    problem: Problem[Pairs],
-    model: Callable[..., None] = gdm,
-    n_simulations: int = 400,
-) -> Ranks:
-    """Rank true values among draws of ``model``, in worlds made by the story."""
-    del problem
-    pairs, prior = _world()
-    target, story, data = model_story(gdm, pairs, _observe, prior=prior)
-    if model is not gdm:
-        with jax.enable_x64(True):
-            seen = pairs._replace(y=np.zeros(len(pairs.i), np.int32))
-            target = model_target(model, cast((seen, prior), "float64"), {})[0]
-    return sbc(
-        target, story, data, seed=11, n_simulations=n_simulations, progress=False
-    )
-
-
 CHECKS = (
-    by_sampling(
-        "draws of the closed form are those of the NumPyro model",
-        reference=nuts_reference,
-        estimate=target_estimate,
-        controls={
-            "prior half as wide": partial(target_estimate, scale=0.5, n_draws=1000)
-        },
-        tol=0.25,
-        slow=True,
+    nuts(
+        nuts_draws(gdm, _summary, n_draws=2000, sampler=SAMPLER),
+        _summary,
+        _posterior,
+        n_draws=2000,
+        n_wrong=1000,
+        sampler=SAMPLER,
+        wrong={"prior half as wide": prior_times(scale=0.5)},
     ),
-    by_sbc(
-        "posterior is calibrated over simulated worlds",
-        estimate=calibrate,
-        controls={
-            "every unit counted twice": partial(
-                calibrate, model=blind, n_simulations=200
-            )
-        },
-        slow=True,
-    ),
+    calibrated(gdm, _world, n_wrong=200, wrong={"every unit counted twice": doubled}),
 )

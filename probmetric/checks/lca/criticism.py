@@ -1,4 +1,4 @@
-"""LCA against its data: prior, binned pair labels, P(same) held out.
+"""LCA compared with its data: prior, binned pair labels, held-out P(same).
 
 Symbols as in ``inference.lca.likelihood``; θ = (vec W, log b), posterior covariance
 Σ = H⁻¹ at the mode θ̂ (Laplace), y_i with P_i = e^{-t_i}, learning rate η, weights w.
@@ -9,25 +9,24 @@ the prior's sd (c/√λ an entry of W; normal scores of b) with m the posterior 
 
     ‖m‖² ~ Σ_k e_k χ²_1,     e_k the eigenvalues of I - Σ in these units,         (1)
 
-for W, matched by a scaled χ²; and m/√(1 - Var z_b) ~ N(0, 1) for b. What matters is
-the power-scaling sensitivity of b and of distances to either prior: from .05 on,
-raising the prior to a power visibly moves the posterior.
+for W, matched by a scaled χ²; and m/√(1 - Var z_b) ~ N(0, 1) for b. The size is the
+power-scaling sensitivity of b and of distances to either prior, which matters from
+0.05.
 
 *Predictive.* With e = y - P(θ̂) and the bins' indicators B the residuals are r = Bᵀwe.
 Labels are replicated with their refit, to first order: with G = ∂P/∂θ, C = BᵀwG,
 
     r = Kᵀe - CΣ∇log p(θ*),    K = w(B - ηV⁻¹GΣCᵀ),    V = P(1 - P),               (2)
 
-the second term being N(0, CΣΛΣCᵀ) under the prior, Λ its information. A plain posterior
-predictive band has no refit and is wider than what a right model shows: Var r = BᵀVB
-minus CΣCᵀ, not plus. Given pairs under η < 1 count as fewer, and e is scaled by 1/√η.
+the second term being N(0, CΣΛΣCᵀ) under the prior, Λ its information. A posterior
+predictive band without refits is too wide for a right model: Var r = BᵀVB minus CΣCᵀ,
+not plus. Judged pairs under η < 1 count as fewer, and e is scaled by 1/√η.
 
-*Calibration.* P(same) as shipped, of pairs that no fit has seen; labels are replicated
-from what was stated.
+*Calibration.* Reported P(same) of held-out pairs; labels are replicated from it.
 
-Pairs built from labels share points. Where they do, replicates of a bin are widened by
-the root of its design effect: the variance of its sum over points, each with all its
-pairs, relative to that of independent labels; at least 1.
+Pairs built from labels share points. Then replicates of a bin are widened by the root
+of its design effect: the variance of its sum over points, each with all its pairs,
+relative to the variance with independent labels; at least 1.
 
 References
 ----------
@@ -64,10 +63,10 @@ BINS, LEAST, PROB = 10, 2.0, 0.95
 
 N_REPLICATES, N_DRAWS, N_SHOWN, N_ANY, FOLDS = 4000, 1000, 20, 12, 5
 MEMBERS = 3
-"""Points of each class that three folds need: two are left to learn from."""
+"""Points of each class for three folds: two remain to learn from."""
 
 SENSITIVE, GAP = 0.05, 0.05
-"""What matters: a power-scaling sensitivity, and an error of a share."""
+"""Sizes that matter: a power-scaling sensitivity, and an error of a share."""
 
 
 class _Held(NamedTuple):
@@ -85,14 +84,14 @@ class _Held(NamedTuple):
 def criticise(model: Any, *, seed: int = 0) -> list[Finding]:
     """Return the parts of ``check_model`` for a fitted LCA.
 
-    There is no calibration where a class has too few points to hold some out and learn
-    from the rest, of fewer than ``FOLDS`` pairs, and of a link of impostors.
+    Calibration is left out if a class has too few points to hold some out, if there are
+    fewer than ``FOLDS`` pairs, and for a link of impostors.
 
     Raises
     ------
     ValueError
-        For a fit per anchor, which has no common P(same); for λ = ∞, which is no model;
-        for points with weights, which refits would count alike.
+        A fit per anchor, which has no common P(same); λ = ∞, which is no model; points
+        with weights, which refits ignore.
     """
     fitted: Fitted = model.fitted_
     if hasattr(model, "classes_") and fitted.pairs.w is not None:
@@ -107,29 +106,29 @@ def criticise(model: Any, *, seed: int = 0) -> list[Finding]:
     rng = np.random.default_rng(seed)
     fitted, around = _around(fitted)
     labelled = hasattr(model, "classes_")
-    found = [
+    findings = [
         _prior(fitted, around, rng),
         _predictive(fitted, around, rng, labelled=labelled),
     ]
     if hasattr(model, "n_anchors_"):
-        return found  # Folds would thin the rows among which partners are sought.
+        return findings  # Folds would thin the rows among which partners are searched.
     sizes = np.bincount(model._codes) if labelled else np.array([MEMBERS])
     # Three folds leave two of three members, of which no link can hold one out.
     linked = labelled and not isinstance(model.link_, Link)
     few = sizes.min() < MEMBERS or (linked and sizes.max() < 2 * MEMBERS - 1)
     if few or len(fitted.pairs.i) < FOLDS:
-        return found
+        return findings
     if linked and model.link_.pairs == "impostors":
-        return found
+        return findings
     held = stated_held_out(model, seed) if labelled else _held_pairs(model, seed)
-    return [*found, _calibration(held, rng, type(model.link_).__name__)]
+    return [*findings, _calibration(held, rng, type(model.link_).__name__)]
 
 
 def _around(fitted: Fitted) -> tuple[Fitted, Laplace]:
     """Return the fit and the Gaussian around it.
 
-    A fit that is no mode, as it is turned away from its prior mean, is turned to it and
-    continued: the likelihood does not change by turning W.
+    A fit that is not a mode is rotated towards its prior mean and continued: rotations
+    of W do not change the likelihood.
     """
 
     def gaussian(at: Fitted) -> Laplace:
@@ -150,7 +149,7 @@ def _around(fitted: Fitted) -> tuple[Fitted, Laplace]:
 
 
 def _prior(fitted: Fitted, around: Laplace, rng: np.random.Generator) -> Finding:
-    """Hold the posterior of W and b against their prior (Eq. 1)."""
+    """Compare the posterior of W and b with their prior (Eq. 1)."""
     prior, mode, root = fitted.prior, *map(np.asarray, around[:2])
     unit = float(prior.width) / np.sqrt(float(prior.lam))
     m = (mode[:-1] - np.ravel(prior.mean)) / unit
@@ -185,7 +184,7 @@ def _sensitivity(
 ) -> float:
     """Return the largest power-scaling sensitivity to the prior of W or of b.
 
-    Of log b and of the log distances of ``N_SHOWN`` pairs, evenly spaced in their list.
+    For log b and for the log distances of ``N_SHOWN`` pairs, evenly spaced.
     """
     pairs, prior = fitted.pairs, fitted.prior
     W = theta[:, :-1].reshape(-1, *prior.mean.shape)
@@ -215,16 +214,16 @@ def _sensitivity(
 def _predictive(
     fitted: Fitted, around: Laplace, rng: np.random.Generator, *, labelled: bool
 ) -> Finding:
-    """Hold binned labels against replicates with their refits (Eq. 2)."""
+    """Compare binned labels with replicates and their refits (Eq. 2)."""
     pairs = fitted.pairs
     prior, rate = fitted.prior, fitted.learning_rate
     row = rows(fitted.fit.params, pairs)
-    y, w, P = np.asarray(pairs.y), host_weights(pairs), np.exp(-row["t"])
+    y, w, P = np.asarray(pairs.y), host_weights(pairs), np.exp(-row.t)
     used = w > 0
-    y, w, P, slope = y[used], w[used], P[used], row["slope"][used]
+    y, w, P, slope = y[used], w[used], P[used], row.slope[used]
     m = _trials(pairs.trials, len(used))[used]
-    which = _bins(-row["D"][used], P, w * m)
-    D, tau2, n_bins = row["D"][used], row["eta"], which.max() + 1
+    which = _bins(-row.D[used], P, w * m)
+    D, tau2, n_bins = row.D[used], row.eta, which.max() + 1
     B = np.eye(n_bins)[which]
     B = np.column_stack([B, _directions(P, D / (2 * tau2))]) * w[:, None]
     G = -(m * P)[:, None] * slope
@@ -256,7 +255,7 @@ def _predictive(
 
 
 def _trials(trials: Any, n: int) -> Int[np.ndarray, "N"]:
-    """Return how many judgments each of n pairs had; one of a label."""
+    """Return the number of judgments of each of n pairs; a label is one."""
     return np.ones(n, int) if trials is None else np.asarray(trials)
 
 
@@ -277,7 +276,7 @@ def _bins(
     P: Float[np.ndarray, "N"],
     w: Float[np.ndarray, "N"] | float,
 ) -> Int[np.ndarray, "N"]:
-    """Return equal-count bins, joined where either label is hardly expected."""
+    """Return equal-count bins, merged if either label is hardly expected."""
     which = binned(values, BINS)[0]
     return merged(which, np.stack([P, 1 - P], 1) * np.reshape(w, (-1, 1)), LEAST)
 
@@ -312,7 +311,7 @@ def _labels(
 
 
 def _table(at: Any, y: Any, P: Any, w: Any, which: Any) -> pd.DataFrame:
-    """Return the bins that a figure shows, but for their band."""
+    """Return the bins of a figure, without their band."""
     n = np.bincount(which, w)
     columns = {"at": at, "observed": y, "expected": P}
     means = {k: np.bincount(which, w * v) / n for k, v in columns.items()}
@@ -362,11 +361,11 @@ LINKS = {
         "your own; else trust distances and their order only.",
     ),
 }
-"""What a link is called, and what to do where it is off."""
+"""Name of a link, and the remedy if it is wrong."""
 
 
 def _calibration(held: _Held, rng: np.random.Generator, link: str) -> Finding:
-    """Hold stated P(same) against labels of pairs held out."""
+    """Compare stated P(same) with labels of held-out pairs."""
     P, y, m = held.stated, held.same, _trials(held.trials, len(held.same))
     which = _bins(-P, P, 1.0 * m)
     B, gap = np.eye(int(which.max()) + 1)[which], y - m * P
@@ -387,7 +386,7 @@ def _calibration(held: _Held, rng: np.random.Generator, link: str) -> Finding:
 
 
 def _held_pairs(model: Any, seed: int) -> _Held:
-    """Return P(same) of given pairs, each by a fit to the other folds, same prior."""
+    """Return P(same) of judged pairs, each by a fit to the other folds, same prior."""
     fitted: Fitted = model.fitted_
     pairs, w = fitted.pairs, host_weights(fitted.pairs)
     p = fitted.fit.params.W.shape[0]
@@ -396,27 +395,27 @@ def _held_pairs(model: Any, seed: int) -> _Held:
     stated = np.empty(len(w))
     for _, test in KFold(FOLDS, shuffle=True, random_state=seed).split(w):
         weight = w.copy()
-        weight[test] = 0  # Of the same shape: nothing is compiled again.
-        found = solve(
+        weight[test] = 0  # The shape stays: nothing is compiled again.
+        refit = solve(
             pairs._replace(w=weight),
             fitted.prior,
             recipe,
             fitted.learning_rate,
             fitted.fit.params,
         )
-        stated[test] = np.exp(-rows(found.params, pairs)["t"][test])
+        stated[test] = np.exp(-rows(refit.params, pairs).t[test])
     used, y = w > 0, np.asarray(pairs.y, int)
     m = None if pairs.trials is None else np.asarray(pairs.trials)[used]
     return _Held(stated[used], y[used], np.flatnonzero(used), m)
 
 
 def stated_held_out(model: Any, seed: int) -> _Held:
-    """Return P(same) of pairs of points held out, by refits of an LCA.
+    """Return P(same) of pairs of held-out points, by refits of an LCA.
 
-    Three folds of the labelled points: each with its nearest of its own class and of
-    the others among the points that the fit of its fold has seen, under the learned
-    distance, as many as the fit takes; of a link for all pairs, with ``N_ANY`` of these
-    points, any. The prior is that of the fit, as folds may have chosen it.
+    Three folds of the labeled points. Each is paired with its nearest of its class and
+    of the others among the points of the other folds, under the learned distance, as
+    many as the fit takes. For a link on all pairs, each is paired with ``N_ANY``
+    random points. The prior is the one of the fit.
     """
     rng = np.random.default_rng(seed)
     Z, codes = np.asarray(model.fitted_.pairs.X), np.asarray(model._codes)
@@ -425,7 +424,7 @@ def stated_held_out(model: Any, seed: int) -> _Held:
     folds = StratifiedKFold(3, shuffle=True, random_state=seed)
     for train, test in folds.split(X, codes):
         refit: Any = clone(model)
-        # As many neighbours as a fit to fewer points can ask for.
+        # No more neighbors than fewer points have.
         sizes = np.bincount(codes[train])
         most = {"n_targets": sizes.max() - 1, "n_impostors": len(train) - sizes.max()}
         asked = {k: getattr(model, k) for k in most}

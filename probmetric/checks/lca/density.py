@@ -1,7 +1,7 @@
-"""LCA's log joint density and EM against NumPyro's own density and its gradient.
+"""LCA's densities, EM and refits compared with NumPyro's density and its derivatives.
 
-Controls: pairs forgotten by the pooled path, another prior, EM with the seed's
-variance (erratum 1), EM stopped early.
+Controls: pairs left out by the pooled path, another prior, EM with the seed's variance
+(erratum 1), EM stopped early.
 """
 
 from dataclasses import replace
@@ -11,155 +11,291 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+from numpyro.infer.util import log_density
 
-from probmetric.checks.check import Problem, Values, by_gradient, zero
-from probmetric.checks.sides import density_of, largest_fall
-from probmetric.data.containers import Pairs
+from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
+from probmetric.checks.claims import (
+    Sites,
+    around,
+    density,
+    mode,
+    numpyro_density,
+    prior_times,
+    size_of,
+)
+from probmetric.checks.lca.problems import fit_problem
+from probmetric.checks.sides import largest_fall
+from probmetric.data.containers import Pairs, weights
+from probmetric.inference.lca.bootstrap import bootstrap
 from probmetric.inference.lca.em import m_step, moments, reduced_step, spectrum
 from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.latent import odds
-from probmetric.inference.lca.likelihood import log_joint, log_prior, to_params
+from probmetric.inference.lca.likelihood import (
+    log_joint,
+    log_likelihood,
+    log_prior,
+    to_params,
+)
 from probmetric.inference.lca.statistics import prepare, project
+from probmetric.inference.lca.target import TARGET, closed_form, position, target_data
 from probmetric.models.lca import coincidence_exponent, lca
 
-type Sites = dict[str, Any]
+
+def rate_of(problem: Problem[Pairs]) -> float:
+    """Return the learning rate of a problem."""
+    return float(problem.options["learning_rate"])
 
 
-def _sites(problem: Problem[Pairs], shift: float = 0.0) -> Sites:
-    """Return the problem's parameters, log b shifted, by the names of their sites."""
-    params = problem.params
-    W = jnp.asarray(params.W)
-    b = 0.5 * len(W) * jnp.log1p(2 * jnp.exp(jnp.asarray(params.log_sigma2, W.dtype)))
-    return {"W": W, "log_b": jnp.log(b) + shift}
+def points(problem: Problem[Pairs]) -> list[Sites]:
+    """Return the fit, and two positions around it."""
+    return around(position(problem.params))
 
 
-def _at_three_points(problem: Problem[Pairs], density: Any) -> Values:
-    """Tabulate a density and its gradient around the problem's parameters."""
-    rng = np.random.default_rng(0)
-    at = _sites(problem)
-    size = jnp.sqrt(jnp.mean(at["W"] ** 2))
-    found: list[Any] = []
-    for scale in (0.0, 0.3, 1.0):
-        W = at["W"] + scale * size * rng.normal(size=at["W"].shape)
-        found.append(density({"W": W, "log_b": at["log_b"] + scale * rng.normal()}))
-    return {
-        "log density": [value for value, _ in found],
-        "gradient in W": [gradient["W"] for _, gradient in found],
-        "gradient in log b": [gradient["log_b"] for _, gradient in found],
-    }
+def _pooled(problem: Problem[Pairs], same: float = 1.0, orders: float = 1.0) -> Any:
+    """Return the pooled log joint density; wrong: parts of it times a factor."""
+    stats = prepare(problem.data)
+    stats = stats._replace(n_same=same * stats.n_same, ways=orders * stats.ways)
+    return _density, (stats, problem.prior, rate_of(problem))
 
 
-def _numpyro(problem: Problem[Pairs]) -> Any:
-    """Return the NumPyro model's log density and its gradient, per pair."""
-    return density_of(lca, (problem.data, problem.prior), problem.options)
-
-
-def density_reference(problem: Problem[Pairs]) -> Values:
-    """Evaluate the NumPyro density at three points."""
-    return _at_three_points(problem, _numpyro(problem))
-
-
-def pooled_values(
-    problem: Problem[Pairs], n_same: float = 1.0, lam: float = 1.0, ways: float = 1.0
-) -> Values:
-    """Evaluate the pooled density at three points, parts of it times a factor."""
-    stats, rate = prepare(problem.data), problem.options["learning_rate"]
-    stats = stats._replace(n_same=n_same * stats.n_same, ways=ways * stats.ways)
-    prior = problem.prior._replace(lam=lam * problem.prior.lam)
-    return _at_three_points(problem, lambda at: _pooled_density(at, stats, prior, rate))
-
-
-@jax.jit
-@jax.value_and_grad
-def _pooled_density(sites: Sites, stats: Any, prior: Any, rate: Any) -> Any:
+def _density(sites: Sites, stats: Any, prior: Any, rate: Any) -> Any:
     return log_joint(to_params(sites), stats, prior, rate)
 
 
-def _slope_at(problem: Problem[Pairs], sites: Sites) -> Values:
-    """Return the gradient of the NumPyro density a unit of data, zero at a mode."""
-    _, slope = _numpyro(problem)(sites)
-    n = float(prepare(problem.data).n) * problem.options["learning_rate"]
-    return {f"gradient in {name}": np.asarray(g) / n for name, g in slope.items()}
+def counted(problem: Problem[Pairs]) -> Problem[Pairs]:
+    """Judge each pair 1 to 4 times: counts, a function of the labels."""
+    pairs = problem.data
+    place = np.arange(len(pairs.i))
+    trials = 1 + place % 4
+    y = np.where(np.asarray(pairs.y) == 1, trials - place // 4 % 2, place // 4 % 2)
+    return replace(problem, data=pairs._replace(y=np.maximum(y, 0), trials=trials))
 
 
-def em_slope(problem: Problem[Pairs], max_steps: int = 20_000) -> Values:
-    """Differentiate NumPyro's density where accelerated EM ends."""
-    found = fit(
-        problem.data,
-        problem.prior,
-        solver="squarem",
-        **problem.options,
-        max_steps=max_steps,
-        tol=1e-14,
-    )
-    return _slope_at(problem, _sites(replace(problem, params=found.params)))
+def _as_labels(problem: Problem[Pairs]) -> Problem[Pairs]:
+    """Make one label of each count: *same* if it is not zero."""
+    y = (np.asarray(problem.data.y) > 0).astype(int)
+    return replace(problem, data=problem.data._replace(y=y, trials=None))
+
+
+def _likelihood(problem: Problem[Pairs], pairs: Pairs) -> Values:
+    stats = prepare(pairs)._replace(ways=np.zeros(()))
+    return {"log likelihood": log_likelihood(problem.params, stats), "n": stats.n}
+
+
+def _of_judgments(problem: Problem[Pairs]) -> Values:
+    """Evaluate the likelihood of every judgment as a separate pair."""
+    pairs = counted(problem).data
+    y, trials = np.asarray(pairs.y), np.asarray(pairs.trials)
+    at = np.repeat(np.arange(len(y)), trials)
+    first = np.cumsum(trials) - trials
+    label = (np.arange(len(at)) - first[at] < y[at]).astype(int)
+    i, j, w = (np.asarray(a)[at] for a in (pairs.i, pairs.j, weights(pairs)))
+    return _likelihood(problem, Pairs(np.asarray(pairs.X), i, j, label, w))
+
+
+def _of_counts(problem: Problem[Pairs], more: int = 0) -> Values:
+    pairs = counted(problem).data
+    trials = np.asarray(pairs.trials).copy()
+    trials[0] += more
+    return _likelihood(problem, pairs._replace(trials=trials))
+
+
+def _reflected(problem: Problem[Pairs]) -> tuple[Sites, np.ndarray]:
+    """Return sites near the mirror, where both images count, and the reflection."""
+    at, mean = position(problem.params), np.asarray(problem.prior.mean)
+    C = at["W"] @ mean.T
+    u = np.linalg.eigh(C + C.T)[1][:, 0]
+    return {**at, "W": 0.2 * at["W"] + 0.01}, np.eye(len(C)) - 2 * np.outer(u, u)
+
+
+def _mirrored_density(problem: Problem[Pairs]) -> Values:
+    at, H = _reflected(problem)
+    value = numpyro_density(lca, problem)
+    both = [float(value({**at, "W": A @ at["W"]})[0]) for A in (np.eye(len(H)), H)]
+    return {"log density": np.logaddexp(both[0], both[1]) - np.log(2)}
+
+
+def _target(problem: Problem[Pairs], images: float = 1.0) -> Values:
+    """Evaluate the samplers' target; wrong: with one image only."""
+    at, _ = _reflected(problem)
+    data = target_data(problem.data, problem.prior, rate_of(problem), problem.params)
+    data = (*data[:3], images * data[3])
+    return {"log density": jax.jit(TARGET.log_density)(at, data)}
+
+
+def _end(problem: Problem[Pairs]) -> Sites:
+    return position(fit_problem(problem).params)
+
+
+def _start(problem: Problem[Pairs], shift: float = 0.0) -> Sites:
+    """Return where chains start; wrong: beside it."""
+    posterior = closed_form(problem.data, problem.prior, learning_rate=rate_of(problem))
+    assert posterior is not None
+    mean = posterior.start.mean
+    return {**mean, "log_b": mean["log_b"] + shift}
+
+
+def _em_end(problem: Problem[Pairs], max_steps: int = 20_000) -> Sites:
+    settings: Any = {**problem.options, "max_steps": max_steps, "tol": 1e-14}
+    end = fit(problem.data, problem.prior, solver="squarem", **settings)
+    return position(end.params)
 
 
 def _seed_step(unconstrained: Sites, data: Any) -> tuple[Sites, Any]:
-    """One step of reduced EM with the seed's y = 0 spread left out (erratum 1)."""
+    """Take a step of reduced EM without the seed's y = 0 spread (erratum 1)."""
     stats, prior, rate, decomposed = data
     params = to_params(unconstrained)
-    found = moments(params, stats)
+    sums = moments(params, stats)
     W, sigma2 = params.W, jnp.exp(params.log_sigma2)
     D = jnp.sum(project(W, stats) ** 2, -1)
     s = sigma2 / (1 + 2 * sigma2)
     missing = odds(coincidence_exponent(D, sigma2, 1.0, W.shape[0]))[1] * s**2 * D
-    wrong = found._replace(cov_u=found.cov_u + 4 * jnp.sum(stats.w * missing))
-    value = rate * found.log_likelihood + log_prior(params, prior)
+    wrong = sums._replace(cov_u=sums.cov_u + 4 * jnp.sum(stats.w * missing))
+    value = rate * sums.log_likelihood + log_prior(params, prior)
     W, log_b = m_step(params, wrong, stats, prior, rate, decomposed, full=False)
     return {"W": W, "log_b": log_b}, value
 
 
 def _em_data(problem: Problem[Pairs]) -> Any:
     stats = prepare(problem.data)
-    return stats, problem.prior, problem.options["learning_rate"], spectrum(stats.T)
+    return stats, problem.prior, rate_of(problem), spectrum(stats.T)
 
 
-def seed_slope(problem: Problem[Pairs]) -> Values:
-    """Differentiate it where EM with the seed's variance stays."""
+def _sites(problem: Problem[Pairs], shift: float = 0.0) -> Sites:
+    at = position(problem.params)
+    return {"W": jnp.asarray(at["W"]), "log_b": jnp.asarray(at["log_b"] + shift)}
+
+
+def _seed_slope(problem: Problem[Pairs]) -> Values:
+    """Differentiate NumPyro's density where EM with the seed's variance stays."""
     data = _em_data(problem)
 
     @jax.jit
     def iterate(sites: Sites) -> Sites:
         return jax.lax.fori_loop(0, 500, lambda _, q: _seed_step(q, data)[0], sites)
 
-    return _slope_at(problem, iterate(_sites(problem)))
+    slope = numpyro_density(lca, problem)(iterate(_sites(problem)))[1]
+    size = size_of(problem)
+    return {f"gradient in {k}": np.asarray(g) / size for k, g in slope.items()}
 
 
-def climb(problem: Problem[Pairs], step: Any = reduced_step, shift: float = 1.0) -> Any:
+def _falls(
+    problem: Problem[Pairs], step: Any = reduced_step, shift: float = 1.0
+) -> Values:
     """Follow EM from another b."""
     return largest_fall(step, _sites(problem, shift), _em_data(problem), max_steps=100)
 
 
+def _per_anchor(problem: Problem[Pairs], stop: int = 3000) -> Values:
+    """Differentiate NumPyro's density where EM with a κ² per anchor ends."""
+    pairs = problem.data
+    # Anchors with both labels: pairs in turn, eight of each.
+    order = np.argsort(np.argsort(np.asarray(pairs.y), kind="stable"))
+    pairs = pairs._replace(anchor=order % (len(order) // 16 + 1))
+    settings: Any = {**problem.options, "max_steps": stop, "tol": 1e-13}
+    end = fit(pairs, problem.prior, solver="squarem", per_anchor=True, **settings)
+
+    def value(W: Any, log_kappa2: Any) -> Any:
+        options = {**problem.options, "kappa2": jnp.exp(log_kappa2)}
+        return log_density(lca, (pairs, problem.prior), options, {"W": W})[0]
+
+    log_kappa2 = jnp.log(jnp.asarray(end.params.kappa2))
+    slopes = jax.jit(jax.grad(value, (0, 1)))(jnp.asarray(end.params.W), log_kappa2)
+    # The search for κ² ends at e^±30.
+    inside = jnp.abs(log_kappa2) < 20
+    return {
+        "gradient in W": slopes[0] / size_of(problem),
+        "gradient in log κ²": jnp.where(inside, slopes[1], 0.0) / size_of(problem),
+    }
+
+
+def _refits(problem: Problem[Pairs], product: bool = True) -> Values:
+    """Differentiate NumPyro's density of pairs weighted by their points at a refit."""
+    pairs = problem.data
+    u = 0.3 + 0.7 * (np.arange(len(pairs.X)) % 4)
+    args: Any = (pairs, problem.prior, problem.params, u[None])
+    end = bootstrap(*args, learning_rate=rate_of(problem), tol=1e-9)
+    a, b = u[np.asarray(pairs.i)], u[np.asarray(pairs.j)]
+    w = np.asarray(weights(pairs)) * (a * b if product else (a + b) / 2)
+    weighted = replace(problem, data=pairs._replace(w=w))
+    at = jax.tree.map(jnp.asarray, position(jax.tree.map(lambda v: v[0], end.params)))
+    slope = numpyro_density(lca, weighted)(at)[1]
+    return {f"gradient in {k}": g / size_of(weighted) for k, g in slope.items()}
+
+
+SEED = "EM with the seed's variance (erratum 1)"
+_em_mode = mode(
+    lca,
+    _em_end,
+    name="the fixed point of EM is a mode of the NumPyro density",
+    wrong={"EM stopped after two cycles": {"max_steps": 2}},
+    atol=5e-6,
+)
+
 CHECKS = (
-    by_gradient(
-        "pooled log joint is the NumPyro density, value and gradient",
-        reference=density_reference,
-        estimate=pooled_values,
-        controls={
-            "y=1 pairs forgotten in the normaliser": partial(pooled_values, n_same=0.0),
-            "another prior width": partial(pooled_values, lam=1.01),
+    density(
+        lca,
+        points,
+        _pooled,
+        wrong={
+            "y=1 pairs left out of the normalizer": {"same": 0.0},
+            "another prior width": prior_times(lam=1.01),
         },
     ),
-    by_gradient(
-        "EM's fixed point is a mode of the NumPyro density",
-        reference=zero,
-        estimate=em_slope,
-        controls={
-            "EM with the seed's variance (erratum 1)": seed_slope,
-            "EM stopped after two cycles": partial(em_slope, max_steps=2),
+    density(
+        lca,
+        points,
+        _pooled,
+        name="log joint density of counts equals the NumPyro density",
+        changed=counted,
+        wrong={
+            "the number of orders left out": {"orders": 0.0},
+            "each count taken for one judgment": _as_labels,
         },
-        atol=5e-6,
     ),
+    by_algebra(
+        "the likelihood of counts equals the likelihood of the individual judgments",
+        reference=_of_judgments,
+        estimate=_of_counts,
+        controls={"one judgment more": partial(_of_counts, more=1)},
+    ),
+    by_gradient(
+        "the samplers' density is the mean of the model's over W and its mirror image",
+        reference=_mirrored_density,
+        estimate=_target,
+        controls={"one image only": partial(_target, images=0.0)},
+    ),
+    mode(lca, _end, wrong={"λ a tenth too large": prior_times(lam=1.1)}, atol=1e-6),
+    mode(
+        lca,
+        _start,
+        name="chains start at a mode of the NumPyro density",
+        wrong={"log b a tenth off": {"shift": 0.1}},
+        atol=1e-4,
+    ),
+    replace(_em_mode, controls={**_em_mode.controls, SEED: _seed_slope}),
     by_gradient(
         "EM never lowers the log joint density",
         reference=zero,
-        estimate=climb,
-        controls={
-            "EM with the seed's variance (erratum 1)": partial(
-                climb, step=_seed_step, shift=0.0
-            )
-        },
+        estimate=_falls,
+        controls={SEED: partial(_falls, step=_seed_step, shift=0.0)},
         atol=1e-12,
+    ),
+    by_gradient(
+        "EM with a κ² per anchor ends where the NumPyro density is stationary",
+        reference=zero,
+        estimate=_per_anchor,
+        controls={"stopped after two cycles": partial(_per_anchor, stop=2)},
+        atol=1e-5,
+    ),
+    by_gradient(
+        "bootstrap refits are modes of the density with weights of the points",
+        reference=zero,
+        estimate=_refits,
+        controls={
+            "mean instead of product of the weights": partial(_refits, product=False)
+        },
+        atol=5e-5,
     ),
 )

@@ -1,7 +1,7 @@
-"""LCA's integrals against one-dimensional quadrature of what defines them.
+"""LCA's integrals compared with one-dimensional quadrature.
 
-Controls are the errors people make: the seed's variance (erratum 1), a wrong link
-scale, a forgotten determinant, a flipped sign.
+Controls are common errors: the seed's variance (erratum 1), a wrong link scale, a
+missing determinant, a flipped sign.
 """
 
 from functools import partial
@@ -12,7 +12,7 @@ import numpy as np
 from probmetric.checks.check import Problem, Values, by_quadrature
 from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca.latent import odds, pair_posterior
-from probmetric.models.lca import coincidence_exponent, log1mexp
+from probmetric.models.lca import coincidence_exponent, log1mexp, to_metric
 
 N_PAIRS = 6
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(200)
@@ -46,16 +46,16 @@ def _sigma2(problem: Problem[Pairs]) -> float:
     return float(np.exp(problem.params.log_sigma2))
 
 
-def _kernel_moments(centre: float, sigma2: float) -> list[float]:
-    """Return ∫ u^k e^{-u²/2} N(u; centre, 2σ²) du for k = 0, 1, 2, numerically.
+def _kernel_moments(center: float, sigma2: float) -> list[float]:
+    """Return ∫ u^k e^{-u²/2} N(u; center, 2σ²) du for k = 0, 1, 2, numerically.
 
-    Gauss-Legendre on 14 widths either side of the peak: exact to rounding for a
-    Gaussian times a polynomial, and it knows nothing of completing squares.
+    Gauss-Legendre on 14 widths either side of the peak, without completing squares:
+    exact to rounding for a Gaussian times a polynomial.
     """
-    peak = centre / (1 + 2 * sigma2)
+    peak = center / (1 + 2 * sigma2)
     width = np.sqrt(2 * sigma2 / (1 + 2 * sigma2))
     u, weight = peak + 14 * width * NODES, 14 * width * NODE_WEIGHTS
-    density = np.exp(-0.25 * (u - centre) ** 2 / sigma2) / np.sqrt(4 * np.pi * sigma2)
+    density = np.exp(-0.25 * (u - center) ** 2 / sigma2) / np.sqrt(4 * np.pi * sigma2)
     integrand = weight * np.exp(-0.5 * u**2) * density
     return [float(np.sum(u**k * integrand)) for k in range(3)]
 
@@ -63,7 +63,7 @@ def _kernel_moments(centre: float, sigma2: float) -> list[float]:
 def _by_quadrature(problem: Problem[Pairs]) -> tuple[np.ndarray, ...]:
     """Return P1 and, given y = 1, moments of u = z - z' of each pair.
 
-    Along ĝ = g/‖g‖ and across it the defining integral factorises into integrals in
+    Along ĝ = g/‖g‖ and across it the defining integral factorizes into integrals in
     one dimension, each done numerically: E u·ĝ, E (u·ĝ)², and the variance across.
     """
     sigma2, g = _sigma2(problem), differences(problem, some_pairs(problem))
@@ -76,9 +76,10 @@ def _by_quadrature(problem: Problem[Pairs]) -> tuple[np.ndarray, ...]:
 
 
 def probability_reference(problem: Problem[Pairs]) -> Values:
-    """Integrate log P(y) of either label by quadrature."""
+    """Integrate P(y) of either label by quadrature."""
     P1 = _by_quadrature(problem)[0]
-    return {"log P(y=1)": np.log(P1), "log P(y=0)": np.log1p(-P1)}
+    logs = {"log P(y=1)": np.log(P1), "log P(y=0)": np.log1p(-P1)}
+    return {**logs, "P(same) of the metric": P1}
 
 
 def _probability(
@@ -87,7 +88,11 @@ def _probability(
     g, noise = differences(problem, some_pairs(problem)), _sigma2(problem) / 2
     p = g.shape[1] if determinant else 0
     t = np.asarray(coincidence_exponent(np.sum(g**2, 1), eta_noise * noise, 1.0, p))
-    return {"log P(y=1)": -t, "log P(y=0)": np.asarray(log1mexp(t))}
+    pairs = some_pairs(problem)
+    metric = to_metric(problem.params)
+    P = metric.same_probability(pairs.X[pairs.i], pairs.X[pairs.j])
+    logs = {"log P(y=1)": -t, "log P(y=0)": np.asarray(log1mexp(t))}
+    return {**logs, "P(same) of the metric": P}
 
 
 def posterior_reference(problem: Problem[Pairs]) -> Values:
@@ -109,11 +114,11 @@ def posterior_reference(problem: Problem[Pairs]) -> Values:
     for y, (mean, square, across) in ((1, given_1), (0, given_0)):
         along = (square - mean**2 - across)[:, None, None] * onto
         cov_u = across[:, None, None] * eye + along
-        own = 0.5 * sigma2 * eye + cov_u / 4
+        same = 0.5 * sigma2 * eye + cov_u / 4
         other = 0.5 * sigma2 * eye - cov_u / 4
         half = 0.5 * mean[:, None] * unit
         result[f"E[z, z' | y={y}]"] = np.concatenate([middle + half, middle - half], 1)
-        result[f"Cov[z, z' | y={y}]"] = np.block([[own, other], [other, own]])
+        result[f"Cov[z, z' | y={y}]"] = np.block([[same, other], [other, same]])
     return result
 
 
@@ -122,15 +127,15 @@ def posterior_estimate(problem: Problem[Pairs]) -> dict[str, Any]:
     pairs = some_pairs(problem)
     result: dict[str, Any] = {}
     for y in (1, 0):
-        found = pair_posterior(
+        moments = pair_posterior(
             pairs.X[pairs.i],
             pairs.X[pairs.j],
             np.full(len(pairs.i), y),
             np.asarray(problem.params.W),
             _sigma2(problem),
         )
-        result[f"E[z, z' | y={y}]"] = found.mean
-        result[f"Cov[z, z' | y={y}]"] = found.cov
+        result[f"E[z, z' | y={y}]"] = moments.mean
+        result[f"Cov[z, z' | y={y}]"] = moments.cov
     return result
 
 
@@ -155,7 +160,7 @@ def posterior_with_a_flipped_sign(problem: Problem[Pairs]) -> Values:
 
 CHECKS = (
     by_quadrature(
-        "P(y | x, x') is the integral over (z, z')",
+        "P(same) of the model and of the metric is the integral over (z, z')",
         reference=probability_reference,
         estimate=_probability,
         controls={
@@ -164,7 +169,7 @@ CHECKS = (
         },
     ),
     by_quadrature(
-        "posterior of (z, z') is exact for either label",
+        "mean and covariance of (z, z') given either label are integrals over them",
         reference=posterior_reference,
         estimate=posterior_estimate,
         controls={

@@ -1,10 +1,10 @@
-"""Problems to check LCA on: simulated, or made from a labelled data set."""
+"""Problems to check LCA on: simulated, or made from a labeled data set."""
 
 import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised
+from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.recipe import (
@@ -21,9 +21,9 @@ from probmetric.models.lca import LCAParams, LCAPrior, simulate
 def toy(seed: int) -> Problem[Pairs]:
     """Simulate 60 points in d = 3 with 240 random pairs, and fit them at p = 2.
 
-    Random pairs of independent points, labels drawn by the model itself. Nothing is
-    its own neutral element: weights from 1/2 to 2, a learning rate of 0.8, fewer
-    components than features, b ~ Gamma(1.5, 0.7).
+    Random pairs of independent points, labels drawn by the model itself. No setting has
+    a neutral value: weights from 1/2 to 2, a learning rate of 0.8, fewer components
+    than features, b ~ Gamma(1.5, 0.7).
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
@@ -40,11 +40,11 @@ def toy(seed: int) -> Problem[Pairs]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the default recipe, without its refresh, to a labelled data set.
+    """Fit the default recipe, without its refresh, to a labeled data set.
 
-    Standardised points at p = d; pairs, prior and learning rate of ``lca.recipe``.
+    Standardized points at p = d; pairs, prior and learning rate of ``lca.recipe``.
     """
-    X, codes = standardised(X, y)
+    X, codes = standardized(X, y)
     recipe = Recipe(n_components=X.shape[1])
     pairs = build(X, codes, recipe)
     prior = prior_for(pairs, recipe, auto_regularization(len(X)))

@@ -1,5 +1,5 @@
-"""Checks of a NumPyro model of one's own: no closed form is needed.
+"""Checks of your own NumPyro model, without a closed form.
 
-``calibration``  ``sbc``: worlds simulated by the model itself, and wrong posteriors.
-``criticism``    draws against the data they were made from: prior, predictive.
+``calibration``  ``sbc``: data sets simulated by the model itself, and wrong posteriors.
+``criticism``    draws compared with their data: prior, predictive.
 """

@@ -1,18 +1,17 @@
 """``sbc``: simulation-based calibration of a NumPyro model, with wrong posteriors.
 
-The model simulates: its observed sites let go of their values, keep the shapes, and are
-drawn with the parameters. What was drawn is then observed, and NUTS draws parameters
-from the density with position u, prior p(u), simulated observations x,
+The model simulates parameters and observations, in the shapes of its data. Then NUTS
+draws parameters from the density with position u, prior p(u), simulated observations x,
 
     log p(u) + η log p(x' | u),                                                    (1)
 
-η = 1 and x' = x being the posterior. Three wrong posteriors are the same compiled
-program with other numbers in it, so that a check that sees nothing is noticed:
+with η = 1 and x' = x for the posterior. Three wrong posteriors run in the same compiled
+program. SBC must reject them:
 
 *posterior = prior*      η = 0: the data are ignored;
 *η = 2*                  the data count twice;
 *shuffled observations*  x' is x with its rows permuted. It is left out where the log
-                         likelihood does not change by it, as of exchangeable rows.
+                         likelihood is unchanged, as for exchangeable rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +63,7 @@ CONTROLS: Mapping[str, tuple[float, bool]] = {
 
 
 class World(NamedTuple):
-    """What a simulated world and the posterior under test are made of (Eq. 1)."""
+    """Simulated data and settings of the posterior under test (Eq. 1)."""
 
     arrays: list[Array]
     observed: Arrays
@@ -74,20 +73,20 @@ class World(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """What ``sbc`` found.
+    """Result of ``sbc``.
 
     Parameters
     ----------
     model : str
     ranks : Ranks
-        Of the model's own posterior.
+        Ranks of the model's posterior.
     table : Dataset
-        ``uniformity`` of them.
+        ``uniformity`` of the ranks.
     controls : mapping of str to Dataset
-        The same of each wrong posterior.
+        ``uniformity`` of each wrong posterior.
     left_out : tuple of str
-        Wrong posteriors that were asked for and are right here: exchangeable rows may
-        be shuffled.
+        Wrong posteriors that are right for this model: exchangeable rows may be
+        shuffled.
     """
 
     model: str
@@ -99,17 +98,17 @@ class Calibration:
     @property
     def missed(self) -> tuple[str, ...]:
         """Wrong posteriors that were not rejected."""
-        found = self.controls.items()
-        return tuple(k for k, t in found if t.attrs["verdict"] != "disagree")
+        tables = self.controls.items()
+        return tuple(k for k, t in tables if t.attrs["verdict"] != "disagree")
 
     @property
     def verdict(self) -> str:
-        """Say "agree", "disagree" or "inconclusive", as where a control was missed."""
+        """Return the verdict: "inconclusive" if a wrong posterior was missed."""
         verdict = str(self.table.attrs["verdict"])
         return "inconclusive" if verdict == "agree" and self.missed else verdict
 
     def __str__(self) -> str:
-        """Say it in a line, and a line for each quantity that disagrees."""
+        """Return one line, and one for each quantity that disagrees."""
         attrs = self.table.attrs
         n = len(self.controls)
         lines = [
@@ -149,9 +148,10 @@ def sbc(
 ) -> Calibration:
     """Check by simulation that NUTS draws from the posterior of a model.
 
-    The model draws parameters and observations; NUTS is run on each simulated set; the
-    true value's rank among the draws must be uniform. So an error in the density, a
-    prior that the sampler cannot explore, or a site that is not identified shows.
+    The model draws parameters and observations; NUTS runs on each simulated data set;
+    the rank of the true value among the draws must be uniform. This detects errors in
+    the density, priors that the sampler cannot explore, and sites without
+    identification.
 
     Parameters
     ----------
@@ -159,24 +159,24 @@ def sbc(
         A NumPyro model ``model(data, *args, **kwargs)`` of continuous sites with proper
         priors, whose observed sites can be drawn.
     data : pytree of arrays
-        As for ``sample``, observations included: only their shapes are used. What else
-        is in it (points, sizes) is common to all simulated worlds; a few dozen
-        observations say as much as thousands, in less time.
+        As for ``sample``, with observations (only their shapes are used). Other data
+        (points, sizes) are shared by all simulations. A few dozen observations are
+        enough.
     args, kwargs : optional
         As for ``sample``.
     seed : int, default=0
         The same seed gives the same ranks.
     identified : sequence of str, optional
-        Sites and deterministics to be ranked. A map W that is known up to rotation
-        should not be among them, M = WᵀW should. Default: all. The log likelihood is
-        always ranked.
+        Sites and deterministics to be ranked. Leave out a map W that is identified only
+        up to rotation, and rank M = WᵀW. Default: all. The log likelihood is always
+        ranked.
     n_simulations : int, default=400
-        Worlds. 400 find a common shift of a quarter of a posterior sd among ten
-        quantities.
+        Number of simulations. 400 detect a common shift of a quarter of a posterior sd
+        among ten quantities.
     n_control : int, default=100
-        Worlds for each wrong posterior; 0 for none.
+        Number of simulations for each wrong posterior; 0 for none.
     n_draws, thin, n_warmup : int, defaults 99, 5 and 200
-        Kept draws a world, iterations for each, and iterations thrown away.
+        Draws per simulation, iterations per draw, and warm-up iterations.
     target_accept : float in (0, 1), default=0.8
         As in ``NUTS``.
     dtype : {"float64", "float32"}, default="float64"
@@ -187,8 +187,8 @@ def sbc(
     Returns
     -------
     Calibration
-        ``verdict``: "agree" where ranks are uniform and every wrong posterior was
-        rejected; "disagree"; or "inconclusive". ``table`` has a row a test;
+        ``verdict``: "agree" if ranks are uniform and every wrong posterior was
+        rejected, "disagree" or "inconclusive". ``table`` has a row per test;
         ``plots.sbc`` draws the ranks.
 
     Raises
@@ -197,13 +197,13 @@ def sbc(
         A discrete latent site, an improper prior, ``numpyro.factor`` (nothing can be
         drawn from it), no observations, an unknown name in ``identified``.
     TypeError
-        A model that cannot be called so.
+        A model that cannot be called with these arguments.
 
     Notes
     -----
-    Right ranks say that draws and density belong to one model, not that the model is
-    right for any data: ``check_model`` asks that. ``probmetric.checks.sbc`` ranks under
-    a ``Target`` and a ``Story`` of one's own.
+    Uniform ranks mean that draws and density belong to the same model, not that the
+    model fits any data: use ``check_model`` for that. ``probmetric.checks.sbc`` ranks
+    under your own ``Target`` and ``Story``.
 
     References
     ----------
@@ -218,8 +218,8 @@ def sbc(
     >>> def model(data):
     ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
     ...     numpyro.sample("x", dist.Normal(mu, 1), obs=data)
-    >>> found = sbc(model, np.zeros(5), n_simulations=300, n_draws=39, thin=2)
-    >>> found.verdict, found.missed, found.left_out
+    >>> result = sbc(model, np.zeros(5), n_simulations=300, n_draws=39, thin=2)
+    >>> result.verdict, result.missed, result.left_out
     ('agree', (), ('shuffled observations',))
     """
     (n_simulations,) = check_counts(n_simulations=n_simulations)
@@ -249,8 +249,8 @@ def sbc(
 def sbc_check(model: Model) -> Check:
     """Return ``sbc`` of a model as a ``Check``, for ``validate``.
 
-    The problem's ``data``, ``prior`` and ``options`` are what the model is called with.
-    Wrong posteriors are those that are wrong for every model.
+    The model is called with the problem's ``data``, ``prior`` and ``options``. Only
+    posteriors that are wrong for every model are controls.
     """
 
     def ranked(problem: Problem[Any], n_simulations: int, wrong: str = "") -> Ranks:
@@ -266,12 +266,11 @@ def sbc_check(model: Model) -> Check:
             for wrong in CONTROLS
             if wrong != SHUFFLED
         },
-        slow=True,
     )
 
 
 class _Ranking(NamedTuple):
-    """Worlds of a model, and what ranks in them."""
+    """Simulations of a model, and the target to rank in them."""
 
     target: Target
     story: Story
@@ -287,7 +286,7 @@ class _Ranking(NamedTuple):
         return ranks_of(self.target, self.story, world, dtype=self.dtype, **settings)
 
     def rows_matter(self) -> bool:
-        """Say whether the log likelihood changes when observations are shuffled."""
+        """Return whether the log likelihood changes if observations are shuffled."""
         story, world = self.story, self.world
 
         @partial(jax.jit, compiler_options=COMPILED_SOONEST)
@@ -314,10 +313,10 @@ def _ranking(
     identified: Sequence[str] | None = None,
     dtype: str = "float64",
 ) -> _Ranking:
-    """Check that a model simulates, and make worlds of it."""
-    given = call_of(model, data, args, kwargs)
+    """Check that a model can simulate, and prepare its simulations."""
+    arguments = call_of(model, data, args, kwargs)
     with jax.enable_x64(is_double(dtype)):
-        called, named = cast(given, dtype), cast(dict(kwargs), dtype)
+        called, named = cast(arguments, dtype), cast(dict(kwargs), dtype)
         tree, static, arrays = split_arguments(called, named)
         key = jax.random.key(0)
         shapes = model_target(model, called, named)[2]
@@ -328,7 +327,7 @@ def _ranking(
             kinds.update({name: type(site["fn"]) for name, site in sites.items()})
             return {name: site["value"] for name, site in sites.items()}
 
-        # Shapes are enough: operation by operation each would be a program.
+        # Shapes are enough, and compile nothing.
         sites = jax.eval_shape(drawn, key, arrays)
         for name, kind in kinds.items():
             if issubclass(kind, dist.Unit):
@@ -337,7 +336,7 @@ def _ranking(
                     f"numpyro.factor({name!r}, ...), a density of nothing; write it as "
                     "a Distribution with numpyro.sample(..., obs=...)"
                 )
-        known = tuple(sorted(shapes))
+        latent = tuple(sorted(shapes))
         observed: Arrays = {
             name: np.zeros(site.shape, site.dtype)
             for name, site in sites.items()
@@ -345,7 +344,7 @@ def _ranking(
         }
         one = np.asarray(1.0)
         world = cast(World(arrays, observed, one, np.asarray(False)), dtype)
-        every, story = _cached(model, tree, static, known, None)
+        every, story = _cached(model, tree, static, latent, None)
         values = jax.eval_shape(
             lambda key, world: every.functionals(story.simulate(key, world)[0], world),
             key,
@@ -357,7 +356,7 @@ def _ranking(
                 f"identified: expected names among {sorted(values)}, got {unknown}"
             )
         keep = None if identified is None else tuple(identified)
-        target = _cached(model, tree, static, known, keep)[0]
+        target = _cached(model, tree, static, latent, keep)[0]
         return _Ranking(target, story, world, dtype)
 
 
@@ -380,7 +379,7 @@ def _free(model: Model) -> Any:
 
 
 def _permuted(key: jax.Array, shuffled: Array, value: Array) -> Array:
-    """Permute the rows of observations where it is asked for."""
+    """Permute the rows of observations if ``shuffled``."""
     if jnp.ndim(value) == 0:
         return value
     return jnp.where(shuffled, jax.random.permutation(key, value), value)
@@ -394,7 +393,7 @@ def _cached(
     latent: tuple[str, ...],
     keep: tuple[str, ...] | None,
 ) -> tuple[Target, Story]:
-    """Return the density of Eq. (1) and its worlds: one object for one program."""
+    """Return the density of Eq. (1) and its simulator, cached per compiled program."""
 
     def called(world: World) -> tuple[Any, Any, dict[str, Any]]:
         args, kwargs = fill_arguments(tree, static, world.arrays)

@@ -1,28 +1,27 @@
-"""Draws of any NumPyro model against the data they were made from.
+"""Draws of any NumPyro model compared with their data.
 
-*Prior.* Of each number q that was drawn from posterior and prior, z(q) are normal
-scores among draws of the prior. By total variance the posterior mean of a normal score
-varies about 0 by 1 less the posterior variance, so
+*Prior.* For each quantity q drawn from posterior and prior, z(q) are normal scores
+among draws of the prior. By total variance the posterior mean of a normal score varies
+about 0 by 1 less the posterior variance:
 
     E[z] / √max(1 - Var z, ½)  ~  N(0, 1),                                         (1)
 
-roughly. The ½ is for numbers of which the data say little: Var z of one data set is
-then about 1, of products of what was drawn up to 2, and what is left of 1 says nothing
-(divided by it, 5 of 40 data sets drawn from LCA's own prior were called a conflict at
-p < .01; with ½ none). The p-value is the smallest over numbers after Holm. What matters
-is the power-scaling sensitivity to the prior, as ``az.psense`` finds it, from .05 on.
+roughly. The ½ protects quantities that the data hardly determine: their Var z is about
+1, for products up to 2, and 1 less it is noise. The p-value is the smallest over
+quantities after Holm. The size is the power-scaling sensitivity to the prior of
+``az.psense``, which matters from 0.05.
 
 *Predictive.* Observations x in equal-count bins of their predictive mean m; with
 e = x - m in units of its predictive standard deviation s, the residuals of a bin are
 
     Σ e  and  Σ (e² - 1),                                                          (2)
 
-the second not for two-valued observations, of which it says nothing new. The largest
-standardised one is compared with that of replicates. A posterior predictive p-value is
-conservative: the parameters have seen the data. What matters is a mean of a bin that is
-.1 predictive standard deviations off (.05 of a share about a half).
+the second not for two-valued observations, where it is redundant. The largest
+standardized residual is compared with replicates. A posterior predictive p-value is
+conservative: the parameters were fitted to the data. A bin matters if its mean is 0.1
+predictive standard deviations off (0.05 of a share about a half).
 
-Calibration needs observations held out; that is for the user, ``evaluate`` and ``loo``.
+Calibration needs held-out observations: use ``evaluate`` or ``loo``.
 
 References
 ----------
@@ -46,19 +45,18 @@ from probmetric.posterior.draws import thinned
 
 BINS, N_REPLICATES, PROB = 10, 2000, 0.95
 SENSITIVE, GAP = 0.05, 0.1
-"""What matters: a power-scaling sensitivity, and a bin's mean in predictive sd."""
+"""Sizes that matter: a sensitivity, and a bin's mean in predictive sd."""
 
 REMEDY = "prior_draws=1000, predictive=True, log_prior=True"
 
 
 def criticise(draws: xr.DataTree, *, seed: int = 0) -> list[Finding]:
-    """Return the parts of ``check_model`` for draws of a model of one's own.
+    """Return the parts of ``check_model`` for draws of your own model.
 
     Raises
     ------
     ValueError
-        For draws without one of the groups that this stands on, with the arguments of
-        ``sample`` that store it.
+        Draws without one of the required groups.
     """
     del seed  # All random numbers are in the draws.
     needed = ("prior", "log_prior", "posterior_predictive", "observed_data")
@@ -68,33 +66,33 @@ def criticise(draws: xr.DataTree, *, seed: int = 0) -> list[Finding]:
             f"draws: expected groups {', '.join(needed)}, got none of "
             f"{', '.join(missing)}: sample with {REMEDY}"
         )
-    found = [_prior(draws)]
+    findings = [_prior(draws)]
     for name in draws["observed_data"].to_dataset().data_vars:
         finding = _predictive(draws, str(name))
-        found += [] if finding is None else [finding]
-    return found
+        findings += [] if finding is None else [finding]
+    return findings
 
 
 def _prior(draws: xr.DataTree) -> Finding:
-    """Hold every number that was drawn against its prior (Eq. 1)."""
+    """Compare every sampled quantity with its prior (Eq. 1)."""
     import arviz as az
 
     posterior, prior = (draws[g].to_dataset() for g in ("posterior", "prior"))
-    names, z, kept = [], [], []
+    names, z, varying = [], [], []
     for name in map(str, posterior.data_vars):
         before, after = _flat(prior[name]), _flat(posterior[name])
         vary = np.flatnonzero((before.std(0) > 0) & (after.std(0) > 0))
         if not len(vary):
             continue
-        kept.append(name)
-        known = entry_names(posterior[[name]])
+        varying.append(name)
+        entries = entry_names(posterior[[name]])
         for k in vary:
             z.append(_departure(_scores(after[:, k], before[:, k])))
-            names.append(known[k])
+            names.append(entries[k])
     p = holm(2 * norm.sf(np.abs(z)))
     worst = int(np.argmax(np.abs(z)))
     thin = thinned(draws, 1000)
-    sensitivity = az.psense(thin, group="prior", var_names=kept)
+    sensitivity = az.psense(thin, group="prior", var_names=varying)
     sizes = {k: float(np.nanmax(v)) for k, v in sensitivity.data_vars.items()}
     most = max(sizes, key=lambda k: sizes[k])
     said = (
@@ -119,7 +117,7 @@ def _departure(scores: Float[np.ndarray, "s"]) -> float:
 
 
 def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
-    """Hold an observed site against its replicates (Eq. 2); None for all missing."""
+    """Compare an observed site with its replicates (Eq. 2); None if all missing."""
     x = np.ravel(draws["observed_data"][name].to_numpy()).astype(float)
     replicates = thinned(draws, N_REPLICATES)["posterior_predictive"].to_dataset()
     new = _flat(replicates[name])
@@ -142,7 +140,7 @@ def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
     k = int(np.argmax(bins))
     size = float(bins.max())
     if not two_valued:
-        # A spread that is off by a fifth is e² - 1 off by two fifths.
+        # A spread off by a fifth has e² - 1 off by two fifths.
         size = max(size, float((gap[len(n) :] / n).max()) / 4)
     said = (
         f"{name}: {outside} of {len(centre)} binned sums outside the simultaneous "

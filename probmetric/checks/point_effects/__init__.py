@@ -1,8 +1,8 @@
-"""The checks of LCA with point effects.
+"""Claims about LCA with point effects.
 
 ``problems``   simulated judged pairs, pairs of labelled points, changes of a problem.
 ``density``    density, derivatives, modes and integrals over effects.
-``sampling``   draws against NUTS on the NumPyro model; calibration by simulation.
+``sampling``   draws compared with NUTS; calibration by simulation.
 """
 
 from probmetric.checks.point_effects import density, sampling

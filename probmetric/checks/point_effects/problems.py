@@ -8,13 +8,11 @@ import numpy as np
 from probmetric.checks.check import (
     Problem,
 )
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised
+from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.data.containers import Pairs
+from probmetric.inference.effects.fit import MAX_PARAMETERS
+from probmetric.inference.effects.fit import fit_points as fit
 from probmetric.inference.lca.recipe import Recipe, build, prior_for, rate_for
-from probmetric.inference.point_effects.fit import (
-    MAX_PARAMETERS,
-    fit,
-)
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAPrior
 from probmetric.models.point_effects import (
@@ -24,13 +22,13 @@ from probmetric.models.point_effects import (
 )
 
 N_COMPONENTS, N_POINTS = 3, 400
-"""Principal components, and points at most, kept of a data set."""
+"""Principal components, and the most points, of a data set."""
 
 
 def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 400 pairs of 30 points in d = 3, ω = .8, and fit them at p = 2.
+    """Simulate 400 pairs of 30 points in d = 3, ω = 0.8, and fit them at p = 2.
 
-    Nothing is its own neutral element: weights from 1/2 to 2, a learning rate of 0.8,
+    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8,
     b ~ Gamma(1.5, 0.7), a half-normal scale of 0.7.
     """
     rng = np.random.default_rng(seed)
@@ -50,18 +48,18 @@ def toy(seed: int) -> Problem[Pairs]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the estimator's recipe to a labelled data set, at most 400 of its points.
+    """Fit the estimator's recipe to a labeled data set, at most 400 of its points.
 
-    Standardised, its leading principal components: a fit takes (n + p d)³.
+    Standardized, its leading principal components: a fit takes (n + p d)³.
     """
     assert N_POINTS < MAX_PARAMETERS
     if len(X) > N_POINTS:
-        kept = np.sort(np.random.default_rng(0).permutation(len(X))[:N_POINTS])
-        X, y = X[kept], y[kept]
+        rows = np.sort(np.random.default_rng(0).permutation(len(X))[:N_POINTS])
+        X, y = X[rows], y[rows]
         sizes = np.bincount(np.unique(y, return_inverse=True)[1])
         common = np.unique(y)[sizes > 1]
         X, y = X[np.isin(y, common)], y[np.isin(y, common)]
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS].T
     recipe = Recipe(n_components=Z.shape[1])
     pairs = build(Z, codes, recipe)._replace(anchor=None)

@@ -1,9 +1,9 @@
-"""The checks of triplet comparisons.
+"""Claims about triplet comparisons.
 
-``problems``   simulated triplets, triplets of labelled points, changes of a problem.
-``density``    log joint density, gradient, Hessian and mode against NumPyro's density.
-``sampling``   draws against NUTS on the NumPyro model; calibration by simulation.
-``embedding``  problems and checks of objects without features, a learner of its own.
+``problems``   simulated triplets, triplets of labeled points, changes of a problem.
+``density``    log joint density, gradient, Hessian and mode: NumPyro's density.
+``sampling``   draws compared with NUTS; calibration by simulation.
+``embedding``  problems and claims of a second learner: objects without features.
 """
 
 from probmetric.checks.triplet_comparisons import density, sampling

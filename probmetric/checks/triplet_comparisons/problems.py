@@ -1,4 +1,4 @@
-"""Problems for the checks of triplet comparisons, and changes no metric may see."""
+"""Problems to check triplet comparisons on, and changes that leave the metric."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import fitted, standardised
+from probmetric.checks.problems import fitted, standardized
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import nearest_triplets
 from probmetric.inference.solvers.result import Fit
@@ -27,26 +27,26 @@ def triples(rng: np.random.Generator, n: int, size: int) -> tuple[np.ndarray, ..
 def toy(seed: int) -> Problem[Triplets]:
     """Simulate 400 answers about 60 points in d = 3, and fit them at p = 2.
 
-    Nothing is its own neutral element: weights from 1/2 to 2, a learning rate of 0.8.
+    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8.
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
     mean = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])
     truth = TripletParams(mean + 0.4 * rng.normal(size=(2, 3)))
     a, near, far = triples(rng, 60, 400)
-    asked = Triplets(X, a, near, far, None)
+    unanswered = Triplets(X, a, near, far, None)
     with jax.enable_x64(True):
-        y = np.asarray(simulate(jax.random.key(seed), truth, asked).y)
+        y = np.asarray(simulate(jax.random.key(seed), truth, unanswered).y)
     w = 0.5 + 0.75 * (np.arange(400) % 3)
     prior = TripletPrior(mean, c=0.8, lam=2.0)
-    answered = asked._replace(y=y, w=w)
+    answered = unanswered._replace(y=y, w=w)
     name, options = f"simulated, seed {seed}", {"learning_rate": 0.8}
     return fitted(fit_problem, name, answered, prior, **options)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
-    """Fit the estimator's recipe to a labelled data set, at most 5 components."""
-    Z, codes = standardised(X, y)
+    """Fit the estimator's recipe to a labeled data set, at most 5 components."""
+    Z, codes = standardized(X, y)
     Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:5].T
     data = nearest_triplets(Z, codes)
     options: Any = {"learning_rate": rate_for(data)}
@@ -54,15 +54,15 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
 
 
 def fit_problem(problem: Problem[Triplets]) -> Fit:
-    """Fit a problem from the prior's centre."""
+    """Fit a problem from the center of the prior."""
     return fit(problem.data, problem.prior, **problem.options)
 
 
 def _permuted(problem: Problem[Triplets]) -> Problem[Triplets]:
     data = problem.data
     order = np.random.default_rng(1).permutation(len(data.anchor))
-    kept = {k: v for k, v in data._asdict().items() if k != "X" and v is not None}
-    moved = {k: np.asarray(v)[order] for k, v in kept.items()}
+    rows = {k: v for k, v in data._asdict().items() if k != "X" and v is not None}
+    moved = {k: np.asarray(v)[order] for k, v in rows.items()}
     return replace(problem, data=data._replace(**moved))
 
 
@@ -74,13 +74,20 @@ def _renumbered(problem: Problem[Triplets]) -> Problem[Triplets]:
     return replace(problem, data=data._replace(X=X[np.argsort(place)], **moved))
 
 
-def flipped(problem: Problem[Triplets], answers: bool = True) -> Problem[Triplets]:
+def flipped(problem: Problem[Triplets]) -> Problem[Triplets]:
     """Exchange near and far of every other triplet, and its answer with them."""
+    exchanged = answers_exchanged(problem)
+    y, at = np.asarray(problem.data.y), np.arange(len(problem.data.anchor)) % 2 == 0
+    turned = exchanged.data._replace(y=np.where(at, 1 - y, y))
+    return replace(problem, data=turned)
+
+
+def answers_exchanged(problem: Problem[Triplets]) -> Problem[Triplets]:
+    """Exchange near and far of every other triplet, but not its answer: a wrong fit."""
     data, at = problem.data, np.arange(len(problem.data.anchor)) % 2 == 0
-    near, far, y = (np.asarray(v) for v in (data.near, data.far, data.y))
-    turned = np.where(at, 1 - y, y) if answers else y
+    near, far = np.asarray(data.near), np.asarray(data.far)
     near, far = np.where(at, far, near), np.where(at, near, far)
-    return replace(problem, data=data._replace(near=near, far=far, y=turned))
+    return replace(problem, data=data._replace(near=near, far=far))
 
 
 def _translated(problem: Problem[Triplets]) -> Problem[Triplets]:

@@ -1,21 +1,13 @@
-"""The checks of the two-stage mixture, cheapest first.
+"""Claims about the two-stage mixture, cheapest first.
 
-``problems``     simulated problems, and problems made from labelled data.
-``quadrature``   EQ-2 and the representative's posterior against the trapezoid rule.
-``density``      EM against NumPyro's density: value, stationarity, ascent.
-``similarity``   scores, enrolment, α from pairs and names, by stacked densities.
-``starts``       prior, starts, choices and the samplers' target, by direct sums.
-``sampling``     the marginal against the explicit form; calibration by simulation.
+``problems``     simulated problems, and problems made from labeled data.
+``quadrature``   EQ-2 and the representative compared with the trapezoid rule.
+``similarity``   scores, enrolment and α from pairs, compared with stacked densities.
+``density``      EM and the samplers' density compared with NumPyro's density.
+``sampling``     marginal compared with explicit form; calibration by simulation.
 """
 
-from probmetric.checks.solvers import ROOTS
-from probmetric.checks.two_stage import (
-    density,
-    quadrature,
-    sampling,
-    similarity,
-    starts,
-)
+from probmetric.checks.two_stage import density, quadrature, sampling, similarity
 
 __all__ = ["CHECKS"]
 
@@ -23,7 +15,5 @@ CHECKS = (
     *quadrature.CHECKS,
     *similarity.CHECKS,
     *density.CHECKS,
-    *starts.CHECKS,
-    ROOTS,
     *sampling.CHECKS,
 )

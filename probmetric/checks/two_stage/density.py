@@ -1,14 +1,18 @@
-"""EM against the NumPyro density and its gradient: value, stationarity, ascent."""
+"""EM and the samplers' density compared with the NumPyro density and its gradient."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+from numpyro.infer.util import potential_energy
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
 from probmetric.checks.sides import density_of, largest_fall
+from probmetric.checks.two_stage.similarity import near
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
 from probmetric.inference.sampling.target import Arrays
@@ -22,11 +26,18 @@ from probmetric.inference.two_stage.groups import (
     m_step,
 )
 from probmetric.inference.two_stage.groups_missing import GroupRows, filled, group_rows
+from probmetric.inference.two_stage.target import (
+    TARGET,
+    Data,
+    Fitted,
+    pack,
+    position,
+)
 from probmetric.models.two_stage import TwoStageParams, two_stage
 from probmetric.typing import Array, ArrayLike, Scalar
 
 FEW = 3
-"""Instances of a source in the check of missing entries."""
+"""Instances of a source in the claims about missing entries and the target."""
 
 
 def _numpyro(
@@ -50,17 +61,14 @@ def value_reference(problem: Problem[Groups]) -> Values:
     return {"log joint density": value}
 
 
-def value_estimate(problem: Problem[Groups], **forget: None) -> Values:
-    """Return the objective that EM reports at its start; or forget its prior."""
+def value_estimate(problem: Problem[Groups], **left_out: None) -> Values:
+    """Return the objective that EM reports at its start; wrong: without its prior."""
     start, data = _start(problem)
-    return {"log joint density": jax.jit(em_step)(start, data._replace(**forget))[1]}
+    return {"log joint density": jax.jit(em_step)(start, data._replace(**left_out))[1]}
 
 
 def _slope(gradient: Mapping[str, Array], n: int, total: ArrayLike) -> Values:
-    """Return gradients per point, where components have unit covariance.
-
-    That of the weights is along the simplex.
-    """
+    """Return gradients per point in units of unit covariance, along the simplex."""
     L = np.linalg.cholesky(np.asarray(total))
     slope = {name: np.asarray(g) / n for name, g in gradient.items()}
     for name, g in slope.items():
@@ -97,8 +105,8 @@ def mixture_slope(problem: Problem[Groups], factor: float = 1.0) -> Values:
     """
     points = Points(np.asarray(problem.data.X))
     prior = problem.prior._replace(scale=factor * problem.prior.scale)
-    found = fit(points, **problem.options, prior=prior, max_steps=20_000, tol=1e-15)
-    end = found.params
+    settings: Any = {**problem.options, "max_steps": 20_000, "tol": 1e-15}
+    end = fit(points, prior=prior, **settings).params
     total = end.within + end.between
     sites = {"weights": end.weights, "means": end.means, "covariances": total}
     sites = jax.tree.map(jnp.asarray, sites)
@@ -109,11 +117,11 @@ def mixture_slope(problem: Problem[Groups], factor: float = 1.0) -> Values:
 def proportional_slope(problem: Problem[Groups], b: float = 0.0) -> Values:
     """Differentiate NumPyro's density where EM with W = αΣ ends, with holes or not.
 
-    With what that density is above the objective reported, per point. EM is run under
-    Beta(a, b) with ``b`` added.
+    Also that density less the reported objective. EM is run under Beta(a, b) with ``b``
+    added.
     """
     prior = problem.prior._replace(alpha_b=problem.prior.alpha_b + b)
-    found: dict[str, ArrayLike] = {}
+    table: dict[str, ArrayLike] = {}
     for name, groups in (("", problem.data), (", missing", _with_holes(problem))):
         end = fit(
             groups,
@@ -130,9 +138,9 @@ def proportional_slope(problem: Problem[Groups], b: float = 0.0) -> Values:
         sites = jax.tree.map(jnp.asarray, {**sites, "alpha": alpha})
         value, gradient = _numpyro(groups, problem, covariance="proportional")(sites)
         slope = _slope(gradient, n, total)
-        found |= {k + name: v for k, v in slope.items()}
-        found["log joint density" + name] = (value - end.objective) / n
-    return found
+        table |= {k + name: v for k, v in slope.items()}
+        table["log joint density" + name] = (value - end.objective) / n
+    return table
 
 
 def _with_holes(problem: Problem[Groups]) -> Groups:
@@ -147,7 +155,7 @@ def _with_holes(problem: Problem[Groups]) -> Groups:
 
 
 def missing_slope(problem: Problem[Groups], fill: bool = False) -> Values:
-    """Differentiate NumPyro's density of what was seen where grouped EM ends."""
+    """Differentiate NumPyro's density of the observed entries where grouped EM ends."""
     groups = _with_holes(problem)
     data = (
         group_data(filled(groups), prior=problem.prior)
@@ -160,7 +168,7 @@ def missing_slope(problem: Problem[Groups], fill: bool = False) -> Values:
 def step_without_spread(
     params: TwoStageParams, data: GroupData
 ) -> tuple[TwoStageParams, Scalar]:
-    """Do a wrong EM step, every x_i replaced by its component's mean estimate."""
+    """Take a wrong EM step: every x_i replaced by its component's mean estimate."""
     stats = e_step(params, data)
     _, objective = em_step(params, data)
     f = stats.first
@@ -179,40 +187,118 @@ def climb(
     return largest_fall(step, *_start(problem), max_steps=60)
 
 
+def _fitted(problem: Problem[Groups]) -> dict[str, Fitted]:
+    """Return fits of each form about parameters that are no mode."""
+    p = near(problem)._asdict()
+    p = TwoStageParams(**{name: np.asarray(a) for name, a in p.items()})
+    total = p.within + p.between
+    tied = p._replace(within=0.35 * total, between=0.65 * total)
+    prior = problem.prior
+    codes = np.asarray(problem.data.group)
+    # NumPyro stacks all instances of a source: few of each.
+    few = [np.flatnonzero(codes == g)[:FEW] for g in np.unique(codes)]
+    rows = np.concatenate(few)
+    w = None if problem.data.w is None else np.asarray(problem.data.w)[rows]
+    data = Groups(np.asarray(problem.data.X)[rows], codes[rows], w)
+    return {
+        "free": Fitted(data, prior, p, False, None),
+        "α sampled": Fitted(data, prior, tied, True, None),
+        "α fixed": Fitted(data, prior, tied, True, 0.35),
+    }
+
+
+def target_by_numpyro(problem: Problem[Groups]) -> Values:
+    """Evaluate NumPyro's potential on the real line, and the moments of the mixture."""
+    table: dict[str, Any] = {}
+    for name, fitted in _fitted(problem).items():
+        options: dict[str, Any] = {"n_components": len(fitted.params.weights)}
+        if fitted.proportional:
+            options |= {"covariance": "proportional", "alpha": fitted.alpha}
+        args = stack(fitted.data), fitted.prior
+        at = jax.tree.map(jnp.asarray, position(fitted))
+
+        def potential(at: Any, args: Any = args, options: Any = options) -> Array:
+            return jnp.asarray(potential_energy(two_stage, args, options, at))
+
+        table[f"log density, {name}"] = -jax.jit(potential)(at)
+        p = fitted.params
+        c, mean = p.weights, p.weights @ p.means
+        second = sum(
+            c[k] * (p.within[k] + p.between[k] + np.outer(p.means[k], p.means[k]))
+            for k in range(len(c))
+        )
+        table |= {
+            f"W, {name}": p.within,
+            f"B, {name}": p.between,
+            f"mean, {name}": mean,
+            f"average of W, {name}": sum(c[k] * p.within[k] for k in range(len(c))),
+            f"covariance, {name}": second - np.outer(mean, mean),
+        }
+    return table
+
+
+@jax.jit
+def _at(at: Arrays, data: Data) -> tuple[Array, Array, Arrays]:
+    """Return the target, the same without its Jacobian, and its functionals."""
+    assert TARGET.parts is not None
+    parts, likelihood = TARGET.parts(at, data)
+    density = jnp.asarray(TARGET.log_density(at, data))
+    without = jnp.asarray(likelihood + sum(parts.values()))
+    return density, without, TARGET.functionals(at, data)
+
+
+def target(problem: Problem[Groups], jacobian: bool = True) -> Values:
+    """Return the same of the target; wrong: without its Jacobian."""
+    table: dict[str, Any] = {}
+    for name, fitted in _fitted(problem).items():
+        data = jax.device_put(pack(fitted))
+        at = jax.tree.map(jnp.asarray, position(fitted))
+        whole, without, values = _at(at, data)
+        table |= {
+            f"log density, {name}": whole if jacobian else without,
+            f"W, {name}": values["within"],
+            f"B, {name}": values["between"],
+            f"mean, {name}": values["mean"],
+            f"average of W, {name}": values["within_average"],
+            f"covariance, {name}": values["covariance_total"],
+        }
+    return table
+
+
 CHECKS = (
     by_gradient(
-        "EM's objective is the NumPyro log joint density, constants included",
+        "EM's objective equals the NumPyro log joint density, with its constants",
         reference=value_reference,
         estimate=value_estimate,
-        controls={"prior forgotten": partial(value_estimate, prior=None)},
+        controls={"prior left out": partial(value_estimate, prior=None)},
         rtol=1e-10,
     ),
     by_gradient(
-        "grouped EM ends where the NumPyro density is stationary",
+        "grouped EM ends at a stationary point of the NumPyro density",
         reference=zero,
         estimate=grouped_slope,
         controls={"stopped early": partial(grouped_slope, max_steps=2)},
         atol=1e-5,
     ),
     by_gradient(
-        "grouped EM with missing entries ends where the NumPyro density is stationary",
+        "grouped EM ends at a stationary point of the density of observed entries",
         reference=zero,
         estimate=missing_slope,
         controls={"missing entries filled": partial(missing_slope, fill=True)},
         atol=1e-5,
     ),
     by_gradient(
-        "mixture EM ends where the NumPyro density is stationary",
+        "mixture EM ends at a stationary point of the NumPyro density",
         reference=zero,
         estimate=mixture_slope,
         controls={"scale matrix doubled": partial(mixture_slope, factor=2.0)},
         atol=1e-5,
     ),
     by_gradient(
-        "EM with W = αΣ ends where the NumPyro density is stationary",
+        "EM with W = αΣ ends at a stationary point of the NumPyro density",
         reference=zero,
         estimate=proportional_slope,
-        controls={"Beta(a, b + 1) for Beta(a, b)": partial(proportional_slope, b=1.0)},
+        controls={"Beta(a, b + 1), not Beta(a, b)": partial(proportional_slope, b=1.0)},
         atol=1e-5,
     ),
     by_algebra(
@@ -220,8 +306,16 @@ CHECKS = (
         reference=zero,
         estimate=climb,
         controls={
-            "posterior covariance dropped": partial(climb, step=step_without_spread)
+            "posterior covariance left out": partial(climb, step=step_without_spread)
         },
         atol=1e-11,
+    ),
+    by_gradient(
+        "the samplers' density equals NumPyro's potential, free or W = αΣ",
+        reference=target_by_numpyro,
+        estimate=target,
+        controls={"Jacobian left out": partial(target, jacobian=False)},
+        rtol=1e-8,
+        atol=1e-10,  # Means of centered data are rounding.
     ),
 )

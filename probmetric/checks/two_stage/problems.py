@@ -1,4 +1,4 @@
-"""Problems to check the two-stage mixture on: simulated, or from labelled data."""
+"""Problems to check the two-stage mixture on: simulated, or from labeled data."""
 
 import jax
 import numpy as np
@@ -8,7 +8,7 @@ from probmetric.checks.problems import (
     fitted,
     permuted,
     renamed,
-    standardised,
+    standardized,
     translated,
 )
 from probmetric.data.containers import Groups
@@ -42,22 +42,22 @@ def toy(seed: int) -> Problem[Groups]:
 
 
 MOST_ENTRIES = 1200
-"""Entries of a source: the NumPyro model's covariance of one has that many rows."""
+"""Entries per source: rows of the covariance that the NumPyro model stacks."""
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Groups]:
-    """Take classes as sources, with one component, on standardised points.
+    """Take classes as sources, with one component, on standardized points.
 
-    Of a class with more than ``MOST_ENTRIES`` entries, points evenly spaced in it.
+    A class with more than ``MOST_ENTRIES`` entries is thinned evenly.
     """
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     Z = Z[:, Z.any(0)]  # Features that vary.
     most = max(2, MOST_ENTRIES // Z.shape[1])
     rows = [np.flatnonzero(codes == c) for c in np.unique(codes)]
     few = [r[np.linspace(0, len(r) - 1, min(len(r), most), dtype=int)] for r in rows]
-    kept = np.concatenate(few)
-    name = "data" if len(kept) == len(Z) else f"data, {len(kept)} of {len(Z)} points"
-    Z, codes = Z[kept], codes[kept]
+    used = np.concatenate(few)
+    name = "data" if len(used) == len(Z) else f"data, {len(used)} of {len(Z)} points"
+    Z, codes = Z[used], codes[used]
     prior = default_prior(Z, 1)
     return fitted(fit_problem, name, Groups(Z, codes), prior, n_components=1)
 

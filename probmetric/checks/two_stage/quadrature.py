@@ -1,7 +1,7 @@
-"""EQ-2 and the representative's posterior against the trapezoid rule over x.
+"""EQ-2 and the representative's posterior compared with the trapezoid rule over x.
 
-On the first two features: there the two-stage mixture is one again, with the leading
-blocks of W and B. The rule is exact to rounding for a normal integrand once its step
+On the first two features, which follow a two-stage mixture with the leading blocks of W
+and B. The rule is exact to rounding for a normal integrand once its step
 is below the integrand's standard deviation.
 """
 
@@ -43,7 +43,7 @@ def integral_reference(problem: Problem[Groups]) -> Values:
         L = np.linalg.cholesky(B[k])
         ratio = np.linalg.eigvalsh(np.linalg.solve(L, np.linalg.solve(L, W[k]).T))
         step = min(0.5 * float(np.sqrt(ratio[0] / (2 + ratio[0]))), 0.2)
-        # Where the points lie far from μ_k, so does x given them and k.
+        # Given k and points far from μ_k, x is far from it as well.
         points = np.linalg.solve(L, (np.concatenate([Q, Y]) - mu[k]).T).T
         low, high = points.min(0).clip(max=0) - REACH, points.max(0).clip(min=0) + REACH
         axes = [np.arange(a, b, step) for a, b in zip(low, high, strict=True)]
@@ -105,7 +105,7 @@ def printed_constant(problem: Problem[Groups]) -> Values:
 
 
 def one_instance(problem: Problem[Groups]) -> Values:
-    """Forget that two instances were seen: the covariance for n = 1."""
+    """Use the covariance for one instance instead of two."""
     params = leading(problem.params)
     cov = [representative(params, q[None]).covariance for q in some_pairs(problem)[0]]
     return _with(problem, **{"Cov[x | Q, Y, k]": np.stack(cov)})
@@ -113,11 +113,11 @@ def one_instance(problem: Problem[Groups]) -> Values:
 
 CHECKS = (
     by_quadrature(
-        "EQ-2 and the posterior of the representative are the integral over it",
+        "EQ-2 and the posterior of the representative are integrals over it",
         reference=integral_reference,
         estimate=integral_estimate,
         controls={
-            "EQ-3 in place of EQ-2": eq3_for_eq2,
+            "EQ-3 instead of EQ-2": eq3_for_eq2,
             "the printed constant (erratum Y3)": printed_constant,
             "posterior for one instance": one_instance,
         },

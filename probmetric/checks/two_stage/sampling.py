@@ -1,4 +1,4 @@
-"""The two-stage mixture against sampling: the explicit form, and calibration.
+"""The two-stage mixture compared with sampling of its explicit form; calibration.
 
 Calibration ranks label-invariant functionals only; components have no names.
 """
@@ -22,25 +22,25 @@ from probmetric.checks.check import (
 from probmetric.checks.sbc import Story, model_story, sbc
 from probmetric.checks.sides import as_dataset, sampled, stretched
 from probmetric.checks.two_stage.quadrature import leading, some_pairs
+from probmetric.checks.two_stage.similarity import near
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Groups
 from probmetric.data.groups import Stacks
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Arrays, Draws, Posterior, Target
-from probmetric.inference.two_stage.draws import posterior
+from probmetric.inference.two_stage.draws import new_points, posterior
 from probmetric.inference.two_stage.pairs import representative
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
 from probmetric.typing import Array, Scalar
 
 N_WORLDS = 380
-"""Finds a common shift of 0.3 posterior sd among five quantities, at a sixteenth of
-1 %: that of one test in all of ``validate --all``."""
+"""They detect a common shift of 0.3 posterior sd among five quantities."""
 
 
 def explicit_at(stacks: Stacks, params: TwoStageParams) -> None:
-    """Write the explicit form with parameters known: representatives are left."""
+    """Explicit form with fixed parameters: only representatives are sampled."""
     with handlers.condition(data=params._asdict()):
         two_stage(stacks, None, n_components=len(params.weights), latent=True)
 
@@ -57,11 +57,11 @@ def representatives_sampled(problem: Problem[Groups]) -> xr.Dataset:
     return as_dataset({"x": x, "x₁ x": x[..., :1] * x})
 
 
-def _moments(problem: Problem[Groups], n_seen: int = 2) -> Values:
+def _moments(problem: Problem[Groups], n_instances: int = 2) -> Values:
     params = leading(problem.params)
     first, second = [], []
     for pair in zip(*some_pairs(problem), strict=True):
-        p = representative(params, np.stack(pair)[:n_seen])
+        p = representative(params, np.stack(pair)[:n_instances])
         c = np.exp(p.log_component)
         first.append(c @ p.mean)
         second.append(c @ (p.covariance[:, 0] + p.mean[:, :1] * p.mean))
@@ -69,7 +69,7 @@ def _moments(problem: Problem[Groups], n_seen: int = 2) -> Values:
 
 
 def calibration_model(data: tuple[Stacks, bool], prior: TwoStagePrior) -> None:
-    """Write the proportional form; ``data`` is (stacks, whether they are observed)."""
+    """Proportional form; ``data`` is (stacks, whether they are observed)."""
     stacks, observed = data
     two_stage(
         stacks, prior, n_components=2, covariance="proportional", observe=observed
@@ -87,7 +87,7 @@ def observe(
 
 @lru_cache(maxsize=4)
 def _invariant_target(target: Target, story: Story, ignore_data: bool) -> Target:
-    """Keep the label-invariant functionals, and leave the data out if asked."""
+    """Rank label-invariant functionals only; ``ignore_data`` leaves the data out."""
 
     def log_density(position: PyTree, data: PyTree) -> Scalar:
         full = target.log_density(position, data)
@@ -102,7 +102,7 @@ def _invariant_target(target: Target, story: Story, ignore_data: bool) -> Target
 
 
 def ranks(problem: Problem[Groups], ignore_data: bool = False) -> Ranks:
-    """Calibrate α and the invariants on worlds of 15 sources of 2 in d = 1."""
+    """Calibrate α and the invariants on data sets of 15 sources of 2 in d = 1."""
     prior = TwoStagePrior(
         3.0, np.zeros(1), 0.2, 8.0, 6 * np.eye(1), 8.0, np.eye(1), 2.0, 2.0
     )
@@ -110,9 +110,8 @@ def ranks(problem: Problem[Groups], ignore_data: bool = False) -> Ranks:
     target, story, data = model_story(
         calibration_model, (empty, False), observe, prior=prior
     )
-    wanted = _invariant_target(target, story, ignore_data)
     return sbc(
-        wanted,
+        _invariant_target(target, story, ignore_data),
         story,
         data,
         seed=11,
@@ -131,10 +130,7 @@ def _posterior(problem: Problem[Groups]) -> Posterior:
 
 
 def _invariants(draws: Draws) -> xr.Dataset:
-    """Return the mean and the logs of both covariances: label-invariant, and less skew.
-
-    Entries of log A (matrix logarithm) lie on the whole line.
-    """
+    """Return the mean and the matrix logarithms of both covariances (less skewed)."""
     values = draws.values
     i, j = np.tril_indices(values["mean"].shape[-1])
 
@@ -142,45 +138,85 @@ def _invariants(draws: Draws) -> xr.Dataset:
         size, U = np.linalg.eigh(A)
         return ((U * np.log(size)[..., None, :]) @ np.swapaxes(U, -1, -2))[..., i, j]
 
-    found = {
+    table = {
         "mean": values["mean"],
         "log of W": log(np.asarray(values["within_average"])),
         "log of the covariance": log(np.asarray(values["covariance_total"])),
     }
-    return as_dataset(found, draws.attributes)
+    return as_dataset(table, draws.attributes)
 
 
 def invariants_by_nuts(problem: Problem[Groups]) -> xr.Dataset:
     """Sample the invariants of free W and B from Laplace's start."""
     with jax.enable_x64(True):
         start = _posterior(problem)
-        found = NUTS().draw(start, seed=4, n_draws=500, progress=False)
-    return _invariants(found)
+        draws = NUTS().draw(start, seed=4, n_draws=500, progress=False)
+    return _invariants(draws)
 
 
 @stretched
 def invariants_by_svi(problem: Problem[Groups]) -> xr.Dataset:
-    """Draw them from a full-rank guide.
-
-    A constant step of Adam leaves the guide's mean off its place: by default (.01) by
-    up to .17 posterior sd on two toy problems, at .002 by up to .09; log sds are .13
-    off either way, which is the guide's own.
-    """
+    """Draw them from a full-rank guide, with steps small enough for its mean."""
     slow = SVI(n_steps=6000, step_size=0.002)
     with jax.enable_x64(True):
         draws = slow.draw(_posterior(problem), seed=5, progress=False)
     return _invariants(draws)
 
 
+def moments_of_new(problem: Problem[Groups]) -> Values:
+    """Return moments of two instances of one source, and of one of another."""
+    p = near(problem)
+    shared = np.einsum("k,kij->ij", p.weights, p.between)
+    shared = shared + np.einsum("k,ki,kj->ij", p.weights, p.means, p.means)
+    whole = shared + np.einsum("k,kij->ij", p.weights, p.within)
+    mean = p.weights @ p.means
+    i, j = np.tril_indices(len(mean))
+    return {
+        "x": mean,
+        "x xᵀ": whole[i, j],
+        "x yᵀ, one source": shared[i, j],
+        "x yᵀ, two sources": np.outer(mean, mean)[i, j],
+    }
+
+
+def new(problem: Problem[Groups], apart: bool = False) -> xr.Dataset:
+    """Draw three points by ``new_points``; wrong: each of another source."""
+    p = near(problem)
+    d = p.means.shape[1]
+    group = np.arange(3) if apart else np.array([7, 7, 3])
+    data = Groups(np.zeros((3, d)), group)
+    values = {
+        name: np.broadcast_to(a, (4, 5000, *np.shape(a)))
+        for name, a in p._asdict().items()
+    }
+    fitted = Fitted(data, problem.prior, p, False, None)
+    x, y, z = np.moveaxis(new_points(fitted, values, seed=1), 2, 0)
+    i, j = np.tril_indices(d)
+    return as_dataset(
+        {
+            "x": x,
+            "x xᵀ": x[..., i] * x[..., j],
+            "x yᵀ, one source": x[..., i] * y[..., j],
+            "x yᵀ, two sources": x[..., i] * z[..., j],
+        }
+    )
+
+
 CHECKS = (
     by_sampling(
-        "posterior of the representative is that of the explicit form, sampled",
+        "moments of the representative equal NUTS draws of the explicit form",
         reference=representatives_sampled,
         estimate=_moments,
-        controls={"the second instance forgotten": partial(_moments, n_seen=1)},
+        controls={"the second instance left out": partial(_moments, n_instances=1)},
+    ),
+    by_sampling(
+        "new points have the model's moments, within and between sources",
+        reference=moments_of_new,
+        estimate=new,
+        controls={"each from another source": partial(new, apart=True)},
     ),
     near_sampling(
-        "SVI's invariants are near NUTS's",
+        "SVI's invariants are near NUTS draws",
         reference=invariants_by_nuts,
         estimate=invariants_by_svi,
         controls={"twice too wide": partial(invariants_by_svi, wide=2.0)},
@@ -188,7 +224,7 @@ CHECKS = (
         slow=True,
     ),
     by_sbc(
-        "posterior of α and the invariants is calibrated",
+        "the posterior of α and invariants is calibrated over simulated data (SBC)",
         estimate=ranks,
         controls={"data ignored": partial(ranks, ignore_data=True)},
         slow=True,

@@ -1,9 +1,9 @@
-"""Scores, enrolment, α from pairs and names, against stacked normal densities.
+"""Scores, enrolment and α from pairs, compared with stacked normal densities.
 
 Reference: the joint density of any number of instances of one source, from the normal
 density of all of them side by side, covariance 1 1ᵀ ⊗ B + I ⊗ W, component by
-component, rows and columns of what is missing left out. Components are moved together
-(``near``), so that none is certain; database elements have a noise of their own.
+component, without the rows and columns of missing entries. Components are moved
+together (``near``) to leave none certain; database elements have another noise.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,6 @@ from scipy.stats import multivariate_normal as normal
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
 from probmetric.data.containers import Groups
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.two_stage.choice import bic, blend, flatten
-from probmetric.inference.two_stage.draws import relabel
 from probmetric.inference.two_stage.pairs import (
     enrol,
     fit_alpha,
@@ -40,8 +38,8 @@ ODDS, ALPHA = 0.3, 0.35
 SOME = "log_ratio", "kernel"
 """Scores that are taken of rows with missing entries too."""
 
-RATIO = np.array([0.7, 1.6])
-"""Noise of database elements, and weights of blended models, by what they multiply."""
+NOISE = 1.6
+"""Noise of database elements, relative to the noise of queries."""
 
 
 def near(problem: Problem[Groups]) -> TwoStageParams:
@@ -59,23 +57,23 @@ def near(problem: Problem[Groups]) -> TwoStageParams:
 
 
 def log_parts(
-    params: TwoStageParams, given: Array, noise: Sequence[float] | None = None
+    params: TwoStageParams, instances: Array, noise: Sequence[float] | None = None
 ) -> np.ndarray:
     """Return log c_k p(rows | k) of one source, the noise of each times a factor."""
-    rows = np.asarray(given)
-    n, seen = len(rows), ~np.isnan(rows).ravel()
-    found: list[float] = []
+    rows = np.asarray(instances)
+    n, there = len(rows), ~np.isnan(rows).ravel()
+    logs: list[float] = []
     for c, mu, W, B in zip(*map(np.asarray, params), strict=True):
-        own = block_diag(*(f * W for f in noise or np.ones(n)))
-        S = np.kron(np.ones((n, n)), B) + own
-        here, S = np.tile(mu, n)[seen], S[np.ix_(seen, seen)]
-        density = normal.logpdf(rows.ravel()[seen], here, S) if seen.any() else 0.0
-        found.append(float(np.log(c)) + float(density))
-    return np.array(found)
+        within = block_diag(*(f * W for f in noise or np.ones(n)))
+        S = np.kron(np.ones((n, n)), B) + within
+        mean, S = np.tile(mu, n)[there], S[np.ix_(there, there)]
+        density = normal.logpdf(rows.ravel()[there], mean, S) if there.any() else 0.0
+        logs.append(float(np.log(c)) + float(density))
+    return np.array(logs)
 
 
 def some_rows(problem: Problem[Groups], missing: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return five queries and six elements near the mean, with holes if asked."""
+    """Return five queries and six elements near the mean, with holes or without."""
     X = np.asarray(problem.data.X, float)
     X = X.mean(0) + 0.4 * (X[np.linspace(0, len(X) - 1, 11).astype(int)] - X.mean(0))
     if missing and X.shape[1] > 1:
@@ -84,14 +82,14 @@ def some_rows(problem: Problem[Groups], missing: bool) -> tuple[np.ndarray, np.n
 
 
 def _score(
-    score: str, both: np.ndarray, q: np.ndarray, y: np.ndarray, own: Sequence[float]
+    score: str, both: np.ndarray, q: np.ndarray, y: np.ndarray, each: Sequence[float]
 ) -> float:
     """Return a score from log c_k p of both, of each, and log p of each twice."""
     total = logsumexp(both)
     if score == "joint":
         return total
     if score == "kernel":
-        return total - sum(own) / 2
+        return total - sum(each) / 2
     if score == "vq":
         return both[np.argmax(y)] - logsumexp(y)
     return total - logsumexp(y) - (logsumexp(q) if score == "log_ratio" else 0.0)
@@ -99,11 +97,11 @@ def _score(
 
 def scores_by_stacking(problem: Problem[Groups]) -> Values:
     """Score all pairs by the joint density of their entries, component by component."""
-    params, found = near(problem), dict[str, np.ndarray]()
+    params, table = near(problem), dict[str, np.ndarray]()
+    noise = 1.0, NOISE
     for missing in (False, True):
         Q, Y = some_rows(problem, missing)
-        asked = SOME if missing else SCORES
-        noise = 1.0, float(RATIO[1])
+        label = ", missing" * missing
         of_q = [log_parts(params, x[None]) for x in Q]
         of_y = [log_parts(params, x[None], noise[1:]) for x in Y]
         twice = [
@@ -111,95 +109,43 @@ def scores_by_stacking(problem: Problem[Groups]) -> Values:
             for rows in (Q, Y)
         ]
         both = [[log_parts(params, np.stack([q, y]), noise) for y in Y] for q in Q]
-        for score in asked:
-            table = [
+        for score in SOME if missing else SCORES:
+            table[score + label] = np.array(
                 [
-                    _score(
-                        score, both[i][j], of_q[i], of_y[j], (twice[0][i], twice[1][j])
-                    )
-                    for j in range(len(Y))
+                    [
+                        _score(score, b, of_q[i], of_y[j], (twice[0][i], twice[1][j]))
+                        for j, b in enumerate(row)
+                    ]
+                    for i, row in enumerate(both)
                 ]
-                for i in range(len(Q))
-            ]
-            for way in ("all pairs", "pair by pair"):
-                found[f"{score}, {way}{', missing' * missing}"] = np.array(table)
-        ratio = found[f"log_ratio, all pairs{', missing' * missing}"]
-        found["P(same)" + ", missing" * missing] = 1 / (1 + np.exp(-ratio) / ODDS)
+            )
+        odds = ODDS * np.exp(table["log_ratio" + label])
+        table["P(same)" + label] = odds / (1 + odds)
         parts = np.array(of_q)
         resp = parts - logsumexp(parts, 1, keepdims=True)
-        found["P(k | x)" + ", missing" * missing] = np.exp(resp)
-    return found
+        table["P(k | x)" + label] = np.exp(resp)
+    return table
 
 
 def scores(problem: Problem[Groups], swap: bool = False) -> Values:
-    """Return the same of ``PairSimilarity``, by products and by the difference form."""
-    params, found = near(problem), dict[str, np.ndarray]()
-    noise = params.within, RATIO[1] * params.within
+    """Return the same of ``PairSimilarity``; wrong: the noises of Q and Y exchanged."""
+    params, table = near(problem), dict[str, Any]()
+    noise = params.within, NOISE * params.within
+    first, second = noise[::-1] if swap else noise
+    plain = PairSimilarity(
+        np.log(params.weights), params.means, params.between, first, second
+    )
     for missing in (False, True):
         Q, Y = some_rows(problem, missing)
-        first, second = (noise[1], noise[0]) if swap else noise
-        plain = PairSimilarity(
-            np.log(params.weights), params.means, params.between, first, second
-        )
+        label = ", missing" * missing
         for score in SOME if missing else SCORES:
-            metric = replace(plain, score=score)
-            table = -np.asarray(metric.pairwise(Q, Y))
-            rows = -np.stack([np.asarray(metric.dissimilarity(q, Y)) for q in Q])
-            found[f"{score}, all pairs{', missing' * missing}"] = table
-            found[f"{score}, pair by pair{', missing' * missing}"] = rows
+            table[score + label] = -np.asarray(
+                replace(plain, score=score).pairwise(Q, Y)
+            )
         A, B = np.broadcast_to(Q[:, None], (len(Q), *Y.shape)), np.stack([Y] * len(Q))
-        same = plain.same_probability(A, B, prior_odds=ODDS)
-        found["P(same)" + ", missing" * missing] = np.asarray(same)
-        known = np.exp(np.asarray(plain.log_responsibilities(Q)))
-        found["P(k | x)" + ", missing" * missing] = known
-    return found
-
-
-def _models(problem: Problem[Groups]) -> tuple[list[TwoStageParams], np.ndarray]:
-    """Return two models to blend, of three components and of one, and their weights."""
-    params = near(problem)
-    alone = TwoStageParams(
-        np.ones(1), params.means[:1] + 0.4, 2 * params.within[:1], params.between[:1]
-    )
-    return [params, alone], RATIO / RATIO.sum()
-
-
-def choice_by_hand(problem: Problem[Groups]) -> Values:
-    """Blend, flatten and take BIC from stacked densities."""
-    models, pi = _models(problem)
-    Q, Y = some_rows(problem, False)
-    ratio = np.empty((len(Q), len(Y)))
-    for i, j in np.ndindex(*ratio.shape):
-        rows = np.stack([Q[i], Y[j]]), Q[i : i + 1], Y[j : j + 1]
-        both, q, y = (
-            np.array([logsumexp(log_parts(m, part)) for m in models]) for part in rows
-        )
-        ratio[i, j] = logsumexp(np.log(pi) + both) - logsumexp(np.log(pi) + q + y)
-    params, (k, d) = models[0], models[0].means.shape
-    diagonal = np.eye(d) * params.within
-    log_p = sum(logsumexp(log_parts(params, x[None])) for x in Q)
-    numbers = k - 1 + k * d + k * d * (d + 1) // 2
-    return {
-        "blended log ratio": ratio,
-        "blended log ratio, pair by pair": ratio,
-        "flattened W": 0.3 * params.within + 0.7 * diagonal,
-        "BIC": log_p - numbers * np.log(len(Q)) / 2,
-    }
-
-
-def choice(problem: Problem[Groups], forget: bool = False) -> Values:
-    """Return the same of ``choice``; the weights of the models forgotten, if asked."""
-    models, pi = _models(problem)
-    Q, Y = some_rows(problem, False)
-    metric = blend(models, None if forget else np.log(3 * pi))
-    return {
-        "blended log ratio": -np.asarray(metric.pairwise(Q, Y)),
-        "blended log ratio, pair by pair": -np.stack(
-            [np.asarray(metric.dissimilarity(q, Y)) for q in Q]
-        ),
-        "flattened W": flatten(models[0], 0.3).within,
-        "BIC": bic(models[0], Q),
-    }
+        table["P(same)" + label] = plain.same_probability(A, B, prior_odds=ODDS)
+        table["P(k | x)" + label] = np.exp(np.asarray(plain.log_responsibilities(Q)))
+    return table
 
 
 def _sources(problem: Problem[Groups], missing: bool = False) -> Groups:
@@ -214,22 +160,22 @@ def enrolment_by_stacking(problem: Problem[Groups]) -> Values:
     params, groups, Q = near(problem), _sources(problem), some_rows(problem, False)[0]
     sources = [groups.X[groups.group == g] for g in np.unique(groups.group)]
     log_p = [float(logsumexp(log_parts(params, s))) for s in sources]
-    given = np.array(
+    conditional = np.array(
         [
             [
-                logsumexp(log_parts(params, np.concatenate([q[None], s]))) - own
-                for s, own in zip(sources, log_p, strict=True)
+                logsumexp(log_parts(params, np.concatenate([q[None], s]))) - log
+                for s, log in zip(sources, log_p, strict=True)
             ]
             for q in Q
         ]
     )
-    alone = np.array([logsumexp(log_parts(params, q[None])) for q in Q])
+    single = np.array([logsumexp(log_parts(params, q[None])) for q in Q])
     holes = _sources(problem, True)
     codes = np.unique(holes.group)
     some = [logsumexp(log_parts(params, holes.X[holes.group == g])) for g in codes]
     return {
-        "log Pr(Q | Y's)": given,
-        "log ratio": given - alone[:, None],
+        "log Pr(Q | Y's)": conditional,
+        "log ratio": conditional - single[:, None],
         "log p(X_i)": log_p,
         "log p(X_i), missing": some,
         "EQ-3": _small_alpha_by_hand(problem),
@@ -255,7 +201,7 @@ def _small_alpha_by_hand(problem: Problem[Groups]) -> np.ndarray:
 
 
 def enrolment(problem: Problem[Groups], one: bool = False) -> Values:
-    """Return the same in closed form; as if one instance were known, if asked."""
+    """Return the same in closed form; wrong: as if enrolled by one instance."""
     params, groups, Q = near(problem), _sources(problem), some_rows(problem, False)[0]
     enrolled = enrol(params, groups)
     if one:
@@ -277,16 +223,16 @@ def enrolment(problem: Problem[Groups], one: bool = False) -> Values:
 
 
 def alpha_slope(problem: Problem[Groups], weighted: bool = True) -> Values:
-    """Differentiate the stacked density of pairs where α of maximum likelihood is.
+    """Differentiate the stacked density of pairs at the maximum-likelihood α.
 
-    With the likelihood it reports, less that density.
+    Also the likelihood that the fit reports, less that density.
     """
     mixture, Q, Y = _pairs(problem)
     w = 0.5 + np.arange(len(Q)) % 3
     both = np.concatenate([Q, Y], 1)
     result: dict[str, Any] = {}
     for name, each in (("common α", False), ("α of each component", True)):
-        found = fit_alpha(
+        end = fit_alpha(
             mixture,
             Q,
             Y,
@@ -295,11 +241,11 @@ def alpha_slope(problem: Problem[Groups], weighted: bool = True) -> Values:
             tol=1e-14,
             max_steps=3000,
         )
-        alpha = np.asarray(found.params)
+        alpha = np.asarray(end.params)
         value, slope = (np.asarray(v) for v in _stacked(alpha, mixture, both, w))
         # At the end α = 1 the density may still rise.
         result[f"slope in {name}"] = np.where(alpha < 1, slope, np.maximum(-slope, 0))
-        result[f"log likelihood, {name}"] = value - np.asarray(found.objective)
+        result[f"log likelihood, {name}"] = value - np.asarray(end.objective)
     return result
 
 
@@ -317,55 +263,27 @@ def _stacked(alpha: Array, mixture: MixtureParams, both: Array, w: Array) -> Arr
     return w @ jax.scipy.special.logsumexp(jnp.stack(terms), 0)
 
 
-def named_by_hand(problem: Problem[Groups]) -> Values:
-    """Name three components as they are."""
-    return near(problem)._asdict()
-
-
-def named(problem: Problem[Groups], inverse: bool = False) -> Values:
-    """Give them a turn, and their names back; or the turn again."""
-    params = near(problem)
-    turn = np.array([1, 2, 0])
-    turned = TwoStageParams(*(np.asarray(a)[turn][None] for a in params))
-    if inverse:
-        return {k: a[0][turn] for k, a in turned._asdict().items()}
-    back = relabel(turned, params)
-    return {name: np.asarray(a)[0] for name, a in back._asdict().items()}
-
-
 CHECKS = (
     by_algebra(
-        "scores of pairs are those of stacked densities, entries missing or not",
+        "scores of pairs equal ratios of joint densities, also with missing entries",
         reference=scores_by_stacking,
         estimate=scores,
         controls={"the noises of Q and Y exchanged": partial(scores, swap=True)},
         rtol=1e-8,
     ),
     by_algebra(
-        "blends, flattening and BIC are those of stacked densities",
-        reference=choice_by_hand,
-        estimate=choice,
-        controls={"weights of the models forgotten": partial(choice, forget=True)},
-    ),
-    by_algebra(
-        "sources enrolled are scored as their stacked densities say",
+        "scores of enrolled sources equal ratios of joint densities",
         reference=enrolment_by_stacking,
         estimate=enrolment,
         controls={"all enrolled by one instance": partial(enrolment, one=True)},
     ),
     by_gradient(
-        "α from pairs is where the stacked density is stationary",
+        "α from pairs is a stationary point of their joint density",
         reference=zero,
         estimate=alpha_slope,
         controls={
-            "weights of the pairs forgotten": partial(alpha_slope, weighted=False)
+            "weights of the pairs left out": partial(alpha_slope, weighted=False)
         },
         atol=1e-5,
-    ),
-    by_algebra(
-        "components that were turned get their names back",
-        reference=named_by_hand,
-        estimate=named,
-        controls={"turned again": partial(named, inverse=True)},
     ),
 )

@@ -1,4 +1,4 @@
-"""The generalised dissimilarity model.
+"""The generalized dissimilarity model.
 
 ``estimator``   ``GDM``: fit, draws, jackknife, curves.
 """

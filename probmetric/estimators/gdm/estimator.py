@@ -1,25 +1,27 @@
-"""``GDM``: the generalised dissimilarity model of ecologists, with its uncertainty.
+"""``GDM``: the generalized dissimilarity model of ecologists, with its uncertainty.
 
-The model is ``probmetric.models.gdm``, the fit, its draws and refits
-``probmetric.inference.gdm``; this file holds no mathematics.
+The model is ``probmetric.models.gdm``, the fit, its draws and refits are in
+``probmetric.inference.gdm``; this file has no mathematics.
 """
 
+from collections.abc import Sequence
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_number
 from probmetric.data.containers import Pairs
-from probmetric.data.inputs import pair_points, points
+from probmetric.data.inputs import points
 from probmetric.data.sites import site_pairs
 from probmetric.estimators._labelled import (
     checked_rows,
+    forget,
     holds_pairs,
     labelled_data,
     pair_data,
@@ -27,6 +29,8 @@ from probmetric.estimators._labelled import (
     required,
     stood_for,
 )
+from probmetric.estimators._learner import Learner, NutsOrLaplace, Run
+from probmetric.estimators._mahalanobis import float_type, pair_ends
 from probmetric.estimators._settings import (
     Count,
     Matrix,
@@ -40,98 +44,98 @@ from probmetric.inference.gdm.draws import draw, metrics
 from probmetric.inference.gdm.fit import deviance_explained, fit, gap, knots_for
 from probmetric.inference.lca.recipe import Recipe, build, rate_for
 from probmetric.inference.point_effects.recipe import merged
-from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.feature_names import with_names
 from probmetric.models.gdm import GDMParams, GDMPrior, gdm, height, to_metric
 from probmetric.posterior.curves import Curves, curves
-from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.jackknife import groups_of
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self
 
+if TYPE_CHECKING:
+    GDMMethod = NutsOrLaplace | Literal["bootstrap", "jackknife"]
+else:
+    GDMMethod = object
+
 Splines = Annotated[int, Number(2, 100, whole=True)]
 
 
 @settings
-class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Generalised dissimilarity model: how unlike sites are, by monotone curves.
+class GDM(OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
+    """Generalized dissimilarity model: dissimilarity of sites by monotone curves.
 
-    ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``, with curves s_f
-    that never fall: sums of I-splines of heights ≥ 0. ``fit_sites`` takes covariates
-    and a table of species, ``fit_pairs`` pairs with y of ``trials`` units shared. The
-    fit is the mode under half-normal priors, which is unique, certified by ``gap_``.
+    ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``, with increasing
+    curves s_f: sums of I-splines with heights ≥ 0. ``fit_sites`` takes covariates and a
+    table of species, ``fit_pairs`` pairs with y of ``trials`` units shared. The fit is
+    the mode under half-normal priors, which is unique, certified by ``gap_``.
 
     Parameters
     ----------
     n_splines : int in [2, 100], default=3
         I-splines, and knots, of each covariate.
     knots : array of shape (d, k), optional
-        Ascending in each row. Default: quantiles of each covariate over the sites,
-        ``n_splines`` of them: smallest, median, largest.
+        Ascending in each row. Default: ``n_splines`` quantiles of each covariate over
+        the sites, from smallest to largest.
     prior_scale : float > 0, default=1
-        Scale of the half-normal prior of the height of an I-spline. Large: no prior, as
-        R's gdm, which also gives each pair one unit (see the theory page).
+        Scale of the half-normal prior of the height of an I-spline. A large scale is no
+        prior, as in R's gdm, which also gives each pair one unit (see the theory page).
     intercept_scale : float > 0, default=1
-        That of b.
+        Scale of the half-normal prior of b.
     pairs : {"nearest", "all"}, default="nearest"
         Pairs that ``fit`` makes of class labels.
     n_targets, n_impostors : int, optional
-        Of nearest pairs: neighbours of a point of its own class and of the others.
-        Default: 3, or what there is.
+        For nearest pairs: neighbors of a point of its class and of other classes.
+        Default: 3, or all if there are fewer.
     learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": 1 for sites and pairs given; n/N for pairs made
-        from labels.
+        Power on the likelihood. "auto": 1 for ``fit_sites`` and ``fit_pairs``; n/N for
+        N pairs made from labels.
     max_iter : int, default=100
-        Most steps of the solver.
-    preprocessor : array-like of shape (n, d) or callable, optional
-        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
-        of such entries, numbers or text, that returns the points.
-    unlabeled : label, default="warn"
-        Rows with this label are left out, for example -1; NaN also stands for None.
-        None and "warn" use every label as a class, and "warn" warns about a -1.
+        Maximum number of steps of the solver.
 
     Attributes
     ----------
     knots_, coefficients_ : arrays of shape (d, k)
         Knots in input units; heights of the I-splines.
     intercept_ : float
-        b: sites of equal covariates have dissimilarity 1 - e^{-b}.
+        b: sites with equal covariates have dissimilarity 1 - e^{-b}.
     heights_ : array of shape (d,)
-        How far each curve rises: how much a covariate matters over its range.
+        Total increase of each curve: the importance of a covariate over its range.
     deviance_explained_ : float
-        Share of the binomial deviance, of the data of the fit.
+        Share of the binomial deviance, for the training data.
     gap_ : float
-        Certificate: the global maximum of the log posterior is no more than so many
-        nats higher.
+        Certificate: the global maximum of the log posterior is at most this many nats
+        higher.
     learning_rate_ : float
     classes_ : array of shape (c,)
         After ``fit`` on labels.
     points_ : array of shape (n,) or None
-        Labels of the sites; None where pairs brought none.
+        Labels of the sites; None if pairs have none.
     pairs_, prior_, params_
-        The problem that was solved and its mode; ``pairs_.X`` are the sites.
+        The problem and its mode; ``pairs_.X`` are the sites.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    Beyond the knots curves are flat: sites outside the range of the fit look like those
-    at its end. There is no geographical distance among the covariates: it is no
+    Curves are flat beyond the knots: sites outside the range of the fit are equivalent
+    to sites at its end. Geographical distance is not a covariate, because it is no
     difference of two curves.
 
-    Pairs share sites, and the units of a pair are not independent: draws of the
-    posterior (NUTS, Laplace) are too narrow. Take the jackknife or the bootstrap of
-    sites for intervals. In simulated worlds with site effects nominal 90 % limits of
-    curves covered .91 to .97 by the jackknife, .88 to .92 by the bootstrap, .20 to .61
-    by Laplace's draws; without site effects .94 to 1, .92 to .97 and .35 to .89, the
-    low ones of curves that begin flat, which draws of heights ≥ 0 lie above. See
-    benchmarks/results/gdm.md.
+    ``sample`` draws b, theta (feature, spline) and height (feature). "nuts" (default,
+    by name ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs, and the units
+    of a pair, are independent. Pairs share sites: these draws are too narrow for
+    intervals. "bootstrap" refits under weights n·Dirichlet(1, …, 1) on sites, or on
+    pairs that share no site. For intervals use the jackknife (the default) or the
+    bootstrap. See Benchmarks: gdm.
 
-    The rows of all pairs are held at once, N (1 + d k) numbers, and with what is made
-    of them 2.4 times that in the fit, 3.5 times in refits: 3000 sites with 10
-    covariates take 3 GB, and 4.
+    ``posterior_metric`` uses "laplace" for prediction, and "jackknife" for intervals:
+    refits without each site, or without each pair if pairs share no site (if there are
+    more than 100, without each of 50 groups, by ``seed``). The jackknife has no draws
+    and returns an ``IntervalMetric``.
+
+    The rows of all pairs are in memory, N (1 + d k) numbers, and 2.4 times that in the
+    fit, 3.5 times in refits: 3000 sites with 10 covariates take 3 GB, and 4.
 
     References
     ----------
@@ -159,10 +163,10 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     learning_rate: Positive | Literal["auto"] = "auto"
     max_iter: Count = 100
     preprocessor: Preprocessor = None
-    unlabeled: Any = "warn"
+    unlabeled: object = "warn"
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that ``fit`` needs labels and takes pairs (N, 2, d)."""
+        """Declare that ``fit`` requires labels and accepts pairs (N, 2, d)."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.three_d_array = True
@@ -174,11 +178,11 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or (N, 2, d) of pairs
-            Pairs are learned from as ``fit_pairs`` does.
+        X : array-like of shape (n, d), or (N, 2, d) for pairs
+            Pairs are passed to ``fit_pairs``.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes, one of two rows or more.
-            Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
+            Class labels, numbers or strings. At least two classes, one of two rows or
+            more. For pairs as in ``fit_pairs``.
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y))
@@ -196,27 +200,26 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : array-like of shape (n, d), or (n,) for ``preprocessor``
             Covariates of the sites.
         species : array-like of shape (n, S)
-            Whole numbers: abundances (the index of Bray and Curtis), or 1 where a
-            species was seen (that of Sørensen). Every site has some.
+            Integers: abundances (the index of Bray and Curtis), or 1 for species that
+            are present (Sørensen). Every site must have some.
 
         Raises
         ------
         ValueError
-            On bad input; where all pairs share all units, or none any; for two
-            DataFrames whose indexes hold the same labels in another order.
+            If all pairs share all units, or none any; for two DataFrames whose indexes
+            have the same labels in another order.
         """
         check_settings(self)
-        _same_order(X, species)
-        self._forget()
+        _check_order(X, species)
+        forget(self, "classes_", "feature_names_in_", "_columns")
         made = site_pairs(checked_rows(self, X, reset=True, finite=True), species)
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
         if not shared.any() or np.array_equal(shared, trials):
             raise ValueError(
-                "species: expected sites that share some units and not all, got sites "
-                f"that share {'all' if shared.any() else 'none'}"
+                "species must be such that sites share some units and not all, got "
+                f"sites that share {'all' if shared.any() else 'none'}"
             )
-        rate = self.learning_rate
-        return self._store(made, 1.0 if isinstance(rate, str) else float(rate), None)
+        return self._store(made, self._rate(), None)
 
     def fit_pairs(
         self,
@@ -231,36 +234,26 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
-            With ``trials``, how many units are shared. Else 1 for same; 0 or -1, one of
-            the two throughout, for different.
-        trials : array-like of shape (N,) of whole numbers, optional
+            With ``trials``, the number of units shared. Otherwise 1 for same; for
+            different 0 or -1, one of the two throughout.
+        trials : array-like of shape (N,) of integers, optional
             Units of each pair, at least 1.
         points : array-like of shape (N, 2), optional
             Labels of the two sites of each pair, numbers or text, for the bootstrap and
-            the jackknife. Default: sites are one where pairs are entries of
-            ``preprocessor`` and these are equal, else where all covariates are.
-        sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0.
-
-        Raises
-        ------
-        ValueError
-            On bad input.
+            the jackknife. Default: the entries of ``preprocessor``; without it, sites
+            with equal covariates are one site.
         """
-        given, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
+        checked, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
         labels = points
         if points is None and stood_for(self, pairs, "pairs", 2):
             labels = np.asarray(pairs)
-        made, known = merged(given, labels)
-        rate = self.learning_rate
-        return self._store(made, 1.0 if isinstance(rate, str) else float(rate), known)
+        made, sites = merged(checked, labels)
+        return self._store(made, self._rate(), sites)
 
-    def _forget(self) -> None:
-        """Drop what an earlier fit on labels left."""
-        for name in ("classes_", "feature_names_in_", "_columns"):
-            vars(self).pop(name, None)
+    def _rate(self) -> float:
+        """Return the learning rate of sites and pairs."""
+        return 1.0 if self.learning_rate == "auto" else float(self.learning_rate)
 
     def _recipe(self, d: int) -> Recipe:
         rate = self.learning_rate
@@ -277,21 +270,21 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return knots_for(X, int(self.n_splines))
         return points(self.knots, "knots")
 
-    def _store(self, pairs: Pairs, rate: float, known: np.ndarray | None) -> Self:
+    def _store(self, pairs: Pairs, rate: float, sites: np.ndarray | None) -> Self:
         knots = self._knots(np.asarray(pairs.X))
         scales = float(self.prior_scale), float(self.intercept_scale)
         prior = GDMPrior(knots, *map(np.asarray, scales))
-        found = fit(pairs, prior, learning_rate=rate, max_steps=int(self.max_iter))
-        report(found, type(self).__name__)
-        params: GDMParams = found.params
+        fitted = fit(pairs, prior, learning_rate=rate, max_steps=int(self.max_iter))
+        report(fitted, type(self).__name__)
+        params: GDMParams = fitted.params
         self.knots_, self.coefficients_ = params.knots, params.theta
         self.intercept_ = float(params.b)
         self.heights_ = np.asarray(height(params.theta, params.knots))
         self.gap_ = gap(params, pairs, prior, learning_rate=rate)
         self.deviance_explained_ = deviance_explained(params, pairs)
-        self.learning_rate_, self.n_iter_ = rate, max(1, int(found.n_steps))
+        self.learning_rate_, self.n_iter_ = rate, max(1, int(fitted.n_steps))
         self.pairs_: Pairs = pairs
-        self.points_ = known
+        self.points_ = sites
         self.prior_: GDMPrior = prior
         self.params_: GDMParams = params
         return self
@@ -302,12 +295,12 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @with_names
     def get_metric(self) -> SplineCityBlock:
-        """Return the learned metric, with P(same) the expected similarity."""
+        """Return the learned metric; its P(same) is the expected similarity."""
         check_is_fitted(self)
         return to_metric(self.params_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-        """Return the curves at points: their city-block distance is the learned one.
+        """Return the curves at points; the metric is their city-block distance.
 
         Parameters
         ----------
@@ -316,24 +309,15 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         array of shape (n, d)
-            s_f(x_f), as R's ``gdm.transform``; of the float type of X.
+            s_f(x_f), as R's ``gdm.transform``, in the float type of X.
         """
         check_is_fitted(self)
-        rows = checked_rows(self, X, finite=True)
-        given = np.asarray(X).dtype
-        dtype = given if given.kind == "f" and given.itemsize < 8 else np.float64
+        rows, dtype = checked_rows(self, X, finite=True), float_type(X)
         return np.asarray(self.get_metric().transform(rows)).astype(dtype, copy=False)
 
     def _ends(self, pairs: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         check_is_fitted(self)
-        source, pairs = stood_for(self, pairs, "pairs", 2) or (None, pairs)
-        rows, i, j = pair_points(pairs, source)
-        if rows.shape[1] != len(self.knots_):
-            raise ValueError(
-                f"pairs: expected {len(self.knots_)} features, as in fit, got "
-                f"{rows.shape[1]}"
-            )
-        return rows[i], rows[j]
+        return pair_ends(self, pairs, len(self.knots_))
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return the city-block distance of the curves at the ends of each pair.
@@ -361,70 +345,26 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         return -np.expm1(-(self.intercept_ + self.pair_distance(pairs)))
 
-    def sample(
-        self,
-        method: Any = "nuts",
-        *,
-        n_draws: int = 1000,
-        n_chains: int | None = None,
-        seed: int = 0,
-        progress: bool | None = None,
-    ) -> xr.DataTree:
-        """Draw from the posterior, or from fits under random weights on sites.
-
-        Parameters
-        ----------
-        method : sampler, or "nuts", "laplace", "bootstrap"; default="nuts"
-            The first two take pairs, and the units of a pair, as independent; "nuts" is
-            ``NUTS(target_accept=0.95)``. The bootstrap refits under weights
-            n·Dirichlet(1, …, 1) on sites, or on pairs that share none.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 4 for NUTS, otherwise 1.
-            Laplace and the bootstrap make ``n_draws * n_chains`` independent draws, one
-            chain.
-        seed : int, default=0
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-
-        Returns
-        -------
-        DataTree
-            b, theta (feature, spline) and height (feature); the pairs; provenance.
-        """
-        check_is_fitted(self)
+    def _sample(self, method: str | GDMMethod, run: Run) -> xr.DataTree:
         pairs, rate = self.pairs_, self.learning_rate_
-        drawn = draw(
-            self.params_,
-            pairs,
-            self.prior_,
-            method,
-            learning_rate=rate,
-            seed=seed,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            progress=progress,
-        )
-        names = getattr(self, "feature_names_in_", None)
-        d, k = self.knots_.shape
-        options = {"prior": self.prior_, "learning_rate": rate}
-        return to_datatree(
+        problem = self.params_, pairs, self.prior_
+        drawn = draw(*problem, method, learning_rate=rate, **run)
+        return self._tree(
             drawn,
-            feature_names=[f"x{f}" for f in range(d)] if names is None else list(names),
+            gdm,
+            pairs,
+            {"prior": self.prior_, "learning_rate": rate},
             dims={"theta": ("feature", "spline"), "height": ("feature",)},
-            coords={"spline": list(range(k))},
-            data=pairs,
-            observed={"y": np.asarray(pairs.y)},
-            attributes=provenance(gdm, pairs, options),
+            coords={"spline": list(range(self.knots_.shape[1]))},
         )
 
     @with_names
-    def posterior_metric(
+    def posterior_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         purpose: Purpose,
         *,
         draws: xr.DataTree | None = None,
-        method: Any = None,
+        method: GDMMethod | None = None,
         n_draws: int | None = None,
         seed: int = 0,
         progress: bool | None = None,
@@ -433,43 +373,27 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        purpose : {"prediction", "intervals"}
-        draws : DataTree, optional
-            Of ``sample`` of this fit. Default: draws by ``method``.
         method : sampler, or "nuts", "laplace", "bootstrap", "jackknife"; optional
-            Default: "laplace" for prediction; "jackknife" for intervals, which leaves
-            out each site in turn, or each pair where these share no site (of more than
-            100, each of 50 groups), has no draws, and returns an ``IntervalMetric``.
-        n_draws : int, optional
-            Number of metrics. Default: 100; of ``draws``, all.
-        seed : int, default=0
-            Of the draws; of the groups of the jackknife.
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+            Default: "laplace" for prediction, "jackknife" for intervals.
         """
-        check_is_fitted(self)
-        check_choice("purpose", purpose, ("prediction", "intervals"))
+        self._check(purpose)
         if n_draws is not None:
             n_draws = check_number("n_draws", n_draws, 1, whole=True)
         if draws is None:
-            method = method or ("laplace" if purpose == "prediction" else "jackknife")
+            default = "laplace" if purpose == "prediction" else "jackknife"
+            method = default if method is None else method
             if isinstance(method, str) and method == "jackknife":
                 return self._jackknife(purpose, n_draws, seed)
-            n_draws = 100 if n_draws is None else n_draws
-            nuts = method != "bootstrap"
-            size: Any = {"n_draws": max(n_draws, 250) if nuts else n_draws}
-            draws = self.sample(method, seed=seed, progress=progress, **size)
-        return posterior_metric(
-            draws,
-            [metrics],
-            purpose,
-            n_draws=n_draws,
-            pairs_independent=self._independent,
-        )
+        return self._posterior_metric(purpose, draws, method, n_draws, seed, progress)
 
-    @property
+    def _metrics_of(self, draws: xr.DataTree) -> Sequence[SplineCityBlock] | None:
+        return metrics(draws)
+
+    def _size(self, n: int, method: str | GDMMethod) -> tuple[int, int | None]:
+        return n if method == "bootstrap" else max(n, 250), None
+
     def _independent(self) -> bool:
-        """Whether no site is in two pairs, and pairs are not made from labels."""
+        """Check if no site is in two pairs, and pairs are not made from labels."""
         ends = np.append(self.pairs_.i, self.pairs_.j)
         return not hasattr(self, "classes_") and len(np.unique(ends)) == len(ends)
 
@@ -477,27 +401,27 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self, purpose: Purpose, n_draws: int | None, seed: int
     ) -> IntervalMetric:
         if purpose != "intervals" or n_draws is not None:
+            wanted = "n_draws" if purpose == "intervals" else "purpose='prediction'"
             raise ValueError(
-                "method: expected a method with draws for "
-                + ("n_draws" if purpose == "intervals" else "purpose='prediction'")
-                + ", got 'jackknife', which has none"
+                f"method must be a sampler with {wanted}, got 'jackknife', which has "
+                "no draws"
             )
         unit = units_of(self.pairs_)
         if len(unit) < 3:
             raise ValueError(
-                f"method: expected at least 3 sites for 'jackknife', got {len(unit)}"
+                f"method 'jackknife' requires at least 3 sites, got {len(unit)}"
             )
         group = groups_of(np.zeros(int(unit.max()) + 1, int), seed)[unit]
-        found = leave_out(
+        refits = leave_out(
             self.pairs_,
             self.prior_,
             self.params_,
             group,
             learning_rate=self.learning_rate_,
         )
-        each = zip(np.asarray(found.b), np.asarray(found.theta), strict=True)
+        heights = zip(np.asarray(refits.b), np.asarray(refits.theta), strict=True)
         left_out = [
-            to_metric(GDMParams(np.asarray(b), t, self.knots_)) for b, t in each
+            to_metric(GDMParams(np.asarray(b), t, self.knots_)) for b, t in heights
         ]
         n, g = len(group), int(group.max()) + 1
         of = "sites" if n == int(unit.max()) + 1 else "pairs"
@@ -509,35 +433,38 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
 
     def curves(
-        self, uncertainty: Any = None, *, prob: float = 0.9, n_points: int = 101
+        self,
+        uncertainty: PosteriorMetric | IntervalMetric | None = None,
+        *,
+        prob: float = 0.9,
+        n_points: int = 101,
     ) -> Curves:
         """Return the curves s_f over the range of each covariate, with limits.
 
         Parameters
         ----------
         uncertainty : PosteriorMetric or IntervalMetric, optional
-            Of ``posterior_metric`` of this fit. Default: no limits.
+            From ``posterior_metric`` of this fit. Default: no limits.
         prob : float in (0, 1), default=0.9
         n_points : int ≥ 2, default=101
 
         Returns
         -------
         Curves
-            x, s, lower and upper, (d, n_points) each, and names of columns, if there
-            are. ``pm.plots.curves`` draws them.
+            x, s, lower and upper, (d, n_points) each, and names of columns if there are
+            any, for ``pm.plots.curves``.
         """
-        found = curves(self.get_metric(), uncertainty, prob=prob, n_points=n_points)
-        names = getattr(self, "feature_names_in_", None)
-        return found if names is None else found._replace(names=tuple(names))
+        result = curves(self.get_metric(), uncertainty, prob=prob, n_points=n_points)
+        return result if self._names is None else result._replace(names=(*self._names,))
 
 
-def _same_order(X: Any, species: Any) -> None:
-    """Refuse tables of pandas of the same sites in another order; rows are by place."""
-    if not (hasattr(X, "iloc") and hasattr(species, "iloc")):
+def _check_order(X: ArrayLike, species: ArrayLike) -> None:
+    """Raise for DataFrames with the same sites in another order."""
+    index, other = getattr(X, "index", None), getattr(species, "index", None)
+    if not (hasattr(index, "equals") and hasattr(other, "equals")):
         return
-    one, other = X.index, species.index
-    if not one.equals(other) and sorted(map(repr, one)) == sorted(map(repr, other)):
+    if not index.equals(other) and sorted(map(repr, index)) == sorted(map(repr, other)):
         raise ValueError(
-            "species: expected the sites in the order of X, got another order: "
+            "species must have the sites in the order of X, got another order. Use "
             "species.loc[X.index]"
         )

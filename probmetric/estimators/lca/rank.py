@@ -26,11 +26,11 @@ from jaxtyping import Float, Int
 from probmetric.estimators.lca.link import SMALLEST
 from probmetric.estimators.lca.settings import refuse_rank
 from probmetric.estimators.lca.tuning import fit_labels
+from probmetric.inference.choose import choose_strength
 from probmetric.inference.lca.jackknife import leave_out
 from probmetric.inference.lca.recipe import Recipe, within_reach
 from probmetric.neighbors.strength import (
     Chosen,
-    choose_strength,
     map_losses,
     some_voters,
     strongest,

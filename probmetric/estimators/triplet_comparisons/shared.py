@@ -1,82 +1,88 @@
-"""What both estimators of triplets do: scores, a warning, draws as distances."""
+"""Base of both estimators of triplets: solve, draw, and score."""
 
 import warnings
-from typing import Any
 
+import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Triplets
+from probmetric.estimators._labelled import report
+from probmetric.estimators._learner import Learner, NutsOrLaplace, Run
+from probmetric.estimators._settings import Count, settings
 from probmetric.inference import triplet_comparisons as triplet
-from probmetric.metric.feature_names import with_names
-from probmetric.posterior.draws import posterior_metric
-from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import Purpose
+from probmetric.inference.sampling.target import Draws
+from probmetric.metric import Mahalanobis
+from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, log_odds
 
 
-def share_right(P: Float[np.ndarray, "N"], answered: Triplets) -> float:
-    """Return the share of answers that P says; P = 1/2 is half right."""
-    right = (P > 0.5) == (np.asarray(answered.y) == 1)
-    return float(np.mean(np.where(P == 0.5, 0.5, right)))
+@settings
+class TripletLearner(Learner[NutsOrLaplace]):
+    """A map whose squared distances are log odds of responses to triplets."""
 
+    max_iter: Count = 500
 
-def warn_of_no_mode(gap: float, name: str) -> None:
-    """Warn of a fit whose certificate says that it is at no maximum."""
-    if np.isposinf(gap):
-        warnings.warn(
-            f"{name}: the fit ended where the log posterior has no maximum (gap_ is "
-            "infinite): raise max_iter or regularization, or lower n_components",
-            ConvergenceWarning,
-            stacklevel=3,
+    def _solve(
+        self,
+        data: Triplets,
+        prior: TripletPrior,
+        rate: float,
+        start: Float[np.ndarray, "p d"] | None = None,
+    ) -> TripletParams:
+        """Fit, and store the problem and its mode."""
+        fit = triplet.fit(
+            data, prior, learning_rate=rate, max_steps=int(self.max_iter), start=start
         )
+        name = type(self).__name__
+        report(fit, name)
+        self.gap_ = triplet.gap(fit.params, data, prior, learning_rate=rate)
+        if np.isposinf(self.gap_):
+            warnings.warn(
+                f"{name}: the fit ended where the log posterior has no maximum (gap_ "
+                "is infinite). Draws are not available. Raise max_iter or "
+                "regularization, or lower n_components",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self.learning_rate_, self.n_iter_ = rate, max(1, int(fit.n_steps))
+        self.triplets_: Triplets = data
+        self.prior_: TripletPrior = prior
+        self.params_: TripletParams = fit.params
+        return self.params_
 
-
-class PosteriorMixin:
-    """Draws of ``sample`` as distances."""
-
-    @with_names
-    def posterior_metric(
-        self: Any,
-        purpose: Purpose,
+    def _draw(
+        self,
+        method: str | NutsOrLaplace,
+        run: Run,
+        scale: Float[np.ndarray, "d"],
         *,
-        draws: xr.DataTree | None = None,
-        method: Any = None,
-        n_draws: int | None = None,
-        seed: int = 0,
-        progress: bool | None = None,
-    ) -> PosteriorMetric:
-        """Return the distances with their uncertainty.
+        objects: bool = False,
+    ) -> Draws:
+        with jax.enable_x64(True):
+            return triplet.draw(
+                self.params_,
+                self.triplets_,
+                self.prior_,
+                method,
+                learning_rate=self.learning_rate_,
+                scale=scale,
+                objects=objects,
+                **run,
+            )
 
-        Parameters
-        ----------
-        purpose : {"prediction", "intervals"}
-            Intervals mean what they say for independent triplets only.
-        draws : DataTree, optional
-            Of ``sample`` of this fit. Default: draws by ``method``.
-        method : sampler, or "nuts", "laplace"; optional
-            Default: "nuts". Laplace's Gaussian is one across the rotations of the map,
-            and warns where it is far off.
-        n_draws : int, optional
-            Number of metrics. Default: 100; of ``draws``, all.
-        seed : int, default=0
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-        """
-        check_choice("purpose", purpose, ("prediction", "intervals"))
-        if n_draws is not None:
-            n_draws = check_number("n_draws", n_draws, 1, whole=True)
-        if draws is None:
-            n_draws = 100 if n_draws is None else n_draws
-            size: Any = {"n_draws": max(n_draws, 250), "progress": progress}
-            made: xr.DataTree = self.sample(method or "nuts", seed=seed, **size)
-            draws = made
-        return posterior_metric(
-            draws,
-            [triplet.metrics],
-            purpose,
-            n_draws=n_draws,
-            pairs_independent=not hasattr(self, "classes_"),
-        )
+    def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
+        return triplet.metrics(draws)
+
+
+def probability(W: Float[np.ndarray, "p d"], data: Triplets) -> Float[np.ndarray, "N"]:
+    """Return the probability that near is nearer than far, under the map W."""
+    return expit(np.asarray(log_odds(TripletParams(W), data)))
+
+
+def accuracy(P: Float[np.ndarray, "N"], data: Triplets) -> float:
+    """Return the share of responses that P predicts; P = 1/2 counts half."""
+    right = (P > 0.5) == (np.asarray(data.y) == 1)
+    return float(np.mean(np.where(P == 0.5, 0.5, right)))

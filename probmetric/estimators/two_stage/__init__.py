@@ -1,8 +1,7 @@
 """The estimator ``TwoStageMixture``.
 
-``estimator``   the class: fit from points, groups, pairs or in parts; scores.
-``inputs``      groups, known components, pairs and units, checked.
-``prior``       the prior: given, made of points, or chosen by votes.
+``estimator``   the class: fit from points, groups, pairs or in batches; scores.
+``inputs``      checks of groups, known components and pairs; units.
 ``stream``      ``fit`` to a source of points.
-``draws``       ``sample`` and ``posterior_metric``.
+``draws``       draws as a DataTree, in input units.
 """

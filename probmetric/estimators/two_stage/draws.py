@@ -1,28 +1,27 @@
 """Draws of a fitted two-stage mixture as a DataTree, in input units.
 
-Sources are independent units, so that the model's own posterior serves prediction and
-intervals alike. Components have no order: the group ``posterior`` holds what no
-relabelling changes; the group ``components`` is relabelled to the fit, to be looked at.
+Sources are independent units, and one posterior serves prediction and intervals.
+Components have no order. The group ``posterior`` has only quantities that do not depend
+on it; the group ``components`` is relabelled to the fit, for inspection.
 """
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 
 from probmetric.arguments import check_number
-from probmetric.data.containers import Points
+from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.scaling import Scaler
 from probmetric.inference.sampling.datatree import provenance, to_datatree
-from probmetric.inference.sampling.target import Draws
+from probmetric.inference.sampling.target import Attribute, Draws
 from probmetric.inference.sampling.units import with_terms
 from probmetric.inference.two_stage.draws import (
     draws_of_prior,
     new_points,
-)
-from probmetric.inference.two_stage.draws import (
-    pointwise as log_likelihood,
+    pointwise,
 )
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStageParams, two_stage
@@ -42,33 +41,17 @@ def to_tree(
     drawn: Draws,
     fitted: Fitted,
     scaler: Scaler,
-    names: Any,
+    names: list[str] | None,
     *,
-    pointwise: bool,
-    attributes: dict[str, Any],
+    log_likelihood: bool,
+    attributes: Mapping[str, Attribute],
     predictive: bool = False,
     prior_draws: int | None = None,
     seed: int = 0,
 ) -> xr.DataTree:
-    """Return draws as a DataTree, with the data that they are of in input units.
-
-    Parameters
-    ----------
-    drawn : Draws
-    fitted : Fitted
-        In the units of the fit, which ``scaler`` leads back from.
-    scaler : Scaler
-    names : sequence of str or None
-        Of the features.
-    pointwise : bool
-        Store log p of every point, or source, under every draw.
-    attributes : dict
-        Kept at the root beside provenance.
-    predictive, prior_draws, seed : bool, int, int
-        As ``TwoStageMixture.sample``.
-    """
+    """Return draws and their data as a DataTree; parameters as ``sample``."""
     values = {k: _input_units(k, v, scaler) for k, v in drawn.values.items()}
-    parts = {name: values.pop(name) for name in TwoStageParams._fields}
+    components = {name: values.pop(name) for name in TwoStageParams._fields}
     data = fitted.data
     X = scaler.mean + np.asarray(data.X) * scaler.scale
     shown = data._replace(X=X)
@@ -78,19 +61,19 @@ def to_tree(
         "covariance": "proportional" if fitted.proportional else "free",
         "alpha": fitted.alpha,
     }
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, dict[str, np.ndarray]] = {}
     if predictive:
         new = new_points(fitted, drawn.values, seed=seed)
         groups["posterior_predictive"] = {"X": scaler.mean + new * scaler.scale}
     if prior_draws is not None:
         n = check_number("prior_draws", prior_draws, 1, whole=True)
-        found = draws_of_prior(fitted, n, seed=seed)
-        new = new_points(fitted, found, seed=seed)
+        prior = draws_of_prior(fitted, n, seed=seed)
+        new = new_points(fitted, prior, seed=seed)
         groups["prior_predictive"] = {"X": scaler.mean + new * scaler.scale}
-        groups["prior"] = {k: _input_units(k, found[k], scaler) for k in values}
+        groups["prior"] = {k: _input_units(k, prior[k], scaler) for k in values}
     tree = to_datatree(
         drawn._replace(values=values),
-        feature_names=None if names is None else list(names),
+        feature_names=names,
         dims={name: AXES[name] for name in values if name in AXES},
         data=shown,
         observed={"X": X},
@@ -98,26 +81,24 @@ def to_tree(
         attributes={**provenance(two_stage, shown, arguments), **attributes},
     )
     coords = {c: tree["posterior"].coords[c] for c in ("feature", "feature_bis")}
-    laid = {k: (("chain", "draw", *AXES[k]), v) for k, v in parts.items()}
+    laid = {k: (("chain", "draw", *AXES[k]), v) for k, v in components.items()}
     tree["components"] = xr.DataTree(xr.Dataset(laid, coords))
-    if pointwise:
-        unit = "point" if isinstance(data, Points) else "source"
-        log_p = log_likelihood(fitted, drawn) - _log_scale(data, scaler)
-        tree = with_terms(
-            tree, {"x": xr.DataArray(log_p, dims=("chain", "draw", unit))}
-        )
+    if log_likelihood:
+        axes = ("chain", "draw", "point" if isinstance(data, Points) else "source")
+        log_p = pointwise(fitted, drawn) - _log_scale(data, scaler)
+        tree = with_terms(tree, {"x": xr.DataArray(log_p, dims=axes)})
     return tree
 
 
-def _log_scale(data: Any, scaler: Scaler) -> Any:
-    """Return each unit's log Jacobian of standardising what was seen of it."""
+def _log_scale(data: Points | Groups, scaler: Scaler) -> Float[np.ndarray, "units"]:
+    """Return the log Jacobian of standardizing the entries of each unit."""
     groups = as_groups(data)
     rows = ~np.isnan(np.asarray(groups.X)) @ np.log(scaler.scale)
     owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]
     return np.bincount(owner, rows)
 
 
-def _input_units(name: str, value: Any, scaler: Scaler) -> Any:
+def _input_units(name: str, value: np.ndarray, scaler: Scaler) -> np.ndarray:
     if name in ("mean", "means"):
         return scaler.mean + value * scaler.scale
     if "feature_bis" in AXES.get(name, ()):

@@ -1,27 +1,28 @@
 """``TwoStageMixture``: similarity as the probability of a common source.
 
-Its model is ``models.two_stage``, its fits ``inference.two_stage``; no mathematics.
+The model is ``models.two_stage``, the fits are in ``inference.two_stage``; this file
+has no mathematics.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import check_sizes, standardise
 from probmetric.data.source import Source
 from probmetric.data.unlabeled import leave_out
-from probmetric.estimators._labelled import checked_rows, report
+from probmetric.estimators._labelled import checked_rows, forget, report
+from probmetric.estimators._learner import Learner
 from probmetric.estimators._settings import (
     Count,
     NonNegative,
@@ -33,16 +34,20 @@ from probmetric.estimators._settings import (
 )
 from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.draws import to_tree
-from probmetric.estimators.two_stage.prior import by_votes, prior_for, sampled
 from probmetric.estimators.two_stage.stream import fit_source
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice, online
 from probmetric.inference.two_stage.draws import draw, metrics
+from probmetric.inference.two_stage.few import prior_of_groups
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
-from probmetric.inference.two_stage.strength import settled
+from probmetric.inference.two_stage.strength import (
+    ChosenPrior,
+    choose_prior,
+    settled,
+)
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
 from probmetric.metric.feature_names import with_names
@@ -54,56 +59,58 @@ from probmetric.models.two_stage import (
     proportional,
     to_metric,
 )
-from probmetric.posterior.draws import posterior_metric
-from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Self, no_type_check
 
 
 @settings
-class TwoStageMixture(DensityMixin, BaseEstimator):
+class TwoStageMixture(DensityMixin, Learner[Method]):
     """A normal mixture whose instances share hidden sources.
 
-    A component k gives a representative x ~ N(μ_k, B_k), and a representative gives
-    instances ~ N(x, W_k). Two observations are similar when one representative behind
-    both is more probable than two. ``fit(X)`` learns from unlabelled points, with
-    W = αΣ for a given α; ``fit(X, groups=)`` and ``fit_pairs`` learn W and B.
+    A component k generates a representative x ~ N(μ_k, B_k), and a representative
+    generates instances ~ N(x, W_k). Two observations are similar if a common
+    representative is more probable than two different ones. ``fit(X)`` learns from
+    unlabelled points, with W = αΣ and a fixed α. ``fit(X, groups=)`` and ``fit_pairs``
+    learn W and B.
 
     Parameters
     ----------
     n_components : int or sequence of int, default=1
-        A sequence is a range of models: the count is chosen by held-out likelihood
-        (5 folds), or all are blended (``blend``).
+        For a sequence, held-out likelihood in 5 folds chooses the count, or all models
+        are blended (``blend``).
     alpha : float in (0, 1], default=0.5
-        Share of an instance's variance that is noise about its representative.
-        Points cannot tell it; groups and pairs can, and then it only starts the fit.
+        Share of the variance of an instance that is noise about its representative.
+        Points do not identify it. With groups and pairs it only starts the fit.
     covariance : {"free", "proportional"}, default="free"
-        What groups and pairs learn: W_k and B_k, or Σ_k and one α.
+        Whether groups and pairs learn W_k and B_k, or Σ_k and one α.
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        The weak prior of Fraley and Raftery or, of no more groups than features (one
-        component, W and B free), one by which W is about a multiple of I, as 8 points
-        a feature say it, and B loosely; none (maximum likelihood, which may diverge);
-        or one in the units of the fit (standardised). "cv", of groups that are
-        classes: W and B are about multiples of I, by as many points as soft votes of
-        neighbours choose in folds (1 to 256, or ∞: the score orders as Euclid's
-        distance and probabilities mean nothing), at the cost of 25 to 75 small fits.
+        "default" is the weak prior of Fraley and Raftery. If there are no more groups
+        than features (one component, W and B free), it also shrinks W to a multiple of
+        I, with the weight of 8 points a feature, and B weakly. "flat" is maximum
+        likelihood, which may diverge. "cv", for groups that are classes, shrinks W and
+        B to multiples of I, with the number of points that soft votes of neighbors
+        choose in folds (1 to 256, or ∞: the score then orders pairs by Euclidean
+        distance and probabilities have no meaning). This takes 25 to 75 small fits. A
+        ``TwoStagePrior`` is in the units of the fit (standardized).
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``; see ``PairSimilarity``.
     blend : {None, "flat", "bic", "held-out"}, default=None
         Weights of the models of a range.
     flattening : None, float in [0, 1] or "held-out", default=None
-        Factor on the covariances' off-diagonal entries after the fit; chosen per
-        component by the likelihood of a fifth of the points left out.
+        Factor on the off-diagonal entries of the covariances after the fit; chosen for
+        each component by the likelihood of a held-out fifth of the points.
     database_noise : float >= 0, default=1.0
-        Factor on W for database elements, the second of a pair: 0 takes them for
-        representatives themselves (EQ-5 of the paper). Fits take no notice of it.
-    standardize : bool, default=True
-        Centre and scale the features inside ``fit``. Results are in input units.
-    n_starts, max_iter, tol, random_state
-        Starts of EM (k-means++); limits of each; seed.
+        Factor on W for database elements, the second of a pair. 0 treats them as
+        representatives (EQ-5 of the paper). Fits do not use it.
+    n_starts : int, default=1
+        Starts of EM (k-means++).
+    max_iter : int, default=1000
+        Maximum number of steps of EM.
+    tol : float, optional
+    random_state : int, RandomState or None, default=0
     unlabeled : label, default="warn"
-        Rows with this label in ``groups`` are left out, for example -1; NaN also stands
-        for None. None and "warn" use every label as a group, and
-        "warn" warns about a -1.
+        Rows with this label in ``groups`` are left out, for example -1; NaN also
+        matches None. With None and "warn" every label is a group; "warn" warns about a
+        label -1.
 
     Attributes
     ----------
@@ -112,9 +119,9 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     prior_strength_ : float
         Points that the prior counts as, with ``prior="cv"``.
     alpha_ : float or None
-        The common share of noise; None where W is free.
+        The common share of noise; None if W is free.
     metric_ : PairSimilarity
-        What ``get_metric`` returns.
+        The result of ``get_metric``.
     objective_, converged_, n_iter_
         Log joint density in the units of the fit; outcome and steps of EM.
     choice_ : Choice
@@ -122,9 +129,19 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
 
     Notes
     -----
-    NaN entries are missing at random and integrated out of all fits (but that of α
-    alone, ``fit_alpha``, and of ``partial_fit``) and all scores. The optimum is local.
-    After Yianilos, "Metric learning via normal mixtures", NEC Research Institute, 1995.
+    NaN entries are missing at random and integrated out, except in ``fit_alpha`` and
+    ``partial_fit``. The optimum is local.
+
+    ``sample`` explores the optimum of the fit; it does not need to visit others. After
+    ``fit(X)`` α stays fixed. The group ``posterior`` of draws has mean, within_average
+    (Σ c_k W_k), covariance_total of an instance, and α if it is sampled; R-hat is
+    computed on these. The group ``components`` has weights, means, within and between,
+    relabelled to the fit; labels are arbitrary if components overlap.
+    ``posterior_metric`` uses NUTS with 4 chains of 500 draws or more, thinned to 100.
+
+    References
+    ----------
+    Yianilos, "Metric learning via normal mixtures", NEC Research Institute, 1995.
 
     Examples
     --------
@@ -134,6 +151,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     >>> model.same_probability([[X[0], X[1]]]).shape
     (1,)
     """
+
+    _thins_given_draws = True
 
     n_components: int | Sequence[int] = field(default=1, kw_only=False)
     alpha: Annotated[float, Number(0, 1, open_low=True)] = 0.5
@@ -148,10 +167,10 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     max_iter: Count = 1000
     tol: NonNegative | None = None
     random_state: RandomState = 0
-    unlabeled: Any = "warn"
+    unlabeled: object = "warn"
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that missing values are handled."""
+        """Declare that missing values are supported."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
@@ -164,35 +183,34 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         *,
         groups: ArrayLike | Literal["label"] | None = None,
         components: ArrayLike | None = None,
-    ) -> "TwoStageMixture":
+    ) -> Self:
         """Learn from points, or from points grouped by source.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            NaN is a missing entry. Of a source (``pm.open``) no row is kept.
-        y : ignored, as in scikit-learn's mixtures
-            Labels that say which rows share a source are given as ``groups``.
+            NaN is a missing entry. Data on disk (``pm.open``) have no draws.
+        y : ignored
+            As in scikit-learn's mixtures. Pass labels as ``groups``.
         groups : array-like of shape (n,), or "label"; optional
-            Equal labels share a source: teaches W and B. With rows of a ``Source``
-            "label": its labels (``pm.open(..., label=column)``) are the groups, whose
-            rows may lie anywhere.
+            Rows with equal labels share a source. "label" uses the labels of data on
+            disk (``pm.open(..., label=column)``).
         components : array-like of int, shape (n,), optional
-            Known component (class or superclass) of a point, -1 where unknown; equal
-            within a group. Needs one ``n_components``.
+            Known component (class or superclass) of a point, -1 if unknown; equal
+            within a group. Requires one ``n_components``.
         """
         check_settings(self)
-        counts = inputs.component_counts(self)
+        counts = self._counts()
         if isinstance(X, Source):
             return fit_source(self, X, counts, groups, components)
         groups, rows, components = leave_out(
             self.unlabeled, groups, X, components, name="groups"
         )
-        rows = self._standardised(checked_rows(self, rows, reset=True), reset=True)
+        rows = self._standardized(checked_rows(self, rows, reset=True), reset=True)
         known = inputs.known_components(components, len(rows), min(counts))
         if known is not None and len(counts) > 1:
             raise ValueError(
-                "components: expected one n_components with known components, got "
+                "n_components must be one number with known components, got "
                 f"{list(counts)}"
             )
         if groups is None:
@@ -205,58 +223,82 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             known = inputs.components_of_groups(known, codes)
         return self._fit(Groups(rows, codes), known)
 
-    def fit_pairs(
-        self, pairs: ArrayLike, y: ArrayLike | None = None
-    ) -> "TwoStageMixture":
-        """Learn W and B from pairs known to share a source, or not.
+    def fit_pairs(self, pairs: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn W and B from pairs of one source, and of two sources.
 
         Parameters
         ----------
         pairs : array-like of shape (N, 2, d)
-            NaN marks a missing entry.
+            NaN is a missing entry.
         y : array-like of shape (N,), optional
-            1 where a pair shares a source, 0 or -1 where not; all 1 by default.
-            A pair that does not counts as two single instances.
-
-        Raises
-        ------
-        ValueError
-            On bad input, or no pair that shares a source: nothing then tells W from B.
+            1 if a pair shares a source, otherwise 0 or -1; all 1 by default. A pair of
+            two sources counts as two single instances. One pair must be 1: others do
+            not identify W.
         """
         check_settings(self)
-        given = inputs.pair_array(pairs)
-        same = inputs.same_source(y, len(given))
-        self.n_features_in_ = given.shape[2]
-        for name in ("feature_names_in_", "_columns"):
-            vars(self).pop(name, None)
-        rows = self._standardised(given.reshape(-1, given.shape[2]), reset=True)
+        array = inputs.pair_array(pairs)
+        same = inputs.same_source(y, len(array))
+        self.n_features_in_ = array.shape[2]
+        forget(self, "feature_names_in_", "_columns")
+        rows = self._standardized(array.reshape(-1, array.shape[2]), reset=True)
         i = np.arange(0, len(rows), 2)
         return self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
 
-    def _standardised(
+    def _counts(self) -> tuple[int, ...]:
+        return inputs.component_counts(self.n_components, self.blend)
+
+    def _standardized(
         self, rows: Float[np.ndarray, "n d"], *, reset: bool = False
     ) -> Float[np.ndarray, "n d"]:
         if reset:
-            names = getattr(self, "feature_names_in_", None)
             standardize = bool(self.standardize)
-            Z, self._scaler = standardise(rows, names, standardize=standardize)
+            Z, self._scaler = standardise(rows, self._names, standardize=standardize)
             return Z
         return (rows - self._scaler.mean) / self._scaler.scale
 
-    def _fit(
+    def _prior_by_votes(
         self, data: Points | Groups, known: Int[np.ndarray, "_"] | None
-    ) -> "TwoStageMixture":
+    ) -> ChosenPrior | None:
+        """Return the prior chosen by votes of neighbors; None unless ``prior="cv"``."""
+        if isinstance(self.prior, TwoStagePrior) or self.prior != "cv":
+            return None
+        k = self.n_components
+        single = k == 1 or (np.ndim(k) == 1 and np.array_equal(k, [1]))
+        for requirement, missing in {
+            "groups must have some of two members or more": isinstance(data, Points),
+            "X must not have NaN": bool(np.isnan(np.asarray(data.X)).any()),
+            "components must be None": known is not None,
+            "n_components must be 1": not single,
+            "covariance must be 'free'": self.covariance != "free",
+        }.items():
+            if missing:
+                raise ValueError(
+                    f"{requirement} with prior='cv'. Fit with prior='default'"
+                )
+        assert isinstance(data, Groups)
+        return choose_prior(data)
+
+    def _prior_for(self, data: Points | Groups, k: int) -> TwoStagePrior | None:
+        """Return the prior of k components, or None for maximum likelihood."""
+        if isinstance(self.prior, TwoStagePrior):
+            return self.prior
+        if self._chosen is not None:
+            return self._chosen.prior
+        if self.prior == "default":
+            return prior_of_groups(as_groups(data), k, self.covariance)
+        return None
+
+    def _fit(self, data: Points | Groups, known: Int[np.ndarray, "_"] | None) -> Self:
         """Fit one model or a range of them, on standardised data."""
-        counts = inputs.component_counts(self)
+        counts = self._counts()
         X = np.asarray(data.X)
         if isinstance(data, Points):
             inputs.check_most(max(counts), len(X), "rows")
         else:
             inputs.check_most(max(counts), int(np.max(data.group)) + 1, "groups")
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
-        for name in ("online_", "choice_", "prior_strength_"):
-            vars(self).pop(name, None)
-        self._chosen = by_votes(self, data, known)
+        forget(self, "online_", "choice_", "prior_strength_")
+        self._chosen = self._prior_by_votes(data, known)
         if self._chosen is not None:
             self.prior_strength_ = self._chosen.strength
         if len(counts) > 1 and self.blend in (None, "held-out"):
@@ -279,7 +321,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         points = isinstance(data, Points)
         proportional = points or self.covariance == "proportional"
         self.alpha_ = inputs.noise_share(models[0]) if proportional else None
-        prior = prior_for(self, data, len(best.params.weights))
+        prior = self._prior_for(data, len(best.params.weights))
         alpha = self.alpha if points else None
         share = None if alpha is None else float(alpha)
         self._learned = Fitted(data, prior, best.params, proportional, share)
@@ -293,7 +335,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         end = fit(
             data,
             n_components=k,
-            prior=prior_for(self, data, k),
+            prior=self._prior_for(data, k),
             covariance=self.covariance,
             alpha=self.alpha,
             known=known,
@@ -316,23 +358,23 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         rng = np.random.default_rng(self._seed)
         out = np.empty(len(X), bool)
         out[canonical_order(X)] = rng.permutation(len(X)) < max(len(X) // 5, 1)
-        # From the full fit, so that components correspond.
+        # Start at the full fit: components then correspond.
         k = len(params.weights)
-        part = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
-        return choice.flatten(params, choice.choose_flattening(part.params, X[out]))
+        rest = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
+        return choice.flatten(params, choice.choose_flattening(rest.params, X[out]))
 
     def _set(
         self,
         models: list[TwoStageParams],
         log_pi: Float[np.ndarray, "models"] | None = None,
     ) -> None:
-        """Store one model, or a blend of several, of standardised features."""
+        """Store one model, or a blend of several, of standardized features."""
         self._single = models[0] if len(models) == 1 else None
-        own = [inputs.to_input_units(m, self._scaler) for m in models]
-        if len(own) == 1:
-            metric = to_metric(own[0], score=self.similarity)
+        params = [inputs.to_input_units(m, self._scaler) for m in models]
+        if len(params) == 1:
+            metric = to_metric(params[0], score=self.similarity)
         else:
-            metric = choice.blend(own, log_pi, score=self.similarity)
+            metric = choice.blend(params, log_pi, score=self.similarity)
         self.metric_ = inputs.with_database_noise(metric, self.database_noise)
         self.weights_ = np.exp(np.asarray(self.metric_.log_weights))
         self.means_ = np.asarray(self.metric_.means)
@@ -340,76 +382,67 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         self.between_ = np.asarray(self.metric_.between)
 
     def _mixture(self, caller: str) -> MixtureParams:
-        """Return the mixture of single instances, of standardised features."""
+        """Return the mixture of single instances, of standardized features."""
         check_is_fitted(self, "metric_")
         if self._single is None:
-            raise ValueError(f"{caller}: expected one model, got a blend of several")
+            raise ValueError(f"{caller} requires one model, got a blend of several")
         weights, means, within, between = self._single
         return MixtureParams(weights, means, within + between)
 
-    def fit_alpha(self, pairs: ArrayLike) -> "TwoStageMixture":
-        """Learn α from same-source pairs, all else as fitted by ``fit(X)``.
+    def fit_alpha(self, pairs: ArrayLike) -> Self:
+        """Learn α from pairs of one source, with the mixture of ``fit(X)`` fixed.
 
         Sets W = αΣ and B = (1 - α)Σ for ``Σ = within_ + between_``.
         """
         mixture = self._mixture("fit_alpha")
-        given = inputs.pair_array(pairs, self.n_features_in_)
-        if np.isnan(given).any():
-            raise ValueError("pairs: expected complete pairs to learn from, got NaN")
-        first, second = (self._standardised(given[:, end]) for end in (0, 1))
+        array = inputs.pair_array(pairs, self.n_features_in_)
+        if np.isnan(array).any():
+            raise ValueError("pairs must be complete to learn alpha, got NaN")
+        first, second = (self._standardized(array[:, end]) for end in (0, 1))
         alpha = float(fit_alpha(mixture, first, second).params)
         if not np.isfinite(alpha):
-            raise ValueError(
-                "pairs: expected instances that differ, got equal ones only"
-            )
+            raise ValueError("pairs must have instances that differ, got equal ones")
         return self._changed(mixture, alpha, "fit_alpha")
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> "TwoStageMixture":
-        """Add complete rows to what was learned from single instances.
+    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Update a fit to single instances with a batch of complete rows.
 
-        The first call is ``fit``; each further one adds its statistics and maximises
-        once. Passing a part again counts it again.
+        The first call is ``fit``. Each further call adds the statistics of the batch
+        and maximizes once. A batch that is passed twice counts twice.
         """
         if not hasattr(self, "online_"):
             rows = self.fit(X)._complete(X)
-            prior = prior_for(self, Points(rows), len(self.weights_))
+            prior = self._prior_for(Points(rows), len(self.weights_))
             self.online_ = online.start(self._mixture("partial_fit"), rows, prior)
             return self
         return self._advanced(online.add(self.online_, self._complete(X)))
 
-    def merge(self, other: "TwoStageMixture") -> "TwoStageMixture":
-        """Add what another estimator has learned since both began from one part.
+    def merge(self, other: "TwoStageMixture") -> Self:
+        """Add the statistics that another estimator has collected.
 
         Both must be copies (``copy.deepcopy``) of one estimator after its first
-        ``partial_fit``, so that scales and components correspond.
-
-        Raises
-        ------
-        ValueError
-            When they did not begin alike.
+        ``partial_fit``: scales and components then correspond.
         """
-        message = "other: expected one after its first partial_fit, got one before it"
+        message = "other must be an estimator after its first partial_fit"
         for estimator in (self, other):
             check_is_fitted(estimator, "online_", msg=message)
         return self._advanced(online.merge(self.online_, other.online_))
 
     def _complete(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-        """Return rows without NaN, standardised."""
+        """Return rows without NaN, standardized."""
         rows = checked_rows(self, X, finite=True)
         check_sizes(rows)
-        rows = self._standardised(rows)
+        rows = self._standardized(rows)
         check_sizes(rows)
         return rows
 
-    def _advanced(self, state: online.State) -> "TwoStageMixture":
+    def _advanced(self, state: online.State) -> Self:
         self.online_ = state
         share = self.alpha if self.alpha_ is None else self.alpha_
-        return self._changed(state.params, share, "further parts")
+        return self._changed(state.params, share, "partial_fit or merge")
 
-    def _changed(
-        self, mixture: MixtureParams, alpha: float, by: str
-    ) -> "TwoStageMixture":
-        """Store another mixture, or another share of noise, than the fit's."""
+    def _changed(self, mixture: MixtureParams, alpha: float, by: str) -> Self:
+        """Replace the mixture or the share of noise of the fit."""
         self.alpha_ = alpha
         self._set([proportional(*mixture, alpha)])
         self._changed_by = by
@@ -429,8 +462,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     def bic(self, X: ArrayLike) -> float:
         """Return -2 log p(X) + m log n with m free parameters; lower is better.
 
-        As scikit-learn's ``GaussianMixture.bic``: m counts weights, means and full
-        covariances; ``alpha``, prior and ``flattening`` do not count. A ValueError for
+        As in scikit-learn's ``GaussianMixture.bic``: m counts weights, means and full
+        covariances, but not ``alpha``, prior and ``flattening``. Raises ValueError for
         a blend of models.
         """
         return self._criterion(X, np.log)
@@ -442,40 +475,42 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     def _criterion(self, X: ArrayLike, price: Callable[[int], float]) -> float:
         log_p, (k, d) = self.score_samples(X), self.metric_.means.shape
         if self.metric_.blocks:
-            raise ValueError(f"blend: expected one model, got {self.metric_.blocks}")
+            raise ValueError(f"blend must be None, got {self.metric_.blocks} models")
         free = (k - 1) + k * d + k * d * (d + 1) // 2
         return float(-2 * np.sum(log_p) + free * price(len(log_p)))
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n k"]:
-        """Return P(component | x) of each row; components have no names."""
+        """Return P(component | x) of each row; components have no order."""
         check_is_fitted(self, "metric_")
         rows = checked_rows(self, X)
         return np.exp(np.asarray(self.metric_.log_responsibilities(rows)))
 
     def predict(self, X: ArrayLike) -> Int[np.ndarray, "n"]:
-        """Return the likeliest component of each row."""
+        """Predict the most probable component of each row."""
         return self.predict_proba(X).argmax(1)
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return the score of each pair (N, 2, d): higher is more similar."""
-        check_is_fitted(self, "metric_")
-        given = inputs.pair_array(pairs, self.n_features_in_)
-        return np.asarray(self.metric_.pair_score(given[:, 0], given[:, 1]))
+        return np.asarray(self.metric_.pair_score(*self._ends(pairs)))
 
     def same_probability(
         self, pairs: ArrayLike, *, prior_odds: float = 1.0
     ) -> Float[np.ndarray, "N"]:
-        """Return P(one source) of each pair (N, 2, d), given the prior odds."""
+        """Return P(one source) of each pair (N, 2, d), with prior odds."""
+        ends = self._ends(pairs)
+        return np.asarray(self.metric_.same_probability(*ends, prior_odds=prior_odds))
+
+    def _ends(self, pairs: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         check_is_fitted(self, "metric_")
-        given = inputs.pair_array(pairs, self.n_features_in_)
-        args = given[:, 0], given[:, 1]
-        return np.asarray(self.metric_.same_probability(*args, prior_odds=prior_odds))
+        array = inputs.pair_array(pairs, self.n_features_in_)
+        return array[:, 0], array[:, 1]
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Raise: the similarity is no distance."""
+        """Raise ValueError: the similarity is no distance."""
         raise ValueError(
-            "pair_distance: a two-stage mixture learns a similarity, not a distance "
-            "(no triangle inequality, Q need not be its own best match): use pair_score"
+            "pair_distance: a two-stage mixture learns a similarity, not a distance: "
+            "there is no triangle inequality, and a query may not be its best match. "
+            "Use pair_score"
         )
 
     @with_names
@@ -497,109 +532,75 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior about the fit, given the data of the fit.
-
-        After ``fit(X)`` α stays as given; groups and pairs inform it, or W and B.
+        """Draw from the posterior around the fit, given the data of the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            A name stands for ``NUTS()``, ``Laplace()``, ``SVI()``. NUTS is exact up
-            to Monte Carlo error, within the optimum that the fit found (others, up to
-            the names of components, it need not visit). The other two are
-            approximations and say their k-hat.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 4 for NUTS, otherwise 1.
-            All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
-        seed : int, default=0
+            NUTS is exact up to Monte Carlo error, within the optimum of the fit. The
+            other two are approximations and report their k-hat.
         log_likelihood : bool, default=False
-            Store log p of every point, or source, under every draw, for ``loo``:
-            leaving one out is what says how well k components predict. Data weights
-            are left out of it, and forbid ``loo``.
-        log_prior : bool, default=True
-            Store the log prior of each site and the log likelihood of all data, some
-            numbers a draw: ``az.psense_summary`` stands on them.
-        predictive : bool, default=False
-            Store points X, as many in each source, under every draw,
-            ``posterior_predictive``.
-        prior_draws : int, optional
-            Store as many draws of the prior, held as the fit set it from the data, and
-            of points X under them: ``prior``, ``prior_predictive``. Default: none.
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-
-        Returns
-        -------
-        DataTree
-            In input units. Group ``posterior``: mean, within_average (Σ c_k W_k),
-            covariance_total of an instance, and α where it was sampled, on which
-            R-hat is judged. Group ``components``: weights, means, within, between,
-            relabelled to the fit; where components overlap, names are forced.
+            Store log p of every point, or source, under every draw, for ``loo``,
+            without data weights. ``loo`` refuses draws of weighted data.
 
         Raises
         ------
         ValueError
-            For a flat prior, a blend, a flattened fit, known components, or a fit
-            that was changed since.
+            For a flat prior, a blend, a flattened fit, known components, and after
+            ``fit_alpha``, ``partial_fit`` or ``merge``.
         """
         check_is_fitted(self, "metric_")
-        fitted = sampled(self)
-        size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
-        drawn = draw(fitted, method, seed=seed, **size)
+        fitted = self._drawable()
+        drawn = draw(
+            fitted,
+            method,
+            seed=seed,
+            n_draws=n_draws,
+            n_chains=n_chains,
+            progress=progress,
+        )
         if not log_prior:
             drawn = drawn._replace(log_prior={}, log_likelihood=None)
         return to_tree(
             drawn,
             fitted,
             self._scaler,
-            getattr(self, "feature_names_in_", None),
-            pointwise=log_likelihood,
+            self._names,
+            log_likelihood=log_likelihood,
             predictive=predictive,
             prior_draws=prior_draws,
             seed=seed,
             attributes=self._score(),
         )
 
-    @with_names
-    def posterior_metric(
-        self,
-        purpose: Purpose,
-        *,
-        draws: xr.DataTree | None = None,
-        method: Method | None = None,
-        n_draws: int | None = None,
-        seed: int = 0,
-        progress: bool | None = None,
-    ) -> PosteriorMetric:
-        """Return draws of the pair similarity.
+    def _drawable(self) -> Fitted:
+        """Return the fit, or raise if it has no posterior to draw from."""
+        fitted, chosen = self._learned, self._chosen
+        nothing = chosen is not None and np.isinf(chosen.strength)
+        for requirement, missing in {
+            "a proper prior, got prior='flat'": fitted.prior is None,
+            "something learned, got prior_strength_ = inf": nothing,
+            f"one model, got blend={self.blend!r}": self._single is None,
+            f"flattening=None, got {self._flattening!r}": self._flattening is not None,
+            "components=None in fit, got known components": self._known,
+            f"an unchanged fit, got one changed by {self._changed_by}": (
+                self._changed_by is not None
+            ),
+        }.items():
+            if missing:
+                raise ValueError(f"sample requires {requirement}")
+        return fitted
 
-        Parameters
-        ----------
-        purpose : {"prediction", "intervals"}
-            One posterior serves both, as far as the model holds.
-        draws : DataTree, optional
-            Of ``sample``. Default: 4 chains of 500 draws, or more, by ``method``.
-        method : sampler, or "nuts", "laplace", "svi"; optional
-            Default: "nuts".
-        n_draws : int, optional
-            In all, evenly spaced over the chains. Default: 100.
-        seed : int, default=0
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-        """
-        check_choice("purpose", purpose, ("prediction", "intervals"))
-        kept = 100 if n_draws is None else n_draws
-        kept = check_number("n_draws", kept, 1, whole=True)
-        if draws is None:
-            size: Any = {"n_draws": max(500, -(-kept // 4)), "progress": progress}
-            draws = self.sample(method or "nuts", n_chains=4, seed=seed, **size)
-        # The score is that of the estimator as it is set now.
+    def _metrics_of(self, draws: xr.DataTree) -> list[PairSimilarity] | None:
         draws = draws.copy()
-        draws.attrs.update(self._score())
-        return posterior_metric(
-            draws, [metrics], purpose, n_draws=kept, pairs_independent=True
-        )
+        draws.attrs.update(self._score())  # The current settings.
+        return metrics(draws)
 
-    def _score(self) -> dict[str, Any]:
+    def _size(self, n: int, method: object) -> tuple[int, int | None]:
+        return max(500, -(-n // 4)), 4
+
+    def _independent(self) -> bool:
+        return True
+
+    def _score(self) -> dict[str, str | float]:
         return {"similarity": self.similarity, "database_noise": self.database_noise}

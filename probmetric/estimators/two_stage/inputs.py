@@ -1,8 +1,8 @@
-"""The inputs of ``TwoStageMixture``, checked: counts, groups, pairs; and its units."""
+"""Checks of the inputs of ``TwoStageMixture``, and its units."""
 
 import dataclasses
 import warnings
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,25 +16,19 @@ from probmetric.models.two_stage import TwoStageParams
 from probmetric.typing import ArrayLike
 
 LABEL = "label"
-"""What ``groups`` may be with a source: its labels."""
+"""Value of ``groups`` that stands for the labels of data on disk."""
 
 
-def component_counts(estimator: Any) -> tuple[int, ...]:
-    """Return the range of component counts, one count being a range of one.
-
-    Raises
-    ------
-    ValueError
-        For no count, one below 1, or a single one where several are to be blended.
-    """
-    k = estimator.n_components
+def component_counts(k: int | Sequence[int], blend: str | None) -> tuple[int, ...]:
+    """Return the range of component counts; one number is a range of one."""
     counts = tuple(k) if isinstance(k, (list, tuple, np.ndarray, range)) else (k,)
     if not counts:
-        raise ValueError("n_components: expected at least one count, got none")
+        raise ValueError("n_components must have at least one count, got none")
     counts = tuple(check_number("n_components", c, 1, whole=True) for c in counts)
-    if estimator.blend is not None and len(counts) < 2:
+    if blend is not None and len(counts) < 2:
         raise ValueError(
-            f"blend: expected a range of n_components to blend, got n_components={k!r}"
+            f"blend must be None unless n_components is a range, got {blend!r} with "
+            f"n_components={k!r}"
         )
     return counts
 
@@ -42,46 +36,47 @@ def component_counts(estimator: Any) -> tuple[int, ...]:
 def known_components(
     components: ArrayLike | None, n: int, smallest: int
 ) -> Int[np.ndarray, "n"] | None:
-    """Return the known component of each row, -1 where unknown."""
+    """Return the known component of each row, -1 if unknown."""
     if components is None:
         return None
-    given = np.asarray(components)
-    whole = given.shape == (n,) and given.dtype.kind in "iu"
-    if not whole or given.min() < -1 or given.max() >= smallest:
+    codes = np.asarray(components)
+    whole = codes.shape == (n,) and codes.dtype.kind in "iu"
+    if not whole or codes.min() < -1 or codes.max() >= smallest:
         raise ValueError(
-            f"components: expected {n} whole numbers in -1..{smallest - 1}, got "
-            f"{given.dtype} of shape {given.shape}"
+            f"components must be {n} integers in -1..{smallest - 1}, got "
+            f"{codes.dtype} of shape {codes.shape}"
         )
-    return given
+    return codes
 
 
 def check_most(n_components: int, most: int, what: str) -> None:
-    """Raise for more components than the rows or groups whose clusters start them."""
+    """Raise for more components than rows or groups, whose clusters start them."""
     if n_components > most:
         raise ValueError(
-            f"n_components: expected at most {most}, the {what}, got {n_components}"
+            f"n_components must be at most {most}, the number of {what}, got "
+            f"{n_components}"
         )
 
 
-def group_codes(groups: ArrayLike, n: int, unlabeled: Any) -> Int[np.ndarray, "n"]:
+def group_codes(groups: ArrayLike, n: int, unlabeled: object) -> Int[np.ndarray, "n"]:
     """Return each row's group as a code in 0..G-1."""
     if isinstance(groups, str):
         raise ValueError(
-            f"groups: expected shape ({n},), got {groups!r}; {LABEL!r} is for a "
-            "source, whose labels say the groups (pm.open(..., label=))"
+            f"groups must have shape ({n},), got {groups!r}. {LABEL!r} is for data on "
+            "disk with labels (pm.open(..., label=))"
         )
     labels, codes = codes_of(groups, "groups")
     if codes.shape != (n,):
-        raise ValueError(f"groups: expected shape ({n},), got {codes.shape}")
+        raise ValueError(f"groups must have shape ({n},), got {codes.shape}")
     warn_of_unlabeled(unlabeled, labels, "groups")
     return codes
 
 
 def warn_alone(alpha: float) -> None:
-    """Warn that groups of one member say nothing of the share of noise."""
+    """Warn that groups of one member do not identify the share of noise."""
     warnings.warn(
         "groups: all have one member, so the share of noise is not identified: "
-        f"W = alpha * covariance with the given alpha = {alpha}",
+        f"W = alpha * covariance with the setting alpha = {alpha}",
         UserWarning,
         stacklevel=3,
     )
@@ -90,32 +85,26 @@ def warn_alone(alpha: float) -> None:
 def pair_array(
     pairs: ArrayLike, n_features: int | None = None
 ) -> Float[np.ndarray, "N 2 d"]:
-    """Return pairs as float64, NaN where an entry is missing."""
-    given = real(pairs, "pairs")
-    if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape:
-        raise ValueError(f"pairs: expected shape (N, 2, d), got {given.shape}")
-    if np.isinf(given).any():
-        raise ValueError("pairs: expected finite numbers, got infinity")
-    if n_features is not None and given.shape[2] != n_features:
+    """Return pairs as float64, NaN for missing entries."""
+    array = real(pairs, "pairs")
+    if array.ndim != 3 or array.shape[1] != 2 or 0 in array.shape:
+        raise ValueError(f"pairs must have shape (N, 2, d), got {array.shape}")
+    if np.isinf(array).any():
+        raise ValueError("pairs must be finite, got infinity")
+    if n_features is not None and array.shape[2] != n_features:
         raise ValueError(
-            f"pairs: expected {n_features} features, as in fit, got {given.shape[2]}"
+            f"pairs must have {n_features} features, as in fit, got {array.shape[2]}"
         )
-    return given
+    return array
 
 
 def same_source(y: ArrayLike | None, n: int) -> Int[np.ndarray, "N"]:
-    """Return 1 for each pair of one source, 0 for another; all 1 where y is None.
-
-    Raises
-    ------
-    ValueError
-        For other labels, or no pair of one source: nothing then tells W from B.
-    """
+    """Return 1 for each pair of one source, otherwise 0; all 1 if y is None."""
     same = pair_labels(np.ones(n) if y is None else y, n, both=False)
     if not same.any():
         raise ValueError(
-            "y: expected at least one pair of one source (1), got none: W and B are "
-            "not identified; fit single instances by fit(X)"
+            "y must have a pair of one source (1), got none: W and B are not "
+            "identified. Fit single instances by fit(X)"
         )
     return same
 
@@ -123,13 +112,13 @@ def same_source(y: ArrayLike | None, n: int) -> Int[np.ndarray, "N"]:
 def components_of_groups(
     known: Int[np.ndarray, "n"], codes: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "G"]:
-    """Return the component of each group, which must be one."""
+    """Return the component of each group."""
     result = np.full(codes.max() + 1, -1)
     for code, k in zip(codes, known, strict=True):
         if k >= 0 and result[code] not in (-1, k):
             raise ValueError(
-                f"components: expected one component a group, got {result[code]} and "
-                f"{k} in group number {code}"
+                f"components must be equal within a group, got {result[code]} and {k} "
+                f"in group number {code}"
             )
         result[code] = max(result[code], k)
     return result
@@ -142,7 +131,7 @@ def noise_share(params: TwoStageParams) -> float:
 
 
 def to_input_units(params: TwoStageParams, scaler: Scaler) -> TwoStageParams:
-    """Map parameters of standardised features back."""
+    """Map parameters of standardized features back."""
     square = np.outer(scaler.scale, scaler.scale)
     return TwoStageParams(
         np.asarray(params.weights),
@@ -153,7 +142,7 @@ def to_input_units(params: TwoStageParams, scaler: Scaler) -> TwoStageParams:
 
 
 def with_database_noise(metric: PairSimilarity, factor: float) -> PairSimilarity:
-    """Give database elements ``factor`` times the noise of queries."""
+    """Multiply the noise of database elements by ``factor``."""
     if factor == 1:
         return metric
     return dataclasses.replace(metric, noise_other=factor * np.asarray(metric.noise))

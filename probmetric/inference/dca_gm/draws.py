@@ -1,19 +1,18 @@
 """DCA-GM's posterior, by Laplace's approximation, NUTS or a variational guide.
 
-What is sampled are all sites of the model in the whitened coordinates of
-``dca_gm.fit``. What is reported are quantities that the gauge, the tilts, the order of
-components and a rotation of the projection leave alone (maths B5): the average Fisher
-matrix J over the training points, p(c|x) at points asked for, and the log likelihood.
-R-hat and effective sample sizes of anything else mean nothing here.
+The sampler draws all sites of the model in the whitened coordinates of ``dca_gm.fit``.
+The reported quantities are invariant to the gauge, the tilts, the order of components
+and a rotation of the projection (maths B5): the average Fisher matrix J over the
+training points, p(c|x) at query points, and the log likelihood. R-hat and effective
+sample sizes of other quantities have no meaning.
 
-The labels of different points are independent observations, so at learning rate 1 this
-is an ordinary posterior. ``TARGET`` samples the mixtures θ with A. ``TARGET_A`` holds θ
-at its mode, an empirical-Bayes posterior of A alone (maths B8): no gauge is left and it
-is near a Gaussian, but what is unknown of θ is left out and it is too narrow. A θ
-maximised again for each A would be no density. Laplace's approximation serves the
-second only: on the toy problem that of (A, θ) has means off by up to 7 posterior
-standard deviations and a k-hat of 1, because θ's scale and tilts are held by its priors
-alone.
+The labels of different points are independent observations. At learning rate 1 this is
+therefore an ordinary posterior. ``TARGET`` samples the mixtures θ with A. ``TARGET_A``
+fixes θ at its mode, an empirical-Bayes posterior of A only (maths B8). It has no gauge
+and is nearly Gaussian, but too narrow, because it ignores the uncertainty of θ.
+Maximizing θ again for each A would not give a density. Laplace's approximation supports
+only ``TARGET_A``: for (A, θ) it is inaccurate, because only the priors determine θ's
+scale and tilts.
 """
 
 from typing import NamedTuple
@@ -55,10 +54,11 @@ from probmetric.typing import Array
 
 
 class Asked(NamedTuple):
-    """The data of the targets: the posterior, where to report p(c|x), input units.
+    """The data of the targets: the posterior, and the points at which to report p(c|x).
 
-    ``scale`` (d,) are the standard deviations that features were divided by; J is
-    reported in input units. ``mode`` are the whitened sites that ``TARGET_A`` holds.
+    ``queries`` are in input units. ``scale`` (d,) are the standard deviations by which
+    features were divided; J is reported in input units. ``mode`` are the whitened sites
+    that ``TARGET_A`` fixes.
     """
 
     white: White
@@ -72,28 +72,32 @@ def _log_density(position: DCAGMSites, data: Asked) -> Float[Array, ""]:
 
 
 def _functionals(position: DCAGMSites, data: Asked) -> dict[str, Array]:
-    given = data.white.given
+    conditioned = data.white.given
     sites = from_white(position, data.white)
-    params = constrain(sites, given.prior.present)
+    params = constrain(sites, conditioned.prior.present)
     theta = (log_weight(params), params.mu, params.chol)
-    J_y = mean_fisher(given.data.X @ params.A.T, *theta, weights(given.data))
+    J_y = mean_fisher(
+        conditioned.data.X @ params.A.T, *theta, weights(conditioned.data)
+    )
     L = params.A / data.scale
     return {
         "J": L.T @ J_y @ L,
         "class_probability": jnp.exp(class_log_probability(params, data.queries)),
-        "log_likelihood": conditional_log_likelihood(params, given.data),
+        "log_likelihood": conditional_log_likelihood(params, conditioned.data),
     }
 
 
 def _parts(
     position: DCAGMSites, data: Asked
 ) -> tuple[dict[str, Array], Float[Array, ""]]:
-    given = data.white.given
+    conditioned = data.white.given
     sites = from_white(position, data.white)
     likelihood = conditional_log_likelihood(
-        constrain(sites, given.prior.present), given.data
+        constrain(sites, conditioned.prior.present), conditioned.data
     )
-    return log_prior_parts(sites, given.prior), given.learning_rate * likelihood
+    return log_prior_parts(
+        sites, conditioned.prior
+    ), conditioned.learning_rate * likelihood
 
 
 def _parts_A(
@@ -126,74 +130,72 @@ def prepare(
     queries: Float[Array, "m d"] | None = None,
     scale: Float[Array, "d"] | None = None,
 ) -> tuple[DCAGMSites, Asked]:
-    """Return a position and the data for ``sample(TARGET, data, start=position)``.
+    """Make a position and the data for ``sample(TARGET, data, start=position)``.
 
     For ``TARGET_A`` start at ``position.A``.
 
     Parameters
     ----------
     params : DCAGMParams
-        Where to start: the mode, as ``fit`` finds it.
+        The start: the mode of ``fit``.
     given : Conditioned
         Data, prior and learning rate.
     queries : array of shape (m, d), optional
-        Where to report p(c|x). Default: the training points.
+        Points at which to report p(c|x). Default: the training points.
     scale : array of shape (d,), optional
         Default: ones.
     """
     X = np.asarray(given.data.X)
     position, white = opening(params._replace(fisher=None), given)
-    asked = Asked(
+    return position, Asked(
         white,
         X if queries is None else queries,
         np.ones(X.shape[1], X.dtype) if scale is None else scale,
         position,
     )
-    return position, asked
 
 
 def new_classes(
     probability: Float[np.ndarray, "... c"], *, seed: int
 ) -> Int[np.ndarray, "..."]:
-    """Draw a class code by each row of class probabilities."""
+    """Draw a class code from each row of class probabilities."""
     below = np.cumsum(probability, -1)
     u = np.random.default_rng(seed).uniform(size=(*below.shape[:-1], 1))
     return np.sum(u * below[..., -1:] > below, -1).astype(np.int32)
 
 
 def draws_of_prior(data: Asked, n: int, *, seed: int) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of the prior of all that ``TARGET`` reports."""
-    given = data.white.given
+    """Draw n prior draws (1, n, ...) of all quantities that ``TARGET`` reports."""
+    conditioned = data.white.given
     q = data.mode.log_diag.shape[1]
     covariance = "component" if q > 1 else "class"
     with jax.enable_x64(True):
-        args = given.data, given.prior
+        args = conditioned.data, conditioned.prior
         options = {"covariance": covariance}
-        found = prior_draws(dca_gm, args, options, n, seed=seed)
-        names = [name for name in DCAGMSites._fields if name in found]
-        sites = {name: found[name][0] for name in names}
+        drawn = prior_draws(dca_gm, args, options, n, seed=seed)
+        sites = {name: v[0] for name, v in drawn.items() if name in DCAGMSites._fields}
         reported = _reported(sites, data)
     return {name: np.asarray(value)[None] for name, value in reported.items()}
 
 
 @jax.jit
 def _reported(sites: dict[str, Array], data: Asked) -> dict[str, Array]:
-    """Return the functionals at draws (n, ...) of the model's sites."""
-    # In one dimension L has no off-diagonal, and NumPyro no site of it.
+    """Compute the functionals at draws (n, ...) of the model's sites."""
+    # In one dimension L has no off-diagonal, and NumPyro has no such site.
     none = jnp.zeros((len(sites["A"]), *data.mode.off_diag.shape), sites["A"].dtype)
 
-    def one(sites: DCAGMSites) -> dict[str, Array]:
+    def functionals(sites: DCAGMSites) -> dict[str, Array]:
         return _functionals(to_white(sites, data.white), data)
 
-    return jax.vmap(one)(DCAGMSites(**{"off_diag": none, **sites}))
+    return jax.vmap(functionals)(DCAGMSites(**{"off_diag": none, **sites}))
 
 
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric a draw of J; None where none was drawn.
+    """Make one metric per draw of J; None if J was not drawn.
 
-    The attribute ``n_components`` of draws, where they have it, bounds J's rank. With
+    The attribute ``n_components`` of the draws, if present, bounds the rank of J. With
     ``prior_share``, w, the metric is M_s, Eq. (1) of ``choice``, in the units of
-    ``prior_scale`` (d,), which is 0 for a column that does not vary.
+    ``prior_scale`` (d,), which is 0 for a constant column.
     """
     values = joined(draws)
     if "J" not in values:
@@ -209,10 +211,11 @@ def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
 def _mixed(
     J: Float[np.ndarray, "s d d"], share: float, scale: Float[np.ndarray, "d"]
 ) -> list[Mahalanobis]:
-    """Return M_s of every draw of J, which is in input units.
+    """Compute M_s for every draw of J, which is in input units.
 
-    Mixed and factored in the units of ``scale``, as the fit is: in input units entries
-    of M differ as the squares of units do, and small ones would be rounding.
+    The matrices are mixed and factored in the units of ``scale``, as in the fit. In
+    input units the entries of M differ as the squares of the units, and small ones
+    would be rounding errors.
     """
     live = scale > 0
     scaled = J * np.outer(scale, scale)

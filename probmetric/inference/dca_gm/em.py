@@ -1,18 +1,18 @@
-"""DCA-GM: expectation-maximisation for the mixtures at a fixed projection.
+"""DCA-GM: expectation-maximization for the mixtures at a fixed projection.
 
-It maximises the density of (y, c), y = Ax, *not* the conditional likelihood of the
-class: at a fixed A it can lower the latter (erratum 4 of seed 001). Only a point's own
-class is involved, so a step costs O(n (K p + p²)) (maths B3, B7):
+EM maximizes the density of (y, c), y = Ax, *not* the conditional likelihood of the
+class, which it can lower at a fixed A (erratum 4 of seed 001). Only a point's own class
+enters, hence a step costs O(n (K p + p²)) (maths B3, B7):
 
     γ_ik = p(k | y_i, c_i),   n_ck = Σ_{c_i=c} w_i γ_ik,                             (1)
     α_c = n_c / n,   β_ck = (n_ck + b/K_c) / (n_c + b),                              (2)
     μ_ck = Σ_{c_i=c} w_i γ_ik y_i / n_ck,   μ'_ck = Σ_{c_i=c} w_i γ_ik x_i / n_ck,   (3)
     Σ_c = (Σ_{c_i=c} w_i γ_ik (y_i - μ_ck)(y_i - μ_ck)ᵀ + q ρ I) / (n_c + q).        (4)
 
-(2) and (4) are modes: of β_c ~ Dirichlet(1 + b/K_c), and of a Σ_c whose log prior is
--(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant. The second is needed: without it a component
-that closes on repeated points has an unbounded density. By (3) Aμ' = μ exactly. A
-component that owns less than 1e-8 of a point keeps its centre.
+(2) and (4) are modes: of β_c ~ Dirichlet(1 + b/K_c), and of a Σ_c with log prior
+-(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant. The second prior is necessary: without it, the
+density is unbounded for a component that shrinks to repeated points. By (3), Aμ' = μ
+exactly. A component with less than 1e-8 of a point keeps its center.
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 EMPTY = 1e-8
-"""A component that owns less than this many points is empty."""
+"""A component with fewer points than this is empty."""
 
 
 class EMPrior(NamedTuple):
@@ -39,8 +39,8 @@ class EMPrior(NamedTuple):
 
     Examples
     --------
-    A class has components of 3 points and of 1. With b = 4 their weights are those of
-    two points more each, 5/8 and 3/8:
+    A class has components of 1 point and of 3. b = 4 adds two points to each, and the
+    weights are 3/8 and 5/8:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -50,10 +50,10 @@ class EMPrior(NamedTuple):
     >>> begin = dca_gm.start(data, 1, n_gaussians=(2, 1))
     >>> for prior in (dca_gm.EMPrior(b=0.0), dca_gm.EMPrior(b=4.0)):
     ...     penalty = dca_gm.Penalty(begin.A, 1.0)
-    ...     found = dca_gm.fit_hybrid(begin, data, penalty, prior, max_steps=2)
-    ...     print(np.exp(found.params.log_beta[0]).round(3).tolist())
-    [0.75, 0.25]
-    [0.625, 0.375]
+    ...     end = dca_gm.fit_hybrid(begin, data, penalty, prior, max_steps=2)
+    ...     print(sorted(np.exp(end.params.log_beta[0]).round(3).tolist()))
+    [0.25, 0.75]
+    [0.375, 0.625]
     """
 
     b: Float[Array, ""] | float = 1.0
@@ -75,12 +75,12 @@ class EMData(NamedTuple):
 def own_shares(
     params: DCAGMParams, Y: Float[Array, "n p"], y: Int[Array, "n"]
 ) -> tuple[Float[Array, "n k"], Float[Array, "n"]]:
-    """Return γ of Eq. (1) and log p(y_i, c_i)."""
+    """Compute γ of Eq. (1) and log p(y_i, c_i)."""
     c, k, p = params.mu.shape
     eye = jnp.broadcast_to(jnp.eye(p, dtype=Y.dtype), params.chol.shape)
     half = solve_triangular(params.chol, eye, lower=True)
-    centres = (jnp.broadcast_to(half, (c, k, p, p)) @ params.mu[..., None])[..., 0]
-    white = jnp.einsum("nqab,nb->nqa", half[y], Y) - centres[y]
+    centers = (jnp.broadcast_to(half, (c, k, p, p)) @ params.mu[..., None])[..., 0]
+    white = jnp.einsum("nqab,nb->nqa", half[y], Y) - centers[y]
     constant = log_weight(params) + log_peak(params.chol)
     joint = constant[y] - 0.5 * jnp.sum(white**2, -1)
     total = logsumexp(joint, axis=1)
@@ -100,7 +100,7 @@ def source_centres(
     y: Int[Array, "n"],
     w: Float[Array, "n"],
 ) -> Float[Array, "c k d"]:
-    """Return μ' of Eq. (3); an empty component gets the shortest μ' with Aμ' = μ."""
+    """Compute μ' of Eq. (3); an empty component gets the shortest μ' with Aμ' = μ."""
     shares, _ = own_shares(params, X @ params.A.T, y)
     owned = _per_component(w[:, None] * shares, y, params.mu.shape[0])
     n_ck = jnp.sum(owned, 0)
@@ -112,10 +112,10 @@ def source_centres(
 
 
 def em_step(params: DCAGMParams, data: EMData) -> tuple[DCAGMParams, Float[Array, ""]]:
-    """Return θ after Eqs. (1)-(4), and the log joint density of the θ *given*.
+    """Compute θ after Eqs. (1)-(4), and the log joint density *before* the step.
 
     The log joint is Σ w_i log p(y_i, c_i) plus the log priors of (2) and (4), each up
-    to its constant. A and ``fisher`` are passed through.
+    to a constant. A and ``fisher`` do not change.
     """
     Y, y, w, prior = data
     c, _, p = params.mu.shape
@@ -159,5 +159,5 @@ def em_step(params: DCAGMParams, data: EMData) -> tuple[DCAGMParams, Float[Array
 
 @partial(jax.jit, static_argnames="n")
 def em_steps(params: DCAGMParams, data: EMData, n: int) -> DCAGMParams:
-    """Return θ after n steps."""
+    """Compute θ after n steps."""
     return jax.lax.fori_loop(0, n, lambda _, theta: em_step(theta, data)[0], params)

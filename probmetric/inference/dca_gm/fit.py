@@ -1,16 +1,16 @@
 """DCA-GM: the posterior mode of the projection and the mixtures together.
 
-The default fit maximises one objective, the log density of the NumPyro model in all
-its sites s = (A, alpha_logit, beta_logit, mu, log_diag, off_diag),
+The default fit maximizes one objective, the log density of the NumPyro model in all its
+sites s = (A, alpha_logit, beta_logit, mu, log_diag, off_diag),
 
     log p(s, y) = η Σ_i w_i log p(y_i | A x_i, θ) + Σ_sites log N(site; mean, sd²),  (1)
 
 by L-BFGS from the start of ``dca_gm.start``. The likelihood is at most 0 and every
-prior is proper, so a mode exists. L-BFGS moves in coordinates in which the features
-are white, Ã = A L with L Lᵀ = (XᵀX + (λ/c²) I)/n, and the other sites are in units of
-their prior: a linear change, which moves no mode and saves correlated features (iris)
-several hundred steps. ``solver="hybrid"`` is the paper's method, which
-ascends no single objective (``dca_gm.hybrid``). Either finds a local optimum.
+prior is proper, hence a mode exists. L-BFGS uses coordinates in which the features are
+white, Ã = A L with L Lᵀ = (XᵀX + (λ/c²) I)/n, and the other sites are in units of their
+prior. This linear change moves no mode and saves many steps for correlated features.
+``solver="hybrid"`` is the paper's method, which does not ascend one objective
+(``dca_gm.hybrid``). Both find a local optimum.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ from probmetric.typing import Array
 
 
 class Conditioned(NamedTuple):
-    """What the log joint density is conditioned on.
+    """Data, prior and learning rate, on which the log joint density is conditioned.
 
     Examples
     --------
@@ -65,9 +65,9 @@ class Conditioned(NamedTuple):
     >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
     >>> sites, prior = unconstrain(params), DCAGMPrior(np.eye(1), np.ones((2, 1), bool))
     >>> data = Labelled(np.array([[0.0], [1.0]]), np.array([0, 1]))
-    >>> given = dca_gm.Conditioned(data, prior, learning_rate=0.0)
-    >>> found = dca_gm.log_joint(sites, given) - dca_gm.log_prior(sites, prior)
-    >>> round(float(found), 6)
+    >>> conditioned = dca_gm.Conditioned(data, prior, learning_rate=0.0)
+    >>> gap = dca_gm.log_joint(sites, conditioned) - dca_gm.log_prior(sites, prior)
+    >>> round(float(gap), 6)
     0.0
     """
 
@@ -79,18 +79,18 @@ class Conditioned(NamedTuple):
 @numpy_in_numpy_out
 @jax.jit
 def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
-    """Return the log prior density of the sites, constants included.
+    """Compute the log prior density of the sites, constants included.
 
     Parameters
     ----------
     sites : DCAGMSites
-        Of ``models.dca_gm.unconstrain``.
+        From ``models.dca_gm.unconstrain``.
     prior : DCAGMPrior
 
     Examples
     --------
     Normal densities of standard deviation 1/√(2π) are 1 at their means, and e^{-π} at
-    the centres of the classes, -1 and 1:
+    the class centers -1 and 1:
 
     >>> import numpy as np
     >>> from probmetric.inference import dca_gm
@@ -99,8 +99,8 @@ def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
     >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
     >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
     >>> sd = 1 / np.sqrt(2 * np.pi)
-    >>> there = np.ones((2, 1), bool)
-    >>> prior = DCAGMPrior(np.eye(1), there, sd, 1.0, sd, sd, sd)
+    >>> present = np.ones((2, 1), bool)
+    >>> prior = DCAGMPrior(np.eye(1), present, sd, 1.0, sd, sd, sd)
     >>> round(float(dca_gm.log_prior(unconstrain(params), prior)) / np.pi, 6)
     -2.0
     """
@@ -108,7 +108,7 @@ def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
 
 
 def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
-    """Return the log prior density of each site, constants included."""
+    """Compute the log prior density of each site, constants included."""
     normal = {
         "A": dist.Normal(prior.mean, prior.c / jnp.sqrt(prior.lam)),
         "alpha_logit": dist.Normal(0.0, prior.weight_scale),
@@ -124,17 +124,17 @@ def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
 @numpy_in_numpy_out
 @jax.jit
 def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
-    """Return Eq. (1), the log density of the NumPyro model, constants included.
+    """Compute Eq. (1), the log density of the NumPyro model, constants included.
 
     Parameters
     ----------
     sites : DCAGMSites
-        Of ``models.dca_gm.unconstrain``.
+        From ``models.dca_gm.unconstrain``.
     given : Conditioned
 
     Examples
     --------
-    Beside the prior there is the likelihood, 1/2 · 3/4 here:
+    The likelihood is 1/2 · 3/4:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -155,7 +155,7 @@ def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
 
 
 class White(NamedTuple):
-    """What the coordinates of L-BFGS and of the samplers are made of."""
+    """The coordinates of L-BFGS and of the samplers."""
 
     given: Conditioned
     half: Float[Array, "d d"]
@@ -163,7 +163,7 @@ class White(NamedTuple):
 
 @numpy_in_numpy_out
 def white_coordinates(given: Conditioned) -> White:
-    """Return the L of the module docstring, beside what it is conditioned on.
+    """Compute the L of the module docstring.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def white_coordinates(given: Conditioned) -> White:
 
     Examples
     --------
-    Of points -1 and 1, and a precision λ/c² of 6, it is the root of (2 + 6)/2:
+    For the points -1 and 1 and a precision λ/c² of 6, L is the root of (2 + 6)/2:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -190,16 +190,16 @@ def white_coordinates(given: Conditioned) -> White:
     return White(given, _half(jnp, given))
 
 
-def _half(xp: Any, given: Conditioned) -> Any:
-    """Return L by NumPy or by JAX."""
-    X, w, prior = given.data.X, weights(given.data), given.prior
+def _half(xp: Any, conditioned: Conditioned) -> Any:
+    """Compute L by NumPy or by JAX."""
+    X, w, prior = conditioned.data.X, weights(conditioned.data), conditioned.prior
     precision = prior.lam / prior.c**2
     gram = (w[:, None] * X).T @ X + precision * xp.eye(X.shape[1], dtype=X.dtype)
     return cholesky_of(xp, gram / xp.sum(w))
 
 
 def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
-    """Return Ã and the other sites in units of their prior."""
+    """Compute Ã, and the other sites in units of their prior."""
     prior = white.given.prior
     return sites._replace(
         A=sites.A @ white.half,
@@ -210,7 +210,7 @@ def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
 
 
 def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
-    """Undo ``to_white``."""
+    """Invert ``to_white``."""
     A = solve_triangular(white.half, sites.A.T, lower=True, trans=1).T
     return _in_units(sites, A, white.given.prior)
 
@@ -225,21 +225,24 @@ def _in_units(sites: DCAGMSites, A: Any, prior: DCAGMPrior) -> DCAGMSites:
 
 
 def white_joint(sites: DCAGMSites, white: White) -> Float[Array, ""]:
-    """Return Eq. (1) at whitened sites, without the constant Jacobian."""
+    """Compute Eq. (1) at whitened sites, without the constant Jacobian."""
     return log_joint(from_white(sites, white), white.given)
 
 
-def _mode(begin: DCAGMParams, given: Conditioned, *, max_steps: int, tol: float) -> Fit:
-    z, white = opening(begin, given)
-    found = lbfgs(white_joint, z, white, max_steps=max_steps, tol=tol)
-    params = with_fisher(_closing(found.params, white), given.data)
-    return found._replace(params=params)
+def _mode(
+    begin: DCAGMParams, conditioned: Conditioned, *, max_steps: int, tol: float
+) -> Fit:
+    z, white = opening(begin, conditioned)
+    end = lbfgs(white_joint, z, white, max_steps=max_steps, tol=tol)
+    return end._replace(
+        params=with_fisher(_closing(end.params, white), conditioned.data)
+    )
 
 
 def _opened(
-    xp: Any, begin: DCAGMParams, given: Conditioned
+    xp: Any, begin: DCAGMParams, conditioned: Conditioned
 ) -> tuple[DCAGMSites, White]:
-    white = White(given, _half(xp, given))
+    white = White(conditioned, _half(xp, conditioned))
     return to_white(unconstrain(begin), white), white
 
 
@@ -262,22 +265,22 @@ def default_prior(
     lam: float = 1.0,
     centre: Literal["start", "zero"] = "start",
 ) -> DCAGMPrior:
-    """Return a prior on the scale of a start.
+    """Make a prior on the scale of a start.
 
     Parameters
     ----------
     params : DCAGMParams
-        The start: its A sets A0 and c (its root mean square), its present components
-        those of the model, its projected points the scale of the centres.
+        The start. Its A sets A0 and c (its root mean square), its components are those
+        of the model, and its projected points set the scale of the centers.
     data : Labelled
     lam : float, default=1
-        Prior standard deviation of an entry of A is c/√lam.
+        The prior standard deviation of an entry of A is c/√lam.
     centre : {"start", "zero"}, default="start"
-        A0 is the start's A, which holds the gauge, or 0, the paper's norm penalty.
+        A0 is the start's A, which fixes the gauge, or 0, the paper's norm penalty.
 
     Notes
     -----
-    It depends on the data through the start: an empirical prior, and called so.
+    The prior depends on the data through the start: it is an empirical prior.
 
     Examples
     --------
@@ -329,23 +332,23 @@ def fit(
     data : Labelled
     prior : DCAGMPrior, optional
         It sets n_latent and n_gaussians. Default: ``default_prior`` at the start. The
-        hybrid uses its norm penalty alone.
+        hybrid uses only its norm penalty.
     n_latent : int, optional
-        p. Default: ``start.default_rows``; ignored given ``init``.
+        p. Default: ``start.default_rows``; ignored with ``init``.
     n_gaussians, covariance, seed
-        Of the start (``dca_gm.start.start``); ignored given ``init``.
+        See ``dca_gm.start.start``; ignored with ``init``.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        The posterior mode of Eq. (1); the paper's hybrid, with free or tied centres.
+        The posterior mode of Eq. (1), or the paper's hybrid with free or tied centers.
     lam : float, default=1
         λ of the default prior.
     learning_rate : float, default=1
         η.
     init : DCAGMParams, optional
-        Start here instead.
+        Start of the fit.
     max_steps : int, optional
         Default: 500 iterations of L-BFGS, 30 of the hybrid.
     tol : float, default=1e-5
-        On the gradient.
+        Tolerance of the gradient.
 
     Returns
     -------
@@ -355,11 +358,11 @@ def fit(
     Raises
     ------
     ValueError
-        For bad data or options, naming them.
+        For invalid data or options.
 
     Examples
     --------
-    Of two features the first alone tells the classes apart:
+    Only the first of two features separates the classes:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -374,11 +377,11 @@ def fit(
     """
     if solver not in ("lbfgs", "hybrid", "hybrid_tied"):
         raise ValueError(
-            f"solver: expected 'lbfgs', 'hybrid' or 'hybrid_tied', got {solver!r}"
+            f"solver must be 'lbfgs', 'hybrid' or 'hybrid_tied', got {solver!r}."
         )
     if covariance not in ("class", "component"):
         raise ValueError(
-            f"covariance: expected 'class' or 'component', got {covariance!r}"
+            f"covariance must be 'class' or 'component', got {covariance!r}."
         )
     p = n_latent
     if p is None:
@@ -399,10 +402,10 @@ def fit(
     if max_steps is None:
         max_steps = 500 if solver == "lbfgs" else 30
     if solver == "lbfgs":
-        given = Conditioned(data, prior, learning_rate)
-        return _mode(begin, given, max_steps=max_steps, tol=tol)
+        conditioned = Conditioned(data, prior, learning_rate)
+        return _mode(begin, conditioned, max_steps=max_steps, tol=tol)
     begin, data = jax.device_put((begin, data))
-    found = fit_hybrid(
+    end = fit_hybrid(
         begin,
         data,
         Penalty(prior.mean, prior.lam / prior.c**2 / learning_rate),
@@ -411,4 +414,4 @@ def fit(
         max_steps=max_steps,
         tied=solver == "hybrid_tied",
     )
-    return found._replace(params=with_fisher(found.params, data))
+    return end._replace(params=with_fisher(end.params, data))

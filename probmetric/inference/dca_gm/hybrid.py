@@ -4,15 +4,16 @@ Each outer iteration (maths B4)
 
 1.  takes a few EM steps on θ at the current A (``dca_gm.em``);
 2.  fixes the gauge, B = (pooled Σ)^{-1/2}: with a norm penalty and free θ the objective
-    has no maximum, it rises for ever as A shrinks (erratum 3 of seed 001);
+    has no maximum but rises without bound as A shrinks (erratum 3 of seed 001);
 3.  takes one conjugate-gradient step on A at the current θ: direction
     r = g + max(0, ⟨g, g - g₋⟩/‖g₋‖²) r₋ (Polak-Ribière+, reset to g when it points
-    down), then Armijo's backtracking with c₁ = 1e-4 and halving from .5 ‖A‖/‖r‖.
+    down), then Armijo's backtracking with c₁ = 1e-4, halving from 0.5 ‖A‖/‖r‖.
 
-The objective reported is L - (λ/2c²)‖A - A0‖² after step 3. The method ascends no
-single objective, step 1 fits another one and may lower L (erratum 4), so the best
-iterate is returned and not the last, and a fall is no error. With ``tied`` the centres
-move with the projection within step 3, μ = Aμ' (the paper's reparametrisation).
+The reported objective is L - (λ/2c²)‖A - A0‖² after step 3. The method does not ascend
+one objective: step 1 fits another one and may lower L (erratum 4). Hence the fit
+returns the best iterate, not the last, and a lower objective is not an error. With
+``tied`` the centers move with the projection within step 3, μ = Aμ' (the paper's
+reparametrization).
 """
 
 from functools import partial
@@ -45,7 +46,7 @@ class Penalty(NamedTuple):
 
     Examples
     --------
-    What the hybrid reports is the log likelihood less the penalty:
+    The hybrid reports the log likelihood minus the penalty:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -53,11 +54,11 @@ class Penalty(NamedTuple):
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
     >>> data = Labelled(X, y)
     >>> begin = dca_gm.start(data, 1, n_gaussians=1)
-    >>> given = begin, data, dca_gm.Penalty(begin.A, 2.0), dca_gm.EMPrior()
-    >>> found = dca_gm.fit_hybrid(*given, max_steps=2)
-    >>> value = dca_gm.conditional_log_likelihood(found.params, data)
-    >>> moved = np.sum((found.params.A - begin.A) ** 2)
-    >>> round(float(found.objective - (value - moved)), 6) + 0.0
+    >>> penalty = dca_gm.Penalty(begin.A, 2.0)
+    >>> end = dca_gm.fit_hybrid(begin, data, penalty, dca_gm.EMPrior(), max_steps=2)
+    >>> value = dca_gm.conditional_log_likelihood(end.params, data)
+    >>> moved = np.sum((end.params.A - begin.A) ** 2)
+    >>> round(float(end.objective - (value - moved)), 6) + 0.0
     0.0
     """
 
@@ -92,26 +93,27 @@ def fit_hybrid(
     n_em: int = 3,
     tied: bool = False,
 ) -> Fit:
-    """Run the hybrid from ``params``; ``data`` has labels.
+    """Run the hybrid from ``params``.
 
     Parameters
     ----------
     params : DCAGMParams
-        Start, as ``dca_gm.start.start`` gives it.
+        The start, from ``dca_gm.start.start``.
     data : Labelled
+        With labels.
     penalty : Penalty
-        On A, in the gauge where the pooled covariance within components is I.
+        On A, in the gauge in which the pooled covariance within components is I.
     em_prior : EMPrior
     tol : float, default=1e-6
         Converged when the gradient in A is below ``tol * max(1, |L|)`` and the
-        objective has moved by less than 1e-5 of itself five times in a row. The EM step
-        moves θ along the tilts for ever, so this may never happen.
+        objective has changed by less than 1e-5 of itself five times in a row.
+        Convergence is not guaranteed: the EM step moves θ along the tilts without end.
     max_steps : int, default=30
         Outer iterations.
     n_em : int, default=3
         EM steps in each.
     tied : bool, default=False
-        Let the centres follow A within the conjugate-gradient step.
+        Whether the centers follow A within the conjugate-gradient step.
 
     Returns
     -------
@@ -120,7 +122,7 @@ def fit_hybrid(
 
     Examples
     --------
-    From the log likelihood at the start, where the penalty is 0, the objective rises:
+    The objective rises from the log likelihood at the start, where the penalty is 0:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -128,17 +130,17 @@ def fit_hybrid(
     >>> X, y = np.array([[-2.0], [1.0], [-1.0], [2.0]]), np.array([0, 0, 1, 1])
     >>> data = Labelled(X, y)
     >>> begin = dca_gm.start(data, 1, n_gaussians=1)
-    >>> given = begin, data, dca_gm.Penalty(begin.A, 2.0), dca_gm.EMPrior()
-    >>> found = dca_gm.fit_hybrid(*given, max_steps=2)
+    >>> penalty = dca_gm.Penalty(begin.A, 2.0)
+    >>> end = dca_gm.fit_hybrid(begin, data, penalty, dca_gm.EMPrior(), max_steps=2)
     >>> before = dca_gm.conditional_log_likelihood(begin, data)
-    >>> round(float(before), 2), round(float(found.objective), 2)
+    >>> round(float(before), 2), round(float(end.objective), 2)
     (-2.78, -2.61)
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     w = weights(data)
     X, y = jnp.asarray(data.X), jnp.asarray(data.y)
 
-    def penalised(theta: DCAGMParams) -> Array:
+    def penalized(theta: DCAGMParams) -> Array:
         distance2 = jnp.sum((theta.A - penalty.mean) ** 2)
         likelihood = conditional_log_likelihood(theta, data)
         return likelihood - 0.5 * penalty.precision * distance2
@@ -164,22 +166,22 @@ def fit_hybrid(
             else gradient_A_tied(theta, mu_prime, data)
         ) - penalty.precision * (theta.A - penalty.mean)
         direction = _polak_ribiere(gradient, last_gradient, last_direction)
-        before = penalised(at(theta.A))
+        before = penalized(at(theta.A))
         slope = jnp.sum(gradient * direction)
         first = 0.5 * jnp.linalg.norm(theta.A) / jnp.linalg.norm(direction)
 
         def too_far(search: tuple[Array, Array, Array]) -> Array:
             step, value, halvings = search
-            # Written so that a NaN value counts as too far.
+            # A NaN value must count as too far.
             enough = value >= before + ARMIJO * step * slope
             return ~enough & (halvings < HALVINGS)
 
         def halve(search: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             step = search[0] / 2
-            value = penalised(at(theta.A + step * direction))
+            value = penalized(at(theta.A + step * direction))
             return step, value, search[2] + 1
 
-        opening = (first, penalised(at(theta.A + first * direction)), jnp.asarray(0))
+        opening = (first, penalized(at(theta.A + first * direction)), jnp.asarray(0))
         step, value, halvings = jax.lax.while_loop(too_far, halve, opening)
         failed = ~(value >= before)
         theta = at(theta.A + jnp.where(failed, 0.0, step) * direction)
@@ -236,7 +238,7 @@ def _polak_ribiere(
     last_gradient: Float[Array, "p d"],
     last_direction: Float[Array, "p d"],
 ) -> Float[Array, "p d"]:
-    """Return the PR+ direction; the gradient itself at first and after a reset."""
+    """Compute the PR+ direction: the gradient itself at first and after a reset."""
     size2 = jnp.sum(last_gradient**2)
     change = jnp.sum(gradient * (gradient - last_gradient))
     beta = jnp.where(size2 > 0, jnp.maximum(0.0, change / size2), 0.0)
@@ -245,6 +247,6 @@ def _polak_ribiere(
 
 
 def _inverse_root(S: Float[Array, "p p"]) -> Float[Array, "p p"]:
-    """Return S^{-1/2} of a symmetric positive definite matrix."""
+    """Compute S^{-1/2} of a symmetric positive definite matrix."""
     eigenvalues, vectors = jnp.linalg.eigh(S)
     return (vectors / jnp.sqrt(eigenvalues)) @ vectors.T

@@ -7,9 +7,9 @@ in all, the conditional log likelihood L = Σ_i w_i log p(c_i|y_i) has the gradi
     V_i = w_i Σ_ck (p(c,k|y_i) - 1[c=c_i] p(k|y_i,c)) Σ_ck⁻¹ (y_i - μ_ck)
         = w_i (m̄(y_i) - m_{c_i}(y_i)),  m_c of ``metric.class_distribution``,        (2)
 
-(maths B2; Eq. (3) of seed 001). The sum over components is taken in p dimensions before
-anything of size d is touched: O(n (d p + C K p + C p²)), no n × C × K × p × d array.
-With the centres tied to the projection, μ_ck = Aμ'_ck and μ' held fixed,
+(maths B2; Eq. (3) of seed 001). The sum over components is computed in p dimensions,
+before any array of size d: O(n (d p + C K p + C p²)), without an n × C × K × p × d
+array. With the centers tied to the projection, μ_ck = Aμ'_ck with fixed μ',
 
     ∂L/∂A = Vᵀ X - Σ_ck (Σ_i V_ick) μ'_ckᵀ,                                         (3)
 
@@ -52,7 +52,7 @@ from probmetric.typing import Array
 def class_log_probability(
     params: DCAGMParams, X: Float[Array, "n d"]
 ) -> Float[Array, "n c"]:
-    """Return log p(c|x_i), natural log.
+    """Compute log p(c|x_i), natural log.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def class_log_probability(
 
     Examples
     --------
-    Normal classes about -1 and 1 have log odds 2x, and so odds of 3 at log(3)/2:
+    Normal classes about -1 and 1 have log odds 2x, hence odds of 3 at log(3)/2:
 
     >>> import numpy as np
     >>> from probmetric.inference import dca_gm
@@ -81,7 +81,7 @@ def class_log_probability(
 @numpy_in_numpy_out
 @one_program
 def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Array, ""]:
-    """Return L = Σ w_i log p(c_i|x_i), at most 0; the penalty is the prior's.
+    """Compute L = Σ w_i log p(c_i|x_i), at most 0, without the penalty of the prior.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Arr
 
     Examples
     --------
-    Of two points whose classes have probabilities 1/2 and 3/4:
+    The classes of two points have probabilities 1/2 and 3/4:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -114,7 +114,7 @@ def _own(values: Float[Array, "n c *p"], data: Labelled) -> Float[Array, "n *p"]
 
 
 def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
-    """Return ∂L/∂A of Eq. (1), (μ, Σ, α, β) held fixed."""
+    """Compute ∂L/∂A of Eq. (1) with (μ, Σ, α, β) fixed."""
     X = jnp.asarray(data.X)
     log_p, m = scores(X @ params.A.T, log_weight(params), params.mu, params.chol)
     V = jnp.einsum("nc,ncp->np", jnp.exp(log_p), m) - _own(m, data)  # Eq. (2)
@@ -124,21 +124,21 @@ def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
 def gradient_A_tied(
     params: DCAGMParams, mu_prime: Float[Array, "c k d"], data: Labelled
 ) -> Float[Array, "p d"]:
-    """Return ∂L/∂A of Eq. (3), with centres Aμ' in place of ``params.mu``.
+    """Compute ∂L/∂A of Eq. (3), with centers Aμ' instead of ``params.mu``.
 
-    ``mu_prime`` (c, k, d) are the centres in the space of x; they and Σ, α, β are held
-    fixed. Memory n · c · k · p, as for the densities.
+    ``mu_prime`` (c, k, d) are the centers in the space of x. They and Σ, α, β are
+    fixed. Memory is n · c · k · p, as for the densities.
     """
     X = jnp.asarray(data.X)
     tied = params._replace(mu=jnp.asarray(mu_prime) @ params.A.T)
     Y = X @ tied.A.T
     joint = component_log_joint(Y, log_weight(tied), tied.mu, tied.chol)
-    own = jnp.arange(joint.shape[0])[:, None] == jnp.asarray(data.y)
+    is_class = jnp.arange(joint.shape[0])[:, None] == jnp.asarray(data.y)
     in_all = jnp.exp(joint - logsumexp(joint, axis=(0, 1)))
     in_class = jnp.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-    R = weights(data) * (in_all - own[:, None] * in_class)
+    R = weights(data) * (in_all - is_class[:, None] * in_class)
     chol = jnp.broadcast_to(tied.chol, (*R.shape[:2], *tied.chol.shape[2:]))
-    # Σ_i R_ick (y_i - μ_ck) and its outer product with x_i, then one solve a component.
+    # Σ_i R_ick (y_i - μ_ck), its outer product with x_i, and a solve per component.
     total = jnp.sum(R, -1)
     sum_x = jnp.einsum("ckn,nd->ckd", R, X)
     sum_v = sum_x @ tied.A.T - total[..., None] * tied.mu
@@ -148,7 +148,7 @@ def gradient_A_tied(
 
 @numpy_in_numpy_out
 def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
-    """Return other parameters with the same p(c|x): Eq. (4).
+    """Change the gauge by Eq. (4); p(c|x) stays the same.
 
     Parameters
     ----------
@@ -158,7 +158,8 @@ def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
 
     Examples
     --------
-    A projection twice as long, with centres twice as far, says the same of classes:
+    A projection twice as long with centers twice as far gives the same class
+    probabilities:
 
     >>> import numpy as np
     >>> from probmetric.inference import dca_gm
@@ -166,10 +167,10 @@ def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
     >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
     >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
-    >>> other = dca_gm.apply_gauge(params, np.array([[2.0]]))
-    >>> other.A.tolist(), other.mu.ravel().tolist()
+    >>> scaled = dca_gm.apply_gauge(params, np.array([[2.0]]))
+    >>> scaled.A.tolist(), scaled.mu.ravel().tolist()
     ([[2.0]], [-2.0, 2.0])
-    >>> log_p = dca_gm.class_log_probability(other, np.array([[np.log(3) / 2]]))
+    >>> log_p = dca_gm.class_log_probability(scaled, np.array([[np.log(3) / 2]]))
     >>> np.exp(log_p).round(3).tolist()
     [[0.25, 0.75]]
     """
@@ -196,9 +197,9 @@ _in_gauge = host_or_program(_other_gauge)
 def tilt(
     params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
 ) -> DCAGMParams:
-    """Return other parameters with the same p(c|x): Eq. (5). Keeps ``fisher``.
+    """Tilt by Eq. (5); p(c|x) and ``fisher`` stay the same.
 
-    NaN where some Σ⁻¹ + Q is not positive definite.
+    The result is NaN if some Σ⁻¹ + Q is not positive definite.
     """
     p = h.shape[0]
     shape = (*params.mu.shape[:2], p, p)
@@ -234,8 +235,8 @@ def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
 def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     """Choose the gauge: pooled Σ = I, then axes by falling share of E[J_y].
 
-    Without ``fisher`` the axes are those of A Aᵀ. Each row of A is signed so that its
-    largest entry is positive.
+    Without ``fisher`` the axes are those of A Aᵀ. The largest entry of each row of A is
+    positive.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ def fix_gauge(params: DCAGMParams) -> DCAGMParams:
 
     Examples
     --------
-    Standard deviations of 2 become 1, and the projection half as long, signed to be
+    Standard deviations of 2 become 1, and the projection becomes half as long and
     positive:
 
     >>> import numpy as np

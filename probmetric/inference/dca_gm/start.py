@@ -1,19 +1,19 @@
 """DCA-GM: the start of a fit from LDA, RCA and k-means; checks of its data.
 
-Projection: LDA followed by RCA with the classes as chunklets, that is the generalised
-eigenvectors v of the covariances between and within classes,
+The projection is LDA followed by RCA with the classes as chunklets, that is the
+generalized eigenvectors v, by falling ω, of the covariances between and within classes,
 
     S_B v = ω (S_s + ε tr(S_s)/d I) v,   vᵀ (S_s + ε tr(S_s)/d I) v = 1,             (1)
-    S_s = (n S_W + s T)/(n + s),
+    S_s = (n S_W + s T)/(n + s).
 
-by falling ω. T is diagonal, the variances of the features, and counts as s points: of
-n points in d > n dimensions S_W alone would let the classes shrink to points, on which
-a classifier is sure of everything. S_B has rank at most C - 1, so for p > C - 1 (the
-paper's Ionosphere has C = p = 2) the rows that are left are the leading principal
-directions of all the data in the S_s-whitened complement of the first C - 1 (maths B4;
-erratum 5 of seed 001).
+T is diagonal, the variances of the features, and counts as s points. With n points in
+d > n dimensions S_W would let the classes shrink to points, and a classifier would be
+overconfident everywhere. S_B has rank at most C - 1. For p > C - 1 (the paper's
+Ionosphere has C = p = 2) the other rows are the leading principal directions of all
+data in the S_s-whitened complement of the first C - 1 (maths B4; erratum 5 of seed
+001).
 
-Mixture: k-means inside each class, then a few EM steps.
+The mixture comes from k-means inside each class, then a few EM steps.
 """
 
 from collections.abc import Sequence
@@ -33,52 +33,56 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, ArrayLike
 
 RIDGE = 1e-3
-"""ε of Eq. (1), and of the mixtures' ridge: a thousandth of the data's own scale."""
+"""ε of Eq. (1) and of the mixtures' ridge, relative to the scale of the data."""
 
 
 def default_rows(n_classes: int, d: int) -> int:
-    """Return p where none is given: n_classes - 1, at least 2, at most d."""
+    """Compute the default p: n_classes - 1, at least 2, at most d."""
     return min(max(2, n_classes - 1), d)
 
 
 def check_labelled(data: Labelled, n_latent: int) -> int:
-    """Return the number of classes; data that no fit can use are an error.
+    """Check the data of a fit and return the number of classes.
 
     Raises
     ------
     ValueError
-        Without labels, with codes that are not 0..C-1, with one class, with values
-        that are not finite, with negative weights, or for n_latent outside 1..d.
+        If labels are missing, codes are not 0..C-1, there is one class, values are not
+        finite, weights are negative, or n_latent is not in 1..d.
     """
     X, w = np.asarray(data.X), _host_weights(data)
     if data.y is None:
-        raise ValueError("data: expected labels y, got y=None")
+        raise ValueError("data must have labels y, got None.")
     codes = np.unique(np.asarray(data.y))
     if not np.array_equal(codes, np.arange(len(codes))):
-        raise ValueError(f"y: expected class codes 0..C-1, all in use, got {codes}")
+        raise ValueError(f"y must be class codes 0..C-1, all in use, got {codes}.")
     if len(codes) < 2:
-        raise ValueError("y: expected at least 2 classes, got one class")
+        raise ValueError("y must have at least 2 classes, got one class.")
     if not 1 <= n_latent <= X.shape[1]:
         raise ValueError(
-            f"n_latent: expected between 1 and the {X.shape[1]} features, got "
-            f"{n_latent}"
+            f"n_latent must be from 1 to {X.shape[1]}, the number of features, got "
+            f"{n_latent}."
         )
     if not np.all(np.isfinite(X)):
-        raise ValueError("X: expected finite values, got NaN or infinity")
+        raise ValueError("X must be finite, got NaN or infinity.")
     if np.any(w < 0) or not np.all(np.isfinite(w)):
-        raise ValueError("w: expected finite weights, none below 0")
-    if np.any(np.bincount(np.asarray(data.y), w) == 0):
-        raise ValueError("w: expected a positive total weight in every class")
+        raise ValueError(f"w must be finite and at least 0, got {np.min(w)}.")
+    total = np.bincount(np.asarray(data.y), w)
+    if np.any(total == 0):
+        raise ValueError(
+            "w must have a positive total in every class, got 0 in class "
+            f"{np.argmin(total)}."
+        )
     return len(codes)
 
 
 def lda_rca(
     data: Labelled, n_latent: int, *, ridge: float = RIDGE, strength: float | int = 0.0
 ) -> Float[np.ndarray, "p d"]:
-    """Return the projection of Eq. (1), completed where p > C - 1.
+    """Compute the projection of Eq. (1), completed if p > C - 1.
 
-    Rows are orthonormal under the ridged S_s; each is signed so that its largest entry
-    is positive. A constant feature gets the weight 0.
+    Rows are orthonormal under the ridged S_s, and the largest entry of each is
+    positive. A constant feature gets the weight 0.
 
     Parameters
     ----------
@@ -86,14 +90,14 @@ def lda_rca(
     n_latent : int
         p, between 1 and d.
     ridge : float, default=0.001
-        Added to the diagonal of S_s, in units of the mean entry there.
+        Added to the diagonal of S_s, in units of its mean entry.
     strength : float ≥ 0, infinity included, default=0
         s, in points.
 
     Raises
     ------
     ValueError
-        When no feature varies.
+        If no feature varies.
 
     Examples
     --------
@@ -118,7 +122,7 @@ def lda_rca(
     scale = np.trace(within) + np.trace(between)
     if scale == 0:
         raise ValueError(
-            "X: expected a feature that varies, got constant features only"
+            "X must have a feature that varies, got constant features only."
         )
     a = 1.0 if np.isinf(strength) else strength / (n + strength)
     shrunk = (1 - a) * within + a * np.diag(np.diag(within + between))
@@ -142,7 +146,7 @@ def lda_rca(
 
 
 def em_prior(data: Labelled, A: Float[Array, "p d"]) -> EMPrior:
-    """Return EM's prior at the scale of the projected points: ρ = ε tr(Cov y)/p."""
+    """Make EM's prior at the scale of the projected points: ρ = ε tr(Cov y)/p."""
     Y = np.asarray(data.X, float) @ np.asarray(A, float).T
     covariance = np.cov(Y.T, aweights=_host_weights(data), ddof=0)
     return EMPrior(rho=RIDGE * float(np.trace(np.atleast_2d(covariance))) / len(A))
@@ -159,7 +163,7 @@ def start(
     strength: float | int = 0.0,
     seed: int = 0,
 ) -> DCAGMParams:
-    """Return a start for the projection and the mixtures.
+    """Compute a start for the projection and the mixtures.
 
     Parameters
     ----------
@@ -168,23 +172,23 @@ def start(
         p, between 1 and d.
     n_gaussians : int or sequence of int, default=3
         Components of every class, or of each. A class with fewer distinct projected
-        points has as many components as these.
+        points has one component per distinct point.
     covariance : {"class", "component"}, default="class"
     n_em : int, default=10
         EM steps after k-means.
     strength : float ≥ 0, infinity included, default=0
         s of Eq. (1), in points.
     seed : int, default=0
-        Of k-means.
+        Seed of k-means.
 
     Raises
     ------
     ValueError
-        As ``check_labelled``, and for counts below 1 or of the wrong length.
+        See ``check_labelled``; also for counts below 1 or of the wrong length.
 
     Examples
     --------
-    With one component in each the centres of classes are their projected means:
+    With one component per class the centers are the projected class means:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -196,7 +200,7 @@ def start(
     ([[1.41, 0.0]], [-2.82, 2.82])
     """
     n_classes = check_labelled(data, n_latent)
-    wanted = _counts(n_gaussians, n_classes)
+    counts = _counts(n_gaussians, n_classes)
     X, y = np.asarray(data.X, float), np.asarray(data.y)
     from sklearn.cluster import KMeans
 
@@ -205,18 +209,19 @@ def start(
     Y = X @ A.T
     prior = em_prior(data, A)
 
-    log_beta = np.full((n_classes, max(wanted)), -np.inf)
-    mu = np.zeros((n_classes, max(wanted), n_latent))
-    chol = np.zeros((n_classes, max(wanted), n_latent, n_latent))
+    most = max(counts)
+    log_beta = np.full((n_classes, most), -np.inf)
+    mu = np.zeros((n_classes, most, n_latent))
+    chol = np.zeros((n_classes, most, n_latent, n_latent))
     for c in range(n_classes):
-        mine = np.flatnonzero((y == c) & (w > 0))
-        mine = mine[canonical_order(X[mine])]  # k-means++ draws rows by their place.
-        k = min(wanted[c], len(np.unique(np.round(Y[mine], 9), axis=0)))
+        rows = np.flatnonzero((y == c) & (w > 0))
+        rows = rows[canonical_order(X[rows])]  # k-means++ depends on the row order.
+        k = min(counts[c], len(np.unique(np.round(Y[rows], 9), axis=0)))
         kmeans: Any = KMeans(k, n_init=5, random_state=seed)  # pyright: ignore
-        kmeans.fit(Y[mine], sample_weight=w[mine])
-        share = np.bincount(kmeans.labels_, w[mine], minlength=k)
-        residual = Y[mine] - kmeans.cluster_centers_[kmeans.labels_]
-        scatter = (w[mine][:, None] * residual).T @ residual
+        kmeans.fit(Y[rows], sample_weight=w[rows])
+        share = np.bincount(kmeans.labels_, w[rows], minlength=k)
+        residual = Y[rows] - kmeans.cluster_centers_[kmeans.labels_]
+        scatter = (w[rows][:, None] * residual).T @ residual
         ridge = prior.nu * prior.rho * np.eye(n_latent)
         log_beta[c, :k] = np.log(share / share.sum())
         mu[c, :k] = kmeans.cluster_centers_
@@ -228,23 +233,23 @@ def start(
     theta = (A, np.log(total / total.sum()), log_beta, mu, chol)
     params = DCAGMParams(*(a.astype(dtype) for a in theta))
     em = EMData(Y.astype(dtype), y, w.astype(dtype), prior)
-    # EM reads no column of A: without them its program serves every number of features.
-    found = em_steps(params._replace(A=params.A[:, :0]), em, n_em)
-    return found._replace(A=jax.device_put(params.A))
+    # EM does not read A: without its columns, one program serves every d.
+    end = em_steps(params._replace(A=params.A[:, :0]), em, n_em)
+    return end._replace(A=jax.device_put(params.A))
 
 
 def _host_weights(data: Labelled) -> Float[np.ndarray, "n"]:
-    """Return the data weights as NumPy float64, one where none were given."""
+    """Convert the data weights to NumPy float64; default ones."""
     return np.ones(len(data.X)) if data.w is None else np.asarray(data.w, float)
 
 
 def _counts(n_gaussians: ArrayLike, n_classes: int) -> list[int]:
-    """Return the number of components of each class."""
-    given = np.atleast_1d(np.asarray(n_gaussians))
-    whole = np.issubdtype(given.dtype, np.integer)
-    if not whole or given.size not in (1, n_classes) or np.any(given < 1):
+    """Check the number of components of each class."""
+    counts = np.atleast_1d(np.asarray(n_gaussians))
+    whole = np.issubdtype(counts.dtype, np.integer)
+    if not whole or counts.size not in (1, n_classes) or np.any(counts < 1):
         raise ValueError(
-            "n_gaussians: expected a whole number of at least 1, or one for each of "
-            f"the {n_classes} classes, got {n_gaussians!r}"
+            "n_gaussians must be a whole number of at least 1, or one for each of the "
+            f"{n_classes} classes, got {n_gaussians!r}."
         )
-    return [int(k) for k in np.broadcast_to(given, n_classes)]
+    return [int(k) for k in np.broadcast_to(counts, n_classes)]

@@ -1,17 +1,20 @@
-"""Eig-DML: symbols, and where each step is derived. Numbers go on from file to file.
+"""Eig-DML: symbols, and the file that derives each equation.
 
-Symbols. Far differences x_τ (n_F of them), H = Σ w_c x_c x_cᵀ + δI of the close ones,
-budget κ; H = R Rᵀ, z_τ = R⁻¹x_τ, S = RᵀMR (trace κ); a_τ = z_τᵀSz_τ; dual weights u in
-the simplex, G(u) = Σ u_τ z_τz_τᵀ; optimum f*.
+Equations are numbered across the files of this folder.
+
+Symbols. x_τ are the n_F far differences, H = Σ w_c x_c x_cᵀ + δI is the matrix of the
+close ones, and κ is the budget. H = R Rᵀ, z_τ = R⁻¹x_τ, S = RᵀMR with trace κ, and
+a_τ = z_τᵀSz_τ. The dual weights u lie in the simplex, G(u) = Σ u_τ z_τz_τᵀ, and f* is
+the optimum.
 
 In reading order:
 
 ``fit``           the problem (1), the matrix game (2)-(3), M from S (4), the
                   certificate (5).
 ``certificate``   both sides of (5) at unit scale.
-``frank_wolfe``   smoothing (6)-(7), step (8), gap (9): for a gap of a per cent.
+``frank_wolfe``   smoothing (6)-(7), step (8), gap (9): for a gap of one percent.
 ``pdhg``          primal-dual steps (10): for a gap of 1e-6 and below.
-``choice``        M mixed with the Euclidean metric (11), and how much of that.
+``choice``        M mixed with the Euclidean metric (11), and the choice of the mixture.
 """
 
 import lazy_loader

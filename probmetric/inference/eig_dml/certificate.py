@@ -13,7 +13,7 @@ from scipy.linalg import eigh
 
 
 class Solution(NamedTuple):
-    """Where a solver ended: S (d, d), u (n_F,), both bounds, and how it got there."""
+    """Final S (d, d) and u (n_F,), both bounds, and the path of the solver."""
 
     S: Float[np.ndarray, "d d"]
     u: Float[np.ndarray, "f"]
@@ -27,21 +27,21 @@ class Solution(NamedTuple):
 def far_values(
     Z: Float[np.ndarray, "f d"], S: Float[np.ndarray, "d d"]
 ) -> Float[np.ndarray, "f"]:
-    """Return a_τ = z_τᵀ S z_τ, in O(n_F d) memory."""
+    """Compute a_τ = z_τᵀ S z_τ in O(n_F d) memory."""
     return np.einsum("fd,fd->f", Z @ S, Z)
 
 
 def weighted_gram(
     Z: Float[np.ndarray, "f d"], u: Float[np.ndarray, "f"]
 ) -> Float[np.ndarray, "d d"]:
-    """Return G(u), from the pairs with weight only."""
-    held = u > 0
-    rows = Z[held]
-    return (rows * u[held, None]).T @ rows
+    """Compute G(u) from the pairs of positive weight."""
+    active = u > 0
+    rows = Z[active]
+    return (rows * u[active, None]).T @ rows
 
 
 def dual_value(Z: Float[np.ndarray, "f d"], u: Float[np.ndarray, "f"]) -> float:
-    """Return λ_max(G(u)) from a dense eigenproblem: an upper bound on f*."""
+    """Compute λ_max(G(u)), an upper bound on f*, from a dense eigenproblem."""
     d = Z.shape[1]
     gram = weighted_gram(Z, u)
     return float(eigh(gram, eigvals_only=True, subset_by_index=[d - 1, d - 1])[0])

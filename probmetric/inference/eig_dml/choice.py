@@ -1,24 +1,23 @@
-"""A prior for Eig-DML: its metric mixed with the Euclidean one, and how much of that.
+"""A prior for Eig-DML: the mixture of its metric with the Euclidean one.
 
-Eq. (1) of ``fit`` has no prior: its M answers to a few far pairs, has a rank far below
-d, and with few points per dimension lives where the close pairs have no spread. With a
-prior that counts as s points beside the n that were learned from,
+The problem (1) of ``fit`` has no prior. Its M depends on a few far pairs and has a rank
+far below d. With few points per dimension, M concentrates on directions in which the
+close pairs do not vary. Let a prior count as s points beside the n training points:
 
-    M_s = (1 - w) M + w (tr M/d) I,      w = s/(n + s):                          (11)
+    M_s = (1 - w) M + w (tr M/d) I,      w = s/(n + s).                          (11)
 
-the Euclidean metric of the features as they came here (scaled, in the estimator), of
-the same trace; d and I are of the columns that are not constant. s = 0 is M, s = ∞ the
-Euclidean metric. M_s is feasible in (1) up to a factor, so the certificate (5) is about
-M and says nothing of M_s for s > 0.
+The second term is the Euclidean metric of the features (scaled, in the estimator) with
+the trace of M; d and I refer to the columns that vary. s = 0 gives M, and s = ∞ the
+Euclidean metric. M_s is feasible in (1) up to a factor. The certificate (5) holds for M
+only, not for M_s with s > 0.
 
-There is no likelihood, so that s is no parameter of a model: ``choose_strength`` takes
-the s whose votes predict points left out, s = ∞ among them (``neighbors.strength``). M
-does not depend on s, so that a fold costs one fit, to a gap of a tenth or 200 steps.
+Without a likelihood, s is not a parameter of a model. ``choose_strength`` therefore
+chooses s by the votes of neighbors in folds (``neighbors.strength``), with s = ∞ among
+the candidates. M does not depend on s, hence a fold needs one fit.
 
-A stronger prior may be worse by two standard errors there, four times what other
-learners allow: M hangs on a few pairs, so that of twenty points it can be good in folds
-and bad afterwards. At ½, 3 of 110 fits lost .8 and more in log loss to the Euclidean
-metric, where the best s in hindsight gains .08 on average.
+A stronger prior is preferred while it is worse by at most two standard errors, four
+times the tolerance of other learners. M depends on few pairs: with 20 points it may do
+well in the folds and badly on new points.
 """
 
 from collections.abc import Callable
@@ -28,13 +27,13 @@ from jaxtyping import Bool
 
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.scaling import constant_columns
+from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.eig_dml.fit import EigDMLParams, fit
 from probmetric.linalg import mixed_with_identity
 from probmetric.neighbors.strength import STRENGTHS, Chosen
-from probmetric.neighbors.strength import choose_strength as choose_by_folds
 
 FOLD_STEPS, FOLD_GAP = 200, 0.1
-"""Most steps of a fold's fit, and its relative gap: votes need no certificate."""
+"""Maximum steps and relative gap of the fit of a fold: votes need no certificate."""
 
 TOLERANCE = 2.0
 """Standard errors in Eq. (1) of ``neighbors.strength``."""
@@ -47,7 +46,7 @@ def shrunk(
     *,
     live: Bool[np.ndarray, "d"] | None = None,
 ) -> EigDMLParams:
-    """Return a fit with the metric of Eq. (11) in place of its own.
+    """Replace the metric of a fit by the mixture of Eq. (11).
 
     Parameters
     ----------
@@ -55,25 +54,24 @@ def shrunk(
     strength : float ≥ 0, infinity included
         s.
     n : float > 0
-        Points that were learned from, or the weight of the pairs.
+        Number of training points, or the weight of the pairs.
     live : array of d bool, optional
-        Which columns vary; the others have no part in the metric. Default: all.
+        Columns that vary; the others get no weight. Default: all.
 
     Returns
     -------
     EigDMLParams
-        With ``factor`` (d, d), rows by falling length; as it came where s = 0. The
-        other fields stay: they are of the game.
+        With ``factor`` (d, d), rows by falling length; unchanged if s = 0. The other
+        fields still describe the game.
 
     Examples
     --------
-    A metric that sees one of two axes, and one that a prior of as many points as there
-    are made of it:
+    A metric of one axis, mixed with a prior that counts as much as the data:
 
     >>> import numpy as np
     >>> from probmetric.inference import eig_dml
-    >>> one = np.diag([2.0, 0.0])
-    >>> params = eig_dml.EigDMLParams(one[:1], np.eye(2), np.ones(1), 1.0, 1.0, 0.0)
+    >>> M = np.diag([2.0, 0.0])
+    >>> params = eig_dml.EigDMLParams(M[:1], np.eye(2), np.ones(1), 1.0, 1.0, 0.0)
     >>> L = eig_dml.shrunk(params, strength=10, n=10).factor
     >>> (L.T @ L).round(6).tolist()
     [[3.0, 0.0], [0.0, 1.0]]
@@ -90,37 +88,41 @@ def choose_strength(
     *,
     ridge: float | int = 0.0,
 ) -> Chosen:
-    """Choose s of Eq. (11) by votes of neighbours in folds (``neighbors.strength``).
+    """Choose s of Eq. (11) by the votes of neighbors in folds.
 
     Parameters
     ----------
     data : Labelled
         Unweighted.
     pairs : callable
-        Makes pairs of a part of the data.
+        Makes pairs from part of the data.
     ridge : float, default=0
-        As ``fit``.
+        See ``fit``.
 
     Returns
     -------
     Chosen
-        Where a fold cannot be learned from (no close pair, equal points of different
-        classes, a singular H), only s = ∞ can be chosen.
+        s = ∞ if some fold cannot be fitted: no close pair, equal points of different
+        classes, or a singular H.
+
+    See Also
+    --------
+    probmetric.inference.choose.choose_strength : The rule.
 
     Examples
     --------
-    The second feature is wide, and the first tells the classes apart: it pays to learn,
-    and it does not where labels are random.
+    The second feature varies most. With random labels no learning (s = ∞) is best; once
+    the first feature separates the classes, a weak prior is:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled, nearest_pairs
     >>> from probmetric.inference import eig_dml
     >>> rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
-    >>> X, made = rng.normal(size=(40, 2)), lambda part: nearest_pairs(part.X, part.y)
-    >>> eig_dml.choose_strength(Labelled(X, y), made).strength
+    >>> X, pairs = rng.normal(size=(40, 2)), lambda part: nearest_pairs(part.X, part.y)
+    >>> eig_dml.choose_strength(Labelled(X, y), pairs).strength
     inf
     >>> X = X * [1.0, 50.0] + np.outer(y, [6.0, 0.0])
-    >>> eig_dml.choose_strength(Labelled(X, y), made).strength
+    >>> eig_dml.choose_strength(Labelled(X, y), pairs).strength
     1.0
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
@@ -129,17 +131,17 @@ def choose_strength(
     def learn(rows: np.ndarray) -> list[np.ndarray | None]:
         part = Labelled(X[rows], y[rows])
         try:
-            found = fit(
+            params = fit(
                 pairs(part),
                 ridge=ridge,
                 solver="pdhg",
                 tol=FOLD_GAP,
                 max_steps=FOLD_STEPS,
-            )
-        except ValueError:  # Nothing to learn from: Euclid remains.
-            same = np.eye(X.shape[1])
-            return [same if np.isinf(s) else None for s in STRENGTHS]
-        factor = np.asarray(found.params.factor)
+            ).params
+        except ValueError:  # The fold cannot be fitted: only Euclid remains.
+            euclid = np.eye(X.shape[1])
+            return [euclid if np.isinf(s) else None for s in STRENGTHS]
+        factor = np.asarray(params.factor)
         return [mixed_with_identity(factor, s, len(rows), live) for s in STRENGTHS]
 
     return choose_by_folds(learn, X, y, tolerance=TOLERANCE)

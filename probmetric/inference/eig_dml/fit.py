@@ -1,6 +1,6 @@
 """Eig-DML: spread the far pairs as far as the close pairs allow, with a certificate.
 
-Close differences x_c, far differences x_τ (n_F of them), H = Σ_c w_c x_c x_cᵀ (+ δI).
+Let x_c be the close differences, x_τ the n_F far ones, and H = Σ_c w_c x_c x_cᵀ (+ δI).
 
     max over M ⪰ 0 of  min_τ x_τᵀ M x_τ      subject to ⟨H, M⟩ ≤ κ.               (1)
 
@@ -10,23 +10,23 @@ With a root H = R Rᵀ (Cholesky), z_τ = R⁻¹ x_τ and S = Rᵀ M R this is a
        = min over u in the simplex of  κ λ_max(G(u)),   G(u) = Σ u_τ z_τ z_τᵀ     (3)
     M  = R⁻ᵀ S R⁻¹,  ⟨H, M⟩ = κ          (the constraint is tight)               (4)
 
-so that *any* feasible S and u certify  min_τ a_τ ≤ f* ≤ κ λ_max(G(u)).           (5)
-A fit carries both sides, recomputed from the final S and u, and stops on their gap,
-not on the size of a step, which shrinks whatever happens.
+*Any* feasible S and u therefore certify  min_τ a_τ ≤ f* ≤ κ λ_max(G(u)).         (5)
+A fit stores both sides, recomputed from the final S and u. It stops on their gap, not
+on the size of a step, which shrinks in any case.
 
-Solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of a per cent, ``pdhg``
-for 1e-6 and below. Both need O((n_F + d) d) memory, never n_F matrices of d × d.
+Solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of one percent, ``pdhg`` for
+1e-6 and below. Both need O((n_F + d) d) memory and never store n_F matrices of d × d.
 
 Errata of seed 003: P12 (a vertex of {S ⪰ 0, tr S = κ} is κ vvᵀ, not vvᵀ, and a first
-step of 1/t throws the start away: all iterates of the notes have trace 1); P13 (the
-notes use S as if it were M: (4) is missing); P14 (eigenvector, not eigenvalue);
-P16 (what restrains M is exactly ⟨H, M⟩ = κ); P17 (a far pair at distance zero makes
-f* = 0; a singular H needs δ relative to its trace).
+step of 1/t discards the start: all iterates of the notes have trace 1); P13 (the notes
+use S as if it were M: (4) is missing); P14 (eigenvector, not eigenvalue); P16 (the
+constraint on M is exactly ⟨H, M⟩ = κ); P17 (a far pair at distance zero makes f* = 0; a
+singular H needs δ relative to its trace).
 
-There is no generative story, hence no NumPyro model. The loops run on the host:
-thousands of steps of d × d eigenproblems with a data-dependent stop, a changing set
-of far pairs with weight, and Lanczos for large d, where JAX brings nothing and a
-compilation costs more than the fit. This file is NumPy and SciPy.
+There is no generative model, hence no NumPyro model. The loops run on the host in NumPy
+and SciPy: thousands of d × d eigenproblems with a data-dependent stop, a changing set
+of active far pairs, and Lanczos for large d. JAX has no advantage here, and its
+compilation takes longer than the fit.
 
 References
 ----------
@@ -51,24 +51,24 @@ type Solver = Literal["pdhg", "frank_wolfe"]
 
 
 class EigDMLParams(NamedTuple):
-    """The learned metric and what certifies it.
+    """The learned metric and its certificate.
 
     Attributes
     ----------
     factor : array of shape (r, d)
-        L with LᵀL = M, rows by falling eigenvalue of S; r is the rank of S, which
-        is usually far below d. Identified up to a rotation.
+        L with LᵀL = M, rows by falling eigenvalue of S. r is the rank of S, usually far
+        below d. Identified up to a rotation.
     S : array of shape (d, d)
-        The solution of the game, Eq. (2), trace κ.
+        Solution of the game, Eq. (2), with trace κ.
     u : array of shape (n_F,)
-        Weights of the far pairs in the dual, Eq. (3); the active pairs have weight.
+        Dual weights of the far pairs, Eq. (3); positive for active pairs.
     primal, dual, gap : float
-        min_τ x_τᵀ M x_τ; an upper bound on what any M can reach; their difference.
+        min_τ x_τᵀ M x_τ; an upper bound on this value for every M; their difference.
 
     Examples
     --------
-    Close pairs apart by 1 and 2 along the axes, far ones by twice that: in their units
-    both axes matter alike, and no metric gets a far pair beyond 4.
+    Close pairs are 1 and 2 apart along the axes, far pairs twice that. In these units
+    both axes are equivalent, and no metric separates the far pairs by more than 4.
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -101,27 +101,27 @@ class Game(NamedTuple):
 def game(
     data: Pairs, *, kappa: float | int | None = None, ridge: float | int = 0.0
 ) -> Game:
-    """Return the game: far pairs whitened by the close ones (Eq. 2).
+    """Whiten the far pairs by the close ones (Eq. 2).
 
     Parameters
     ----------
     data : Pairs
-        Pairs of weight zero are left out; the weights of far pairs are not used
-        otherwise, since a minimum has no weights.
+        Pairs of weight zero are ignored. Other weights of far pairs are not used: a
+        minimum has no weights.
     kappa : float, optional
-        κ > 0. Default d (the notes); a factor of the metric, nothing else.
+        κ > 0, a factor of the metric. Default d (the notes).
     ridge : float, default=0
-        δ = ridge · tr(H)/d is added to H's diagonal.
+        Adds δ = ridge · tr(H)/d to the diagonal of H.
 
     Raises
     ------
     ValueError
-        When there is no close or no far pair, a far pair has distance zero (then
-        f* = 0 whatever M is), or H is singular; for pairs that are counts.
+        If there is no close or no far pair, a far pair has distance zero (then f* = 0
+        for every M), H is singular, or pairs are counts.
 
     Examples
     --------
-    Far pairs in units of the close ones, which are apart by 1 and 2 along the axes:
+    Far pairs in units of the close ones, which are 1 and 2 apart along the axes:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -142,16 +142,15 @@ def game(
     d = delta.shape[1]
     if not len(close) or not len(far):
         raise ValueError(
-            "y: expected at least one close (1) and one far (0) pair of positive "
-            "weight, "
-            f"got {len(close)} and {len(far)}"
+            "y must have at least one close (1) and one far (0) pair of positive "
+            f"weight, got {len(close)} and {len(far)}. Add the missing kind."
         )
     zero = ~np.any(far, 1)
     if zero.any():
         raise ValueError(
-            "pairs: expected far pairs of distinct points, got "
-            f"{zero.sum()} with distance zero: no metric can separate them (the "
-            "optimum is 0); leave them out"
+            "pairs must have far pairs of distinct points, got "
+            f"{zero.sum()} with distance zero. No metric can separate these: remove "
+            "them."
         )
     H = close.T @ close
     H = H + ridge * np.trace(H) / d * np.eye(d, dtype=H.dtype)
@@ -159,9 +158,9 @@ def game(
     if values[0] <= d * np.finfo(H.dtype).eps * values[-1]:
         rank = int(np.sum(values > d * np.finfo(H.dtype).eps * values[-1]))
         raise ValueError(
-            f"ridge: expected close pairs that span all {d} dimensions, got a singular "
-            f"H of rank {rank}: some direction costs nothing, so the optimum is "
-            f"infinite; set ridge > 0 (1e-6 is a usual value) or add close pairs"
+            f"ridge must be positive if close pairs do not span all {d} dimensions, "
+            f"got {ridge} and a singular H of rank {rank}. The optimum is infinite: "
+            "set ridge > 0 (usually 1e-6), or add close pairs."
         )
     R = cholesky(H, lower=True)
     return Game(
@@ -174,7 +173,7 @@ def game(
 def back_transform(
     S: Float[Array, "d d"], R: Float[Array, "d d"]
 ) -> Float[np.ndarray, "r d"]:
-    """Return L (r, d) with LᵀL = R⁻ᵀ S R⁻¹ (Eq. 4), r the numerical rank of S."""
+    """Compute L (r, d) with LᵀL = R⁻ᵀ S R⁻¹ (Eq. 4), r the numerical rank of S."""
     values, vectors = np.linalg.eigh(S)
     keep = values > len(values) * np.finfo(values.dtype).eps * values[-1]
     root = (vectors[:, keep] * np.sqrt(values[keep]))[:, ::-1]
@@ -191,7 +190,7 @@ def fit(
     max_steps: int = 100_000,
     tol: float | int | None = None,
 ) -> Fit:
-    """Return the metric of largest smallest far distance (Eq. 1), certified (Eq. 5).
+    """Fit the metric of largest smallest far distance, with its certificate.
 
     Parameters
     ----------
@@ -202,14 +201,14 @@ def fit(
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
     max_steps : int, default=100_000
     tol : float, optional
-        Stop when dual - primal ≤ tol · primal. Default 1e-6 for ``pdhg``, which is
-        linear, and 1e-2 for ``frank_wolfe``, whose error falls as 1/√steps.
+        Stop when dual - primal ≤ tol · primal. Default 1e-6 for ``pdhg``, which
+        converges linearly, and 1e-2 for ``frank_wolfe``, whose error falls as 1/√steps.
 
     Returns
     -------
     Fit
         ``params`` is an ``EigDMLParams``; ``objective`` is the primal value; ``trace``
-        the best primal value so far, after each step.
+        is the best primal value after each step.
 
     Raises
     ------
@@ -218,51 +217,51 @@ def fit(
 
     Examples
     --------
-    Close pairs are apart by 1 and 2 along the axes, far ones by twice that. The metric
-    evens the axes out, so that both far pairs are at squared distance 4:
+    Close pairs are 1 and 2 apart along the axes, far pairs twice that. The metric
+    rescales the axes, and both far pairs are at squared distance 4:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import eig_dml
     >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 4.0]])
     >>> pairs = Pairs(X, np.zeros(4, int), np.arange(1, 5), y=np.array([1, 1, 0, 0]))
-    >>> found = eig_dml.fit(pairs)
-    >>> metric = eig_dml.to_metric(found.params)
-    >>> round(float(found.objective), 3), np.diag(metric.matrix).round(3).tolist()
+    >>> result = eig_dml.fit(pairs)
+    >>> metric = eig_dml.to_metric(result.params)
+    >>> round(float(result.objective), 3), np.diag(metric.matrix).round(3).tolist()
     (4.0, [1.0, 0.25])
     """
     run, default = {"frank_wolfe": (frank_wolfe, 1e-2), "pdhg": (pdhg, 1e-6)}[solver]
-    # The whole of it: threads that one call woke spin through those after it.
+    # One thread for all steps: BLAS threads woken by one call spin during the next.
     with one_blas_thread(np.shape(data.X)[1]):
         problem = game(data, kappa=kappa, ridge=ridge)
-        # Unit scale: the largest ‖z‖ is 1 and κ = 1. Restored in S and in both bounds.
+        # Unit scale (largest ‖z‖ = 1, κ = 1), undone below in S and in both bounds.
         scale = float(np.max(np.sum(problem.Z**2, 1)))
-        found = run(
+        end = run(
             problem.Z / np.sqrt(scale),
             max_steps=max_steps,
             tol=default if tol is None else tol,
         )
-        factor = back_transform(problem.kappa * found.S, problem.R)
+        factor = back_transform(problem.kappa * end.S, problem.R)
     unit = problem.kappa * scale
     params = EigDMLParams(
         factor=factor,
-        S=problem.kappa * found.S,
-        u=found.u,
-        primal=unit * found.primal,
-        dual=unit * found.dual,
-        gap=unit * (found.dual - found.primal),
+        S=problem.kappa * end.S,
+        u=end.u,
+        primal=unit * end.primal,
+        dual=unit * end.dual,
+        gap=unit * (end.dual - end.primal),
     )
-    code = Result.CONVERGED if found.certified else Result.MAX_STEPS
+    code = Result.CONVERGED if end.certified else Result.MAX_STEPS
     return Fit.closed(params, params.primal)._replace(
         result=np.asarray(int(code)),
-        n_steps=np.asarray(found.n_steps),
-        n_evaluations=np.asarray(found.n_steps),
-        trace=unit * found.trace,
+        n_steps=np.asarray(end.n_steps),
+        n_evaluations=np.asarray(end.n_steps),
+        trace=unit * end.trace,
     )
 
 
 def to_metric(params: EigDMLParams) -> Mahalanobis:
-    """Return the learned metric.
+    """Convert a fit to its metric.
 
     Parameters
     ----------

@@ -5,23 +5,23 @@ The minimum over far pairs is smoothed,
     f_σ(S) = -σ log Σ_τ e^{-a_τ/σ},     min a - σ log n_F ≤ f_σ ≤ min a,           (6)
     ∇f_σ(S) = G(u),   u = softmin(a/σ), shifted by min a (plain exps underflow),   (7)
 
-and a step goes towards the best vertex v vᵀ, v the top eigenvector of G(u):
+and a step moves towards the best vertex v vᵀ, v the top eigenvector of G(u):
 
     S ← (1 - γ_t) S + γ_t v vᵀ,   a ← (1 - γ_t) a + γ_t (Zv)²,   γ_t = 2/(t + 2),  (8)
 
-t = 1, 2, ..., from S = I/d: the start keeps a share that falls, and is not discarded.
+t = 1, 2, ..., from S = I/d. The start keeps a falling share and is not discarded.
 
-λ_max(G(u)) comes with the step, so the certificate is free, and its gap splits into
+λ_max(G(u)) is computed by the step anyway, hence the certificate is free. Its gap is
 
     dual - min a  =  [λ_max(G(u)) - ⟨u, a⟩]  +  [⟨u, a⟩ - min a]                   (9)
-                     (Frank-Wolfe gap)          (what smoothing costs)
+                     (Frank-Wolfe gap)          (smoothing gap)
 
-σ = ζ · primal / log n_F, so that it follows the data's scale (the notes' d · 1e-5 does
-not); ζ (``eta`` in the code) starts at 0.1 and is halved once the first bracket is
-below half the second: smoothing is made finer exactly when it limits the gap.
+σ = ζ · primal / log n_F follows the scale of the data, unlike the d · 1e-5 of the
+notes. ζ starts at 0.1 and is halved when the first bracket is below half the second,
+that is, when smoothing limits the gap.
 
-The top eigenvector is dense up to ``DENSE_LIMIT`` dimensions; beyond, Lanczos with
-the products G w = Zᵀ(u ∘ Zw), started from the last v.
+The top eigenvector is dense up to ``DENSE_LIMIT`` dimensions. Above, Lanczos uses the
+products G w = Zᵀ(u ∘ Zw) and starts from the last v.
 """
 
 from typing import Any, cast
@@ -38,14 +38,14 @@ from probmetric.inference.eig_dml.certificate import (
 )
 
 DENSE_LIMIT = 200
-"""Above this d one Lanczos run is cheaper than forming G and factoring it."""
+"""Largest d for which factoring G is cheaper than one Lanczos run."""
 
 NO_WEIGHT = 1e-15
-"""Softmin weights below this are dropped: their sum is below rounding of G."""
+"""Smallest softmin weight: the sum of smaller ones is below the rounding of G."""
 
 
 def softmin(a: Float[np.ndarray, "f"], sigma: float) -> Float[np.ndarray, "f"]:
-    """Return weights proportional to e^{-a/σ} that sum to one (Eq. 7)."""
+    """Compute weights proportional to e^{-a/σ} that sum to one (Eq. 7)."""
     u = np.exp((a.min() - a) / sigma)
     u[u < NO_WEIGHT] = 0
     return u / u.sum()
@@ -56,13 +56,13 @@ def top_eigenvector(
     u: Float[np.ndarray, "f"],
     start: Float[np.ndarray, "d"],
 ) -> tuple[float, Float[np.ndarray, "d"]]:
-    """Return λ_max(G(u)), or under Lanczos Ritz value plus residual, and v."""
+    """Compute λ_max(G(u)) and v; Lanczos adds the residual to the Ritz value."""
     d = Z.shape[1]
     if d <= DENSE_LIMIT:
         values, vectors = np.linalg.eigh(weighted_gram(Z, u))
         return float(values[-1]), vectors[:, -1]
-    held = u > 0
-    rows, w = Z[held], u[held]
+    active = u > 0
+    rows, w = Z[active], u[active]
 
     def product(v: np.ndarray) -> np.ndarray:
         return rows.T @ (w * (rows @ v))
@@ -90,17 +90,17 @@ def frank_wolfe(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> S
     a = far_values(Z, S)
     best_S, primal = S.copy(), float(a.min())
     best_u, dual = np.full(n_far, 1 / n_far, Z.dtype), np.inf
-    v, eta = np.ones(d, Z.dtype) / np.sqrt(d), 0.1
+    v, zeta = np.ones(d, Z.dtype) / np.sqrt(d), 0.1
     trace = np.empty(max_steps, Z.dtype)
     for t in range(max_steps):
-        # log 1 = 0: a single far pair needs no smoothing, any σ > 0 will do.
-        u = softmin(a, eta * primal / max(np.log(n_far), 1.0))
+        # log 1 = 0: for a single far pair any σ > 0 gives the same u.
+        u = softmin(a, zeta * primal / max(np.log(n_far), 1.0))
         bound, v = top_eigenvector(Z, u, v)
         if bound < dual:
             best_u, dual = u, bound
         smoothed = float(u @ a)
         if bound - smoothed <= 0.5 * (smoothed - a.min()):
-            eta /= 2  # Eq. (9): smoothing limits the gap
+            zeta /= 2  # Eq. (9): smoothing limits the gap
         gamma = 2 / (t + 3)  # Eq. (8), whose t counts from one
         S *= 1 - gamma
         S += gamma * np.outer(v, v)

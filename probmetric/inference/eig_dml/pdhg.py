@@ -1,8 +1,8 @@
 """Restarted primal-dual hybrid gradient for the game of ``eig_dml.fit``.
 
-At unit scale (κ = 1). Far pairs differ in length by orders, so the game is played with
-unit vectors e_τ = z_τ/‖z_τ‖: with m = min ‖z_τ‖², c_τ = m/‖z_τ‖² in (0, 1] and
-w_τ = u_τ/c_τ,
+The scale is unit (κ = 1). Lengths of far pairs may differ by orders of magnitude, hence
+the game uses unit vectors e_τ = z_τ/‖z_τ‖. With m = min ‖z_τ‖², c_τ = m/‖z_τ‖² in
+(0, 1] and w_τ = u_τ/c_τ,
 
     f*/m = max_S min_τ e_τᵀSe_τ / c_τ = min { λ_max(Σ w_τ e_τe_τᵀ) : w ≥ 0, cᵀw = 1 },
 
@@ -11,22 +11,22 @@ which lies in (0, 1]. With A(S)_τ = e_τᵀ S e_τ and its adjoint A*:
     w ← Π_c (w - s/ω A(S)),                     Π_c onto {w ≥ 0, cᵀw = 1},
     S ← Π_spectraplex (S + s ω A*(2w⁺ - w)),    s = 0.95 / ‖A‖,                    (10)
 
-with the spectraplex projection by eigenvalues onto the simplex. The average of the
-iterates is kept; when its gap or the last iterate's has fallen to 0.3 of the gap at
-the last restart (or the average is half the whole run, and long), the better of the
-two is the new start. Restarted so, convergence is linear on a game whose solution is
-sharp. At a restart ω is moved towards ‖ΔS‖/‖Δw‖, the distances covered since the last
-one: geometric mean of old and new, as in PDLP. It halves the steps on ordinary
-problems and is what makes those converge whose z differ in length by orders.
+where the spectraplex projection projects the eigenvalues onto the simplex. The solver
+also averages the iterates. It restarts from the better of average and last iterate when
+the gap of either has fallen to 0.3 of the gap at the last restart, or when a long
+average covers half the run. With restarts, convergence is linear for a game whose
+solution is sharp. Each restart moves ω towards ‖ΔS‖/‖Δw‖, the distances since the last
+restart, by the geometric mean of old and new, as in PDLP. This is necessary to converge
+if the lengths of z differ by orders of magnitude.
 
-‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without that matrix: it has no negative
-entry, so max_τ (Bx)_τ / x_τ is a bound for every x > 0 (Collatz-Wielandt), and
+‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without that matrix. Its entries are not
+negative, hence max_τ (Bx)_τ / x_τ is a bound for every x > 0 (Collatz-Wielandt), with
 Bx = A(A*(x)).
 
-Few far pairs are active, so the game is played on a working set: those of smallest a,
-joined by the most violated until none violates. A dual point on a subset is one on the
-whole, and the primal bound is taken over all far pairs, so that Eq. (5) of
-``eig_dml.fit`` certifies the whole.
+Few far pairs are active. The game is therefore played on a working set, at first the
+far pairs of smallest a; the most violated pairs join until none violates. A dual point
+on a subset is one on all pairs, and the primal bound is taken over all far pairs, hence
+Eq. (5) of ``eig_dml.fit`` certifies the whole problem.
 """
 
 from typing import NamedTuple
@@ -42,20 +42,20 @@ from probmetric.inference.eig_dml.certificate import (
 )
 
 CHECK_EVERY = 20
-"""Steps between two looks at the gap: an eigenproblem each, as a step costs."""
+"""Steps between two checks of the gap, each as expensive as a step."""
 
 RESTART = 0.3
-"""A restart is due when the gap has fallen to this share of the last one's."""
+"""Share of the gap at the last restart at which to restart."""
 
 
 def project_simplex(
     v: Float[np.ndarray, "f"], c: Float[np.ndarray, "f"] | float = 1.0
 ) -> Float[np.ndarray, "f"]:
-    """Return the point of {w ≥ 0, Σ c w = 1}, c > 0, that is nearest to v.
+    """Project v onto {w ≥ 0, Σ c w = 1}, c > 0.
 
-    It is max(v - θc, 0), with θ found among the sorted ratios v/c.
+    The projection is max(v - θc, 0), with θ determined from the sorted ratios v/c.
     """
-    # Of few entries, array methods and an addition are faster than NumPy's functions.
+    # For short arrays, methods and an addition are faster than NumPy's functions.
     costs = np.zeros_like(v) + c
     order = (-v / costs).argsort()
     falling, costs = v[order], costs[order]
@@ -65,13 +65,13 @@ def project_simplex(
 
 
 def project_spectraplex(S: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
-    """Return the matrix of {S ⪰ 0, tr S = 1} nearest to the symmetric S."""
+    """Project the symmetric S onto {S ⪰ 0, tr S = 1}."""
     values, vectors = np.linalg.eigh((S + S.T) / 2)
     return (vectors * project_simplex(values)) @ vectors.T
 
 
 def operator_norm(Z: Float[np.ndarray, "f d"], *, rtol: float = 0.02) -> float:
-    """Return an upper bound on ‖A‖, within ``rtol`` where 100 products reach it."""
+    """Bound ‖A‖ from above, within ``rtol`` if 100 products are enough."""
     x = np.ones(len(Z), Z.dtype)
     upper = np.inf
     for _ in range(100):
@@ -79,17 +79,17 @@ def operator_norm(Z: Float[np.ndarray, "f d"], *, rtol: float = 0.02) -> float:
         upper = min(upper, float(np.max(image / x)))
         if upper <= (1 + rtol) ** 2 * float(x @ image / (x @ x)):
             break
-        # Keep x > 0 in floating point: a bound from below costs only tightness.
+        # Keep x > 0 in floating point: a lower limit only loosens the bound.
         x = np.maximum(image / image.max(), np.finfo(Z.dtype).eps)
     return float(np.sqrt(upper))
 
 
 LONGEST = 1000
-"""Steps from which on an average over half the run is restarted anyway."""
+"""Fewest steps of an average that covers half the run before it is restarted."""
 
 
 class _State(NamedTuple):
-    """A point of the game with both its bounds, in units of m."""
+    """A point of the game with both bounds, in units of m."""
 
     S: Float[np.ndarray, "d d"]
     w: Float[np.ndarray, "f"]
@@ -102,7 +102,7 @@ def _at(E: np.ndarray, c: np.ndarray, S: np.ndarray, w: np.ndarray) -> _State:
 
 
 def _rebalanced(omega: float, old: _State, new: _State) -> float:
-    """Return the geometric mean of ω and ‖ΔS‖/‖Δw‖, or ω where nothing moved."""
+    """Compute the geometric mean of ω and ‖ΔS‖/‖Δw‖, or ω if nothing moved."""
     moved_S = float(np.linalg.norm(new.S - old.S))
     moved_w = float(np.linalg.norm(new.w - old.w))
     still = np.finfo(new.S.dtype).eps
@@ -155,7 +155,7 @@ def pdhg(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> Solution
     Z : array of shape (n_F, d)
         Whitened far differences, none zero.
     max_steps : int
-        Over all working sets.
+        Total over all working sets.
     tol : float
         Stop when dual - primal ≤ tol · primal over all far pairs, recomputed.
     """
@@ -164,21 +164,21 @@ def pdhg(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> Solution
     unit = float(squared.min())
     E, c = Z / np.sqrt(squared)[:, None], unit / squared
     S = np.eye(d, dtype=Z.dtype) / d
-    held = np.argsort(squared, kind="stable")[: 10 * d]
-    w = np.full(len(held), 1 / c[held].sum(), Z.dtype)
+    active = np.argsort(squared, kind="stable")[: 10 * d]
+    w = np.full(len(active), 1 / c[active].sum(), Z.dtype)
     best_S, primal = S, float(far_values(Z, S).min())
     best_u = np.full(n_far, 1 / n_far, Z.dtype)
     dual = dual_value(Z, best_u)
     taken, trace = 0, np.empty(max_steps, Z.dtype)
     while taken < max_steps:
-        start = _at(E[held], c[held], S, w)
-        found, steps = _play(E[held], c[held], start, max_steps - taken, tol / 2)
-        S, w = found.S, found.w
+        start = _at(E[active], c[active], S, w)
+        end, steps = _play(E[active], c[active], start, max_steps - taken, tol / 2)
+        S, w = end.S, end.w
         a = far_values(Z, S)
         if a.min() > primal:
             best_S, primal = S, float(a.min())
         u = np.zeros(n_far, Z.dtype)
-        u[held] = w * c[held]
+        u[active] = w * c[active]
         u /= u.sum()
         ceiling = dual_value(Z, u)
         if ceiling < dual:
@@ -187,9 +187,9 @@ def pdhg(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> Solution
         taken += steps
         if dual - primal <= tol * primal:
             return Solution(best_S, best_u, primal, dual, True, taken, trace[:taken])
-        outside = np.setdiff1d(np.arange(n_far), held)
-        violated = outside[a[outside] < unit * found.primal]
+        outside = np.setdiff1d(np.arange(n_far), active)
+        violated = outside[a[outside] < unit * end.primal]
         added = violated[np.argsort(a[violated], kind="stable")[: 10 * d]]
-        held = np.concatenate([held, added])
+        active = np.concatenate([active, added])
         w = np.concatenate([w, np.zeros(len(added), Z.dtype)])
     return Solution(best_S, best_u, primal, dual, False, max_steps, trace)

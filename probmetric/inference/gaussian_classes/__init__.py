@@ -1,23 +1,23 @@
 """Gaussian classes and GLML in closed form: symbols, and where each step is derived.
 
-Symbols. Classes c with n_c points, mean x̄_c, scatter S_c, all of dimension D;
-parameters π, μ_c, Σ_c; prior NIW(m₀, κ₀, ν₀, Ψ₀), posterior NIW(m, κ, ν, Ψ), here ν the
-degrees of freedom; Student-t t_df with df = ν - D + 1; x_o the seen entries of x, J the
-inverse of Σ_oo and zero elsewhere. GLML: ρ_c = P(c | x), s = Σρ², H̄_c = ∇∇p_c/p_c, bias
-matrix B, local metric A with |A| = 1, share γ of the base metric.
+Symbols. Class c has n_c points in D dimensions, mean x̄_c and scatter S_c. Parameters
+are π, μ_c and Σ_c. The prior is NIW(m₀, κ₀, ν₀, Ψ₀) and the posterior NIW(m, κ, ν, Ψ),
+where ν are the degrees of freedom. The predictive Student-t t_df has df = ν - D + 1.
+x_o are the observed entries of x, and J is the inverse of Σ_oo and zero elsewhere.
+GLML: ρ_c = P(c | x), s = Σρ², H̄_c = ∇∇p_c/p_c, bias matrix B, local metric A with |A| =
+1, share γ of the base metric.
 
 In reading order:
 
-``posterior``      posterior (1), predictive (2), evidence (3), exact draws (4),
-                   statistics of chunks (5).
+``posterior``      posterior (1), predictive (2), evidence (3), exact draws (4).
 ``prior``          the prior by evidence (1).
 ``choice``         the prior by folds (1), held-out probabilities for all κ₀ (2).
 ``predict``        class probabilities, with missing entries (1); ``fit``.
-``missing``        likelihood of what was seen (1), EM for the mode (2)-(4).
+``missing``        observed-data likelihood (1), EM for the mode (2)-(4).
 ``completions``    the whole posterior by data augmentation (1)-(2).
 ``mixtures``       mixtures within classes (1), their prior (2), Hessians (3).
-``draws``          draws as a DataTree, and one local metric a draw.
-``local_metric``   metrics of the posterior (1)-(3), reach of the nearest (4),
+``draws``          draws as a DataTree, and one local metric per draw.
+``local_metric``   metrics of the posterior (1)-(3), distance of the nearest (4),
                    choice of γ (5), by folds (6). The matrices at a point are in
                    ``metric.glml``, densities with derivatives in
                    ``densities.classes``.

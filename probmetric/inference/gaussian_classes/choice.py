@@ -1,40 +1,40 @@
 """The NIW prior that predicts held-out classes best: folds, without compilation.
 
 With S_W the pooled covariance within the C classes of n points, S_W = Σ_c S_c/(n - C),
-and T the diagonal matrix of the features' variances, I in standardised units, the
-priors tried are
+and T the diagonal matrix of the features' variances (I in standardized units), the
+candidates are
 
     m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a T),
     a = s/(s + n - C).                                                            (1)
 
-The classes have covariances about a common one (ν₀ - D - 1: how alike, in points), and
-that has T as its own prior mean, worth s points; κ₀ says how alike their means are.
-To learn next to nothing is among them: at s = ∞ no covariance, at κ₀ = 100 hardly a
-mean, and the class shares are predicted.
+The class covariances vary about a common one; ν₀ - D - 1 is their similarity, in
+points. The common covariance has the prior mean T, worth s points. κ₀ is the similarity
+of the class means. The grid includes nearly no learning: at s = ∞ no covariance, at κ₀
+= 100 hardly a mean, and predictions are the class shares.
 
-For each of (s, ν₀, κ₀) the loss is the mean of -log P(y_i | x_i, other folds), P the
-exact predictive probability of ``gaussian_classes.predict``; the least is chosen. All
-of (1) is of the points that are learned from, and nothing is used twice. The evidence
-of a Ψ₀ made of the same S_W (``gaussian_classes.prior``) takes too small an a where n
-is near D. A rule of half a standard error, as for votes, was worse.
+The choice minimizes, over (s, ν₀, κ₀), the mean of -log P(y_i | x_i, other folds),
+where P is the exact predictive probability of ``gaussian_classes.predict``. All of (1)
+is computed from the training points, hence no point is used twice. The evidence of a Ψ₀
+made from the same S_W (``gaussian_classes.prior``) chooses too small an a when n is
+near D.
 
-Folds are stratified, and no more than the smallest class of two or more has members:
-otherwise the fold's own classes would be known by what they lack. Of more than 1000
-points, 1000 are predicted, in the shares of the classes; who is alone in a class is
-learned from and not predicted.
+Folds are stratified, at most as many as the smallest class of two or more has members;
+with more folds, some would lack a class, and this would reveal it. With more than 1000
+points, 1000 are predicted, in the shares of the classes. The only point of a class is
+used to learn and never predicted.
 
-One factor serves all κ₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r = κ₀n_c/κ and t = κ₀/κ the
-posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W, G the whitened x - x̄_c
-and g, by A, and u = W + t G,
+One factorization serves all κ₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r = κ₀n_c/κ and t =
+κ₀/κ the posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W and G the vectors
+x - x̄_c and g whitened by A, and u = W + t G,
 
     log|Ψ| = log|A| + log(1 + r G²),
     (x - m)ᵀΨ⁻¹(x - m) = u² - r (uᵀG)²/(1 + r G²).                                (2)
 
-The grid and the rule were chosen on three splits of eleven data sets and confirmed on
-others (``benchmarks/few_labels.py``).
+See Benchmarks: few labels for the data on which grid and rule were chosen and tested.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -43,26 +43,27 @@ from scipy.special import gammaln
 
 from probmetric.data.containers import Labelled
 from probmetric.data.hash import first_best
+from probmetric.inference.choose import choose
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
-from probmetric.neighbors.strength import ONCE, Fold, folds
+from probmetric.neighbors.strength import ONCE, Fold, folds, some_voters
 
 STRENGTHS = (np.inf, 256.0, 64.0, 16.0, 4.0)
 """Grid of s in Eq. (1), in points."""
 
 EXCESS = (1e6, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-"""Grid of ν₀ - D - 1; the first is one covariance for all classes, in effect."""
+"""Grid of ν₀ - D - 1; the first is effectively one covariance for all classes."""
 
 KAPPA = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)
 """Grid of κ₀."""
 
 N_FITS = 15
-"""Folds learned from, over all repeats; of many points a third of them."""
+"""Number of fits in folds, over all repeats; a third of it with many points."""
 
 MOST_FOLDS = 5
 
 TOGETHER = 2**18
-"""Numbers, about, that are computed at once: many small arrays cost more than large."""
+"""Numbers computed at once, approximately: many small arrays are slower than large."""
 
 
 class Strengths(NamedTuple):
@@ -88,64 +89,88 @@ def choose_prior(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> ChosenPrior:
-    """Return the prior (1) of least held-out loss.
+    """Choose the prior (1) of smallest held-out loss.
 
     Parameters
     ----------
     data : Labelled
-        Whole rows, without weights.
+        Without missing entries or weights.
     n_classes : int
-    covariance : {"full", "tied", "diagonal"}
+    covariance : {"full", "tied", "diagonal"}, default="full"
     alpha : float, default=1
-        Dirichlet concentration of the class weights, not chosen.
+        Dirichlet concentration of the class weights; not chosen.
 
     Returns
     -------
     ChosenPrior
-        The prior is made of all points; NaN throughout where they are equal within
-        their classes. Of equal losses the first of the grids, which is the strongest:
-        s decides before ν₀, and ν₀ before κ₀.
+        The prior is made from all points; all NaN if the points of every class are
+        equal. Ties go to the strongest prior: first in s, then ν₀, then κ₀.
 
     Examples
     --------
-    Of classes of variances 1 and 100 the prior chosen shares little between the classes
-    (excess 1, the least of its grid):
+    For classes with variances 1 and 100 the chosen prior shares little between the
+    classes (excess 1, the least of its grid):
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
     >>> from probmetric.inference import gaussian_classes
     >>> y = np.arange(20) % 2
     >>> X = np.random.default_rng(0).normal(size=(20, 1)) * (1 + 9 * y[:, None])
-    >>> found = gaussian_classes.choose_prior(Labelled(X, y), 2)
-    >>> found.strengths.excess, found.losses.shape
+    >>> chosen = gaussian_classes.choose_prior(Labelled(X, y), 2)
+    >>> chosen.strengths.excess, chosen.losses.shape
     (1.0, (5, 7, 8))
     """
     X, codes = np.asarray(data.X, float), np.asarray(data.y)
-    whole = statistics_of(X, codes, n_classes)
-    losses, scored = np.zeros((len(STRENGTHS), len(EXCESS), len(KAPPA))), 0
-    first = np.unique(codes, return_index=True)
-    varied = np.any(X != X[first[1][np.searchsorted(first[0], codes)]])
-    for learned, _, asked in folds_of(X, codes) if varied else ():
-        stats = statistics_of(X[learned], codes[learned], n_classes)
-        asked = asked[stats.n[codes[asked]] > 0]
-        scored += len(asked)
-        places = np.arange(len(asked)), codes[asked]
-        for at, found in _log_joints(stats, X[asked], covariance, float(alpha)):
-            total = np.logaddexp.reduce(found, -1)
-            losses[at] += np.sum(total - found[..., *places], -1)
-    losses = np.where(np.isfinite(losses), losses, np.inf) / max(scored, 1)
-    s, e, k = np.unravel_index(first_best(-losses), losses.shape)
-    best = Strengths(STRENGTHS[s], EXCESS[e], KAPPA[k])
-    prior = prior_of(whole, best, covariance=covariance, alpha=alpha)
-    if not varied:
-        prior = NIWPrior(*(np.full(np.shape(part), np.nan) for part in prior))
-    return ChosenPrior(prior, best, losses)
+    shape, voters = (len(EXCESS), len(KAPPA)), some_voters(X, codes)
+    prior_at = partial(
+        prior_of, statistics_of(X, codes, n_classes), covariance=covariance, alpha=alpha
+    )
+    _, first, of_class = np.unique(codes, return_index=True, return_inverse=True)
+    if np.all(X == X[first][of_class]):
+        strongest = Strengths(STRENGTHS[0], EXCESS[0], KAPPA[0])
+        nothing = (np.full(np.shape(part), np.nan) for part in prior_at(strongest))
+        losses = np.zeros((len(STRENGTHS), *shape))
+        return ChosenPrior(NIWPrior(*nothing), strongest, losses)
+
+    def learn(rows: np.ndarray) -> list[tuple[ClassStatistics, float]]:
+        stats = statistics_of(X[rows], codes[rows], n_classes)
+        return [(stats, s) for s in STRENGTHS]
+
+    def losses_of(
+        model: tuple[ClassStatistics, float], fold: Fold
+    ) -> Float[np.ndarray, "e k m"]:
+        rows = fold.asked
+        places = np.arange(len(rows)), codes[rows]
+        blocks = _log_joints(*model, X[rows], covariance, float(alpha))
+        parts = [np.logaddexp.reduce(b, -1) - b[..., *places] for b in blocks]
+        return np.concatenate(parts)
+
+    best, losses = choose(
+        STRENGTHS,
+        learn,
+        losses_of,
+        _least_loss,
+        folds=folds_of(X, codes),
+        points=voters[np.bincount(codes)[codes[voters]] > 1],
+        shape=shape,
+    )
+    return ChosenPrior(prior_at(best), best, losses)
+
+
+def _least_loss(
+    losses: Float[np.ndarray, "s e k n"], _: object
+) -> tuple[Strengths, Float[np.ndarray, "s e k"]]:
+    """Choose the strengths of smallest mean loss; NaN counts as infinite."""
+    means = losses.mean(-1)
+    means = np.where(np.isfinite(means), means, np.inf)
+    s, e, k = np.unravel_index(first_best(-means), means.shape)
+    return Strengths(STRENGTHS[s], EXCESS[e], KAPPA[k]), means
 
 
 def folds_of(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
 ) -> Iterator[Fold]:
-    """Yield folds, no more than the smallest class of two or more has members."""
+    """Make stratified folds, at most one per member of the smallest class above one."""
     members = np.bincount(codes)
     n_folds = int(min(MOST_FOLDS, *members[members > 1], len(X)))
     n_fits = N_FITS if len(X) < ONCE else MOST_FOLDS
@@ -155,13 +180,13 @@ def folds_of(
 def statistics_of(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], n_classes: int
 ) -> ClassStatistics:
-    """Return ``posterior.statistics``, on the host."""
+    """Compute ``posterior.statistics`` on the host."""
     n, d = np.bincount(codes, minlength=n_classes).astype(float), X.shape[1]
     mean, scatter = np.zeros((n_classes, d)), np.zeros((n_classes, d, d))
     for k in np.flatnonzero(n):
-        own = X[codes == k]
-        mean[k] = own.mean(0)
-        scatter[k] = (own - mean[k]).T @ (own - mean[k])
+        rows = X[codes == k]
+        mean[k] = rows.mean(0)
+        scatter[k] = (rows - mean[k]).T @ (rows - mean[k])
     return ClassStatistics(n, mean, scatter)
 
 
@@ -172,14 +197,14 @@ def prior_of(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Return the prior (1) of points with these statistics.
+    """Make the prior (1) from the statistics of the points.
 
     Parameters
     ----------
     stats : ClassStatistics
     strengths : Strengths
         s from 0 to ∞ points, ν₀ - D - 1 > 0, κ₀ > 0.
-    covariance : {"full", "tied", "diagonal"}
+    covariance : {"full", "tied", "diagonal"}, default="full"
         "diagonal": the prior of one feature, D = 1 in ν₀.
     alpha : float, default=1
     """
@@ -190,7 +215,7 @@ def prior_of(
     grand = stats.n @ stats.mean / n
     within = np.sum(stats.scatter, 0)
     t = (np.diag(within) + stats.n @ (stats.mean - grand) ** 2) / n
-    T = np.diag(np.where(t > 0, t, 1.0))  # Of what does not vary: any.
+    T = np.diag(np.where(t > 0, t, 1.0))  # Any value for constant columns.
     center = (1 - a) * within / max(free, 1.0) + a * T
     nu = excess + (1 if covariance == "diagonal" else d) + 1
     numbers = (np.asarray(float(v)) for v in (kappa, nu, alpha))
@@ -199,48 +224,47 @@ def prior_of(
 
 def _log_joints(
     stats: ClassStatistics,
+    s: float,
     Q: Float[np.ndarray, "m d"],
     covariance: Covariance,
     alpha: float,
-) -> Iterator[tuple[tuple[int, slice], Float[np.ndarray, "e k m c"]]]:
-    """Yield places in the grids of s and ν₀, and log P(class, query) for every κ₀.
+) -> Iterator[Float[np.ndarray, "e k m c"]]:
+    """Compute log P(class, query) for every κ₀, for blocks of the grid of ν₀.
 
-    Up to a constant. Eq. (2) of ``posterior`` from the squares (x - m)ᵀΨ⁻¹(x - m), one
-    by one where features are independent.
+    The values are up to a constant. Eq. (2) of ``posterior`` from the squares (x -
+    m)ᵀΨ⁻¹(x - m), one per feature if features are independent.
     """
     n, d, kappa = stats.n, Q.shape[1], np.array(KAPPA)[:, None]
     grand = n @ stats.mean / np.sum(n)
-    middle = np.where(n[:, None] > 0, stats.mean, grand)
-    delta, gap = Q[None] - middle[:, None], middle - grand
+    centers = np.where(n[:, None] > 0, stats.mean, grand)
+    delta, gap = Q[None] - centers[:, None], centers - grand
     log_weights = np.log(alpha + n)
-    at_kappa = kappa / (kappa + n), kappa * n / (kappa + n)  # t and r
-    reach = (kappa + n + 1) / (kappa + n)  # of the scale matrix, times 1/df
+    at_kappa = kappa / (kappa + n), kappa * n / (kappa + n)  # t and r of Eq. (2)
+    scale = (kappa + n + 1) / (kappa + n)  # Times Ψ/df: the scale matrix.
     order = 1 if covariance == "diagonal" else d
     members = np.full(len(n), np.sum(n)) if covariance == "tied" else n
     together = max(1, TOGETHER // (len(KAPPA) * max(delta.size, 1)))
-    for i, s in enumerate(STRENGTHS):
-        one = prior_of(stats, Strengths(s, 1.0, 1.0), covariance=covariance)
-        for first in range(0, len(EXCESS), together):
-            at = slice(first, first + together)
-            excess = np.array(EXCESS[at])[:, None, None]
-            log_det, squares = FORMS[covariance](
-                excess * one.Psi, stats, delta, gap, at_kappa
-            )
-            df = one.nu - 1 + excess + members - order + 1
-            each = gammaln((df + order) / 2) - gammaln(df / 2)
-            each = each - 0.5 * order * np.log(reach)
-            if covariance == "diagonal":
-                tails = np.sum(np.log1p(squares / reach[..., None, None]), -1)
-            else:
-                tails = np.log1p(squares / reach[..., None])
-            density = (each * (d // order) - 0.5 * log_det)[..., None]
-            density = density - ((df + order) / 2)[..., None] * tails
-            yield (i, at), log_weights + np.swapaxes(density, 2, 3)
+    unit = prior_of(stats, Strengths(s, 1.0, 1.0), covariance=covariance)
+    for first in range(0, len(EXCESS), together):
+        excess = np.array(EXCESS[first : first + together])[:, None, None]
+        log_det, squares = FORMS[covariance](
+            excess * unit.Psi, stats, delta, gap, at_kappa
+        )
+        df = unit.nu - 1 + excess + members - order + 1
+        peak = gammaln((df + order) / 2) - gammaln(df / 2)
+        peak = peak - 0.5 * order * np.log(scale)
+        if covariance == "diagonal":
+            tails = np.sum(np.log1p(squares / scale[..., None, None]), -1)
+        else:
+            tails = np.log1p(squares / scale[..., None])
+        density = (peak * (d // order) - 0.5 * log_det)[..., None]
+        density = density - ((df + order) / 2)[..., None] * tails
+        yield log_weights + np.swapaxes(density, 2, 3)
 
 
 type _AtKappa = tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]
 type _Forms = tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m *d"]]
-"""log|Ψ|, and squares of each query."""
+"""log|Ψ|, and the squares of each query."""
 
 
 def _full(
@@ -288,8 +312,8 @@ def _diagonal(
     at_kappa: _AtKappa,
 ) -> _Forms:
     t, r = (v[..., None] for v in at_kappa)
-    own = np.diagonal(Psi[:, None] + stats.scatter, axis1=2, axis2=3)
-    scale = own[:, None] + r * gap**2
+    scale = np.diagonal(Psi[:, None] + stats.scatter, axis1=2, axis2=3)
+    scale = scale[:, None] + r * gap**2
     u = delta + (t * gap)[:, :, None]
     return np.sum(np.log(scale), -1), u**2 / scale[:, :, :, None]
 

@@ -1,15 +1,16 @@
 """The posterior of Gaussian classes given rows with missing entries (NaN).
 
-By data augmentation, from the mode that ``gaussian_classes.missing`` finds, in turn
+Data augmentation starts at the mode of ``gaussian_classes.missing`` and alternates
 
     x_m | x_o, θ:   x = x̃ + ΣJ(x - x̃)_o,   x̃ ~ N(μ, Σ),                            (1)
-    θ | X:          an exact draw from the NIW posterior of the whole rows,        (2)
+    θ | X:          an exact draw from the NIW posterior of the completed rows,    (2)
 
-J the inverse of Σ_oo and zero elsewhere: x_o stays, and x - μ - ΣJ(x - μ)_o has the
-covariance Σ - ΣJΣ of x_m given x_o. Given what was seen the posterior is the mean of
-the NIW posteriors of whole rows over completions (1), and the predictive density of a
-class the mean of their Student-t's. ``complete`` returns S of these posteriors,
-``THIN`` sweeps apart: a Markov chain, exact as S and the sweeps grow.
+J the inverse of Σ_oo and zero elsewhere: x_o does not change, and x - μ - ΣJ(x - μ)_o
+has the covariance Σ - ΣJΣ of x_m given x_o. Given the observed entries, the posterior
+is the mean of the NIW posteriors over completions (1), and the predictive density of a
+class is the mean of their Student-t densities. ``complete`` returns S of these
+posteriors, ``THIN`` sweeps apart: a Markov chain, exact as S and the number of sweeps
+grow.
 
 References
 ----------
@@ -18,7 +19,6 @@ Tanner and Wong, JASA 82 (1987); Schafer, "Analysis of Incomplete Multivariate D
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,10 +48,10 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 START_TOL = 1e-4
-"""Relative gap to the mode that is close enough to choose a prior or start a chain."""
+"""Relative gap to the mode: sufficient to choose a prior or start a chain."""
 
 N_COMPLETIONS, WARM_UP, THIN = 24, 100, 10
-"""Posteriors returned, sweeps before the first, and from one to the next."""
+"""Posteriors returned, sweeps before the first, and sweeps between two."""
 
 
 def evidence_prior_missing(
@@ -61,19 +61,20 @@ def evidence_prior_missing(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Return the prior of highest evidence where entries are missing.
+    """Choose the prior of highest evidence if entries are missing.
 
-    The evidence of what was seen has no closed form. The prior is that of the expected
-    statistics at the mode under a first prior, which is that of rows filled with class
-    means: one more use of the data, for three numbers and a pooled matrix.
+    The evidence of the observed entries has no closed form. The result is the prior for
+    the expected statistics at the mode under a first prior, which is the one for rows
+    filled with class means. This uses the data once more, for three numbers and a
+    pooled matrix.
 
     Parameters
     ----------
     data : Labelled
-        NaN where an entry is missing.
+        NaN for missing entries.
     n_classes : int
     covariance, alpha
-        As ``evidence_prior``.
+        See ``evidence_prior``.
 
     Returns
     -------
@@ -81,37 +82,37 @@ def evidence_prior_missing(
 
     Examples
     --------
-    Where nothing is missing it is the prior of highest evidence:
+    If no entry is missing, it is the prior of highest evidence:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
     >>> from probmetric.inference import gaussian_classes
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
     >>> data = Labelled(X, y)
-    >>> one = gaussian_classes.evidence_prior_missing(data, 2)
-    >>> two = gaussian_classes.evidence_prior(gaussian_classes.statistics(data, 2))
-    >>> bool(np.allclose(one.Psi, two.Psi)), float(one.nu), float(two.nu)
+    >>> prior = gaussian_classes.evidence_prior_missing(data, 2)
+    >>> whole = gaussian_classes.evidence_prior(gaussian_classes.statistics(data, 2))
+    >>> bool(np.allclose(prior.Psi, whole.Psi)), float(prior.nu), float(whole.nu)
     (True, 302.0, 302.0)
     """
     options = {"covariance": covariance, "alpha": alpha}
     filled = statistics(fill_with_means(data, n_classes), n_classes)
     first = evidence_prior(filled, **options)
-    found = fit_missing(
+    mode = fit_missing(
         data, first, n_classes=n_classes, covariance=covariance, tol=START_TOL
     )
-    return evidence_prior(expected_statistics(found.params, data), **options)
+    return evidence_prior(expected_statistics(mode.params, data), **options)
 
 
 def _fill(key: jax.Array, params: GaussianClassesParams, data: Labelled) -> Labelled:
-    """Draw the missing entries given the seen ones and θ, Eq. (1)."""
+    """Draw the missing entries given the observed ones and θ, Eq. (1)."""
     mean, S = jnp.asarray(params.mean), jnp.asarray(covariances_of(params))
     chol = jnp.broadcast_to(params.chol, S.shape)
 
-    def row(given: Any) -> Array:
-        x, y, noise = given
+    def row(parts: tuple[Array, Array, Array]) -> Array:
+        x, y, noise = parts
         drawn = mean[y] + chol[y] @ noise
-        L, e, seen = chol_seen(x, drawn, S[y])
-        return jnp.where(seen, x, drawn + S[y] @ cho_solve((L, True), e))
+        L, e, observed = chol_seen(x, drawn, S[y])
+        return jnp.where(observed, x, drawn + S[y] @ cho_solve((L, True), e))
 
     noise = jax.random.normal(key, data.X.shape, data.X.dtype)
     rows = jax.lax.map(row, (data.X, data.y, noise), batch_size=256)
@@ -130,31 +131,32 @@ def complete(
     warm_up: int = WARM_UP,
     thin: int = THIN,
 ) -> ClassPosterior:
-    """Return NIW posteriors of completed rows, by the chain of Eqs. (1) and (2).
+    """Compute the NIW posteriors of completed rows by the chain of Eqs. (1) and (2).
 
-    Their mean is the posterior given what was seen.
+    Their mean is the posterior given the observed entries.
 
     Parameters
     ----------
     key : typed PRNG key
     data : Labelled
-        NaN where an entry is missing; no data weights.
+        NaN for missing entries; no data weights.
     prior : NIWPrior
     start : GaussianClassesParams
-        Where the chain starts, as ``fit_missing`` returns.
-    covariance : {"full", "tied", "diagonal"}
+        Start of the chain, from ``fit_missing``.
+    covariance : {"full", "tied", "diagonal"}, default="full"
     n_completions, warm_up, thin : int
-        S, sweeps before the first completion and between two; each costs n d³.
+        S, and the sweeps before the first completion and between two; a sweep costs n
+        d³.
 
     Returns
     -------
     ClassPosterior
-        Every array with a leading axis of S completions.
+        Every array has a leading axis of S completions.
 
     Raises
     ------
     ValueError
-        For data weights: a weighted row has no completion of which this is true.
+        For data weights: a weighted row has no completion.
 
     Examples
     --------
@@ -169,24 +171,24 @@ def complete(
     >>> y = np.array([0, 0, 0, 1, 1])
     >>> data, prior = Labelled(X, y), NIWPrior(np.array([4.0]), np.eye(1), 2.0, 3.0)
     >>> start = gaussian_classes.fit_missing(data, prior, n_classes=2).params
-    >>> key, how = jax.random.key(0), {"n_completions": 3, "warm_up": 2, "thin": 1}
-    >>> post = gaussian_classes.complete(key, data, prior, start, **how)
+    >>> key, options = jax.random.key(0), {"n_completions": 3, "warm_up": 2, "thin": 1}
+    >>> post = gaussian_classes.complete(key, data, prior, start, **options)
     >>> post.kappa.tolist(), (np.ptp(post.mean, 0) > 0).tolist()
     ([[5.0, 4.0], [5.0, 4.0], [5.0, 4.0]], [[True], [False]])
     """
     if data.w is not None:
-        raise ValueError("data.w: expected None with missing entries, got weights")
-    given = data._replace(X=jnp.asarray(data.X), y=jnp.asarray(data.y))
+        raise ValueError("data.w must be None with missing entries, got weights.")
+    data = data._replace(X=jnp.asarray(data.X), y=jnp.asarray(data.y))
     options = (covariance, n_completions, warm_up, thin)
-    return _complete(key, given, prior, start, *options)
+    return _complete(key, data, prior, start, *options)
 
 
 @partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _complete(
     key: jax.Array,
     data: Labelled,
-    prior: Any,
-    start: Any,
+    prior: NIWPrior,
+    start: GaussianClassesParams,
     covariance: Covariance,
     n_completions: int,
     warm_up: int,
@@ -194,13 +196,17 @@ def _complete(
 ) -> ClassPosterior:
     c = len(start.weights)
 
-    def sweep(params: Any, key: jax.Array) -> tuple[Any, ClassPosterior]:
+    def sweep(
+        params: GaussianClassesParams, key: jax.Array
+    ) -> tuple[GaussianClassesParams, ClassPosterior]:
         key_x, key_theta = jax.random.split(key)
         stats = statistics(_fill(key_x, params, data), c)
         post = posterior(stats, prior, covariance=covariance)
         return jax.tree.map(lambda a: a[0], draw(key_theta, post, 1)), post
 
-    def several(params: Any, keys: jax.Array) -> tuple[Any, ClassPosterior]:
+    def several(
+        params: GaussianClassesParams, keys: jax.Array
+    ) -> tuple[GaussianClassesParams, ClassPosterior]:
         params, posts = jax.lax.scan(sweep, params, keys)
         return params, jax.tree.map(lambda a: a[-1], posts)
 

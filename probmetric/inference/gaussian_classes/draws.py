@@ -1,8 +1,8 @@
-"""Draws of Gaussian classes, exact and independent, and the local metrics of them.
+"""Exact, independent draws of Gaussian classes, and their local metrics.
 
-The posterior is a closed form, so that its draws need no sampler: Eq. (4) of
-``posterior``; with missing entries they take the completions in turn. All is in input
-units.
+The posterior has a closed form, and its draws need no sampler: Eq. (4) of
+``posterior``. With missing entries they use the completions in turn. All results are in
+input units.
 """
 
 import json
@@ -51,10 +51,10 @@ from probmetric.typing import Names
 if TYPE_CHECKING:
     Exact = Literal["exact"]
 else:
-    Exact = Any  # Another is refused in words of our own.
+    Exact = Any  # A wrong value gets an error of the package, not of the type checker.
 
 BASE = "local_metric"
-"""Attribute of draws that holds what the metrics of all draws share."""
+"""Attribute of draws with the settings that the metrics of all draws share."""
 
 
 _draw = jax.jit(draw, static_argnames="n_draws", compiler_options=COMPILED_SOONEST)
@@ -76,37 +76,38 @@ def sample(
     predictive: bool = False,
     prior_draws: int | None = None,
 ) -> xr.DataTree:
-    """Return ``n_draws * n_chains`` draws of the class Gaussians, in one chain.
+    """Draw ``n_draws * n_chains`` class Gaussians, in one chain.
 
     Parameters
     ----------
     posterior : ClassPosterior
-        In the units that ``scaler`` leads back from.
+        In scaled units.
     scaler : Scaler
+        Maps scaled units back to input units.
     data : Labelled
         In input units, for provenance.
     names : sequence of str, optional
-        Of the features.
+        Names of the features.
     arguments : dict
-        Of the model, for provenance.
+        Arguments of the model, for provenance.
     base : LocalMahalanobis, optional
-        In input units: gives ``metrics`` the rule and γ, and by columns of zeros in its
-        frame the features that did not vary; at γ = ∞ it is the metric of all draws.
+        In input units. It gives ``metrics`` the rule and γ, and marks constant features
+        by zero columns in its frame. At γ = ∞ it is the metric of all draws.
     classes : array of shape (c,), optional
-        Names along the axis ``class``; default 0, 1, ...
+        Names along the axis ``class``. Default: 0, 1, ...
     seed : int, default=0
-        The same seed gives the same draws.
     n_draws : int, default=1000
     n_chains : int, optional
         Default: 1.
     log_prior, predictive, prior_draws : bool, bool, int, optional
-        As ``GaussianClasses.sample``; ``arguments`` then holds prior and covariance.
+        See ``GaussianClasses.sample``; ``arguments`` must then have prior and
+        covariance.
 
     Returns
     -------
     DataTree
-        Posterior of weights (class), mean (class, feature) and covariance (class or,
-        where it is tied, one; feature, feature_bis).
+        Posterior of weights (class), mean (class, feature) and covariance (class, or
+        all_classes if tied; feature, feature_bis).
     """
     total = np.prod(counts(n_draws, n_chains))
     with jax.enable_x64(True):
@@ -123,18 +124,19 @@ def sample(
         }
         attributes[BASE] = json.dumps({**shared, "rule": base.rule})
     drawn = Draws(values, {}, {"method": "exact", "seed": seed})
-    asked = log_prior or predictive or prior_draws is not None
-    given = _Given(data, scaler, **arguments) if asked else None
+    observed: dict[str, np.ndarray] | None = None
     groups: dict[str, Any] = {}
-    if given and log_prior:
-        prior_of, likelihood = given.densities(params)
-        drawn = drawn._replace(log_prior=prior_of, log_likelihood=likelihood)
-    if given and predictive:
-        groups["posterior_predictive"] = given.new_points(params, seed)
-    if given and prior_draws is not None:
-        n = check_number("prior_draws", prior_draws, 1, whole=True)
-        groups |= given.before(n, seed)
-    observed = {"X": np.asarray(data.X)} if asked else None
+    if log_prior or predictive or prior_draws is not None:
+        model = _Model(data, scaler, **arguments)
+        observed = {"X": np.asarray(data.X)}
+        if log_prior:
+            prior_of, likelihood = model.densities(params)
+            drawn = drawn._replace(log_prior=prior_of, log_likelihood=likelihood)
+        if predictive:
+            groups["posterior_predictive"] = model.new_points(params, seed)
+        if prior_draws is not None:
+            n = check_number("prior_draws", prior_draws, 1, whole=True)
+            groups |= model.prior_draws(n, seed)
     return to_datatree(
         drawn,
         observed=observed,
@@ -151,8 +153,10 @@ def sample(
     )
 
 
-def _in_input_units(params: GaussianClassesParams, scaler: Scaler) -> dict[str, Any]:
-    """Return draws by name, in one chain."""
+def _in_input_units(
+    params: GaussianClassesParams, scaler: Scaler
+) -> dict[str, np.ndarray]:
+    """Convert draws to input units, by name, in one chain."""
     factor = scaler.scale[:, None] * params.chol
     values = {
         "weights": params.weights,
@@ -162,8 +166,8 @@ def _in_input_units(params: GaussianClassesParams, scaler: Scaler) -> dict[str, 
     return {name: value[None] for name, value in values.items()}
 
 
-class _Given:
-    """What the NumPyro model was given, in the units of the fit."""
+class _Model:
+    """The arguments of the NumPyro model, in the units of the fit."""
 
     def __init__(
         self, data: Labelled, scaler: Scaler, prior: NIWPrior, covariance: Covariance
@@ -177,10 +181,13 @@ class _Given:
             "missing": bool(np.isnan(Z).any()),
         }
 
-    def densities(self, params: GaussianClassesParams) -> tuple[Any, np.ndarray]:
-        """Return log prior densities by site, and the log likelihood, of all draws.
+    def densities(
+        self, params: GaussianClassesParams
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Compute log prior densities by site, and the log likelihood, of all draws.
 
-        In input units, as the data: that of the prior by its sites, in the fit's.
+        The likelihood is in input units, the prior of the sites in the units of the
+        fit.
         """
         sites = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
         if self.options["covariance"] == "diagonal":
@@ -188,14 +195,14 @@ class _Given:
             sites["variance"] = variance
         with jax.enable_x64(True):
             tree, static, arrays = split_arguments(self.args, self.options)
-            found, total = to_numpy(_densities(tree, static, arrays, sites))
-        seen = ~np.isnan(np.asarray(self.shown.X)) @ np.log(self.scaler.scale)
-        return {k: v[None] for k, v in found.items()}, total[None] - seen.sum()
+            prior, total = to_numpy(_densities(tree, static, arrays, sites))
+        log_scale = ~np.isnan(np.asarray(self.shown.X)) @ np.log(self.scaler.scale)
+        return {k: v[None] for k, v in prior.items()}, total[None] - log_scale.sum()
 
     def new_points(
         self, params: GaussianClassesParams, seed: int | list[int]
     ) -> dict[str, np.ndarray]:
-        """Draw points in the classes observed; NaN where there are none."""
+        """Draw points in the observed classes; NaN where entries are missing."""
         shown = np.asarray(self.shown.X)
         shape = len(params.weights), *shown.shape
         noise = np.random.default_rng(seed).normal(size=shape)
@@ -208,14 +215,14 @@ class _Given:
         X = self.scaler.mean + new * self.scaler.scale
         return like({"X": shown}, {"X": X[None]})
 
-    def before(self, n: int, seed: int) -> dict[str, Any]:
-        """Draw from the prior: parameters, and points in the classes observed."""
+    def prior_draws(self, n: int, seed: int) -> dict[str, Any]:
+        """Draw parameters from the prior, and points in the observed classes."""
         with jax.enable_x64(True):
-            found = prior_draws_of(
+            drawn = prior_draws_of(
                 gaussian_classes, self.args, self.options, n, seed=seed
             )
         params = GaussianClassesParams(
-            *(found[k][0] for k in ("weights", "mean", "chol"))
+            *(drawn[k][0] for k in ("weights", "mean", "chol"))
         )
         return {
             "prior": _in_input_units(params, self.scaler),
@@ -234,7 +241,7 @@ def _densities(tree: Any, static: Any, arrays: Any, sites: Any) -> Any:
 
 
 def metrics(draws: xr.DataTree) -> list[LocalMahalanobis] | None:
-    """Return one local metric a draw of ``GLML.sample``; None for other draws."""
+    """Make one local metric per draw of ``GLML.sample``; None for other draws."""
     if BASE not in draws.attrs:
         return None
     values, shared = joined(draws), json.loads(draws.attrs[BASE])
@@ -245,9 +252,9 @@ def metrics(draws: xr.DataTree) -> list[LocalMahalanobis] | None:
     with jax.enable_x64(True):
         first = to_numpy(to_densities(jax.tree.map(lambda a: a[0], params)))
     base = LocalMahalanobis(first, rule=rule, **parts)
-    if np.isinf(base.gamma):  # Nothing is local, and all draws are one metric.
+    if np.isinf(base.gamma):  # The base metric is the same for all draws.
         return [base] * len(chol)
-    varied = (base.frame != 0).any(0)  # What did not vary takes no part.
+    varied = (base.frame != 0).any(0)  # Constant features have no weight.
     return [
         replace(metric, frame=metric.frame * varied)
         for metric in drawn_metrics(params, base)

@@ -1,42 +1,42 @@
 """Local metrics of Gaussian classes, with their uncertainty (GLML).
 
-Densities → metric. ``metric.glml`` holds the matrices at a point; here they meet the
-posterior of ``gaussian_classes.posterior``:
+``metric.glml`` has the matrices at a point, as functions of the densities. Here they
+meet the posterior of ``gaussian_classes.posterior``:
 
-* ``student_metric``: densities are the Student-t predictives, E_θ p_c(x | θ). As
-  E ∇∇p = ∇∇ E p this averages the Hessians exactly, but B is cubic in the densities, so
-  that E B ≠ B(E p): a plug-in, and the cheap default.                             (1)
+* ``student_metric``: the densities are the Student-t predictives, E_θ p_c(x | θ). As
+  E ∇∇p = ∇∇ E p, this averages the Hessians exactly. B is cubic in the densities and
+  E B ≠ B(E p): a plug-in, and the inexpensive default.                            (1)
 * ``drawn_metrics``: the metric of each posterior draw of the densities, whitened by
-  that draw. Votes averaged over them use the posterior; so do intervals of a local
-  distance. As |A| = 1 the length of a distance is that of the frame: draws in the one
-  frame of (1) had 90 % intervals that held the truth in two thirds of cases.      (2)
-* ``expected_bias_metric``: one metric that minimises the expected squared bias over
+that
+  draw. Votes averaged over them use the posterior, and so do intervals of a local
+  distance. As |A| = 1, the frame sets the length of a distance. Draws in the single
+  frame of (1) would give intervals that are too narrow.                           (2)
+* ``expected_bias_metric``: one metric that minimizes the expected squared bias over
   draws (Bayes-GLML).                                                              (3)
 
-The error it is about. A nearest neighbour at distance r under A, |A| = 1, errs with
-probability (1 - s) + r²/(2D) tr(A⁻¹B), B = Σ_i ρ_i(s - ρ_i) H̄_i, up to O(r⁴), and of n
-points of density p(x) the nearest lies at
+The error of the nearest neighbor. At distance r under A, |A| = 1, it is
+(1 - s) + r²/(2D) tr(A⁻¹B), B = Σ_i ρ_i(s - ρ_i) H̄_i, up to O(r⁴). With n points of
+density p(x) the nearest is at
 
     E r² ≈ Γ(1 + 2/D) (n p V_D)^(-2/D),   V_D = π^(D/2) / Γ(D/2 + 1),             (4)
 
-whatever A (maths 2.1; the expectation belongs inside the integral, Eq. (6) of the
-paper: erratum G2). With more than two classes only the error is freed of bias, not each
-posterior.
+for every A (maths 2.1; the expectation belongs inside the integral, Eq. (6) of the
+paper: erratum G2). With more than two classes only the error is unbiased, not each
+class probability.
 
 The share γ of the base metric, by leave-one-out (``choose_gamma``). Ranking by
 
     γI + D·A/tr A                                                                 (5)
 
-needs the base distance and A's own once, whatever the number of γ tried; γ = ∞, the
-base metric, is always among them. Each training point is predicted from the others by
-k votes averaged over the metrics given. The densities have seen the point, so that the
-choice leans to small γ: at 20 to 40 points that cost what the metric had gained. By
-folds (``choose_by_folds``) they have not; the metrics tried are then, from the one that
-learns least,
+needs the base distance and A's distance once for all γ; γ = ∞, the base metric, is
+always a candidate. Each training point is predicted from the others by k votes averaged
+over the given metrics. The densities were fitted to that point too, hence the choice
+prefers small γ, which is costly at 20 to 40 points. In folds (``choose_by_folds``) they
+were not. The candidates are then, from no learning to most,
 
-    Euclid's in scaled units,  γ = ∞, 10, 3, 1, .3, .1, 0,                        (6)
+    the Euclidean metric in scaled units,  γ = ∞, 10, 3, 1, 0.3, 0.1, 0,          (6)
 
-and the first is taken whose soft votes (``neighbors.strength``) lose at most two
+and the first is chosen whose soft votes (``neighbors.strength``) lose at most two
 standard errors to the best.
 
 References
@@ -96,23 +96,23 @@ from probmetric.typing import Array
 def student_metric(
     post: ClassPosterior, *, rule: Rule = "min_norm", gamma: float | int = 0.0
 ) -> LocalMahalanobis:
-    """Return the local metric of the predictive densities (Eq. 1), whitened frame.
+    """Compute the local metric of the predictive densities (Eq. 1), whitened.
 
-    With a diagonal covariance the predictive is no Student-t in D dimensions; the
-    normal of the posterior mean takes its place (ν > 2).
+    With a diagonal covariance the predictive is not a Student-t in D dimensions. The
+    normal density at the posterior mean replaces it (ν > 2).
 
     Parameters
     ----------
     post : ClassPosterior
     rule : str, default="min_norm"
-        Of ``LocalMahalanobis``.
+        See ``LocalMahalanobis``.
     gamma : float, default=0
-        Share γ ≥ 0 of the base metric, ∞ for it alone.
+        Share γ ≥ 0 of the base metric; ∞ for the base metric only.
 
     Examples
     --------
-    Half-way between classes that mirror each other there is nothing to correct, and A
-    is I in the frame; elsewhere it has the same determinant.
+    Half way between two symmetric classes A is I in the frame; elsewhere it has the
+    same determinant.
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -140,10 +140,10 @@ _student = host_or_program(_student_of, static=("rule",))
 
 @jax.jit
 def _mapped(
-    params: GaussianClassesParams, frame: Float[Array, "d d"], centre: Float[Array, "d"]
+    params: GaussianClassesParams, frame: Float[Array, "d d"], center: Float[Array, "d"]
 ) -> ClassDensities:
-    """Return the densities of draws in frame coordinates, draws first."""
-    return jax.vmap(lambda draw: through_map(to_densities(draw), frame, centre))(params)
+    """Map the densities of draws to frame coordinates, draws first."""
+    return jax.vmap(lambda draw: through_map(to_densities(draw), frame, center))(params)
 
 
 type Whitened = tuple[ClassDensities, Float[Array, "..."], Float[Array, "..."]]
@@ -151,40 +151,40 @@ type Whitened = tuple[ClassDensities, Float[Array, "..."], Float[Array, "..."]]
 
 @jax.jit
 def _whitened(params: GaussianClassesParams) -> Whitened:
-    """Return the densities of draws, each whitened by itself; draws first."""
+    """Whiten the densities of each draw by that draw, draws first."""
 
-    def one(draw: GaussianClassesParams) -> Whitened:
+    def whiten(draw: GaussianClassesParams) -> Whitened:
         metric = local_metric(to_densities(draw))
         return metric.classes, metric.frame, metric.centre
 
-    return jax.vmap(one)(params)
+    return jax.vmap(whiten)(params)
 
 
 def _each(drawn: Whitened, base: LocalMahalanobis) -> list[LocalMahalanobis]:
-    """Return one metric a draw; they share rule, γ and ε of the base."""
+    """Make one metric per draw, with rule, γ and ε of the base."""
     leaves, kind = jax.tree.flatten(to_numpy(drawn))
-    found: list[LocalMahalanobis] = []
-    for draw_ in zip(*leaves, strict=True):
-        classes, frame, centre = kind.unflatten(draw_)
-        found.append(replace(base, classes=classes, frame=frame, centre=centre))
-    return found
+    each = (kind.unflatten(draw_) for draw_ in zip(*leaves, strict=True))
+    return [
+        replace(base, classes=classes, frame=frame, centre=center)
+        for classes, frame, center in each
+    ]
 
 
 def drawn_metrics(
     params: GaussianClassesParams, base: LocalMahalanobis
 ) -> list[LocalMahalanobis]:
-    """Return one metric a draw of the class Gaussians (Eq. 2), in a frame of its own.
+    """Make one metric per draw of the class Gaussians (Eq. 2), in the draw's frame.
 
     Parameters
     ----------
     params : GaussianClassesParams
         With a leading axis of draws.
     base : LocalMahalanobis
-        Gives the rule, γ and ε that the draws share.
+        Its rule, γ and ε are used for all draws.
 
     Examples
     --------
-    Each has the γ that it is given, and densities of its own:
+    The metrics have the γ of the base and the densities of the draws:
 
     >>> import jax
     >>> import numpy as np
@@ -210,20 +210,20 @@ def expected_bias_metric(
     *,
     epsilon: float | int = 0.05,
 ) -> LocalMahalanobis:
-    """Return the metric of least expected squared bias over draws (Eq. 3).
+    """Compute the metric of smallest expected squared bias over draws (Eq. 3).
 
     Parameters
     ----------
     params : GaussianClassesParams
         With a leading axis of draws.
     base : LocalMahalanobis
-        Gives frame, centre and γ.
-    epsilon : float, default 0.05
-        Ridge in units of the mean squared norm of B over draws, divided by D; > 0.
+        Its frame, center and γ are used.
+    epsilon : float, default=0.05
+        Ridge > 0 in units of the mean squared norm of B over draws, divided by D.
 
     Examples
     --------
-    One metric of all draws:
+    All draws give one metric:
 
     >>> import jax
     >>> import numpy as np
@@ -246,10 +246,11 @@ def expected_bias_metric(
 def posterior_metrics(
     post: ClassPosterior, seed: int, n_draws: int, *, rule: Rule = "min_norm"
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-    """Return the metric (1) and one of each of ``n_draws`` exact posterior draws (2).
+    """Compute the metric (1), and one per exact posterior draw (2).
 
-    One compiled program, and without draws none. With the rule "expected_bias" all
-    draws make one metric (3) in the frame of (1), and the list is empty.
+    This is one compiled program; without draws nothing compiles. With the rule
+    "expected_bias" all draws give one metric (3) in the frame of (1), and the list is
+    empty.
 
     Parameters
     ----------
@@ -257,16 +258,16 @@ def posterior_metrics(
         In float64.
     seed : int
     n_draws : int
-        At least 2 for the rule "expected_bias"; the draws are those of
+        At least 2 for the rule "expected_bias". The draws are those of
         ``gaussian_classes.posterior.draw`` with ``jax.random.key(seed)``.
-    rule : str
-        Of ``LocalMahalanobis``.
+    rule : str, default="min_norm"
+        See ``LocalMahalanobis``.
     """
     expected = rule == "expected_bias"
     with jax.enable_x64(True):
         if not n_draws:
-            found = student_metric(post, rule="min_norm" if expected else rule)
-            return to_numpy(found), []
+            base = student_metric(post, rule="min_norm" if expected else rule)
+            return to_numpy(base), []
         base, drawn = to_numpy(_posterior_metrics(post, seed, n_draws, rule))
     if expected:
         return replace(base, classes=drawn, rule=rule), []
@@ -297,7 +298,7 @@ class LogEuclidean(NamedTuple):
 @numpy_in_numpy_out
 @one_program
 def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
-    """Return log-Euclidean mean and spread of matrices; the mean keeps ``|A|`` = 1.
+    """Compute the log-Euclidean mean and spread of matrices; the mean has ``|A|`` = 1.
 
     The ordinary mean of matrices of determinant one has a larger determinant.
 
@@ -313,13 +314,13 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
 
     Examples
     --------
-    The ordinary mean would be 2.125 · I, of a determinant larger than 1:
+    The ordinary mean would be 2.125 · I, with a determinant above 1:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
     >>> A = np.stack([np.diag([4.0, 0.25]), np.diag([0.25, 4.0])])[:, None]
-    >>> found = gaussian_classes.log_euclidean(A)
-    >>> found.mean.round(3).tolist(), found.spread.round(3).tolist()
+    >>> mean, spread = gaussian_classes.log_euclidean(A)
+    >>> mean.round(3).tolist(), spread.round(3).tolist()
     ([[[1.0, 0.0], [0.0, 1.0]]], [1.961])
     """
 
@@ -340,20 +341,20 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
 def error_expansion(
     classes: ClassDensities, x: Float[Array, "d"], A: Float[Array, "d d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return the error of the nearest neighbour as (limit, coefficient of r²).
+    """Expand the error of the nearest neighbor as (limit, coefficient of r²).
 
     Parameters
     ----------
     classes : ClassDensities
-        The true ones, in the coordinates of x.
+        The true densities, in the coordinates of x.
     x : array of shape (d,)
     A : array of shape (d, d)
-        Any scale: it is divided by ``|A|^{1/d}``, and r is the distance under that.
+        In any scale: it is divided by ``|A|^{1/d}``, and r is the distance under the
+        result.
 
     Examples
     --------
-    Half-way between two classes the nearest neighbour errs half the time, at whatever
-    distance:
+    Half way between two classes the error is 1/2 at any distance:
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities
@@ -361,8 +362,8 @@ def error_expansion(
     >>> loc, eye = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
     >>> zero = np.zeros((2, 1))
     >>> classes = ClassDensities(np.log([0.5, 0.5]), zero, loc, eye, zero)
-    >>> found = gaussian_classes.error_expansion(classes, np.zeros(1), np.eye(1))
-    >>> [round(abs(float(part)), 3) for part in found]
+    >>> parts = gaussian_classes.error_expansion(classes, np.zeros(1), np.eye(1))
+    >>> [round(abs(float(part)), 3) for part in parts]
     [0.5, 0.0]
     """
     log_rho, H = posterior_and_hessians(classes, jnp.asarray(x))
@@ -379,14 +380,14 @@ def error_expansion(
 def expected_squared_reach(
     log_density: Float[Array, "*n"] | float, n: int, d: int
 ) -> Float[Array, "*n"]:
-    """Return E r² of the nearest of n points, Eq. (4), from their log density.
+    """Compute E r² of the nearest of n points, Eq. (4), from their log density.
 
     Parameters
     ----------
     log_density : float or array of any shape
         log p(x), natural.
     n, d : int
-        Points and dimension.
+        Number of points and dimension.
 
     Returns
     -------
@@ -394,7 +395,8 @@ def expected_squared_reach(
 
     Examples
     --------
-    In the plane it is 1/(nπp), one over the points expected in a disc of radius 1:
+    In the plane it is 1/(nπp), one over the expected number of points in a disc of
+    radius 1:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -409,7 +411,7 @@ def expected_squared_reach(
 
 
 GAMMAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, float("inf"))
-"""Grid of γ: from the rule's own metric to the base metric."""
+"""Grid of γ: from the metric of the rule to the base metric."""
 
 
 def choose_gamma(
@@ -421,32 +423,32 @@ def choose_gamma(
     gammas: Sequence[float] = GAMMAS,
     max_points: int = 500,
 ) -> tuple[float, Float[np.ndarray, "g"]]:
-    """Return the γ of Eq. (5) that leave-one-out prefers on a grid, and the scores.
+    """Choose γ of Eq. (5) by leave-one-out on a grid.
 
     Parameters
     ----------
     metrics : sequence of LocalMahalanobis
-        One, or draws whose votes are averaged; their own γ is not used.
+        One metric, or draws whose votes are averaged; their γ is not used.
     X, codes : arrays of shape (n, d), (n,)
         Training points and class codes 0..c-1.
     n_neighbors : int
         k; at most n - 1 are used.
-    gammas : sequence of float, default ``GAMMAS``
-        The base metric, ∞, is added where it is not among them.
-    max_points : int, default 500
-        Training points that are predicted, in ``data.hash.canonical_order``.
+    gammas : sequence of float, default=GAMMAS
+        The base metric, ∞, is added if it is missing.
+    max_points : int, default=500
+        Number of training points that are predicted, in ``data.hash.canonical_order``.
 
     Returns
     -------
     gamma : float
-        Of equal scores the largest.
+        The largest for equal scores.
     scores : array of shape (g,)
-        Mean log score of each γ, grid in falling order starting at ∞.
+        Mean log score of each γ, from ∞ down.
 
     Examples
     --------
-    Classes that the first feature tells apart, as the densities say; the scores are of
-    γ = ∞, 1 and 0:
+    The first feature separates the classes, as in the densities; the scores are those
+    of γ = ∞, 1 and 0:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -454,20 +456,19 @@ def choose_gamma(
     >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
     >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
     >>> X = np.random.default_rng(0).normal(size=(10, 2))
-    >>> codes = (X[:, 0] > 0).astype(int)
-    >>> given = [gaussian_classes.student_metric(post)], X, codes
-    >>> gamma, scores = gaussian_classes.choose_gamma(*given, 3, gammas=(0.0, 1.0))
+    >>> data = [gaussian_classes.student_metric(post)], X, (X[:, 0] > 0).astype(int)
+    >>> gamma, scores = gaussian_classes.choose_gamma(*data, 3, gammas=(0.0, 1.0))
     >>> gamma, scores.round(2).tolist()
     (0.0, [-0.37, -0.37, -0.3])
     """
     n, c, k = len(X), int(codes.max()) + 1, min(n_neighbors, len(X) - 1)
     grid = sorted({*map(float, gammas), float("inf")}, reverse=True)
     shares = np.array([1.0 if np.isinf(g) else g / (1 + g) for g in grid])
-    order = canonical_order(X, codes)  # By which ties are broken.
+    order = canonical_order(X, codes)  # Ties go to the first in this order.
     rows = order[np.linspace(0, n - 1, min(n, max_points)).astype(int)]
     members = np.bincount(codes, minlength=c)
-    own = np.eye(c)[codes[rows]]
-    prior = (members - own) / (n - 1)
+    of_class = np.eye(c)[codes[rows]]
+    prior = (members - of_class) / (n - 1)
     votes = np.zeros((len(grid), len(rows), c))
     for metric in metrics:
         metric.refuse_far(X[rows], "X")
@@ -483,22 +484,22 @@ def choose_gamma(
                 near = order[smallest(D[:, order], k)]
                 votes[g, part] += np.eye(c)[codes[near]].sum(1) / len(metrics)
     predicted = (votes + prior) / (k + 1)
-    # Points alone in their class have nothing to be predicted from.
-    scored = np.sum(prior * own, 1) > 0
+    # The only point of a class cannot be predicted from the others.
+    scored = np.sum(prior * of_class, 1) > 0
     if not scored.any():
         return grid[0], np.full(len(grid), np.nan)
-    scores = np.log(np.sum(predicted * own, -1)[:, scored]).mean(1)
+    scores = np.log(np.sum(predicted * of_class, -1)[:, scored]).mean(1)
     return grid[first_best(scores)], scores
 
 
 EUCLID = "Euclid"
-"""The metric of Eq. (6) for which nothing is learned."""
+"""Name of the metric of Eq. (6) without learning."""
 
 LADDER = (EUCLID, *sorted(GAMMAS, reverse=True))
-"""What ``choose_by_folds`` tries, from the one that learns least."""
+"""Candidates of ``choose_by_folds``, from no learning to most."""
 
 TOLERANCE = 2.0
-"""Standard errors that a metric which learns less may be worse by, Eq. (6)."""
+"""Number of standard errors by which an earlier entry of Eq. (6) may be worse."""
 
 
 def choose_by_folds(
@@ -506,13 +507,13 @@ def choose_by_folds(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
 ) -> tuple[str | float, Float[np.ndarray, "g"]]:
-    """Return ``EUCLID`` or the γ of Eq. (6) that folds prefer, and the scores.
+    """Choose ``EUCLID`` or the γ of Eq. (6) in folds.
 
     Parameters
     ----------
     learn : callable
-        Takes the rows to learn from, and returns a metric of X, None where it fails;
-        its own γ is not used.
+        Takes the rows to learn from. Returns a metric of X, or None if it cannot be
+        fitted; its γ is not used.
     X : array of shape (n, d)
         In scaled units.
     codes : array of shape (n,)
@@ -527,7 +528,7 @@ def choose_by_folds(
 
     Examples
     --------
-    Where nothing can be learned from any fold, Euclid's distance is left:
+    If no metric can be fitted in the folds, the Euclidean metric remains:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -538,35 +539,35 @@ def choose_by_folds(
     """
     parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))
-    voters = np.unique(np.concatenate([part.asked for part in parts]))
-    for learned, kept, asked in parts:
-        kept = np.sort(kept)
-        own = codes[kept], codes[asked]
-        D = cdist(X[asked], X[kept], "sqeuclidean")
-        losses[0][:, asked] += vote_losses(D, reach(X[kept]), *own)
-        metric = learn(learned)
+    for rows, voters, queries in parts:
+        voters = np.sort(voters)
+        labels = codes[voters], codes[queries]
+        D = cdist(X[queries], X[voters], "sqeuclidean")
+        losses[0][:, queries] += vote_losses(D, reach(X[voters]), *labels)
+        metric = learn(rows)
         if metric is None:
-            losses[1:, :, asked] += np.inf
+            losses[1:, :, queries] += np.inf
             continue
         metric = replace(metric, gamma=np.zeros(()))
-        local = _local_distances(metric, X, asked)[:, kept]
+        local = _local_distances(metric, X, queries)[:, voters]
         Z = (X - metric.centre) @ metric.frame.T
-        base, scale = cdist(Z[asked], Z[kept], "sqeuclidean"), reach(Z[kept])
+        base, scale = cdist(Z[queries], Z[voters], "sqeuclidean"), reach(Z[voters])
         for at, gamma in enumerate(LADDER[1:], 1):
             share = 1.0 if gamma == np.inf else gamma / (1 + gamma)
             D = share * base + (1 - share) * local
-            losses[at][:, asked] += vote_losses(D, scale, *own)
-    times = sum(len(part.asked) for part in parts) / len(voters)
+            losses[at][:, queries] += vote_losses(D, scale, *labels)
+    points = np.unique(np.concatenate([part.asked for part in parts]))
+    times = sum(len(part.asked) for part in parts) / len(points)
     names = [float(place) for place in range(len(LADDER))]
-    chosen, means, _ = strongest(losses[:, :, voters] / times, names, TOLERANCE)
+    chosen, means, _ = strongest(losses[:, :, points] / times, names, TOLERANCE)
     return LADDER[int(chosen)], -means
 
 
 def with_euclids_distance(metric: LocalMahalanobis) -> LocalMahalanobis:
-    """Return Euclid's distance with the same densities: γ = ∞ in the frame of the axes.
+    """Make the Euclidean metric with the same densities: γ = ∞, in the axes' frame.
 
-    Of ``metric`` in scaled units, whose frame F is a triangle: the densities' factors
-    become F⁻¹L, which is one too.
+    ``metric`` is in scaled units, and its frame F is triangular. The factors of the
+    densities become F⁻¹L, which is triangular too.
     """
     frame, classes = metric.frame, metric.classes
     loc = np.linalg.solve(frame, classes.loc[..., None])[..., 0]
@@ -579,20 +580,20 @@ def with_euclids_distance(metric: LocalMahalanobis) -> LocalMahalanobis:
 def _local_distances(
     metric: LocalMahalanobis, X: Float[np.ndarray, "n d"], rows: Int[np.ndarray, "m"]
 ) -> Float[np.ndarray, "m n"]:
-    """Return distances of rows to all points under D·A/tr A, by the search's programs.
+    """Compute distances of rows to all points under D·A/tr A, as the search does.
 
-    At the shapes at which neighbours are searched for next, so that nothing is compiled
-    for these alone. A row's distance to itself is NaN.
+    The shapes are those of the neighbor search that follows, hence nothing extra
+    compiles. A row's distance to itself is NaN.
     """
     (n, d), (n_tiles, side) = X.shape, bucket(len(X), TILE)
-    Q, own = (in_tiles(a, (1, side))[0] for a in (X[rows], rows))
+    Q, index = (in_tiles(a, (1, side))[0] for a in (X[rows], rows))
     shared = ready_alone(metric, Q)
     A = np.asarray(shared.matrices)[: len(rows)]
     finite(A, "frame_matrix_at", X[rows])
-    parts: list[Any] = []
+    parts: list[np.ndarray] = []
     with jax.enable_x64(True):
         for t, P in enumerate(in_tiles(X, (n_tiles, side))):
-            D, _ = tile_of(metric, Q, shared, P, n - t * side, own - t * side)
+            D, _ = tile_of(metric, Q, shared, P, n - t * side, index - t * side)
             parts.append(np.asarray(D)[: len(rows)])
     local = np.concatenate(parts, 1)[:, :n]
     return local * (d / np.trace(A, axis1=1, axis2=2))[:, None]

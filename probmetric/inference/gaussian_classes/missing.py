@@ -1,27 +1,27 @@
 """Gaussian classes from rows with missing entries (NaN), which are integrated out.
 
-With entries missing at random the likelihood is that of what was seen,
+With entries missing at random the likelihood is that of the observed entries,
 
-    Σ_n w_n log [π_y N(x_o; μ_y,o, Σ_y,oo)],   y = y_n, o the seen entries of x_n, (1)
+    Σ_n w_n log [π_y N(x_o; μ_y,o, Σ_y,oo)],   y = y_n, x_o observed,               (1)
 
 to which the prior NIW(m₀, κ₀, ν₀, Ψ₀) is not conjugate.
 
-The mode, by EM with the missing entries as hidden data. Given θ, with J the inverse of
-Σ_oo and zero elsewhere, and e = x - μ, zero where missing,
+EM finds the mode, with the missing entries as hidden data. Given θ, with J the inverse
+of Σ_oo and zero elsewhere, and e = x - μ, zero for missing entries,
 
     E:  E x = μ + ΣJe,   Cov x = Σ - ΣJΣ                                           (2)
 
-(``mixture.missing``). The log density of whole rows is linear in each class's (n, Σx,
-Σxxᵀ), and so its expectation is that of a data set with the expected statistics,
+(``mixture.missing``). The log density of complete rows is linear in each class's (n,
+Σx, Σxxᵀ). Its expectation is therefore that of data with the expected statistics,
 
     n,   x̄ = μ + f/n,   S = F - ffᵀ/n,   f = Σ E(x - μ),  F = Σ E(x - μ)(x - μ)ᵀ,  (3)
     M:  the mode of the NIW posterior of (3),                                      (4)
 
-so that (1) plus the log prior cannot fall, and is stationary where (4) returns θ.
+hence (1) plus the log prior cannot fall, and is stationary where (4) returns θ.
 
 The whole posterior is in ``gaussian_classes.completions``. The expected statistics (3)
-would make too sharp a one, as if the missing entries had been seen: they serve the mode
-and the choice of the prior.
+would give too narrow a posterior, as if the missing entries had been observed. They are
+only for the mode and the choice of the prior.
 
 References
 ----------
@@ -60,14 +60,15 @@ from probmetric.typing import Array, Scalar
 
 
 def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
-    """Return X with missing entries at the class's mean, else the feature's.
+    """Fill missing entries with the class mean, or with the feature mean.
 
-    Where EM starts; it makes covariances too small to be of other use.
+    A class without an observed entry gets the feature mean. This is the start of EM; it
+    makes covariances too small for other uses.
 
     Parameters
     ----------
     data : Labelled
-        NaN where an entry is missing; data weights are not used.
+        NaN for missing entries; data weights are not used.
     n_classes : int
 
     Examples
@@ -81,17 +82,17 @@ def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
     [0.0, 2.0, 1.0, 5.0, 9.0]
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
-    seen = ~np.isnan(X)
-    values = np.where(seen, X, 0.0)
-    whole = values.sum(0) / np.maximum(seen.sum(0), 1)
+    observed = ~np.isnan(X)
+    values = np.where(observed, X, 0.0)
+    whole = values.sum(0) / np.maximum(observed.sum(0), 1)
     member = np.eye(n_classes, dtype=X.dtype)[y].T
-    count, total = member @ seen, member @ values
+    count, total = member @ observed, member @ values
     means = np.where(count > 0, total / np.maximum(count, 1), whole)
-    return data._replace(X=np.where(seen, X, means[y]))
+    return data._replace(X=np.where(observed, X, means[y]))
 
 
 def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
-    """Return Σ of every class, repeated where the classes share it."""
+    """Compute Σ of every class, repeated if the classes share it."""
     S = params.chol @ jnp.swapaxes(params.chol, -1, -2)
     return jnp.broadcast_to(S, (*params.mean.shape, params.mean.shape[-1]))
 
@@ -101,7 +102,7 @@ def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
 def expected_statistics(
     params: GaussianClassesParams, data: Labelled
 ) -> ClassStatistics:
-    """Return the expected n, x̄ and S of every class given θ, Eqs. (2) and (3)."""
+    """Compute the expected n, x̄ and S of every class given θ, Eqs. (2) and (3)."""
     normals = MixtureParams(params.weights, params.mean, covariances_of(params))
     sums = e_step_missing(normals, data.X, weights(data), data.y)
     n = jnp.where(sums.mass > 0, sums.mass, 1.0)
@@ -118,10 +119,10 @@ def log_joint(
     prior: NIWPrior,
     covariance: Covariance = "full",
 ) -> Float[Array, ""]:
-    """Return Eq. (1) plus the log prior density in (weights, μ, Σ), constants included.
+    """Compute Eq. (1) plus the log prior density in (weights, μ, Σ), with constants.
 
-    The density of the NumPyro model, of which the site is the Cholesky factor L of
-    Σ = LLᵀ: |dΣ/dL| = 2^D Π_i L_ii^(D - i + 1) is divided out.
+    This is the density of the NumPyro model, whose site is the Cholesky factor L of Σ =
+    LLᵀ, divided by |dΣ/dL| = 2^D Π_i L_ii^(D - i + 1).
     """
     d = params.mean.shape[-1]
     sites = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
@@ -139,8 +140,12 @@ def log_joint(
     return value - jnp.sum(volume)
 
 
-def _step(params: Any, given: Any, covariance: Covariance) -> tuple[Any, Scalar]:
-    data, prior = given
+def _step(
+    params: GaussianClassesParams,
+    problem: tuple[Labelled, NIWPrior],
+    covariance: Covariance,
+) -> tuple[GaussianClassesParams, Scalar]:
+    data, prior = problem
     stats = expected_statistics(params, data)
     new = mode(posterior(stats, prior, covariance=covariance))
     return new, log_joint(params, data, prior, covariance)
@@ -148,7 +153,7 @@ def _step(params: Any, given: Any, covariance: Covariance) -> tuple[Any, Scalar]
 
 COVARIANCES: tuple[Covariance, ...] = ("full", "tied", "diagonal")
 STEPS = {kind: partial(_step, covariance=kind) for kind in COVARIANCES}
-"""EM's step, Eqs. (3) and (4): one object each, so that ``run_em`` compiles it once."""
+"""EM's steps, Eqs. (3) and (4): one object each, which ``run_em`` compiles once."""
 
 
 @numpy_in_numpy_out
@@ -161,28 +166,28 @@ def fit_missing(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Return a mode of the posterior in (weights, μ, Σ) given the seen entries, by EM.
+    """Find a posterior mode in (weights, μ, Σ) given the observed entries, by EM.
 
     Parameters
     ----------
     data : Labelled
-        NaN where an entry is missing; rows without any entry count for the weights.
+        NaN for missing entries. Rows without any entry count for the class weights.
     prior : NIWPrior
         With α + n > 1 in every class.
     n_classes : int
-    covariance : {"full", "tied", "diagonal"}
+    covariance : {"full", "tied", "diagonal"}, default="full"
     max_steps, tol
-        As ``run_em``.
+        See ``run_em``.
 
     Returns
     -------
     Fit
-        ``GaussianClassesParams``, ``log_joint`` at them; a local optimum, as (1) with
-        missing entries need not have a single one.
+        ``GaussianClassesParams``, with ``log_joint`` as the objective. The mode is a
+        local optimum: (1) with missing entries may have several.
 
     Examples
     --------
-    A row without any entry counts for the class weights, and for nothing else:
+    A row without any entry counts only for the class weights:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -191,11 +196,11 @@ def fit_missing(
     >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
     >>> y = np.array([0, 0, 0, 1, 1])
     >>> prior = NIWPrior(np.array([4.0]), np.eye(1), kappa=2.0, nu=3.0)
-    >>> found = gaussian_classes.fit_missing(Labelled(X, y), prior, n_classes=2).params
-    >>> found.weights.round(3).tolist(), found.mean.round(3).tolist()
+    >>> params = gaussian_classes.fit_missing(Labelled(X, y), prior, n_classes=2).params
+    >>> params.weights.round(3).tolist(), params.mean.round(3).tolist()
     ([0.6, 0.4], [[2.5], [5.5]])
     """
     filled = statistics(fill_with_means(data, n_classes), n_classes)
     start = mode(posterior(filled, prior, covariance=covariance))
-    given = (data, prior)
-    return run_em(STEPS[covariance], start, given, max_steps=max_steps, tol=tol)
+    problem = (data, prior)
+    return run_em(STEPS[covariance], start, problem, max_steps=max_steps, tol=tol)

@@ -1,7 +1,8 @@
 """Closed forms of Gaussian classes: posterior, evidence, predictive, exact draws.
 
-Prior NIW(m₀, κ₀, ν₀, Ψ₀) per class and Dirichlet(α) weights (``models``). A class with
-n points (a sum of data weights), mean x̄, scatter S has the posterior NIW(m, κ, ν, Ψ),
+The prior is NIW(m₀, κ₀, ν₀, Ψ₀) per class and Dirichlet(α) for the weights
+(``models``). A class with n points (a sum of data weights), mean x̄ and scatter S has
+the posterior NIW(m, κ, ν, Ψ),
 
     κ = κ₀ + n,  ν = ν₀ + n,  m = (κ₀m₀ + n x̄)/κ,
     Ψ = Ψ₀ + S + (κ₀n/κ)(x̄ - m₀)(x̄ - m₀)ᵀ,                                        (1)
@@ -14,12 +15,12 @@ and, with df = ν - D + 1,
     draws        Σ = (L T⁻¹)(L T⁻¹)ᵀ, LLᵀ = Ψ, T lower triangular,
                  T_ii² ~ χ²(ν - D + i), T_ij ~ N(0, 1);  μ ~ N(m, Σ/κ).             (4)
 
-"tied": one Ψ = Ψ₀ + Σ_c(...) and ν = ν₀ + Σ n_c for all classes. "diagonal": (1)-(4)
-with D = 1 for every feature, the predictive a product of Student-t densities. Class
-weights: Dirichlet(α + n_c), evidence that of the Dirichlet-multinomial. The mode in
+"tied": all classes share Ψ = Ψ₀ + Σ_c(...) and ν = ν₀ + Σ n_c. "diagonal": (1)-(4) with
+D = 1 for every feature; the predictive is a product of Student-t densities. Class
+weights: Dirichlet(α + n_c), with the evidence of the Dirichlet-multinomial. The mode in
 (weights, μ, Σ), which ``fit`` returns, has Σ = Ψ/(ν + D + 2) (tied: Ψ/(ν + D + 1 + C)).
 
-Everything is a function of (n, x̄, S) per class.
+Every result is a function of (n, x̄, S) per class.
 
 References
 ----------
@@ -72,13 +73,13 @@ class ClassStatistics(NamedTuple):
 class ClassPosterior(NamedTuple):
     """alpha (c,), mean (c, d), kappa (c,), nu (q,), Psi (q, d, d) of Eq. (1).
 
-    q = c, or 1 where the covariance is tied. Diagonal: Psi is (c, d). With a leading
-    axis in every array it is the mean of as many such posteriors, one a completion of
-    rows with missing entries (``gaussian_classes.completions``).
+    q = c, or 1 if the covariance is tied. Diagonal: Psi is (c, d). A leading axis in
+    every array means the average of that many posteriors, one per completion of rows
+    with missing entries (``gaussian_classes.completions``).
 
     Examples
     --------
-    Two classes that differ in their weights alone are told apart by nothing else:
+    Two classes with equal means and scales differ only in their weights:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -102,34 +103,34 @@ class ClassPosterior(NamedTuple):
 
 
 def is_diagonal(post: ClassPosterior) -> bool:
-    """Say whether features are independent within a class."""
+    """Check whether features are independent within a class."""
     return post.Psi.ndim == post.mean.ndim
 
 
 def is_mean(post: ClassPosterior) -> bool:
-    """Say whether it is the mean of the posteriors of completions."""
+    """Check whether a posterior is the average over completions."""
     return post.mean.ndim == 3
 
 
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_classes")
 def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
-    """Return counts, means and scatters by class, zeros where it has no points.
+    """Compute counts, means and scatters by class; zeros for a class without points.
 
-    O(n d²): rows are taken class by class, a tile of them at a time, and none are
-    copied but these.
+    O(n d²). The rows are read class by class, a tile at a time, and only a tile is
+    copied.
 
     Parameters
     ----------
     data : Labelled
-        Whole rows, y in 0..C-1.
+        Without missing entries, y in 0..C-1.
     n_classes : int
         C.
 
     Raises
     ------
     ValueError
-        Without labels.
+        If labels are missing.
 
     Examples
     --------
@@ -142,32 +143,32 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     ([2.0, 2.0], [1.0, 7.0], [2.0, 8.0])
     """
     if data.y is None:
-        raise ValueError("data.y: expected class codes, got None")
+        raise ValueError("data.y must be class codes, got None.")
     X, w = data.X, weights(data)
     (rows, d), c = X.shape, n_classes
     order, owner, first, last = _tiles(data.y, c, tile := tile_rows(rows, c))
     places = jnp.arange(tile)
 
     def of(t: Array) -> tuple[Array, Array]:
-        """Return the rows of a tile and their weights, 0 beyond the class's last."""
+        """Select the rows of a tile and their weights, 0 beyond the class."""
         place = first[t] + places
         row = order[jnp.minimum(place, rows - 1)]
         return X[row], jnp.where(place < last[t], w[row], 0.0)
 
     def add(total: tuple[Any, Any], t: Array) -> tuple[tuple[Any, Any], None]:
-        own, w = of(t)
+        tile_X, w = of(t)
         n, sums = total
-        return (n.at[owner[t]].add(jnp.sum(w)), sums.at[owner[t]].add(w @ own)), None
+        return (n.at[owner[t]].add(jnp.sum(w)), sums.at[owner[t]].add(w @ tile_X)), None
 
     zeros, every = jnp.zeros((c, d), X.dtype), jnp.arange(len(owner))
     (n, sums), _ = jax.lax.scan(add, (zeros[:, 0], zeros), every)
     mean = sums / jnp.where(n > 0, n, 1.0)[:, None]
-    # The mean is rounded before it is subtracted, or equal points would have scatter.
+    # Round the mean before subtracting it; otherwise equal points would have scatter.
     mean = jax.lax.optimization_barrier(mean)
 
     def spread(scatter: Any, t: Array) -> tuple[Any, None]:
-        own, w = of(t)
-        delta = own - mean[owner[t]]
+        tile_X, w = of(t)
+        delta = tile_X - mean[owner[t]]
         return scatter.at[owner[t]].add((delta * w[:, None]).T @ delta), None
 
     scatter, _ = jax.lax.scan(spread, jnp.zeros((c, d, d), X.dtype), every)
@@ -175,9 +176,9 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
 
 
 def tile_rows(n: int, c: int) -> int:
-    """Return the rows of a tile of one class: of n rows at most n more are filled up.
+    """Compute the number of rows in a tile of one class: a power of two, 16 to 1024.
 
-    A power of two, 16 to 1024.
+    With n rows the tiles have at most n rows of padding.
     """
     return min(max(1 << max(n // c, 1).bit_length() - 1, 16), 1024)
 
@@ -185,10 +186,10 @@ def tile_rows(n: int, c: int) -> int:
 def _tiles(
     y: Int[Array, "n"], c: int, tile: int
 ) -> tuple[Int[Array, "n"], Int[Array, "t"], Int[Array, "t"], Int[Array, "t"]]:
-    """Return rows by class; of each tile of one class: class, first place, the end.
+    """Compute the order of rows by class, and each tile's class, first row and end.
 
-    ⌊n/tile⌋ + c tiles, of which some may lie beyond the last class's end, and have
-    no rows.
+    There are ⌊n/tile⌋ + c tiles; some may be beyond the end of the last class and
+    empty.
     """
     size = jnp.zeros(c, int).at[y].add(1)
     end, tiles = jnp.cumsum(size), -(-size // tile)
@@ -202,13 +203,13 @@ def _tiles(
 def posterior(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> ClassPosterior:
-    """Return the exact posterior (Eq. 1).
+    """Compute the exact posterior (Eq. 1).
 
     Parameters
     ----------
     stats : ClassStatistics
     prior : NIWPrior
-    covariance : {"full", "tied", "diagonal"}
+    covariance : {"full", "tied", "diagonal"}, default="full"
 
     Returns
     -------
@@ -220,21 +221,26 @@ def posterior(
 def posterior_of(
     xp: Any, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
 ) -> ClassPosterior:
-    """Return ``posterior`` by NumPy or by JAX."""
+    """Compute ``posterior`` by NumPy or by JAX."""
     kappa = prior.kappa + stats.n
     gap = stats.mean - prior.mean
     mean = prior.mean + (stats.n / kappa)[:, None] * gap
     shrink = prior.kappa * stats.n / kappa
     if covariance == "diagonal":
-        own = xp.diagonal(stats.scatter, axis1=1, axis2=2) + shrink[:, None] * gap**2
-        Psi, nu = xp.diagonal(prior.Psi) + own, prior.nu + stats.n
+        scatter = (
+            xp.diagonal(stats.scatter, axis1=1, axis2=2) + shrink[:, None] * gap**2
+        )
+        Psi, nu = xp.diagonal(prior.Psi) + scatter, prior.nu + stats.n
     else:
-        own = stats.scatter + xp.einsum("c,ci,cj->cij", shrink, gap, gap)
+        scatter = stats.scatter + xp.einsum("c,ci,cj->cij", shrink, gap, gap)
         if covariance == "tied":
-            own, n = xp.sum(own, 0, keepdims=True), xp.sum(stats.n, keepdims=True)
+            scatter, n = (
+                xp.sum(scatter, 0, keepdims=True),
+                xp.sum(stats.n, keepdims=True),
+            )
         else:
             n = stats.n
-        Psi, nu = prior.Psi + own, prior.nu + n
+        Psi, nu = prior.Psi + scatter, prior.nu + n
     return ClassPosterior(prior.alpha + stats.n, mean, kappa, nu, Psi)
 
 
@@ -245,18 +251,18 @@ _posterior = host_or_program(posterior_of, static=("covariance",))
 def log_evidence(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> Float[Array, ""]:
-    """Return log p(X, y) with all parameters integrated out (Eq. 3), natural log.
+    """Compute log p(X, y), all parameters integrated out (Eq. 3), natural log.
 
     Parameters
     ----------
     stats : ClassStatistics
     prior : NIWPrior
-    covariance : {"full", "tied", "diagonal"}
+    covariance : {"full", "tied", "diagonal"}, default="full"
 
     Examples
     --------
-    One point of two classes at the prior's mean: the label has probability 1/2, and the
-    predictive density is Cauchy's of scale √2.
+    One point of two classes at the prior mean: the label has probability 1/2, and the
+    predictive density is Cauchy with scale √2.
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -275,29 +281,29 @@ def log_evidence(
 def evidence_of(
     xp: Any, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
 ) -> Any:
-    """Return ``log_evidence`` by NumPy or by JAX."""
+    """Compute ``log_evidence`` by NumPy or by JAX."""
     post = posterior_of(xp, stats, prior, covariance=covariance)
     c, d = stats.mean.shape
     log_gamma = gammaln if xp is jnp else scipy.special.gammaln
-    log_pi = math.log(math.pi)  # A number of NumPy's would make float64 of float32.
+    log_pi = math.log(math.pi)  # A NumPy number would promote float32 to float64.
     nu0 = xp.asarray(prior.nu, stats.mean.dtype)
 
     def log_det(S: Any) -> Any:
         half = cholesky_of(xp, S)
         return 2 * xp.sum(xp.log(xp.diagonal(half, axis1=-2, axis2=-1)), -1)
 
-    def log_normaliser(nu: Any, log_det: Any, d: int) -> Any:
-        """Return log Γ_D(ν/2) - (ν/2) log|Ψ|."""
+    def log_normalizer(nu: Array, log_det: Array, d: int) -> Array:
+        """Compute log Γ_D(ν/2) - (ν/2) log|Ψ|."""
         parts = log_gamma((nu[..., None] - np.arange(d, dtype=nu.dtype)) / 2)
         constant = d * (d - 1) / 4 * log_pi
         return xp.sum(parts, -1) + constant - nu / 2 * log_det
 
     if covariance == "diagonal":
-        before = log_normaliser(nu0, xp.log(xp.diagonal(prior.Psi)), 1)
-        after = log_normaliser(post.nu[:, None], xp.log(post.Psi), 1)
+        before = log_normalizer(nu0, xp.log(xp.diagonal(prior.Psi)), 1)
+        after = log_normalizer(post.nu[:, None], xp.log(post.Psi), 1)
     else:
-        before = log_normaliser(nu0, log_det(prior.Psi), d)
-        after = log_normaliser(post.nu, log_det(post.Psi), d)
+        before = log_normalizer(nu0, log_det(prior.Psi), d)
+        after = log_normalizer(post.nu, log_det(post.Psi), d)
     total = xp.sum(after - before)
     total = total + 0.5 * d * xp.sum(xp.log(prior.kappa / post.kappa))
     total = total - 0.5 * d * log_pi * xp.sum(stats.n)
@@ -319,17 +325,17 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     ----------
     key : typed PRNG key
     post : ClassPosterior
-        Where it is a mean over completions the draws take these in turn.
+        If it averages over completions, the draws use them in turn.
     n_draws : int
 
     Returns
     -------
     GaussianClassesParams
-        Every array with a leading axis of draws.
+        Every array has a leading axis of draws.
 
     Examples
     --------
-    Weights sum to 1 in every draw, and the means of classes scatter about -1 and 1:
+    Weights sum to 1 in every draw, and class means vary about -1 and 1:
 
     >>> import jax
     >>> import numpy as np
@@ -343,8 +349,10 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     """
     if is_mean(post):
         turn = jnp.arange(n_draws) * len(post.mean) // n_draws
-        own = jax.tree.map(lambda a: jnp.asarray(a)[turn], post)
-        each = jax.vmap(lambda k, p: draw(k, p, 1))(jax.random.split(key, n_draws), own)
+        each_post = jax.tree.map(lambda a: jnp.asarray(a)[turn], post)
+        each = jax.vmap(lambda k, p: draw(k, p, 1))(
+            jax.random.split(key, n_draws), each_post
+        )
         return jax.tree.map(lambda a: a[:, 0], each)
     key_w, key_d, key_o, key_m = jax.random.split(key, 4)
     dtype, (c, d) = post.mean.dtype, post.mean.shape
@@ -370,7 +378,7 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
 
 
 def _with_covariance(xp: Any, post: ClassPosterior, divisor: Any) -> Any:
-    """Return chol of Ψ / divisor, divisor (q,)."""
+    """Compute the Cholesky factors of Ψ / divisor, divisor (q,)."""
     if is_diagonal(post):
         scale = xp.sqrt(post.Psi / divisor[..., None])
         return scale[..., None] * xp.eye(post.mean.shape[-1], dtype=scale.dtype)
@@ -379,7 +387,7 @@ def _with_covariance(xp: Any, post: ClassPosterior, divisor: Any) -> Any:
 
 @numpy_in_numpy_out
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
-    """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1.
+    """Compute the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1.
 
     Parameters
     ----------
@@ -387,22 +395,22 @@ def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
 
     Examples
     --------
-    Of NIW with ν = 6 and Ψ = 16 in one dimension E Σ is 16/4, whose root is 2:
+    With ν = 6 and Ψ = 16 in one dimension E Σ is 16/4, whose root is 2:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
     >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
     >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
     >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> found = gaussian_classes.posterior_mean(post)
-    >>> found.weights.tolist(), found.chol.ravel().tolist()
+    >>> params = gaussian_classes.posterior_mean(post)
+    >>> params.weights.tolist(), params.chol.ravel().tolist()
     ([0.5, 0.5], [2.0, 2.0])
     """
     return _mean(post)
 
 
 def mean_of(xp: Any, post: ClassPosterior) -> GaussianClassesParams:
-    """Return ``posterior_mean`` by NumPy or by JAX."""
+    """Compute ``posterior_mean`` by NumPy or by JAX."""
     d = 1 if is_diagonal(post) else post.mean.shape[-1]
     pi = post.alpha / xp.sum(post.alpha, -1, keepdims=True)
     chol = _with_covariance(xp, post, post.nu - d - 1)
@@ -419,17 +427,17 @@ _mean = host_or_program(mean_of)
 @numpy_in_numpy_out
 @jax.jit
 def mode(post: ClassPosterior) -> GaussianClassesParams:
-    """Return the mode of the posterior density in (weights, μ, Σ), for α + n > 1.
+    """Compute the mode of the posterior density in (weights, μ, Σ), for α + n > 1.
 
     Parameters
     ----------
     post : ClassPosterior
-        Not a mean over completions.
+        Not an average over completions.
 
     Examples
     --------
-    Of NIW with ν = 6 and Ψ = 16 in one dimension Σ has the mode 16/(6 + 1 + 2), whose
-    root is 4/3:
+    With ν = 6 and Ψ = 16 in one dimension Σ has the mode 16/(6 + 1 + 2), whose root is
+    4/3:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -441,7 +449,7 @@ def mode(post: ClassPosterior) -> GaussianClassesParams:
     """
     c, d = post.mean.shape
     d = 1 if is_diagonal(post) else d
-    # Each mean brings a factor |Σ|^(-1/2) to the density of the covariance it shares.
+    # Each mean adds a factor |Σ|^(-1/2) to the density of its covariance.
     sharing = c if len(post.nu) == 1 else 1
     divisor = post.nu + d + 1 + sharing
     pi = (post.alpha - 1) / jnp.sum(post.alpha - 1)
@@ -453,9 +461,10 @@ def mode(post: ClassPosterior) -> GaussianClassesParams:
 def plug_in(
     stats: ClassStatistics, *, shrinkage: Float[Array, ""] | float | int = 0.0
 ) -> GaussianClassesParams:
-    """Return maximum likelihood with Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I, a in [0, 1].
+    """Compute maximum likelihood with Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I, a in [0, 1].
 
-    The paper's Σ̂ + αI made scale-aware. With a = 0 and n ≤ D the factor is NaN.
+    This makes the paper's Σ̂ + αI independent of scale. With a = 0 and n ≤ D the factor
+    is NaN.
 
     Parameters
     ----------
@@ -466,7 +475,7 @@ def plug_in(
 
     Examples
     --------
-    Half the way to variances that are all their mean, 2.5:
+    Half way to equal variances of 2.5:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes

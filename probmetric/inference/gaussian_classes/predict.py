@@ -1,7 +1,7 @@
 """Gaussian classes in use: predictive densities, class probabilities, ``fit``.
 
-The predictive density of a class is Eq. (2) of ``gaussian_classes.posterior``. That of
-a row with missing entries is the density of the entries that are there, x_o:
+The predictive density of a class is Eq. (2) of ``gaussian_classes.posterior``. For a
+row with missing entries it is the density of the observed entries x_o:
 
     x ~ t_df(m, S)   implies   x_o ~ t_df(m_o, S_oo).                             (1)
 """
@@ -41,9 +41,10 @@ from probmetric.typing import Array
 
 @numpy_in_numpy_out
 def predictive(post: ClassPosterior) -> ClassDensities:
-    """Return the Student-t predictive densities of the classes.
+    """Compute the Student-t predictive densities of the classes.
 
-    Of a mean over completions: mixtures of these, one component a completion.
+    If ``post`` averages over completions, they are mixtures with a component per
+    completion.
 
     Parameters
     ----------
@@ -52,12 +53,12 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     Raises
     ------
     ValueError
-        For a diagonal covariance: a product of univariate t's is not of this form.
+        For a diagonal covariance: a product of univariate t's does not have this form.
 
     Examples
     --------
-    Of NIW with κ = 4, ν = 6 and Ψ = 16 in one dimension: 6 degrees of freedom, and the
-    squared scale 16 · 5/(4 · 6) = 3.333:
+    With κ = 4, ν = 6 and Ψ = 16 in one dimension there are 6 degrees of freedom, and
+    the squared scale is 16 · 5/(4 · 6) = 3.333:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -73,9 +74,9 @@ def predictive(post: ClassPosterior) -> ClassDensities:
 
 
 def predictive_of(xp: Any, post: ClassPosterior) -> ClassDensities:
-    """Return ``predictive`` by NumPy or by JAX."""
+    """Compute ``predictive`` by NumPy or by JAX."""
     if is_diagonal(post):
-        raise ValueError("covariance: expected 'full' or 'tied', got 'diagonal'")
+        raise ValueError("covariance must be 'full' or 'tied', got 'diagonal'.")
     each = post if is_mean(post) else jax.tree.map(lambda a: a[None], post)
     s, c, d = each.mean.shape
     df = xp.broadcast_to(each.nu - d + 1, each.kappa.shape)
@@ -91,42 +92,45 @@ def predictive_of(xp: Any, post: ClassPosterior) -> ClassDensities:
 
 
 def _diagonal_log_densities(post: ClassPosterior, x: Array) -> Array:
-    there = ~jnp.isnan(x)
+    observed = ~jnp.isnan(x)
     scale2 = post.Psi * ((post.kappa + 1) / (post.kappa * post.nu))[:, None]
-    white = (jnp.where(there, x, 0.0) - post.mean) / jnp.sqrt(scale2)
+    white = (jnp.where(observed, x, 0.0) - post.mean) / jnp.sqrt(scale2)
     each = log_student(white[..., None], post.nu[:, None], 1) - 0.5 * jnp.log(scale2)
-    return jnp.sum(jnp.where(there, each, 0.0), -1)
+    return jnp.sum(jnp.where(observed, each, 0.0), -1)
 
 
 def _partly_log_densities(classes: ClassDensities, x: Array) -> Array:
-    """Return the log density of the seen entries by class, Eq. (1)."""
+    """Compute the log density of the observed entries by class, Eq. (1)."""
 
-    def one(loc: Array, factor: Array, inv_df: Array) -> Array:
-        L, delta, seen = chol_seen(x, loc, factor @ factor.T)
+    def log_density(loc: Array, factor: Array, inv_df: Array) -> Array:
+        L, delta, observed = chol_seen(x, loc, factor @ factor.T)
         white = solve_triangular(L, delta, lower=True)
-        density = log_student(white, 1 / inv_df, jnp.sum(seen))
+        density = log_student(white, 1 / inv_df, jnp.sum(observed))
         return density - 0.5 * logdet_chol(L)
 
-    return jax.vmap(one)(classes.loc[:, 0], classes.factor[:, 0], classes.inv_df[:, 0])
+    return jax.vmap(log_density)(
+        classes.loc[:, 0], classes.factor[:, 0], classes.inv_df[:, 0]
+    )
 
 
 @numpy_in_numpy_out
 def predict_log_proba(
     post: ClassPosterior, X: Float[Array, "n d"], *, missing: bool = False
 ) -> Float[Array, "n c"]:
-    """Return log P(class | x, data), all parameters integrated out.
+    """Compute log P(class | x, data), all parameters integrated out.
 
     Parameters
     ----------
     post : ClassPosterior
     X : array of shape (n, d)
     missing : bool, default=False
-        Integrate NaN entries out, exactly (n c d³ work); they give NaN otherwise.
+        Whether to integrate NaN entries out, exactly (n c d³ work). Otherwise they give
+        NaN.
 
     Examples
     --------
-    Half-way between two classes that mirror each other either is as probable; an entry
-    that is missing tells nothing.
+    Half way between two symmetric classes both have probability 1/2. A missing entry
+    has no effect.
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -144,13 +148,13 @@ def predict_log_proba(
 @jax.jit(static_argnames="missing")
 def _predict(post: ClassPosterior, X: Array, missing: bool) -> Array:
     if is_mean(post):
-        each = jax.vmap(lambda one: _log_joint(one, X, missing))(post)
+        each = jax.vmap(lambda completion: _log_joint(completion, X, missing))(post)
         return jax.nn.log_softmax(logsumexp(each, 0), -1)
     return jax.nn.log_softmax(_log_joint(post, X, missing), -1)
 
 
 def _log_joint(post: ClassPosterior, X: Array, missing: bool) -> Array:
-    """Return log P(class, x | data), shape (n, c)."""
+    """Compute log P(class, x | data), shape (n, c)."""
     log_prior = jnp.log(post.alpha) - jnp.log(jnp.sum(post.alpha))
     if is_diagonal(post):
         each = jax.vmap(lambda x: _diagonal_log_densities(post, x))(X)
@@ -158,8 +162,8 @@ def _log_joint(post: ClassPosterior, X: Array, missing: bool) -> Array:
         each = each if missing else jnp.where(bad, jnp.nan, each)
     else:
         classes = predictive(post)
-        one = _partly_log_densities if missing else class_log_densities
-        each = jax.lax.map(lambda x: one(classes, x), X, batch_size=256)
+        densities = _partly_log_densities if missing else class_log_densities
+        each = jax.lax.map(lambda x: densities(classes, x), X, batch_size=256)
     return log_prior + each
 
 
@@ -171,20 +175,20 @@ def fit(
     n_classes: int,
     covariance: Covariance = "full",
 ) -> Fit:
-    """Return the posterior mode in (weights, μ, Σ), with the log evidence as objective.
+    """Fit the posterior mode in (weights, μ, Σ), with the log evidence as objective.
 
-    Conjugate: one step, no iteration; the whole posterior is ``posterior``. Rows with
-    missing entries go by EM (``gaussian_classes.missing.fit_missing``), whose objective
-    is the log density of the mode.
+    The fit is conjugate, without iteration; ``posterior`` gives the whole posterior.
+    Rows with missing entries use EM (``gaussian_classes.missing.fit_missing``), whose
+    objective is the log density of the mode.
 
     Parameters
     ----------
     data : Labelled
-        NaN where an entry is missing.
+        NaN for missing entries.
     prior : NIWPrior
         With α + n > 1 in every class.
     n_classes : int
-    covariance : {"full", "tied", "diagonal"}
+    covariance : {"full", "tied", "diagonal"}, default="full"
 
     Returns
     -------
@@ -193,7 +197,7 @@ def fit(
 
     Examples
     --------
-    The prior mean, 4, weighs as much as two points:
+    The prior mean, 4, counts as two points:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -201,8 +205,8 @@ def fit(
     >>> from probmetric.models.gaussian_classes import NIWPrior
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
     >>> prior = NIWPrior(np.array([4.0]), np.eye(1), kappa=2.0, nu=3.0)
-    >>> found = gaussian_classes.fit(Labelled(X, y), prior, n_classes=2)
-    >>> found.params.weights.tolist(), found.params.mean.tolist()
+    >>> params = gaussian_classes.fit(Labelled(X, y), prior, n_classes=2).params
+    >>> params.weights.tolist(), params.mean.tolist()
     ([0.5, 0.5], [[2.5], [5.5]])
     """
     if np.isnan(np.asarray(data.X)).any():

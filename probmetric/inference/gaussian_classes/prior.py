@@ -1,12 +1,12 @@
-"""The NIW prior that maximises the evidence on a grid.
+"""The NIW prior that maximizes the evidence on a grid.
 
 With S_W the pooled within-class covariance,
 
-    m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a tr(S_W)/D · I),   (1)
+    m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a tr(S_W)/D · I).   (1)
 
-so that E Σ_c is S_W, shrunk; κ₀, ν₀ - D - 1 and a > 0 maximise the evidence, Eq. (3) of
-``gaussian_classes.posterior``. "diagonal": the prior of one feature, D = 1 in ν₀.
-Empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
+Hence E Σ_c is S_W, shrunk. κ₀, ν₀ - D - 1 and a > 0 maximize the evidence, Eq. (3) of
+``gaussian_classes.posterior``. "diagonal": the prior of one feature, D = 1 in ν₀. This
+is empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
 """
 
 from functools import partial
@@ -30,15 +30,13 @@ from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array
 
 EXCESS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-"""Grid of ν₀ - D - 1: how alike the classes' covariances are, in points."""
-
+"""Grid of ν₀ - D - 1, the similarity of the class covariances in points."""
 
 KAPPA = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-"""Grid of κ₀: class means lie within about 1/√κ₀ of the grand mean."""
-
+"""Grid of κ₀: class means are within about 1/√κ₀ of the grand mean."""
 
 SHRINKAGE = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
-"""Grid of a in Eq. (1). Never 0: S_W is singular for fewer than D points."""
+"""Grid of a in Eq. (1), above 0: S_W is singular for fewer than D points."""
 
 
 @numpy_in_numpy_out
@@ -49,24 +47,23 @@ def evidence_prior(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> NIWPrior:
-    """Return the prior (1) of highest evidence.
+    """Choose the prior (1) of highest evidence.
 
     Parameters
     ----------
     stats : ClassStatistics
-    covariance : {"full", "tied", "diagonal"}
+    covariance : {"full", "tied", "diagonal"}, default="full"
     alpha : float, default=1
-        Dirichlet concentration of the class weights, not chosen.
+        Dirichlet concentration of the class weights; not chosen.
 
     Returns
     -------
     NIWPrior
-        NaN throughout where no point of the grid has a finite evidence (all points
-        equal).
+        All NaN if the evidence is finite nowhere on the grid (all points equal).
 
     Examples
     --------
-    Its centre is the mean of all points, and E Σ = Ψ/(ν - 2) the pooled variance within
+    Its center is the mean of all points, and E Σ = Ψ/(ν - 2) the pooled variance within
     the classes, 10/4:
 
     >>> import numpy as np
@@ -94,15 +91,15 @@ def evidence_prior(
     def score(point: Array) -> Array:
         return log_evidence(stats, at(point), covariance=covariance)
 
-    # A divisor of 216: a remainder would compile the body a second time.
+    # 18 divides 216; a remainder would compile the body a second time.
     scores = jax.lax.map(score, grid, batch_size=18)
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
-    found = jnp.isfinite(scores[best])
-    return jax.tree.map(lambda v: jnp.where(found, v, jnp.nan), at(grid[best]))
+    finite = jnp.isfinite(scores[best])
+    return jax.tree.map(lambda v: jnp.where(finite, v, jnp.nan), at(grid[best]))
 
 
 class Learned(NamedTuple):
-    """All that whole rows say: statistics, best prior, posterior, log evidence."""
+    """Statistics of complete rows, their best prior, posterior and log evidence."""
 
     stats: ClassStatistics
     prior: NIWPrior
@@ -118,17 +115,17 @@ def learn_statistics(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> Learned:
-    """Return the posterior, under the prior (1) where none is given.
+    """Compute the posterior, by default under the prior (1).
 
-    Choosing that is one program; else nothing compiles.
+    Choosing that prior compiles one program; otherwise nothing compiles.
 
     Parameters
     ----------
     stats : ClassStatistics
     prior : NIWPrior, optional
-        Such as ``choice.choose_prior`` returns. Default: ``evidence_prior``.
+        For example from ``choice.choose_prior``. Default: ``evidence_prior``.
     covariance, alpha
-        As ``evidence_prior``; a prior that is given has its own α.
+        See ``evidence_prior``; ``prior`` has its own α.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Latent Coincidence Analysis in closed form: symbols, and where each step is derived.
+"""Latent Coincidence Analysis in closed form: symbols and derivations.
 
 Symbols. A pair (x, x'), δ = x - x', label y (1 = coincide), weight w; W (p, d), g = Wδ,
 D = ‖g‖²; noise σ², ρ = log σ², scale κ² (1 when common), τ² = κ² + 2σ², s = σ²/τ²;
@@ -8,19 +8,19 @@ M = WᵀW/τ² and b.
 
 In reading order:
 
-``statistics``   the sums n₁, T₁ and the rows that the likelihood needs (no numbers).
+``statistics``   the sums n₁, T₁ and the rows of the likelihood.
 ``likelihood``   marginal (1), log likelihood (2), log joint density (3).
 ``latent``       posterior of (z, z'): means (1), covariances (2)-(3).
 ``em``           E-step (1)-(5), M-steps: full (6)-(7), reduced (8)-(9).
 ``fit``          starts, solvers and the mode.
-``anchors``      the same from a sample of anchors, with a standard error: a folder.
+``anchors``      the fit from a sample of anchors, with a standard error (a folder).
 ``recipe``       the default fit from labelled points: pairs, prior, refresh.
 ``curvature``    score (1), Hessian (2), certificate.
 ``laplace``      draws without the rotations (1).
 ``target``       the log joint density for samplers.
 ``bootstrap``    refits under product weights u_i u_j.
-``link``         the log-logistic link of pairs with labels (1).
-``jackknife``    refits with points left out, each with its link on held-out pairs.
+``link``         the log-logistic link of labelled pairs (1).
+``jackknife``    refits without groups of points, and links on held-out pairs.
 ``draws``        draws by every method, and the pointwise log likelihood.
 """
 

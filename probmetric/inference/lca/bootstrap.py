@@ -1,20 +1,19 @@
 """The weighted-likelihood bootstrap of LCA: refits under random weights on points.
 
-A draw gives point i the weight u_i, u = n·Dirichlet(1, …, 1), pair (i, j) the *product*
-w u_i u_j, and refits by L-BFGS from the fit to the data. To first order its covariance
-is H⁻¹JH⁻¹ with J the variance of a U-statistic of order two, which is what pairs that
-share points need; with the mean of the weights instead, intervals would come out half
-as wide.
+A draw gives point i the weight u_i, u = n·Dirichlet(1, …, 1), and pair (i, j) the
+*product* w u_i u_j, and refits by L-BFGS from the fit to the data. To first order its
+covariance is H⁻¹JH⁻¹ with J the variance of a U-statistic of order two, as pairs that
+share points require. With the mean of the weights intervals would be half as wide.
 
-Each refit works in coordinates of its own in which the curvature is near the identity:
-with T₁ = Σ w δδᵀ over the weighted y = 1 pairs, the part of the Hessian that stays
-where the y = 0 pairs are far apart is I_p ⊗ (ηT₁/(1 + 2σ²) + λ/c²), η the learning
-rate. On breast cancer that saves two evaluations in three.
+Each refit uses coordinates in which the curvature is near the identity. With
+T₁ = Σ w δδᵀ over the weighted y = 1 pairs and η the learning rate, the Hessian of W is
+I_p ⊗ (ηT₁/(1 + 2σ²) + λ/c²) if the y = 0 pairs are far apart. This saves most
+evaluations (docs/measured.md).
 
-``bootstrap`` refits under weights given. The sampler ``Bootstrap`` makes the weights
-inside one compiled program, in blocks that are stored and resumed like those of NUTS.
-Draw k depends on the seed and on k alone: neither the number of draws nor the size of a
-block nor a stop in between changes a draw.
+``bootstrap`` refits under the weights of an argument. The sampler ``Bootstrap`` draws
+the weights inside one compiled program, in blocks that are stored and resumed like
+blocks of NUTS. Draw k depends only on the seed and k, not on the number of draws, the
+size of a block, or an interruption.
 
 References
 ----------
@@ -26,12 +25,13 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jax.typing import DTypeLike
+from jaxtyping import Float, PyTree
 
 from probmetric.arguments import check_bool, check_number, store_counts
 from probmetric.data.containers import Pairs, weights
@@ -46,6 +46,7 @@ from probmetric.inference.sampling.checkpoint import (
     run_blocks,
 )
 from probmetric.inference.sampling.target import (
+    Arrays,
     Draws,
     Posterior,
     cast,
@@ -55,20 +56,21 @@ from probmetric.inference.solvers.lbfgs_traced import minimise
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import native_arrays, numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 def dirichlet_weights(
-    key: Any, n: Any, size: int, dtype: Any = float
+    key: Array, n: Array | int, size: int, dtype: DTypeLike = float
 ) -> Float[Array, "size"]:
-    """Draw weights n·Dirichlet(1, …, 1) of n points, mean 1; 1 from point n on.
+    """Draw weights n·Dirichlet(1, …, 1) of n points, and weights 1 of padded points.
 
     Parameters
     ----------
     key : typed JAX key
     n : int
-        Points, at most ``size``.
+        Number of points, at most ``size``.
     size : int
+        Number of points with padding.
     dtype : dtype, default=float
 
     Returns
@@ -91,25 +93,27 @@ def dirichlet_weights(
 
 
 class Shared(NamedTuple):
-    """What every draw shares: sides y = 1, 0 as (delta, i, j, w), prior, η, start."""
+    """Data of every draw: sides y = 1, 0 as (delta, i, j, w), prior, η, start."""
 
-    sides: Any
+    sides: tuple[tuple[Array, Array, Array, Array], ...]
     prior: LCAPrior
-    learning_rate: Any
-    start: Any
+    learning_rate: Array
+    start: Arrays
 
 
-def gather(pairs: Pairs, prior: LCAPrior, learning_rate: Any, start: Any) -> Shared:
-    """Gather on the host, once a run, what every draw shares."""
+def gather(
+    pairs: Pairs, prior: LCAPrior, learning_rate: Scalar, start: LCAParams
+) -> Shared:
+    """Prepare the data of every draw on the host, once a run."""
     pairs = as_labels(pairs)
     X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
     w = np.asarray(weights(pairs), X.dtype)
     delta = X[i] - X[j]
-    chosen = (np.flatnonzero(y == label) for label in (1, 0))
+    sides = (np.flatnonzero(y == label) for label in (1, 0))
     shared = Shared(
-        tuple((delta[k], i[k], j[k], w[k]) for k in chosen),
+        tuple((delta[k], i[k], j[k], w[k]) for k in sides),
         prior,
-        learning_rate,
+        np.asarray(learning_rate),
         to_unconstrained(start),
     )
     return cast(jax.tree.map(np.asarray, shared), X.dtype)
@@ -127,32 +131,32 @@ def bootstrap(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Fit:
-    """Return the refits of LCA under each row of unit weights.
+    """Refit LCA under each row of weights on points.
 
     Parameters
     ----------
     pairs : Pairs
         Labelled pairs; not per anchor.
     prior : LCAPrior
-        Kept as it is: only the likelihood is reweighted.
+        Not reweighted.
     start : LCAParams
-        The fit to the data, from which every draw starts.
+        The fit to the data, the start of every refit.
     u : array of shape (s, n)
-        Weights on points, one row a draw (``dirichlet_weights``); zero allowed.
+        Weights on points, ≥ 0, one row for each draw (``dirichlet_weights``).
     learning_rate : float, default=1
     batch : int, default=1
-        Refits side by side.
+        Number of refits that run together (``vmap``).
     max_steps, tol
         As for ``solvers.lbfgs_traced.minimise``.
 
     Returns
     -------
     Fit
-        Every entry with a leading draw axis. Check ``result``.
+        Every entry has a leading draw axis. Check ``result``.
 
     Examples
     --------
-    Weights of one give the fit itself; a weight of zero leaves a point's pair out:
+    Unit weights give the fit; a weight of zero removes the pairs of a point:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -168,25 +172,27 @@ def bootstrap(
     """
     shared = gather(pairs, prior, learning_rate, start)
     u = np.asarray(u, shared.learning_rate.dtype)
-    # Whole batches: lax.map's own remainder would compile the refit a second time.
+    # Whole batches: the remainder of lax.map would compile the refit a second time.
     batch = min(batch, len(u))
     whole = np.pad(u, ((0, -len(u) % batch), (0, 0)), mode="edge")
-    found = _refit_all(shared, whole, tol, batch=batch, max_steps=max_steps)
-    found = jax.tree.map(lambda a: a[: len(u)], jax.device_get(found))
-    params = to_params(found.params)
+    refits = _refit_all(shared, whole, tol, batch=batch, max_steps=max_steps)
+    refits = jax.tree.map(lambda a: a[: len(u)], jax.device_get(refits))
+    params = to_params(refits.params)
     ones = np.ones(len(u), u.dtype)
-    return found._replace(params=params._replace(kappa2=ones))
+    return refits._replace(params=params._replace(kappa2=ones))
 
 
 @partial(jax.jit, static_argnames=("batch", "max_steps"))
-def _refit_all(shared: Any, u: Any, tol: Any, *, batch: int, max_steps: int) -> Fit:
-    def one(weight: Any) -> Fit:
-        return refit(shared, weight, tol, max_steps)
+def _refit_all(
+    shared: Shared, u: Array, tol: Scalar, *, batch: int, max_steps: int
+) -> Fit:
+    def weighted(weights: Array) -> Fit:
+        return refit(shared, weights, tol, max_steps)
 
-    return jax.lax.map(one, u, batch_size=None if batch == 1 else batch)
+    return jax.lax.map(weighted, u, batch_size=None if batch == 1 else batch)
 
 
-def refit(shared: Shared, u: Any, tol: Any, max_steps: int) -> Fit:
+def refit(shared: Shared, u: Array, tol: Scalar, max_steps: int) -> Fit:
     """Refit under weights (n,) on the points."""
     (d1, i1, j1, w1), (d0, i0, j0, w0) = shared.sides
     w_same, w_rows = w1 * u[i1] * u[j1], w0 * u[i0] * u[j0]
@@ -211,21 +217,26 @@ def refit(shared: Shared, u: Any, tol: Any, max_steps: int) -> Fit:
 
 
 def fit_near(
-    stats: Statistics, prior: LCAPrior, rate: Any, start: Any, tol: Any, max_steps: int
+    stats: Statistics,
+    prior: LCAPrior,
+    rate: Scalar,
+    start: Arrays,
+    tol: Scalar,
+    max_steps: int,
 ) -> Fit:
     """Fit from ``start``, {W, log_b}, in coordinates of its curvature; traceable.
 
-    Parameters are {W, log_b} as well; ``tol`` is that of ``minimise``.
+    Parameters of the fit are {W, log_b}; ``tol`` is the tolerance of ``minimise``.
     """
     p, d = start["W"].shape
     values, vectors, by_log_b = _curvature(stats, prior, rate, start)
 
-    def position(z: Any) -> dict[str, Any]:
+    def position(z: Array) -> Arrays:
         step = (z[:-1].reshape(p, d) / jnp.sqrt(values)) @ vectors.T
         log_b = start["log_b"] + z[-1] / jnp.sqrt(by_log_b)
         return {"W": start["W"] + step, "log_b": log_b}
 
-    def negative(z: Any) -> Any:
+    def negative(z: Array) -> Scalar:
         return -objective(position(z), (stats, prior, rate))
 
     origin = jnp.zeros(p * d + 1, stats.T_same.dtype)
@@ -240,16 +251,18 @@ def fit_near(
     )
 
 
-def _curvature(stats: Statistics, prior: LCAPrior, rate: Any, start: Any) -> Any:
-    """Return eigenvalues (d,) and vectors of a row of W's curvature, and that of log b.
+def _curvature(
+    stats: Statistics, prior: LCAPrior, rate: Scalar, start: Arrays
+) -> tuple[Array, Array, Array]:
+    """Return eigenvalues and eigenvectors for a row of W, and the curvature of log b.
 
-    At D = 0 the exponent of a pair is b, and so is its second derivative in log b.
+    At D = 0 the exponent of a pair and its second derivative in log b are b.
     """
     b = jnp.exp(start["log_b"])
     eta = jnp.exp(2 * b / len(start["W"]))
     values, vectors = jnp.linalg.eigh(rate * stats.T_same / eta)
     values = values + prior.lam / jnp.asarray(prior.width) ** 2
-    # Steps are measured by it, nothing is added to the model: a floor is harmless.
+    # The floor only scales steps and does not change the model.
     values = jnp.maximum(values, 1e-8 * values[-1])
     by_log_b = (rate * stats.n_same + prior.b_rate) * b
     return values, vectors, by_log_b
@@ -262,24 +275,24 @@ class Bootstrap:
     Parameters
     ----------
     batch : int, default=1
-        Refits side by side (``vmap``). Each waits for the slowest of its batch, and
-        memory grows with it: for accelerators.
+        Number of refits that run together (``vmap``), for accelerators. Each waits for
+        the slowest of its batch, and memory grows with it.
     block_size : int, default=50
-        Draws a compiled call, and a file of the checkpoint.
+        Number of draws in a compiled call and in a checkpoint file.
     max_steps : int, default=500
-        Most L-BFGS steps of a refit.
+        Maximum number of L-BFGS steps of a refit.
     tol : float, default=1e-6
-        Relative gradient at which a refit ends.
+        Relative gradient at which a refit stops.
     checkpoint : path, optional
-        Folder in which every finished block is kept, one file each.
+        Folder for the finished blocks, one file each.
     resume : bool, default=False
-        Go on from the blocks in ``checkpoint``, to the draws that the run would have
-        given had it not been stopped.
+        Continue from the blocks in ``checkpoint``. The draws equal the draws of an
+        uninterrupted run.
 
     Raises
     ------
     ValueError
-        Naming the setting.
+        For an invalid setting.
 
     Examples
     --------
@@ -317,34 +330,38 @@ class Bootstrap:
         Parameters
         ----------
         posterior : Posterior
-            Its data are (pairs, prior, learning rate, number of points, beyond which
-            points are padding and weigh one), its start is the fit to them.
+            The data are (pairs, prior, learning rate, number of points before
+            padding); the start is the fit to them.
         seed : int
-            The same seed gives the same draws on the same machine, draw k whatever
-            ``n_draws`` and ``block_size`` are.
+            The same seed gives the same draws on the same machine, for any
+            ``n_draws`` and ``block_size``.
         n_draws : int, default=1000
         n_chains : int, optional
             Default: 1.
-            Their product is drawn, in one chain.
+            ``n_chains * n_draws`` draws are made, in one chain.
         progress : bool, optional
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
         Raises
         ------
         ValueError
-            Sizes below 1, or a checkpoint that holds blocks of another run (or of
-            any, without ``resume``), or that another run is writing to.
+            For sizes below 1, or a checkpoint folder with blocks of another run (or
+            with any blocks, without ``resume``) or locked by another run.
         RuntimeError
-            A refit that did not converge; the blocks before it stand.
+            If a refit did not converge. Earlier blocks remain stored.
         """
         total = math.prod(counts(n_draws, n_chains))
         folder, size = check_folder(self.checkpoint, self.resume), self.block_size
-        (pairs, prior, learning_rate, n_points), start = posterior[1:]
+        pairs, prior, learning_rate, n_points = posterior.data
+        start = posterior.start
+        assert isinstance(start, LCAParams)
         with jax.enable_x64(True):
             shared = gather(pairs, prior, learning_rate, start)
             n, seeded = np.asarray(n_points), np.int64(seed)
 
-            def advance(_: Any, n_block: int, index: int) -> tuple[Any, Any, Any]:
+            def advance(
+                _: tuple[()], n_block: int, index: int
+            ) -> tuple[tuple[()], Arrays, Arrays]:
                 first = np.asarray(index * size)
                 static = len(pairs.X), size, self.batch, self.max_steps
                 values, results = _block(
@@ -386,16 +403,16 @@ def needed_memory(
     block_size: int = 50,
     max_steps: int = 500,
 ) -> int:
-    """Return the bytes that a block's compiled program works in, as XLA counts them.
+    """Return the working memory of a block's compiled program in bytes, by XLA.
 
-    Beside its arguments (the data, once) and its result (``block_size`` draws).
+    Arguments (the data) and results (``block_size`` draws) are not included.
 
     Parameters
     ----------
     pairs, prior, start, batch, max_steps
         As ``bootstrap``.
     block_size : int, default=50
-        Draws of a block.
+        Number of draws in a block.
 
     Returns
     -------
@@ -411,8 +428,8 @@ def needed_memory(
     >>> from probmetric.models.lca import LCAParams, LCAPrior
     >>> i, j, y = np.array([0, 0]), np.array([1, 2]), np.array([1, 0])
     >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
-    >>> given = pairs, LCAPrior(np.eye(1)), LCAParams(np.eye(1), np.log(1.5))
-    >>> 0 < lca.needed_memory(*given, block_size=2) < 1e6
+    >>> problem = pairs, LCAPrior(np.eye(1)), LCAParams(np.eye(1), np.log(1.5))
+    >>> 0 < lca.needed_memory(*problem, block_size=2) < 1e6
     True
     """
     with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
@@ -421,12 +438,13 @@ def needed_memory(
         lowered = _block.lower(
             shared, zero, zero, zero, zero, 1e-6, n, block_size, batch, max_steps
         )
-        used: Any = lowered.compile().memory_analysis()
-        return int(used.temp_size_in_bytes)
+        analysis = lowered.compile().memory_analysis()
+        assert analysis is not None
+        return int(analysis.temp_size_in_bytes)
 
 
 def memory_of_a_refit(N: int, n: int, p: int, d: int, max_steps: int) -> int:
-    """Return a bound, in bytes, of what one refit of N pairs of n points works in."""
+    """Return a bound in bytes of the memory of one refit of N pairs of n points."""
     rows = N * (2 * p + d + 8) + n_products(N, p, d)
     return 8 * (rows + 4 * n + 64 * d * (p + d) + 4 * max_steps)
 
@@ -437,45 +455,45 @@ def check_results(name: str, results: np.ndarray, first: int) -> None:
         if np.any(results == code):
             raise RuntimeError(
                 f"{name}: {code.name} in {int(np.sum(results == code))} of the "
-                f"{len(results)} refits from draw {first} on; {REMEDY[code]}"
+                f"{len(results)} refits from draw {first} on. {REMEDY[code]}"
             )
 
 
 @partial(jax.jit, static_argnums=(6, 7, 8, 9))
 def _block(
-    shared: Any,
-    seed: Any,
-    n: Any,
-    first: Any,
-    count: Any,
-    tol: Any,
+    shared: Shared,
+    seed: Array | np.integer,
+    n: Array,
+    first: Array,
+    count: Array,
+    tol: Scalar,
     n_padded: int,
     size: int,
     batch: int,
     max_steps: int,
-) -> tuple[dict[str, Any], Any]:
-    """Make draws first, …, first + count - 1 in arrays with room for ``size``."""
+) -> tuple[Arrays, Array]:
+    """Make draws first, …, first + count - 1 in arrays of length ``size`` or more."""
     dtype, key = shared.learning_rate.dtype, jax.random.key(seed)
 
-    def one(k: Any) -> tuple[dict[str, Any], Any]:
+    def draw(k: Array) -> tuple[Arrays, Array]:
         u = dirichlet_weights(jax.random.fold_in(key, k), n, n_padded, dtype)
         fit = refit(shared, u, tol, max_steps)
         return TARGET.functionals(fit.params, None), fit.result
 
-    def some(k: Any, room: Any) -> Any:
+    def fill(k: Array, draws: PyTree) -> PyTree:
         at = k * batch
-        which = first + at + jnp.arange(batch)
-        # A batch of one is no vmap: its loop then carries no masks.
-        rows = jax.vmap(one)(which) if batch > 1 else jax.lax.map(one, which)
+        indices = first + at + jnp.arange(batch)
+        # Without vmap for a batch of one: its loop would carry masks.
+        rows = jax.vmap(draw)(indices) if batch > 1 else jax.lax.map(draw, indices)
 
-        def write(r: Any, row: Any) -> Any:
-            return jax.lax.dynamic_update_slice_in_dim(r, row, at, 0)
+        def write(array: Array, row: Array) -> Array:
+            return jax.lax.dynamic_update_slice_in_dim(array, row, at, 0)
 
-        return jax.tree.map(write, room, rows)
+        return jax.tree.map(write, draws, rows)
 
     n_batches = -(-size // batch)
-    shapes = jax.eval_shape(one, first)
-    room = jax.tree.map(
+    shapes = jax.eval_shape(draw, first)
+    empty = jax.tree.map(
         lambda s: jnp.zeros((n_batches * batch, *s.shape), s.dtype), shapes
     )
-    return jax.lax.fori_loop(0, -(-count // batch), some, room)
+    return jax.lax.fori_loop(0, -(-count // batch), fill, empty)

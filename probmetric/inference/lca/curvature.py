@@ -10,14 +10,14 @@ t = b + D/(2τ²) of Eq. (1) of ``lca.likelihood`` has, with r_b = b/p,
 with ∇²t = I_p ⊗ δδᵀ/τ², -2r_b g δᵀ/τ² and r_b(p - D/τ²) + 2r_b²D/τ² for the blocks
 (W, W), (W, log b) and (log b, log b). Pooled pairs enter through T₁ and n₁.
 
-Certificate (maths A6). Under a common κ the log likelihood is concave in (b, M). With
-Γ = -½ Σ w r δδᵀ, a stationary W has ΓWᵀ = 0, and it is the global optimum over all
+Certificate (maths A6). With a common κ the log likelihood is concave in (b, M). Let
+Γ = -½ Σ w r δδᵀ. A stationary W has ΓWᵀ = 0, and it is the global optimum over all
 ranks if and only if Γ ⪯ 0.
 
-All need a common κ. They run in NumPy: once a fit, at a mode, with nothing to trace.
+All results require a common κ. They run in NumPy, once a fit and at a mode.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -32,23 +32,41 @@ from probmetric.typing import Array
 
 
 class Certificate(NamedTuple):
-    """Evidence of a global optimum; both entries vanish there, up to rounding.
+    """Certificate of a global optimum; both entries are 0 there, up to rounding.
 
     ``largest`` is the largest eigenvalue of Γ and ``stationarity`` the largest entry
-    of ΓWᵀ, both relative to the spectral norm of Γ's y = 1 part.
+    of ΓWᵀ, both relative to the spectral norm of ½ Σ w δδᵀ.
     """
 
     largest: float
     stationarity: float
 
 
-def rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
-    """Return W and the row-wise quantities of Eqs. (1) and (2), for κ² = 1.
+class Rows(NamedTuple):
+    """Quantities of the rows in Eqs. (1) and (2), for κ² = 1.
 
-    Of pairs that are rows: δ, g, D, t, ν, ν(1 + ν), and ∇t as ``slope`` (rows, q).
+    ``delta``, ``g``, ``D`` are δ, Wδ, ‖Wδ‖²; ``nu2`` is ν(1 + ν), ``eta`` is τ², ``rb``
+    is b/p, and ``slope`` (rows, q) is ∇t.
     """
+
+    W: np.ndarray
+    delta: np.ndarray
+    g: np.ndarray
+    D: np.ndarray
+    t: np.ndarray
+    nu: np.ndarray
+    nu2: np.ndarray
+    eta: np.ndarray | np.floating
+    rb: np.ndarray | np.floating
+    slope: np.ndarray
+
+
+def rows(params: LCAParams, data: Statistics | Pairs) -> Rows:
+    """Compute the quantities of the rows in Eqs. (1) and (2), for κ² = 1."""
     if np.ndim(params.kappa2):
-        raise ValueError("params.kappa2: expected a common κ² of 1, got one per anchor")
+        raise ValueError(
+            "params.kappa2 must be a common κ² of 1, got one for each anchor."
+        )
     W, X = np.asarray(params.W), np.asarray(data.X)
     p = W.shape[0]
     delta = X if data.i is None else X[np.asarray(data.i)] - X[np.asarray(data.j)]
@@ -58,48 +76,38 @@ def rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
     g = delta @ W.T
     D = np.sum(g**2, -1)
     t = p * rb + D / (2 * eta)
-    # ν and ν(1 + ν), safe for large and small t (maths A4).
+    # ν and ν(1 + ν), accurate for large and small t (maths A4).
     decay, gap = np.exp(-t), -np.expm1(-t)
     by_W = (g[:, :, None] * delta[:, None, :] / eta).reshape(len(delta), W.size)
     by_log_b = rb * (p - D / eta)
-    return {
-        "W": W,
-        "delta": delta,
-        "g": g,
-        "D": D,
-        "t": t,
-        "nu": decay / gap,
-        "nu2": decay / gap**2,
-        "eta": eta,
-        "rb": rb,
-        "slope": np.concatenate([by_W, by_log_b[:, None]], 1),
-    }
+    slope = np.concatenate([by_W, by_log_b[:, None]], 1)
+    return Rows(W, delta, g, D, t, decay / gap, decay / gap**2, eta, rb, slope)
 
 
 def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
     """Return ∇ℓ in θ = (vec W, log b), length q = pd + 1 (Eq. 1)."""
     row = rows(params, stats)
-    W = row["W"]
-    r = np.where(stats.same, 1.0, -row["nu"])
+    W = row.W
+    r = np.where(stats.same, 1.0, -row.nu)
     WT = W @ stats.T_same
-    pooled_b = row["rb"] * (stats.n_same * W.shape[0] - np.sum(WT * W) / row["eta"])
-    pooled = np.append(np.ravel(WT / row["eta"]), pooled_b)
-    return -(stats.w * r) @ row["slope"] - pooled
+    pooled_b = row.rb * (stats.n_same * W.shape[0] - np.sum(WT * W) / row.eta)
+    pooled = np.append(np.ravel(WT / row.eta), pooled_b)
+    return -(stats.w * r) @ row.slope - pooled
 
 
 def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     """Return ∇²ℓ in θ = (vec W, log b), shape (pd + 1, pd + 1) (Eq. 2)."""
     row = rows(params, stats)
-    W, p = row["W"], len(row["W"])
-    rb, eta, D, delta = row["rb"], row["eta"], row["D"], row["delta"]
-    wr = stats.w * np.where(stats.same, 1.0, -row["nu"])
-    wh = stats.w * np.where(stats.same, 0.0, row["nu2"])
-    outer = (row["slope"] * wh[:, None]).T @ row["slope"]
+    W, p = row.W, len(row.W)
+    rb, eta, D, delta = row.rb, row.eta, row.D, row.delta
+    wr = stats.w * np.where(stats.same, 1.0, -row.nu)
+    wh = stats.w * np.where(stats.same, 0.0, row.nu2)
+    outer = (row.slope * wh[:, None]).T @ row.slope
     # Σ w r ∇²t, rows and pooled pairs together.
     WT = W @ stats.T_same
     scatter = (delta * wr[:, None]).T @ delta + stats.T_same
     WW = np.kron(np.eye(p, dtype=W.dtype), scatter / eta)
-    Wb = -2 * rb / eta * ((row["g"] * wr[:, None]).T @ delta + WT)
+    Wb = -2 * rb / eta * ((row.g * wr[:, None]).T @ delta + WT)
     total, squared = np.sum(wr) + stats.n_same, wr @ D + np.sum(WT * W)
     bb = rb * (p * total - squared / eta) + 2 * rb**2 * squared / eta
     edge = np.ravel(Wb)
@@ -108,9 +116,9 @@ def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
 
 
 def prior_precision(params: LCAParams, prior: LCAPrior) -> Float[Array, "q"]:
-    """Return the diagonal of the prior's precision of θ; zero where flat.
+    """Return the diagonal of the prior precision of θ; zero for flat factors.
 
-    b ~ Gamma(a, r) has density a log b - rb in log b, of curvature -rb.
+    b ~ Gamma(a, r) has log density a log b - rb in log b, of curvature -rb.
     """
     b = np.exp(log_b_of(np.asarray(params.log_sigma2), len(params.W)))
     on_W = np.full(np.size(params.W), prior.lam / np.asarray(prior.width) ** 2)
@@ -129,11 +137,12 @@ def precision(
 
 
 def certificate(params: LCAParams, stats: Statistics) -> Certificate:
-    """Return the certificate that a maximum-likelihood fit at p = d is the global one.
+    """Compute the certificate that a maximum-likelihood fit at p = d is global.
 
-    Both entries are of the order of the square root of the fit's relative gap at
-    the optimum. With p < d a positive ``largest`` says only that a higher rank would
-    do better. Under a prior on W it certifies nothing: the objective is not concave.
+    At the optimum both entries are of the order of the square root of the relative gap
+    of the fit. With p < d a positive ``largest`` only means that a higher rank has a
+    larger likelihood. With a prior on W nothing is certified: the objective is not
+    concave.
 
     Parameters
     ----------
@@ -152,8 +161,8 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
 
     Examples
     --------
-    The fit gives each pair the share of its judgments that say *same*, 1/2 and 1/8, and
-    nothing could be better:
+    P(same) of each pair is the share of its judgments *same*, 1/2 and 1/8, which is the
+    global maximum:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -162,15 +171,15 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     >>> X, i, j = np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]), np.array([1, 2])
     >>> pairs = Pairs(X, i, j, y=np.array([4, 1]), trials=np.array([8, 8]))
     >>> flat = LCAPrior(np.eye(1), lam=0.0, b_shape=0.0, b_rate=0.0)
-    >>> found = lca.certificate(lca.fit(pairs, flat).params, lca.prepare(pairs))
-    >>> bool(abs(found.largest) < 1e-6), bool(found.stationarity < 1e-6)
+    >>> result = lca.certificate(lca.fit(pairs, flat).params, lca.prepare(pairs))
+    >>> bool(abs(result.largest) < 1e-6), bool(result.stationarity < 1e-6)
     (True, True)
     """
     row = rows(params, stats)
-    W = row["W"]
-    wr = stats.w * np.where(stats.same, 1.0, -row["nu"])
+    W = row.W
+    wr = stats.w * np.where(stats.same, 1.0, -row.nu)
     pull = 0.5 * stats.T_same
-    Gamma = -0.5 * (row["delta"] * wr[:, None]).T @ row["delta"] - pull
+    Gamma = -0.5 * (row.delta * wr[:, None]).T @ row.delta - pull
     norm = np.linalg.norm(0.5 * stats.T, 2)
     return Certificate(
         np.linalg.eigvalsh(Gamma)[-1] / norm, np.max(np.abs(Gamma @ W.T)) / norm
@@ -183,16 +192,16 @@ def generalised_rate(
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float,
 ) -> float:
-    """Return η_G, the learning rate that the scores of *points* ask for.
+    """Estimate the learning rate η_G from the scores of *points*.
 
     Pairs that share a point are not independent. With I the expected information of
-    the pairs, U_i the summed scores of the pairs touching point i, J = Σ U_iU_iᵀ and
+    the pairs, U_i the sum of the scores of the pairs of point i, J = Σ U_iU_iᵀ and
     H = I + prior precision/η,
 
         η_G = tr(H⁻¹ I) / tr(H⁻¹ J).
 
-    It is for pairs that share points. A pair's score counts at both of its points, so
-    that pairs that share none get ½, not the 1 that is right for them.
+    The estimate is meant for pairs that share points. The score of a pair counts at
+    both of its points, so pairs that share no point get ½ instead of 1.
 
     Parameters
     ----------
@@ -210,8 +219,8 @@ def generalised_rate(
 
     Examples
     --------
-    Pairs that share no point, and the three pairs of three points, of which each counts
-    in two, all at P(same) = 1/2:
+    Two pairs that share no point, and the three pairs of three points, all at
+    P(same) = 1/2:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -229,9 +238,9 @@ def generalised_rate(
     with one_blas_thread(np.size(params.W)):
         row = rows(params, pairs)
         w = host_weights(pairs)
-        information = (row["slope"] * (w * row["nu"])[:, None]).T @ row["slope"]
-        r = np.where(np.asarray(pairs.y) == 1, 1.0, -row["nu"])
-        score = -(w * r)[:, None] * row["slope"]
+        information = (row.slope * (w * row.nu)[:, None]).T @ row.slope
+        r = np.where(np.asarray(pairs.y) == 1, 1.0, -row.nu)
+        score = -(w * r)[:, None] * row.slope
         U = np.zeros((len(pairs.X), score.shape[1]), score.dtype)
         for end in (pairs.i, pairs.j):
             np.add.at(U, np.asarray(end), score)
@@ -249,16 +258,16 @@ def log_evidence(
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float,
 ) -> float:
-    """Return the approximate log evidence of λ up to a constant, for choosing λ.
+    """Approximate the log evidence of λ up to a constant, for choosing λ.
 
     Laplace's approximation with the (W, W) block of ``learning_rate`` · I replaced by
     its Kronecker form A ⊗ B, A = Σ wν ggᵀ/(τ⁴ Σwν), B = Σ wν δδᵀ:
 
         log p(θ̂, y) + ½ pd log 2π - ½ Σ log(α_k β_l + λ/c²),
 
-    which costs p³ + d³ instead of (pd)³. The form is crude where ‖g‖ and ‖δ‖ go
-    together (tens of nats too high on some data), and the scale of a tempered
-    likelihood is a convention: cross-validation is the principled choice of λ.
+    which costs p³ + d³ instead of (pd)³. The approximation can be tens of nats too high
+    if ‖g‖ and ‖δ‖ are strongly dependent, and the scale of a tempered likelihood is a
+    convention. Prefer cross-validation.
 
     Parameters
     ----------
@@ -267,7 +276,7 @@ def log_evidence(
     pairs : Pairs
         Labelled pairs.
     log_joint : float
-        Its log joint density: ``Fit.objective``.
+        Log joint density at the mode: ``Fit.objective``.
     prior : LCAPrior
         With lam > 0.
     learning_rate : float
@@ -279,7 +288,8 @@ def log_evidence(
 
     Examples
     --------
-    Judgments that agree with the centre of the prior ask for a strong one:
+    Judgments that agree with the prior mean have the largest evidence under a strong
+    prior:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -290,17 +300,17 @@ def log_evidence(
     >>> for lam in (1.0, 10.0, 100.0):
     ...     prior = LCAPrior(np.array([[1.2]]), lam=lam)
     ...     fit = lca.fit(pairs, prior)
-    ...     found = lca.log_evidence(fit.params, pairs, fit.objective, prior, 1.0)
-    ...     print(round(float(found), 1))
+    ...     value = lca.log_evidence(fit.params, pairs, fit.objective, prior, 1.0)
+    ...     print(round(float(value), 1))
     -4.4
     -3.8
     -3.7
     """
     pairs = as_labels(pairs)
     row = rows(params, pairs)
-    wnu = learning_rate * host_weights(pairs) * row["nu"]
-    A = (row["g"] * wnu[:, None]).T @ row["g"] / (row["eta"] ** 2 * np.sum(wnu))
-    B = (row["delta"] * wnu[:, None]).T @ row["delta"]
+    wnu = learning_rate * host_weights(pairs) * row.nu
+    A = (row.g * wnu[:, None]).T @ row.g / (row.eta**2 * np.sum(wnu))
+    B = (row.delta * wnu[:, None]).T @ row.delta
     h = np.linalg.eigvalsh(A)[:, None] * np.linalg.eigvalsh(B)[None, :]
     shrunk = np.maximum(h, 0) + prior.lam / np.asarray(prior.width) ** 2
     return (

@@ -1,14 +1,13 @@
-"""Draws around a fitted LCA by every method: what is identified, M (d, d), b, log σ².
+"""Draws around a fitted LCA by every method, of the identified M (d, d), b, log σ².
 
-All but the bootstrap sample one target, the pooled log joint density (``lca.target``),
-so that a gradient costs the same however many y = 1 pairs there are.
+All methods except the bootstrap sample one target, the pooled log joint density
+(``lca.target``): the cost of a gradient does not depend on the number of y = 1 pairs.
 
-``log_likelihood`` gives that of every pair under every draw, for LOO. In units of the
-link -log P(y=1) = b + δᵀMδ/2: what is reported of a draw suffices, W and σ² are not
-needed.
+``log_likelihood`` is the log likelihood of every pair under every draw, for LOO. M and
+b suffice, as -log P(y=1) = b + δᵀMδ/2.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import jax
 import jax.numpy as jnp
@@ -39,15 +38,15 @@ LCA_SAMPLERS = (*SAMPLERS, Bootstrap)
 if TYPE_CHECKING:
     LCAMethod = Method | Literal["bootstrap"] | Bootstrap
 else:
-    LCAMethod = Any
+    LCAMethod = object
 
 
-def posterior(fitted: Fitted, sampler: Any) -> Posterior:
-    """Return the posterior around a fit, as a sampler takes it; on padded shapes.
+def posterior(fitted: Fitted, sampler: object) -> Posterior:
+    """Return the posterior around a fit for a sampler, with padded shapes.
 
     NUTS starts at the mode, over-dispersed, in the coordinates of the Laplace
-    approximation. ``Laplace`` leaves out the rotation of W. ``Bootstrap``
-    takes the pairs.
+    approximation. ``Laplace`` leaves out the rotations of W. ``Bootstrap`` uses the
+    pairs.
     """
     pairs, prior, rate = fitted.pairs, fitted.prior, fitted.learning_rate
     params = fitted.fit.params
@@ -78,25 +77,25 @@ def draw(
     Parameters
     ----------
     fitted : Fitted
-        In standardised units; features were divided by ``scale`` (d,), so that M
-        becomes diag(1/s) M diag(1/s).
+        In standardized units: features were divided by ``scale`` (d,), and M becomes
+        diag(1/s) M diag(1/s).
     method : sampler, or "nuts", "svi", "laplace", "bootstrap"
     seed : int
     n_draws : int, default=1000
     n_chains : int, optional
         Default: 4 for NUTS, otherwise 1.
-        All but NUTS make ``n_chains * n_draws`` independent draws, in one chain.
+        Other methods make ``n_chains * n_draws`` independent draws, in one chain.
     progress : bool, optional
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
     warn_khat : bool, default=True
-        Warn of a k-hat of .7 or more. Votes are judged on held-out points instead.
+        Warn about a k-hat of 0.7 or more.
     feature_names : sequence of d str, optional
-        What warnings call the features.
+        Names of the features in warnings.
 
     Raises
     ------
     ValueError
-        An unknown method, and as the samplers.
+        For an unknown method, and as the samplers.
 
     Warns
     -----
@@ -104,44 +103,50 @@ def draw(
 
     Examples
     --------
-    Draws are in the units of the input: with features measured in halves M is 4 times
-    smaller.
+    Draws are in input units: if features were divided by 2, M is 4 times smaller.
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
     >>> fitted = lca.fit_labelled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
-    >>> how = {"seed": 0, "n_draws": 100, "n_chains": 1, "warn_khat": False}
-    >>> one, two = (
-    ...     lca.draw(fitted, "laplace", scale=np.array([s]), **how) for s in (1.0, 2.0)
+    >>> options = {"seed": 0, "n_draws": 100, "n_chains": 1, "warn_khat": False}
+    >>> a, b = (
+    ...     lca.draw(fitted, "laplace", scale=np.array([s]), **options)
+    ...     for s in (1.0, 2.0)
     ... )
-    >>> np.unique((one.values["M"] / two.values["M"]).round(6)).tolist()
+    >>> np.unique((a.values["M"] / b.values["M"]).round(6)).tolist()
     [4.0]
     """
     sampler = sampler_of(method, LCA_SAMPLERS)
-    size: Any = {"n_draws": n_draws, "n_chains": n_chains}
     drawn = sampler.draw(
-        posterior(fitted, sampler), seed=seed, progress=progress, **size
+        posterior(fitted, sampler),
+        seed=seed,
+        n_draws=n_draws,
+        n_chains=n_chains,
+        progress=progress,
     )
-    attributes = drawn.attributes if warn_khat else {}
-    of = drawn.statistics, attributes
-    warn_of_trouble(drawn.values, *of, feature_names=feature_names)
+    warn_of_trouble(
+        drawn.values,
+        drawn.statistics,
+        drawn.attributes if warn_khat else {},
+        feature_names=feature_names,
+    )
     M = drawn.values["M"] / np.outer(scale, scale)
     return drawn._replace(values={**drawn.values, "M": M})
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric a draw of M, with P(same) where b was drawn; else None.
+    """Return one metric for each draw of M, with P(same) if b was drawn; else None.
 
-    In a model of the user's b may be another thing, and M then has no link.
+    Draws of a user's model get no P(same), as its b can have another meaning.
     """
     values = joined(draws)
-    own = isinstance(draws, xr.DataTree) and draws.attrs.get(OWN_MODEL)
+    user_model = isinstance(draws, xr.DataTree) and draws.attrs.get(OWN_MODEL)
     if "M" not in values or joined(draws, "components"):
         return None
-    if "b_new" in values and not own:
-        return None  # Of points with effects: P(same) of new ones has another b.
-    return mahalanobis(values["M"], None if own else values.get("b"))
+    if "b_new" in values and not user_model:
+        return None  # Point effects: P(same) of new points uses b_new.
+    return mahalanobis(values["M"], None if user_model else values.get("b"))
 
 
 @numpy_in_numpy_out
@@ -151,7 +156,7 @@ def log_likelihood(
     pairs: Pairs,
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, "s c n"]:
-    """Return η · weight · log p(y | M, b) of each draw and pair.
+    """Compute η · weight · log p(y | M, b) of each draw and pair.
 
     Parameters
     ----------
@@ -163,7 +168,7 @@ def log_likelihood(
 
     Notes
     -----
-    Memory beside the result: a draw's n × d differences.
+    Additional memory: the n × d differences of one draw.
     """
     return _log_likelihood(M, b, checked_rows(pairs), np.asarray(learning_rate))
 
@@ -182,7 +187,7 @@ def new_labels(
         P = np.exp(np.minimum(log_p, 0.0))
         made = np.random.default_rng(seed).binomial(np.asarray(pairs.trials), P)
         return made.astype(np.int32)
-    # log U < log P keeps its accuracy where P underflows.
+    # log U < log P is accurate also if P underflows.
     exponential = np.random.default_rng(seed).exponential(size=log_p.shape)
     return (-exponential < log_p).astype(np.int32)
 
@@ -193,19 +198,19 @@ def draws_of_prior(
     """Return n draws (1, n, ...) of the prior's M, b and log σ², as ``draw``, and y."""
     prior = jax.tree.map(np.asarray, fitted.prior)
     with jax.enable_x64(True):
-        found = prior_draws(lca, (fitted.pairs, prior), {}, n, seed=seed)
-    M = found["M"] / np.outer(scale, scale)
-    log_sigma2 = np.log(found["sigma2"])
-    return {"M": M, "b": found["b"], "log_sigma2": log_sigma2, "y": found["y"]}
+        draws = prior_draws(lca, (fitted.pairs, prior), {}, n, seed=seed)
+    M = draws["M"] / np.outer(scale, scale)
+    log_sigma2 = np.log(draws["sigma2"])
+    return {"M": M, "b": draws["b"], "log_sigma2": log_sigma2, "y": draws["y"]}
 
 
 @jax.jit
 def _log_likelihood(M: Array, b: Array, pairs: Pairs, learning_rate: Array) -> Array:
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
 
-    def one(draw: tuple[Array, Array]) -> Array:
+    def of_draw(draw: tuple[Array, Array]) -> Array:
         t = draw[1] + 0.5 * jnp.sum((delta @ draw[0]) * delta, -1)
         return observation(-t, pairs, learning_rate).log_prob(pairs.y)
 
     flat = M.reshape(-1, *M.shape[2:]), b.ravel()
-    return jax.lax.map(one, flat).reshape(*b.shape, -1)
+    return jax.lax.map(of_draw, flat).reshape(*b.shape, -1)

@@ -1,4 +1,4 @@
-"""EM for Latent Coincidence Analysis: the seed's, corrected, and the reduced one.
+"""EM for Latent Coincidence Analysis: the seed's, corrected, and a reduced one.
 
 E-step (maths A3). With τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0, and
 a = s where y = 1, a = -νs where y = 0, the posterior means are
@@ -11,18 +11,18 @@ z̄ = W(x - aδ), z̄' = W(x' + aδ), and of u = z - z'
     ε² = E‖z - z̄‖² = pσ²(1 - s)                     where y = 1,                  (4)
     ε² = pσ²(1 + νs) - ν(1+ν)s²D                    where y = 0.                  (5)
 
-Erratum 1 of seed 000: the seed omits the last term of Eq. (5). EM with its variance is
-not EM: the likelihood falls on the way and σ² ends badly biased.
+Erratum 1 of seed 000: the seed omits the last term of Eq. (5). With that variance the
+iteration is not EM: the likelihood can fall, and σ² is badly biased at the end.
 
 M-step (maths A5). With WG = Σ w a g δᵀ and R = W - W⁺,
 
-* full (the seed's): augments with (z, z'). For prior precision c = λσ²/c₀² on W,
+* full (the seed's) augments with (z, z'). For prior precision c = λσ²/c₀² on W,
 
       W⁺ = (W S - WG + c W₀)(S + c I)⁻¹,                                           (6)
       σ² weighs  A = pn,    B = ½tr(R S Rᵀ) - tr(WG Rᵀ) + Σ w a²D + Σ w ε²;         (7)
 
-* reduced: augments with u only; same likelihood, same fixed points, invariant to
-  translating x, and faster:
+* reduced augments with u only. It has the same likelihood and the same fixed points,
+  is invariant to translations of x, and is faster:
 
       W⁺ = (W T - 2WG + 2c W₀)(T + 2c I)⁻¹,                                        (8)
       σ² weighs  A = pn/2,  4B = tr(R T Rᵀ) - 4tr(WG Rᵀ) + 4Σ w a²D + Σ w tr Cov(u). (9)
@@ -31,17 +31,17 @@ In both, x = log b minimises, with ρ(x) = log σ² = log (e^u - 1)/2 and u = 2e
 
       f(x) = A ρ(x) + B e^{-ρ(x)} - a x + r e^x,         b ~ Gamma(a, rate r).     (10)
 
-f is convex: ρ' = u/(1 - e^{-u}) has ρ'² ≥ ρ'' ≥ 0, as u ≥ tanh(u/2), so that ρ and
-e^{-ρ} are. Its minimum lies between those of the likelihood, where σ² = B/A, and
-of the prior, b = a/r; Newton's method, kept to that bracket, finds it. The learning
-rate multiplies A and B and divides a, r and the prior precision of W. W is moved at
-the old σ² (ECM), which is monotone too.
+f is convex: ρ' = u/(1 - e^{-u}) has ρ'² ≥ ρ'' ≥ 0, as u ≥ tanh(u/2), so ρ and e^{-ρ}
+are convex. The minimum lies between the minimum of the likelihood, σ² = B/A, and the
+mode of the prior, b = a/r; Newton's method on that bracket finds it. The learning rate
+multiplies A and B and divides a, r and the prior precision of W. W is updated at the
+old σ² (ECM), which is monotone too.
 
-W is never formed through G, a d × d matrix: an iteration costs two products of the
-rows, 4·m·p·d flops. S or T is decomposed once, since only the ridge c changes.
+G itself, a d × d matrix, is never formed: an iteration costs two products of the rows,
+4·m·p·d flops. S or T is decomposed once, since only the ridge c changes.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,7 @@ from probmetric.inference.lca.statistics import (
     scatter,
     squared_lengths,
 )
+from probmetric.inference.sampling.target import Arrays
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
@@ -63,11 +64,17 @@ from probmetric.models.lca import (
     log_b_of,
 )
 from probmetric.precision import numpy_in_numpy_out, one_program
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
+
+type Spectrum = tuple[Array, Array]
+"""Eigenvalues and eigenvectors of a scatter matrix."""
+
+type EMData = tuple[Statistics, LCAPrior, Scalar, Spectrum]
+"""Statistics, prior, learning rate, and ``spectrum`` of T (or of S for the full EM)."""
 
 
 class Moments(NamedTuple):
-    """What the M-step needs of the E-step; every entry is a sum over pairs."""
+    """Results of the E-step for the M-step; every entry is a sum over pairs."""
 
     log_likelihood: Float[Array, ""]
     WG: Float[Array, "p d"]
@@ -79,7 +86,7 @@ class Moments(NamedTuple):
 @numpy_in_numpy_out
 @one_program
 def moments(params: LCAParams, stats: Statistics) -> Moments:
-    """Return the E-step's sums at the given parameters (Eqs. 1-5)."""
+    """Compute the sums of the E-step (Eqs. 1-5)."""
     W, p = params.W, params.W.shape[0]
     sigma2, kappa2 = jnp.exp(params.log_sigma2), jnp.asarray(params.kappa2)
     k2 = kappa2 if stats.anchor is None else kappa2[stats.anchor]
@@ -100,8 +107,8 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
     )
     w = stats.w
     rows = Moments(
-        # log(1 - e^{-t}) from what ν needs anyway: its absolute error is of the order
-        # of eps, which is what a sum over rows can hold.
+        # log(1 - e^{-t}) from the terms of ν: its absolute error is of the order of
+        # eps, the accuracy of a sum over rows.
         stats.ways + jnp.sum(w * jnp.where(stats.same, -t, jnp.log(-jnp.expm1(-t)))),
         scatter((w * a)[:, None] * g, stats),
         jnp.sum(w * a**2 * D),
@@ -123,7 +130,7 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
 
 
 @numpy_in_numpy_out
-def spectrum(scatter_matrix: Float[Array, "d d"]) -> tuple[Any, Any]:
+def spectrum(scatter_matrix: Float[Array, "d d"]) -> Spectrum:
     """Return the eigenvalues (d,) and eigenvectors (d, d) of S or T.
 
     Parameters
@@ -142,24 +149,23 @@ def spectrum(scatter_matrix: Float[Array, "d d"]) -> tuple[Any, Any]:
     return jnp.linalg.eigh(scatter_matrix)
 
 
-def _ridge_solve(B: Any, decomposed: tuple[Any, Any], ridge: Any) -> Any:
+def _ridge_solve(B: Array, decomposed: Spectrum, ridge: Scalar) -> Array:
     """Return B (S + ridge·I)⁻¹; at ridge 0 the minimum-norm B S⁺ (maths A5)."""
     eigenvalues, vectors = decomposed
     shifted = eigenvalues + ridge
     tol = len(eigenvalues) * jnp.finfo(B.dtype).eps * eigenvalues[-1]
-    kept = shifted > tol
-    return ((B @ vectors) * jnp.where(kept, 1 / jnp.where(kept, shifted, 1.0), 0.0)) @ (
-        vectors.T
-    )
+    positive = shifted > tol
+    inverse = jnp.where(positive, 1 / jnp.where(positive, shifted, 1.0), 0.0)
+    return ((B @ vectors) * inverse) @ vectors.T
 
 
-def _log_b(A: Any, B: Any, p: int, shape: Any, rate: Any) -> Any:
-    """Minimise Eq. (10) over x = log b; at shape 0 without the prior."""
+def _log_b(A: Scalar, B: Scalar, p: int, shape: Scalar, rate: Scalar) -> jax.Array:
+    """Minimize Eq. (10) over x = log b; without the prior if shape is 0."""
     flat = log_b_of(jnp.log(B / A), p)
     proper = shape > 0
     shape, rate = jnp.where(proper, shape, 1.0), jnp.where(proper, rate, 1.0)
 
-    def slope(x: Any) -> tuple[Any, Any]:
+    def slope(x: Array) -> tuple[Array, Array]:
         """Return f' and f''."""
         u, b = 2 * jnp.exp(x) / p, rate * jnp.exp(x)
         gap = -jnp.expm1(-u)
@@ -168,7 +174,7 @@ def _log_b(A: Any, B: Any, p: int, shape: Any, rate: Any) -> Any:
         pull = 2 * B * jnp.exp(-u) / gap
         return first * (A - pull) - shape + b, second * (A - pull) + first**2 * pull + b
 
-    def newton(_: Any, state: Any) -> Any:
+    def newton(_: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         x, low, high = state
         f1, f2 = slope(x)
         low, high = jnp.where(f1 < 0, x, low), jnp.where(f1 < 0, high, x)
@@ -178,32 +184,32 @@ def _log_b(A: Any, B: Any, p: int, shape: Any, rate: Any) -> Any:
 
     mode = jnp.log(shape / rate)
     low, high = jnp.minimum(flat, mode), jnp.maximum(flat, mode)
-    found = jax.lax.fori_loop(0, 50, newton, (low, low, high))[0]
-    return jnp.where(proper, found, flat)
+    minimum = jax.lax.fori_loop(0, 50, newton, (low, low, high))[0]
+    return jnp.where(proper, minimum, flat)
 
 
 def m_step(
     params: LCAParams,
-    found: Moments,
+    sums: Moments,
     stats: Statistics,
     prior: LCAPrior,
-    learning_rate: Float[Array, ""] | float,
-    decomposed: tuple[Any, Any],
+    learning_rate: Scalar,
+    decomposed: Spectrum,
     *,
     full: bool,
     scaled: bool = False,
 ) -> tuple[Float[Array, "p d"], Float[Array, ""]]:
-    """Return W⁺ and log b⁺ (Eqs. 6-10).
+    """Compute W⁺ and log b⁺ (Eqs. 6-10).
 
     Parameters
     ----------
     decomposed : tuple
-        ``spectrum`` of S if ``full``, else of T.
+        ``spectrum`` of S if ``full``, otherwise of T.
     full : bool
-        The seed's augmentation with (z, z'), or the reduced one with z - z'.
+        Use the seed's augmentation with (z, z') instead of z - z'.
     scaled : bool, default=False
-        Prior W | σ² ~ N(W₀, σ²/λ) instead of N(W₀, c²/λ): then this is the exact
-        joint maximiser.
+        Use the prior W | σ² ~ N(W₀, σ²/λ) instead of N(W₀, c²/λ); the result is then
+        the exact joint maximum.
     """
     W, (p, d), h = params.W, params.W.shape, learning_rate
     sigma2 = jnp.exp(params.log_sigma2)
@@ -211,34 +217,34 @@ def m_step(
     ridge = lam if scaled else lam * sigma2 / jnp.asarray(prior.width) ** 2
     factor = 1 if full else 2
     C = stats.S if full else stats.T
-    target = W @ C - factor * found.WG + factor * ridge * prior.mean
+    target = W @ C - factor * sums.WG + factor * ridge * prior.mean
     new = _ridge_solve(target, decomposed, factor * ridge)
     R = W - new
-    moved, cross = jnp.sum((R @ C) * R), jnp.sum(found.WG * R)
+    moved, cross = jnp.sum((R @ C) * R), jnp.sum(sums.WG * R)
     if full:
         A = p * stats.n
-        B = 0.5 * moved - cross + found.a2D + found.eps2
+        B = 0.5 * moved - cross + sums.a2D + sums.eps2
     else:
         A = 0.5 * p * stats.n
-        B = 0.25 * (moved - 4 * cross + 4 * found.a2D + found.cov_u)
+        B = 0.25 * (moved - 4 * cross + 4 * sums.a2D + sums.cov_u)
     if scaled:
         A = A + 0.5 * p * d / h
         B = B + 0.5 * lam * jnp.sum((new - prior.mean) ** 2)
     return new, _log_b(A, B, p, prior.b_shape / h, prior.b_rate / h)
 
 
-def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any, Any]:
+def _step(unconstrained: Arrays, data: EMData, *, full: bool) -> tuple[Arrays, Scalar]:
     stats, prior, learning_rate, decomposed = data
     params = to_params(unconstrained)
-    found = moments(params, stats)
-    value = learning_rate * found.log_likelihood + log_prior(params, prior)
-    W, log_b = m_step(params, found, stats, prior, learning_rate, decomposed, full=full)
+    sums = moments(params, stats)
+    value = learning_rate * sums.log_likelihood + log_prior(params, prior)
+    W, log_b = m_step(params, sums, stats, prior, learning_rate, decomposed, full=full)
     return {"W": W, "log_b": log_b}, value
 
 
 @numpy_in_numpy_out
-def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
-    """Return the state after one step of the reduced EM, for ``run_em``.
+def reduced_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
+    """Compute one step of the reduced EM, for ``run_em``.
 
     Parameters
     ----------
@@ -256,7 +262,7 @@ def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
 
     Examples
     --------
-    The objective does not fall:
+    The objective increases:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -275,21 +281,21 @@ def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     return _step(unconstrained, data, full=False)
 
 
-def full_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
-    """Advance the seed's EM, corrected, by one step, for ``run_em``."""
+def full_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
+    """Compute one step of the seed's EM, corrected, for ``run_em``."""
     return _step(unconstrained, data, full=True)
 
 
-def kappa_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
-    """Advance ECME with a κ² per anchor: W by reduced EM, then κ² by line search.
+def kappa_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
+    """Compute one step of ECME with a κ² per anchor: W by EM, κ² by line search.
 
-    σ² is fixed at ½ (erratum 3 of seed 000: with free κ it is the scale gauge).
+    σ² is fixed at ½ (erratum 3 of seed 000: with free κ, σ² only sets the scale).
     """
     stats, prior, learning_rate, decomposed = data
     params = to_params(unconstrained)
     value = objective(unconstrained, data)
-    found = moments(params, stats)
-    W, _ = m_step(params, found, stats, prior, learning_rate, decomposed, full=False)
+    sums = moments(params, stats)
+    W, _ = m_step(params, sums, stats, prior, learning_rate, decomposed, full=False)
     D = squared_lengths(W, stats)
     return {
         "W": W,
@@ -306,30 +312,30 @@ def best_log_kappa2(
     p: int,
     sigma2: Float[Array, ""] | float = 0.5,
 ) -> Float[Array, "anchors"]:
-    """Maximise each anchor's observed likelihood over τ = log κ² (maths A9).
+    """Maximize the observed likelihood of each anchor over τ = log κ² (maths A9).
 
-    Bisection of dℓ/dτ on [-30, 30]. An anchor keeps its value where that is not an
-    improvement (no weight, one label only, or a group that is not unimodal).
+    Bisection of dℓ/dτ on [-30, 30]. The value of an anchor does not change if the
+    result is no improvement (no weight, one label only, or a multimodal likelihood).
     """
 
-    def group_sum(values: Any) -> Any:
+    def group_sum(values: Array) -> jax.Array:
         return jnp.zeros_like(current).at[stats.anchor].add(stats.w * values)
 
-    def exponent(tau: Any) -> tuple[Any, Any]:
+    def exponent(tau: Array) -> tuple[Array, Array]:
         k2 = jnp.exp(tau)[stats.anchor]
         return coincidence_exponent(D, sigma2, k2, p), k2
 
-    def value(tau: Any) -> Any:
+    def value(tau: Array) -> jax.Array:
         t, _ = exponent(tau)
         return group_sum(jnp.where(stats.same, -t, log1mexp(t)))
 
-    def slope(tau: Any) -> Any:
+    def slope(tau: Array) -> jax.Array:
         t, k2 = exponent(tau)
         eta = k2 + 2 * sigma2
         r = jnp.where(stats.same, 1.0, -odds(t)[0])
         return group_sum(r * (p * sigma2 / eta + k2 * D / (2 * eta**2)))
 
-    def halve(_: Any, bracket: Any) -> Any:
+    def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         rising = slope(middle) > 0

@@ -1,17 +1,12 @@
 """Fit Latent Coincidence Analysis: starts, solvers and the mode.
 
-The likelihood and the log joint density are in ``lca.likelihood``, the exact posterior
-of (z, z') in ``lca.latent``, EM in ``lca.em``, second derivatives and the optimality
-certificate in ``lca.curvature``, Laplace's approximation in ``lca.laplace``, the
-bootstrap in ``lca.bootstrap``.
-
 References
 ----------
-Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). Where these files
+Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). If these files
 and the paper differ, the paper is wrong: see the errata named in the docstrings.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -25,6 +20,7 @@ from probmetric.inference.lca.likelihood import (
     to_params,
 )
 from probmetric.inference.lca.statistics import prepare
+from probmetric.inference.sampling.target import Arrays
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import Fit
@@ -41,23 +37,23 @@ def scaled_identity(
 ) -> tuple[Float[Array, "p d"], float]:
     """Return W₀ = c·I (p, d) and c = 1/√(median ‖δ‖² over the y = 1 pairs with δ ≠ 0).
 
-    Shrinking to it is shrinking to the Euclidean metric in the units of the link.
+    A prior centered at W₀ shrinks to the Euclidean metric in the units of the link.
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs; those of weight zero do not count.
+        Labelled pairs. Pairs of weight zero are ignored.
     n_components : int, optional
         p. Default: d.
 
     Raises
     ------
     ValueError
-        Where no y = 1 pair has δ ≠ 0.
+        If no y = 1 pair has δ ≠ 0.
 
     Examples
     --------
-    Points at distance 2 that belong together are then at distance 1:
+    Two points of a y = 1 pair at distance 2 are at distance 1 under W₀:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -73,23 +69,23 @@ def scaled_identity(
 
 
 def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], float]:
-    """Return W₀ = c·V_pᵀ of the points' leading principal axes, and c.
+    """Return W₀ = c·V_pᵀ of the leading principal axes of the points, and c.
 
-    c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs with V_pᵀδ ≠ 0). The sign of an axis
-    is fixed so that its largest entry is positive.
+    c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs with V_pᵀδ ≠ 0). The largest entry of
+    each axis is positive.
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs; those of weight zero do not count.
+        Labelled pairs. Pairs of weight zero are ignored.
     n_components : int
-        p, at most d. Beyond those along which the points vary the axes are orthogonal
-        to them and near to features, whatever the order of the points.
+        p, at most d. Axes beyond the rank of the points are orthogonal to the others,
+        near to features, and independent of the order of the points.
 
     Raises
     ------
     ValueError
-        Where no y = 1 pair has V_pᵀδ ≠ 0.
+        If no y = 1 pair has V_pᵀδ ≠ 0.
 
     Examples
     --------
@@ -120,8 +116,8 @@ def principal_axes(
     rank = int((s > s[0] * max(X.shape) * np.finfo(s.dtype).eps).sum())
     axes = V[: min(rank, n_components)]
     if n_components > rank:
-        rest = np.eye(X.shape[1]) - axes.T @ axes
-        more = np.asarray(qr(rest, pivoting=True)[0])[:, : n_components - rank]
+        complement = np.eye(X.shape[1]) - axes.T @ axes
+        more = np.asarray(qr(complement, pivoting=True)[0])[:, : n_components - rank]
         axes = np.concatenate([axes, more.T])
     return axes
 
@@ -134,18 +130,18 @@ def scaled_within(
 ) -> tuple[Float[Array, "p d"], float]:
     """Return W₀ = a·V_p S^(-g/2) of the covariance S within classes, and its size c.
 
-    Shrinking to it at g = 1 is shrinking to the Mahalanobis distance of S, as RCA has
-    it; g = 0 is ``scaled_identity`` and g = ½ is between them. S is the scatter about
-    the class means, shrunk to a multiple of the identity: by Ledoit and Wolf's
-    estimate, and by one point more that spreads alike in all directions, without which
-    S could be singular. V_p holds the p leading principal axes of the points S^(-g/2)x,
-    at p = d the identity. a puts the median ‖W₀δ‖² of the y = 1 pairs with W₀δ ≠ 0 at
-    1; c = ‖W₀‖/√p, as of a mean that is given. Constant columns have no part in S.
+    A prior centered at W₀ shrinks to the Mahalanobis distance of S (the metric of RCA)
+    at g = 1, and to ``scaled_identity`` at g = 0. S is the scatter about the class
+    means, shrunk to a multiple of the identity by Ledoit and Wolf's estimate, and by
+    one additional point that is isotropic, without which S could be singular. Constant
+    columns are left out of S. V_p holds the p leading principal axes of the points
+    S^(-g/2)x, the identity if p = d. With a, the median ‖W₀δ‖² of the y = 1 pairs with
+    W₀δ ≠ 0 is 1. As for any matrix, c = ‖W₀‖/√p.
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs of the points ``pairs.X``; those of weight zero set no scale.
+        Labelled pairs of the points ``pairs.X``. Pairs of weight zero are ignored.
     codes : int array of shape (n,)
         Classes 0..c-1 of the points.
     power : float, default=1
@@ -156,7 +152,7 @@ def scaled_within(
     Raises
     ------
     ValueError
-        Where no y = 1 pair has W₀δ ≠ 0.
+        If no y = 1 pair has W₀δ ≠ 0.
 
     References
     ----------
@@ -165,14 +161,14 @@ def scaled_within(
 
     Examples
     --------
-    Classes that spread ten times as far along the first feature, which counts less, by
-    a factor of ten but for the shrinkage:
+    The first feature has ten times the standard deviation within classes. Its weight is
+    smaller by a factor of ten, apart from the shrinkage:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
-    >>> one = np.random.default_rng(0).normal(size=(200, 2)) * [10, 1]
-    >>> X, codes = np.concatenate([one, one + 50]), np.repeat([0, 1], 200)
+    >>> Z = np.random.default_rng(0).normal(size=(200, 2)) * [10, 1]
+    >>> X, codes = np.concatenate([Z, Z + 50]), np.repeat([0, 1], 200)
     >>> i = np.arange(199)
     >>> pairs = Pairs(X, i, i + 1, np.ones(199, int))
     >>> W0, c = lca.scaled_within(pairs, codes)
@@ -192,7 +188,7 @@ def scaled_within(
     return W0, float(np.linalg.norm(W0) / np.sqrt(p))
 
 
-def _whitening(X: np.ndarray, codes: np.ndarray, power: float) -> Any:
+def _whitening(X: np.ndarray, codes: np.ndarray, power: float) -> np.ndarray:
     """Return S^(-g/2) (d, d), in units of the largest standard deviation."""
     from sklearn.covariance import ledoit_wolf
 
@@ -202,7 +198,7 @@ def _whitening(X: np.ndarray, codes: np.ndarray, power: float) -> Any:
         spread[codes == code] = X[codes == code] - X[codes == code].mean(0)
     if not (size := np.abs(spread).max()) > 0:
         return np.eye(d)
-    spread = spread / size  # Its squares are numbers of ordinary size.
+    spread = spread / size  # Rescale so that squares neither overflow nor underflow.
     S = n * ledoit_wolf(spread, assume_centered=True)[0]
     S[np.diag_indices(d)] += np.sum(spread**2) / (n * d)
     values, axes = np.linalg.eigh(S)
@@ -212,31 +208,31 @@ def _whitening(X: np.ndarray, codes: np.ndarray, power: float) -> Any:
 def scaled_axes(
     axes: Float[np.ndarray, "p d"], pairs: Pairs
 ) -> tuple[Float[Array, "p d"], float]:
-    """Return W₀ = c·V_pᵀ of orthonormal axes, and c; as ``scaled_pca``."""
+    """Return W₀ = c·V_pᵀ of orthonormal axes, and c, as ``scaled_pca``."""
     return _scaled(row_signs(axes) * axes, pairs)
 
 
-def _scaled(W0: Any, pairs: Pairs) -> tuple[Any, float]:
+def _scaled(W0: Array, pairs: Pairs) -> tuple[Array, float]:
+    """Return c W₀ and c = 1/√(median ‖W₀δ‖² over the y = 1 pairs with W₀δ ≠ 0)."""
     pairs = checked_rows(pairs)
     X = np.asarray(pairs.X)
     delta = X[pairs.i] - X[pairs.j]
-    # Of counts, as often as they say *same*.
-    times = np.asarray(pairs.y, int)
+    times = np.asarray(pairs.y, int)  # A count is that many pairs with y = 1.
     if pairs.w is not None:
         times = times * (np.asarray(pairs.w) > 0)
     used = times > 0
     median = _median(np.sum((delta[used] @ W0.T) ** 2, 1), times[used])
     if not median > 0:
         raise ValueError(
-            "pairs: expected y = 1 pairs of distinct points to set the scale, got "
-            f"{int(used.sum())} such pairs, all at distance 0"
+            "pairs must have y = 1 pairs of distinct points to set the scale, got "
+            f"{int(used.sum())} pairs with y = 1, all at distance 0."
         )
     c = 1 / np.sqrt(median)
     return c * W0, float(c)
 
 
-def _median(values: Any, times: Any) -> float:
-    """Return the median of the positive values, each of which is there so often."""
+def _median(values: np.ndarray, times: np.ndarray) -> float:
+    """Return the median of the positive values, repeated ``times``."""
     order = np.argsort(values)
     order = order[values[order] > 0]
     if not len(order):
@@ -247,13 +243,13 @@ def _median(values: Any, times: Any) -> float:
 
 
 def check_prior(prior: LCAPrior) -> None:
-    """Raise for a prior of W that is proper and centred at zero."""
+    """Raise for a prior of W that is proper and centered at zero."""
     if np.all(np.asarray(prior.lam) > 0) and not np.any(np.asarray(prior.mean)):
         raise ValueError(
-            "prior.mean: expected a W₀ other than zero with lam > 0, got zeros: around "
-            "zero the prior shrinks the size of the metric and not its shape, and "
-            "leaves the rotations of W flat; centre it at scaled_identity(pairs) or "
-            "scaled_pca(pairs, p)"
+            "prior.mean must not be zero with lam > 0, got zeros. Around zero the "
+            "prior shrinks the size of the metric, not its shape, and is flat along "
+            "rotations of W. Center it at scaled_identity(pairs) or "
+            "scaled_pca(pairs, p)."
         )
 
 
@@ -274,41 +270,41 @@ def fit(
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs. Both labels must occur with positive weight unless the
-        prior is proper, else the likelihood has no maximum.
+        Labelled pairs. Unless the prior is proper, both labels must occur with
+        positive weight; otherwise the likelihood has no maximum.
     prior : LCAPrior
         ``LCAPrior(mean, lam=0, b_shape=0, b_rate=0)`` is maximum likelihood.
     init : LCAParams, optional
-        Where to start. Default: the prior mean and b = .3. Its W must have full
-        rank: EM never raises the rank of W, and W = 0 is a saddle.
+        Start. Default: the prior mean and b = 0.3. W must have full rank: EM never
+        raises the rank of W, and W = 0 is a saddle point.
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
         L-BFGS on the objective; SQUAREM over the reduced EM (monotone, no tuning);
-        the reduced EM itself; the seed's EM, corrected (slow, for reference).
+        the reduced EM; the seed's EM, corrected (slow, for reference).
     learning_rate : float, default=1
         Power on the likelihood.
     per_anchor : bool, default=False
-        A κ² per anchor of ``pairs.anchor``, maximised by a line search, with σ²
-        fixed at ½ (maths A9). Each anchor needs both labels.
+        Fit a κ² for each anchor of ``pairs.anchor`` by a line search, with σ² fixed at
+        ½ (maths A9). Each anchor needs both labels.
     max_steps : int, default=500
-        Most iterations of the solver.
+        Maximum number of iterations.
     tol : float, optional
-        For EM solvers, the relative gap; for L-BFGS, the relative gradient. Default:
-        √eps and 1e-6.
+        Relative gap for EM solvers (default √eps), relative gradient for L-BFGS
+        (default 1e-6).
 
     Returns
     -------
     Fit
-        ``result`` says how it ended. A local optimum in general; at p = d under a
-        flat prior it is the global one (``lca.curvature.certificate``).
+        ``result`` is the outcome. The optimum is local in general, and global at p = d
+        under a flat prior (``lca.curvature.certificate``).
 
     Raises
     ------
     ValueError
-        Another solver; a prior of W centred at zero with ``lam > 0``.
+        For an unknown solver, or a prior of W centered at zero with ``lam > 0``.
 
     Examples
     --------
-    Without a prior each distance gets its share of judgments that say *same*:
+    Without a prior, P(same) at each distance is the share of judgments *same*:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -323,16 +319,16 @@ def fit(
     """
     if solver not in ("lbfgs", "squarem", "em", "full_em"):
         raise ValueError(
-            f"solver: expected 'lbfgs', 'squarem', 'em' or 'full_em', got {solver!r}"
+            f"solver must be 'lbfgs', 'squarem', 'em' or 'full_em', got {solver!r}."
         )
     if per_anchor and solver == "full_em":
         raise ValueError(
-            "solver: expected 'lbfgs', 'squarem' or 'em' per anchor, got 'full_em'"
+            "solver must be 'lbfgs', 'squarem' or 'em' if per_anchor, got 'full_em'."
         )
     check_prior(prior)
     stats = prepare(pairs, per_anchor=per_anchor)
     W = np.asarray(prior.mean if init is None else init.W)
-    start: dict[str, Any] = {"W": W}
+    start: Arrays = {"W": W}
     if per_anchor:
         n_anchors = int(np.max(np.asarray(pairs.anchor))) + 1
         kappa2 = np.asarray(1.0 if init is None else init.kappa2, W.dtype)
@@ -348,10 +344,10 @@ def fit(
     data = (stats, prior, np.asarray(learning_rate, W.dtype))
     if solver == "lbfgs":
         tol = 1e-6 if tol is None else tol
-        found = lbfgs(objective, start, data, max_steps=max_steps, tol=tol)
+        result = lbfgs(objective, start, data, max_steps=max_steps, tol=tol)
     else:
         step = full_step if solver == "full_em" else reduced_step
-        found = run_em(
+        result = run_em(
             kappa_step if per_anchor else step,
             start,
             (*data, spectrum(stats.S if solver == "full_em" else stats.T)),
@@ -360,6 +356,6 @@ def fit(
             accelerate=solver == "squarem",
         )
     if not per_anchor:  # on the host, which compiles nothing
-        at = {**found.params, "log_b": np.asarray(found.params["log_b"])}
-        return found._replace(params=to_params(at))
-    return found._replace(params=to_params(found.params))
+        at = {**result.params, "log_b": np.asarray(result.params["log_b"])}
+        return result._replace(params=to_params(at))
+    return result._replace(params=to_params(result.params))

@@ -1,13 +1,13 @@
-"""The jackknife of LCA: refits without a group of points, and links on pairs held out.
+"""The jackknife of LCA: refits without a group of points, and links on held-out pairs.
 
-A refit gives the points of one group the weight zero, so that every pair with one of
-them is gone, and goes on from the fit to all (``bootstrap``, which keeps the prior).
+A refit gives the points of one group weight zero, which removes every pair with one of
+them, and starts at the fit to all points (``bootstrap``; the prior does not change).
 
-These refits also make held-out pairs: point i with every point j of another group,
-under the fit without the group of i. P(same) is calibrated on them by the log-logistic
-link (``link``). For the spread of its (a, γ) each replicate k repeats this without the
-pairs of group k and under the fits without the group of i *and* group k. That fit is
-taken as L_(i) + L_(k) - L, exact to first order, in place of g²/2 more refits.
+The refits also give held-out pairs: point i with every point j of another group, under
+the fit without the group of i. P(same) is calibrated on them by the log-logistic link
+(``link``). For the variance of its (a, γ), each replicate k repeats this without the
+pairs of group k, under the fits without the group of i *and* group k. That fit is
+approximated by L_(i) + L_(k) - L, exact to first order, instead of g²/2 more refits.
 """
 
 import numpy as np
@@ -22,19 +22,19 @@ from probmetric.metric.link import AT_RANDOM, LogLogisticLink
 from probmetric.models.lca import LCAParams
 
 MOST_PAIRS_HELD_OUT = 10_000
-"""Held-out pairs that a link is fitted to; of more, so many at random."""
+"""Largest number of held-out pairs for a link; a random subset if there are more."""
 
 FEW = 50
-"""Refits are made in multiples of it."""
+"""The number of refits is padded to a multiple of it."""
 
 
 def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
-    """Return the refits without each group of points, a leading axis of g.
+    """Refit without each group of points.
 
     Parameters
     ----------
     fitted : Fitted
-        Of ``fit_labelled``; not per anchor.
+        From ``fit_labelled``; not per anchor.
     group : int array of shape (n,)
         The group of each point, 0..g-1.
 
@@ -46,11 +46,11 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     Raises
     ------
     RuntimeError
-        Where a refit did not converge.
+        If a refit did not converge.
 
     Examples
     --------
-    What is left without the first group mirrors what is left without the second:
+    The points without the first group mirror the points without the second:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
@@ -62,18 +62,18 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     (2, 0.0)
     """
     n, g = len(group), int(group.max()) + 1
-    # Few shapes, few compilations; what is added weighs one, and costs a step.
+    # Few shapes, few compilations. Added refits have unit weights and cost one step.
     u = np.ones((-(-g // FEW) * FEW, bucket(n)))
     u[:g, :n] = group != np.arange(g)[:, None]
-    found = bootstrap(
+    refits = bootstrap(
         pad_pairs(fitted.pairs),
         fitted.prior,
         fitted.fit.params,
         u,
         learning_rate=fitted.learning_rate,
     )
-    check_results("jackknife", np.asarray(found.result)[:g], 0)
-    return LCAParams(*(a[:g] for a in found.params))
+    check_results("jackknife", np.asarray(refits.result)[:g], 0)
+    return LCAParams(*(a[:g] for a in refits.params))
 
 
 def held_out_links(
@@ -84,18 +84,18 @@ def held_out_links(
     left_out: Float[np.ndarray, "g p d"],
     most: int = MOST_PAIRS_HELD_OUT,
 ) -> list[LogLogisticLink]:
-    """Return links on held-out pairs: that of the fit, then one a group left out.
+    """Fit links to held-out pairs: one of the fit, then one for each group left out.
 
     Parameters
     ----------
     X, codes
         The labelled points, in the units of the factors.
     group
-        The group of each point, of three or more.
+        The group of each point; three groups or more.
     factor, left_out
         The maps L of the fit and of its refits, rotated onto it.
     most
-        Pairs that are taken; of more, so many at random.
+        Largest number of pairs; a random subset if there are more.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def held_out_links(
 
     Examples
     --------
-    P(same) at distances 1 and 4 of two classes 4 apart, where every refit is the fit:
+    P(same) at distances 1 and 4, for two classes 4 apart, if every refit is the fit:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
@@ -116,22 +116,22 @@ def held_out_links(
     """
     if len(left_out) < 3:
         raise ValueError(
-            "group: expected three groups or more, since without one of two no pair "
-            f"of groups is left, got {len(left_out)}"
+            "group must have three groups or more, as pairs of groups must be left "
+            f"without one, got {len(left_out)}."
         )
-    order = canonical_order(X, codes)  # Some pairs are drawn by their place.
+    order = canonical_order(X, codes)  # The random subset depends on the order.
     X, codes, group = X[order], codes[order], group[order]
     i, j = np.nonzero(group[:, None] != group[None])
     if len(i) > most:
-        kept = np.random.default_rng(0).choice(len(i), most, replace=False)
-        i, j = i[kept], j[kept]
+        subset = np.random.default_rng(0).choice(len(i), most, replace=False)
+        i, j = i[subset], j[subset]
     same = codes[i] == codes[j]
     V = X @ factor.T
     moved = X @ left_out.transpose(0, 2, 1) - V
-    own = V[i] - V[j] + moved[group[i], i] - moved[group[i], j]
-    links = [log_logistic(np.sum(own**2, 1), same, AT_RANDOM)]
-    for k, by in enumerate(moved):
+    held_out = V[i] - V[j] + moved[group[i], i] - moved[group[i], j]
+    links = [log_logistic(np.sum(held_out**2, 1), same, AT_RANDOM)]
+    for k, shift in enumerate(moved):
         rest = (group[i] != k) & (group[j] != k)
-        D = np.sum((own + by[i] - by[j])[rest] ** 2, 1)
+        D = np.sum((held_out + shift[i] - shift[j])[rest] ** 2, 1)
         links.append(log_logistic(D, same[rest], AT_RANDOM, links[0]))
     return links

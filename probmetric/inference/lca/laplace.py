@@ -1,19 +1,19 @@
-"""Laplace's approximation of LCA's posterior, with the rotation quotiented out.
+"""Laplace's approximation of LCA's posterior, without the rotations of W.
 
 At the mode θ̂ = (vec W, log b) the precision is H = -∇² log p. Draws are restricted to
 the orthogonal complement of the rotation orbit of W, basis Q (``inference.rotations``):
 
     θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
 
-Report M and b of such draws, never W. The full covariance H⁻¹ whitens the coordinates
-of NUTS, where the prior makes H positive definite.
+M and b of such draws are meaningful, W is not. The full covariance H⁻¹ whitens the
+coordinates of NUTS if the prior makes H positive definite.
 
-Cost, with q = pd + 1: the Hessian of N rows 2 N q² flops, its factor and inverse q³;
-memory five matrices of q² numbers, an error beyond ``MAX_PARAMETERS``.
+Cost, with q = pd + 1: the Hessian of N rows takes 2 N q² flops, its factor and inverse
+q³; memory is five matrices of q² numbers.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,14 +29,14 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 MAX_PARAMETERS = 10_001
-"""Parameters p·d + 1 beyond which second derivatives are an error: 4 GB of matrices."""
+"""Largest p·d + 1 for second derivatives: 4 GB of matrices."""
 
 
 class Laplace(NamedTuple):
     """A Gaussian around the mode.
 
-    ``mode`` (q,) is (vec W, log b); ``root`` (q, m) is the matrix of Eq. (1), so
-    that the covariance of the draws is root·rootᵀ; ``shape`` is (p, d).
+    ``mode`` (q,) is (vec W, log b). ``root`` (q, m) is the matrix of Eq. (1): the
+    covariance of the draws is root·rootᵀ. ``shape`` is (p, d).
     """
 
     mode: Float[Array, "q"]
@@ -59,25 +59,25 @@ def laplace(
     params : LCAParams
         The mode, from ``lca.fit`` with the same prior and learning rate.
     stats, prior, learning_rate
-        As given to the fit.
+        Arguments of the fit.
     quotient : bool, default=True
-        Remove the rotation tangents (Eq. 1), for p ≤ d. False keeps the whole
-        covariance.
+        Remove the rotation tangents (Eq. 1), for p ≤ d. Otherwise the whole covariance
+        is used.
 
     Raises
     ------
     ValueError
-        When the precision is not positive definite on the space kept: the point is
-        no mode, or a direction has neither data nor prior. More than
-        ``MAX_PARAMETERS`` parameters. With ``quotient``, p > d.
+        If the precision is not positive definite on that space (the point is not a
+        mode, or a direction has neither data nor prior), for more than
+        ``MAX_PARAMETERS`` parameters and, with ``quotient``, for p > d.
     """
     W = np.asarray(params.W)
     p = len(W)
     if W.size + 1 > MAX_PARAMETERS:
         raise ValueError(
-            f"params: expected at most {MAX_PARAMETERS} parameters (p·d + 1) for "
-            f"second derivatives, got {W.size + 1}: fit fewer components, or use the "
-            "bootstrap"
+            f"params must have at most {MAX_PARAMETERS} parameters (p·d + 1) for "
+            f"second derivatives, got {W.size + 1}. Fit fewer components, or use the "
+            "bootstrap."
         )
     with one_blas_thread(W.size):
         H = precision(params, stats, prior, learning_rate)
@@ -89,7 +89,7 @@ def laplace(
 
 
 @numpy_in_numpy_out
-def laplace_draws(approximation: Laplace, key: Any, n_draws: int) -> LCAParams:
+def laplace_draws(approximation: Laplace, key: jax.Array, n_draws: int) -> LCAParams:
     """Draw parameters with a leading axis of length ``n_draws`` (Eq. 1).
 
     Parameters
@@ -101,14 +101,16 @@ def laplace_draws(approximation: Laplace, key: Any, n_draws: int) -> LCAParams:
     Returns
     -------
     LCAParams
-        W (s, p, d), log σ² (s,), κ² (s,) all one.
+        W (s, p, d), log σ² (s,), and κ² (s,) of ones.
     """
     mode, root, shape = approximation
     return _drawn(mode, root, key, n_draws, tuple(shape))
 
 
 @partial(jax.jit, static_argnames=("n", "shape"))
-def _drawn(mode: Array, root: Array, key: Any, n: int, shape: Any) -> LCAParams:
+def _drawn(
+    mode: Array, root: Array, key: jax.Array, n: int, shape: tuple[int, ...]
+) -> LCAParams:
     theta = mode + jax.random.normal(key, (n, root.shape[1]), root.dtype) @ root.T
     log_sigma2 = log_sigma2_of(theta[:, -1], shape[0])
     W = theta[:, :-1].reshape(n, *shape)

@@ -9,11 +9,12 @@ With g = Wδ, τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0 and a = s (y = 1) o
     Cov | y=0  =  σ² [[(1+νs) I, -νs I], [-νs I, (1+νs) I]] + [[-R, R], [R, -R]],
     R = ν(1+ν)s² g gᵀ.                                                            (3)
 
-Given y = 1 it is Gaussian. Given y = 0 it is the signed mixture of the prior (weight
-1 + ν) and the y = 1 posterior (weight -ν), not Gaussian, whence R. Erratum 1 of seed
-000 leaves R out: E‖z - z̄‖² is then too large by up to σ²/(2p).
+Given y = 1 the posterior is Gaussian. Given y = 0 it is the signed mixture of the prior
+(weight 1 + ν) and the y = 1 posterior (weight -ν); it is not Gaussian, hence R.
+Erratum 1 of seed 000: the seed omits R, which makes E‖z - z̄‖² too large by up to
+σ²/(2p).
 
-Stability: t ≥ b ≥ p s bounds νs by 1/p, so that nothing blows up where ν does.
+Stability: t ≥ b ≥ p s implies νs ≤ 1/p, so products with ν are bounded.
 """
 
 from typing import NamedTuple
@@ -28,20 +29,20 @@ from probmetric.typing import Array
 
 
 class PairPosterior(NamedTuple):
-    """Moments of (z, z') given y, one entry a pair.
+    """Moments of (z, z') given y, one entry per pair.
 
     ``mean`` (N, q = 2p) orders z before z'; ``cov`` (N, q, q); ``eps2`` (N,) is
     E‖z - E z‖², equal for z and z'.
 
     Examples
     --------
-    Given that they coincide, z and z' have correlation ½ where σ² = κ²:
+    Given that they coincide, z and z' have correlation ½ if σ² = κ²:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
     >>> x, same, W = np.zeros((1, 1)), np.array([1]), np.eye(1)
-    >>> found = lca.pair_posterior(x, x + 3, same, W, 1.0)
-    >>> found.cov.round(3).tolist(), found.eps2.round(3).tolist()
+    >>> posterior = lca.pair_posterior(x, x + 3, same, W, 1.0)
+    >>> posterior.cov.round(3).tolist(), posterior.eps2.round(3).tolist()
     ([[[0.667, 0.333], [0.333, 0.667]]], [0.667])
     """
 
@@ -53,7 +54,7 @@ class PairPosterior(NamedTuple):
 def odds(
     t: Float[Array, "*N"] | float,
 ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
-    """Return ν = 1/(e^t - 1) and ν(1 + ν), safe for large and small t (maths A4)."""
+    """Return ν = 1/(e^t - 1) and ν(1 + ν), accurate for all t (maths A4)."""
     decay, gap = jnp.exp(-t), -jnp.expm1(-t)
     return decay / gap, decay / gap**2
 
@@ -68,7 +69,7 @@ def pair_posterior(
     sigma2: Float[Array, ""] | float,
     kappa2: Float[Array, "..."] | float = 1.0,
 ) -> PairPosterior:
-    """Return the exact posterior mean and covariance of (z, z') (Eqs. 1-3).
+    """Compute the exact posterior mean and covariance of (z, z') (Eqs. 1-3).
 
     Parameters
     ----------
@@ -83,14 +84,14 @@ def pair_posterior(
 
     Examples
     --------
-    With σ² = κ² a pair that coincides moves a third of the way to each other; one that
-    does not moves apart:
+    With σ² = κ² points that coincide move toward each other by a third of their
+    distance; points that do not coincide move apart:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
     >>> x, W = np.zeros((2, 1)), np.eye(1)
-    >>> found = lca.pair_posterior(x, x + 3, np.array([1, 0]), W, 1.0)
-    >>> found.mean.round(3).tolist()
+    >>> posterior = lca.pair_posterior(x, x + 3, np.array([1, 0]), W, 1.0)
+    >>> posterior.mean.round(3).tolist()
     [[1.0, 2.0], [-0.148, 3.148]]
     """
     W = jnp.asarray(W)
@@ -105,13 +106,13 @@ def pair_posterior(
     a = jnp.where(same, s, -nu * s)
     ad = a[:, None] * g
     mean = jnp.concatenate([x @ W.T - ad, x_prime @ W.T + ad], -1)
-    # Eqs. (2) and (3) share their first part: ±a is the shrinkage of either label.
+    # The first terms of Eqs. (2) and (3) are the same function of a.
     eye = jnp.eye(p, dtype=W.dtype)
-    own = (sigma2 * (1 - a))[:, None, None] * eye
-    other = (sigma2 * a)[:, None, None] * eye
+    variance = (sigma2 * (1 - a))[:, None, None] * eye
+    covariance = (sigma2 * a)[:, None, None] * eye
     R = jnp.where(same, 0.0, nu2 * s**2)[:, None, None] * g[:, :, None] * g[:, None, :]
-    top = jnp.concatenate([own - R, other + R], -1)
-    bottom = jnp.concatenate([other + R, own - R], -1)
+    top = jnp.concatenate([variance - R, covariance + R], -1)
+    bottom = jnp.concatenate([covariance + R, variance - R], -1)
     cov = jnp.concatenate([top, bottom], -2)
     eps2 = p * sigma2 * (1 - a) - jnp.where(same, 0.0, nu2 * s**2 * D)
     return PairPosterior(mean, cov, eps2)

@@ -11,7 +11,7 @@ learning rate η.
 
        ℓ = -n₁ b - tr(W T₁ Wᵀ)/(2τ²) + Σ_rows w [ -y t + (1-y) log(1 - e^{-t}) ],   (2)
 
-   and of counts Σ w log C(m, y) more.
+   plus Σ w log C(m, y) for counts.
 
 3. Log joint density with the prior of ``LCAPrior`` and the learning rate η:
 
@@ -20,18 +20,17 @@ learning rate η.
    with b ~ Gamma(a, r), log p(log b) = a log(rb) - rb - log Γ(a).
 
    It equals the NumPyro density of ``models.lca.lca``, constants included; a flat
-   prior contributes nothing. It is a density of (W, log b), and so is its mode; σ² is
-   a function of b, and no Jacobian belongs to it.
+   prior contributes nothing. It is a density of (W, log b), and the mode is its mode.
+   σ² is a function of b, without a Jacobian.
 """
-
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 
 from probmetric.inference.lca.statistics import Statistics, squared_lengths
+from probmetric.inference.sampling.target import Arrays
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
@@ -41,25 +40,25 @@ from probmetric.models.lca import (
     log_sigma2_of,
 )
 from probmetric.precision import numpy_in_numpy_out, one_program
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 @numpy_in_numpy_out
 @one_program
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
-    """Return the log likelihood of pair labels (Eq. 2), natural log.
+    """Compute the log likelihood of pair labels (Eq. 2), natural log.
 
     Parameters
     ----------
     params : LCAParams
-        κ² of shape (n_anchors,) where ``stats`` are per anchor.
+        κ² has shape (n_anchors,) if ``stats`` are per anchor.
     stats : Statistics
-        Of ``prepare``.
+        From ``prepare``.
 
     Examples
     --------
-    P(same) is 1/2 for identical points and 1/4 here for the others, which are judged
-    to differ: (1/2) · (3/4).
+    P(same) is 1/2 for identical points, labelled same, and 1/4 for the other pair,
+    labelled different: (1/2) · (3/4).
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -88,9 +87,9 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
 
 @numpy_in_numpy_out
 def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
-    """Return the log prior density of (W, log b), zero for flat parts.
+    """Compute the log prior density of (W, log b); flat factors contribute zero.
 
-    With a κ per anchor σ² is fixed and only W has a prior.
+    With a κ per anchor σ² is fixed, and only W has a prior.
 
     Parameters
     ----------
@@ -99,7 +98,7 @@ def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
 
     Examples
     --------
-    With W flat what is left is the density of log b, b e^{-b}, at b = log 2:
+    With a flat prior of W it is the density of log b, b e^{-b}, at b = log 2:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
@@ -126,6 +125,16 @@ def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     return density + jnp.where(flat, 0.0, gamma - gammaln(safe))
 
 
+def log_priors(params: LCAParams, prior: LCAPrior) -> Arrays:
+    """Return the log prior densities of W and of log b, by name."""
+    flat_b = prior._replace(b_shape=jnp.zeros_like(prior.b_shape))
+    flat_W = prior._replace(lam=jnp.zeros_like(prior.lam))
+    return {
+        "W": jnp.asarray(log_prior(params, flat_b)),
+        "log_b": jnp.asarray(log_prior(params, flat_W)),
+    }
+
+
 @numpy_in_numpy_out
 def log_joint(
     params: LCAParams,
@@ -133,21 +142,20 @@ def log_joint(
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, ""]:
-    """Return the log joint density of labels and (W, log b) (Eq. 3).
+    """Compute the log joint density of labels and (W, log b) (Eq. 3).
 
     Parameters
     ----------
     params : LCAParams
     stats : Statistics
-        Of ``prepare``.
+        From ``prepare``.
     prior : LCAPrior
     learning_rate : float, default=1
         Power η on the likelihood.
 
     Examples
     --------
-    The likelihood is 1/2 · 3/4 as there (``log_likelihood``), and the learning rate its
-    power:
+    The likelihood is 1/2 · 3/4, as for ``log_likelihood``; η is its power:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -156,8 +164,8 @@ def log_joint(
     >>> X = np.array([[0.0], [0.0], [np.sqrt(8 * np.log(2))]])
     >>> pairs = Pairs(X, np.array([0, 0]), np.array([1, 2]), y=np.array([1, 0]))
     >>> params, prior = LCAParams(np.eye(1), np.log(1.5)), LCAPrior(np.eye(1))
-    >>> given = params, lca.prepare(pairs), prior
-    >>> zero, two = (lca.log_joint(*given, learning_rate=h) for h in (0.0, 2.0))
+    >>> problem = params, lca.prepare(pairs), prior
+    >>> zero, two = (lca.log_joint(*problem, learning_rate=h) for h in (0.0, 2.0))
     >>> round(float(np.exp(two - zero)), 4), 0.375**2
     (0.1406, 0.140625)
     """
@@ -165,13 +173,16 @@ def log_joint(
     return learning_rate * likelihood + log_prior(params, prior)
 
 
-def objective(unconstrained: dict[str, Any], data: Any) -> Any:
-    """Return the log joint density from unconstrained values, for optimisers."""
+def objective(unconstrained: Arrays, data: tuple[PyTree, ...]) -> Scalar:
+    """Return the log joint density at unconstrained values, for optimizers.
+
+    ``data`` begins with statistics, prior and learning rate.
+    """
     stats, prior, learning_rate = data[:3]
     return log_joint(to_params(unconstrained), stats, prior, learning_rate)
 
 
-def to_params(unconstrained: dict[str, Any]) -> LCAParams:
+def to_params(unconstrained: Arrays) -> LCAParams:
     """Map {W, log_b} or, per anchor, {W, log_kappa2} to parameters."""
     W = unconstrained["W"]
     if "log_kappa2" in unconstrained:
@@ -181,7 +192,7 @@ def to_params(unconstrained: dict[str, Any]) -> LCAParams:
     return LCAParams(W, log_sigma2, np.ones((), W.dtype))
 
 
-def to_unconstrained(params: LCAParams) -> dict[str, Any]:
+def to_unconstrained(params: LCAParams) -> Arrays:
     """Map parameters to {W, log_b} or, per anchor, {W, log_kappa2}."""
     W = params.W
     if np.ndim(params.kappa2):

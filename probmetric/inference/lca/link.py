@@ -1,16 +1,16 @@
-"""The log-logistic link fitted to pairs with labels, by a damped Newton method.
+"""Fit the log-logistic link to labelled pairs, by a damped Newton method.
 
 Logistic regression of y on log D (``metric.link``),
 
     log odds = a - γ log D,   γ ≥ 0,                                              (1)
 
-with Platt's targets (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) in place of 1 and 0, so that
-separable pairs give a finite slope and no probability is 0 or 1.
+with Platt's targets (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0: separable
+pairs then have a finite slope, and no probability is 0 or 1.
 
-The loss is convex in (a, γ). A step of Newton's is halved until the loss falls by a
-share of what its slope promises, which reaches the minimum from any start: whole steps
-need not, where nearly all P are 0 or 1. Where the minimum has γ < 0, that of γ ≥ 0 is
-at γ = 0.
+The loss is convex in (a, γ). A Newton step is halved until the loss falls by a share of
+the decrease that the gradient predicts. This converges from any start; full steps need
+not, if nearly all P are 0 or 1. If the minimum has γ < 0, the minimum subject to
+γ ≥ 0 is at γ = 0.
 
 References
 ----------
@@ -26,23 +26,23 @@ from probmetric.metric.link import LogLogisticLink
 N_STEPS = 100
 
 TOL = 1e-8
-"""Of the last step, in units of log odds; steps square their error."""
+"""Largest last step, in log odds; the error of a step is its square."""
 
 SHARE = 1e-4
-"""Of the promised fall of the loss, which a step must keep."""
+"""Share of the predicted decrease of the loss that a step must reach."""
 
 ROUNDING = 1e-13
-"""Promised falls of the mean loss below it are lost in rounding: the step is whole."""
+"""A smaller predicted decrease of the mean loss is rounding: take the full step."""
 
 
 def platt_targets(y: Int[np.ndarray, "N"] | Bool[np.ndarray, "N"]) -> np.ndarray:
-    """Return Platt's targets of labels, 1 for the same and 0 for different."""
+    """Return Platt's targets of labels, 1 for same and 0 for different."""
     n = np.bincount(np.asarray(y, int), minlength=2)
     return np.where(y == 1, (n[1] + 1) / (n[1] + 2), 1 / (n[0] + 2))
 
 
 def odds_of(y: Int[np.ndarray, "N"] | Bool[np.ndarray, "N"]) -> np.ndarray:
-    """Return the number of same pairs to a different one."""
+    """Return the number of same pairs divided by the number of different ones."""
     n_same = int(np.sum(y == 1))
     return np.asarray(n_same / (len(y) - n_same))
 
@@ -60,32 +60,32 @@ def log_logistic(
     squared, y
         The pairs.
     design
-        How they were chosen: ``LogLogisticLink.pairs``.
+        How the pairs were chosen: ``LogLogisticLink.pairs``.
     start
-        A link near that of the pairs, which saves steps.
+        A link near the fit (warm start).
 
     Raises
     ------
     RuntimeError
-        Where the minimum is not reached.
+        If the minimum is not reached.
     """
     target = platt_targets(y)
     floor = float(np.min(squared[squared > 0], initial=np.inf))
     floor = floor if np.isfinite(floor) else 1.0
     x = np.log(np.maximum(squared, floor))
     flat = np.array([logit(target.mean()), 0.0])
-    centre, unit, found = x.mean(), 1.0, flat
+    center, unit, minimum = x.mean(), 1.0, flat
     if np.ptp(x) != 0:
         unit = x.std()
         near = flat
         if start is not None:
             slope = float(start.slope)
-            near = np.array([start.intercept - slope * centre, slope * unit])
-        found = _newton((x - centre) / unit, target, near)
-    level, fall = found if found[1] > 0 else flat
+            near = np.array([start.intercept - slope * center, slope * unit])
+        minimum = _newton((x - center) / unit, target, near)
+    level, fall = minimum if minimum[1] > 0 else flat
     slope = fall / unit
     return LogLogisticLink(
-        np.asarray(level + slope * centre),
+        np.asarray(level + slope * center),
         np.asarray(slope),
         np.asarray(floor),
         odds_of(y),
@@ -94,7 +94,7 @@ def log_logistic(
 
 
 def _newton(z: np.ndarray, target: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return the level and fall per unit of z that minimise the mean loss."""
+    """Return the level and the fall per unit of z that minimize the mean loss."""
 
     def loss_at(at: np.ndarray) -> tuple[np.ndarray, float]:
         eta = at[0] - at[1] * z
@@ -107,13 +107,13 @@ def _newton(z: np.ndarray, target: np.ndarray, theta: np.ndarray) -> np.ndarray:
         gap, w = target - P, P * (1 - P)
         a, b, c = w.mean(), -np.mean(w * z), np.mean(w * z**2)
         ascent = np.array([gap.mean(), -np.mean(gap * z)])
-        # The ridge bounds steps where the loss is all but straight.
+        # The ridge bounds steps if the loss is nearly linear.
         H = np.array([[a, b], [b, c]]) + 1e-12 * np.eye(2)
         step = np.linalg.solve(H, ascent)
-        promised, share = float(ascent @ step), 1.0
+        predicted, share = float(ascent @ step), 1.0
         eta, new = loss_at(theta + step)
-        if promised > ROUNDING:
-            while not new <= loss - SHARE * share * promised and share > TOL:
+        if predicted > ROUNDING:
+            while not new <= loss - SHARE * share * predicted and share > TOL:
                 share /= 2
                 eta, new = loss_at(theta + share * step)
         theta, loss = theta + share * step, new
@@ -121,6 +121,6 @@ def _newton(z: np.ndarray, target: np.ndarray, theta: np.ndarray) -> np.ndarray:
         if largest < TOL:
             return theta
     raise RuntimeError(
-        f"link: expected the log-logistic fit to end in {N_STEPS} steps, got a last "
-        f"step of {largest:.3g} in the log odds of {len(z)} pairs"
+        f"link: the log-logistic fit to {len(z)} pairs did not converge in {N_STEPS} "
+        f"steps (last step {largest:.3g} in log odds). Look for extreme distances."
     )

@@ -2,16 +2,15 @@
 
 Each point is paired with its k nearest points of its own class and its m nearest of
 the other classes; the N pairs count together as n observations (learning rate n/N,
-because pairs share points). The prior is centred at a scaled Euclidean metric, W₀ = cI
+because pairs share points). The prior is centered at a scaled Euclidean metric, W₀ = cI
 with c = 1/√(median squared distance of the same-class pairs), and its standard
-deviation is c/√λ. After the first fit the pairs are found again under the learned
-metric and the fit is continued: one refresh. Measured on 11 data sets: error ratio to
-the Euclidean metric .70 without the refresh, .68 with it (geometric mean), and 1.5 for
-the maximum of the likelihood over the paper's pairs. Points here are standardised.
+deviation is c/√λ. After the first fit the pairs are searched again under the learned
+metric and the fit is continued: one refresh, which improves the metric slightly (see
+docs/measured.md). Points are standardized.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -33,13 +32,14 @@ from probmetric.inference.lca.fit import (
 )
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.typing import Array
 
 WITHIN = {"half_within": 0.5, "within": 1.0}
 """Prior means of labelled points by name: g of ``scaled_within``."""
 
 
 class Recipe(NamedTuple):
-    """The settings of ``LCA`` that a fit needs, validated.
+    """The validated settings of ``LCA`` for a fit.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Recipe(NamedTuple):
     n_targets: int | None = None
     n_impostors: int | None = None
     max_impostors: int | None = None
-    prior_mean: Any = "auto"
+    prior_mean: str | np.ndarray = "auto"
     learning_rate: float | None = None
     n_refresh: int = 1
     per_anchor: bool = False
@@ -66,9 +66,9 @@ class Recipe(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fit and the problem that it solved, in standardised units, not padded.
+    """A fit and the problem that it solved, in standardized units, not padded.
 
-    ``prior_mean`` is the name of W₀ or the matrix given, None in old pickles.
+    ``prior_mean`` is W₀ by name or as a matrix; None in old pickles.
     """
 
     fit: Fit
@@ -77,14 +77,14 @@ class Fitted(NamedTuple):
     learning_rate: float
     n_refresh: int
     n_iter: int
-    prior_mean: Any = None
+    prior_mean: str | np.ndarray | None = None
 
 
 def auto_regularization(n_effective: int | float) -> float:
     """Return λ = 10 · max(1, n/1000) pseudo-points.
 
-    10 is the middle of a coarse grid (1, 3, 10, 30); its growth beyond 1000 points
-    rests on one data set (usps) and is provisional: "cv" is the principled choice.
+    10 is the middle of a coarse grid (1, 3, 10, 30). The growth beyond 1000 points is
+    based on one dataset (usps) and is provisional; prefer "cv".
     """
     return 10.0 * max(1.0, n_effective / 1000)
 
@@ -93,18 +93,21 @@ def build(
     X: np.ndarray,
     codes: np.ndarray,
     recipe: Recipe,
-    factor: Any = None,
+    factor: Array | None = None,
     w: Float[np.ndarray, "n"] | None = None,
 ) -> Pairs:
-    """Build the pair set asked for, neighbours being found under ``factor``.
+    """Build the pairs of a recipe, with neighbors under the map ``factor``.
 
-    Weights w of points do not choose pairs: a pair found has the product of its two.
+    Weights w of points do not affect the choice of pairs. The weight of a pair is the
+    product of the weights of its points.
     """
     made = _unweighted(X, codes, recipe, factor)
     return made if w is None else made._replace(w=w[made.i] * w[made.j])
 
 
-def _unweighted(X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any) -> Pairs:
+def _unweighted(
+    X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Array | None
+) -> Pairs:
     if recipe.pairs == "all":
         return all_pairs(X, codes)
     sizes = np.bincount(codes)
@@ -119,35 +122,38 @@ def _unweighted(X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any) -
 
 
 def within_reach(recipe: Recipe, codes: Int[np.ndarray, "n"]) -> Recipe:
-    """Return a recipe that asks for no more neighbours than these points have."""
+    """Return a recipe whose numbers of neighbors exist among these points."""
     sizes = np.bincount(codes)[np.unique(codes)]
     most = {"n_targets": sizes.max() - 1, "n_impostors": len(codes) - sizes.min()}
     fewer = {
-        name: min(asked, int(limit))
+        name: min(number, int(limit))
         for name, limit in most.items()
-        if (asked := getattr(recipe, name)) is not None
+        if (number := getattr(recipe, name)) is not None
     }
     return recipe._replace(**fewer)
 
 
 def neighbors_of(recipe: Recipe, sizes: Int[np.ndarray, "c"]) -> tuple[int, int]:
-    """Return how many neighbours of its own class and of the others a point has."""
+    """Return the numbers of neighbors of the same class and of other classes."""
     n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
     most = int(sizes.sum() - sizes.min())
     return n_targets, _neighbors("n_impostors", recipe.n_impostors, most)
 
 
 def _neighbors(name: str, value: int | None, most: int) -> int:
-    """Return how many neighbours to take; 3 by default, or all where they are fewer."""
+    """Return a number of neighbors: 3 by default, or all if there are fewer."""
     if value is None:
         value = max(1, min(3, most))
     if value > most:
-        raise ValueError(f"{name}: expected a whole number in [1, {most}], got {value}")
+        raise ValueError(
+            f"{name} must be a whole number in [1, {most}] for these classes, got "
+            f"{value}."
+        )
     return value
 
 
 def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str:
-    """Return the prior mean asked for, a matrix or the name that "auto" stands for."""
+    """Return the prior mean as a matrix or a name, "auto" resolved."""
     mean = recipe.prior_mean
     if isinstance(mean, str) and mean == "auto":
         return "identity" if recipe.n_components == d else "pca"
@@ -162,24 +168,24 @@ def prior_for(
 ) -> LCAPrior:
     """Return the prior W ~ N(W₀, c²/λ), b ~ Exponential(1).
 
-    Empirical Bayes: W₀ and c are set from the pairs that are then fitted, and from the
-    classes of the points where W₀ is that of their covariance within classes.
+    W₀ and c are set from the pairs of the fit (empirical Bayes), and for a W₀ of the
+    covariance within classes also from ``codes``.
 
     Raises
     ------
     ValueError
-        For such a W₀ without classes.
+        For a W₀ of the covariance within classes without ``codes``.
     """
     d = pairs.X.shape[1]
     p, mean = recipe.n_components, mean_of(recipe, d)
     if not isinstance(mean, str):
-        # c is the scale of W₀: the c of cI, and of c times orthonormal rows.
+        # c is the scale of W₀: c for cI, and for c times orthonormal rows.
         W0, c = mean, float(np.linalg.norm(mean) / np.sqrt(p))
     elif mean in WITHIN:
         if codes is None:
             raise ValueError(
-                "prior_mean: expected 'auto', 'identity', 'pca' or a matrix for pairs, "
-                f"whose points have no classes, got {mean!r}"
+                "prior_mean must be 'auto', 'identity', 'pca' or a matrix for pairs, "
+                f"whose points have no classes, got {mean!r}."
             )
         W0, c = scaled_within(pairs, codes, WITHIN[mean], p)
     elif mean == "identity":
@@ -192,7 +198,7 @@ def prior_for(
 def rate_for(
     pairs: Pairs, recipe: Recipe, w: Float[np.ndarray, "n"] | None = None
 ) -> float:
-    """Return the learning rate: as given, or n/N, sums of weights where there are."""
+    """Return the learning rate of the recipe; by default n/N, or sums of weights."""
     if recipe.learning_rate is not None:
         return recipe.learning_rate
     n = len(pairs.X) if w is None else float(np.sum(w))
@@ -206,7 +212,7 @@ def solve(
     learning_rate: float,
     init: LCAParams | None = None,
 ) -> Fit:
-    """Fit one problem in float64, on shapes padded to buckets."""
+    """Fit one problem in float64, with shapes padded to buckets."""
     with jax.enable_x64(True):
         return fit(
             pad_pairs(pairs),
@@ -229,25 +235,25 @@ def fit_labelled(
     init: LCAParams | None = None,
     w: Float[np.ndarray, "n"] | None = None,
 ) -> Fitted:
-    """Run all passes of the recipe at a given λ; w are weights of points (``build``).
+    """Fit LCA by all passes of the recipe at one λ.
 
-    The prior is set by the first pair set, under the Euclidean metric, and kept; each
-    refresh starts where the pass before it ended. Only nearest pairs are refreshed:
-    the others do not depend on the metric, or (impostors) get worse by it.
+    The prior is set from the first pairs, under the Euclidean metric, and does not
+    change. A refresh starts at the previous fit. Only nearest pairs are refreshed: all
+    pairs do not depend on the metric, and impostors get worse.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        Standardised points.
+        Standardized points.
     codes : int array of shape (n,)
         Classes 0..c-1.
     recipe : Recipe
     lam : float
         λ ≥ 0.
     init : LCAParams, optional
-        Where the first pass starts.
+        Start of the first pass.
     w : array of shape (n,), optional
-        Weights of points, ≥ 0.
+        Weights of points, ≥ 0. The weight of a pair is their product.
 
     Returns
     -------
@@ -257,12 +263,12 @@ def fit_labelled(
     Raises
     ------
     ValueError
-        For more neighbours than there are, and as ``fit``.
+        For more neighbors than exist, and as ``fit``.
 
     Examples
     --------
-    Four points in six pairs count as four observations, and say that the first feature
-    tells the classes apart:
+    Four points in six pairs count as four observations. The first feature separates the
+    classes:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
@@ -288,7 +294,7 @@ def fit_labelled(
 
 
 def as_fitted(recipe: Recipe, fitted: Fitted) -> Recipe:
-    """Return a recipe with the rows, the refresh and the prior mean of a fit."""
+    """Return a recipe with the components, refreshes and prior mean of a fit."""
     mean = recipe.prior_mean if fitted.prior_mean is None else fitted.prior_mean
     return recipe._replace(
         n_components=len(fitted.fit.params.W),
@@ -304,9 +310,9 @@ def refitted(
     learning_rate: float | None = None,
     lam: float | None = None,
 ) -> Fitted:
-    """Return the mode at another learning rate or λ; None leaves that of the fit.
+    """Refit the same pairs at another learning rate or λ; None means no change.
 
-    The pairs stay, and the prior but for λ. Where nothing changes it is ``fitted``.
+    Returns ``fitted`` itself if nothing changes.
     """
     rate = fitted.learning_rate if learning_rate is None else learning_rate
     prior = fitted.prior
@@ -321,7 +327,7 @@ def refitted(
 def on_all_pairs(
     fitted: Fitted, codes: np.ndarray, recipe: Recipe, lam: float | None = None
 ) -> Fitted:
-    """Return the fit that ``pairs="all"`` gives, with its prior; same λ, or lam."""
+    """Fit with ``pairs="all"`` and their prior, at the same λ or ``lam``."""
     if recipe.pairs == "all":
         return fitted
     lam = float(fitted.prior.lam) if lam is None else lam

@@ -1,17 +1,19 @@
-"""The statistics of the data that the likelihood of LCA needs, gathered once.
+"""The statistics of the data in the likelihood of LCA, computed once.
 
 Under a common κ a pair with y = 1 enters the log likelihood only through the number
 n₁ = Σ w and the scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in
-‖Wδ‖² (maths A2). So those pairs are *pooled*: after ``prepare`` an evaluation costs
-the same however many there are. Pairs with y = 0 stay as *rows*. With a κ per anchor
-nothing pools and all pairs are rows. A pair of which y of m judgments are *same* is
-two of weights w y and w (m - y) (``data.pairs.as_labels``), and a constant.
+‖Wδ‖² (maths A2). These pairs are *pooled*: after ``prepare`` the cost of an evaluation
+does not depend on their number. Pairs with y = 0 are *rows*. With a κ per anchor
+nothing is pooled and all pairs are rows. A pair with y of m judgments *same* is two
+pairs of weights w y and w (m - y) (``data.pairs.as_labels``), plus a constant.
 
-W reaches the rows in one of three ways. Where pairs are fewer than points, or stand
-alone, the differences δ themselves are rows: 2·m·p·d flops to project; squared lengths
-alone of few rows need 2·m·f, f = d(d+1)/2, by M (``squared_lengths``). Where P points
-carry many more pairs, points are projected once and differences taken after it:
-O(P·p·d + m·p). Points are centred first, so that those differences do not cancel.
+W is applied to the rows in one of three ways:
+
+* by differences δ, if pairs are fewer than points: 2·m·p·d flops to project;
+* by M = WᵀW, for squared lengths of few rows: 2·m·f flops, f = d(d+1)/2
+  (``squared_lengths``);
+* by points, if P points are in many more pairs: points are projected and then
+  subtracted, O(P·p·d + m·p). Points are centered first to avoid cancellation.
 """
 
 from typing import NamedTuple
@@ -26,10 +28,9 @@ from probmetric.data.pairs import as_labels
 from probmetric.typing import Array
 
 PACKED = 1 << 17
-"""Numbers of all products δᵢδⱼ up to which they are made: 1 MB.
+"""Largest number of products δᵢδⱼ that are stored, 1 MB: beyond the cache it is slower.
 
-1024 rows of 13 features took .5 of the time of the way over Wδ with its gradient, of
-2 components .9 (those take that way); 512 rows of 30 features, twice 1 MB, 1.5.
+See docs/measured.md.
 """
 
 
@@ -39,11 +40,11 @@ class Statistics(NamedTuple):
     Attributes
     ----------
     X : array of shape (m, d)
-        Differences δ where ``i`` is None, else centred points.
+        Differences δ if ``i`` is None, otherwise centered points.
     i, j : int arrays of shape (m,), or None
         Indices of the rows' points in ``X``.
     same : bool array of shape (m,)
-        Which rows have y = 1 (none, where they are pooled).
+        Rows with y = 1 (none if they are pooled).
     w : array of shape (m,)
         Data weights of the rows.
     anchor : int array of shape (m,), or None
@@ -52,13 +53,13 @@ class Statistics(NamedTuple):
         Number and scatter Σ w δδᵀ of the pooled pairs.
     n, T, S : arrays of shape (), (d, d), (d, d)
         Of all pairs: Σ w, Σ w δδᵀ and, for the seed's EM, Σ w (xxᵀ + x'x'ᵀ) of the
-        points as given, not centred.
+        points, not centered.
     ways : array of shape ()
-        Σ w log C(m, y) of counts, a constant of the data; 0 of labels.
+        Σ w log C(m, y) of counts, a constant of the data; 0 for labels.
 
     Examples
     --------
-    A pair called the same is pooled; the other stays a row, by its difference:
+    The pair with y = 1 is pooled; the other pair is a row, stored as its difference:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -87,18 +88,17 @@ class Statistics(NamedTuple):
 def prepare(
     pairs: Pairs, *, per_anchor: bool = False, by_points: bool | None = None
 ) -> Statistics:
-    """Return the statistics of labelled pairs.
+    """Compute the statistics of labelled pairs, on the host.
 
     Parameters
     ----------
     pairs : Pairs
-        With labels y in {0, 1}, or counts. Zero-weight pairs are allowed and count for
-        nothing.
+        With labels y in {0, 1}, or counts. Pairs of weight zero have no effect.
     per_anchor : bool, default=False
-        Keep every pair as a row, with its anchor; else pool the pairs with y = 1.
+        Store every pair as a row, with its anchor, instead of pooling y = 1.
     by_points : bool, optional
-        Project points instead of differences. Default: where there are fewer points
-        than half as many rows.
+        Project points instead of differences. Default: if there are fewer points than
+        half as many rows.
 
     Returns
     -------
@@ -109,13 +109,9 @@ def prepare(
     ValueError
         For pairs without labels and, per anchor, without anchors.
 
-    Notes
-    -----
-    Runs on the host, before tracing: which pairs are rows depends on the labels.
-
     Examples
     --------
-    Of a pair judged eight times, four times *same*, half the weight is pooled:
+    A pair with four of eight judgments *same* is pooled with half of its weight:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -127,9 +123,9 @@ def prepare(
     (8.0, 4.0, 70.0)
     """
     if pairs.y is None:
-        raise ValueError("pairs.y: expected labels in {0, 1}, got None")
+        raise ValueError("pairs.y must be labels in {0, 1}, got None.")
     if per_anchor and pairs.anchor is None:
-        raise ValueError("pairs.anchor: expected a group per pair, got None")
+        raise ValueError("pairs.anchor must be the group of each pair, got None.")
     ways = _log_ways(pairs)
     pairs = as_labels(pairs)
     # NumPy: this runs once a fit, and every JAX operation of a new shape compiles.
@@ -177,11 +173,11 @@ def project(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r p"]:
 
 
 def squared_lengths(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r"]:
-    """Return D = ‖Wδ‖² of every row.
+    """Return D = ‖Wδ‖² of every row, by δᵀMδ for few rows and otherwise by Wδ.
 
-    By δᵀMδ where the products δᵢδⱼ, i ≤ j, are fewer than those of Wδ and all fit a
-    processor's cache: a loop over W makes them once. Its absolute error, eps ‖M‖ ‖δ‖²,
-    is that of tr(W T₁ Wᵀ) of the pooled pairs; by Wδ it is eps √D ‖W‖ ‖δ‖.
+    The products δᵢδⱼ, i ≤ j, do not depend on W, so a loop over W computes them once.
+    The absolute error is eps ‖M‖ ‖δ‖² by M, as of tr(W T₁ Wᵀ) of the pooled pairs, and
+    eps √D ‖W‖ ‖δ‖ by Wδ.
     """
     p, d = W.shape
     if stats.i is not None or not n_products(len(stats.X), p, d):
@@ -189,13 +185,12 @@ def squared_lengths(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "
     i, j = np.triu_indices(d)
     products = stats.X.T[i] * stats.X.T[j] * (2 - (i == j))[:, None].astype(W.dtype)
     D = (W.T @ W)[i, j] @ products
-    # Where rounding makes a square negative zero is nearer; ``maximum`` would halve
-    # the slope of a zero.
+    # Rounding can make a square negative. ``maximum`` would halve the slope at zero.
     return jnp.where(D < 0, 0.0, D)
 
 
 def n_products(rows: int, p: int, d: int) -> int:
-    """Return how many products ``squared_lengths`` makes of so many differences."""
+    """Return how many products ``squared_lengths`` computes for these differences."""
     f = d * (d + 1) // 2
     return rows * f if f < p * d and rows * f <= PACKED else 0
 

@@ -1,36 +1,36 @@
-"""LCA's posterior density for samplers: pooled, and one whichever way W is reflected.
+"""LCA's posterior density for samplers: pooled, and symmetric to a reflection of W.
 
-The NumPyro model is per pair; this evaluates its density at a cost that does not depend
-on the number of y = 1 pairs. Positions are {W, log_b}; reported is what the likelihood
-identifies: M, b and log σ².
+The NumPyro model is per pair. This density is the same, at a cost that does not depend
+on the number of y = 1 pairs. Positions are {W, log_b}. Reported are the quantities that
+the likelihood identifies: M, b and log σ².
 
-The likelihood is that of HW for every orthogonal H; the prior N(W₀, c²/λ) is not. So
-the posterior of W has two sheets, det(WW₀ᵀ) ≷ 0, with a barrier between them that no
-sampler crosses, of different heights and different M: chains that start on either
-never agree. With a fixed reflection H = I - 2uuᵀ samplers are given, for the prior
-p(W), the mixture
+The likelihood of HW equals the likelihood of W for every orthogonal H; the prior
+N(W₀, c²/λ) is not invariant. So the posterior of W has two sheets, det(WW₀ᵀ) ≷ 0, of
+different heights and different M. No sampler crosses the barrier between them, and
+chains on different sheets never agree. Samplers therefore use, instead of the prior
+p(W), the mixture with a fixed reflection H = I - 2uuᵀ,
 
     ½ p(W) + ½ p(HW) = ½ p(W) (1 + e^{-a}),       a = 2 (λ/c²) uᵀW W₀ᵀu.           (1)
 
-W → HW keeps volume, likelihood and M. So M and b have *the same distribution* under
-Eq. (1) as under the model, both sheets included, and the sheets are mirror images: a
-chain draws it on whichever it is. Normaliser and prior draws of M stay the Gaussian's.
-u is the weakest axis of WW₀ᵀ at the mode, the one along which the other sheet is
-nearest; with u = 0 the density is the model's own.
+W → HW preserves volume, likelihood and M. So M and b have *the same distribution* under
+Eq. (1) as under the model, both sheets included. The sheets of Eq. (1) are mirror
+images, and a chain on either one draws from that distribution. The normalizer, and the
+prior draws of M, are unchanged. u is the weakest axis of WW₀ᵀ at the mode, along which
+the other sheet is nearest. With u = 0 the density is the density of the model.
 
-What is reported of W lies on the sheet a ≥ 0. Folded onto it, the prior's density is
+Reported W lie on the sheet a ≥ 0. Folded onto it, the prior density is
 
     p(W) + p(HW) = p(W) (1 + e^{-a}),                                              (2)
 
-the log prior of each draw; draws of the prior are folded likewise.
+the log prior of each draw; prior draws are folded in the same way.
 """
 
 import warnings
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import pad_pairs
@@ -38,12 +38,17 @@ from probmetric.inference.lca.fit import check_prior, fit
 from probmetric.inference.lca.laplace import laplace
 from probmetric.inference.lca.likelihood import (
     log_likelihood,
-    log_prior,
+    log_priors,
     objective,
     to_params,
 )
 from probmetric.inference.lca.statistics import Statistics, prepare
-from probmetric.inference.sampling.target import Gaussian, Posterior, Target
+from probmetric.inference.sampling.target import (
+    Arrays,
+    Gaussian,
+    Posterior,
+    Target,
+)
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import (
@@ -53,44 +58,44 @@ from probmetric.models.lca import (
     log_b_of,
     weakest_axis,
 )
+from probmetric.typing import Array, Scalar
+
+type TargetData = tuple[Statistics, LCAPrior, Array, Array]
+"""Statistics, prior, learning rate, and u of Eq. (1)."""
 
 
-def _log_odds(at: Any, data: Any) -> Any:
-    """Return a of Eq. (1): the log density of W over that of HW."""
+def _log_odds(at: Arrays, data: TargetData) -> Array:
+    """Return a of Eq. (1), the log ratio of the prior densities of W and HW."""
     prior, u = data[1], data[3]
     return 2 * prior.lam / prior.width**2 * (u @ at["W"]) @ (prior.mean.T @ u)
 
 
-def _log_density(at: Any, data: Any) -> Any:
+def _log_density(at: Arrays, data: TargetData) -> Scalar:
     mirrored = jnp.logaddexp(0.0, -_log_odds(at, data)) - np.log(2)
     return objective(at, data) + mirrored
 
 
-def _parts(at: Any, data: Any) -> tuple[dict[str, Any], Any]:
+def _parts(at: Arrays, data: TargetData) -> tuple[Arrays, Scalar]:
     """Return the log prior of W, Eq. (2), and of log b, and the log likelihood."""
-    stats, prior, rate = data[:3]
+    stats, prior, rate, _ = data
     params = to_params(at)
-    flat = (
-        {"lam": jnp.zeros_like(prior.lam)},
-        {"b_shape": jnp.zeros_like(prior.b_shape)},
-    )
-    log_b, W = (jnp.asarray(log_prior(params, prior._replace(**f))) for f in flat)
-    # Either sheet gives the same: a on the one is -a on the other.
-    folded = W + jnp.logaddexp(0.0, -_log_odds(at, data))
-    return {"W": folded, "log_b": log_b}, rate * jnp.asarray(
-        log_likelihood(params, stats)
-    )
+    sites = log_priors(params, prior)
+    # Both sheets give the same value: a changes its sign.
+    folded = sites["W"] + jnp.logaddexp(0.0, -_log_odds(at, data))
+    likelihood = rate * jnp.asarray(log_likelihood(params, stats))
+    return {**sites, "W": folded}, likelihood
 
 
-def _functionals(at: Any, data: Any) -> dict[str, Any]:
+def _functionals(at: Arrays, data: PyTree) -> Arrays:
+    del data
     params = to_params(at)
     return {**identified(params), "log_sigma2": params.log_sigma2}
 
 
-def _sites(at: Any, data: Any) -> dict[str, Any]:
+def _sites(at: Arrays, data: TargetData) -> Arrays:
     """Return the sites of the NumPyro model, W on the sheet of W₀."""
     params, W, u = to_params(at), at["W"], data[3]
-    W = jnp.where(_log_odds(at, data) < 0, W - 2 * jnp.outer(u, u @ W), W)
+    W = jnp.where(_log_odds(at, data) < 0, W - 2 * jnp.outer(u, jnp.asarray(u @ W)), W)
     sigma2 = jnp.exp(params.log_sigma2)
     return {"W": W, "log_b": at["log_b"], "sigma2": sigma2, **identified(params)}
 
@@ -107,10 +112,10 @@ def target_data(
     prior: LCAPrior,
     learning_rate: float,
     mode: LCAParams | None = None,
-) -> tuple[Statistics, LCAPrior, Any, Any]:
-    """Return what ``TARGET`` is evaluated on: statistics, prior, learning rate, u.
+) -> TargetData:
+    """Return the data of ``TARGET``: statistics, prior, learning rate, u.
 
-    Without a mode u is 0, and the density the model's own, of two sheets.
+    Without a mode u is 0, and the density is the density of the model, of two sheets.
 
     Parameters
     ----------
@@ -128,17 +133,18 @@ def target_data(
 
     Examples
     --------
-    Of one component u can only be its axis:
+    With one component, u is its axis:
 
     >>> import numpy as np
+    from jaxtyping import PyTree
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
     >>> from probmetric.models.lca import LCAParams, LCAPrior
     >>> X, one = np.array([[0.0], [2.0]]), np.array([1])
-    >>> given = Pairs(X, one - 1, one, one), LCAPrior(np.eye(1)), 0.5
+    >>> problem = Pairs(X, one - 1, one, one), LCAPrior(np.eye(1)), 0.5
     >>> mode = LCAParams(np.eye(1), np.log(1.5))
-    >>> stats, prior, rate, u = lca.target_data(*given, mode)
-    >>> without = lca.target_data(*given)[3]
+    >>> stats, prior, rate, u = lca.target_data(*problem, mode)
+    >>> without = lca.target_data(*problem)[3]
     >>> float(stats.n), float(rate), abs(u).tolist(), without.tolist()
     (1.0, 0.5, [1.0], [0.0])
     """
@@ -151,12 +157,12 @@ def target_data(
     return stats, prior, np.asarray(learning_rate, dtype), u
 
 
-def start(params: LCAParams, data: Any, *, quotient: bool = False) -> Gaussian:
-    """Return the Laplace approximation at the mode, of data from ``target_data``.
+def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gaussian:
+    """Return the Laplace approximation at the mode, for data from ``target_data``.
 
-    By default the whole covariance, rotations included, for NUTS's start and
-    coordinates: a prior centred off zero pins them. With ``quotient`` the rotations are
-    left out (``lca.laplace``), for draws.
+    By default the covariance includes the rotations, for start and coordinates of
+    NUTS: a prior not centered at zero determines them. With ``quotient`` the rotations
+    are left out (``lca.laplace``), for draws.
 
     Parameters
     ----------
@@ -168,13 +174,14 @@ def start(params: LCAParams, data: Any, *, quotient: bool = False) -> Gaussian:
     Raises
     ------
     ValueError
-        As ``lca.laplace``: where ``params`` are no mode, or are too many.
+        If ``params`` are not a mode, or are too many (``lca.laplace``).
 
     Examples
     --------
-    At learning rate 0 the covariance of (W, log b) is that of the prior, at b = 1:
+    At learning rate 0 the covariance of (W, log b) is the prior covariance, at b = 1:
 
     >>> import numpy as np
+    from jaxtyping import PyTree
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
     >>> from probmetric.models.lca import LCAParams, LCAPrior, log_sigma2_of
@@ -185,11 +192,11 @@ def start(params: LCAParams, data: Any, *, quotient: bool = False) -> Gaussian:
     >>> (around.factor @ around.factor.T).round(3).tolist()
     [[0.1, 0.0], [0.0, 1.0]]
     """
-    found = laplace(params, *data[:3], quotient=quotient)
-    return Gaussian(position(params), found.root)
+    root = laplace(params, *data[:3], quotient=quotient).root
+    return Gaussian(position(params), root)
 
 
-def position(params: LCAParams) -> dict[str, Any]:
+def position(params: LCAParams) -> Arrays:
     """Return parameters as a position of ``TARGET``."""
     W = np.asarray(params.W)
     log_b = log_b_of(np.asarray(params.log_sigma2), len(W))
@@ -197,26 +204,26 @@ def position(params: LCAParams) -> dict[str, Any]:
 
 
 def closed_form(
-    pairs: Pairs, prior: Any, *, learning_rate: Any = 1.0, **options: Any
+    pairs: Pairs, prior: object, *, learning_rate: Scalar | int = 1.0, **options: object
 ) -> Posterior | None:
-    """Return the posterior of ``models.lca.lca``, to be sampled from its mode on.
+    """Return the closed-form posterior of ``models.lca.lca``, started at its mode.
 
     Parameters
     ----------
     pairs, prior, learning_rate, **options
-        As given to the model.
+        Arguments of the model.
 
     Returns
     -------
     Posterior or None
-        None where there is no closed form: a prior of one's own, a hyperprior, a flat
-        prior, a κ per anchor, the latent form, no labels; and, with a warning, where
-        no mode with a Laplace approximation was found.
+        None if there is no closed form (a user's prior, a hyperprior, a flat prior, a κ
+        per anchor, the latent form, no labels) and, with a warning, if the fit has no
+        mode with a Laplace approximation.
 
     Raises
     ------
     ValueError
-        A prior centred at zero.
+        For a prior centered at zero.
     """
     if not isinstance(prior, LCAPrior) or options or pairs.y is None:
         return None
@@ -225,7 +232,8 @@ def closed_form(
     if not float(prior.lam) > 0 or not float(prior.b_shape) > 0:
         return None
     check_prior(prior)
-    pairs, prior = jax.tree.map(np.asarray, (pad_pairs(pairs), prior))
+    pairs = jax.tree.map(np.asarray, pad_pairs(pairs))
+    prior = LCAPrior(*(np.asarray(v) for v in prior))
     mode = fit(pairs, prior, learning_rate=float(learning_rate))
     params = jax.tree.map(np.asarray, mode.params)
     data = target_data(pairs, prior, float(learning_rate), params)
@@ -236,7 +244,8 @@ def closed_form(
         except ValueError as error:
             trouble = str(error)
     warnings.warn(
-        f"lca: chains start at random and may stay on different sheets of W: {trouble}",
+        "lca: chains start at random, as there is no Laplace approximation. They may "
+        f"stay on different sheets of W and disagree: {trouble}",
         SamplingWarning,
         stacklevel=4,
     )

@@ -1,7 +1,7 @@
-"""Classical MDS: symbols, and where each step is derived.
+"""Classical MDS: symbols, and the file that derives each equation.
 
-Symbols. Dissimilarities D (n, n), not squared; C = I - 11ᵀ/n; M = -½ C D² C = VΛVᵀ with
-D² entry by entry; coordinates Q (n, k); q the place of a new object.
+Symbols. D (n, n) are dissimilarities, not squared; C = I - 11ᵀ/n; M = -½ C D² C = VΛVᵀ
+with D² entry by entry; Q (n, k) are coordinates, and q those of a new object.
 
 In reading order:
 

@@ -1,4 +1,4 @@
-"""Classical multidimensional scaling: points whose distances resemble given ones.
+"""Classical multidimensional scaling: coordinates from a matrix of dissimilarities.
 
 For dissimilarities D (n, n), with C = I - 11ᵀ/n and D² entry by entry:
 
@@ -6,23 +6,22 @@ For dissimilarities D (n, n), with C = I - 11ᵀ/n and D² entry by entry:
     Q = V_k Λ_k^½                          (largest *positive* eigenvalues)         (2)
     q = ½ Λ_k⁻¹ Q_kᵀ (diag(M) - d²)        (new object at dissimilarities d, Gower) (3)
 
-Q minimises the strain ‖M - QQᵀ‖_F over rank k. D is Euclidean exactly when M is
-positive semi-definite, and then n - 1 dimensions reproduce it. Otherwise some
-eigenvalues are *negative* (never complex, never missing: erratum P3); their share of
-Σ|λ| is reported, and two corrections add a constant to every entry off the diagonal
-that makes the smallest eigenvalue zero:
+Q minimizes the strain ‖M - QQᵀ‖_F over rank k. D is Euclidean exactly if M is positive
+semi-definite; then n - 1 dimensions reproduce it. Otherwise some eigenvalues are
+*negative* (never complex, never missing: erratum P3), and their share of Σ|λ| is
+reported. Two corrections add a constant to every entry off the diagonal and make the
+smallest eigenvalue zero:
 
     Lingoes    D² + 2 |λ_min|                                                       (4)
     Cailliez   (D + c)²,  c = largest real eigenvalue of [[0, 2M], [-I, -4M₁]],
                M₁ = -½ C D C                                                        (5)
 
-Errata of seed 003: P1 (M = VΛVᵀ); P2: averaging the Gram matrices anchored at each
-point is not classical MDS, it gives M + ½ mean(D²) 11ᵀ, equal only after centring;
-P3; P4 (all n eigenvectors give D back only if M is positive semi-definite).
+Errata of seed 003: P1 (M = VΛVᵀ); P2: the average of the Gram matrices anchored at each
+point is not classical MDS but M + ½ mean(D²) 11ᵀ, equal only after centering; P3; P4
+(all n eigenvectors reproduce D only if M is positive semi-definite).
 
-There is no generative story, hence no NumPyro model. The arithmetic is one dense or
-Lanczos eigenproblem on the host, where SciPy's LAPACK and ARPACK finish before JAX
-has compiled, and JAX has no Lanczos solver: this file is NumPy and SciPy.
+There is no generative model, hence no NumPyro model. The computation is one dense or
+Lanczos eigenproblem on the host, in NumPy and SciPy. JAX has no Lanczos solver.
 
 References
 ----------
@@ -38,7 +37,7 @@ from jaxtyping import Float
 from scipy.linalg import eigh, eigvals
 
 from probmetric.data.containers import Distances
-from probmetric.inference.mds.spectrum import Solver, double_centre, top_eigenpairs
+from probmetric.inference.mds.spectrum import Solver, double_center, top_eigenpairs
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
@@ -47,29 +46,29 @@ type Correction = Literal["lingoes", "cailliez"] | None
 
 
 class MDSParams(NamedTuple):
-    """An embedding and the affine map that places new objects in it.
+    """An embedding and the affine map that embeds new objects.
 
-    A new object at squared dissimilarities d² (m,) from the m reference objects is
-    placed at ``offset + coefficients (self_terms - d²)`` (Eq. 3); the reference
-    objects are all n, or the landmarks.
+    A new object at squared dissimilarities d² (m,) from the m reference objects has the
+    coordinates ``offset + coefficients (self_terms - d²)`` (Eq. 3). The reference
+    objects are all n objects, or the landmarks.
 
     Attributes
     ----------
     embedding : array of shape (n, k)
         Q. Each column is identified up to its sign (equal eigenvalues: a rotation).
     eigenvalues : array of shape (k,)
-        Falling; zero where fewer than k are positive.
+        Falling; zero if fewer than k are positive.
     coefficients : array of shape (k, m)
     self_terms : array of shape (m,)
         diag(M).
     offset : array of shape (k,)
     constant : float
-        What the correction adds to D² (Lingoes) or D (Cailliez); 0 without one.
+        Added by the correction to D² (Lingoes) or D (Cailliez); 0 without one.
     min_eigenvalue : float
         Smallest eigenvalue of M *before* correction; NaN for landmarks.
     negative_share : float
-        Σ|λ₋| / Σ|λ| before correction, in [0, 1); NaN where the solver did not
-        compute every eigenvalue.
+        Σ|λ₋| / Σ|λ| before correction, in [0, 1); NaN if the solver did not compute
+        every eigenvalue.
 
     Examples
     --------
@@ -95,9 +94,9 @@ class MDSParams(NamedTuple):
 
 
 def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
-    """Return what the correction adds off the diagonal: to D² or to D (Eqs. 4, 5).
+    """Compute the constant of a correction: added to D² or to D (Eqs. 4, 5).
 
-    Zero where D is Euclidean already. Cailliez solves a dense problem of size 2n.
+    It is zero if D is Euclidean. Cailliez solves a dense problem of size 2n.
 
     Examples
     --------
@@ -109,15 +108,15 @@ def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
     """
     if correction is None:
         return 0.0
-    M = double_centre(np.square(D))
+    M = double_center(np.square(D))
     scale = np.abs(np.diag(M)).max()
     lowest = float(eigh(M, eigvals_only=True, subset_by_index=[0, 0])[0])
     if lowest >= -len(M) * np.finfo(M.dtype).eps * scale:
         return 0.0
     if correction == "lingoes":
         return -2 * lowest
-    zero, one = np.zeros_like(M), np.eye(len(M), dtype=M.dtype)
-    roots = eigvals(np.block([[zero, 2 * M], [-one, -4 * double_centre(D)]]))
+    zero, eye = np.zeros_like(M), np.eye(len(M), dtype=M.dtype)
+    roots = eigvals(np.block([[zero, 2 * M], [-eye, -4 * double_center(D)]]))
     size = np.abs(roots).max()
     return float(roots.real[np.abs(roots.imag) <= 1e-7 * size].max())
 
@@ -125,10 +124,10 @@ def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
 def corrected_squares(
     D: Float[Array, "m n"], constant: float | int, correction: Correction
 ) -> Float[np.ndarray, "m n"]:
-    """Return the squared dissimilarities after a correction.
+    """Compute the squared dissimilarities after a correction.
 
-    A dissimilarity of zero off a matrix' diagonal is taken to mean the same object
-    and stays zero, so that a reference object is placed where it was.
+    A zero off the diagonal means the same object and stays zero. A reference object
+    therefore keeps its coordinates.
 
     Examples
     --------
@@ -155,33 +154,33 @@ def fit(
     solver: Solver = "auto",
     tol: float | int | None = None,
 ) -> Fit:
-    """Return the embedding of objects from their dissimilarities (Eqs. 1-5).
+    """Embed objects from their dissimilarities (Eqs. 1-5).
 
     Parameters
     ----------
     data : Distances
         D symmetric, non-negative, zero on the diagonal; checked by the estimator.
-    n_components : int
+    n_components : int, default=2
         k, from 1 to n. Dimensions without a positive eigenvalue are zero.
-    correction : {None, "lingoes", "cailliez"}
-    solver : {"auto", "eigh", "lanczos"}
+    correction : {None, "lingoes", "cailliez"}, default=None
+    solver : {"auto", "eigh", "lanczos"}, default="auto"
     tol : float, optional
         Eigenvalues up to ``tol`` times the largest count as zero. Default n · eps.
 
     Returns
     -------
     Fit
-        ``params`` is an ``MDSParams``; ``objective`` is minus the strain's square
-        root ‖M - QQᵀ‖_F.
+        ``params`` is an ``MDSParams``; ``objective`` is minus the square root of the
+        strain, ‖M - QQᵀ‖_F.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.data import Distances
     >>> from probmetric.inference import mds
-    >>> x = np.array([0.0, 1.0, 5.0])  # Points of a line, of mean 2
-    >>> found = mds.fit(Distances(abs(x[:, None] - x)), 1)
-    >>> found.params.embedding.ravel().round(6).tolist()
+    >>> x = np.array([0.0, 1.0, 5.0])  # Points on a line, with mean 2
+    >>> params = mds.fit(Distances(abs(x[:, None] - x)), 1).params
+    >>> params.embedding.ravel().round(6).tolist()
     [-2.0, -1.0, 3.0]
     """
     D = np.asarray(data.D)
@@ -189,32 +188,33 @@ def fit(
     constant = additive_constant(D, correction)
     S = corrected_squares(D, constant, correction)
     values, vectors, lowest, share = top_eigenpairs(S, n_components, solver=solver)
-    if constant > 0:  # the report is on what came in
+    if constant > 0:  # Report the spectrum before the correction.
         _, _, lowest, share = top_eigenpairs(np.square(D), 1, solver=solver)
     keep = values > tol * max(values[0], 0.0)
-    kept = np.where(keep, values, 0.0)
-    Q = vectors * np.sqrt(kept)
+    positive = np.where(keep, values, 0.0)
+    root = np.sqrt(positive)
     # Eq. (3): ½ Λ⁻¹ Qᵀ = ½ Λ^{-½} Vᵀ, zero in the padded dimensions.
-    inverse_root = np.divide(0.5, np.sqrt(kept), out=np.zeros_like(kept), where=keep)
+    inverse_root = np.divide(0.5, root, out=np.zeros_like(root), where=keep)
     rows = S.mean(1)
-    # ‖M - QQᵀ‖² = ‖M‖² - Σ kept²; ‖M‖² = ¼ (‖S‖² - 2n‖rows‖² + n² mean²).
+    # ‖M - QQᵀ‖² = ‖M‖² - Σ λ²; ‖M‖² = ¼ (‖S‖² - 2n‖rows‖² + n² mean²).
     n = len(S)
     norm2 = 0.25 * (np.vdot(S, S) - 2 * n * rows @ rows + (n * rows.mean()) ** 2)
     params = MDSParams(
-        embedding=Q,
-        eigenvalues=kept,
+        embedding=vectors * root,
+        eigenvalues=positive,
         coefficients=(vectors * inverse_root).T,
         self_terms=rows - rows.mean() / 2,  # diag(M) with a zero diagonal of D
-        offset=np.zeros_like(kept),
+        offset=np.zeros_like(positive),
         constant=constant,
         min_eigenvalue=lowest,
         negative_share=share,
     )
-    return Fit.closed(params, -np.sqrt(np.maximum(norm2 - kept @ kept, 0.0)))
+    strain = np.maximum(norm2 - positive @ positive, 0.0)
+    return Fit.closed(params, -np.sqrt(strain))
 
 
 def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "m k"]:
-    """Return the places of objects at squared dissimilarities from the references.
+    """Embed objects from their squared dissimilarities to the references (Eq. 3).
 
     Examples
     --------
@@ -233,10 +233,10 @@ def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "
 def linear_map(
     params: MDSParams, references: Float[Array, "m d"]
 ) -> Float[np.ndarray, "k d"]:
-    """Return the linear map that Eq. (3) is, where d is the Euclidean distance.
+    """Compute the linear map (k, d) to which Eq. (3) reduces for Euclidean distances d.
 
-    The rows of ``coefficients`` sum to zero, so that of -‖z - z_i‖² only the term
-    2 zᵀz_i moves with the new point z. ``references`` (m, d) may be centred anywhere.
+    The rows of ``coefficients`` sum to zero. Hence only the term 2 zᵀz_i of -‖z - z_i‖²
+    depends on the new point z, and ``references`` (m, d) may have any center.
 
     Examples
     --------
@@ -252,11 +252,10 @@ def linear_map(
 
 
 def to_metric(params: MDSParams) -> Mahalanobis:
-    """Return the learned metric on profiles of squared dissimilarities.
+    """Convert a fit to a metric on profiles of squared dissimilarities.
 
-    Its points are rows d² (r,) of squared dissimilarities from the reference
-    objects; by Eq. (3) their distance under it is the Euclidean distance
-    between the two places in the embedding.
+    Its points are rows d² (r,) of squared dissimilarities from the reference objects.
+    By Eq. (3) the distance of two rows is their Euclidean distance in the embedding.
 
     Examples
     --------

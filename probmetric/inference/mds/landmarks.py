@@ -1,15 +1,13 @@
 """Classical scaling of many objects through a few landmarks.
 
-Scale the m landmarks among themselves, Eq. (2) of ``mds.fit``, place every object by
-its dissimilarities from them, Eq. (3) of ``mds.fit``, then turn the axes to the
-principal axes of all n places. Work O(m n k + m³) and memory O(m n): the n × n matrix
-is never formed. Exact when D is Euclidean in at most k dimensions and the landmarks
-span them; otherwise an approximation of the full solution that is best where landmarks
-lie.
+First scale the m landmarks, Eq. (2) of ``mds.fit``. Then embed every object by its
+dissimilarities from them, Eq. (3) of ``mds.fit``, and rotate to the principal axes of
+all n objects. Work is O(m n k + m³) and memory O(m n): the n × n matrix is never
+formed. The result is exact if D is Euclidean in at most k dimensions and the landmarks
+span them. Otherwise it approximates the full solution, best near the landmarks.
 
-Landmarks are spread out: from a first one, each next is the object farthest from
-those chosen (2-approximation of the k-centre problem), so that clusters are not
-missed as a random choice misses them.
+Landmarks are chosen farthest-first: each next one is the object farthest from those
+chosen (a 2-approximation of the k-center problem). A random choice may miss clusters.
 
 References
 ----------
@@ -35,7 +33,7 @@ from probmetric.linalg import row_signs
 def spread_out(
     row: Callable[[int], Float[np.ndarray, "n"]], first: int, m: int
 ) -> tuple[Int[np.ndarray, "m"], Float[np.ndarray, "m n"]]:
-    """Choose m landmarks farthest-first and keep their rows of D.
+    """Choose m landmarks farthest-first, with their rows of D.
 
     Parameters
     ----------
@@ -44,11 +42,13 @@ def spread_out(
     first : int
         The first landmark.
     m : int
-        How many, 1 to n. Fewer come back when every object coincides with one.
+        Number of landmarks, 1 to n. Fewer are returned if every object coincides with
+        one.
 
     Returns
     -------
-    indices (m,) and dissimilarities (m, n).
+    indices : array of shape (m,)
+    dissimilarities : array of shape (m, n)
     """
     chosen, rows = [first], [row(first)]
     nearest = rows[0].copy()
@@ -74,33 +74,32 @@ def fit_landmarks(
     Parameters
     ----------
     landmarks : array of shape (m,)
-        Which objects they are.
+        Indices of the landmarks.
     D : array of shape (m, n)
-    n_components : int
+    n_components : int, default=2
         k, at most m.
-    correction : {None, "lingoes", "cailliez"}
+    correction : {None, "lingoes", "cailliez"}, default=None
         Fitted on the landmarks.
 
     Returns
     -------
     MDSParams
-        With ``eigenvalues`` the sums of squares of the embedding's columns, and
-        ``min_eigenvalue``, ``negative_share`` those of the landmarks alone.
+        ``eigenvalues`` are the sums of squares of the columns of the embedding;
+        ``min_eigenvalue`` and ``negative_share`` refer to the landmarks only.
     """
     core = fit(
         Distances(D[:, landmarks]), n_components, correction=correction, solver="eigh"
     ).params
-    places = np.asarray(
-        embed_new(core, corrected_squares(D, core.constant, correction).T)
-    )
-    middle = places.mean(0)
-    _, _, axes = np.linalg.svd(places - middle, full_matrices=False)
-    embedding = (places - middle) @ axes.T
+    squares = corrected_squares(D, core.constant, correction)
+    Q = np.asarray(embed_new(core, squares.T))
+    center = Q.mean(0)
+    _, _, axes = np.linalg.svd(Q - center, full_matrices=False)
+    embedding = (Q - center) @ axes.T
     sign = row_signs(embedding.T)
     turn = sign * axes
     return core._replace(
         embedding=embedding * sign.T,
         eigenvalues=np.sum(embedding**2, 0),
         coefficients=turn @ core.coefficients,
-        offset=-turn @ middle,
+        offset=-turn @ center,
     )

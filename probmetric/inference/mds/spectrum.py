@@ -1,8 +1,8 @@
-"""The spectrum of a doubly centred matrix, dense or by Lanczos.
+"""The spectrum of a doubly centered matrix, dense or by Lanczos.
 
 M = -½ C S C for squared dissimilarities S (n, n), C = I - 11ᵀ/n: Eq. (1) of
-``mds.fit``. Lanczos needs products M v only, and forms neither C nor a centred copy of
-S; the smallest eigenvalue comes from the largest of λ₁I - M.
+``mds.fit``. Lanczos needs only products M v. It forms neither C nor a centered copy of
+S, and computes the smallest eigenvalue from the largest of λ₁I - M.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from probmetric.typing import Array
 type Solver = Literal["auto", "eigh", "lanczos"]
 
 DENSE_LIMIT = 600
-"""Up to this n one dense eigenproblem is as fast as Lanczos and gives all of Λ."""
+"""Largest n for which a dense eigenproblem is as fast as Lanczos."""
 
 
-def double_centre(A: Float[Array, "n n"]) -> Float[np.ndarray, "n n"]:
-    """Return -½ C A C, Eq. (1) of ``mds.fit``, without forming C."""
+def double_center(A: Float[Array, "n n"]) -> Float[np.ndarray, "n n"]:
+    """Compute -½ C A C, Eq. (1) of ``mds.fit``, without forming C."""
     rows, columns = np.mean(A, 1), np.mean(A, 0)
-    centred = np.subtract(A, rows[:, None])
-    centred -= columns - rows.mean()
-    centred *= -0.5
-    return centred
+    centered = np.subtract(A, rows[:, None])
+    centered -= columns - rows.mean()
+    centered *= -0.5
+    return centered
 
 
 def _operator(
@@ -40,7 +40,7 @@ def _operator(
 def top_eigenpairs(
     S: Float[Array, "n n"], k: int, *, solver: Solver = "auto"
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "n k"], float, float]:
-    """Find the k largest eigenvalues of M from squared dissimilarities S.
+    """Compute the k largest eigenvalues of M from squared dissimilarities S.
 
     Parameters
     ----------
@@ -48,37 +48,42 @@ def top_eigenpairs(
         Squared dissimilarities.
     k : int
         1 to n. Lanczos needs k < n.
-    solver : {"auto", "eigh", "lanczos"}
-        Dense, O(n³) with every eigenvalue; or Lanczos, O(n²) a product with S.
+    solver : {"auto", "eigh", "lanczos"}, default="auto"
+        Dense, O(n³) with every eigenvalue; or Lanczos, O(n²) per product with S.
 
     Returns
     -------
-    eigenvalues (k,), falling; eigenvectors (n, k), largest entry of each positive;
-    smallest eigenvalue (under Lanczos to about 1e-4 of the largest); share of
-    negative eigenvalues in Σ|λ| (NaN under Lanczos).
+    eigenvalues : array of shape (k,)
+        Falling.
+    eigenvectors : array of shape (n, k)
+        The largest entry of each is positive.
+    lowest : float
+        Smallest eigenvalue; accurate to about 1e-4 of the largest under Lanczos.
+    share : float
+        Share of negative eigenvalues in Σ|λ|; NaN under Lanczos.
     """
     squares = np.asarray(S)
     n, eps = len(squares), float(np.finfo(squares.dtype).eps)
     if solver == "auto":
         solver = "eigh" if n <= DENSE_LIMIT or k > n // 10 else "lanczos"
     if solver == "eigh":
-        values, vectors = eigh(double_centre(squares), overwrite_a=True)
+        values, vectors = eigh(double_center(squares), overwrite_a=True)
         size = np.abs(values).sum()
         share = float(-values[values < 0].sum() / size) if size > 0 else 0.0
-        # The zero eigenvalue of the vector 1 comes out as rounding of either sign.
+        # The zero eigenvalue (vector 1) is computed with a rounding error of any sign.
         share = 0.0 if share <= n * eps else share
         lowest = float(values[0])
     else:
 
         def product(v: np.ndarray) -> np.ndarray:
-            image = squares @ (v - v.mean(0))  # -½ C S (C v): no centred copy of S
+            image = squares @ (v - v.mean(0))  # -½ C S (C v)
             return -0.5 * (image - image.mean(0))
 
         start = np.random.default_rng(0).standard_normal(n).astype(squares.dtype)
         operator = _operator(n, squares.dtype, product)
         values, vectors = eigsh(operator, k, which="LA", v0=start)
-        # Largest eigenvalue of λ₁I - M: its tolerance is then relative to λ₁, and a
-        # λ_min of zero (D Euclidean) converges like any other.
+        # Largest eigenvalue of λ₁I - M: the tolerance is relative to λ₁, and λ_min = 0
+        # (D Euclidean) converges like any other.
         top = float(values.max())
         flipped = _operator(n, squares.dtype, lambda v: top * v - product(v))
         highest = eigsh(

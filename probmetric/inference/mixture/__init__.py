@@ -1,10 +1,10 @@
-"""The normal mixture: symbols, and where each step is derived.
+"""The normal mixture: symbols, and the file that derives each equation.
 
-Symbols. Rows x_n, data weights w_n; components k with weights c_k, means μ_k,
-covariances S_k; responsibilities r_nk = P(k | x_n), sums R_k, f_k, F_k. Prior:
-Dirichlet a; mean m₀ with strength κ₀; inverse Wishart with df degrees of freedom and
-scale Ψ. ``two_stage`` has S_k = B_k + W_k, ``gaussian_classes`` fits one mixture a
-class.
+Symbols. Rows x_n have data weights w_n. Component k has weight c_k, mean μ_k and
+covariance S_k. r_nk = P(k | x_n) are responsibilities with sums R_k, f_k and F_k. The
+prior is Dirichlet a; mean m₀ with strength κ₀; inverse Wishart with df degrees of
+freedom and scale Ψ. ``two_stage`` has S_k = B_k + W_k, and ``gaussian_classes`` fits
+one mixture per class.
 
 In reading order:
 
@@ -12,7 +12,7 @@ In reading order:
 ``statistics``   parameters and additive sums, of points and of groups.
 ``em``           E-step (1), sums (2), M-step (3)-(5).
 ``missing``      E-step with NaN integrated out: density (1), mean (2), covariance (3).
-``stream``       EM over a source of rows, one pass a step.
+``stream``       EM for data on disk, one pass per step.
 ``start``        k-means++ starts, and the best of several fits.
 """
 

@@ -1,8 +1,8 @@
-"""EM for the normal mixture: what single instances of the two-stage model follow.
+"""EM for the normal mixture, which single instances of the two-stage model follow.
 
 One instance of the two-stage model follows the normal mixture Σ_k c_k N(μ_k, S_k) with
-S_k = B_k + W_k, whatever the split of S_k, so its parameters are learned from
-unlabelled points by EM:
+S_k = B_k + W_k, for any split of S_k. EM therefore learns its parameters from unlabeled
+points:
 
     E:  r_nk ∝ c_k N(x_n; μ_k, S_k)                                               (1)
         R_k = Σ_n w_n r_nk,  f_k = Σ_n w_n r_nk (x_n - μ_k),
@@ -12,13 +12,14 @@ unlabelled points by EM:
         S_k = [Ψ + F_k - δfᵀ - fδᵀ + R δδᵀ + κ₀ (μ_k - m₀)(μ_k - m₀)ᵀ]
               / (R_k + df + d + 2)                                                (5)
 
-with the prior of ``TwoStagePrior``; without one, a = 1 and κ₀, Ψ and df + d + 2 are 0.
-(5) has d + 2, one more than an inverse Wishart alone: μ_k's prior holds S_k too.
+with the prior of ``TwoStagePrior``. Without a prior, a = 1, and κ₀, Ψ and df + d + 2
+are 0. (5) has d + 2, one more than the inverse Wishart, because the prior of μ_k
+contains S_k too.
 
-Numerics: (2) is about the *current* means and is summed in coordinates z = L_k⁻¹(x-μ_k)
-whitened by S_k = L_k L_kᵀ, so that no difference of large squares occurs; chunks of
-``CHUNK`` rows stay in cache. Statistics of chunks of data add up; about other centres
-they move by ``recentre``.
+Numerics: (2) is about the *current* means, and its sums use coordinates z =
+L_k⁻¹(x-μ_k) whitened by S_k = L_k L_kᵀ. No large squares are subtracted. Chunks of
+``CHUNK`` rows stay in the CPU cache. Statistics of chunks add up; ``recentre`` moves
+them to other centers.
 
 References
 ----------
@@ -48,7 +49,7 @@ from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Scalar
 
 CHUNK = 2048
-"""Rows whitened at a time: k · d · CHUNK numbers, so that they stay in cache."""
+"""Rows whitened at a time; their k · d · CHUNK numbers should fit in the CPU cache."""
 
 
 class MixtureData(NamedTuple):
@@ -61,11 +62,11 @@ class MixtureData(NamedTuple):
 
 
 type _Parts = tuple[Array, Array, Array]
-"""Of each component: L⁻¹, L⁻¹μ and log c - ½ d log 2π - log|L|."""
+"""L⁻¹, L⁻¹μ and log c - ½ d log 2π - log|L| of each component."""
 
 
 def _whitening(params: MixtureParams) -> tuple[Array, _Parts]:
-    """Return L, and L⁻¹, L⁻¹μ and log c - ½ d log 2π - log|L| of each component."""
+    """Compute L, and L⁻¹, L⁻¹μ and log c - ½ d log 2π - log|L| of each component."""
     L = jnp.linalg.cholesky(params.covariances)
     eye = jnp.eye(L.shape[-1], dtype=L.dtype)
     inverse = jax.vmap(lambda A: solve_triangular(A, eye, lower=True))(L)
@@ -74,7 +75,7 @@ def _whitening(params: MixtureParams) -> tuple[Array, _Parts]:
 
 
 def _chunk(X: Array, parts: _Parts, known: Array | None) -> tuple[Array, Array]:
-    """Return z (k, d, m) and log c_k N(x; μ_k, S_k) (k, m) of the rows of X (m, d)."""
+    """Compute z (k, d, m) and log c_k N(x; μ_k, S_k) (k, m) of the rows of X (m, d)."""
     inverse, shift, constant = parts
     k, d, _ = inverse.shape
     z = (inverse.reshape(k * d, d) @ X.T).reshape(k, d, -1) - shift[:, :, None]
@@ -83,22 +84,22 @@ def _chunk(X: Array, parts: _Parts, known: Array | None) -> tuple[Array, Array]:
 
 
 type _Block = tuple[Array, Array, Array | None]
-"""Rows, their weights, and the components that are known, if any."""
+"""Rows, their weights, and their known components, if any."""
 
 
 @numpy_in_numpy_out
 @jax.jit
 def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
-    """Return the expected statistics (2) about ``params.means``, chunk by chunk.
+    """Compute the expected statistics (2) about ``params.means``, chunk by chunk.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.inference import mixture
-    >>> mu, one = np.array([[-9.0], [9.0]]), np.ones((2, 1, 1))
-    >>> params = mixture.MixtureParams(np.array([0.5, 0.5]), mu, one)
+    >>> mu, S = np.array([[-9.0], [9.0]]), np.ones((2, 1, 1))
+    >>> params = mixture.MixtureParams(np.array([0.5, 0.5]), mu, S)
     >>> data = mixture.mixture_data(np.array([[-9.0], [9.0], [0.0]]))
-    >>> mixture.e_step(params, data).mass.round(4).tolist()  # The last belongs to both.
+    >>> mixture.e_step(params, data).mass.round(4).tolist()  # The last is shared.
     [1.5, 1.5]
     """
     k, d = params.means.shape
@@ -110,7 +111,7 @@ def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
         z, log_p = _chunk(X, parts, known)
         log_x, r = responsibilities(log_p.T, w)
         r = r.T
-        # One (d, m) by (m, d) product a component: a batched one is slower on CPU.
+        # One (d, m) by (m, d) product per component: a batched one is slower on CPU.
         second = jnp.stack([(r[c] * z[c]) @ z[c].T for c in range(k)])
         first = jnp.einsum("km,kdm->kd", r, z)
         new = MixtureStats(log_x, jnp.sum(r, 1), first, second)
@@ -130,7 +131,7 @@ def about(
     second: Float[Array, "k d d"],
     delta: Float[Array, "k d"],
 ) -> Float[Array, "k d d"]:
-    """Return the second moments F - δfᵀ - fδᵀ + Rδδᵀ about a centre moved by δ."""
+    """Compute the second moments F - δfᵀ - fδᵀ + Rδδᵀ about a center moved by δ."""
     cross = jnp.einsum("ki,kj->kij", delta, first)
     square = mass[:, None, None] * jnp.einsum("ki,kj->kij", delta, delta)
     return second - cross - jnp.swapaxes(cross, 1, 2) + square
@@ -142,7 +143,7 @@ def step_of_means(
     centre: Float[Array, "k d"],
     prior: TwoStagePrior | None,
 ) -> tuple[Float[Array, "k d"], Array | float]:
-    """Return δ of Eq. (4), and Ψ + κ₀ (μ - m₀)(μ - m₀)ᵀ at the new means."""
+    """Compute δ of Eq. (4), and Ψ + κ₀ (μ - m₀)(μ - m₀)ᵀ at the new means."""
     if prior is None:
         return first / mass[:, None], 0.0
     off = prior.mean - centre
@@ -154,13 +155,13 @@ def step_of_means(
 def new_weights(
     mass: Float[Array, "k"], prior: TwoStagePrior | None
 ) -> Float[Array, "k"]:
-    """Return c ∝ R + a - 1, Eq. (3)."""
+    """Compute c ∝ R + a - 1, Eq. (3)."""
     raw = mass if prior is None else mass + prior.concentration - 1
     return raw / jnp.sum(raw)
 
 
 def symmetric(A: Float[Array, "k d d"]) -> Float[Array, "k d d"]:
-    """Return (A + Aᵀ)/2, free of what rounding made uneven."""
+    """Compute (A + Aᵀ)/2, which removes rounding errors."""
     return (A + jnp.swapaxes(A, 1, 2)) / 2
 
 
@@ -169,7 +170,7 @@ def symmetric(A: Float[Array, "k d d"]) -> Float[Array, "k d d"]:
 def recentre(
     stats: MixtureStats, old: Float[Array, "k d"], new: Float[Array, "k d"]
 ) -> MixtureStats:
-    """Move the centre that statistics (2) are about from ``old`` to ``new``."""
+    """Move the center of the statistics (2) from ``old`` to ``new``."""
     delta, R = new - old, stats.mass
     second = about(R, stats.first, stats.second, delta)
     return stats._replace(first=stats.first - R[:, None] * delta, second=second)
@@ -180,7 +181,7 @@ def recentre(
 def m_step(
     stats: MixtureStats, centre: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> MixtureParams:
-    """Return the parameters of highest expected log joint density, Eqs. (3)-(5).
+    """Compute the parameters of highest expected log joint density, Eqs. (3)-(5).
 
     Examples
     --------
@@ -203,14 +204,14 @@ def m_step(
 @numpy_in_numpy_out
 @jax.jit
 def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Scalar]:
-    """Return the next parameters, and the log joint density of the given ones.
+    """Compute the next parameters, and the log joint density before the step.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.inference import mixture
-    >>> mu, one = np.array([[-1.0], [1.0]]), np.ones((2, 1, 1))
-    >>> params = mixture.MixtureParams(np.array([0.5, 0.5]), mu, one)
+    >>> mu, S = np.array([[-1.0], [1.0]]), np.ones((2, 1, 1))
+    >>> params = mixture.MixtureParams(np.array([0.5, 0.5]), mu, S)
     >>> data = mixture.mixture_data(np.array([[-9.0], [9.0], [0.0]]))
     >>> params, before = mixture.em_step(params, data)
     >>> _, after = mixture.em_step(params, data)
@@ -225,7 +226,7 @@ def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Sc
 def em_step_missing(
     params: MixtureParams, data: MixtureData
 ) -> tuple[MixtureParams, Scalar]:
-    """Do what ``em_step`` does, with NaN entries of X integrated out.
+    """Compute ``em_step`` with the NaN entries of X integrated out.
 
     Examples
     --------
@@ -235,7 +236,7 @@ def em_step_missing(
     >>> params = mixture.MixtureParams(np.ones(1), np.zeros((1, 2)), I)
     >>> data = mixture.mixture_data(np.array([[0.0, np.nan]]))
     >>> _, objective = mixture.em_step_missing(params, data)
-    >>> round(float(objective), 4)  # -½ log 2π: of the one entry that is there
+    >>> round(float(objective), 4)  # -½ log 2π, for the one observed entry
     -0.9189
     """
     stats = e_step_missing(params, data.X, data.w, data.known)
@@ -245,6 +246,7 @@ def em_step_missing(
 def _finish(
     params: MixtureParams, stats: MixtureStats, prior: TwoStagePrior | None
 ) -> tuple[MixtureParams, Scalar]:
+    """Compute the M-step, and the log joint density before it."""
     objective = stats.log_likelihood
     if prior is not None:
         objective = objective + log_prior(*params, prior)

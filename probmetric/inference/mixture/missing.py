@@ -1,14 +1,15 @@
 """The E-step of the normal mixture with missing entries (NaN) integrated out.
 
-Of a row only x_o is seen. Given component k, with J_k the inverse of S_k restricted to
-the seen coordinates and zero elsewhere, and e = x - μ_k, zero where missing,
+Only the entries x_o of a row are observed. Given component k, with J_k the inverse of
+S_k restricted to the observed coordinates and zero elsewhere, and e = x - μ_k, zero for
+missing entries,
 
     log N(x_o; μ_o, S_oo) = -½ (d_o log 2π + log|S_oo| + eᵀ J e)                  (1)
-    E[x - μ_k | x_o, k]   = S_k J e          (= e on the seen coordinates)        (2)
-    Cov[x | x_o, k]       = S_k - S_k J S_k  (zero on the seen coordinates)       (3)
+    E[x - μ_k | x_o, k]   = S_k J e          (= e on the observed coordinates)    (2)
+    Cov[x | x_o, k]       = S_k - S_k J S_k  (zero on the observed coordinates)   (3)
 
-and the statistics of EM take (2), and (2)(2)ᵀ + (3), for x - μ_k and its square.
-Entries must be missing at random. Cost n k d³: one factorisation a row.
+The statistics of EM use (2) for x - μ_k, and (2)(2)ᵀ + (3) for its square. Entries must
+be missing at random. Cost n k d³: one factorization per row.
 """
 
 import jax
@@ -29,7 +30,7 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 CHUNK = 128
-"""Rows at a time: CHUNK · k · d² numbers of work memory."""
+"""Rows at a time; working memory is CHUNK · k · d² numbers."""
 
 
 @numpy_in_numpy_out
@@ -40,32 +41,28 @@ def e_step_missing(
     w: Float[Array, "n"],
     known: Int[Array, "n"] | None = None,
 ) -> MixtureStats:
-    """Return the expected statistics about ``params.means``, in chunks of rows.
+    """Compute the expected statistics about ``params.means``, in chunks of rows.
 
-    Work memory does not grow with n.
+    Working memory does not grow with n.
     """
     k, d = params.means.shape
 
     def component(
         x: Array, c: Array, mean: Array, S: Array
     ) -> tuple[Array, Array, Array]:
-        L, e, seen = chol_seen(x, mean, S)
+        L, e, observed = chol_seen(x, mean, S)
         Je = cho_solve((L, True), e)
-        log_p = jnp.log(c) + log_peak(L, jnp.sum(seen)) - 0.5 * e @ Je  # Eq. (1)
-        guess = jnp.asarray(S @ Je)  # Eq. (2)
-        JS = cho_solve((L, True), jnp.where(seen[:, None], S, 0.0))
-        square = (
-            jnp.outer(guess, jnp.asarray(guess))
-            + S
-            - S @ jnp.where(seen[:, None], JS, 0.0)
-        )
-        return log_p, guess, square
+        log_p = jnp.log(c) + log_peak(L, jnp.sum(observed)) - 0.5 * e @ Je  # Eq. (1)
+        shift = jnp.asarray(S @ Je)  # Eq. (2)
+        JS = cho_solve((L, True), jnp.where(observed[:, None], S, 0.0))
+        cov = S - S @ jnp.where(observed[:, None], JS, 0.0)  # Eq. (3)
+        return log_p, shift, jnp.outer(shift, shift) + cov
 
     def row(x: Array, weight: Array, label: Array) -> MixtureStats:
         each = jax.vmap(component, (None, 0, 0, 0))
-        log_p, guess, square = each(x, *params)
+        log_p, first, second = each(x, *params)
         total, r = responsibilities(only_known(log_p, label), weight)
-        return MixtureStats(total, r, r[:, None] * guess, r[:, None, None] * square)
+        return MixtureStats(total, r, r[:, None] * first, r[:, None, None] * second)
 
     def add(total: MixtureStats, block: list[Array]) -> tuple[MixtureStats, None]:
         new = jax.vmap(row)(*block)

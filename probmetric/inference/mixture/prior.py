@@ -1,8 +1,8 @@
 """The prior of the normal mixture: its log density, and the weak default one.
 
 c ~ Dirichlet(a, …, a); S_k ~ IW(df, Ψ) and μ_k | S_k ~ N(m₀, S_k/κ₀), with B_k or Σ_k
-in the place of S_k in the two-stage model; α ~ Beta. Log densities carry their
-constants, so that EM's objective equals the log joint density of the NumPyro model.
+instead of S_k in the two-stage model; α ~ Beta. Log densities include their constants.
+EM's objective therefore equals the log joint density of the NumPyro model.
 """
 
 import jax
@@ -23,7 +23,7 @@ from probmetric.typing import Array, Scalar
 def log_inverse_wishart(
     S: Float[Array, "d d"], df: Scalar | int, scale: Float[Array, "d d"]
 ) -> Float[Array, ""]:
-    """Return log IW(S; df, scale) ∝ |S|^{-(df+d+1)/2} exp(-½ tr(scale S⁻¹))."""
+    """Compute log IW(S; df, scale) ∝ |S|^{-(df+d+1)/2} exp(-½ tr(scale S⁻¹))."""
     d = S.shape[0]
     L, root = jnp.linalg.cholesky(S), jnp.linalg.cholesky(scale)
     trace = jnp.sum(solve_triangular(L, root, lower=True) ** 2)
@@ -41,7 +41,7 @@ def log_prior(
     spread: Float[Array, "k d d"],
     prior: TwoStagePrior,
 ) -> Float[Array, ""]:
-    """Return the log density of (c, μ, B), or of (c, μ, Σ), under the prior.
+    """Compute the log prior density of (c, μ, B), or of (c, μ, Σ).
 
     Examples
     --------
@@ -56,20 +56,20 @@ def log_prior(
     """
     k = len(means)
     a = jnp.asarray(prior.concentration, weights.dtype)
-    # (a - 1) log c is zero at a = 1 also where a component is empty.
+    # (a - 1) log c is zero at a = 1, also for an empty component.
     power = jnp.where(a == 1, 0.0, (a - 1) * jnp.log(jnp.where(a == 1, 1.0, weights)))
     dirichlet = gammaln(k * a) - k * gammaln(a) + jnp.sum(power)
 
-    def one(mean: Array, S: Array) -> Array:
+    def component(mean: Array, S: Array) -> Array:
         L = jnp.linalg.cholesky(S) / jnp.sqrt(prior.strength)
         normal = log_normal(L, mean - prior.mean)
         return normal + log_inverse_wishart(S, prior.df, prior.scale)
 
-    return dirichlet + jnp.sum(jax.vmap(one)(means, spread))
+    return dirichlet + jnp.sum(jax.vmap(component)(means, spread))
 
 
 def log_beta(alpha: Array, prior: TwoStagePrior) -> Array:
-    """Return log Beta(alpha; a, b)."""
+    """Compute log Beta(alpha; a, b)."""
     a, b = prior.alpha_a, prior.alpha_b
     powers = (a - 1) * jnp.log(alpha) + (b - 1) * jnp.log1p(-alpha)
     return powers - betaln(*(jnp.asarray(t, powers.dtype) for t in (a, b)))
@@ -83,28 +83,29 @@ def default_prior(
     floor: float = 1.0,
     alpha: tuple[float, float] = (2.0, 2.0),
 ) -> TwoStagePrior:
-    """Return the weak, data-dependent prior of Fraley and Raftery.
+    """Make the weak, data-dependent prior of Fraley and Raftery.
 
-    c uniform; m₀ the column means; κ₀ = .01 pseudo-points; d + 2 degrees of freedom;
-    scale = diag(column variances) / k^{2/d}, the size of a component if k of them
-    tiled the data. In the free form half of the scale goes to each of B and W.
+    c is uniform, m₀ the column means, and κ₀ = 0.01 pseudo-points. With d + 2 degrees
+    of freedom, the scale is diag(column variances) / k^{2/d}, the size of a component
+    if k of them tiled the data. In the free form half of the scale goes to each of B
+    and W.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        NaN entries are left out of means and variances.
+        NaN entries are ignored.
     n_components : int
     strength : float, default=0.01
         κ₀ > 0.
     floor : float, default=1.0
-        Factor on the scale matrix: how strongly components are kept from collapsing.
+        Factor of the scale matrix, which prevents components from collapsing.
     alpha : tuple of two floats, default=(2, 2)
-        Beta prior of α, mean a/(a + b).
+        Beta prior of α, with mean a/(a + b).
 
     Notes
     -----
-    A constant column counts as of variance 1, its own unit: without it the prior of
-    its variance would be at zero.
+    A constant column counts as having variance 1; otherwise the prior of its variance
+    would be concentrated at zero.
 
     Examples
     --------
@@ -116,7 +117,7 @@ def default_prior(
     ([1.0, 5.0], [[0.5, 0.0], [0.0, 0.5]])
     """
     rows = np.asarray(X)
-    dtype = np.result_type(rows.dtype, np.float32)  # Whole numbers have means, too.
+    dtype = np.result_type(rows.dtype, np.float32)  # At least float32, also for ints.
     centre, variances = np.empty((2, rows.shape[1]), dtype)
     for some in columns_at_a_time(*rows.shape):
         centre[some] = np.nanmean(rows[:, some], axis=0)
@@ -140,14 +141,13 @@ def prior_of_columns(
     floor: float = 1.0,
     alpha: tuple[float, float] = (2.0, 2.0),
 ) -> TwoStagePrior:
-    """Return ``default_prior`` of points of which means and variances are known.
+    """Make ``default_prior`` from the means and variances of the columns.
 
     Parameters
     ----------
     centre, variances : arrays of shape (d,)
-        Of the columns.
     n_components, strength, floor, alpha
-        As ``default_prior``.
+        See ``default_prior``.
     """
     d = len(centre)
     variances = np.where(np.asarray(variances) > 0, variances, 1.0)

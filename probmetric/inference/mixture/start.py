@@ -1,8 +1,8 @@
 """Starts of the normal mixture, and the best of several fits.
 
-A start is a k-means++ clustering: each cluster's sums are those of Eq. (2) of
-``mixture.em`` with responsibilities 0 and 1, and the M-step of that file, under the
-prior given or the default one, makes parameters of them.
+A start is a k-means++ clustering. The sums of each cluster are those of Eq. (2) of
+``mixture.em`` with responsibilities 0 and 1, and the M-step of that file converts them
+to parameters under the given or the default prior.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from probmetric.models.two_stage import TwoStagePrior
 from probmetric.typing import Array
 
 ROWS = 1 << 16
-"""Rows whose moments are taken at a time."""
+"""Rows whose moments are computed at a time."""
 
 
 def mixture_data(
@@ -32,7 +32,7 @@ def mixture_data(
     known: Int[Array, "n"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureData:
-    """Return points packed for mixture EM; weights default to one.
+    """Pack points for mixture EM; weights default to one.
 
     Examples
     --------
@@ -55,11 +55,11 @@ def start_mixture(
     known: Array | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureParams:
-    """Return the means and covariances of clusters by k-means++.
+    """Compute the means and covariances of k-means++ clusters.
 
-    Covariances are regularised by ``prior``, or by the default one where it is None,
-    so that small clusters start regular. NaN entries count as their column mean.
-    Rows whose component is known start, and hold, that component's mean.
+    ``prior``, by default ``default_prior``, regularizes the covariances of small
+    clusters. NaN entries count as their column mean. Rows of a known component
+    determine its starting mean.
 
     Examples
     --------
@@ -76,13 +76,12 @@ def start_mixture(
     mean = np.nanmean(rows, axis=0)
     if np.isnan(rows).any():
         rows = np.where(np.isnan(rows), mean, rows)
-    kmeans: Any = KMeans(n_components, max_iter=30, random_state=seed).set_params(
-        n_init=1
-    )
+    kmeans: Any = KMeans(n_components, max_iter=30, random_state=seed)
+    kmeans.set_params(n_init=1)
     if known is not None and (np.asarray(known) >= 0).any():
         label = _clusters_with_known(rows, w, np.asarray(known), n_components, kmeans)
     else:
-        order = canonical_order(rows)  # k-means++ draws rows by their place.
+        order = canonical_order(rows)  # k-means++ depends on the row order.
         label = np.empty(len(rows), int)
         label[order] = kmeans.fit_predict(
             rows[order], sample_weight=np.asarray(w)[order]
@@ -91,15 +90,14 @@ def start_mixture(
     (n, d), k = rows.shape, n_components
     mass, first = np.zeros(k, rows.dtype), np.zeros((k, d), rows.dtype)
     second = np.zeros((k, d, d), rows.dtype)
-    for at in (slice(a, a + ROWS) for a in range(0, n, ROWS)):  # No copy of all.
+    for at in (slice(a, a + ROWS) for a in range(0, n, ROWS)):  # Limit the memory.
         r = np.eye(k, dtype=rows.dtype)[label[at]] * np.asarray(w)[at, None]
         off = rows[at] - mean
         mass, first = mass + r.sum(0), first + r.T @ off
         second += np.stack([(off * r[:, [c]]).T @ off for c in range(k)])
     zero = np.zeros((), rows.dtype)
     stats = MixtureStats(zero, mass, first, second)
-    centre = np.broadcast_to(mean, (n_components, d))
-    start = m_step(stats, centre, prior)
+    start = m_step(stats, np.broadcast_to(mean, (k, d)), prior)
     weights = np.maximum(start.weights, 0.1 / n_components)
     return start._replace(weights=weights / weights.sum())
 
@@ -107,19 +105,19 @@ def start_mixture(
 def _clusters_with_known(
     rows: Array, w: Array, known: Array, n_components: int, kmeans: Any
 ) -> Array:
-    """Assign to the nearest centre, those of named components being their means."""
+    """Assign rows to the nearest center; that of a known component is its mean."""
     order = canonical_order(rows)
     kmeans.fit(rows[order], sample_weight=np.asarray(w)[order])
-    centres = kmeans.cluster_centers_.copy()
+    centers = kmeans.cluster_centers_.copy()
     for k in range(n_components):
         if (known == k).any():
-            centres[k] = rows[known == k].mean(0)
-    distance = ((rows[:, None] - centres) ** 2).sum(-1)
+            centers[k] = rows[known == k].mean(0)
+    distance = ((rows[:, None] - centers) ** 2).sum(-1)
     return np.where(known >= 0, known, distance.argmin(1))
 
 
 def best_of(fits: list[Fit]) -> Fit:
-    """Return the fit with the highest finite objective; the first if none is finite."""
+    """Choose the fit with the highest finite objective; the first if none is finite."""
     finite = [f for f in fits if np.isfinite(float(f.objective))]
     sound = [f for f in finite if int(f.result) != Result.NONFINITE]
     return max(sound or finite or fits[:1], key=lambda f: float(f.objective))

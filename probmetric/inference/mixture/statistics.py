@@ -1,7 +1,7 @@
-"""Parameters and additive statistics of the normal mixture, of points and of groups.
+"""Parameters and additive statistics of the normal mixture, for points and for groups.
 
-What the E-steps share is here too: which components a row may belong to, its
-responsibilities, and rows cut into chunks.
+It also has what the E-steps share: the components allowed for a row, and
+responsibilities.
 """
 
 from typing import NamedTuple
@@ -32,9 +32,9 @@ class MixtureParams(NamedTuple):
 
 
 class MixtureStats(NamedTuple):
-    """Sums over rows: log likelihood, R (k,), and f (k, d), F (k, d, d) about a centre.
+    """Sums over rows: log likelihood, R (k,), and f (k, d), F (k, d, d) about a center.
 
-    Those of disjoint sets of rows under the same parameters add up.
+    The statistics of disjoint sets of rows under the same parameters add up.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class MixtureStats(NamedTuple):
 
 
 class GroupStats(NamedTuple):
-    """The sums of Eq. (3) of ``two_stage.groups``; of disjoint groups they add up."""
+    """The sums of Eq. (3) of ``two_stage.groups``, additive over disjoint groups."""
 
     log_likelihood: Float[Array, ""]
     mass: Float[Array, "k"]
@@ -65,7 +65,7 @@ class GroupStats(NamedTuple):
 
 
 def zero_stats(k: int, d: int, dtype: np.dtype) -> MixtureStats:
-    """Return the statistics of no rows."""
+    """Make the statistics of no rows."""
     shapes = (), (k,), (k, d), (k, d, d)
     return MixtureStats(*[jnp.zeros(shape, dtype) for shape in shapes])
 
@@ -73,7 +73,7 @@ def zero_stats(k: int, d: int, dtype: np.dtype) -> MixtureStats:
 def only_known(
     log_p: Float[Array, "*n k"], known: Int[Array, "*n"] | None
 ) -> Float[Array, "*n k"]:
-    """Return log p, -inf for all but the component of a row where that is known."""
+    """Set log p to -inf for all other components of a row with a known component."""
     if known is None:
         return log_p
     named = jnp.asarray(known)[..., None]
@@ -84,9 +84,9 @@ def only_known(
 def responsibilities(
     log_p: Float[Array, "*n k"], w: Float[Array, "*n"]
 ) -> tuple[Float[Array, ""], Float[Array, "*n k"]]:
-    """Return Σ w log p(x), and w P(k | x), from log c_k p(x | k)."""
+    """Compute Σ w log p(x), and w P(k | x), from log c_k p(x | k)."""
     top = jnp.max(log_p, -1)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
-    p = jnp.exp(log_p - top[..., None])  # The one exponential: most of what this costs.
+    p = jnp.exp(log_p - top[..., None])  # Most of the cost.
     sums = jnp.sum(p, -1)
     return jnp.sum(w * (top + jnp.log(sums))), (w / sums)[..., None] * p

@@ -1,9 +1,9 @@
-"""EM of the normal mixture over a source of rows: one pass a step.
+"""EM of the normal mixture for data on disk: one pass per step.
 
-Statistics (2) of ``mixture.em`` of disjoint blocks under the same parameters add up; of
-their sum the M-step is that of rows in memory. The start is k-means++ of a sample: the
-rows whose hash of (seed, number of the row) is among the smallest, so that it depends
-on no part, process or order; all rows, where they are no more than ``SAMPLE``.
+Statistics (2) of ``mixture.em`` of disjoint blocks under the same parameters add up.
+The M-step of their sum is the M-step of rows in memory. The start is k-means++ of a
+sample: the rows with the smallest hash of (seed, row number), independent of chunks,
+processes and order, or all rows up to ``SAMPLE``.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ from probmetric.typing import Array, Scalar
 
 
 class Given(NamedTuple):
-    """What a step of EM is given: parameters and prior."""
+    """Parameters and prior of a step of EM."""
 
     params: MixtureParams
     prior: TwoStagePrior | None = None
@@ -40,7 +40,7 @@ def _step(given: Given, X: Array, y: Array, w: Array) -> MixtureStats:
 @numpy_in_numpy_out
 @jax.jit
 def _finish(given: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
-    """Return the next parameters, and the log joint density of the given ones."""
+    """Compute the next parameters, and the log joint density before the step."""
     params, prior = given
     objective = stats.log_likelihood
     if prior is not None:
@@ -49,7 +49,7 @@ def _finish(given: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
 
 
 MIXTURE = Reduction(_step, _finish)
-"""One step of EM: statistics about the current means, the same as in memory."""
+"""One step of EM: statistics about the current means, as in memory."""
 
 
 def fit_source(
@@ -63,25 +63,25 @@ def fit_source(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Fit the normal mixture to standardised rows of a source by EM.
+    """Fit the normal mixture to the standardized rows of a dataset by EM.
 
     Parameters
     ----------
     source : Source
     scaler : Scaler
-        Rows are standardised by it; a scale of infinity makes a column 0.
+        Standardizes the rows; a scale of infinity makes a column 0.
     n_components : int
     prior : TwoStagePrior or None
     n_starts, seed : int
-        k-means++ starts on a sample, and their seed.
+        Number of k-means++ starts on a sample, and their seed.
     max_steps, tol
-        As ``run_em_passes``, which is told of float32.
+        See ``run_em_passes``; the tolerance for data in float32 is that of float32.
 
     Returns
     -------
     Fit
-        With ``MixtureParams``: the best local optimum of the starts. A pass a step, one
-        more for the objective, and one for the sample.
+        With ``MixtureParams``: the best local optimum of the starts. It takes a pass
+        per step, one more for the objective, and one for the sample.
     """
 
     def step(params: MixtureParams) -> tuple[MixtureParams, Scalar]:
@@ -98,4 +98,4 @@ def fit_source(
     dtype = dtype_of(source)
     eps = None if dtype == np.float64 else float(np.finfo(dtype).eps)
     run = partial(run_em_passes, step, max_steps=max_steps, tol=tol, eps=eps)
-    return best_of([run(one) for one in starts])
+    return best_of([run(start) for start in starts])

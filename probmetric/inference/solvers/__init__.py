@@ -6,7 +6,6 @@
                    estimated gap.
 ``lbfgs``          SciPy's L-BFGS with gradients from JAX, for one fit.
 ``lbfgs_traced``   L-BFGS as a traced loop, for many small fits in one program.
-``profile``        The marginal density of one number, by the mode of all else.
 """
 
 import lazy_loader

@@ -16,7 +16,7 @@ degrees of freedom by which B has a mean. Constant columns are not counted in d,
 leave the prior of the others as it is; not the mode, whose denominators grow with each.
 
 8d was chosen, among 4d to 16d, with this B, among six, on splits 0 to 2 of eleven data
-sets at 20 to 160 points; ``benchmarks/few_sources.py`` judges them on others. With more
+sets at 20 to 160 points; ``benchmarks/accuracy.py`` judges them on others. With more
 sources than features, several components, or W = αΣ, the weak prior stays; so it does
 where no feature is seen twice in one source, and nothing tells w from b.
 """

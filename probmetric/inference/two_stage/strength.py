@@ -26,7 +26,7 @@ query alone do not matter),
 
     D(q, y) = Σ_e ½ [ρ²(q² + y²) - 2ρ q y]/(1 - ρ²),                              (3)
 
-in coordinates where B + W is I and B diag(ρ). ``benchmarks/few_sources.py`` has what it
+in coordinates where B + W is I and B diag(ρ). ``benchmarks/accuracy.py`` has what it
 was chosen on and where it was confirmed. EM in the folds is on the host (``learned``):
 it compiles nothing.
 """
@@ -39,13 +39,13 @@ from jaxtyping import Float, Int
 from scipy.linalg import eigh
 
 from probmetric.data.containers import Groups
+from probmetric.inference.choose import choose_strength
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.neighbors.strength import (
     NEIGHBORS,
     STRENGTHS,
-    choose_strength,
     vote_losses,
 )
 from probmetric.typing import Array

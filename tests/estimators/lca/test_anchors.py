@@ -187,10 +187,10 @@ def test_intervals_of_other_data_are_refused(data):
 
 @pytest.mark.slow
 def test_the_study_of_coverage_runs_and_thinned_rows_fail_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(study, "RESULTS", tmp_path / "anchors.json")
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "anchors.csv")
     monkeypatch.setattr(study, "TABLE", tmp_path / "anchors.md")
     coverage(seeds=20)
-    rows = study.json.loads((tmp_path / "anchors.json").read_text())["coverage"]["rows"]
+    rows = study.harness.load(tmp_path / "anchors.csv")["coverage"]["rows"]
     covered, thinned = (
         np.mean([row[name] for row in rows]) for name in ("anchors", "thinned")
     )

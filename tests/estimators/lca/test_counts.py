@@ -10,13 +10,13 @@ from probmetric.data.containers import Pairs
 from probmetric.data.padding import pad_pairs
 from probmetric.data.pairs import as_labels
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.hierarchical_lca.likelihood import stacked
+from probmetric.inference.effects.groups import stacked
+from probmetric.inference.effects.points import rows_of
 from probmetric.inference.lca.bootstrap import bootstrap
 from probmetric.inference.lca.draws import log_likelihood, new_labels
 from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.likelihood import log_likelihood as pooled
 from probmetric.inference.lca.statistics import prepare
-from probmetric.inference.point_effects.likelihood import rows_of
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior, hierarchical_lca
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
 from probmetric.models.point_effects import PointEffectsPrior, point_effects

@@ -10,7 +10,7 @@ from probmetric.data.pairs import all_pairs
 from probmetric.estimators.lca import rank
 from probmetric.estimators.lca.rank import TOLERANCE
 from probmetric.inference import lca
-from probmetric.neighbors.strength import choose_strength
+from probmetric.inference.choose import choose_strength
 from probmetric.neighbors.votes import BANDWIDTHS
 
 

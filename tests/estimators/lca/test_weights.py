@@ -99,16 +99,16 @@ def test_what_counts_points_alike_is_refused():
 @pytest.mark.parametrize(
     "w, message",
     [
-        (TIMES[:-1], r"expected shape \(30,\), got \(29,\)"),
-        (-TIMES, r"expected weights of 0, or between .* got -3\.\.-1"),
-        (0 * TIMES, "expected a weight above zero, got none"),
+        (TIMES[:-1], r"must have shape \(30,\), got \(29,\)"),
+        (-TIMES, r"must be 0, or between .* got -3\.\.-1"),
+        (0 * TIMES, "a weight above zero, got none"),
         (np.where(TIMES > 1, np.nan, 1), "got nan..nan"),
-        (1e200 * TIMES, "float64 holds their products"),
+        (1e200 * TIMES, "must be 0, or between 1e-100"),
         (["a"] * 30, "expected numbers, got text"),
     ],
 )
 def test_bad_weights_are_refused_by_name(w, message):
-    with pytest.raises(ValueError, match=f"^sample_weight: .*{message}"):
+    with pytest.raises(ValueError, match=f"^sample_weight.*{message}"):
         pm.LCA().fit(X, Y, sample_weight=w)
 
 

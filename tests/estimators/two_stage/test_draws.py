@@ -171,12 +171,12 @@ def test_what_cannot_be_sampled_is_refused_by_name(sources, model):
         (TwoStageMixture((1, 2), blend="flat").fit(X), "one model, got blend='flat'"),
         (TwoStageMixture(flattening=0.5).fit(X), "flattening=None, got 0.5"),
         (TwoStageMixture(2).fit(X, components=known), "components=None in fit"),
-        (TwoStageMixture().partial_fit(X).partial_fit(X), "changed by further parts"),
+        (TwoStageMixture().partial_fit(X).partial_fit(X), "changed by partial_fit"),
     ]
     pairs = X.reshape(60, 2, 2)
     cases += [(copy.deepcopy(model).fit_alpha(pairs), "changed by fit_alpha")]
     for fitted, message in cases:
-        with pytest.raises(ValueError, match=f"sample: expected .*{message}"):
+        with pytest.raises(ValueError, match=f"sample requires .*{message}"):
             fitted.sample("laplace")
     with pytest.raises(ValueError, match="method: expected one of 'nuts'"):
         model.sample("bootstrap")

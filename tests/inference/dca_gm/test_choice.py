@@ -7,16 +7,12 @@ from sklearn.datasets import load_iris
 
 from probmetric.data.containers import Labelled
 from probmetric.inference import dca_gm
+from probmetric.inference.choose import choose_strength
 from probmetric.inference.dca_gm import choice
 from probmetric.inference.dca_gm.draws import metrics
 from probmetric.linalg import mixed_with_identity
 from probmetric.models.dca_gm import DCAGMPrior
-from probmetric.neighbors.strength import (
-    STRENGTHS,
-    Chosen,
-    choose_strength,
-    tuned_losses,
-)
+from probmetric.neighbors.strength import STRENGTHS, Chosen, tuned_losses
 
 RAW, Y = load_iris(return_X_y=True)
 X = ((RAW - RAW.mean(0)) / RAW.std(0))[::4]

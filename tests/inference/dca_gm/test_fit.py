@@ -189,12 +189,12 @@ def test_data_weights_stand_for_repeated_points(iris, x64):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"y": None}, "expected labels"),
-        ({"y": np.zeros(150, int)}, "at least 2 classes"),
-        ({"y": np.repeat([0, 2], 75)}, "codes 0..C-1"),
-        ({"X": np.full((150, 4), np.nan)}, "finite values"),
-        ({"w": -np.ones(150)}, "finite weights"),
-        ({"w": np.repeat([1.0, 0.0], [100, 50])}, "positive total weight"),
+        ({"y": None}, r"data .* None"),
+        ({"y": np.zeros(150, int)}, r"y .* one class"),
+        ({"y": np.repeat([0, 2], 75)}, r"y .* got \[0 2\]"),
+        ({"X": np.full((150, 4), np.nan)}, r"X .* NaN"),
+        ({"w": -np.ones(150)}, r"w .* got -1"),
+        ({"w": np.repeat([1.0, 0.0], [100, 50])}, r"w .* class 2"),
     ],
 )
 def test_bad_data_are_refused_by_name(iris, change, message):
@@ -205,7 +205,7 @@ def test_bad_data_are_refused_by_name(iris, change, message):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"n_latent": 5}, "n_latent: expected between 1 and the 4 features, got 5"),
+        ({"n_latent": 5}, r"n_latent .* 4, .* got 5"),
         ({"n_latent": 0}, "n_latent"),
         ({"n_gaussians": 0}, "n_gaussians"),
         ({"n_gaussians": [1, 2]}, "n_gaussians"),
@@ -225,7 +225,7 @@ def test_no_steps_at_all_are_refused(iris, solver):
 
 
 def test_constant_features_alone_are_refused():
-    with pytest.raises(ValueError, match="feature that varies"):
+    with pytest.raises(ValueError, match=r"X .* constant"):
         fit(Labelled(np.ones((6, 2)), np.array([0, 1] * 3)))
 
 

@@ -282,20 +282,20 @@ def test_one_far_pair_gets_the_whole_metric():
 
 def test_zero_far_pair_is_refused():
     with pytest.raises(
-        ValueError, match="pairs: expected far pairs of distinct points"
+        ValueError, match=r"pairs .* far pairs of distinct points, got 1"
     ):
         eig_dml.fit(as_pairs(np.eye(2), [[1.0, 1.0], [0.0, 0.0]]))
 
 
 def test_singular_close_pairs_are_refused_and_a_ridge_heals():
     pairs = as_pairs([[1.0, 0.0], [2.0, 0.0]], [[1.0, 1.0]])
-    with pytest.raises(ValueError, match="singular H of rank 1"):
+    with pytest.raises(ValueError, match=r"ridge .* rank 1"):
         eig_dml.fit(pairs)
     assert np.isfinite(eig_dml.fit(pairs, ridge=1e-3).params.primal)
 
 
 def test_pairs_of_one_label_are_refused():
-    with pytest.raises(ValueError, match="at least one close"):
+    with pytest.raises(ValueError, match=r"y .* got . and ."):
         eig_dml.fit(as_pairs(np.empty((0, 2)), np.eye(2)))
 
 

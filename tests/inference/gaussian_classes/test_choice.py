@@ -44,10 +44,12 @@ def test_statistics_are_those_of_the_compiled_program():
 
 def joints_of(stats, Q, covariance):
     """Return log P(class, query) over the whole grid."""
-    joints = np.full((*map(len, (STRENGTHS, EXCESS, KAPPA)), len(Q), 3), np.nan)
-    for at, found in choice._log_joints(stats, Q, covariance, 0.5):
-        joints[at] = found
-    return joints
+    return np.stack(
+        [
+            np.concatenate(list(choice._log_joints(stats, s, Q, covariance, 0.5)))
+            for s in STRENGTHS
+        ]
+    )
 
 
 @pytest.mark.long

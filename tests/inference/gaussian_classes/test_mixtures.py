@@ -116,5 +116,5 @@ def test_the_local_metric_of_mixtures_removes_their_bias(fitted):
 def test_more_components_than_points_are_refused():
     data = Labelled(np.random.default_rng(0).normal(size=(5, 2)), np.arange(5) % 2)
     prior = mixture_prior(evidence_prior(gc.statistics(data, 2)), 3)
-    with pytest.raises(ValueError, match="n_components: expected at most 2"):
+    with pytest.raises(ValueError, match=r"n_components .* 2, .* got"):
         fit_mixtures(data, prior, n_classes=2, n_components=3)

@@ -6,19 +6,25 @@ import pytest
 
 from probmetric.checks.hierarchical_lca import toy
 from probmetric.data.containers import Pairs
-from probmetric.inference.hierarchical_lca.draws import (
-    laplace_draws,
+from probmetric.inference.effects.arrow import arrow, gradient
+from probmetric.inference.effects.draws import (
+    group_laplace_draws,
     new_groups,
     off_rotations,
 )
-from probmetric.inference.hierarchical_lca.evidence import arrow, gradient, root
-from probmetric.inference.hierarchical_lca.fit import (
-    fit,
+from probmetric.inference.effects.fit import (
+    GROUPS,
+    group_data,
     mode_at,
-    position,
-    spread_posterior,
+    posterior_on_grid,
 )
-from probmetric.inference.hierarchical_lca.likelihood import n_groups_of, stacked
+from probmetric.inference.effects.fit import fit_groups as fit
+from probmetric.inference.effects.groups import (
+    n_groups_of,
+    objective,
+    position,
+    to_params,
+)
 from probmetric.inference.lca.fit import fit as fit_lca
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior, identified
 
@@ -31,8 +37,7 @@ def problem():
 
 def of_arrays(problem):
     """The problem as the inner functions take it."""
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    return stacked(problem.data), prior, problem.options["learning_rate"]
+    return group_data(problem.data, problem.prior, problem.options["learning_rate"])
 
 
 @pytest.mark.long
@@ -76,13 +81,13 @@ def test_groups_that_are_copies_of_one_have_no_spread(problem):
 
 @pytest.mark.long
 def test_gradient_is_that_of_autodiff_away_from_the_mode(problem):
-    from probmetric.inference.hierarchical_lca.likelihood import objective, to_params
-
     stats, prior, rate = of_arrays(problem)
     with jax.enable_x64(True):
         at = position(problem.params, prior)
         at = {k: v + 0.1 for k, v in at.items()}
-        slope = jax.jit(jax.grad(objective))(at, (stats, prior, rate, np.asarray(0.7)))
+        slope = jax.jit(jax.grad(objective))(
+            at, ((stats, prior, rate), np.asarray(0.7))
+        )
         params = to_params({**at, "spread": np.asarray(0.7)}, prior)
     wanted = np.concatenate([np.ravel(slope[k]) for k in ("W", "log_b", "E")])
     found = gradient(params, at["E"], stats, prior, rate)
@@ -93,13 +98,13 @@ def test_gradient_is_that_of_autodiff_away_from_the_mode(problem):
 def test_root_is_that_of_the_inverse_of_autodiffs_hessian(problem):
     from jax.flatten_util import ravel_pytree
 
-    from probmetric.inference.hierarchical_lca.likelihood import objective
-
     stats, prior, rate = of_arrays(problem)
     with jax.enable_x64(True):
-        mode = mode_at(0.5, position(problem.params, prior), stats, prior, rate)
+        mode = mode_at(
+            GROUPS, 0.5, position(problem.params, prior), (stats, prior, rate)
+        )
         flat, unravel = ravel_pytree(mode.at)
-        data = (stats, prior, rate, np.asarray(0.5))
+        data = ((stats, prior, rate), np.asarray(0.5))
         hessian = jax.jit(jax.hessian(lambda x: -objective(unravel(x), data)))
         H = np.asarray(hessian(flat))
     m, q = mode.params.W.size, mode.params.W.size + 1
@@ -108,14 +113,14 @@ def test_root_is_that_of_the_inverse_of_autodiffs_hessian(problem):
     order = np.r_[n - q : n - 1, n - 1, : n - q]
     assert m + 1 == q
     H = H[np.ix_(order, order)]
-    R = root(arrow(mode.params, stats, prior, rate))
+    R = arrow(mode.params, stats, prior, rate).root
     np.testing.assert_allclose(R.T @ H @ R, np.eye(n), atol=1e-8)
     assert mode.gap < 1e-12
 
 
 @pytest.mark.long
 def test_posterior_of_the_spread_sums_to_one_and_holds_the_fit(problem):
-    found = spread_posterior(problem.params, *of_arrays(problem))
+    found = posterior_on_grid(GROUPS, problem.params, of_arrays(problem))
     assert found.probability.sum() == pytest.approx(1)
     assert found.spread[0] < float(problem.params.spread) < found.spread[-1]
     best = found.spread[found.probability.argmax()]
@@ -137,11 +142,11 @@ def test_a_part_along_rotations_is_taken_away_and_nothing_else():
 
 @pytest.mark.long
 def test_laplace_draws_centre_on_the_mode_and_have_its_seed(problem):
-    stats, prior, rate = of_arrays(problem)
-    found = spread_posterior(problem.params, stats, prior, rate)
-    width = float(prior.common.width)
+    data = of_arrays(problem)
+    found = posterior_on_grid(GROUPS, problem.params, data)
+    width = float(data[1].common.width)
     one, same, other = (
-        laplace_draws(found, width, 400, seed=s)["M_group"] for s in (1, 1, 2)
+        group_laplace_draws(found, width, 400, seed=s)["M_group"] for s in (1, 1, 2)
     )
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
@@ -162,14 +167,14 @@ def test_new_groups_have_the_mean_that_the_model_gives(problem):
 
 def test_pairs_without_groups_labels_or_prior_are_refused(problem):
     pairs, prior = problem.data, problem.prior
-    with pytest.raises(ValueError, match="anchor: expected the group of each pair"):
+    with pytest.raises(ValueError, match=r"pairs\.anchor .*None"):
         fit(pairs._replace(anchor=None), prior)
-    with pytest.raises(ValueError, match="y: expected labels"):
+    with pytest.raises(ValueError, match=r"pairs\.y .*None"):
         fit(pairs._replace(y=None), prior)
-    with pytest.raises(ValueError, match="n_groups: expected at least 4"):
+    with pytest.raises(ValueError, match=r"n_groups must be at least 4.*got 2"):
         n_groups_of(pairs, 2)
     flat = HierarchicalLCAPrior(prior.common._replace(lam=0.0))
-    with pytest.raises(ValueError, match="lam: expected a number > 0"):
+    with pytest.raises(ValueError, match=r"lam must be > 0, got 0\.0"):
         fit(pairs, flat)
 
 
@@ -194,7 +199,6 @@ def test_a_vague_prior_of_the_spread_finds_what_the_default_does(problem):
 
 
 def test_a_known_spread_without_a_mode_is_refused(problem):
-    stats, prior, rate = of_arrays(problem)
     params = problem.params._replace(spread=np.asarray(1e9))
-    with pytest.raises(ValueError, match="params: expected a fit with modes"):
-        spread_posterior(params, stats, prior, rate, n_grid=1)
+    with pytest.raises(ValueError, match="params must be a fit with modes"):
+        posterior_on_grid(GROUPS, params, of_arrays(problem), n_grid=1)

@@ -108,9 +108,8 @@ def test_padding_weighs_nothing(whole):
 
 @pytest.mark.long
 def test_a_second_run_through_the_estimator_compiles_nothing(monkeypatch):
-    # Where earlier tests left many memory maps, the bound would let go of all programs
-    # between the two runs.
-    monkeypatch.setattr(compilation, "MOST_MAPS", 10**9)
+    # After the compilations of earlier tests the caches could be cleared in between.
+    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 10**9)
     y = (X[:, 0] > 0).astype(int)
     fitted = LCA().fit(X, y)
     compiled = []

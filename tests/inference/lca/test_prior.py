@@ -202,7 +202,7 @@ def test_a_prior_centred_at_zero_is_refused():
     pairs, prior = hidden()
     zero = prior._replace(mean=np.zeros((2, 5)))
     for call in (lambda: fit(pairs, zero), lambda: pm.sample(lca, pairs, prior=zero)):
-        with pytest.raises(ValueError, match=r"prior\.mean: expected a W₀ other than"):
+        with pytest.raises(ValueError, match=r"prior\.mean .* got zeros"):
             call()
 
 
@@ -290,7 +290,7 @@ def test_classes_without_spread_within_them_set_no_scale():
     X, codes = np.repeat(np.eye(3), 4, 0), np.repeat([0, 1, 2], 4)
     i = np.arange(11)
     pairs = Pairs(X, i, i + 1, (codes[i] == codes[i + 1]).astype(int))
-    with pytest.raises(ValueError, match="pairs of distinct points to set the scale"):
+    with pytest.raises(ValueError, match=r"pairs must have y = 1 pairs of distinct"):
         scaled_within(pairs, codes)
 
 

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from probmetric.data.containers import Distances
 from probmetric.inference import mds
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
-from probmetric.inference.mds.spectrum import double_centre, top_eigenpairs
+from probmetric.inference.mds.spectrum import double_center, top_eigenpairs
 
 EPS = np.finfo(float).eps
 
@@ -77,7 +77,7 @@ def test_additive_constant_matches_golden(golden, correction, key):
 def test_correction_makes_the_smallest_eigenvalue_zero(rough, correction):
     constant = mds.additive_constant(rough, correction)
     S = mds.corrected_squares(rough, constant, correction)
-    values = np.linalg.eigvalsh(double_centre(S))
+    values = np.linalg.eigvalsh(double_center(S))
     # Cailliez: an eigenvalue of a non-symmetric matrix of size 2n, hence the slack.
     np.testing.assert_allclose(values[0] / values[-1], 0, atol=1e-10)
 
@@ -93,7 +93,7 @@ def test_corrected_dissimilarities_are_reproduced(rough, correction):
 def test_half_the_constant_is_not_enough(rough):
     constant = mds.additive_constant(rough, "lingoes")
     S = mds.corrected_squares(rough, constant / 2, "lingoes")
-    values = np.linalg.eigvalsh(double_centre(S))
+    values = np.linalg.eigvalsh(double_center(S))
     assert values[0] < -1e-3 * values[-1]
 
 
@@ -111,7 +111,7 @@ def test_double_centring_matches_the_centring_matrix(rough):
     n = len(rough)
     C = np.eye(n) - 1 / n
     np.testing.assert_allclose(
-        double_centre(rough**2), -0.5 * C @ rough**2 @ C, atol=1e-11
+        double_center(rough**2), -0.5 * C @ rough**2 @ C, atol=1e-11
     )
 
 
@@ -121,20 +121,34 @@ def test_average_over_anchors_is_not_classical_scaling(rough):
     average = np.mean(
         [0.5 * (S[a][:, None] + S[a][None] - S) for a in range(len(S))], axis=0
     )
-    M = double_centre(S)
+    M = double_center(S)
     np.testing.assert_allclose(average - M, S.mean() / 2, rtol=1e-10)
     assert np.abs(average - M).max() > 0.1 * np.abs(M).max()
+
+
+def test_self_terms_are_the_diagonal_of_the_centred_matrix(rough):
+    n = len(rough)
+    C = np.eye(n) - 1 / n
+    M = -0.5 * C @ rough**2 @ C
+    params = mds.fit(Distances(rough), 3).params
+    np.testing.assert_allclose(params.self_terms, np.diag(M), rtol=1e-10)
+    landmarks = np.arange(0, n, 4)
+    few = fit_landmarks(landmarks, rough[landmarks], 3)
+    D = rough[np.ix_(landmarks, landmarks)]
+    C = np.eye(len(D)) - 1 / len(D)
+    M = -0.5 * C @ D**2 @ C
+    np.testing.assert_allclose(few.self_terms, np.diag(M), rtol=1e-10)
 
 
 def test_strain_is_the_residual_over_rank_k(rough):
     fitted = mds.fit(Distances(rough), 3)
     Q = fitted.params.embedding
-    residual = np.linalg.norm(double_centre(rough**2) - Q @ Q.T)
+    residual = np.linalg.norm(double_center(rough**2) - Q @ Q.T)
     np.testing.assert_allclose(-fitted.objective, residual, rtol=1e-10)
 
 
 def test_perturbed_embeddings_have_more_strain(rough):
-    M, Q = double_centre(rough**2), mds.fit(Distances(rough), 2).params.embedding
+    M, Q = double_center(rough**2), mds.fit(Distances(rough), 2).params.embedding
     best = np.linalg.norm(M - Q @ Q.T)
     rng = np.random.default_rng(0)
     for scale in (1e-1, 1e-2, 1e-3):

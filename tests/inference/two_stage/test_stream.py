@@ -183,9 +183,9 @@ def test_what_groups_of_a_source_may_be() -> None:
         pm.TwoStageMixture().fit(source, groups=group)
     with pytest.raises(ValueError, match="got str 'person'"):
         pm.TwoStageMixture().fit(source, groups="person")
-    with pytest.raises(ValueError, match="label: expected labels of arrays, got none"):
+    with pytest.raises(ValueError, match=r"label.* arrays, got none"):
         pm.TwoStageMixture().fit(pm.open(X), groups="label")
-    with pytest.raises(ValueError, match="n_components: expected at most 6, the gr"):
+    with pytest.raises(ValueError, match=r"n_components must be at most 6.* gr"):
         pm.TwoStageMixture(7).fit(source, groups="label")
     with pytest.raises(ValueError, match="components: expected None where rows"):
         pm.TwoStageMixture().fit(source, groups="label", components=group)

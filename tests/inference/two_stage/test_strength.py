@@ -208,10 +208,10 @@ def test_where_nothing_was_learned_nothing_is_drawn(monkeypatch):
 @pytest.mark.parametrize(
     "settings, given, message",
     [
-        ({}, {}, "groups: expected some of two members"),
-        ({"n_components": 2}, {"groups": y}, "n_components: expected 1"),
-        ({"covariance": "proportional"}, {"groups": y}, "covariance: expected 'free'"),
-        ({}, {"groups": y, "components": np.zeros(150, int)}, "components: expected"),
+        ({}, {}, "groups must have some of two members"),
+        ({"n_components": 2}, {"groups": y}, "n_components must be 1"),
+        ({"covariance": "proportional"}, {"groups": y}, "covariance must be 'free'"),
+        ({}, {"groups": y, "components": np.zeros(150, int)}, "components must"),
     ],
 )
 def test_where_votes_cannot_choose_it_is_said(settings, given, message):
@@ -222,5 +222,5 @@ def test_where_votes_cannot_choose_it_is_said(settings, given, message):
 def test_missing_entries_are_refused():
     Z = X.copy()
     Z[0, 0] = np.nan
-    with pytest.raises(ValueError, match="X: expected no NaN"):
+    with pytest.raises(ValueError, match="X must not have NaN"):
         fitted(Z, y)

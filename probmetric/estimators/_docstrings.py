@@ -1,0 +1,155 @@
+"""Descriptions of parameters that several learners share, each written once.
+
+``@settings`` adds the docstrings of ``Shared`` to a learner and its methods. Docstrings
+in the code then describe only what is special to the learner.
+"""
+
+import re
+from collections.abc import Iterable
+from inspect import cleandoc, isfunction, signature
+
+_SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
+_HEADER = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
+
+
+class Shared:
+    """Describe the settings of several learners.
+
+    Parameters
+    ----------
+    standardize : bool, default=True
+        Center and scale the features inside ``fit``. Results are in input units.
+    max_iter : int, default=500
+        Maximum number of iterations of the solver.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        Points that the entries of X (n,) and of pairs (N, 2) stand for: row numbers of
+        an array, or arguments (numbers or text) of a function that returns points.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also matches None. With
+        None and "warn" every label is a class; "warn" warns about a label -1.
+    """
+
+    def fit(self) -> None:
+        """Describe the parameters of fits to labelled points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+            Class labels, numbers or strings. At least two classes, one of two rows or
+            more.
+        """
+
+    def fit_pairs(self) -> None:
+        """Describe the parameters of fits to pairs.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
+        y : array-like of shape (N,)
+            1 for same; for different 0 or -1, one of the two throughout.
+        sample_weight : array-like of shape (N,), optional
+            Data weights ≥ 0.
+        """
+
+    def same_probability(self) -> None:
+        """Describe pairs.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
+        """
+
+    def sample(self) -> None:
+        """Describe the options of samplers.
+
+        Parameters
+        ----------
+        n_draws : int, default=1000
+            Number of draws in each chain.
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1. All methods except NUTS make
+            ``n_draws * n_chains`` independent draws, stored as one chain.
+        seed : int, default=0
+        log_likelihood : bool, default=False
+            Store the log likelihood of every observation under every draw, for ``loo``,
+            without learning rate and weights.
+        log_prior : bool, default=True
+            Store the log prior of each site and the log likelihood of all data, for
+            power scaling (``az.psense_summary``).
+        predictive : bool, default=False
+            Store replicated observations under every draw in ``posterior_predictive``.
+        prior_draws : int, optional
+            Number of draws of the prior, which the fit sets from the data. Stored with
+            replicated observations as ``prior`` and ``prior_predictive``. Default:
+            none.
+        progress : bool, optional
+            Default: a bar in terminals and notebooks, otherwise a line every 10 s.
+        """
+
+    def posterior_metric(self) -> None:
+        """Describe the options of metrics of draws.
+
+        Parameters
+        ----------
+        purpose : {"prediction", "intervals"}
+        draws : DataTree, optional
+            Draws from ``sample`` of this fit. Default: new draws with ``method``.
+        n_draws : int, optional
+            Number of metrics, evenly spaced over the joined chains. Default: 100, or
+            all ``draws``.
+        seed : int, default=0
+        progress : bool, optional
+            Default: a bar in terminals and notebooks, otherwise a line every 10 s.
+        """
+
+
+def _entries(docstring: str) -> list[str]:
+    """Return the entries "name : type" of the parameters."""
+    match = _SECTION.search(cleandoc(docstring))
+    return re.split(r"\n(?=\S)", match[1]) if match else []
+
+
+def _names(entry: str) -> list[str]:
+    """Return the parameters that an entry describes."""
+    return entry.splitlines()[0].partition(" :")[0].split(", ")
+
+
+def complete(docstring: str, parameters: Iterable[str], shared: str) -> str:
+    """Add descriptions of parameters that are only in the shared docstring.
+
+    Entries are sorted by ``parameters``.
+    """
+    text, order = cleandoc(docstring), list(parameters)
+    entries = _entries(text)
+    described = {name for entry in entries for name in _names(entry)}
+    wanted = set(order) - described
+    added = [entry for entry in _entries(shared) if _names(entry)[0] in wanted]
+    if not added:
+        return text
+
+    def place(entry: str) -> int:
+        first = _names(entry)[0]
+        return order.index(first) if first in order else len(order)
+
+    body = "\n".join(sorted([*entries, *added], key=place))
+    section = f"Parameters\n----------\n{body}"
+    if match := _SECTION.search(text):
+        return text[: match.start()] + section + text[match.end() :]
+    header = _HEADER.search(text)
+    end = header.start() if header else len(text)
+    parts = text[:end].rstrip(), section, text[end:]
+    return "\n\n".join(part for part in parts if part)
+
+
+def complete_learner(learner: type, settings: Iterable[str]) -> None:
+    """Complete the docstrings of a learner and of its methods from ``Shared``."""
+    if learner.__doc__ and Shared.__doc__:  # Python -OO removes docstrings.
+        learner.__doc__ = complete(learner.__doc__, settings, Shared.__doc__)
+    for name, template in vars(Shared).items():
+        method = vars(learner).get(name)
+        if isfunction(template) and method is not None and method.__doc__:
+            parameters = signature(method).parameters
+            method.__doc__ = complete(
+                method.__doc__, parameters, template.__doc__ or ""
+            )

@@ -1,0 +1,120 @@
+"""Base of both estimators of LCA with a random effect, whose spread ω is learned."""
+
+from dataclasses import field
+from types import ModuleType
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from sklearn.utils.validation import check_is_fitted
+
+from probmetric.data.containers import Pairs
+from probmetric.data.scaling import Scaler, taught_scale
+from probmetric.estimators._labelled import report
+from probmetric.estimators._learner import Learner, NutsOrLaplace, Run, input_units
+from probmetric.estimators._mahalanobis import PairsMixin
+from probmetric.estimators._settings import Count, Positive, settings
+from probmetric.estimators.lca.settings import n_rows
+from probmetric.inference.lca.recipe import Recipe
+from probmetric.inference.sampling.metrics import joined
+from probmetric.inference.sampling.target import Draws
+from probmetric.metric import Mahalanobis
+from probmetric.typing import Preprocessor, Purpose
+
+N_AVERAGED = 200
+"""Draws over which P(same) is averaged."""
+
+
+@settings
+class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
+    """LCA with an effect on groups or points: shared settings, draws and P(same).
+
+    ``_draws`` is the module ``inference.<learner>.draws`` with ``draw``, ``grid`` and
+    ``metrics``. ``fitted_`` is the ``Fitted`` of the learner.
+    """
+
+    _draws: ClassVar[ModuleType]
+
+    n_components: int | None = field(default=None, kw_only=False)
+    pairs: Literal["nearest", "all"] = "nearest"
+    n_targets: Count | None = None
+    n_impostors: Count | None = None
+    regularization: Positive = 10.0
+    learning_rate: Positive | Literal["auto"] = "auto"
+    standardize: bool = True
+    max_iter: Count = 500
+    preprocessor: Preprocessor = None
+    unlabeled: object = "warn"
+
+    def _recipe(self, d: int, rate: float | None = None) -> Recipe:
+        """Return the settings for d features; ``rate`` replaces "auto"."""
+        if self.learning_rate != "auto":
+            rate = float(self.learning_rate)
+        return Recipe(
+            n_components=n_rows(self.n_components, d),
+            pairs=self.pairs,
+            n_targets=None if self.n_targets is None else int(self.n_targets),
+            n_impostors=None if self.n_impostors is None else int(self.n_impostors),
+            learning_rate=rate,
+            max_iter=int(self.max_iter),
+        )
+
+    def _store_fit(self, fitted: Any, metric: Mahalanobis, scaler: Scaler) -> None:
+        """Store the fit, and its common map in input units."""
+        report(fitted.fit, type(self).__name__)
+        self._set_map(metric.factor, scaler, fitted.pairs.X)
+        self.spread_ = float(fitted.fit.params.spread)
+        self.learning_rate_ = fitted.learning_rate
+        self.n_iter_ = max(1, int(fitted.fit.n_steps))
+        self.fitted_ = fitted
+        self._averaged: list[dict[str, np.ndarray]] = []
+        self._grid: list[Any] = []
+
+    @property
+    def _live_scale(self) -> Float[np.ndarray, "d"]:
+        """Return the divisor of maps and draws: infinite for constant columns."""
+        return taught_scale(np.asarray(self.fitted_.pairs.X), self.scale_)
+
+    def _spreads(self) -> Any:
+        """Return the posterior of ω on its grid (computed lazily and cached)."""
+        if not self._grid:
+            self._grid = [self._draws.grid(self.fitted_)]
+        return self._grid[0]
+
+    def spread_posterior(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return ω (k,) and its probabilities (k,), by Laplace's method, on a grid.
+
+        It is an approximation. The draws of NUTS are exact:
+        ``sample()["posterior"]["spread"]``.
+        """
+        check_is_fitted(self)
+        posterior = self._spreads()
+        return posterior.spread, posterior.probability
+
+    def _drawn(self, method: str | NutsOrLaplace, run: Run) -> Draws:
+        return self._draws.draw(
+            self.fitted_,
+            method,
+            scale=self._live_scale,
+            found=self._spreads(),
+            feature_names=self._names,
+            **run,
+        )
+
+    def _laplace(self) -> dict[str, np.ndarray]:
+        """Return the draws that P(same) is averaged over (cached)."""
+        if not self._averaged:
+            run = Run(n_draws=N_AVERAGED, n_chains=1, seed=0, progress=None)
+            self._averaged = [joined(self._drawn("laplace", run))]
+        return self._averaged[0]
+
+    def _shown(self) -> Pairs:
+        """Return the pairs of the fit in input units."""
+        return input_units(self.fitted_.pairs, Scaler(self.mean_, self.scale_))
+
+    def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
+        return self._draws.metrics(draws)
+
+    def _method_for(self, purpose: Purpose) -> str:
+        return "laplace" if purpose == "prediction" else "nuts"

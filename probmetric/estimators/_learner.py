@@ -1,0 +1,230 @@
+"""Base of learners with a posterior: ``sample`` and ``posterior_metric``.
+
+A learner supplies its posterior as ``_sample`` (draws as a DataTree) and as
+``_metrics_of`` (draws as metrics). Class attributes and ``_method_for`` and ``_size``
+set the defaults. A learner whose ``sample`` has further options writes that method
+itself. Shared parameters are described in ``_docstrings``.
+
+The type parameter is the type of ``method``.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict, cast
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from probmetric.arguments import check_choice, check_number
+from probmetric.data.containers import Pairs, Triplets
+from probmetric.data.scaling import Scaler
+from probmetric.data.truth import TellsClasses
+from probmetric.estimators._settings import settings
+from probmetric.inference.sampling.datatree import provenance, to_datatree
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Draws, Kwargs, Model
+from probmetric.metric import Dissimilarity
+from probmetric.metric.feature_names import with_names
+from probmetric.posterior.draws import posterior_metric
+from probmetric.posterior.metric import PosteriorMetric
+from probmetric.typing import ArrayLike, Purpose
+
+if TYPE_CHECKING:
+    NutsOrLaplace = Literal["nuts", "laplace"] | NUTS | Laplace
+else:
+    NutsOrLaplace = object
+
+
+class ClassProbabilities(TellsClasses):
+    """A classifier with ``predict_log_proba``."""
+
+    classes_: np.ndarray
+
+    @abstractmethod
+    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
+        """Return log P(class | x), columns in the order of ``classes_``."""
+
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
+        """Return P(class | x), columns in the order of ``classes_``."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Predict the most probable class, the first in sorted order among ties."""
+        best = self.predict_log_proba(X).argmax(1)
+        return self.classes_[best]
+
+
+class Run(TypedDict):
+    """Options of a sampler."""
+
+    n_draws: int
+    n_chains: int | None
+    seed: int
+    progress: bool | None
+
+
+@settings
+class Learner[M](BaseEstimator):
+    """A learner with draws of its posterior, and metrics of draws."""
+
+    _default_method: ClassVar[str] = "nuts"
+    _n_metrics: ClassVar[int] = 100
+    _thins_given_draws: ClassVar[bool] = False
+    """Whether ``_n_metrics`` also limits draws that users pass."""
+
+    @abstractmethod
+    def _metrics_of(self, draws: xr.DataTree) -> Sequence[Dissimilarity] | None:
+        """Return one metric a draw, or None for draws of another model."""
+
+    @abstractmethod
+    def _sample(self, method: str | M, run: Run) -> xr.DataTree:
+        """Draw from the posterior. Not used by learners that write ``sample``."""
+
+    def _method_for(self, purpose: Purpose) -> str:
+        """Return the default method of ``posterior_metric``."""
+        return self._default_method
+
+    def _size(self, n: int, method: str | M) -> tuple[int, int | None]:
+        """Return draws and chains to sample for n metrics."""
+        return max(n, 250), None
+
+    def _independent(self) -> bool:
+        """Check if observations are independent: not pairs made from class labels."""
+        return not hasattr(self, "classes_")
+
+    def _check_purpose(self, purpose: Purpose) -> None:
+        """Raise if draws cannot be used for a purpose."""
+
+    @property
+    def _names(self) -> list[str] | None:
+        """Names of the features, if ``fit`` had any."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
+
+    def sample(
+        self,
+        method: M | None = None,
+        *,
+        n_draws: int = 1000,
+        n_chains: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw from the posterior around the fit, given the data of the fit.
+
+        Parameters
+        ----------
+        method : sampler or its name, optional
+            Default: the exact posterior if it has a closed form, otherwise "nuts". The
+            class lists the other methods.
+
+        Returns
+        -------
+        DataTree
+            Posterior in input units, the data, and provenance.
+        """
+        check_is_fitted(self)
+        run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)
+        return self._sample(self._default_method if method is None else method, run)
+
+    @with_names
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: M | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
+        """Return the learned metric with its uncertainty: one metric a draw.
+
+        Parameters
+        ----------
+        method : sampler or its name, optional
+            As in ``sample``, with a default that depends on the learner.
+
+        Raises
+        ------
+        ValueError
+            For draws of another learner, and for intervals of a fit whose draws do not
+            vary.
+        """
+        self._check(purpose)
+        return self._posterior_metric(purpose, draws, method, n_draws, seed, progress)
+
+    def _check(self, purpose: Purpose) -> None:
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        check_is_fitted(self)
+        self._check_purpose(purpose)
+
+    def _posterior_metric(
+        self,
+        purpose: Purpose,
+        draws: xr.DataTree | None,
+        method: str | M | None,
+        n_draws: int | None,
+        seed: int,
+        progress: bool | None,
+        read: Callable[[xr.DataTree], Sequence[Dissimilarity] | None] | None = None,
+    ) -> PosteriorMetric:
+        if n_draws is not None:
+            n_draws = check_number("n_draws", n_draws, 1, whole=True)
+        elif draws is None or self._thins_given_draws:
+            n_draws = self._n_metrics
+        if draws is None:
+            method = self._method_for(purpose) if method is None else method
+            n, n_chains = self._size(n_draws or 0, method)
+            draws = self.sample(
+                cast("M", method),
+                n_draws=n,
+                n_chains=n_chains,
+                seed=seed,
+                progress=progress,
+            )
+        return posterior_metric(
+            draws,
+            [self._metrics_of if read is None else read],
+            purpose,
+            n_draws=n_draws,
+            pairs_independent=self._independent(),
+        )
+
+    def _tree(
+        self,
+        drawn: Draws,
+        model: Model,
+        data: Pairs | Triplets,
+        arguments: Kwargs,
+        *,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[object]] | None = None,
+    ) -> xr.DataTree:
+        """Return draws with the pairs or triplets of the fit, in input units."""
+        return to_datatree(
+            drawn,
+            feature_names=self._names,
+            dims=dims,
+            coords=coords,
+            data=data,
+            observed={"y": np.asarray(data.y)},
+            attributes=provenance(model, data, arguments),
+        )
+
+
+def no_rows(what: str) -> ValueError:
+    """Return the error for what needs the rows of a fit to data on disk."""
+    return ValueError(
+        f"{what} requires a fit to arrays, got a fit to data on disk, of which no rows "
+        "are stored"
+    )
+
+
+def input_units[D: (Pairs, Triplets)](data: D, scaler: Scaler) -> D:
+    """Return pairs or triplets of standardized points in input units."""
+    return data._replace(X=scaler.mean + np.asarray(data.X) * scaler.scale)

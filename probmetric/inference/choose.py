@@ -1,0 +1,126 @@
+"""Choose a setting by the losses of held-out points: one loop for all learners.
+
+``choose`` fits every setting of a grid in every fold and collects the losses of the
+points that the fold leaves out, averaged over repeats; a rule then picks a setting from
+the table. ``choose_strength`` is its most frequent use: the strength of a prior, by the
+soft votes of neighbors and the rule of Eq. (1) of ``neighbors.strength``.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.linalg import one_blas_thread
+from probmetric.neighbors.strength import (
+    N_FOLDS,
+    N_REPEATS,
+    ONCE,
+    STRENGTHS,
+    TOLERANCE,
+    Chosen,
+    Fold,
+    Losses,
+    folds,
+    map_losses,
+    some_voters,
+    strongest,
+)
+from probmetric.neighbors.votes import BANDWIDTHS
+from probmetric.progress import progress_bar
+
+
+def choose[Setting, Model, Choice](
+    grid: Sequence[Setting],
+    learn: Callable[[Int[np.ndarray, "l"]], Iterable[Model | None]],
+    losses: Callable[[Model, Fold], Float[np.ndarray, "*b m"]],
+    rule: Callable[[Float[np.ndarray, "s *b n"], Sequence[Setting]], Choice],
+    *,
+    folds: Iterable[Fold],
+    points: Int[np.ndarray, "n"],
+    shape: tuple[int, ...] = (),
+) -> Choice:
+    """Choose a setting by held-out losses.
+
+    Parameters
+    ----------
+    grid : sequence
+        Settings to compare.
+    learn : callable
+        Takes the rows to learn from. Returns one model per setting, in the order of
+        ``grid``, or None if a setting cannot be fitted: its losses are infinite.
+    losses : callable
+        Takes a model and its fold. Returns the loss of each held-out point; leading
+        axes, which broadcast to ``shape``, are settings compared within the model.
+    rule : callable
+        Takes the mean losses (settings, *shape, n) and ``grid``. Returns the choice.
+    folds : iterable of Fold
+    points : array of shape (n,)
+        Rows that the folds hold out. Points that no fold holds out have loss 0.
+    shape : tuple of int, default=()
+        Leading axes of the losses of a model.
+    """
+    column = np.zeros(max(points, default=-1) + 1, int)
+    column[points] = np.arange(len(points))
+    table, repeats = np.zeros((len(grid), *shape, len(points))), np.zeros(len(points))
+    for fold in folds:
+        at = column[fold.asked]
+        repeats[at] += 1
+        for row, model in zip(table, learn(fold.learned), strict=True):
+            row[..., at] += np.inf if model is None else losses(model, fold)
+    return rule(table / np.maximum(repeats, 1), grid)
+
+
+def choose_strength(
+    learn: Callable[[Int[np.ndarray, "l"]], Iterable[Any]],
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    strengths: Sequence[int | float] = STRENGTHS,
+    *,
+    losses: Losses = map_losses,
+    tolerance: float | int = TOLERANCE,
+    name: str = "prior_strength",
+) -> Chosen:
+    """Choose the strength of a prior by the votes of neighbors in folds.
+
+    Parameters
+    ----------
+    learn : callable
+        As in ``choose``; by default it returns maps (p, d).
+    X : array of shape (n, d)
+    codes : array of shape (n,)
+        Classes 0..c-1. The only point of a class is used to learn, never predicted.
+    strengths : sequence of float
+        From the strongest down.
+    losses : callable, default=map_losses
+        Losses of the votes under a model of ``learn``.
+    tolerance : float, default=0.5
+        Number of standard errors by which a stronger prior may be worse, ½ in Eq. (1)
+        of ``neighbors.strength``.
+    name : str, default="prior_strength"
+        Name of the setting in the progress bar.
+
+    Returns
+    -------
+    Chosen
+        The weakest strength if no strength could be fitted in every fold.
+    """
+    X, codes = np.asarray(X), np.asarray(codes)
+    every = list(folds(X, codes, N_FOLDS, N_REPEATS if len(X) < ONCE else 1))
+
+    def votes(model: Any, fold: Fold) -> Float[np.ndarray, "b m"]:
+        voters, queries = fold.voters, fold.asked
+        return losses(model, X[voters], codes[voters], X[queries], codes[queries])
+
+    with one_blas_thread(X.shape[1]):
+        return choose(
+            strengths,
+            learn,
+            votes,
+            partial(strongest, tolerance=tolerance),
+            folds=progress_bar(every, f"choose {name}", None, "fold"),
+            points=some_voters(X, codes),
+            shape=(len(BANDWIDTHS),),
+        )

@@ -1,0 +1,579 @@
+"""Fit LCA with a random effect: its spread ω by the marginal density, the rest given ω.
+
+With θ = (W, log b, effect) and H minus the Hessian of log p(y, θ | ω) at the mode θ̂,
+Laplace's approximation of the marginal likelihood of ω is
+
+    log p(y | ω) ≈ log p(y, θ̂ | ω) + ½ q log 2π - ½ log|H|,    q numbers in θ.      (1)
+
+The fit maximizes log p(ω) + log p(y | ω) over ω ≥ 0: at 0, and by Brent's method
+elsewhere. Each value needs a mode, found by L-BFGS and then Newton's method from the
+nearest mode so far. The result is the mode θ̂ at the best ω. Its certificate is
+½ gᵀH⁻¹g, g the gradient: the nats by which the maximum of the quadratic is higher.
+
+``Effect`` collects what differs between maps of groups and intercepts of points.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from probmetric.data.containers import Pairs
+from probmetric.inference.effects import groups, points
+from probmetric.inference.effects.arrow import arrow, gradient
+from probmetric.inference.effects.groups import GroupData, stacked
+from probmetric.inference.effects.points import PointData, Rows, derivatives, rows_of
+from probmetric.inference.effects.profile import (
+    Profile,
+    check_mode,
+    climb,
+    log_half_normal,
+    on_grid,
+)
+from probmetric.inference.lca.fit import check_prior
+from probmetric.inference.sampling.target import Arrays
+from probmetric.inference.solvers.lbfgs import lbfgs, value_at
+from probmetric.inference.solvers.result import Fit, Result
+from probmetric.models.hierarchical_lca import (
+    HierarchicalLCAParams,
+    HierarchicalLCAPrior,
+)
+from probmetric.models.point_effects import PointEffectsParams, PointEffectsPrior
+from probmetric.precision import native_arrays
+from probmetric.typing import Array, Scalar
+
+type Params = HierarchicalLCAParams | PointEffectsParams
+
+N_GRID = 17
+"""Number of grid points of ω."""
+
+CLOSE = 1e-14
+"""Gap in nats at which Newton's method stops."""
+
+MAX_PARAMETERS = 5_000
+"""Largest p·d + 1 + n of point effects: a Hessian of 200 MB, factored many times."""
+
+
+@runtime_checkable
+class Factors(Protocol):
+    """Factors of minus the Hessian H in (W, log b, effect)."""
+
+    @property
+    def log_determinant(self) -> float:
+        """Log determinant of H."""
+        ...
+
+    @property
+    def root(self) -> Float[np.ndarray, "q q"]:
+        """R with RRᵀ = H⁻¹."""
+        ...
+
+    def newton(
+        self, gradient: Float[np.ndarray, "q"]
+    ) -> tuple[Float[np.ndarray, "q"], float]:
+        """Return Newton's step H⁻¹g and its gain ½ gᵀH⁻¹g."""
+        ...
+
+
+class Dense(NamedTuple):
+    """The lower Cholesky factor of a dense H."""
+
+    lower: Float[np.ndarray, "q q"]
+
+    @property
+    def log_determinant(self) -> float:
+        """Log determinant of H."""
+        return 2 * float(np.log(np.diag(self.lower)).sum())
+
+    @property
+    def root(self) -> Float[np.ndarray, "q q"]:
+        """R with RRᵀ = H⁻¹."""
+        return solve_triangular(
+            self.lower, np.eye(len(self.lower)), lower=True, trans=1
+        )
+
+    def newton(
+        self, gradient: Float[np.ndarray, "q"]
+    ) -> tuple[Float[np.ndarray, "q"], float]:
+        """Return Newton's step H⁻¹g and its gain ½ gᵀH⁻¹g."""
+        slope = solve_triangular(self.lower, gradient, lower=True)
+        step = solve_triangular(self.lower, slope, lower=True, trans=1)
+        return step, 0.5 * float(slope @ slope)
+
+
+class Mode(NamedTuple):
+    """The mode at one ω.
+
+    Attributes
+    ----------
+    at : dict of arrays
+        Position {W, log_b, E} or {W, log_b, z}.
+    params : HierarchicalLCAParams or PointEffectsParams
+    log_density : float
+        log p(ω) + log p(y | ω); -inf if the search did not end at a mode.
+    factors : Factors or None
+        None if the search did not end at a mode.
+    gap : float
+        The certificate ½ gᵀH⁻¹g in nats.
+    fit : Fit
+        Outcome of the solver.
+    """
+
+    at: Arrays
+    params: Params
+    log_density: float
+    factors: Factors | None
+    gap: float
+    fit: Fit
+
+
+class SpreadPosterior(NamedTuple):
+    """The posterior of ω on a grid: ω (k,), probability of its cell (k,), modes."""
+
+    spread: Float[np.ndarray, "k"]
+    probability: Float[np.ndarray, "k"]
+    modes: tuple[Mode, ...]
+
+
+@dataclass(frozen=True)
+class Effect[D: (GroupData, PointData), P: Params]:
+    """The differences between effects on maps (groups) and on intercepts (points).
+
+    Attributes
+    ----------
+    name : str
+        Site of the effect, "E" or "z".
+    objective : callable
+        ``objective(position, (data, ω))``: log joint density given ω.
+    to_params, position : callable
+        ``to_params(position with ω as spread, data)`` and ``position(params, data)``.
+    expand : callable
+        ``expand(position with spread, data) -> (gradient, factors)``, or None if minus
+        the Hessian is not positive definite.
+    n_newton : int
+        Maximum number of Newton steps after L-BFGS.
+    bounds : pair of float
+        Smallest ω > 0 and largest ω of the search, for a prior of scale 1 or more.
+        Both shrink with the scale of the prior, and neither grows with it: a vague
+        prior does not extend the search to ω without a meaning.
+    """
+
+    name: str
+    objective: Callable[[Arrays, tuple[D, Array]], Scalar]
+    to_params: Callable[[Arrays, D], P]
+    position: Callable[[P, D], Arrays]
+    expand: Callable[[Arrays, D], tuple[Float[np.ndarray, "q"], Factors] | None]
+    n_newton: int
+    bounds: tuple[float, float]
+
+
+_group_params = jax.jit(groups.to_params)
+
+
+def _host_group_params(at: Arrays, data: GroupData) -> HierarchicalLCAParams:
+    return jax.tree.map(np.asarray, _group_params(at, data[1]))
+
+
+def _expand_groups(
+    at: Arrays, data: GroupData
+) -> tuple[Float[np.ndarray, "q"], Factors] | None:
+    params = _host_group_params(at, data)
+    factors = arrow(params, *data)
+    return None if factors is None else (gradient(params, at["E"], *data), factors)
+
+
+def _expand_points(
+    at: Arrays, data: PointData
+) -> tuple[Float[np.ndarray, "q"], Factors] | None:
+    slope, H = derivatives(at, *data)
+    try:
+        return slope, Dense(cholesky(H, lower=True))
+    except LinAlgError:
+        return None
+
+
+GROUPS = Effect(
+    name="E",
+    objective=groups.objective,
+    to_params=_host_group_params,
+    position=lambda params, data: groups.position(params, data[1]),
+    expand=_expand_groups,
+    n_newton=6,
+    bounds=(0.005, 8.0),
+)
+
+POINTS = Effect(
+    name="z",
+    objective=points.objective,
+    to_params=lambda at, data: jax.tree.map(np.asarray, points.to_params(at)),
+    position=lambda params, data: points.position(params),
+    expand=_expand_points,
+    n_newton=8,
+    bounds=(0.01, 4.0),
+)
+
+
+def mode_at[D: (GroupData, PointData), P: Params](
+    effect: Effect[D, P],
+    spread: float,
+    begin: Arrays,
+    data: D,
+    *,
+    max_steps: int = 500,
+    tol: float = 1e-6,
+) -> Mode:
+    """Return the mode of (W, log b, effect) given ω, and the log density of ω there."""
+    omega = np.asarray(spread, np.asarray(begin["W"]).dtype)
+    fit = lbfgs(effect.objective, begin, (data, omega), max_steps=max_steps, tol=tol)
+    at = jax.tree.map(np.asarray, fit.params)
+    factors, gap, best = None, np.inf, at
+    for _ in range(effect.n_newton):
+        expansion = effect.expand({**at, "spread": omega}, data)
+        if expansion is None:  # The solver stopped before it reached a mode.
+            break
+        step, gain = expansion[1].newton(expansion[0])
+        if not gain < gap:
+            break
+        factors, gap, best = expansion[1], gain, at
+        if gap < CLOSE:
+            break
+        at = _moved(at, step, effect.name)
+    params = effect.to_params({**best, "spread": omega}, data)
+    if factors is None:
+        return Mode(best, params, -np.inf, None, gap, fit)
+    q = sum(np.size(v) for v in best.values())
+    value = value_at(effect.objective, best, (data, omega))
+    value += 0.5 * q * np.log(2 * np.pi) - factors.log_determinant / 2  # Eq. (1)
+    value += float(log_half_normal(float(spread), data[1].spread))
+    return Mode(best, params, value, factors, gap, fit)
+
+
+def _moved(at: Arrays, step: Float[np.ndarray, "q"], name: str) -> Arrays:
+    """Return a position moved by a step in the order (W, log b, effect)."""
+    W, effect, m = at["W"], at[name], at["W"].size
+    return {
+        "W": (W + step[:m].reshape(W.shape)).astype(W.dtype),
+        "log_b": np.asarray(at["log_b"] + step[m], W.dtype),
+        name: (effect + step[m + 1 :].reshape(effect.shape)).astype(W.dtype),
+    }
+
+
+def _prior_arrays[P: (HierarchicalLCAPrior, PointEffectsPrior)](
+    prior: P, dtype: np.dtype
+) -> P:
+    """Return a proper prior as arrays of one dtype."""
+    check_prior(prior.common)
+    if not np.all(np.asarray(prior.common.lam) > 0):
+        raise ValueError(
+            f"prior.common.lam must be > 0, got {prior.common.lam}. Under a flat prior "
+            "of the map the spread has no marginal density."
+        )
+    return jax.tree.map(lambda v: np.asarray(v, dtype), prior)
+
+
+def group_data(
+    pairs: Pairs,
+    prior: HierarchicalLCAPrior,
+    learning_rate: float = 1.0,
+    n_groups: int | None = None,
+) -> GroupData:
+    """Return the data of ``GROUPS``: stacked statistics, prior, learning rate."""
+    stats = stacked(pairs, n_groups)
+    dtype = stats.T.dtype
+    return stats, _prior_arrays(prior, dtype), np.asarray(learning_rate, dtype)
+
+
+def point_data(
+    pairs: Pairs, prior: PointEffectsPrior, learning_rate: float = 1.0
+) -> PointData:
+    """Return the data of ``POINTS``: rows and prior."""
+    rows = rows_of(pairs, learning_rate)
+    return rows, _prior_arrays(prior, rows.delta.dtype)
+
+
+def _best_mode[D: (GroupData, PointData), P: Params](
+    effect: Effect[D, P],
+    shape: tuple[int, ...],
+    data: D,
+    *,
+    spread: float | None,
+    max_steps: int,
+    tol: float,
+) -> tuple[Fit, Mode]:
+    """Return the fit at the best ω, or at ``spread``, and its mode.
+
+    The search starts at the prior mean, b = 0.3 and an effect of 0 of this shape.
+    """
+    prior = data[1]
+    W = np.asarray(prior.common.mean)
+    log_b = np.asarray(np.log(0.3), W.dtype)
+    begin = {"W": W, "log_b": log_b, effect.name: np.zeros(shape, W.dtype)}
+    profile = Profile(
+        begin,
+        lambda omega, near: mode_at(
+            effect, omega, near, data, max_steps=max_steps, tol=tol
+        ),
+    )
+    if spread is not None:
+        mode = profile(float(spread))
+    else:
+        scale = float(prior.spread)
+        smallest, largest = effect.bounds
+        bounds = min(0.01 * scale, smallest), largest * min(scale, 1.0)
+        mode = climb(profile, 0.25 * min(scale, 1.0), bounds)
+    check_mode(mode.log_density, mode.fit)
+    fits = [tried.fit for tried in profile.modes.values()]
+    fit = mode.fit._replace(
+        params=mode.params,
+        objective=np.asarray(mode.log_density),
+        n_steps=np.asarray(sum(int(fit.n_steps) for fit in fits)),
+        n_evaluations=np.asarray(sum(int(fit.n_evaluations) for fit in fits)),
+    )
+    if mode.factors is None:
+        fit = fit._replace(result=np.asarray(int(Result.MAX_STEPS)))
+    return fit, mode
+
+
+@native_arrays
+def fit_groups(
+    pairs: Pairs,
+    prior: HierarchicalLCAPrior,
+    *,
+    n_groups: int | None = None,
+    learning_rate: float = 1.0,
+    spread: float | None = None,
+    max_steps: int = 500,
+    tol: float = 1e-6,
+) -> Fit:
+    """Fit hierarchical LCA: the spread by its marginal density, maps and b given it.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs, ``anchor`` the group of each, 0..G-1.
+    prior : HierarchicalLCAPrior
+        Proper: lam > 0.
+    n_groups : int, optional
+        G. Default: one more than the largest code.
+    learning_rate, spread, max_steps, tol
+        As ``point_effects.fit``.
+
+    Returns
+    -------
+    Fit
+        As ``point_effects.fit``.
+
+    Raises
+    ------
+    ValueError
+        For pairs without labels or groups, a prior that is flat or centered at zero,
+        or a density without a mode.
+
+    Examples
+    --------
+    With a spread of 0 both groups have the common map of LCA:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import hierarchical_lca, lca
+    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
+    >>> from probmetric.models.lca import LCAPrior
+    >>> i, j, y = np.array([0, 0, 3, 3]), np.array([1, 2, 4, 5]), np.array([1, 0, 1, 0])
+    >>> X = np.array([[0.0], [1.0], [2.0], [0.0], [1.0], [3.0]])
+    >>> group = np.array([0, 0, 1, 1])
+    >>> pairs, prior = Pairs(X, i, j, y, anchor=group), LCAPrior(np.eye(1))
+    >>> fit = hierarchical_lca.fit(pairs, HierarchicalLCAPrior(prior), spread=0.0)
+    >>> W = lca.fit(pairs, prior).params.W
+    >>> fit.params.W_groups.ravel().round(2).tolist(), W.ravel().round(2).tolist()
+    ([1.01, 1.01], [1.01])
+    """
+    with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
+        data = group_data(pairs, prior, learning_rate, n_groups)
+        shape = (len(data[0].n), *np.shape(prior.common.mean))
+        return _best_mode(
+            GROUPS, shape, data, spread=spread, max_steps=max_steps, tol=tol
+        )[0]
+
+
+def fit_points(
+    pairs: Pairs,
+    prior: PointEffectsPrior,
+    *,
+    learning_rate: float = 1.0,
+    spread: float | None = None,
+    max_steps: int = 500,
+    tol: float = 1e-6,
+) -> Fit:
+    """Fit point effects: the spread by its marginal density, the rest given it.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs; rows of X are the points that have effects.
+    prior : PointEffectsPrior
+        Proper: lam > 0.
+    learning_rate : float, default=1
+        Power on the likelihood.
+    spread : float >= 0, optional
+        ω, if it is known; 0 is LCA. Default: it is fitted.
+    max_steps : int, default=500
+        Maximum number of L-BFGS iterations at one ω.
+    tol : float, default=1e-6
+        Relative gradient at which L-BFGS stops.
+
+    Returns
+    -------
+    Fit
+        ``objective`` is log p(ω, y), the other parameters integrated out by Laplace's
+        method. ``result`` is the result at the returned mode; steps are summed over
+        all ω tried. The mode given ω and the mode in ω are local ones.
+
+    Raises
+    ------
+    ValueError
+        For pairs without labels or with one point twice, a prior that is flat or
+        centered at zero, more than 5000 parameters, or a density without a mode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
+    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> u = point_effects.fit(pairs, prior, spread=1.0).params.effects
+    >>> int(u.argmax())  # No pair of point 2 was called the same.
+    2
+    """
+    return best_mode(
+        pairs,
+        prior,
+        learning_rate=learning_rate,
+        spread=spread,
+        max_steps=max_steps,
+        tol=tol,
+    )[0]
+
+
+@native_arrays
+def best_mode(
+    pairs: Pairs,
+    prior: PointEffectsPrior,
+    *,
+    learning_rate: float = 1.0,
+    spread: float | None = None,
+    max_steps: int = 500,
+    tol: float = 1e-6,
+) -> tuple[Fit, Mode]:
+    """Return the fit of ``point_effects.fit``, and its mode with the certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
+    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> fit, mode = point_effects.best_mode(pairs, prior, spread=1.0)
+    >>> mode.gap < 1e-9, mode.params is fit.params
+    (True, True)
+    """
+    size = np.size(prior.common.mean) + 1 + len(pairs.X)
+    if size > MAX_PARAMETERS:
+        raise ValueError(
+            f"pairs must have at most {MAX_PARAMETERS} parameters (p·d + 1, and one "
+            f"for each point), got {size}. Use fewer points or components."
+        )
+    with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
+        data = point_data(pairs, prior, learning_rate)
+        return _best_mode(
+            POINTS, (len(pairs.X),), data, spread=spread, max_steps=max_steps, tol=tol
+        )
+
+
+def posterior_on_grid[D: (GroupData, PointData), P: Params](
+    effect: Effect[D, P],
+    params: P,
+    data: D,
+    *,
+    n_grid: int = N_GRID,
+    drop: float = 8.0,
+) -> SpreadPosterior:
+    """Return the posterior of ω on a grid around a fit, with the mode at each point.
+
+    Arguments are those of ``point_effects.spread_posterior``.
+    """
+    spread, scale = float(params.spread), min(float(data[1].spread), 1.0)
+    with jax.enable_x64(np.asarray(params.W).dtype == np.float64):
+        begin = effect.position(params, data)
+        profile = Profile(begin, lambda at, near: mode_at(effect, at, near, data))
+        largest = 2 * effect.bounds[1] * scale
+        posterior = SpreadPosterior(
+            *on_grid(profile, spread, scale, largest, n_grid, drop)
+        )
+    if all(mode.factors is None for mode in posterior.modes):
+        raise ValueError(
+            "params must be a fit with modes around its spread, got none. Raise "
+            "max_iter, or set a stronger prior."
+        )
+    return posterior
+
+
+def spread_posterior(
+    params: PointEffectsParams,
+    rows: Rows,
+    prior: PointEffectsPrior,
+    *,
+    n_grid: int = N_GRID,
+    drop: float = 8.0,
+) -> SpreadPosterior:
+    """Return the posterior of ω on a grid, with the mode of the rest at each point.
+
+    Parameters
+    ----------
+    params : PointEffectsParams
+        The fit.
+    rows, prior
+        The data and prior of the fit.
+    n_grid : int, default=17
+        Number of grid points, equally spaced; 1 is the fitted ω only.
+    drop : float, default=8
+        The grid ends where the log density is this much lower than at the fit, or at
+        ω = 0.
+
+    Raises
+    ------
+    ValueError
+        If no grid point has a mode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
+    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> fit = point_effects.fit(pairs, prior, spread=1.0)
+    >>> problem = fit.params, point_effects.rows_of(pairs), prior
+    >>> posterior = point_effects.spread_posterior(*problem, n_grid=5)
+    >>> round(float(posterior.probability.sum()), 6), len(posterior.modes)
+    (1.0, 5)
+    >>> mode = point_effects.spread_posterior(*problem, n_grid=1).modes[0]
+    >>> bool(abs(mode.log_density - fit.objective) < 1e-9)
+    True
+    """
+    data = rows, _prior_arrays(prior, rows.delta.dtype)
+    return posterior_on_grid(POINTS, params, data, n_grid=n_grid, drop=drop)

@@ -1,0 +1,169 @@
+"""The marginal density of one number ω ≥ 0, by the mode of the other parameters.
+
+The joint mode of a hierarchical model carries no information about its spread ω. The
+marginal density, with the other parameters integrated out by Laplace's method, does.
+``Profile`` caches modes and starts each new one at the nearest. ``climb`` finds the
+largest density, ``on_grid`` tabulates it there, and ``drawn_on_grid`` draws from it.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import minimize_scalar
+
+from probmetric.inference.sampling.target import Arrays
+from probmetric.inference.solvers.result import Fit, Result
+from probmetric.typing import Scalar
+
+
+def log_half_normal(spread: Scalar, scale: Scalar) -> Scalar:
+    """Return the log prior density of ω ≥ 0, half-normal with this scale."""
+    xp = np if isinstance(spread, float | np.ndarray) else jnp
+    return 0.5 * np.log(2 / np.pi) - xp.log(scale) - 0.5 * (spread / scale) ** 2
+
+
+@runtime_checkable
+class ModeAt(Protocol):
+    """The mode at one ω, and the log density of ω (-inf if there is no mode)."""
+
+    @property
+    def at(self) -> Arrays:
+        """The position."""
+        ...
+
+    @property
+    def log_density(self) -> float:
+        """Log density of ω."""
+        ...
+
+
+class Profile[M: ModeAt]:
+    """Log density of ω. Each mode is searched from the nearest one in the cache.
+
+    Parameters
+    ----------
+    begin : dict of arrays
+        Start of the first search.
+    mode_at : callable
+        ``mode_at(ω, position) -> mode``.
+    """
+
+    def __init__(self, begin: Arrays, mode_at: Callable[[float, Arrays], M]) -> None:
+        self.begin, self.mode_at = begin, mode_at
+        self.modes: dict[float, M] = {}
+
+    def __call__(self, spread: float) -> M:
+        """Return the mode at one ω."""
+        if spread not in self.modes:
+            near = min(self.modes, key=lambda other: abs(other - spread), default=None)
+            begin = self.begin if near is None else self.modes[near].at
+            self.modes[spread] = self.mode_at(spread, begin)
+        return self.modes[spread]
+
+
+def climb[M: ModeAt](
+    profile: Profile[M], first: float, bounds: tuple[float, float]
+) -> M:
+    """Return the mode at the ω of largest density: 0, or between ``bounds``."""
+    for spread in (first, 0.0):
+        profile(spread)
+    minimize_scalar(
+        lambda log: -profile(float(np.exp(log))).log_density,
+        bounds=np.log(bounds),
+        method="bounded",
+        options={"xatol": 1e-3, "maxiter": 40},
+    )
+    return max(profile.modes.values(), key=lambda mode: mode.log_density)
+
+
+def check_mode(log_density: float, fit: Fit) -> None:
+    """Raise ValueError if a solver converged to a point that is not a mode.
+
+    A solver that stopped at its step limit raises no error: the estimator warns.
+    """
+    if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
+        raise ValueError(
+            "X must be points whose posterior has a mode, got none: minus the Hessian "
+            "is not positive definite at the end of the fit. Look for a point far from "
+            "all others, or raise regularization."
+        )
+
+
+def on_grid[M: ModeAt](
+    profile: Profile[M], at: float, scale: float, largest: float, n: int, drop: float
+) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"], tuple[M, ...]]:
+    """Return n equally spaced ω around ``at``, their probabilities and modes.
+
+    Parameters
+    ----------
+    profile : Profile
+    at : float
+        The ω of largest density.
+    scale : float
+        Scale of ω. The first step of the search for the upper end is a tenth of it.
+    largest : float
+        Upper limit of the grid.
+    n : int
+        Number of grid points; 1 is ``at`` only, with probability 1.
+    drop : float
+        The grid ends where the log density is this much lower than at ``at``, or at 0.
+    """
+    if n == 1:
+        return np.array([at]), np.ones(1), (profile(at),)
+    lowest = profile(at).log_density - drop
+    low, high, width = 0.0, at + 0.1 * scale, 0.1 * scale
+    while profile(high).log_density > lowest and high < largest:
+        width *= 1.5
+        high += width
+    if at > 0 and profile(0.0).log_density < lowest:
+        low, inside = 0.0, at
+        for _ in range(5):
+            middle = (low + inside) / 2
+            if profile(middle).log_density < lowest:
+                low = middle
+            else:
+                inside = middle
+    edge = (high - low) / n / 2
+    grid = np.linspace(low + edge, high - edge, n)
+    modes = tuple(profile(float(spread)) for spread in grid)
+    log_density = np.array([mode.log_density for mode in modes])
+    best = log_density.max()
+    probability = np.exp(log_density - best) if np.isfinite(best) else np.ones(n)
+    return grid, probability / probability.sum(), modes
+
+
+def drawn_on_grid[M](
+    grid: Float[np.ndarray, "k"],
+    probability: Float[np.ndarray, "k"],
+    modes: tuple[M, ...],
+    at_mode: Callable[
+        [M, float, Float[np.ndarray, "m"], np.random.Generator], dict[str, np.ndarray]
+    ],
+    n: int,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Return n draws (1, n, ...) of ω, as ``spread``, and of the rest given it.
+
+    Parameters
+    ----------
+    grid, probability, modes
+        From ``on_grid``. ω is uniform within its cell.
+    at_mode : callable
+        ``at_mode(mode, ω of the cell, ω drawn (m,), rng) -> values`` (m, ...) by name.
+    n, seed : int
+    """
+    rng = np.random.default_rng(seed)
+    cell = np.sort(rng.choice(len(grid), n, p=probability))
+    size = grid[1] - grid[0] if len(grid) > 1 else 0.0
+    spread = grid[cell] + size * rng.uniform(-0.5, 0.5, n)
+    blocks = [
+        at_mode(modes[k], float(grid[k]), spread[cell == k], rng)
+        for k in np.unique(cell)
+    ]
+    values = {k: np.concatenate([block[k] for block in blocks]) for k in blocks[0]}
+    values["spread"] = spread
+    order = rng.permutation(n)
+    return {name: value[order][None] for name, value in values.items()}

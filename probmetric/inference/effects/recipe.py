@@ -1,0 +1,178 @@
+"""Fit LCA with an effect to users' data: pairs inside groups, or distinct points.
+
+The prior of the common map and the learning rate are those of ``lca.recipe``, without
+its refresh.
+
+* Groups: pairs are made inside each group. W₀ = cI and c are set from the pairs of all
+  groups together, which makes the spread ω relative to one Euclidean metric.
+* Points: two ends of pairs are the same point if their labels are equal or, without
+  labels, if their features are equal.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from probmetric.data.containers import Pairs
+from probmetric.data.inputs import codes_of
+from probmetric.inference.effects.fit import best_mode, fit_groups
+from probmetric.inference.lca.recipe import Recipe, build, prior_for, rate_for
+from probmetric.inference.solvers.result import Fit
+from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
+from probmetric.models.point_effects import PointEffectsPrior
+from probmetric.typing import ArrayLike
+
+TOL = 1e-5
+"""Default relative gradient at which L-BFGS stops."""
+
+
+class Fitted(NamedTuple):
+    """A fit and the problem that it solved, in standardized units.
+
+    ``known`` is True if ω was not fitted: it was passed, or there is one group.
+    ``n_groups`` belongs to groups, ``gap`` (the certificate, in nats) to points.
+    """
+
+    fit: Fit
+    pairs: Pairs
+    prior: HierarchicalLCAPrior | PointEffectsPrior
+    learning_rate: float
+    known: bool
+    n_groups: int | None = None
+    gap: float | None = None
+
+
+def pairs_in_groups(
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    groups: Int[np.ndarray, "n"],
+    recipe: Recipe,
+    labels: Sequence[object] | None = None,
+) -> Pairs:
+    """Return the pairs of a recipe inside each group, ``anchor`` their group.
+
+    ``labels`` are the names of the groups in errors, by default their codes.
+
+    Raises
+    ------
+    ValueError
+        For a group of one class, or with a class of one member.
+    """
+    blocks: list[Pairs] = []
+    for group in range(int(groups.max()) + 1):
+        rows = np.flatnonzero(groups == group)
+        classes = np.unique(codes[rows], return_inverse=True)[1]
+        sizes = np.bincount(classes)
+        if len(sizes) < 2 or sizes.min() < 2:
+            label = group if labels is None else labels[group]
+            raise ValueError(
+                "groups must each have at least 2 classes of at least 2 members, got "
+                f"class sizes {sizes.tolist()} in group {label!r}."
+            )
+        made = build(X[rows], classes, recipe)
+        i, j = rows[np.asarray(made.i)], rows[np.asarray(made.j)]
+        blocks.append(Pairs(X, i, j, made.y, anchor=np.full(len(i), group)))
+    i, j, y, anchor = (
+        np.concatenate([np.asarray(getattr(block, name)) for block in blocks])
+        for name in ("i", "j", "y", "anchor")
+    )
+    return Pairs(X, i, j, y, anchor=anchor)
+
+
+def merged(
+    pairs: Pairs, labels: ArrayLike | None = None
+) -> tuple[Pairs, Shaped[np.ndarray, "n"] | None]:
+    """Return pairs with each distinct point once in X, and the labels of the points.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    labels : array-like of shape (N, 2), optional
+        Labels of the two points of each pair. Default: points of equal features are
+        the same point, and have no labels.
+
+    Raises
+    ------
+    ValueError
+        For labels of another shape, or one label with different features.
+    """
+    X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)
+    if labels is None:
+        rows, place = np.unique(X, axis=0, return_inverse=True)
+        place = np.ravel(place)
+        return pairs._replace(X=rows, i=place[i], j=place[j]), None
+    shape = np.shape(labels)
+    if shape != (len(i), 2):
+        raise ValueError(
+            f"points must be labels of shape ({len(i)}, 2), two for each pair, got "
+            f"{shape}."
+        )
+    names, codes = codes_of(np.ravel(np.asarray(labels)), "points")
+    ends = np.stack([i, j], 1).ravel()
+    rows = X[ends[np.unique(codes, return_index=True)[1]]]
+    different = np.flatnonzero(np.any(X[ends] != rows[codes], 1))
+    if len(different):
+        raise ValueError(
+            "points must have the same features for the same label, got different "
+            f"features for {names.tolist()[codes[different[0]]]!r}."
+        )
+    i, j = codes.reshape(-1, 2).T
+    return pairs._replace(X=rows, i=i, j=j), names
+
+
+def fit_group_recipe(
+    pairs: Pairs,
+    recipe: Recipe,
+    lam: float,
+    *,
+    spread_scale: float,
+    spread: float | None,
+    n_groups: int,
+) -> Fitted:
+    """Fit pairs in groups, in float64; options as in ``HierarchicalLCA``.
+
+    One group carries no information about ω, which is then 0 unless ``spread`` is set.
+    """
+    if spread is None and n_groups == 1:
+        spread = 0.0
+    prior = HierarchicalLCAPrior(
+        prior_for(pairs, recipe, lam), np.asarray(spread_scale)
+    )
+    rate = rate_for(pairs, recipe)
+    with jax.enable_x64(True):
+        fit = fit_groups(
+            pairs,
+            prior,
+            n_groups=n_groups,
+            learning_rate=rate,
+            spread=spread,
+            max_steps=recipe.max_iter,
+            tol=TOL if recipe.tol is None else recipe.tol,
+        )
+    return Fitted(fit, pairs, prior, rate, spread is not None, n_groups=n_groups)
+
+
+def fit_point_recipe(
+    pairs: Pairs,
+    recipe: Recipe,
+    lam: float,
+    *,
+    spread_scale: float,
+    spread: float | None,
+) -> Fitted:
+    """Fit pairs that share points, in float64; options as in ``PointEffectsLCA``."""
+    prior = PointEffectsPrior(prior_for(pairs, recipe, lam), np.asarray(spread_scale))
+    rate = rate_for(pairs, recipe)
+    with jax.enable_x64(True):
+        fit, mode = best_mode(
+            pairs,
+            prior,
+            learning_rate=rate,
+            spread=spread,
+            max_steps=recipe.max_iter,
+            tol=TOL if recipe.tol is None else recipe.tol,
+        )
+    return Fitted(fit, pairs, prior, rate, spread is not None, gap=mode.gap)

@@ -1,0 +1,66 @@
+"""The default recipe of LCA: pairs, prior and learning rate, by hand."""
+
+import numpy as np
+import pytest
+
+from probmetric.inference.lca.recipe import (
+    Recipe,
+    auto_regularization,
+    build,
+    prior_for,
+    rate_for,
+)
+
+# Two classes that alternate in runs: 0 0 1 0 1 1 1 0, in a plane without height.
+LINE = np.array([0.0, 1.0, 2.5, 4.5, 7.0, 10.0, 13.5, 17.5])
+X = np.column_stack([LINE, np.zeros(8)])
+CODES = np.array([0, 0, 1, 0, 1, 1, 1, 0])
+
+
+def partners(pairs):
+    """Return the partners of each point, of its class and of others."""
+    return [
+        (set(pairs.j[(pairs.i == k) & (pairs.y == 1)].tolist()),
+         set(pairs.j[(pairs.i == k) & (pairs.y == 0)].tolist()))
+        for k in range(8)
+    ]  # fmt: skip
+
+
+def test_each_point_is_paired_with_its_nearest_of_either_kind():
+    pairs = build(X, CODES, Recipe(2, n_targets=2, n_impostors=1))
+    assert partners(pairs)[:4] == [
+        ({1, 3}, {2}),
+        ({0, 3}, {2}),
+        ({4, 5}, {1}),
+        ({1, 0}, {2}),
+    ]
+    # A refresh measures distances under the learned map, here by height only.
+    high = X + np.column_stack([np.zeros(8), 1.5 ** np.arange(8)])
+    refreshed = build(
+        high, CODES, Recipe(2, n_targets=1, n_impostors=1), np.diag([0.0, 1.0])
+    )
+    assert partners(refreshed)[7] == ({3}, {6})
+
+
+def test_three_partners_of_each_kind_are_the_default():
+    pairs = build(X, CODES, Recipe(2))
+    counts = np.bincount(pairs.i[pairs.y == 1]), np.bincount(pairs.i[pairs.y == 0])
+    np.testing.assert_array_equal(counts, 3)
+    assert rate_for(pairs, Recipe(2)) == pytest.approx(8 / 48)
+    weighted = build(X, CODES, Recipe(2), None, np.arange(1.0, 9.0))
+    np.testing.assert_array_equal(weighted.w, (weighted.i + 1.0) * (weighted.j + 1.0))
+
+
+def test_the_prior_is_euclidean_in_units_of_pairs_of_one_class():
+    pairs = build(X, CODES, Recipe(2, n_targets=1, n_impostors=1))
+    # Nearest of the class: 1, 1, 4.5, 3.5, 3, 3, 3.5 and 13; their median is 3.25.
+    squared = np.median(np.array([1, 1, 4.5, 3.5, 3, 3, 3.5, 13]) ** 2)
+    prior = prior_for(pairs, Recipe(2), 7.0)
+    np.testing.assert_allclose(prior.mean, np.eye(2) / np.sqrt(squared))
+    assert (float(prior.c), float(prior.lam)) == pytest.approx((squared**-0.5, 7.0))
+    mean = np.array([[3.0, 4.0]])  # A prior mean sets c by its size: √(25/1).
+    assert float(prior_for(pairs, Recipe(1, prior_mean=mean), 7.0).c) == 5.0
+
+
+def test_the_strength_of_the_prior_grows_beyond_a_thousand_points():
+    assert [auto_regularization(n) for n in (1, 1000, 2500)] == [10.0, 10.0, 25.0]
