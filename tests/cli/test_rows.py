@@ -150,7 +150,7 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
         (("lca", "--groups", "kind"), "--groups cannot be used with LCA, which learns"),
         (("two_stage", "--groups", "sort"), "label: expected a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
-        ((*LDA[1:], "--drop", "kind"), "label: expected labels of"),
+        ((*LDA[1:], "--drop", "kind"), "label must be given for"),
         ((*LDA[1:], "--label", "sort"), "label: expected a column of 0.parquet"),
         ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep: expected a text file"),
     ],

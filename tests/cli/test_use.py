@@ -523,7 +523,9 @@ def test_an_explorer_of_a_damaged_summary_is_refused(work, tmp_path):
     whole = json.loads((out / "summary.json").read_text())
     for data in None, 5, [], {}, {**whole["data"], "source": 5}:
         (out / "summary.json").write_text(json.dumps({**whole, "data": data}))
-        assert "DIR: expected a whole summary" in refused("report", out, "--explore")
+        assert "DIR must contain a complete summary" in refused(
+            "report", out, "--explore"
+        )
 
 
 def test_there_is_no_explorer_of_an_evaluation(work, tmp_path):
@@ -594,7 +596,7 @@ def test_a_table_of_a_spreadsheet_serves_every_command(tmp_path):
 @pytest.mark.parametrize(
     "words, said",
     [
-        ((), "give sep=';' (--sep ';')"),
+        ((), "sep=';' (--sep ';')"),
         (("--sep", ";"), "--drop 'when'"),
         (("--sep", ";", "--drop", "when"), "--decimal ,"),
         (("--sep", ";", "--drop", "wann"), "drop: expected columns of t.csv"),
