@@ -152,8 +152,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     n_anchors_, recall_, matrix_error_ : int, float, array of shape (d, d)
         With ``n_anchors``: their number, the share of their partners that was found
         (below 0.98 with a warning), and the standard error of each entry of M from
-        sampling anchors (eight groups: t with 7 degrees of freedom). It does not
-        include the sampling of the data.
+        sampling anchors (eight groups: t with 7 degrees of freedom; see Benchmarks:
+        anchors). It does not include the sampling of the data.
     threshold_, pair_classes_ : float, array of shape (2,)
         For ``predict`` on pairs, once calibrated or set.
     fitted_ : Fitted
