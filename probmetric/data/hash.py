@@ -67,23 +67,7 @@ def canonical_order(
     (rank of the entry in its column, hash of the column). The hash of a column is the
     sum over its entries of a hash of (rank, hash of the row). Rows with equal hashes
     are ordered by class, then by their entries from left to right; the order of columns
-    matters only if permuting columns exchanges two rows.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        NaN is a distinct value.
-    codes : array of shape (n,), optional
-        Classes 0..c-1. Class numbers only order equal rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data.hash import canonical_order
-    >>> X = np.array([[0.0, 3.0], [1.0, 3.0], [5.0, 2.0]])
-    >>> order, reversed_order = canonical_order(X), canonical_order(X[::-1, ::-1])
-    >>> np.array_equal(X[order], X[::-1][reversed_order])
-    True
+    matters only if permuting columns exchanges two rows. NaN is a distinct value.
     """
     codes = np.zeros(len(X), int) if codes is None else np.asarray(codes)
     ranks = _ranks(np.asarray(X))

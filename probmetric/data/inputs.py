@@ -22,13 +22,7 @@ from probmetric.typing import ArrayLike
 def class_codes(
     labels: ArrayLike, name: str = "labels"
 ) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
-    """Return the sorted classes and the code 0..C-1 of each label.
-
-    Raises
-    ------
-    ValueError
-        As ``codes_of``, and for a single class.
-    """
+    """Return ``codes_of`` labels; raise for a single class."""
     classes, codes = codes_of(labels, name)
     if len(classes) < 2:
         (label,) = classes.tolist()
@@ -108,13 +102,7 @@ def is_missing(value: object) -> bool:
 
 
 def label_codes(y: ArrayLike) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
-    """Return the sorted classes and the codes of labels.
-
-    Raises
-    ------
-    ValueError
-        As ``codes_of``, and for numbers that are not whole.
-    """
+    """Return ``codes_of`` labels; raise for numbers that are not whole."""
     classes, codes = codes_of(y, "y")
     if classes.dtype.kind == "f" and np.any(classes != np.round(classes)):
         raise ValueError(
@@ -202,7 +190,7 @@ def as_sklearn(
     Raises
     ------
     ValueError
-        For bad input; a subclass of TypeError too where scikit-learn raises TypeError.
+        For bad input. It is also a TypeError if scikit-learn raises TypeError.
     """
     from sklearn.utils.validation import validate_data
 
@@ -343,13 +331,7 @@ def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
 def check_weights(
     w: ArrayLike | None, n: int, name: str = "sample_weight"
 ) -> Float[np.ndarray, "n"] | None:
-    """Return data weights (n,) as float64, or None.
-
-    Raises
-    ------
-    ValueError
-        For weights that are not one per row, not finite, negative, or all zero.
-    """
+    """Return data weights (n,) as float64; raise if one is negative or all are zero."""
     if w is None:
         return None
     weights = column(w, n, name)
@@ -393,13 +375,7 @@ def pair_labels(
 def pair_weights(
     w: ArrayLike | None, same: Int[np.ndarray, "N"], name: str = "sample_weight"
 ) -> Float[np.ndarray, "N"] | None:
-    """Return data weights of pairs as float64, or None.
-
-    Raises
-    ------
-    ValueError
-        As ``check_weights``, and if all weights of one of the labels are zero.
-    """
+    """Return ``check_weights``; raise if all weights of one label are zero."""
     weights = check_weights(w, len(same), name)
     for label in (0, 1):
         if weights is not None and not np.any(weights[same == label] > 0):
@@ -412,14 +388,9 @@ def pair_weights(
 def pair_counts(
     y: ArrayLike, trials: ArrayLike, w: ArrayLike | None, n_pairs: int
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Float[np.ndarray, "N"] | None]:
-    """Return counts of *same* judgments, numbers of judgments, and weights.
+    """Return counts of *same* judgments, numbers of judgments ≥ 1, and weights.
 
-    Raises
-    ------
-    ValueError
-        For values that are not one per pair; trials that are not whole numbers ≥ 1;
-        counts that are not whole numbers in 0..trials; and if all judgments, or all of
-        positive weight, are equal.
+    Raises if all judgments, or all of positive weight, are equal.
     """
     m, same = _whole(trials, "trials", n_pairs), _whole(y, "y", n_pairs)
     for name, wrong, what in (

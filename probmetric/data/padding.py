@@ -45,7 +45,7 @@ def pad_pairs(pairs: Pairs) -> Pairs:
 
     The numbers of points, of y=1 pairs and of y=0 pairs are padded: each is a shape in
     the closed forms. Counts of both kinds are rows of both. Padding pairs join point 0
-    with itself, with one judgment. Weighted sums do not change.
+    with itself, with one judgment.
 
     Examples
     --------

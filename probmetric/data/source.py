@@ -215,15 +215,6 @@ def single(source: Source) -> Single:
     ValueError
         When rows are read, for a column whose squares overflow or underflow float32:
         the largest entry of a block is above 1e15, or below 1e-15 and not 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> from probmetric.data.source import dtype_of, single
-    >>> rows = single(pm.open(np.array([[0.1], [0.2]])))
-    >>> dtype_of(rows).name, [b.X.tolist() for b in rows.read(rows.parts[0], 2)]
-    ('float32', [[[0.10000000149011612], [0.20000000298023224]]])
     """
 
     def change(block: Block) -> Block:

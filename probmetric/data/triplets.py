@@ -157,12 +157,6 @@ def triplets_from_arrays(
         For bad input; for a triplet with one point in two places, and a quadruplet with
         one point twice in a pair, or one pair twice. Points are compared by row number:
         equal coordinates are two points at distance 0.
-
-    Examples
-    --------
-    >>> triplets = triplets_from_arrays([[0, 1, 2]], X=[[0.0], [1.0], [3.0]])
-    >>> triplets.near.tolist(), triplets.y.tolist()
-    ([1], [1])
     """
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:

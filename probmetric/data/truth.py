@@ -53,15 +53,7 @@ def right_share(
 ) -> float:
     """Return the (weighted) share of predictions (m,) that equal the true labels.
 
-    Raises
-    ------
-    ValueError
-        As ``TellsClasses.score``.
-
-    Examples
-    --------
-    >>> right_share(np.array(["a", "b", "b"]), ["a", "b", "a"], [1, 1, 2])
-    0.5
+    Raises as ``TellsClasses.score``.
     """
     truth = np.asarray(y, object) if isinstance(y, list | tuple) else np.asanyarray(y)
     if truth.ndim == 2 and truth.shape[1] == 1:

@@ -31,13 +31,7 @@ from probmetric.names import AS_IS, STORED, Reading, existing
 
 
 def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
-    """Return a data set by name or number as a frame whose last column is ``label``.
-
-    Raises
-    ------
-    ValueError
-        Without a connection, and as scikit-learn.
-    """
+    """Return a data set by name or number as a frame whose last column is ``label``."""
     number = int(name) if name.isdigit() else None
     try:
         bunch: Any = sklearn.datasets.fetch_openml(

@@ -23,14 +23,7 @@ MOST_CODES = 3
 
 
 def separator(path: Path, how: Reading) -> str:
-    """Return the column separator of a text file, after checks of the options.
-
-    Raises
-    ------
-    ValueError
-        For an unknown encoding, for a mark that is not one character, and for two
-        equal marks.
-    """
+    """Return the column separator of a text file, after checks of all options."""
     try:
         "".encode(how.encoding)
     except (LookupError, ValueError) as error:
@@ -237,12 +230,6 @@ def read_content(
     """Read a frame, or open an archive of arrays, by the ending of the file's name.
 
     The second result is the text file that the frame was parsed from, if any.
-
-    Raises
-    ------
-    ValueError
-        For another ending, a file that cannot be read, and options of text files if
-        the file is not text.
     """
     kind = ending(path)
     if kind not in ENDINGS:
@@ -269,14 +256,7 @@ def check_no_text(how: Reading, source: str) -> None:
 
 
 def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
-    """Return the places of the feature columns, in the order of ``how.features``.
-
-    Raises
-    ------
-    ValueError
-        For names that are not among the columns, and for features without a name or
-        with a repeated one.
-    """
+    """Return the places of the feature columns, in the order of ``how.features``."""
     for argument in ("drop", "features"):
         for name in getattr(how, argument):
             if name not in names:
@@ -322,13 +302,7 @@ class Table(NamedTuple):
 def codes(
     labels: ArrayLike | None, source: str, argument: str = "label"
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return codes 0..C-1 of labels (n,), and the sorted names of the codes.
-
-    Raises
-    ------
-    ValueError
-        For missing labels, and for labels that are neither text nor numbers, or both.
-    """
+    """Return codes 0..C-1 of labels (n,), and the sorted names of the codes."""
     values = np.asarray(labels)
     lacking = np.flatnonzero(pd.isna(values))
     if lacking.size:
@@ -558,13 +532,7 @@ def split_arrays(
 def read_file(
     path: Path, label: str | None, groups: str | None = None, how: Reading = AS_IS
 ) -> Table:
-    """Read a labeled table.
-
-    Raises
-    ------
-    ValueError
-        If the ending is unknown, the file cannot be read, or its content is unusable.
-    """
+    """Read a labeled table."""
     content, text = read_content(path, how)
     if isinstance(content, Archive):
         return split_arrays(content, label, groups, how)
@@ -584,8 +552,7 @@ def read_points(
 
     A table of d columns, or one with named features, has no labels. The last column of
     a table of d + 1 columns is the label. If d is None, only a named column is a label.
-    With ``bare`` the label and the columns to drop may be missing. Raises as
-    ``read_file``.
+    With ``bare`` the label and the columns to drop may be missing.
     """
     content, text = read_content(path, how)
     if bare:
