@@ -183,7 +183,7 @@ REASONS = {
     "models.distributions.normal": STORY,
     "linalg.blas_threads": WHOLE,
     "linalg.one_blas_thread": WHOLE,
-    "neighbors.linear.centred_images": "inside nearest_linear, which is called here",
+    "neighbors.linear.centered_images": "inside nearest_linear, which is called here",
     "neighbors.linear.rounding": "inside nearest_linear, which is called here",
     "neighbors.linear.squared": "inside nearest_linear, which is called here",
     "neighbors.scan.bucket": WHOLE,
