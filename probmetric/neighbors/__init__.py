@@ -1,23 +1,22 @@
-"""Nearest neighbours under any metric: search, votes and a classifier.
+"""Nearest neighbors under any metric: search, votes, a classifier and a regressor.
 
-``nearest`` finds neighbours exactly under any metric (on request a shortlist's only,
-which ``shortlist_recall`` judges); ``KNeighborsClassifier`` votes with them, under one
-metric or averaged over the draws of a posterior.
+``nearest`` finds exact neighbors under any metric (an optional shortlist is
+approximate; ``shortlist_recall`` measures its recall). ``KNeighborsClassifier`` and
+``KNeighborsRegressor`` vote with them, under one metric or averaged over the draws of a
+posterior.
 
-``search``       ``nearest``: the entry, and the order of ties.
-``linear``       Mahalanobis kinds by scikit-learn; settled rows (1), rounding (2).
-``scan``         every other kind, tile by tile, keeping the k best.
-``block``        the k best so far, and a block sorted in by one product (1).
-``stream``       the same among points that are read in parts, by several processes.
-``range``        dissimilarities that float64 does not hold.
+``search``       ``nearest``: the entry point, and ties.
+``linear``       Mahalanobis kinds with scikit-learn; settled rows (1), rounding (2).
+``scan``         other kinds, tile by tile.
+``block``        merging a block of points into the k best (1).
+``stream``       points on disk, in one process or several.
+``range``        values whose squares float64 cannot represent.
 ``shortlist``    approximate search for local metrics, and its recall.
 ``votes``        soft votes (1), their scale (2), the class prior (3), tuning.
-``source_votes`` count votes among points that are read in parts.
-``strength``     how strong a learner's prior should be, by folds.
+``source_votes`` count votes among points on disk.
+``strength``     choice of a prior's strength by folds.
 ``learned``      a metric learned inside ``fit``.
-``classifier``   ``KNeighborsClassifier``.
-``regressor``    ``KNeighborsRegressor``.
-``table``        neighbours as a data frame.
+``classifier``, ``regressor``, ``table``  the public objects.
 """
 
 import lazy_loader

@@ -1,23 +1,21 @@
-"""The k best of each query so far, and a block of points sorted in among them.
+"""Merge a block of points into the k best candidates of each query.
 
 Under a Mahalanobis metric few points of a block beat the k-th best u of a query (k/s of
-them in the s-th block). So a block is screened by one matrix product: with z and v the
-images of a query and a point, centred, a point can only enter where
+them in the s-th block). A matrix product therefore screens each block: with z and v the
+centered images of a query and a point, a point can only enter if
 
     |v|² - 2 z·v ≤ u + τ - |z|²,                                                   (1)
 
-τ being what rounding does to such squares at most, Eq. (2) of ``linear``, and for a
-product in float32, of half the cost, 4 ε₃₂ (p + 8) max(|z|², |v|²) more. What passes is
-computed from differences as ``linear`` computes it, and merged by (value, row): no bit
-depends on the screen. Queries without k points so far, those whose k-th best is
-infinite or whose squares may have lost terms, and blocks whose sizes are out of the
-ordinary are searched by ``linear``.
+τ the bound on rounding, Eq. (2) of ``linear``. A product in float32 takes half the time
+and needs 4 ε₃₂ (p + 8) max(|z|², |v|²) more. Pairs that pass are computed from
+differences as in ``linear``, and merged by (value, row): the result does not depend on
+the screen. Queries with fewer than k candidates so far use the search of ``linear``.
 
-Tiles of queries are independent, and go through as many threads as BLAS has.
+Tiles of queries are independent and run in as many threads as BLAS has.
 
 Memory in numbers of 8 bytes: as ``linear``; 2 (m + b)(p + 1) + m d for the images of m
-queries and b points; and a thread 2 ``SIDE``² for a tile of the product, twice
-``EXACT`` (4 d + 10) for what passes it.
+queries and b points; and per thread 2 ``SIDE``² for a tile of the product and twice
+``EXACT`` (4 d + 10) for the pairs that pass.
 """
 
 from collections.abc import Iterator
@@ -28,98 +26,98 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.linalg import blas_threads, one_blas_thread
-from probmetric.linalg_scaled import LOST, balanced, represented, squares
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors.linear import (
-    centred_images,
+    centered_images,
     nearest_linear,
     rounding,
     squared,
 )
-from probmetric.neighbors.scan import Kept, empty
+from probmetric.neighbors.range import SMALLEST, check_found, check_lost
+from probmetric.neighbors.scan import empty
 
 SIDE = 512
-"""Queries of a tile; of points it has twice as many."""
+"""Queries of a tile, which has twice as many points."""
 
 COARSE = 4 * float(np.finfo(np.float32).eps)
-"""What a product of float32 is off by, at most, in units of (p + 8) max(|z|², |v|²)."""
+"""Largest error of a product in float32, in units of (p + 8) max(|z|², |v|²)."""
 
 MANY = 8
-"""Where more than one in ``MANY`` passes in float32, float64 screens again."""
+"""If more than one in ``MANY`` pairs passes in float32, float64 screens again."""
 
 EXACT = 1 << 14
 """Pairs whose squares are computed from differences at a time."""
 
 type Runs = tuple[slice, ...]
-"""Points of a block, from start to stop each."""
+"""Ranges of points of a block."""
 
 type Asked = tuple[Int[np.ndarray, "_"], Runs]
-"""Some queries of a block, and the points among which they look."""
+"""Some queries of a block, and the points among which they search."""
 
 type Screens = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
-"""In float32 and float64: both factors of the product, and τ - |z|²."""
+"""For float32 and float64: both factors of the product, and τ - |z|²."""
 
 
 class Candidates:
-    """The k best of m queries among the points seen so far, by (value, row).
+    """The k best points of m queries so far, ordered by (value, row).
 
-    NaN is no entry. ``rows`` returns the points themselves, if they were held.
+    NaN is no entry. ``rows`` returns the points themselves if ``hold`` was called.
     """
 
     def __init__(self, m: int, k: int) -> None:
         self.near, self.index = empty(m, k)
         self.index = self.index.astype(np.intp)
-        self._held: list[tuple[np.ndarray, np.ndarray]] = []
+        self._stored: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(
         self,
-        which: Int[np.ndarray, "q"] | slice,
+        queries: Int[np.ndarray, "q"] | slice,
         near: Float[np.ndarray, "q j"],
         index: Int[np.ndarray, "q j"],
     ) -> None:
-        """Take new entries of some queries in."""
+        """Merge new entries of some queries."""
         k = self.near.shape[1]
-        values = np.concatenate([self.near[which], near], 1)
-        columns = np.concatenate([self.index[which], index], 1)
+        values = np.concatenate([self.near[queries], near], 1)
+        columns = np.concatenate([self.index[queries], index], 1)
         order = np.lexsort((columns, values))[:, :k]  # NaN comes last.
-        self.near[which] = np.take_along_axis(values, order, 1)
-        self.index[which] = np.take_along_axis(columns, order, 1)
+        self.near[queries] = np.take_along_axis(values, order, 1)
+        self.index[queries] = np.take_along_axis(columns, order, 1)
 
     def hold(self, X: Float[np.ndarray, "b d"], first: int) -> None:
-        """Keep the rows of a block that are among the best."""
+        """Store the rows of a block that are among the best."""
         inside = (self.index >= first) & (self.index < first + len(X))
-        found = np.unique(self.index[inside & ~np.isnan(self.near)])
-        if not len(found):
+        index = np.unique(self.index[inside & ~np.isnan(self.near)])
+        if not len(index):
             return
-        self._held.append((found, X[found - first]))
-        if sum(len(index) for index, _ in self._held) > 2 * self.index.size:
-            self._held = [self._still_wanted()]
+        self._stored.append((index, X[index - first]))
+        if sum(len(index) for index, _ in self._stored) > 2 * self.index.size:
+            self._stored = [self._still_wanted()]
 
     def _still_wanted(self) -> tuple[np.ndarray, np.ndarray]:
-        index, rows = (np.concatenate(a) for a in zip(*self._held, strict=True))
+        index, rows = (np.concatenate(a) for a in zip(*self._stored, strict=True))
         wanted = np.isin(index, self.index)
         return index[wanted], rows[wanted]
 
     def rows(self, d: int) -> Float[np.ndarray, "m k d"]:
-        """Return the points of the entries; zero where there is none."""
-        found = np.zeros((*self.index.shape, d))
-        if self._held:
+        """Return the points of the entries; zero without an entry."""
+        points = np.zeros((*self.index.shape, d))
+        if self._stored:
             index, rows = self._still_wanted()
             there = ~np.isnan(self.near)
-            found[there] = rows[np.searchsorted(index, self.index[there])]
-        return found
+            points[there] = rows[np.searchsorted(index, self.index[there])]
+        return points
 
     def add_pairs(
         self,
-        who: Int[np.ndarray, "n"],
+        queries: Int[np.ndarray, "n"],
         near: Float[np.ndarray, "n"],
         index: Int[np.ndarray, "n"],
     ) -> None:
-        """Take single entries in, of queries in any order."""
+        """Merge single entries of queries in any order."""
         k = self.near.shape[1]
-        order = np.lexsort((index, near, who))
+        order = np.lexsort((index, near, queries))
         which, first, count = np.unique(
-            who[order], return_index=True, return_counts=True
+            queries[order], return_index=True, return_counts=True
         )
         rank = np.arange(len(order)) - np.repeat(first, count)
         row = np.repeat(np.arange(len(which)), count)
@@ -131,9 +129,7 @@ class Candidates:
 
 
 class Block:
-    """A block of points, queries, and the images of both under one metric.
-
-    Images are made when first asked for, once for whatever is offered of the block.
+    """A block of points, queries, and the images of both under one metric (cached).
 
     Parameters
     ----------
@@ -141,9 +137,9 @@ class Block:
     Q : array (m, d)
     X : array (b, d)
     number : array (b,) of int
-        The points' own numbers.
-    own : array (m,) of int, optional
-        The number of the point that each query must not find; it may be in no block.
+        Row numbers of the points in the dataset.
+    excluded : array (m,) of int, optional
+        Row number of the point that each query must not return, in any block.
     """
 
     def __init__(
@@ -152,25 +148,20 @@ class Block:
         Q: Float[np.ndarray, "m d"],
         X: Float[np.ndarray, "b d"],
         number: Int[np.ndarray, "b"],
-        own: Int[np.ndarray, "m"] | None,
+        excluded: Int[np.ndarray, "m"] | None,
     ) -> None:
-        self.metric, self.Q, self.X, self.number, self.own = metric, Q, X, number, own
-        self.L = np.asarray(metric.factor, np.float64)
-
-    @cached_property
-    def ordinary(self) -> bool:
-        """Whether all sizes are, so that squares can be taken as they are."""
-        return balanced(self.L, self.Q, self.X)[0] is self.L
+        self.metric, self.Q, self.X, self.number = metric, Q, X, number
+        self.excluded, self.L = excluded, np.asarray(metric.factor, np.float64)
 
     @cached_property
     def images(self) -> tuple[float, Screens]:
-        """What squares are multiplied by in Eq. (1), and its screens."""
-        L, centre = self.L, self.X.mean(0)
-        V, Z = (centred_images(L, A, centre) for A in (self.X, self.Q))
+        """The factor that scales squares in Eq. (1), and its screens."""
+        L, center = self.L, self.X.mean(0)
+        V, Z = (centered_images(L, A, center) for A in (self.X, self.Q))
         largest = max(np.abs(A).max() for A in (V, Z))
-        # float32 holds squares of order 1; of float64 a unit's square must be one.
+        # Scale to order 1 for squares in float32; unit**2 must not overflow float64.
         unit = 2.0 ** min(-int(np.frexp(largest)[1]), 500)
-        slack = unit**2 * rounding(L, centre, (V, Z), (self.X, self.Q))
+        slack = unit**2 * rounding(L, center, (V, Z), (self.X, self.Q))
         V *= unit
         Z *= unit
         v, z = np.einsum("ij,ij->i", V, V), np.einsum("ij,ij->i", Z, Z)
@@ -183,100 +174,99 @@ class Block:
         )
 
     def within(self, runs: Runs) -> tuple[np.ndarray, np.ndarray]:
-        """Return the points of some runs and their numbers, which rise."""
+        """Return the points of some runs and their ascending row numbers."""
         if len(runs) == 1 and np.all(np.diff(self.number[runs[0]]) > 0):
             return self.X[runs[0]], self.number[runs[0]]
-        some = np.concatenate([np.arange(run.start, run.stop) for run in runs])
-        some = some[np.argsort(self.number[some])]
-        return self.X[some], self.number[some]
+        rows = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+        rows = rows[np.argsort(self.number[rows])]
+        return self.X[rows], self.number[rows]
 
 
 def offer_block(
-    best: Candidates, block: Block, tile: int, asked: list[Asked] | None = None
+    best: Candidates, block: Block, tile: int, searches: list[Asked] | None = None
 ) -> None:
-    """Take a block's points in under a Mahalanobis metric.
+    """Merge the points of a block into the candidates under a Mahalanobis metric.
 
     Parameters
     ----------
     best : Candidates
-        Of the block's queries.
+        Candidates of the block's queries.
     block : Block
     tile : int
-    asked : list of Asked, optional
-        Queries, each once at most, and the runs of points among which they look.
-        Default: all, among all.
+    searches : list of Asked, optional
+        Queries (each at most once) and the runs of points to search. Default: all
+        queries, all points.
     """
-    if asked is None:
-        asked = [(np.arange(len(block.Q)), (slice(0, len(block.X)),))]
+    if searches is None:
+        searches = [(np.arange(len(block.Q)), (slice(0, len(block.X)),))]
     if not len(block.X):
         return
     threads = blas_threads()
-    with one_blas_thread():  # Searches have threads of their own: 4.3 s for 1.9.
-        known = np.isfinite(best.near[:, -1])
-        if known.any() and not block.ordinary:
-            known[:] = False
-        known[_screened(best, block, known, asked, threads)] = False
-        for queries, runs in asked:
-            left = queries[~known[queries]]
+    with one_blas_thread():  # The searches start threads themselves.
+        full = ~np.isnan(best.near[:, -1])
+        _screen_block(best, block, full, searches, threads)
+        for queries, runs in searches:
+            left = queries[~full[queries]]
             if not len(left):
                 continue
             X, number = block.within(runs)
-            for rows, places in _by_place(block.own, left, number):
-                k = best.near.shape[1]
-                near, index = _searched(block.metric, block.Q[rows], X, k, places, tile)
+            k = best.near.shape[1]
+            for rows, places in _by_place(block.excluded, left, number):
+                count = min(k, len(X) - (places is not None))
+                if count < 1:
+                    continue
+                Q = block.Q[rows]
+                near, index = nearest_linear(block.metric, Q, X, count, places, tile)
+                check_found(block.metric, Q, X, near, index)
                 best.add(rows, near, number[index])
 
 
-def _screened(
+def _screen_block(
     best: Candidates,
     block: Block,
-    known: np.ndarray,
-    asked: list[Asked],
+    full: np.ndarray,
+    searches: list[Asked],
     threads: int,
-) -> Int[np.ndarray, "_"]:
-    """Take in what passes Eq. (1); return the queries that are left as they were."""
+) -> None:
+    """Merge the pairs that pass Eq. (1), for queries that have k candidates."""
     tiles: list[Asked] = []
-    for queries, runs in asked:
-        some = queries[known[queries]]
-        tiles += [(some[a : a + SIDE], runs) for a in range(0, len(some), SIDE)]
+    for queries, runs in searches:
+        rows = queries[full[queries]]
+        tiles += [(rows[a : a + SIDE], runs) for a in range(0, len(rows), SIDE)]
     if not tiles:
-        return np.zeros(0, np.intp)
+        return
     screen = _Screen(best, block)
     if min(threads, len(tiles)) == 1:
-        return np.concatenate([screen.tile(*one) for one in tiles])
+        for tile in tiles:
+            screen.tile(*tile)
+        return
     with ThreadPoolExecutor(threads) as pool:
-        return np.concatenate(list(pool.map(lambda one: screen.tile(*one), tiles)))
+        list(pool.map(lambda tile: screen.tile(*tile), tiles))
 
 
 class _Screen:
-    """A block screened by Eq. (1), for queries of which k are known."""
+    """Screens a block by Eq. (1)."""
 
     def __init__(self, best: Candidates, block: Block) -> None:
         self.best, self.block = best, block
         self.unit, self.screens = block.images
 
-    def tile(self, rows: Int[np.ndarray, "q"], runs: Runs) -> Int[np.ndarray, "_"]:
-        """Take in what passes for some queries; return those left as they were."""
-        best, wide = self.best, 2 * SIDE
-        before = best.near[rows], best.index[rows]
-        lost = np.zeros(len(rows), bool)
+    def tile(self, rows: Int[np.ndarray, "q"], runs: Runs) -> None:
+        """Merge the pairs of some queries and points that pass."""
+        wide = 2 * SIDE
         waiting: list[tuple[np.ndarray, np.ndarray]] = []
         for run in runs:
             for start in range(run.start, run.stop, wide):
                 points = slice(start, min(start + wide, run.stop))
-                passed = self._passed(rows, points, best.near[rows, -1])
+                passed = self._passed(rows, points, self.best.near[rows, -1])
                 for a in range(0, len(passed), EXACT):
                     i, j = np.divmod(passed[a : a + EXACT], points.stop - start)
                     waiting.append((i, start + j))
                     if sum(len(i) for i, _ in waiting) > EXACT:
-                        self._take(rows, waiting, lost)
+                        self._merge(rows, waiting)
                         waiting = []
         if waiting:
-            self._take(rows, waiting, lost)
-        again = np.flatnonzero(lost)
-        best.near[rows[again]] = before[0][again]
-        best.index[rows[again]] = before[1][again]
-        return rows[again]
+            self._merge(rows, waiting)
 
     def _passed(
         self,
@@ -284,7 +274,7 @@ class _Screen:
         points: slice,
         worst: Float[np.ndarray, "q"],
     ) -> Int[np.ndarray, "n"]:
-        """Return the pairs, flat, of a tile that pass Eq. (1)."""
+        """Select the pairs of a tile, flat, that pass Eq. (1)."""
         with np.errstate(over="ignore", under="ignore"):
             worst = worst * self.unit
         passed = np.zeros(0, np.intp)
@@ -296,67 +286,37 @@ class _Screen:
                 break
         return passed
 
-    def _take(
-        self,
-        rows: Int[np.ndarray, "q"],
-        pairs: list[tuple[np.ndarray, np.ndarray]],
-        lost: np.ndarray,
+    def _merge(
+        self, rows: Int[np.ndarray, "q"], pairs: list[tuple[np.ndarray, np.ndarray]]
     ) -> None:
-        """Take pairs i, j of queries rows[i] and points j in; note what is lost."""
-        L, Q, X = self.block.L, self.block.Q, self.block.X
-        number, own = self.block.number, self.block.own
-        i, j = (np.concatenate(part) for part in zip(*pairs, strict=True))
-        if own is not None:
-            other = own[rows[i]] != number[j]
+        """Compute the squares of pairs (i, j): query rows[i], point j; merge them."""
+        Q, X, number = self.block.Q, self.block.X, self.block.number
+        i, j = (np.concatenate(indices) for indices in zip(*pairs, strict=True))
+        if self.block.excluded is not None:
+            other = self.block.excluded[rows[i]] != number[j]
             i, j = i[other], j[other]
-        exact = squared(L, Q[rows[i]] - X[j])
-        small = np.flatnonzero(exact < 2.0**LOST)
-        if len(small):
-            s, e = squares(L, Q[rows[i[small]]], X[j[small]])
-            lost[i[small[(s > 0) & (e < LOST)]]] = True
-        keep = (exact <= self.best.near[rows[i], -1]) & ~lost[i]
-        if keep.any():
-            self.best.add_pairs(rows[i[keep]], exact[keep], number[j[keep]])
-
-
-def _searched(
-    metric: Mahalanobis,
-    Q: Float[np.ndarray, "m d"],
-    X: Float[np.ndarray, "b d"],
-    k: int,
-    own: Int[np.ndarray, "m"] | None,
-    tile: int,
-) -> Kept:
-    """Return the best of one block under a Mahalanobis kind; infinite where it is far.
-
-    A query without k points in the block gives what there is, and NaN.
-    """
-    m, count = len(Q), min(k, len(X) - (own is not None))
-    if count < 1:
-        return np.full((m, 0), np.nan), np.zeros((m, 0), np.intp)
-    D, index, e = nearest_linear(metric, Q, X, count, own, tile)
-    with np.errstate(over="ignore", under="ignore"):
-        near = np.ldexp(D, np.clip(e, -5000, 5000))
-    lost = (D > 0) & (near < np.finfo(float).tiny)
-    if lost.any():
-        represented(D[lost], e[lost], "points", "dissimilarities")
-    return near, index
+        exact = squared(self.block.L, Q[rows[i]] - X[j])
+        small = exact < SMALLEST**2
+        check_lost(self.block.metric, Q[rows[i[small]]], X[j[small]])
+        better = exact <= self.best.near[rows[i], -1]
+        if better.any():
+            self.best.add_pairs(rows[i[better]], exact[better], number[j[better]])
 
 
 def _by_place(
-    own: Int[np.ndarray, "m"] | None,
+    excluded: Int[np.ndarray, "m"] | None,
     queries: Int[np.ndarray, "q"],
     number: Int[np.ndarray, "b"],
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield queries whose own point is not among these; then those with it, its place.
+    """Yield the queries whose excluded point is elsewhere, then those with it inside.
 
-    They are asked apart, as the former have a point more to choose from.
+    The latter come with its position; they have one point fewer to choose from.
     """
     place, inside = np.zeros(len(queries), np.intp), np.zeros(len(queries), bool)
-    if own is not None and len(number):
-        mine = own[queries]
-        place = np.minimum(np.searchsorted(number, mine), len(number) - 1)
-        inside = number[place] == mine
+    if excluded is not None and len(number):
+        rows = excluded[queries]
+        place = np.minimum(np.searchsorted(number, rows), len(number) - 1)
+        inside = number[place] == rows
     for which, places in ((~inside, None), (inside, place[inside])):
         if which.any():
             yield queries[which], places

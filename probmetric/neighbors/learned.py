@@ -1,40 +1,48 @@
-"""A metric that is learned inside ``fit``, from the points of that fit alone.
+"""Learn a metric inside ``fit``, only from the points of that fit.
 
-Who judges the neighbours by cross-validation then refits the metric in every fold. A
-learner is anything with ``fit``, ``get_metric`` and, for draws, ``posterior_metric``.
+Cross-validation of the neighbors then refits the metric in every fold. A learner is any
+object with ``fit``, ``get_metric`` and, for draws, ``posterior_metric``.
 """
 
 import warnings
+from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
+from probmetric.data.inputs import as_sklearn, check_numeric
+from probmetric.data.source import Source
 from probmetric.data.unlabeled import WARN
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.metric.feature_names import check_columns
+from probmetric.metric.feature_names import check_columns, check_fitted_columns
 from probmetric.metric.protocol import MetricDraws
 from probmetric.registry import fit_labels
 from probmetric.typing import ArrayLike
 
 
-def draws_of(metric: Any) -> list[Dissimilarity]:
-    """Return the draws of a posterior, or the one metric."""
+def draws_of(metric: object) -> list[Dissimilarity]:
+    """Return the draws of a posterior, or a list of the one metric."""
     if isinstance(metric, MetricDraws):
         return metric.metrics()
     if not isinstance(metric, Dissimilarity):
         raise ValueError(
-            "metric: expected a Metric, a PosteriorMetric, a learner or None, got "
+            "metric must be a Metric, a PosteriorMetric, a learner or None, got "
             f"{type(metric).__name__}"
         )
     return [metric]
 
 
 def metric_for(
-    metric: Any, draws: str | None, X: Any, labels: Any, n_features: int
+    metric: object,
+    draws: str | None,
+    X: ArrayLike | Source,
+    labels: ArrayLike | None,
+    n_features: int,
 ) -> tuple[Any, Any]:
     """Return the metric or draws to use, and the learner that was fitted for it.
 
@@ -43,72 +51,79 @@ def metric_for(
     metric : Metric, MetricDraws, learner or None
         A learner is cloned and fitted; None is the Euclidean distance.
     draws : {None, "prediction", "intervals"}
-        What the learner's ``posterior_metric`` is asked for; None is its one metric.
+        Argument of the learner's ``posterior_metric``; None uses ``get_metric``.
     X, labels
-        To learn from.
+        Training data of a learner.
     n_features : int
 
     Returns
     -------
     metric, learner
-        The second is None where nothing was learned.
-
-    Raises
-    ------
-    ValueError
-        For draws of what has none.
+        The learner is None if nothing was learned.
     """
     if hasattr(metric, "fit") and not isinstance(metric, type):
         name = type(metric).__name__
         if draws is None:
-            asked = getattr(metric, "get_metric", None)
-            if asked is None or _needs_more(asked):
+            method = getattr(metric, "get_metric", None)
+            if method is None or _needs_arguments(method):
                 raise ValueError(
-                    f"metric: expected a learner of one metric, got {name}"
+                    f"metric must be a learner of a single metric, got {name}"
                 )
             learner = _fitted(metric, X, labels)
             return learner.get_metric(), learner
         check_choice("draws", draws, ("prediction", "intervals"))
         if not hasattr(metric, "posterior_metric"):
-            raise ValueError(f"draws: expected None for {name}, which has none")
+            raise ValueError(
+                f"draws must be None for {name}, which has no posterior, got {draws!r}"
+            )
         learner = _fitted(metric, X, labels)
         return learner.posterior_metric(draws), learner
     if draws is not None:
         raise ValueError(
-            f"draws: expected None without a learner as metric, got {draws!r}"
+            f"draws must be None unless metric is a learner, got {draws!r}"
         )
     check_columns(metric, X=X)
     return (Mahalanobis(np.eye(n_features)) if metric is None else metric), None
 
 
-def _fitted(learner: Any, X: Any, labels: Any) -> Any:
+def _fitted(learner: object, X: ArrayLike | Source, labels: ArrayLike | None) -> Any:
     """Fit a clone, without a second warning about labels that the caller checked."""
-    fresh: Any = clone(learner)
-    if getattr(fresh, "unlabeled", None) == WARN:
-        fresh.set_params(unlabeled=None)
-    return fit_labels(fresh, X, labels)
+    new: Any = clone(learner)
+    if getattr(new, "unlabeled", None) == WARN:
+        new.set_params(unlabeled=None)
+    return fit_labels(new, X, labels)
 
 
-def _needs_more(method: Any) -> bool:
-    """Say whether a method needs arguments, as that of a metric for each class."""
-    given = signature(method).parameters.values()
+def _needs_arguments(method: Callable[..., object]) -> bool:
+    """Whether a method has required parameters, such as a class."""
     free = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
-    return any(p.default is Parameter.empty and p.kind not in free for p in given)
+    return any(
+        p.default is Parameter.empty and p.kind not in free
+        for p in signature(method).parameters.values()
+    )
 
 
 def warn_of_training_data(
     Q: Float[np.ndarray, "m d"],
-    answers: ArrayLike,
+    y: ArrayLike,
     X: Float[np.ndarray, "n d"],
     labels: np.ndarray,
 ) -> None:
-    """Warn if rows and labels to score are those of ``fit``, in their order.
+    """Warn if rows and labels to score are those of ``fit``, in the same order.
 
-    Equal rows are no sign of it: different people give the same answers.
+    Equal rows in another order are no evidence: data have duplicates.
     """
-    if np.array_equal(Q, X) and np.array_equal(np.asarray(answers), labels):
+    if np.array_equal(Q, X) and np.array_equal(np.asarray(y), labels):
         warnings.warn(
-            f"score: X and y are the {len(X)} rows that the metric was learned from: "
-            "the score is too good. Score other rows, or use cross_val_score",
+            f"score: the metric was learned from these {len(X)} rows of X and y, which "
+            "makes the score too high. Score other rows, or use cross_val_score.",
             stacklevel=3,
         )
+
+
+def queries_of(estimator: BaseEstimator, X: ArrayLike) -> Float[np.ndarray, "m d"]:
+    """Check the queries of a fitted estimator."""
+    check_is_fitted(estimator)
+    check_numeric(X)
+    check_fitted_columns(estimator, X)
+    return np.asarray(as_sklearn(estimator, X, reset=False))

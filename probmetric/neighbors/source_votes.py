@@ -1,14 +1,14 @@
-"""Count votes of neighbours among the rows of a source, which are never all held.
+"""Count votes of neighbors among rows on disk, which are never all in memory.
 
-The k nearest of each query come from ``neighbors.stream`` (a pass a metric), their
-labels from the parts that they lie in. What ``KNeighborsClassifier`` chooses by leaving
-one out is chosen by ``TUNED`` rows, all where there are no more: each is asked for its
-neighbours among all others.
+The k nearest rows of each query come from ``neighbors.stream`` (one pass per metric),
+their labels from the chunks that contain them. ``KNeighborsClassifier`` tunes with
+``TUNED`` rows (all if there are fewer), each predicted from all others.
 
-Memory in numbers of 8 bytes, beside that of ``stream``: m (k + c) for m queries.
+Memory in numbers of 8 bytes, besides ``stream``: m (k + c) for m queries.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,11 +19,11 @@ from probmetric.metric import Dissimilarity
 from probmetric.neighbors.search import nearest
 
 TUNED = 2000
-"""Rows by which the weight of the class shares is chosen, at most."""
+"""Maximum number of rows for choosing the weight of the class prior."""
 
 
 class Voters(NamedTuple):
-    """Rows that vote: the source, its sorted classes, and rows of each."""
+    """Rows that vote: the dataset, its sorted classes, and the rows of each class."""
 
     source: Source
     classes: np.ndarray
@@ -31,44 +31,38 @@ class Voters(NamedTuple):
 
 
 def voters(source: Source) -> Voters:
-    """Return the rows of a source as voters: a pass over the labels.
-
-    Raises
-    ------
-    ValueError
-        For rows without labels, or with weights.
-    """
+    """Make the rows of a dataset on disk voters, in one pass over the labels."""
     check_labels(source)
     if source.weighted:
         raise ValueError(
-            "weight: expected none with votes of neighbours, got a source with weights"
+            "weight must be None for votes of neighbors, got a dataset with weights. "
+            "Open it without weight=."
         )
     return Voters(source, *class_counts(source, source.parts, MOST_ROWS))
 
 
 def counted(
-    metrics: list[Dissimilarity],
+    metrics: Sequence[Dissimilarity],
     Q: Float[np.ndarray, "m d"],
-    among: Voters,
+    rows: Voters,
     k: int,
-    own: Int[np.ndarray, "m"] | None = None,
+    excluded: Int[np.ndarray, "m"] | None = None,
 ) -> Float[np.ndarray, "m c"]:
-    """Return the shares of the classes among the k nearest, averaged over metrics."""
-    votes = np.zeros((len(Q), len(among.classes)))
-    rows = np.arange(len(Q))[:, None]
+    """Compute the class shares among the k nearest rows, averaged over metrics."""
+    votes = np.zeros((len(Q), len(rows.classes)))
+    exclude = False if excluded is None else excluded
     for metric in metrics:
-        but: Any = False if own is None else own
-        index = nearest(metric, Q, among.source, k, exclude_self=but)[1]
-        codes = np.searchsorted(among.classes, labels_at(among.source, index))
-        np.add.at(votes, (rows, codes), 1.0)
+        index = nearest(metric, Q, rows.source, k, exclude_self=exclude)[1]
+        codes = np.searchsorted(rows.classes, labels_at(rows.source, index))
+        np.add.at(votes, (np.arange(len(Q))[:, None], codes), 1.0)
     return votes / (k * len(metrics))
 
 
 def left_out(
-    metrics: list[Dissimilarity], among: Voters, k: int
+    metrics: Sequence[Dissimilarity], rows: Voters, k: int
 ) -> tuple[Float[np.ndarray, "m c"], Int[np.ndarray, "m"]]:
-    """Return votes for ``TUNED`` rows by all others, and the codes of these rows."""
-    some = sampled(among.source, TUNED)
-    assert some.labels is not None
-    votes = counted(metrics, some.X, among, k, some.rows)
-    return votes, np.searchsorted(among.classes, some.labels)
+    """Compute votes for ``TUNED`` rows by all others, and the classes of these rows."""
+    sample = sampled(rows.source, TUNED)
+    assert sample.labels is not None
+    votes = counted(metrics, sample.X, rows, k, sample.rows)
+    return votes, np.searchsorted(rows.classes, sample.labels)

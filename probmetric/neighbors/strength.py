@@ -1,33 +1,32 @@
-"""How strong a prior of a linear map should be: folds, and soft votes of neighbours.
+"""Choose the strength of a prior on a linear map by cross-validated soft votes.
 
-A learner has a prior that counts as s points and pulls its metric to one that was not
-learned, the Euclidean distance of scaled features; s = ∞ is that metric itself. For
-each s of ``STRENGTHS`` the learner learns from all folds but one, and the points of
-that one are predicted by the soft votes, Eq. (1) of ``neighbors.votes``, of the others.
-A point's loss is minus the log of the share of its own class, with .02 of the training
-shares mixed in (Eq. 3 there), and of the bandwidths b there each s has its best, or
-(``tuned_losses``) the one that the points which vote would choose.
+A prior that counts as s points shrinks the metric to one that is not learned, the
+Euclidean distance of scaled features; s = ∞ is that metric. For each s of ``STRENGTHS``
+the learner is fitted without one fold, and the points of that fold are predicted by the
+soft votes, Eq. (1) of ``neighbors.votes``, of the others. The loss of a point is minus
+the log of the share of its class, with 0.02 of the training shares mixed in (Eq. 3
+there). Each s uses its best bandwidth b, or (``tuned_losses``) the one that the voters
+would choose.
 
-With L_i(s) the loss of point i, averaged over the repeats, and s* the s of the least
+With L_i(s) the loss of point i, averaged over the repeats, and s* the s of the smallest
 mean, the choice is the largest s for which
 
     mean_i (L_i(s) - L_i(s*)) ≤ ½ sd_i (L_i(s) - L_i(s*)) / √n :                   (1)
 
-half a standard error of the paired differences. With ten points a class the least mean
-alone is mostly noise, and its errors are not alike: too weak a prior can cost a
-multiple of what too strong a one forgoes.
+half a standard error of the paired differences. With ten points per class the smallest
+mean is mostly noise, and errors are asymmetric: too weak a prior can cost a multiple of
+the loss from too strong a one.
 
-Folds are stratified. Which point is in which fold depends only on the set of points,
-not on their order or that of the columns (``data.hash.canonical_order``). More than
-1000 points: all but a fold are learned from, and 1000 of them, in the shares of the
-classes, vote and are predicted.
+Folds are stratified. They depend only on the set of points, not on the order of rows or
+columns (``data.hash.canonical_order``). With more than 1000 points, all but a fold are
+used to learn, and 1000 of them, stratified by class, vote and are predicted.
 
-The rule, the grid, the folds and the half were chosen on three splits of eleven data
-sets and confirmed on other splits of the same sets (``benchmarks/accuracy.py``).
+The rule, the grid, the folds and the half were chosen on three splits of eleven
+datasets and confirmed on other splits of them (``benchmarks/accuracy.py``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,27 +36,27 @@ from probmetric.data.hash import SAME, canonical_order, first_best
 from probmetric.neighbors.votes import BANDWIDTHS, PRIOR_WEIGHTS, mix_prior
 
 STRENGTHS = (np.inf, 256.0, 64.0, 16.0, 4.0, 1.0)
-"""Grid of s in points, from the strongest prior down."""
+"""Grid of s in points, in descending order."""
 
 N_FOLDS = 5
 N_REPEATS = 3
 ONCE = 300
-"""Points from which on folds are made once: the repeats quieten the choice of few."""
+"""Number of points from which folds are made once; repeats reduce noise for fewer."""
 
 MOST_VOTERS = 1000
 NEIGHBORS = 5
 TOLERANCE = 0.5
-"""Standard errors that a stronger prior may be worse by, Eq. (1)."""
+"""Standard errors by which a stronger prior may be worse, Eq. (1)."""
 
-type Losses = Callable[[Any, Any, Any, Any, Any], Float[np.ndarray, "b m"]]
-"""What was learned, voters, their classes, queries, theirs: ``vote_losses`` of them.
+type Losses = Callable[..., Float[np.ndarray, "b m"]]
+"""Computes losses of (fit, voters, their classes, queries, their classes).
 
-b is 1 where the bandwidth is chosen by the voters.
+b is 1 if the voters choose the bandwidth.
 """
 
 
 class Chosen(NamedTuple):
-    """The strength chosen, and of each that was tried the mean held-out loss.
+    """The chosen strength, and the mean held-out loss of each strength.
 
     ``errors`` are the standard errors of Eq. (1), without the ½.
     """
@@ -68,7 +67,7 @@ class Chosen(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Rows to learn from, those of them that vote, and those to predict."""
+    """Rows to learn from, the voters among them, and rows to predict."""
 
     learned: Int[np.ndarray, "l"]
     voters: Int[np.ndarray, "v"]
@@ -81,15 +80,9 @@ def folds(
     n_folds: int,
     repeats: int,
 ) -> Iterator[Fold]:
-    """Yield stratified folds, dealt out anew in every repeat.
+    """Yield stratified folds; each repeat divides the points anew.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    codes : array of shape (n,)
-        Classes 0..c-1.
-    n_folds, repeats : int
-        Of fewer points than folds each is a fold.
+    With fewer points than folds each point is a fold.
     """
     voters = some_voters(X, codes)
     for repeat in range(repeats):
@@ -103,9 +96,9 @@ def folds(
 def deal(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], n_folds: int, seed: int
 ) -> Int[np.ndarray, "n"]:
-    """Return the fold 0..n_folds-1 of each point, the classes spread over all.
+    """Assign a fold 0..n_folds-1 to each point, stratified by class.
 
-    -1 for the only point of a class: no fold leaves it out, as none could predict it.
+    -1 for the only point of a class, which is never held out: it cannot be predicted.
     """
     fold = np.empty(len(X), int)
     fold[by_class(X, codes, seed)] = np.arange(len(X)) % n_folds
@@ -115,7 +108,7 @@ def deal(
 def some_voters(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "v"]:
-    """Return 1000 points at most, in the shares of the classes, class after class."""
+    """Select at most 1000 points, stratified, sorted by class."""
     steps = np.linspace(0, len(X) - 1, min(len(X), MOST_VOTERS)).round().astype(int)
     return by_class(X, codes, 0)[steps]
 
@@ -123,15 +116,15 @@ def some_voters(
 def by_class(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], seed: int
 ) -> Int[np.ndarray, "n"]:
-    """Return the points class after class, and shuffled within each.
+    """Sort the points by class and shuffle them within each class.
 
-    Neither the order of the points or columns nor the names of the classes matter.
-    Dealt out in turn, or met at equal steps, they come in the shares of the classes.
+    The order does not depend on the order of rows or columns or on class names. Every
+    k-th point, or equally spaced ones, are a stratified sample.
     """
     order = canonical_order(X, codes)
     order = order[np.random.default_rng(seed).permutation(len(order))]
-    _, first, own = np.unique(codes[order], return_index=True, return_inverse=True)
-    return order[np.argsort(first[own], kind="stable")]
+    _, first, code = np.unique(codes[order], return_index=True, return_inverse=True)
+    return order[np.argsort(first[code], kind="stable")]
 
 
 def map_losses(
@@ -139,19 +132,19 @@ def map_losses(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     Q: Float[np.ndarray, "m d"],
-    own: Int[np.ndarray, "m"],
+    classes: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
-    """Return minus log P of each query's own class, for every bandwidth.
+    """Compute minus log P of each query's class for every bandwidth.
 
     Parameters
     ----------
     factor : array of shape (p, d)
-        Under which X votes for the classes of Q.
-    X, codes, Q, own
-        Voters and their classes, queries and theirs.
+        Map under which the points X, with classes ``codes``, vote for the queries Q.
+    classes : array of shape (m,)
+        Classes of the queries.
     """
     Z, Q = _mapped(factor, X, Q)
-    return vote_losses(cdist(Q, Z, "sqeuclidean"), reach(Z), codes, own)
+    return vote_losses(cdist(Q, Z, "sqeuclidean"), reach(Z), codes, classes)
 
 
 def tuned_losses(
@@ -159,19 +152,14 @@ def tuned_losses(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     Q: Float[np.ndarray, "m d"],
-    own: Int[np.ndarray, "m"],
+    classes: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "1 m"]:
-    """Return minus log P of each query's own class, at the bandwidth that X chooses.
+    """Compute minus log P of each query's class at the bandwidth that X chooses.
 
-    It is that of ``KNeighborsClassifier``: under it the points of X are predicted best,
-    each by the others. Where X taught the map, its points lie closer to their own
-    classes than new ones do and choose too small a bandwidth: here that has its price,
-    and in ``map_losses`` it has none.
-
-    Parameters
-    ----------
-    factor, X, codes, Q, own
-        As in ``map_losses``; X of two points at least.
+    ``KNeighborsClassifier`` chooses the same: it predicts the points of X best, each by
+    the others. If the map was learned from X, these points lie closer to their classes
+    than new ones and choose too small a bandwidth; ``map_losses`` ignores that cost.
+    Arguments as ``map_losses``; X has at least two points.
     """
     Z, Q = _mapped(factor, X, Q)
     scale, n = reach(Z), len(Z)
@@ -179,7 +167,7 @@ def tuned_losses(
     D = cdist(Z, Z, "sqeuclidean")[others].reshape(n, n - 1)
     around = np.broadcast_to(codes, (n, n))[others].reshape(n, n - 1)
     best = first_best(-vote_losses(D, scale, around, codes).mean(1))
-    return vote_losses(cdist(Q, Z, "sqeuclidean"), scale, codes, own)[[best]]
+    return vote_losses(cdist(Q, Z, "sqeuclidean"), scale, codes, classes)[[best]]
 
 
 def _mapped(
@@ -187,7 +175,7 @@ def _mapped(
     X: Float[np.ndarray, "n d"],
     Q: Float[np.ndarray, "m d"],
 ) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "m p"]]:
-    """Return X and Q under a map, of ordinary size: squares are formed of them."""
+    """Map X and Q, and scale them: their squares must not overflow."""
     Z, Q = X @ factor.T, Q @ factor.T
     size = max(np.abs(Z).max(), np.abs(Q).max())
     return (Z / size, Q / size) if size > 0 else (Z, Q)
@@ -197,28 +185,25 @@ def vote_losses(
     D: Float[np.ndarray, "m n"],
     scale: float,
     codes: Int[np.ndarray, "*q n"],
-    own: Int[np.ndarray, "m"],
+    classes: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
-    """Return minus log P of each query's own class, for every bandwidth.
+    """Compute minus log P of each query's class for every bandwidth, shape (b, m).
+
+    0 for a query whose class has no voter.
 
     Parameters
     ----------
     D : array of shape (m, n)
-        From queries to the points that vote.
+        Dissimilarities from queries to voters.
     scale : float
-        s of Eq. (2) of ``neighbors.votes``, in whose units the bandwidths are.
+        s of Eq. (2) of ``neighbors.votes``, the unit of the bandwidths.
     codes : array of shape (n,) or (m, n)
-        Classes of the points, or of those that vote for each query.
-    own : array of shape (m,)
+        Classes of the voters, in common or for each query.
+    classes : array of shape (m,)
         Classes of the queries.
-
-    Returns
-    -------
-    array of shape (b, m)
-        0 for a query whose class has no point here: nobody can vote for it.
     """
     D = D - D.min(1, keepdims=True)
-    same = own[:, None] == codes
+    same = classes[:, None] == codes
     shares = same.mean(1)
     wide = np.multiply(BANDWIDTHS, 2 * scale)
     kernels = (np.exp(-D / h) for h in wide)
@@ -228,10 +213,11 @@ def vote_losses(
 
 
 def reach(Z: Float[np.ndarray, "n p"]) -> float:
-    """Return s of Eq. (2) of ``neighbors.votes``, as for distances, without JAX."""
+    """Compute s of Eq. (2) of ``neighbors.votes`` for distances, without JAX."""
     k = min(NEIGHBORS, len(Z) - 1)
-    found = np.partition(cdist(Z, Z, "sqeuclidean"), k, 1)[:, k]  # Itself is at zero.
-    middle, positive = np.median(found), found[found > 0]
+    # Each point is at zero from itself: the k-th other is the k + 1-st.
+    near = np.partition(cdist(Z, Z, "sqeuclidean"), k, 1)[:, k]
+    middle, positive = np.median(near), near[near > 0]
     return float(middle if middle > 0 else np.median(positive) if len(positive) else 1)
 
 
@@ -240,24 +226,24 @@ def strongest(
     strengths: Sequence[int | float],
     tolerance: float | int = TOLERANCE,
 ) -> Chosen:
-    """Return the strength of Eq. (1), each one's losses being at its best bandwidth.
+    """Choose a strength by Eq. (1), each at its best bandwidth.
 
     Parameters
     ----------
     losses : array of shape (s, b, n)
-        Of every strength, bandwidth and point; infinite where one could not be had.
+        Losses by strength, bandwidth and point; infinite for a failed fit.
     strengths : sequence of float
-        From the strongest down.
+        In descending order.
     tolerance : float
         Standard errors, ½ in Eq. (1).
     """
     means = losses.mean(2)
     widths, means = np.array([first_best(-mean) for mean in means]), means.min(1)
-    known = np.isfinite(means)
-    if not known.any():
+    finite = np.isfinite(means)
+    if not finite.any():
         return Chosen(strengths[-1], means, np.full(len(means), np.nan))
-    own = losses[np.arange(len(means)), widths]
-    gap = np.where(known[:, None], own - own[first_best(-means)], 0.0)
-    error = np.where(known, gap.std(1, ddof=1) / np.sqrt(gap.shape[1]), np.nan)
-    fits = known & (gap.mean(1) <= tolerance * error + SAME)
+    best = losses[np.arange(len(means)), widths]
+    gap = np.where(finite[:, None], best - best[first_best(-means)], 0.0)
+    error = np.where(finite, gap.std(1, ddof=1) / np.sqrt(gap.shape[1]), np.nan)
+    fits = finite & (gap.mean(1) <= tolerance * error + SAME)
     return Chosen(strengths[int(np.argmax(fits))], means, error)

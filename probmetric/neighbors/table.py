@@ -1,52 +1,55 @@
-"""Neighbours as a data frame: one row for each query and neighbour."""
+"""Neighbors as a data frame: one row per query and neighbor."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from probmetric.data import inputs
 from probmetric.data.choose import picked
-from probmetric.data.source import Source, is_source
+from probmetric.data.source import Source
+from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
 from probmetric.neighbors.search import nearest
+from probmetric.typing import ArrayLike
 
 
 def neighbor_table(
-    metric: Any,
-    points: Any,
+    metric: Dissimilarity | MetricDraws,
+    points: ArrayLike | Source,
     k: int,
     *,
-    queries: Any = None,
-    labels: Any = None,
+    queries: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
 ) -> pd.DataFrame:
     """Find the k nearest points of each query and return them as a table.
 
-    Memory in numbers of 8 bytes, beside that of ``nearest``: m k² under a posterior.
+    Memory in numbers of 8 bytes, besides ``nearest``: m k² under a posterior.
 
     Parameters
     ----------
     metric : Metric or PosteriorMetric
-    points : array of shape (n, d), or Source
-        Rows of a source are read in parts, once a metric; those found once more.
+    points : array-like of shape (n, d), or dataset on disk
+        A dataset on disk is read once per metric; the rows of neighbors once more.
     k : int
         1 ≤ k ≤ n, or n - 1 without ``queries``.
-    queries : array of shape (m, d), optional
-        Without them, the points, none its own neighbour. Needed with a source.
-    labels : array of shape (n,), optional
-        Of the points. Those of a source are its own.
+    queries : array-like of shape (m, d), optional
+        By default the points; a point is not its neighbor. Required for a dataset on
+        disk.
+    labels : array-like of shape (n,), optional
+        Labels of the points. A dataset on disk contains its labels.
 
     Returns
     -------
     DataFrame
-        Columns ``query`` and ``neighbor`` (index labels of a DataFrame, otherwise rows
-        counted from 0), ``rank`` from 1,
-        ``dissimilarity``, and ``distance`` where the metric is one. Under a posterior
-        the dissimilarity is the mean over draws (of E[M] for Mahalanobis kinds), there
-        is no ``distance``, and ``probability`` is the share of draws in which the
-        neighbour is among the k nearest. ``label`` of the neighbour, where labels are
-        given.
+        Columns ``query`` and ``neighbor`` (index labels of a DataFrame, otherwise row
+        numbers from 0), ``rank`` from 1, ``dissimilarity``, ``distance`` if the metric
+        is one, and ``label`` of the neighbor if there are labels. Under a posterior
+        ``dissimilarity`` is the mean over draws (of E[M] for Mahalanobis kinds),
+        ``distance`` is missing, and ``probability`` is the share of draws in which the
+        neighbor is among the k nearest.
 
     Raises
     ------
@@ -69,83 +72,71 @@ def neighbor_table(
     """
     check_metric(metric, "a metric or draws of one")
     check_columns(metric, points=points, queries=queries)
-    if is_source(points):
-        return _of_source(metric, points, k, queries, labels)
-    P = inputs.points(points, "points")
-    check_features(metric, points=P)
-    if labels is not None and np.shape(labels) != P.shape[:1]:
-        raise ValueError(
-            f"labels: expected one a point, shape ({len(P)},), got {np.shape(labels)}"
-        )
-    Q = P if queries is None else inputs.points(queries, "queries")
-    own = queries is None
+    if isinstance(points, Source):
+        if queries is None:
+            raise ValueError("queries must be points for a dataset on disk, got None")
+        if labels is not None:
+            raise ValueError(
+                "labels must be None for a dataset on disk, got labels. Use "
+                "pm.open(..., label=)."
+            )
+        P = points
+    else:
+        P = inputs.points(points, "points")
+        check_features(metric, points=P)
+        if labels is not None and np.shape(labels) != P.shape[:1]:
+            raise ValueError(
+                f"labels must have shape ({len(P)},), got {np.shape(labels)}"
+            )
+    exclude = queries is None
+    rows: Any = points if queries is None else queries
+    Q = inputs.points(rows, "queries")
     draws = isinstance(metric, MetricDraws)
     single = metric.mean_metric() if draws else metric
-    D, index = nearest(single, Q, P, k, exclude_self=own)
-    columns = _columns(D, index)
-    if metric.is_distance and not draws:
-        rows = Q[columns["query"]], P[columns["neighbor"]]
-        columns["distance"] = np.asarray(metric.distance(*rows))
+    D, index = nearest(single, Q, P, k, exclude_self=exclude)
+    query, neighbor = np.repeat(np.arange(len(Q)), D.shape[1]), index.ravel()
+    columns: dict[str, Any] = {
+        "query": _index_labels(rows, query),
+        "rank": np.tile(np.arange(1, D.shape[1] + 1), len(Q)),
+        "neighbor": _index_labels(points, neighbor),
+        "dissimilarity": D.ravel(),
+    }
+    with_distance = single.is_distance and not draws
+    if isinstance(P, Source):
+        chosen = picked(P, neighbor, features=with_distance)
+        place = np.searchsorted(chosen.rows, neighbor)
+        X = chosen.X[place]
+        labels = None if chosen.labels is None else chosen.labels[place]
+    else:
+        X, labels = (
+            P[neighbor],
+            None if labels is None else np.asarray(labels)[neighbor],
+        )
+    if with_distance:
+        columns["distance"] = np.asarray(single.distance(Q[query], X))  # pyright: ignore[reportAttributeAccessIssue]
     if draws:
-        columns["probability"] = _shares(metric, Q, P, index, own).ravel()
+        columns["probability"] = _shares(metric, Q, P, index, exclude).ravel()
     if labels is not None:
-        columns["label"] = np.asarray(labels)[index].ravel()
-    columns["query"] = _index_labels(points if own else queries, columns["query"])
-    columns["neighbor"] = _index_labels(points, columns["neighbor"])
+        columns["label"] = labels
     return pd.DataFrame(columns)
 
 
-def _index_labels(X: Any, rows: np.ndarray) -> Any:
-    """Return the index labels of a DataFrame's rows; of an array, their numbers."""
+def _index_labels(X: object, rows: Int[np.ndarray, "n"]) -> pd.Index | np.ndarray:
+    """Return the index labels of a DataFrame's rows, or the row numbers."""
     return X.index.take(rows) if isinstance(X, pd.DataFrame) else rows
 
 
-def _columns(D: np.ndarray, index: np.ndarray) -> dict[str, Any]:
-    """Return the columns that every table has."""
-    m, k = index.shape
-    return {
-        "query": np.repeat(np.arange(m), k),
-        "rank": np.tile(np.arange(1, k + 1), m),
-        "neighbor": index.ravel(),
-        "dissimilarity": D.ravel(),
-    }
-
-
-def _of_source(
-    metric: Any, source: Source, k: int, queries: Any, labels: Any
-) -> pd.DataFrame:
-    """Return the table of neighbours among rows that are read in parts."""
-    if queries is None or labels is not None:
-        raise ValueError(
-            "queries, labels: expected queries with a source, and its own labels, got "
-            + ("no queries" if queries is None else "labels")
-        )
-    Q = inputs.points(queries, "queries")
-    draws = isinstance(metric, MetricDraws)
-    single: Any = metric.mean_metric() if draws else metric
-    D, index = nearest(single, Q, source, k)
-    columns = _columns(D, index)
-    wanted = metric.is_distance and not draws
-    found = picked(source, index.ravel(), features=wanted)
-    at = np.searchsorted(found.rows, index.ravel())
-    if wanted:
-        pairs = Q[columns["query"]], found.X[at]
-        columns["distance"] = np.asarray(single.distance(*pairs))
-    if draws:
-        columns["probability"] = _shares(metric, Q, source, index, False).ravel()
-    if found.labels is not None:
-        columns["label"] = found.labels[at]
-    columns["query"] = _index_labels(queries, columns["query"])
-    return pd.DataFrame(columns)
-
-
 def _shares(
-    posterior: MetricDraws, Q: np.ndarray, P: Any, index: np.ndarray, own: bool
-) -> np.ndarray:
-    """Return the share of draws in which each found neighbour (m, k) is one."""
-    found = np.zeros(index.shape)
+    posterior: MetricDraws,
+    Q: Float[np.ndarray, "m d"],
+    P: Float[np.ndarray, "n d"] | Source,
+    index: Int[np.ndarray, "m k"],
+    exclude_self: bool,
+) -> Float[np.ndarray, "m k"]:
+    """Compute the share of draws in which each point of ``index`` is a neighbor."""
+    counts = np.zeros(index.shape)
     draws = posterior.metrics()
     for draw in draws:
-        near = nearest(draw, Q, P, index.shape[1], exclude_self=own)[1]
-        found += (index[:, :, None] == near[:, None, :]).any(-1)
-    return found / len(draws)
+        near = nearest(draw, Q, P, index.shape[1], exclude_self=exclude_self)[1]
+        counts += (index[:, :, None] == near[:, None, :]).any(-1)
+    return counts / len(draws)

@@ -1,45 +1,44 @@
-"""Votes of neighbours for classes, averaged over metrics, and probabilities from votes.
+"""Votes of neighbors for classes, averaged over metrics, and probabilities from votes.
 
-Soft votes. Of all n training points, point j votes for its class with weight
+Soft votes. All n training points vote; point j votes for its class with weight
 
     w_j(q) ∝ exp(-(D(q, j) - min_i D(q, i)) / (2 h)).                              (1)
 
-The minimum is kept while tiles of points stream by (a log-sum-exp), so the nearest
-point always has weight one and a far query never ends as 0/0; it also makes (1) blind
-to a constant added to all of a query's dissimilarities. h = b · s with b the
-``bandwidth`` and s the metric's own neighbourhood:
+The minimum is updated while tiles of points pass (a log-sum-exp): the nearest point has
+weight one, and a far query never gives 0/0. Adding a constant to all dissimilarities of
+a query does not change (1). h = b · s with b the ``bandwidth`` and s the scale of the
+metric:
 
-    s = median_i D_k(i)             if every point lies at zero from itself and
-                                    nothing lies nearer (distances, local metrics),
-    s = median_i (D_k(i) - D_1(i))  otherwise (log ratios and the like, which may be
-                                    negative and have no zero),                    (2)
+    s = median_i D_k(i)             if every point is at zero from itself and no
+                                    other is nearer (distances, local metrics),
+    s = median_i (D_k(i) - D_1(i))  otherwise (log ratios and other scores, which may
+                                    be negative and have no zero),                 (2)
 
-D_k(i) being the k-th smallest dissimilarity of training point i to the others. Where
-the median is zero (many duplicates) the median of the positive values is used, and one
-where there is none: then all weights are equal whatever h is.
+where D_k(i) is the k-th smallest dissimilarity of training point i to the others. If
+the median is zero (many duplicates), s is the median of the positive values, and one if
+there are none: then all weights are equal for every h.
 
 Count votes. The k nearest have one vote each.
 
-Shares of votes. A point may share its vote out over columns, in place of one class: the
-votes for column c are then Σ_j w_j B_jc with B its ballots, rows summing to one.
+Shares of votes. A point may split its vote over columns instead of one class: the votes
+for column c are then Σ_j w_j B_jc with ballots B whose rows sum to one.
 
 Averages. Under a posterior of metrics the *probabilities* of the draws are averaged,
-each with its own s, never the distances: the mean squared distance is one more single
-metric.
+each with its scale s, never the distances: their mean square is a single metric.
 
 Probabilities. With π the training shares of the classes and v̄ the votes averaged over
 draws, the class prior is mixed in with weight a:
 
     soft:   P = (1 - a) v̄ + a π,          count:  P = (k v̄ + a π) / (k + a).      (3)
 
-Tuning. The bandwidth b (of soft votes) and a are chosen on a grid by the mean log score
+Tuning. The bandwidth b (soft votes) and a are chosen on a grid by the mean log score
 of the *averaged* prediction (3) of each training point from the others, with π counted
-without it. Tuning the plug-in prediction instead is what over-fits. Points that are
-alone in their class have nothing to be predicted from and are left out of the score.
+without it. Tuning the plug-in prediction instead overfits. The only point of a class
+cannot be predicted and is not scored.
 
 Memory in numbers of 8 bytes: (g + 4) t² for tiles of t = 512 points and g bandwidths
-(six while they are tuned, one after), beside what ``pairwise`` needs; the answer is
-g · m · c. Time: draws · m · n.
+(six while tuning, then one), besides ``pairwise``; the result is g · m · c.
+Time: draws · m · n.
 """
 
 from collections.abc import Sequence
@@ -52,10 +51,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.hash import first_best
-from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import Prepared, maps_of
-from probmetric.neighbors.range import at_ordinary_scale, refuse_far
+from probmetric.neighbors.range import check_queries
 from probmetric.neighbors.scan import (
     Latest,
     Prepare,
@@ -73,6 +71,9 @@ from probmetric.typing import Array
 VOTE_TILE = 512
 """Side of a tile: (6 + 4) · 512² numbers are 21 MB."""
 
+type Votes = Int[np.ndarray, "n"] | Float[np.ndarray, "n c"]
+"""Classes of the points, or ballots whose rows sum to one."""
+
 
 def neighborhood_scale(
     metric: Dissimilarity,
@@ -80,19 +81,17 @@ def neighborhood_scale(
     k: int,
     prepare: Prepare = ready_alone,
 ) -> Float[np.ndarray, ""] | float:
-    """Return s of Eq. (2), positive, from each point's k nearest others."""
+    """Compute s > 0 of Eq. (2) from the k nearest neighbors of each point."""
     n = len(X)
     if n == 1:
         return 1.0
-    near = found_but_own(metric, X, X, min(k, n - 1), np.arange(n), prepare=prepare)
-    D = represented(near[0], near[2], "points", "dissimilarities")
+    D, _ = found_but_own(metric, X, X, min(k, n - 1), np.arange(n), prepare=prepare)
     reach = D[:, -1]
     squared = metric.is_distance or maps_of(metric)
     if not (squared or _zero_is_nearest(metric, X, D)):
         reach = reach - D[:, 0]
-    positive = reach[(reach > 0) & np.isfinite(reach)]
-    middle = np.median(reach)
-    if 0 < middle < np.inf:
+    middle, positive = np.median(reach), reach[reach > 0]
+    if middle > 0:
         return float(middle)
     return float(np.median(positive)) if len(positive) else 1.0
 
@@ -100,60 +99,76 @@ def neighborhood_scale(
 def _zero_is_nearest(
     metric: Dissimilarity, X: Float[np.ndarray, "n d"], D: Float[np.ndarray, "n k"]
 ) -> bool:
-    """Whether points lie at zero from themselves and at nothing less from others."""
-    some = in_tiles(X[:: max(1, len(X) // 64)][:64], (1, 64))[0]
+    """Check that points are at zero from themselves and no other point is nearer."""
+    points = in_tiles(X[:: max(1, len(X) // 64)][:64], (1, 64))[0]
     with jax.enable_x64(True):
-        own = np.asarray(_own(metric, some))
+        to_itself = np.asarray(_diagonal(metric, points))
     rounding = np.sqrt(np.finfo(float).eps) * np.median(np.abs(D))
-    return bool((np.abs(own) <= rounding).all() and D.min() >= -rounding)
+    return bool((np.abs(to_itself) <= rounding).all() and D.min() >= -rounding)
 
 
 @jax.jit
-def _own(metric: Any, X: Float[Array, "n d"]) -> Float[Array, "n"]:
+def _diagonal(metric: Dissimilarity, X: Float[Array, "n d"]) -> Float[Array, "n"]:
     return jnp.diagonal(metric.pairwise(X, X))
 
 
 def count_votes(
-    metrics: list[Dissimilarity],
+    metrics: Sequence[Dissimilarity],
     Q: Float[np.ndarray, "m d"],
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     k: int,
     n_classes: int,
-    own: Int[np.ndarray, "m"] | None = None,
+    excluded: Int[np.ndarray, "m"] | None = None,
 ) -> Float[np.ndarray, "m c"]:
-    """Return the shares of the classes among the k nearest, averaged over metrics."""
+    """Compute the class shares among the k nearest points, averaged over metrics."""
     votes = np.zeros((len(Q), n_classes))
     rows = np.arange(len(Q))[:, None]
     for metric in metrics:
-        index = found_but_own(metric, Q, X, k, own)[1]
+        index = found_but_own(metric, Q, X, k, excluded)[1]
         np.add.at(votes, (rows, codes[index]), 1.0)
     return votes / (k * len(metrics))
 
 
 def soft_votes(
-    metrics: list[Dissimilarity],
+    metrics: Sequence[Dissimilarity],
     scales: Float[np.ndarray, "s"],
     bandwidths: Float[np.ndarray, "g"],
     Q: Float[np.ndarray, "m d"],
     X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"] | Float[np.ndarray, "n c"],
+    codes: Votes,
     n_classes: int,
     own: Int[np.ndarray, "m"] | None = None,
     prepare: Prepare = ready_alone,
 ) -> Float[np.ndarray, "g m c"]:
-    """Return the normalised weights, Eq. (1), of the classes, averaged over metrics.
+    """Compute the normalized weights, Eq. (1), of the classes, averaged over metrics.
 
-    ``codes`` are the points' classes, or ballots, rows summing to one. A query from
-    which every point is infinitely far (all D = ∞) has equal weights.
-    ``metrics`` share one structure; ``own[i]`` is the point that query i does not see;
-    ``prepare`` is asked for what a tile of queries shares under a draw, where a draw
-    is computed by itself.
+    Parameters
+    ----------
+    metrics : sequence of Metric
+        Metrics of one structure.
+    scales : array of shape (s,)
+        s of Eq. (2) for each metric.
+    bandwidths : array of shape (g,)
+    Q, X : arrays of shape (m, d), (n, d)
+        Queries and points. A query that is infinitely far from every point has equal
+        weights.
+    codes : array of shape (n,) or (n, c)
+        Classes of the points, or ballots whose rows sum to one.
+    n_classes : int
+    own : array of shape (m,), optional
+        Point that does not vote for each query.
+    prepare : callable, optional
+        Computes the quantities that a tile of queries shares under a draw.
+
+    Returns
+    -------
+    ndarray of shape (g, m, c)
 
     Examples
     --------
-    Two points at squared distances 1 and 4 from the query, of weights exp(-1/2) and
-    exp(-4/2) for h = 1: their shares are those of the odds exp(3/2).
+    Two points at squared distances 1 and 4 from the query have weights exp(-1/2) and
+    exp(-4/2) for h = 1, with odds exp(3/2):
 
     >>> import numpy as np
     >>> from probmetric.metric import Mahalanobis
@@ -165,109 +180,105 @@ def soft_votes(
     1.5
     """
     scales, bandwidths = in_native_order((scales, bandwidths))
-    apart = _apart(metrics[0])
-    size = 1 if apart else len(metrics)
+    size = _together(metrics)
     if isinstance(metrics[0], Mahalanobis):
         Q, X, metrics = _padded(Q, X, metrics)
     starts = range(0, len(metrics), size)
     groups = [(*stack(metrics[i : i + size]), scales[i : i + size]) for i in starts]
     shape, tiles = bucket(len(Q), VOTE_TILE), bucket(len(X), VOTE_TILE)
-    seen = np.arange(len(X), dtype=np.int32)
-    seen = in_tiles(seen, tiles)
-    seen.reshape(-1)[len(X) :] = -1
+    index = in_tiles(np.arange(len(X), dtype=np.int32), tiles)
+    index.reshape(-1)[len(X) :] = -1
     own = np.full(len(Q), -2) if own is None else own
     padded = -(-n_classes // 4) * 4
     if codes.ndim == 2:
         codes = np.pad(codes, ((0, 0), (0, padded - n_classes)))
-    parts: list[Any] = []
+    results: list[np.ndarray] = []
     with jax.enable_x64(True):
-        points = jax.device_put((in_tiles(X, tiles), in_tiles(codes, tiles), seen))
-        for q, mine in zip(in_tiles(Q, shape), in_tiles(own, shape), strict=True):
-            votes = 0.0
+        points = jax.device_put((in_tiles(X, tiles), in_tiles(codes, tiles), index))
+        for q, hidden in zip(in_tiles(Q, shape), in_tiles(own, shape), strict=True):
+            votes = np.zeros(())
             for i, (leaves, structure, s) in zip(starts, groups, strict=True):
-                shared = prepare(metrics[i], q) if apart else None
-                queries = q, mine, shared
-                draws = leaves, s
-                of = _soft(draws, bandwidths, queries, points, structure, padded)
-                votes = votes + np.asarray(of)
-            parts.append(votes / len(metrics))
-    votes = np.concatenate(parts, 1)[:, : len(Q), :n_classes]
+                shared = prepare(metrics[i], q) if _prepares(metrics[i]) else None
+                draws, queries = (leaves, s), (q, hidden, shared)
+                votes = votes + np.asarray(
+                    _soft(draws, bandwidths, queries, points, structure, padded)
+                )
+            results.append(votes / len(metrics))
+    votes = np.concatenate(results, 1)[:, : len(Q), :n_classes]
     refuse_nan(np.isnan(votes).any(), Q, X)
     return votes
 
 
-def _apart(metric: Dissimilarity) -> bool:
-    """Whether what a draw prepares is large, and compiled once for all uses."""
+def _prepares(metric: Dissimilarity) -> bool:
+    """Whether shared quantities are large, and computed for one draw at a time."""
     return isinstance(metric, Prepared) and not isinstance(metric, Mahalanobis)
 
 
-class Neighborhood(NamedTuple):
-    """Points X · 2^-e with metrics of them, and the scale s of each, Eq. (2)."""
+def _together(metrics: Sequence[Dissimilarity]) -> int:
+    """Return the number of draws to compute at a time: 1 or all."""
+    return 1 if _prepares(metrics[0]) else len(metrics)
 
-    metrics: list[Any]
+
+class Neighborhood(NamedTuple):
+    """Points that vote, with metrics and the scale s of each, Eq. (2)."""
+
+    metrics: Sequence[Dissimilarity]
     X: Float[np.ndarray, "n d"]
-    e: int
     scales: Float[np.ndarray, "s"]
 
     def votes(
         self,
         bandwidths: Sequence[float],
         Q: Float[np.ndarray, "m d"],
-        codes: Int[np.ndarray, "n"] | Float[np.ndarray, "n c"],
+        codes: Votes,
         n_classes: int,
     ) -> Float[np.ndarray, "g m c"]:
-        """Return ``soft_votes`` for queries in the units of the points given."""
-        with np.errstate(over="ignore"):  # Refused by its name in the next line.
-            Q = np.ldexp(Q, -self.e)
+        """Compute ``soft_votes`` for queries."""
         for metric in self.metrics:
-            refuse_far(metric, Q, "X")
-        tried = np.array(bandwidths)
-        return soft_votes(self.metrics, self.scales, tried, Q, self.X, codes, n_classes)
+            check_queries(metric, Q, "X")
+        b = np.array(bandwidths)
+        return soft_votes(self.metrics, self.scales, b, Q, self.X, codes, n_classes)
 
 
 def neighborhood(
-    metrics: list[Dissimilarity],
+    metrics: Sequence[Dissimilarity],
     X: Float[np.ndarray, "n d"],
     k: int,
     bandwidths: Sequence[float],
-    codes: Int[np.ndarray, "n"] | Float[np.ndarray, "n c"],
+    codes: Votes,
     n_classes: int,
 ) -> tuple[Neighborhood, Float[np.ndarray, "g n c"]]:
-    """Bring points to where float64 holds their squares; take scales and votes there.
+    """Compute scales, and the votes for each point by the others, shape (g, n, c).
 
-    Returns
-    -------
-    near : Neighborhood
-    votes : NumPy array of shape (g, n, c)
-        ``near.votes`` of the points themselves, where none sees its own. What a draw
-        prepares serves its scale and its votes, where one tile holds all points.
+    The shared quantities of a draw serve its scale and its votes if one tile holds all
+    points.
     """
-    metrics, e = at_ordinary_scale(metrics, X)
-    X = np.ldexp(X, -e)
     for metric in metrics:
-        refuse_far(metric, X, "X")
-    size = 1 if _apart(metrics[0]) else len(metrics)
-    groups = [metrics[i : i + size] for i in range(0, len(metrics), size)]
-    prepare, tried, own = Latest(), np.array(bandwidths), np.arange(len(X))
-    scales, votes = [], np.zeros((len(tried), len(X), n_classes))
-    for group in groups:
+        check_queries(metric, X, "X")
+    size, b, rows = _together(metrics), np.array(bandwidths), np.arange(len(X))
+    prepare, scales = Latest(), np.empty(len(metrics))
+    votes = np.zeros((len(b), len(X), n_classes))
+    starts = range(0, len(metrics), size)
+    for start in starts:
+        group = metrics[start : start + size]
         s = np.array([neighborhood_scale(m, X, k, prepare) for m in group])
-        scales.append(s)
-        if len(tried):
-            found = soft_votes(group, s, tried, X, X, codes, n_classes, own, prepare)
-            votes += found
-    votes /= len(groups)
-    return Neighborhood(metrics, X, e, np.concatenate(scales)), votes
+        scales[start : start + size] = s
+        if len(b):
+            votes += soft_votes(group, s, b, X, X, codes, n_classes, rows, prepare)
+    return Neighborhood(metrics, X, scales), votes / len(starts)
 
 
 def _padded(
-    Q: Float[np.ndarray, "m d"], X: Float[np.ndarray, "n d"], metrics: list[Any]
-) -> tuple[Any, Any, list[Any]]:
-    """Map points under a single metric and fill with zeros, so that jit is reused."""
-    L = np.stack([np.asarray(metric.factor, np.float64) for metric in metrics])
-    centre = X.mean(0)
-    Q, X = Q - centre, X - centre
-    if len(metrics) == 1:  # One map does for all pairs.
+    Q: Float[np.ndarray, "m d"],
+    X: Float[np.ndarray, "n d"],
+    metrics: Sequence[Dissimilarity],
+) -> tuple[np.ndarray, np.ndarray, list[Dissimilarity]]:
+    """Map points under a single metric and pad with zeros: few shapes to compile."""
+    factors = [m.factor for m in metrics if isinstance(m, Mahalanobis)]
+    L = np.stack([np.asarray(factor, np.float64) for factor in factors])
+    center = X.mean(0)
+    Q, X = Q - center, X - center
+    if len(metrics) == 1:  # One map for all pairs.
         Q, X, L = Q @ L[0].T, X @ L[0].T, np.eye(L.shape[1])[None]
     rows, columns = (-size % 8 for size in L.shape[1:])
     L = np.pad(L, ((0, 0), (0, rows), (0, columns)))
@@ -275,69 +286,67 @@ def _padded(
     return np.pad(Q, wide), np.pad(X, wide), [Mahalanobis(factor) for factor in L]
 
 
-def stack(metrics: Sequence[Dissimilarity]) -> tuple[Any, Any]:
+def stack(
+    metrics: Sequence[Dissimilarity],
+) -> tuple[tuple[np.ndarray, ...], Any]:
     """Return leaves with a leading draw axis, and the structure of one metric."""
-    leaves = [jax.tree.leaves(metric) for metric in metrics]
+    leaves = zip(*map(jax.tree.leaves, metrics), strict=True)
     return (
-        tuple(
-            np.stack([np.asarray(a) for a in leaf])
-            for leaf in zip(*leaves, strict=True)
-        ),
+        tuple(np.stack([np.asarray(a) for a in leaf]) for leaf in leaves),
         jax.tree.structure(metrics[0]),
     )
 
 
 @partial(jax.jit, static_argnames=("structure", "n_classes"))
 def _soft(
-    draws: Any,
+    draws: tuple[tuple[Array, ...], Array],
     bandwidths: Float[Array, "g"],
-    queries: Any,
-    points: Any,
+    queries: tuple[Array, Array, object],
+    points: tuple[Array, Array, Array],
     structure: Any,
     n_classes: int,
 ) -> Float[Array, "g q c"]:
-    """Return votes by Eq. (1), summed over draws: leaves and scales of a metric each.
+    """Compute votes by Eq. (1), summed over draws.
 
-    ``queries`` are rows, the point each does not see, and what ``ready`` shares, or
-    None; ``points`` are tiles of rows, of codes (or ballots) and of indices. These
-    stream by.
+    ``draws`` are the leaves and scales of metrics. ``queries`` are rows, the point that
+    is hidden from each, and what ``ready`` shares, or None. ``points`` are tiles of
+    rows, of codes (or ballots) and of indices, which are scanned.
     """
     Q, own, shared = queries
-    _, codes, seen = points
+    _, codes, indices = points
 
-    def add(kept: Any, tile: Any, D: Array, h: Array) -> Any:
-        low, total = kept
+    def add(
+        state: tuple[Array, Array], tile: tuple[Array, ...], D: Array, h: Array
+    ) -> tuple[Array, Array]:
+        low, total = state
         _, code, index = tile
         hidden = (index < 0) | (index == own[:, None])
         D = jnp.where(hidden, jnp.inf, D)
         new = jnp.minimum(low, jnp.min(D, 1))
-        # While nothing finite has been seen, take zero: every weight is exp(-∞).
+        # Use zero until a finite value comes: every weight is exp(-∞).
         zero = jnp.where(jnp.isposinf(new), 0.0, new)
         w = jnp.exp(-(D - zero[:, None]) / (2 * h[:, None, None]))
         fade = jnp.exp(-(low - zero) / (2 * h[:, None]))
         votes = w @ ballots(code, index)
         return new, total * fade[..., None] + votes
 
-    def one_draw(votes: Array, draw: Any) -> Any:
+    def one_draw(
+        votes: Array, draw: tuple[tuple[Array, ...], Array]
+    ) -> tuple[Array, None]:
         metric = jax.tree.unflatten(structure, draw[0])
         once = ready(metric, Q) if shared is None else shared
-        empty = (
+        start = (
             jnp.full(len(Q), jnp.inf, Q.dtype),
             jnp.zeros((len(bandwidths), len(Q), n_classes), Q.dtype),
         )
-        (_, total), _ = jax.lax.scan(
-            lambda kept, tile: (
-                add(
-                    kept,
-                    tile,
-                    distances(metric, Q, once, tile[0]),
-                    bandwidths * draw[1],
-                ),
-                None,
-            ),
-            empty,
-            points,
-        )
+
+        def scan(
+            state: tuple[Array, Array], tile: tuple[Array, ...]
+        ) -> tuple[tuple[Array, Array], None]:
+            D = distances(metric, Q, once, tile[0])
+            return add(state, tile, D, bandwidths * draw[1]), None
+
+        (_, total), _ = jax.lax.scan(scan, start, points)
         size = jnp.sum(total, -1, keepdims=True)
         share = jnp.where(size > 0, total / jnp.where(size > 0, size, 1), equal)
         return votes + share, None
@@ -349,26 +358,22 @@ def _soft(
         return jnp.where(index[..., None] < 0, 0.0, code)
 
     all_codes = codes.reshape(-1, *codes.shape[2:])
-    others = jnp.sum(ballots(codes, seen), (0, 1)) - ballots(all_codes[own], own)
+    others = jnp.sum(ballots(codes, indices), (0, 1)) - ballots(all_codes[own], own)
     equal = others / jnp.sum(others, -1, keepdims=True)
     none = jnp.zeros((len(bandwidths), len(Q), n_classes), Q.dtype)
     return jax.lax.scan(one_draw, none, draws)[0]
 
 
 BANDWIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Grid of b, in units of the metric's neighbourhood, s of Eq. (2).
+"""Grid of b, in units of the scale s of the metric, Eq. (2).
 
-Adding .02 and .05 worsened the test log loss of the Euclidean metric on wine, iris and
-breast_cancer at 20 and 40 points (by up to .05) and bettered it on digits (by .06 from
-40 points).
+Smaller values improve some datasets and worsen others; see docs/measured.md.
 """
 
 PRIOR_WEIGHTS = {"soft": (0.02,), "count": (0.5, 1.0, 2.0, 4.0)}
 """Grid of a in Eq. (3), by kind of votes.
 
-For soft votes the one value that was studied. Choosing among .01 to .1 was mixed at 20
-points: test log loss fell from 1.304 to 1.157 on digits and rose by .015 on
-breast_cancer.
+Only one value for soft votes: choosing it gave mixed results; see docs/measured.md.
 """
 
 
@@ -378,13 +383,13 @@ def mix_prior(
     weight: float,
     k: int | None,
 ) -> Float[np.ndarray, "*g m c"]:
-    """Return Eq. (3): of count votes if k is given, of soft votes if it is None."""
+    """Compute Eq. (3) for count votes, or for soft votes if k is None."""
     share = weight if k is None else weight / (k + weight)
     return (1 - share) * votes + share * prior
 
 
 class Tuned(NamedTuple):
-    """What leave-one-out chose: b, a, and the mean log score of each (b, a) tried."""
+    """b and a chosen by leave-one-out, and the mean log score of each pair."""
 
     bandwidth: float
     prior_weight: float
@@ -408,10 +413,10 @@ def leave_one_out(
     k: int | None,
     members: Int[np.ndarray, "c"] | None = None,
 ) -> Tuned:
-    """Choose b and a from averaged votes in which no point saw itself.
+    """Choose b and a from averaged votes for each point by the others.
 
-    ``members`` are the points of each class among those that voted: of ``codes``, if
-    not given. With no point to score (each alone in its class) see `untuned`.
+    ``members`` are the class sizes of the points that vote (default: from ``codes``).
+    If no point can be scored (each is the only one of its class) see `untuned`.
     """
     if members is None:
         members = np.bincount(codes, minlength=votes.shape[2])
@@ -420,12 +425,11 @@ def leave_one_out(
     if len(scored) == 0:
         return untuned(bandwidths, prior_weights)
     scores = np.empty((len(bandwidths), len(prior_weights)))
-    own = codes[scored]
-    prior = (members[own] - 1) / (n - 1)
+    classes = codes[scored]
+    prior = (members[classes] - 1) / (n - 1)
     for column, weight in enumerate(prior_weights):
-        share = weight if k is None else weight / (k + weight)
-        predicted = (1 - share) * votes[:, scored, own] + share * prior
-        tiny = np.finfo(float).tiny  # A point that nobody votes for, rightly.
+        predicted = mix_prior(votes[:, scored, classes], prior, weight, k)
+        tiny = np.finfo(float).tiny  # A point without any vote for its class.
         scores[:, column] = np.log(np.maximum(predicted, tiny)).mean(-1)
     row, column = divmod(first_best(scores), len(prior_weights))
     return Tuned(bandwidths[row], prior_weights[column], scores)

@@ -1,23 +1,25 @@
-"""The curves s_f of a metric of splines, with limits by draws or by the jackknife.
+"""The curves s_f of a spline metric, with limits by draws or by the jackknife.
 
-s_f is known up to a constant, and starts at 0 where the knots do. Limits hold at one x,
-not for a curve as a whole.
+s_f is identified up to a constant, and is 0 at the first knot. Limits are pointwise,
+not simultaneous.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from probmetric.arguments import check_number
-from probmetric.metric import SplineCityBlock
+from probmetric.metric import Dissimilarity, SplineCityBlock
 from probmetric.metric.splines import i_splines
+from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.jackknife import checked_prob, limits
-from probmetric.posterior.metric import need_own_spread
+from probmetric.posterior.metric import PosteriorMetric, need_own_spread
 
 
 class Curves(NamedTuple):
-    """Curves over the range of each feature, with limits where asked for.
+    """Curves over the range of each feature, with optional limits.
 
     Attributes
     ----------
@@ -27,15 +29,15 @@ class Curves(NamedTuple):
         0 at the left end, the height of the curve at the right.
     lower, upper : array of shape (d, g), or None
     names : tuple of d str, or None
-        Of the features.
+        Feature names.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.metric import SplineCityBlock
+    >>> from probmetric.metric import Dissimilarity, SplineCityBlock
     >>> metric = SplineCityBlock(np.array([[0.0, 2.0]]), np.array([[1.0, 1.0]]))
-    >>> found = curves(metric, n_points=3)
-    >>> found.x.tolist(), found.s.tolist(), found.lower
+    >>> result = curves(metric, n_points=3)
+    >>> result.x.tolist(), result.s.tolist(), result.lower
     ([[0.0, 1.0, 2.0]], [[0.0, 1.0, 2.0]], None)
     """
 
@@ -47,29 +49,29 @@ class Curves(NamedTuple):
 
 
 def curves(
-    metric: Any,
-    uncertainty: Any = None,
+    metric: Dissimilarity,
+    uncertainty: PosteriorMetric | IntervalMetric | None = None,
     *,
     prob: float = 0.9,
     n_points: int = 101,
 ) -> Curves:
-    """Return the curves of a metric of splines, with limits at each point.
+    """Compute the curves of a spline metric, with pointwise limits.
 
     Parameters
     ----------
     metric : SplineCityBlock
-        The fit.
+        The fitted metric.
     uncertainty : PosteriorMetric or IntervalMetric, optional
-        Of the same kind, for the same knots. Draws give quantiles; refits without each
-        group of points s ± t √V, not below 0.
+        Draws or refits with the same knots. Limits are quantiles of draws, or s ± t √V
+        for refits (not below 0).
     prob : float in (0, 1), default=0.9
-        Of the limits, at each x by itself.
+        Probability of the limits at each x.
     n_points : int ≥ 2, default=101
 
     Raises
     ------
     ValueError
-        For metrics of another kind or other knots; draws of ``purpose="prediction"``.
+        For other kinds of metrics or other knots; draws with ``purpose="prediction"``.
 
     Warns
     -----
@@ -80,53 +82,53 @@ def curves(
     --------
     >>> import numpy as np
     >>> import probmetric as pm
-    >>> from probmetric.metric import SplineCityBlock
-    >>> knots, one = np.array([[0.0, 2.0]]), np.ones((1, 2))
-    >>> draws = [SplineCityBlock(knots, h * one) for h in np.linspace(0, 1, 101)]
+    >>> from probmetric.metric import Dissimilarity, SplineCityBlock
+    >>> knots, ones = np.array([[0.0, 2.0]]), np.ones((1, 2))
+    >>> draws = [SplineCityBlock(knots, h * ones) for h in np.linspace(0, 1, 101)]
     >>> posterior = pm.PosteriorMetric(draws, "intervals", pairs_independent=True)
-    >>> found = curves(SplineCityBlock(knots, one), posterior, prob=0.5)
-    >>> float(found.lower[0, -1]), float(found.upper[0, -1])  # Quartiles of 0, …, 2
+    >>> result = curves(SplineCityBlock(knots, ones), posterior, prob=0.5)
+    >>> float(result.lower[0, -1]), float(result.upper[0, -1])  # Quartiles of 0, …, 2
     (0.5, 1.5)
     """
     prob = checked_prob(prob)
     n_points = check_number("n_points", n_points, 2, whole=True)
     if not isinstance(metric, SplineCityBlock):
         raise ValueError(
-            f"metric: expected a SplineCityBlock, got {type(metric).__name__}"
+            f"metric must be a SplineCityBlock, got {type(metric).__name__}"
         )
     knots = np.asarray(metric.knots, float)
     share = np.linspace(0, 1, n_points)
     x = knots[:, :1] * (1 - share) + knots[:, -1:] * share
     splines = i_splines(x.T, knots)  # (g, d, k)
-    own = np.einsum("gdk,dk->dg", splines, np.asarray(metric.heights, float))
+    s = np.einsum("gdk,dk->dg", splines, np.asarray(metric.heights, float))
     if uncertainty is None:
-        return Curves(x, own)
-    refitted = hasattr(uncertainty, "left_out")
-    others = uncertainty.left_out if refitted else getattr(uncertainty, "draws", ())
-    heights = _heights(others, knots)
+        return Curves(x, s)
+    refits = isinstance(uncertainty, IntervalMetric)
+    heights = _heights(uncertainty.left_out if refits else uncertainty.draws, knots)
     each = np.einsum("gdk,sdk->sdg", splines, heights)
-    if refitted:
-        values = np.concatenate([own[None], each])
+    if refits:
+        values = np.concatenate([s[None], each])
         lower, upper = limits(values, prob, uncertainty.factor)
-        return Curves(x, own, np.maximum(lower, 0.0), upper)
+        return Curves(x, s, np.maximum(lower, 0.0), upper)
     need_own_spread("curves", uncertainty)
     lower, upper = np.quantile(each, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
-    return Curves(x, own, lower, upper)
+    return Curves(x, s, lower, upper)
 
 
 def _heights(
-    metrics: Any, knots: Float[np.ndarray, "d k"]
+    metrics: Sequence[Dissimilarity], knots: Float[np.ndarray, "d k"]
 ) -> Float[np.ndarray, "s d k"]:
-    """Return the heights of metrics on the same knots, or refuse others."""
-    kinds = {type(m).__name__ for m in metrics}
-    if kinds != {"SplineCityBlock"}:
+    """Return the heights of metrics on the same knots; raise for other metrics."""
+    splines = [m for m in metrics if isinstance(m, SplineCityBlock)]
+    if len(splines) < len(metrics):
+        kinds = {type(m).__name__ for m in metrics}
         raise ValueError(
-            "uncertainty: expected draws or refits of a SplineCityBlock, got "
-            f"{', '.join(sorted(kinds)) or 'none'}"
+            "uncertainty must contain draws or refits of a SplineCityBlock, got "
+            f"{', '.join(sorted(kinds))}"
         )
-    if any(not np.array_equal(m.knots, knots) for m in metrics):
+    if any(not np.array_equal(m.knots, knots) for m in splines):
         raise ValueError(
-            "uncertainty: expected the knots of the metric, got others: draws of "
-            "another fit"
+            "uncertainty must have the knots of metric, got other knots. Use draws or "
+            "refits of the same fit."
         )
-    return np.stack([np.asarray(m.heights, float) for m in metrics])
+    return np.stack([np.asarray(m.heights, float) for m in splines])

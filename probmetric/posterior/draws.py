@@ -1,7 +1,6 @@
-"""Draws as a ``PosteriorMetric``: of a learner, or of a model of one's own.
+"""Convert posterior draws to a ``PosteriorMetric``.
 
-What makes a metric of each draw is a learner's ``metrics_of_draws``, or a function of
-the user's.
+A learner's ``metrics_of_draws``, or a user's function, creates a metric from each draw.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -20,9 +19,12 @@ from probmetric.typing import Array, Purpose
 
 SAMPLE_DIMS = ("chain", "draw")
 
+type Reader = Callable[[xr.DataTree], Sequence[Dissimilarity] | None]
+"""Creates a metric per draw; None for draws of another model."""
+
 
 def thinned(draws: xr.DataTree, n: int) -> xr.DataTree:
-    """Return n draws, evenly spaced over chains joined, as one chain."""
+    """Return n draws, evenly spaced over the joined chains, as one chain."""
     groups: dict[str, xr.Dataset] = {}
     for name, node in draws.children.items():
         group = node.to_dataset()
@@ -30,60 +32,61 @@ def thinned(draws: xr.DataTree, n: int) -> xr.DataTree:
             total = group.sizes["chain"] * group.sizes["draw"]
             keep = np.linspace(0, total - 1, min(n, total)).astype(int)
             at = np.unravel_index(keep, [group.sizes[dim] for dim in SAMPLE_DIMS])
-            place = {d: ("kept", i) for d, i in zip(SAMPLE_DIMS, at, strict=True)}
+            place = {d: ("thinned", i) for d, i in zip(SAMPLE_DIMS, at, strict=True)}
             plain = group.drop_vars(SAMPLE_DIMS, errors="ignore").isel(place)
-            group = plain.rename(kept="draw").expand_dims("chain")
+            group = plain.rename(thinned="draw").expand_dims("chain")
         groups[name] = group
-    found = xr.DataTree.from_dict(groups)
-    found.attrs.update(draws.attrs)
-    return found
+    return _with_attrs(groups, draws)
+
+
+def _with_attrs(groups: Mapping[str, xr.Dataset], draws: xr.DataTree) -> xr.DataTree:
+    """Create a DataTree with the attributes of draws."""
+    tree = xr.DataTree.from_dict(groups)
+    tree.attrs.update(draws.attrs)
+    return tree
 
 
 def posterior_metric(
     draws: xr.DataTree,
-    readers: Sequence[Callable[[Any], Any]],
+    readers: Sequence[Reader],
     purpose: Purpose,
     *,
     n_draws: int | None = None,
     pairs_independent: bool = False,
 ) -> PosteriorMetric:
-    """Return draws as metrics.
+    """Convert draws to metrics.
 
     Parameters
     ----------
     draws : DataTree
-        Of ``sample``; its attribute ``method`` says the source.
+        Result of ``sample``; its attribute ``method`` sets the source.
     readers : sequence of callable
-        ``metrics(draws) -> list of Metric``, or None for draws of something else; the
-        first that knows the draws is taken.
+        The first that supports the draws is used.
     purpose, pairs_independent
-        As for ``PosteriorMetric``.
+        As in ``PosteriorMetric``.
     n_draws : int, optional
-        Keep this many, evenly spaced over chains joined. Default: all.
-
-    Raises
-    ------
-    ValueError
-        For draws that no reader knows.
+        Number of draws, evenly spaced over the joined chains. Default: all.
     """
     if n_draws is not None:
         draws = thinned(draws, check_number("n_draws", n_draws, 1, whole=True))
     method = draws.attrs.get("method", "nuts")
     source = method if method in SOURCES else "nuts"
-    given: Any = {"source": source, "pairs_independent": pairs_independent}
-    for metrics in readers:
-        found = metrics(draws)
-        if found is not None:
-            return named(PosteriorMetric(found, purpose, **given), _features(draws))
+    for reader in readers:
+        metrics = reader(draws)
+        if metrics is not None:
+            posterior = PosteriorMetric(
+                metrics, purpose, source=source, pairs_independent=pairs_independent
+            )
+            return named(posterior, _features(draws))
     raise ValueError(
-        "draws: expected a posterior of a metric (M, J, or a two-stage mixture), got "
-        f"{', '.join(sorted(map(str, draws['posterior'].data_vars)))}; of a model of "
-        "your own, give draws_to_metric the function to_metric"
+        "draws must be a posterior of a metric (M, J, or a two-stage mixture), got "
+        f"{', '.join(sorted(map(str, draws['posterior'].data_vars)))}. For your own "
+        "model, pass to_metric to draws_to_metric."
     )
 
 
 def _features(draws: xr.DataTree) -> list[str] | None:
-    """Return the features' names of draws, None where they are numbers or none."""
+    """Return the feature names of draws, None if they are missing or numbers."""
     names = draws["posterior"].coords.get("feature")
     return (
         None
@@ -92,12 +95,12 @@ def _features(draws: xr.DataTree) -> list[str] | None:
     )
 
 
-def readers_of(learner: Any) -> list[Callable[[xr.DataTree], Any]]:
-    """Return what makes metrics of a learner's draws; all that is known for None."""
-    known = [MODELS[learner]] if learner in MODELS else list(MODELS.values())
+def readers_of(learner: str | None) -> list[Reader]:
+    """Return the readers of a learner's draws; all readers for an unknown learner."""
+    specs = [MODELS[learner]] if learner in MODELS else list(MODELS.values())
     # In the order of the registry, each once.
-    found = [spec.metrics_of_draws for spec in known if spec.metrics_of_draws]
-    return list(dict.fromkeys(found))
+    readers = [spec.metrics_of_draws for spec in specs if spec.metrics_of_draws]
+    return list(dict.fromkeys(readers))
 
 
 def draws_to_metric(
@@ -109,31 +112,27 @@ def draws_to_metric(
     to_metric: Callable[[dict[str, Array]], Any] | None = None,
     n_draws: int | None = None,
 ) -> PosteriorMetric:
-    """Return draws of any model as metrics, one per draw.
+    """Convert draws of any model to metrics, one per draw.
 
     Parameters
     ----------
     draws : DataTree
-        Of ``sample``.
-    purpose : {"prediction", "intervals"}
-        What the draws serve: votes to be averaged, or intervals. There is no default:
-        see ``PosteriorMetric``.
-    pairs_independent : bool, default=False
-        Whether the observations are independent, so that the posterior means what it
-        says. False for pairs built from labels.
+        Result of ``sample``.
+    purpose, pairs_independent
+        As in ``PosteriorMetric``.
     sel : mapping of str to label, optional
-        One label along an axis of the posterior, as ``{"group": 0}`` or, with
-        ``coords``, ``{"group": "north"}``: the metric of that group.
+        One label along an axis of the posterior, such as ``{"group": 0}`` or, with
+        ``coords``, ``{"group": "north"}``, to use the metric of that group.
     to_metric : callable, optional
-        ``to_metric(sites)``, with the values of one draw by name (after ``sel``, and
-        without chain and draw), gives a factor W (p, d), which stands for the
-        ``Mahalanobis`` metric of M = WᵀW, or a metric. Called once a draw, in float64.
-        Default: the matrix ``M`` (d, d), or what a registered learner draws. A model
-        of your own then has no P(same), since only you know its link: return
-        ``Mahalanobis(W, Link(b, 0.5))`` for exp(-(b + dist²/2)).
+        ``to_metric(sites)`` gets the values of one draw by name (after ``sel``, without
+        chain and draw) and returns a factor W (p, d), for the ``Mahalanobis`` metric
+        M = WᵀW, or a metric. Called once per draw, in float64. Default: the matrix
+        ``M`` (d, d), or the draws of a registered learner. Without it your own model
+        has no P(same): return ``Mahalanobis(W, Link(b, 0.5))`` for
+        exp(-(b + dist²/2)).
     n_draws : int, optional
-        Keep this many, evenly spaced over chains joined. Default: all. Votes hardly
-        change beyond 100.
+        Number of draws, evenly spaced over the joined chains. Default: all. Votes
+        hardly change beyond 100.
 
     Returns
     -------
@@ -142,10 +141,10 @@ def draws_to_metric(
     Raises
     ------
     ValueError
-        For draws without a metric; more axes than a matrix has; a label or an axis
-        that is not there; and as ``PosteriorMetric``.
+        For draws without a metric, more axes than a matrix has, or an unknown label or
+        axis; and as ``PosteriorMetric``.
     TypeError
-        Where ``to_metric`` returns something else.
+        If ``to_metric`` returns another type.
 
     Examples
     --------
@@ -163,74 +162,75 @@ pairs_independent=False)
     check_names(purpose, method if method in SOURCES else "nuts")
     if "posterior" not in draws.children:
         raise ValueError(
-            f"draws: expected a group 'posterior', got {sorted(draws.children)}"
+            f"draws must have a group 'posterior', got {sorted(draws.children)}"
         )
     draws = _selected(draws, sel or {})
-    given: Any = {"pairs_independent": pairs_independent, "n_draws": n_draws}
     if to_metric is not None:
-        make = to_metric
 
-        def own(kept: xr.DataTree) -> list[Dissimilarity]:
+        def read(thinned: xr.DataTree) -> list[Dissimilarity]:
             with jax.enable_x64(True):
-                return [_as_metric(make(sites)) for sites in _each(kept)]
+                return [_as_metric(to_metric(sites)) for sites in _each(thinned)]
 
-        return posterior_metric(draws, [own], purpose, **given)
+        readers: list[Reader] = [read]
+    else:
+        readers = readers_of(draws.attrs.get("learner"))
     M = draws["posterior"].to_dataset().get("M")
-    if M is not None and M.ndim > 4:
+    if to_metric is None and M is not None and M.ndim > 4:
         axes = [str(dim) for dim in M.dims if dim not in SAMPLE_DIMS]
         raise ValueError(
-            f"sel: expected one matrix M (d, d) a draw, got axes {axes}: choose one "
-            f"label, as sel={{{axes[0]!r}: ...}}"
+            f"sel must select one matrix M (d, d) per draw, got axes {axes}. Choose a "
+            f"label, such as sel={{{axes[0]!r}: ...}}."
         )
-    readers = readers_of(draws.attrs.get("learner"))
-    return posterior_metric(draws, readers, purpose, **given)
+    return posterior_metric(
+        draws, readers, purpose, n_draws=n_draws, pairs_independent=pairs_independent
+    )
 
 
 def _selected(draws: xr.DataTree, sel: Mapping[str, Hashable]) -> xr.DataTree:
-    """Return draws at one label of each axis of ``sel``."""
+    """Select one label of each axis in ``sel``."""
     if not sel:
         return draws
     posterior = draws["posterior"].to_dataset()
     for axis, label in sel.items():
         if axis not in posterior.dims or axis in SAMPLE_DIMS:
             axes = [str(dim) for dim in posterior.dims if dim not in SAMPLE_DIMS]
-            raise ValueError(f"sel: expected an axis among {axes}, got {axis!r}")
-        known = posterior[axis].to_numpy().tolist()
-        if label not in known:
-            raise ValueError(
-                f"sel: expected one of {known} for {axis!r}, got {label!r}"
-            )
-    found = xr.DataTree.from_dict({"posterior": posterior.sel(sel)})
-    found.attrs.update(draws.attrs)
-    return found
+            raise ValueError(f"sel must have axes among {axes}, got {axis!r}")
+        labels = posterior[axis].to_numpy().tolist()
+        if label not in labels:
+            raise ValueError(f"sel must be one of {labels} for {axis!r}, got {label!r}")
+    return _with_attrs({"posterior": posterior.sel(sel)}, draws)
 
 
 class _Sites(dict[str, Array]):
-    """The values of one draw; a name that is not there is answered with those there."""
+    """The values of one draw; a KeyError lists the valid names."""
 
     def __missing__(self, name: str) -> Array:
-        raise KeyError(f"to_metric: expected a site among {list(self)}, got {name!r}")
+        raise KeyError(f"to_metric must use sites among {list(self)}, got {name!r}")
 
 
 def _each(draws: xr.DataTree) -> list[dict[str, Array]]:
-    """Return the values of every draw by name, chain after chain."""
+    """Return the values of every draw by name, one chain after the other."""
     values: dict[str, np.ndarray] = {}
     for name, drawn in draws["posterior"].to_dataset().items():
         if set(SAMPLE_DIMS) <= set(drawn.dims):
             array = drawn.transpose(*SAMPLE_DIMS, ...).to_numpy()
             values[str(name)] = array.reshape(-1, *array.shape[2:])
     n = len(next(iter(values.values())))
-    # A number is an array too.
+    # Make scalars arrays, too.
     return [_Sites({k: np.asarray(v[s]) for k, v in values.items()}) for s in range(n)]
 
 
-def _as_metric(made: Any) -> Dissimilarity:
-    """Return what a user's function made of a draw as a metric."""
-    if isinstance(made, Dissimilarity):
-        return made
-    if np.ndim(made) != 2:
+def _as_metric(result: Any) -> Dissimilarity:
+    """Convert the result of a user's function to a metric."""
+    if isinstance(result, Dissimilarity):
+        return result
+    if np.ndim(result) != 2:
         raise TypeError(
-            "to_metric: expected a factor (p, d) or a metric, got "
-            + (f"shape {np.shape(made)}" if hasattr(made, "shape") else f"{made!r:.60}")
+            "to_metric must return a factor (p, d) or a metric, got "
+            + (
+                f"shape {np.shape(result)}"
+                if hasattr(result, "shape")
+                else f"{result!r:.60}"
+            )
         )
-    return Mahalanobis(np.asarray(made))
+    return Mahalanobis(np.asarray(result))

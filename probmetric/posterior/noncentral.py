@@ -1,4 +1,4 @@
-"""Limits for the length of a vector of which a noisy estimate is seen.
+"""Limits for the length of a vector from a noisy estimate.
 
 An estimate v = μ + e of a vector in R^p, Cov(e) = Σ, is too long on average: E‖v‖² =
 ‖μ‖² + tr Σ. Quantiles of draws of ‖v + e'‖ add the noise a second time; limits for ‖μ‖
@@ -7,22 +7,21 @@ eigenvalues of (I - uuᵀ)Σ(I - uuᵀ) across it, the squared length at a true 
 
     Q(x) = (x + σ Z)² + Σ_k λ_k Z_k²,      G(x) = P(Q(x) ≤ ‖v‖²),                  (1)
 
-a noncentral chi-square for equal variances, and G falls in x. With a = (1 - prob)/2
+a noncentral chi-square for equal variances; G decreases in x. With a = (1 - prob)/2
 
-    lower: G(x) = 1 - a, 0 where there is none      upper: G(x) = a G(0).          (2)
+    lower: G(x) = 1 - a, 0 if there is none         upper: G(x) = a G(0).          (2)
 
-Without G(0) the upper limit would not exist for estimates shorter than noise alone
-makes them, and the limits would be [0, 0]: a tail of that size is lost. Division by
-G(0) ("CLs") lets it go to no true length; it can only lengthen the interval, and
-changes nothing where the estimate is well away from zero.
+Without G(0) the upper limit would not exist for estimates shorter than the noise, and
+the limits would be [0, 0]. Division by G(0) ("CLs") prevents this for every true
+length; it can only lengthen the interval, and changes nothing if the estimate is far
+from zero.
 
-G is computed as E[Φ((r - x)/σ) - Φ((-r - x)/σ)], r² = ‖v‖² - Σ_k λ_k Z_k² where that is
-≥ 0, the mean taken over ``N_NODES`` fixed quasi-random normals Z_k: deterministic,
-smooth in x, exact at p = 1. Where ‖v‖² is below the noise, they are drawn from the
-exponentially tilted distribution and weighted, so that G(0) has a small *relative*
-error. Tilted noise has the mean m/(m + 3) of ‖v‖², with m = (Σλ)²/Σλ², and at least
-half of it: so much it is of noise of m equal variances, given that Q(0) ≤ ‖v‖². Upper
-limits had errors of at most .3 % for equal variances, p from 10 to 100.
+G is computed as E[Φ((r - x)/σ) - Φ((-r - x)/σ)], r² = ‖v‖² - Σ_k λ_k Z_k² if that is
+≥ 0, the mean over ``N_NODES`` fixed quasi-random normals Z_k: deterministic, smooth in
+x, exact at p = 1. If ‖v‖² is below the noise, they come from the exponentially tilted
+distribution with weights, which gives G(0) a small *relative* error. Tilted noise has
+the mean m/(m + 3) of ‖v‖², with m = (Σλ)²/Σλ², and at least half of it: the mean of
+noise of m equal variances given Q(0) ≤ ‖v‖².
 
 References
 ----------
@@ -43,16 +42,16 @@ N_HALVINGS = 28
 
 @cache
 def _squared_normals(p: int) -> np.ndarray:
-    """Return squares of N_NODES fixed quasi-random normals in R^p."""
+    """Compute squares of N_NODES fixed quasi-random normals in R^p."""
     from scipy.stats import qmc
 
     return special.ndtri(qmc.Sobol(p, rng=1).random(N_NODES)) ** 2
 
 
 def _tilt(lam: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return t ≤ 0 at which Σ λ/(1 - 2tλ), the mean of tilted noise, is as wanted.
+    """Solve Σ λ/(1 - 2tλ) = ``wanted``, the mean of tilted noise, for t ≤ 0.
 
-    Zero where the mean is less without.
+    0 if the mean is smaller without tilting.
     """
     high = lam.sum(1)
     low, up = np.zeros(len(lam)), lam.shape[1] / (2 * np.maximum(wanted, 1e-300))
@@ -68,31 +67,26 @@ def distance_limits(
     covariance: Float[np.ndarray, "m p p"],
     prob: float = 0.9,
 ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
-    """Return limits (2) for the lengths of vectors estimated by the rows of v.
+    """Compute limits (2) for the lengths of vectors estimated by the rows of v.
 
     Parameters
     ----------
     v : array of shape (m, p)
-        Estimates, approximately normal about the vectors.
+        Estimates, approximately normal around the vectors.
     covariance : array of shape (m, p, p)
-        Theirs, positive semidefinite. One that is itself estimated from n numbers is
-        to be multiplied by (t/z)², the quantiles of t with n - 1 degrees of freedom
-        and of the normal.
+        Covariances of the estimates, positive semidefinite. If estimated from n values,
+        multiply by (t/z)², the quantiles of t with n - 1 degrees of freedom and of the
+        normal.
     prob : float in (0, 1), default 0.9
 
     Returns
     -------
     lower, upper : arrays of shape (m,)
-        0 ≤ lower ≤ ‖v‖ ≤ upper. Both are ‖v‖ where the covariance is zero.
-
-    Raises
-    ------
-    ValueError
-        For ``prob`` outside (0, 1).
+        0 ≤ lower ≤ ‖v‖ ≤ upper. Both are ‖v‖ if the covariance is zero.
 
     Notes
     -----
-    The directions across u and along it are taken as uncorrelated.
+    Assumes that noise along u and across it is uncorrelated.
 
     Examples
     --------
@@ -107,7 +101,7 @@ def distance_limits(
     unit = np.where(unit > 0, unit, 1.0)
     size, S = length / unit, covariance / unit[:, None, None] ** 2
     u = v / np.where(length > 0, length, 1.0)[:, None]
-    if (length == 0).any():  # Any direction would do; the noisiest is the safest.
+    if (length == 0).any():  # Use the direction of largest noise.
         u = np.where(length[:, None] > 0, u, np.linalg.eigh(S)[1][:, :, -1])
     sd = np.sqrt(np.maximum(np.einsum("mp,mpq,mq->m", u, S, u), 1e-24))
     across = np.eye(v.shape[1]) - u[:, :, None] * u[:, None]

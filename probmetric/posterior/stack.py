@@ -1,7 +1,7 @@
-"""Draws of one kind of metric, stacked for computation and taken apart again.
+"""Stack draws of one kind of metric for computation, and unstack them.
 
-A metric holds no draw axis, so a stack is kept as its leaves (each with a leading draw
-axis) and the structure of a single draw; a metric exists only inside ``vmap``.
+A metric has no draw axis: a stack consists of the leaves (each with a leading draw
+axis) and the structure of a single draw. A metric exists only inside ``vmap``.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,35 +20,37 @@ DRAW_TILE = 16
 """Draws computed at a time."""
 
 
-def unstack(draws: Any) -> tuple[Dissimilarity, ...]:
+def unstack(
+    draws: Sequence[Dissimilarity] | Dissimilarity,
+) -> tuple[Dissimilarity, ...]:
     """Return draws as a tuple of NumPy metrics of one structure.
 
     Parameters
     ----------
     draws : sequence of Metric, or Metric
-        Either one metric a draw, or one pytree whose every array has a leading axis
-        of draws.
+        One metric per draw, or one pytree whose arrays have a leading draw axis.
 
     Raises
     ------
     ValueError
-        When there is none, or they differ in kind or shape, or hold NaN or no numbers.
+        If there are none, or they differ in kind or shape, or contain NaN or other
+        types than real numbers.
     """
     if isinstance(draws, Sequence):
         if len(draws) == 0:
-            raise ValueError("draws: expected at least one metric, got none")
+            raise ValueError("draws must contain at least one metric, got none")
         if jax.tree_util.all_leaves([draws[0]]):
             raise ValueError(
-                "draws: expected metrics that JAX knows as pytrees, got "
-                f"{type(draws[0]).__name__}: decorate its dataclass with "
-                "jax.tree_util.register_dataclass"
+                f"draws must be metrics that are JAX pytrees, got "
+                f"{type(draws[0]).__name__}. Decorate its dataclass with "
+                "jax.tree_util.register_dataclass."
             )
         every = [[np.asarray(a) for a in jax.tree.leaves(draw)] for draw in draws]
         structures = {jax.tree.structure(draw) for draw in draws}
         shapes = {tuple(a.shape for a in leaves) for leaves in every}
         if len(structures) > 1 or len(shapes) > 1:
             raise ValueError(
-                "draws: expected metrics of one kind and shape, got "
+                "draws must be metrics of one kind and shape, got "
                 f"{len(structures)} structures and {len(shapes)} sets of shapes"
             )
         structure = structures.pop()
@@ -58,27 +60,25 @@ def unstack(draws: Any) -> tuple[Dissimilarity, ...]:
         sizes = {a.shape[0] if a.ndim else 0 for a in stacked}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError(
-                "draws: expected arrays with one leading axis of draws, got leading "
-                f"sizes {sorted(sizes)}"
+                "draws must have arrays with one leading draw axis, got leading sizes "
+                f"{sorted(sizes)}"
             )
         every = [[a[s] for a in stacked] for s in range(sizes.pop())]
     odd = {str(a.dtype) for leaves in every for a in leaves if a.dtype.kind in "OSUcmM"}
     if odd:
-        raise ValueError(
-            f"draws: expected real numbers in every draw, got {', '.join(sorted(odd))}"
-        )
+        raise ValueError(f"draws must be real numbers, got {', '.join(sorted(odd))}")
     if any(np.isnan(a).any() for leaves in every for a in leaves):
-        raise ValueError("draws: expected numbers in every draw, got NaN")
+        raise ValueError("draws must be numbers, got NaN")
     return tuple(jax.tree.unflatten(structure, leaves) for leaves in every)
 
 
 def over_draws(
-    function: Callable[..., Any], metrics: Sequence[Dissimilarity], *arrays: Array
+    function: Callable[..., Array], metrics: Sequence[Dissimilarity], *arrays: Array
 ) -> np.ndarray:
-    """Return ``function(metric, *arrays)`` of every draw, stacked, in float64.
+    """Evaluate ``function(metric, *arrays)`` for every draw, stacked, in float64.
 
-    ``function`` is a module-level function (it is compiled once for each structure
-    and shape); ``DRAW_TILE`` draws are computed at a time.
+    ``function`` must be a module-level function: it is compiled once for each structure
+    and shape. ``DRAW_TILE`` draws are computed at a time.
     """
     leaves, structure = stack(metrics)
     arrays = in_native_order(arrays)
@@ -88,9 +88,12 @@ def over_draws(
 
 @partial(jax.jit, static_argnames=("function", "structure"))
 def _over_draws(
-    function: Callable[..., Any], structure: Any, leaves: Any, arrays: Any
-) -> Any:
-    def one(draw: Any) -> Any:
+    function: Callable[..., Array],
+    structure: Any,
+    leaves: tuple[Array, ...],
+    arrays: tuple[Array, ...],
+) -> Array:
+    def of_draw(draw: tuple[Array, ...]) -> Array:
         return function(jax.tree.unflatten(structure, draw), *arrays)
 
-    return jax.lax.map(one, leaves, batch_size=DRAW_TILE)
+    return jax.lax.map(of_draw, leaves, batch_size=DRAW_TILE)

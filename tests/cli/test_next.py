@@ -278,7 +278,7 @@ def test_questions_that_draws_cannot_answer_are_named(compared):
     sites, draws = given(folder)[:2], folder / "triplet_comparisons" / "draws.nc"
     pairs = "--candidates", folder / "asked.csv"
     said = refused("next", *sites, "--draws", draws, *pairs)
-    assert "--draws: expected draws that define P(same)" in said
+    assert "draws that define P(same)" in said
     said = refused("next", "--draws", draws)
     assert "--data must be the points of the questions, got none" in said
     placed = "--draws", folder / "triplet_embedding" / "draws.nc"

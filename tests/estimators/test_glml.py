@@ -114,7 +114,7 @@ def test_an_inflated_interval_is_wider_and_stays_positive(fitted):
     X, _, X_new, _ = halves()
     intervals = fitted.posterior_metric("intervals")
     plain = intervals.interval(X_new[:5], X[:5])
-    with pytest.warns(FutureWarning, match="inflate: goes"):
+    with pytest.warns(FutureWarning, match="inflate"):
         wide = intervals.interval(X_new[:5], X[:5], inflate=5.0)
     assert (0 < wide.lower).all()
     assert (wide.lower < plain.lower).all()

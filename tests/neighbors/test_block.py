@@ -144,8 +144,9 @@ def test_few_pairs_pass(monkeypatch):
     assert 0 < sum(count) < 2 * m * k * np.sum(1 / np.arange(1, blocks))
 
 
-def test_images_too_small_to_square_are_found():
+@pytest.mark.parametrize("k", [1, 9])
+def test_images_too_small_to_square_raise(k):
     metric = Mahalanobis(np.array([[1.0, -1.0], [2.0**-600, 0.0]]))
     X = np.repeat([[1.0, 1.0], [2.0, 2.0]], 6, 0)
-    read = pm.nearest(metric, X[[0, -1]], Parts(X, (6, 6)), 3)
-    same(read, pm.nearest(metric, X[[0, -1]], X, 3))
+    with pytest.raises(ValueError, match=r"points .*1e-150"):
+        pm.nearest(metric, X[[0, -1]] + [[0.5, 0.5]], Parts(X, (6, 6)), k)

@@ -83,7 +83,7 @@ def test_a_rejecting_text_label_may_be_longer_than_the_classes():
 @pytest.mark.parametrize("label", [None, 0, "no", [1]])
 def test_a_reject_label_must_be_a_new_one_of_the_same_kind(blobs, label):
     knn = KNeighborsClassifier(reject_below=0.5, reject_label=label)
-    with pytest.raises(ValueError, match="reject_label: expected"):
+    with pytest.raises(ValueError, match="reject_label"):
         knn.fit(*blobs)
 
 
@@ -93,13 +93,13 @@ def test_a_reject_label_must_be_a_new_one_of_the_same_kind(blobs, label):
         (dict(votes="hard"), "votes: expected"),
         (dict(n_neighbors=0), "n_neighbors: expected a whole"),
         (dict(n_neighbors=2.5), "n_neighbors: expected a whole"),
-        (dict(n_neighbors=61, votes="count"), "n_neighbors: expected at most"),
+        (dict(n_neighbors=61, votes="count"), "n_neighbors .*got 61"),
         (dict(bandwidth=0.0), "bandwidth: expected"),
         (dict(bandwidth="auto"), "bandwidth: expected"),
         (dict(prior_weight=1.0), "prior_weight: expected"),
         (dict(prior_weight=np.nan), "prior_weight: expected"),
         (dict(reject_below=1.5), "reject_below: expected"),
-        (dict(metric="euclidean"), "metric: expected"),
+        (dict(metric="euclidean"), "metric .*got str"),
         (dict(metric=build_euclid(2)), "X: expected 2 features"),
     ],
 )

@@ -123,7 +123,7 @@ def test_any_learner_of_one_metric_serves_also_in_a_pipeline(learner):
 def test_scoring_the_points_that_were_learned_from_warns():
     X, y = IRIS
     knn = pm.KNeighborsClassifier(pm.LDA()).fit(X[::2], y[::2])
-    with pytest.warns(UserWarning, match="score: X and y are the 75 rows"):
+    with pytest.warns(UserWarning, match=r"score: .* 75 rows"):
         knn.score(X[::2], y[::2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -148,13 +148,13 @@ def test_equal_answers_of_different_people_are_no_leakage():
     [
         (
             dict(metric=pm.PairLDA(), draws="prediction"),
-            "draws: expected None for PairLDA",
+            "draws .*PairLDA, .*got 'prediction'",
         ),
         (dict(metric=pm.LCA(), draws="posterior"), "draws: expected one of 'predict"),
-        (dict(metric=build_euclid(4), draws="prediction"), "draws: expected None with"),
-        (dict(draws="prediction"), "draws: expected None without a learner"),
-        (dict(metric=pm.GaussianClasses()), "a learner of one metric, got Gaussian"),
-        (dict(metric=pm.LCAClassifier()), "a learner of one metric, got LCAClass"),
+        (dict(metric=build_euclid(4), draws="prediction"), "draws .*got 'prediction'"),
+        (dict(draws="prediction"), "draws .*got 'prediction'"),
+        (dict(metric=pm.GaussianClasses()), "metric .*, got Gaussian"),
+        (dict(metric=pm.LCAClassifier()), "metric .*, got LCAClass"),
         (dict(metric=pm.LDA), "a learner or None, got ABCMeta|got type"),
     ],
 )

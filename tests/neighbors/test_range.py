@@ -1,4 +1,4 @@
-"""Neighbours at any scale are those of exact arithmetic, or there is a refusal."""
+"""Neighbors are those of exact arithmetic, or values out of range raise."""
 
 import json
 import re
@@ -10,11 +10,9 @@ import pytest
 
 import probmetric as pm
 from probmetric.evaluation.cross_validate import euclid
-from probmetric.linalg import psd_factor
-from probmetric.linalg_scaled import balanced, squares
+from probmetric.linalg_scaled import squares
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
-from probmetric.metric.mean import MeanDissimilarity, mean_metric
-from probmetric.neighbors import linear as neighbors_linear
+from probmetric.metric.mean import MeanDissimilarity
 from probmetric.neighbors.search import found_but_own
 from probmetric.posterior.metric import PosteriorMetric
 from tests.cli.runs import run
@@ -26,7 +24,7 @@ Y = np.arange(30) % 3
 X = rng.normal(size=(30, 3)) + 0.8 * Y[:, None]
 L = np.array([[1.0, 0.5, -0.25], [0.0, 2.0, 1.0], [0.3, -0.7, 1.5]])
 WILD = np.where(np.arange(30)[:, None] == 7, [0.0, 1e308, 0.0], X)
-UNITS = np.array([1e200, 1.0, 1e-250])
+UNITS = np.array([1e70, 1.0, 1e-70])
 
 
 def exact_neighbors(factor, Q, P, k):
@@ -38,58 +36,43 @@ def exact_neighbors(factor, Q, P, k):
 LATTICE = rng.integers(-2, 3, (30, 3)).astype(float)  # Many ties.
 CASES = {
     "scale 1": (L, X, X),
-    "1e160": (L, X * 1e160, X * 1e160),
-    "1e-170": (L, X * 1e-170, X * 1e-170),
-    "subnormal points": (L, X * 1e-310, X * 1e-310),
-    "near the largest number": (L, X * 2e307, X * 2e307),
-    "a large metric": (L * 1e200, X, X),
-    "a small metric": (L * 1e-200, X, X),
-    "large metric, small points": (L * 1e200, X * 1e-200, X * 1e-200),
-    "features in units of their own": (L / UNITS, X * UNITS, X * UNITS),
-    "one feature 1e200": (L, X * [1e200, 1, 1], X * [1e200, 1, 1]),
-    "one feature 1e-200": (L, X * [1e-200, 1, 1], X * [1e-200, 1, 1]),
-    "one point 1e308": (L, WILD, WILD),
-    "queries far from points": (L, X[:3] * 1e160, X * 1e150),
-    "differences underflow beside 1": (np.eye(3), 1e-200 * X + 0, 1e-200 * X),
-    "close pairs beside a large point": (
-        np.eye(3),
-        np.concatenate([X[:5] * 1e-180, X[5:10]]),
-        np.concatenate([X[:20] * 1e-180, X[20:]]),
-    ),
-    "ties at 2**-600": (np.eye(3), LATTICE * 2.0**-600, LATTICE * 2.0**-600),
-    "ties at 2**600": (np.eye(3), LATTICE * 2.0**600, LATTICE * 2.0**600),
-    "a flat metric": (np.eye(3)[:2] * 1e180, LATTICE, LATTICE),
+    "1e140": (L, X * 1e140, X * 1e140),
+    "1e-140": (L, X * 1e-140, X * 1e-140),
+    "a large metric": (L * 1e140, X, X),
+    "a small metric": (L * 1e-140, X, X),
+    "features in different units": (L / UNITS, X * UNITS, X * UNITS),
+    "one feature 1e140": (L, X * [1e140, 1, 1], X * [1e140, 1, 1]),
+    "ties at 2**-460": (np.eye(3), LATTICE * 2.0**-460, LATTICE * 2.0**-460),
+    "ties at 2**460": (np.eye(3), LATTICE * 2.0**460, LATTICE * 2.0**460),
+    "a flat metric": (np.eye(3)[:2] * 1e120, LATTICE, LATTICE),
 }
 
 
-# Queries so far off that differences of the points are lost in float64's rounding.
-FAR = {"one point 1e308": [7], "close pairs beside a large point": slice(5, 10)}
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
-def test_neighbours_are_those_of_exact_arithmetic(name):
+def test_neighbors_are_those_of_exact_arithmetic(name):
     factor, Q, P = CASES[name]
-    if name in FAR:
-        Q = np.delete(Q, FAR[name], 0)
     index = found_but_own(Mahalanobis(factor), Q, P, 4, None)[1]
     np.testing.assert_array_equal(index, exact_neighbors(factor, Q, P, 4))
 
 
-def test_the_plain_search_would_be_found_wrong():
-    """Negative control: the same claim rejects the search without scaling."""
-    with np.errstate(all="ignore"):
-        plain = neighbors_linear._search(L, X * 1e-170, X * 1e-170, 4, None, 64)[1]
-    exact = exact_neighbors(L, X * 1e-170, X * 1e-170, 4)
-    assert (plain != exact).mean() > 0.5
+BEYOND = {
+    "points": (L, X, X * 1e150, "points .*below 1e150"),
+    "queries": (L, X * 1e160, X, "queries .*below 1e150"),
+    "one entry": (L, X, WILD, "points .*below 1e150"),
+    "a metric": (L * 1e150, X * 1e-100, X * 1e-100, "queries .*below 1e150"),
+    "images": (L * 1e100, X, X * 1e60, "points .*below 1e150"),
+    "small points": (L, X[:2] * 1e-170, X * 1e-170, "points .*1e-150"),
+    "subnormal points": (L, X[:2] * 1e-310, X * 1e-310, "points .*1e-150"),
+    "a small metric": (L * 1e-170, X[:2] + 1, X, "points .*1e-150"),
+    "close pairs": (np.eye(3), X[:2] * 1e-180, X * 1e-180, "points .*1e-150"),
+}
 
 
-@pytest.mark.parametrize("scale", [1e160, 1e-170, 1e307, 1e-310])
-def test_dissimilarities_beyond_float64_are_refused_with_their_size(scale):
-    with pytest.raises(
-        ValueError, match=r"points must .* range of float64 .*got about 1e"
-    ):
-        pm.nearest(Mahalanobis(L), X[:2] * scale, X * scale, 2)
+@pytest.mark.parametrize("name", BEYOND)
+def test_values_beyond_the_range_raise_by_name(name):
+    factor, Q, P, message = BEYOND[name]
+    with pytest.raises(ValueError, match=message):
+        pm.nearest(Mahalanobis(factor), Q, P, 3)
 
 
 def test_points_at_zero_from_each_other_are_no_underflow():
@@ -99,16 +82,18 @@ def test_points_at_zero_from_each_other_are_no_underflow():
     np.testing.assert_array_equal(index, np.arange(10).reshape(5, 2).repeat(2, 0))
 
 
-def test_what_is_ordinary_is_searched_as_it_is():
-    scaled, points, exponent = balanced(L, X)
-    assert scaled is L
-    assert points[0] is X
-    assert exponent == 0
-    assert balanced(L, X * 1e100)[2] != 0  # Control.
+def test_differences_in_the_null_space_of_a_metric_are_at_zero():
+    """The first two features cancel; the third is 0 in the metric."""
+    metric = Mahalanobis(np.array([[3.0, -3.0, 0.0]]))
+    P = np.array([[0.0, 0.0, 0.0], [7e-200, 7e-200, 5.0], [1.0, 0.0, 0.0]])
+    D, index = pm.nearest(metric, P[:1], P, 3)
+    np.testing.assert_array_equal(D, [[0.0, 0.0, 9.0]])
+    np.testing.assert_array_equal(index, [[0, 1, 2]])
 
 
 def test_squares_are_exact_to_rounding_at_every_size():
-    for a, b, factor in ((X, X[::-1], L), (X * UNITS, X[::-1] * UNITS, L / UNITS)):
+    wide = np.array([1e200, 1.0, 1e-250])
+    for a, b, factor in ((X, X[::-1], L), (X * wide, X[::-1] * wide, L / wide)):
         s, e = squares(factor, a, b)
         for i in range(len(a)):
             exact = exact_square(factor, a[i], b[i])
@@ -118,7 +103,7 @@ def test_squares_are_exact_to_rounding_at_every_size():
 
 
 @pytest.mark.parametrize("votes", ["soft", "count"])
-@pytest.mark.parametrize("power", [-1000, -560, 520, 900])
+@pytest.mark.parametrize("power", [-460, 460])
 def test_a_classifier_is_the_same_at_every_scale(votes, power):
     Q, scale = X[:6] + 0.1, 2.0**power
     plain = pm.KNeighborsClassifier(votes=votes).fit(X, Y)
@@ -130,7 +115,7 @@ def test_a_classifier_is_the_same_at_every_scale(votes, power):
     np.testing.assert_array_equal(index, plain.kneighbors(Q)[1])
 
 
-@pytest.mark.parametrize("scale", [1e-170, 1e160])
+@pytest.mark.parametrize("scale", [1e-140, 1e140])
 def test_rescaling_a_metric_or_its_draws_changes_no_vote(scale):
     draws = [Mahalanobis(L), Mahalanobis(L[::-1] * [1.0, 2.0, 1.0])]
     scaled = [Mahalanobis(d.factor * s) for d, s in zip(draws, (scale, 1), strict=True)]
@@ -144,13 +129,13 @@ def test_rescaling_a_metric_or_its_draws_changes_no_vote(scale):
     np.testing.assert_allclose(votes[1], votes[0], rtol=1e-12)
 
 
-def test_queries_whose_squares_overflow_are_refused_by_soft_votes():
+def test_soft_votes_raise_for_queries_whose_squares_overflow():
     knn = pm.KNeighborsClassifier().fit(X, Y)
-    with pytest.raises(ValueError, match=r"X: expected points less than 1e150 times"):
+    with pytest.raises(ValueError, match=r"X .*below 1e150"):
         knn.predict_proba(X[:2] * 1e160)
 
 
-SCALES = (1e-300, 1e-160, 1e-100, 1e100, 1e160, 1e300)
+SCALES = (1e-160, 1e-50, 1e50, 1e160)
 KINDS = {name: build(name) for name in NAMES}
 KINDS |= {
     f"mean of {name}": MeanDissimilarity((build(name), build(name, 1)))
@@ -161,62 +146,31 @@ KINDS |= {
 def order_or_refusal(metric, scale):
     """Return the neighbours of points times a scale, or None if it is refused."""
     try:
-        D, index, _ = found_but_own(metric, X[:4] * scale, X * scale, 3, None)
+        D, index = found_but_own(metric, X[:4] * scale, X * scale, 3, None)
     except ValueError as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = None
-    if said is not None:
-        assert re.search(r"largest entry (of )?\d\S*e[-+]\d", said)  # The scale.
-        return None
-    assert np.isfinite(D).all()
-    return index
+        assert np.isfinite(D).all()
+        return index
+    assert re.search(r"largest entry (of )?\d\S*e[-+]\d", message)  # The scale.
+    return None
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_kind_finds_the_same_neighbours_in_any_units(name, scale):
-    """The metric's own numbers are in the units of the points."""
+def test_every_kind_finds_the_same_neighbors_in_any_units_or_raises(name, scale):
+    """The numbers in the metric are in the units of the points."""
     index = order_or_refusal(in_units(KINDS[name], scale), scale)
-    if index is None:  # Covariances of 1e320 are infinite, those of 1e-320 rounded.
-        assert "PairSimilarity" in name
+    if index is None:
         assert abs(np.log10(scale)) > 150
     else:
         np.testing.assert_array_equal(index, order_or_refusal(KINDS[name], 1.0))
 
 
-def limit(metric, scale):
-    """Return the Mahalanobis metric whose order a kind has far from its own scale."""
-    if isinstance(metric, Mahalanobis):
-        return metric
-    if isinstance(metric, MeanDissimilarity):
-        draws = [limit(draw, scale) for draw in metric.draws]
-        return None if None in draws else mean_metric(draws)
-    if not hasattr(metric, "matrix_at") or scale > 1:
-        return None
-    return Mahalanobis(psd_factor(metric.matrix_at(np.zeros((1, 3)))[0]))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("scale", SCALES)
-def test_points_in_other_units_than_the_metric_are_ordered_or_refused(name, scale):
-    """Near zero a local metric is that at zero; densities are all alike there."""
-    index = order_or_refusal(KINDS[name], scale)
-    exact = limit(KINDS[name], scale)
-    if index is None:
-        assert name != "Mahalanobis"
-    elif exact is not None:
-        np.testing.assert_array_equal(index, order_or_refusal(exact, scale))
-    else:  # Squares of 1e200 are finite.
-        assert "PairSimilarity" in name
-        assert scale == 1e100
-
-
 @pytest.mark.parametrize("name", ["LocalMahalanobis", "LocalFisher"])
-def test_local_metrics_refuse_points_closer_than_their_squares_can_tell(name):
-    with pytest.raises(ValueError, match=r"points: .*closer than 1e-120"):
+def test_local_metrics_raise_for_lost_squares(name):
+    with pytest.raises(ValueError, match=r"points .*1e-150"):
         pm.nearest(build(name), X[:4] * 1e-200, X * 1e-200, 3)
 
 
@@ -311,7 +265,7 @@ def test_the_mean_metric_of_large_draws_is_that_of_the_draws():
 
 
 def test_a_metric_with_nan_is_blamed_itself():
-    with pytest.raises(ValueError, match=r"metric: expected a finite factor, got NaN"):
+    with pytest.raises(ValueError, match=r"metric .*finite factor, got NaN"):
         pm.nearest(Mahalanobis(L * np.nan), X, X, 2)
 
 
@@ -354,7 +308,7 @@ def test_the_command_refuses_a_wild_entry_in_one_line(tmp_path):
         warnings.simplefilter("error")
         done = run("neighbors", *words)
     assert done.exit_code == 2
-    assert "range of float64" in " ".join(done.output.split())
+    assert "1e+308" in " ".join(done.output.split())
     assert "inf," not in done.output
 
 

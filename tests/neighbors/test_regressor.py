@@ -127,8 +127,8 @@ def test_draws_of_a_learner_are_averaged():
         (dict(bandwidth=0.0), "bandwidth: expected 'loo' or a number"),
         (dict(bandwidth=np.inf), r"bandwidth: expected .*\(0, inf\), got inf"),
         (dict(n_bins=1), "n_bins: expected a whole number in"),
-        (dict(metric="euclidean"), "metric: expected"),
-        (dict(draws="prediction"), "draws: expected None without a learner"),
+        (dict(metric="euclidean"), "metric .*got str"),
+        (dict(draws="prediction"), "draws .*got 'prediction'"),
     ],
 )
 def test_bad_arguments_are_named_at_fit(options, words):
@@ -161,5 +161,5 @@ def test_a_class_of_one_point_joins_the_next(n, n_bins, sizes):
 
 @pytest.mark.parametrize("y", [[1.0, 2.0, 3.0], [1.0] * 6, [0.0, 0.0, 0.0, 5.0]])
 def test_too_few_values_for_a_learner_are_named(y):
-    with pytest.raises(ValueError, match="y: expected values that make two classes"):
+    with pytest.raises(ValueError, match=r"y .*two classes"):
         pm.KNeighborsRegressor(pm.LDA()).fit(np.eye(len(y)), y)

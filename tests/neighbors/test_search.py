@@ -260,9 +260,9 @@ X3 = np.arange(6.0).reshape(3, 2)
         ),
         (dict(points=np.zeros((0, 2))), "points: expected shape"),
         (dict(k=0), "k: expected a whole number in"),
-        (dict(k=4), "k: expected 1 to 3"),
-        (dict(k=3, exclude_self=True), "k: expected 1 to 2"),
-        (dict(queries=X3[:2], exclude_self=True), "exclude_self: expected queries"),
+        (dict(k=4), "k .*1 to 3"),
+        (dict(k=3, exclude_self=True), "k .*1 to 2"),
+        (dict(queries=X3[:2], exclude_self=True), "exclude_self .*got True"),
         (dict(tile=0), "tile: expected a whole number in"),
     ],
 )
@@ -278,7 +278,7 @@ def test_a_metric_that_gives_nan_is_refused():
 
 
 def test_a_table_wants_a_label_a_point(grid):
-    with pytest.raises(ValueError, match=r"labels: expected one a point, shape \(\d+,"):
+    with pytest.raises(ValueError, match=r"labels .*shape \(\d+,"):
         neighbor_table(Mahalanobis(np.eye(2)), grid[0], 1, labels=[0, 1])
 
 

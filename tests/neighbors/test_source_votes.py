@@ -106,9 +106,9 @@ def test_the_prior_is_chosen_by_a_sample_with_the_counts_of_all(monkeypatch):
 @pytest.mark.parametrize(
     "change, said",
     [
-        ({"votes": "soft"}, "votes: expected 'count' where points are read"),
+        ({"votes": "soft"}, "votes .*got 'soft'"),
         ({"votes": "many"}, "votes: expected"),
-        ({"n_neighbors": 1000}, "n_neighbors: expected at most"),
+        ({"n_neighbors": 1000}, "n_neighbors .*got 1000"),
         ({"metric": Mahalanobis(np.eye(2))}, "X: expected"),
     ],
 )
@@ -124,13 +124,13 @@ def test_labels_weights_and_queries_that_do_not_fit_are_refused():
     knn = pm.KNeighborsClassifier(votes="count")
     with pytest.raises(ValueError, match="label: expected labels"):
         knn.fit(pm.open(X))
-    with pytest.raises(ValueError, match="weight: expected none"):
+    with pytest.raises(ValueError, match=r"weight .*got a dataset"):
         knn.fit(pm.open(X, label=y, weight=np.ones(50)))
-    with pytest.raises(ValueError, match="y: expected None beside a source"):
+    with pytest.raises(ValueError, match=r"y .*got labels"):
         knn.fit(pm.open(X, label=y), y)
     with pytest.raises(ValueError, match="requires y to be passed"):
         knn.fit(X)
-    with pytest.raises(ValueError, match="X: expected queries"):
+    with pytest.raises(ValueError, match=r"X .*got None"):
         knn.fit(pm.open(X, label=y)).kneighbors()
 
 
@@ -145,7 +145,7 @@ def test_a_table_of_a_source_is_that_of_arrays(name, labelled):
     found = neighbor_table(metric, source, 4, queries=X[:9])
     wanted = neighbor_table(metric, X, 4, queries=X[:9], labels=label)
     pytest.importorskip("pandas").testing.assert_frame_equal(found, wanted)
-    with pytest.raises(ValueError, match="got no queries"):
+    with pytest.raises(ValueError, match=r"queries .*got None"):
         neighbor_table(metric, source, 4)
 
 

@@ -45,20 +45,20 @@ def test_limits_of_refits_are_those_of_the_jackknife_and_not_below_zero():
 
 def test_metrics_of_other_kinds_or_knots_are_refused():
     metric = metrics(1)[0]
-    with pytest.raises(ValueError, match="metric: expected a SplineCityBlock, got Mah"):
+    with pytest.raises(ValueError, match=r"metric .*got Mahalanobis"):
         curves(pm.Mahalanobis(np.eye(2)))
     moved = SplineCityBlock(KNOTS + 1, metric.heights)
     other = pm.PosteriorMetric([moved], "intervals", pairs_independent=True)
-    with pytest.raises(ValueError, match="expected the knots of the metric"):
+    with pytest.raises(ValueError, match=r"uncertainty .*knots"):
         curves(metric, other)
     euclid = pm.PosteriorMetric([pm.Mahalanobis(np.eye(2))], "prediction")
-    with pytest.raises(ValueError, match="uncertainty: expected draws or refits"):
+    with pytest.raises(ValueError, match=r"uncertainty .*draws or refits"):
         curves(metric, euclid)
 
 
 def test_draws_that_have_no_intervals_have_no_limits_either():
     draws = metrics(3)
-    with pytest.raises(ValueError, match="curves: expected draws made for intervals"):
+    with pytest.raises(ValueError, match=r"curves .*got purpose='prediction'"):
         curves(draws[0], pm.PosteriorMetric(draws, "prediction"))
     with pytest.warns(UserWarning, match="curves: 'laplace' draws are too narrow"):
         curves(draws[0], pm.PosteriorMetric(draws, "intervals"))

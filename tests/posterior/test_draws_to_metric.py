@@ -66,12 +66,12 @@ def test_a_function_makes_a_factor_or_a_metric_of_one_draw():
 @pytest.mark.parametrize(
     ("draws", "given", "error", "words"),
     [
-        (grouped(), {}, ValueError, r"sel: expected one matrix M .* \['group', 'feat"),
-        (grouped(), {"sel": {"site": 0}}, ValueError, r"sel: expected an axis among"),
+        (grouped(), {}, ValueError, r"sel .*one matrix M .* \['group', 'feat"),
+        (grouped(), {"sel": {"site": 0}}, ValueError, r"sel .*axes among"),
         (grouped(), {"sel": {"group": 1}}, ValueError, r"one of \['a', 'b', 'c'\] for"),
         (tree(b=(("chain", "draw"), W[..., 0, 0, 0])), {}, ValueError, "to_metric"),
         (grouped(), {"to_metric": lambda s: s["b"]}, TypeError, r"factor \(p, d\) or"),
-        (xr.DataTree(), {}, ValueError, "draws: expected a group 'posterior'"),
+        (xr.DataTree(), {}, ValueError, "draws .*group 'posterior'"),
     ],
 )
 def test_what_is_no_metric_is_refused_with_what_helps(draws, given, error, words):
@@ -120,7 +120,7 @@ def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
         draws, "prediction", pairs_independent=True, to_metric=stated
     )
     assert 0 < own.same_probability(np.zeros(2), np.ones(2)) < 1
-    with pytest.raises(KeyError, match=r"expected a site among .*'b'.* got 'w'"):
+    with pytest.raises(KeyError, match=r"to_metric .*sites among .*'b'.* got 'w'"):
         pm.draws_to_metric(draws, "prediction", to_metric=lambda s: s["w"])
 
 
@@ -148,7 +148,7 @@ def test_a_metric_that_JAX_does_not_know_is_told_how():
         def pairwise(self, Q, P):
             return abs(Q[:, None] - P).sum(-1)
 
-    with pytest.raises(ValueError, match=r"expected metrics that JAX knows .* Plain"):
+    with pytest.raises(ValueError, match=r"draws .*got Plain"):
         pm.draws_to_metric(
             grouped(), "prediction", sel={"group": "a"}, to_metric=lambda s: Plain()
         )

@@ -170,16 +170,16 @@ def test_it_survives_a_pickle(made, X):
 
 @pytest.mark.parametrize("name", OF_DRAWS)
 def test_questions_to_draws_are_refused_with_the_way_to_them(made, name):
-    with pytest.raises(AttributeError, match=rf"{name}: expected draws"):
+    with pytest.raises(AttributeError, match=rf"{name} requires draws"):
         getattr(made, name)
 
 
 def test_what_it_cannot_answer_is_refused(made, X):
-    with pytest.raises(ValueError, match="ask for distances"):
+    with pytest.raises(ValueError, match="matrix_interval"):
         made.matrix_interval()
     with pytest.raises(AttributeError, match="no attribute 'wrong'"):
         made.wrong  # noqa: B018
-    with pytest.raises(ValueError, match="second: expected points at a distance"):
+    with pytest.raises(ValueError, match=r"second .*distance zero"):
         made.ratio_interval((X[0], X[1]), (X[2], X[2]))
     with pytest.raises(ValueError, match="A: expected 3 features"):
         made.interval(X[:, :2], X[:, :2])
@@ -188,7 +188,7 @@ def test_what_it_cannot_answer_is_refused(made, X):
     with pytest.raises(ValueError, match="prob: expected"):
         made.same_interval(X[0], X[1], prob=1.0)
     metric, left = fits()
-    with pytest.raises(ValueError, match="left_out: expected two or more"):
+    with pytest.raises(ValueError, match=r"left_out .*got 1"):
         IntervalMetric(metric, left[:1])
     plain = [Mahalanobis(m.factor) for m in (metric, *left)]
     with pytest.raises(ValueError, match=r"link|same_probability"):
@@ -197,7 +197,7 @@ def test_what_it_cannot_answer_is_refused(made, X):
     with pytest.raises(ValueError, match="expected a reason"):
         told.same_probability(X[0], X[1])
     kinds = [build("PairSimilarity", s) for s in range(3)]
-    with pytest.raises(ValueError, match="ratio_interval: expected a distance"):
+    with pytest.raises(ValueError, match=r"ratio_interval .*distance, got"):
         IntervalMetric(kinds[0], kinds[1:]).ratio_interval((X[0],) * 2, (X[0], X[1]))
 
 
@@ -374,7 +374,7 @@ def test_a_ratio_that_only_the_fit_makes_zero_is_refused():
     every = [Mahalanobis(np.array([L])) for L in maps]
     made = IntervalMetric(every[0], every[1:])
     o, e1, e2 = np.zeros(2), np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    with pytest.raises(ValueError, match="first: expected points that the fit tells"):
+    with pytest.raises(ValueError, match=r"first .*distance zero only in the fit"):
         made.ratio_interval((o, e2), (o, e1))
     assert made.interval(o, e2).upper > 0.5
     assert tuple(made.ratio_interval((o, o), (o, e1))) == (0, 0)
@@ -398,7 +398,7 @@ def never(X, y):
 
 def test_a_class_of_one_point_is_refused_before_the_learner_is_asked():
     X = np.random.default_rng(0).normal(size=(5, 2))
-    with pytest.raises(ValueError, match="y: expected two or more points of each"):
+    with pytest.raises(ValueError, match=r"y .*two or more points of each"):
         with_intervals(never, X, np.arange(5))
     with pytest.raises(ValueError, match="got one of class 'b'"):
         with_intervals(never, X, np.array([*"aabcc"]))
@@ -423,13 +423,13 @@ def test_prob_is_a_number_or_refused_by_name(made, X):
             checked_prob(prob)
 
 
-def test_one_feature_is_not_taken_for_all(made, X):
+def test_one_feature_is_not_taken_for_all(made, X, unchecked):
     draws = PosteriorMetric(
         [made.metric, *made.left_out], "intervals", source="bootstrap"
     )
     asks = (
         made._rows,
-        lambda A, B: made._ask(intervals.between_rows, A, B),
+        lambda A, B: made._evaluate(intervals.between_rows, A, B),
         lambda A, B: draws._by_rows(intervals.between_rows, A, B),
     )
     for ask in asks:
@@ -437,7 +437,7 @@ def test_one_feature_is_not_taken_for_all(made, X):
             ask(X, X[:, :1])
         with pytest.raises(ValueError, match="A: expected 3 features"):
             ask(X[0, 0], X)
-    with pytest.raises(ValueError, match="B: expected as many features as A"):
+    with pytest.raises(ValueError, match=r"B .*features as A"):
         intervals.same_features(object(), A=X, B=X[:, :1])
 
 
@@ -488,11 +488,11 @@ def test_a_source_without_labels_needs_none():
 def test_what_a_source_cannot_do_is_named():
     X, y = np.zeros((4, 1)), np.array([0, 0, 1, 2])
     learn = of_rows(pm.LDA(prior_strength=1.0))
-    with pytest.raises(ValueError, match="y: expected None beside a source"):
+    with pytest.raises(ValueError, match=r"y .*got labels"):
         with_intervals(learn, pm.open(X, label=y), y)
-    with pytest.raises(ValueError, match="X: expected a source of two rows"):
+    with pytest.raises(ValueError, match=r"X .*two rows"):
         with_intervals(learn, pm.open(X[:1]))
-    with pytest.raises(ValueError, match="label: expected two or more rows"):
+    with pytest.raises(ValueError, match=r"label .*two or more rows"):
         with_intervals(learn, pm.open(X, label=y))
-    with pytest.raises(ValueError, match="y: expected the labels"):
+    with pytest.raises(ValueError, match=r"y .*got None"):
         with_intervals(learn, X)

@@ -57,13 +57,15 @@ def test_distances_of_an_embedding_do_not_cancel_against_its_centre():
     np.testing.assert_allclose(found, expected * 1e-150, rtol=16 * 2.0**-52)
 
 
-def test_ranks_are_those_at_scale_one_where_squares_are_no_numbers(draws):
-    """Powers of two, so that scaling rounds nothing; plain squares are 0 there."""
+def test_ranks_do_not_depend_on_the_unit(draws):
+    """Powers of two scale without rounding."""
     expected = draws.rank_interval(A[0], B)
-    for scale in (2.0**-560, 2.0**520):
+    for scale in (2.0**-450, 2.0**450):
         found = draws.rank_interval(A[0] * scale, B * scale)
         np.testing.assert_array_equal(found, expected)
     assert len(np.unique(expected[0])) > 1
+    with pytest.raises(ValueError, match=r"below 1e150"):
+        draws.rank_interval(A[0], B * 1e160)
 
 
 def test_a_probability_of_points_too_far_apart_is_refused(draws):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probmetric.metric import Link, Mahalanobis
-from probmetric.neighbors.search import found_but_own
+from probmetric.neighbors import nearest
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.posterior.stack import unstack
 from tests.metric_kinds import NAMES, build
@@ -34,7 +34,9 @@ def test_draws_for_prediction_give_no_intervals(X):
         lambda: posterior.rank_interval(X[0], X),
         lambda: posterior.same_interval(X[0], X[1]),
     ):
-        with pytest.raises(ValueError, match="made for intervals"):
+        with pytest.raises(
+            ValueError, match=r"purpose='intervals'.*got purpose='prediction'"
+        ):
             ask()
 
 
@@ -49,7 +51,7 @@ INTERVALS = {
 @pytest.mark.parametrize("name", INTERVALS)
 def test_intervals_of_dependent_pairs_come_with_their_coverage(name, X):
     posterior = PosteriorMetric(draws_of(n=2), "intervals", source="nuts")
-    with pytest.warns(UserWarning, match=f"^{name}: 'nuts' draws .* covered 30 to 59"):
+    with pytest.warns(UserWarning, match=f"^{name}: 'nuts' draws .* covered 30 to 59%"):
         INTERVALS[name](posterior, X)
 
 
@@ -65,24 +67,24 @@ def test_intervals_that_mean_what_they_say_come_alone(name, facts, X):
 @pytest.mark.parametrize("name", [n for n in NAMES if not build(n).is_distance])
 def test_what_is_no_distance_has_no_ratio(name, X):
     posterior = PosteriorMetric(draws_of(name, 2), "intervals", source="bootstrap")
-    with pytest.raises(ValueError, match="expected a distance"):
+    with pytest.raises(ValueError, match="ratio_interval requires a distance, got"):
         posterior.ratio_interval((X[0], X[1]), (X[2], X[3]))
 
 
 def test_a_ratio_to_nothing_is_refused(posterior, X):
-    with pytest.raises(ValueError, match="second: expected points at a distance"):
+    with pytest.raises(ValueError, match=r"second .*distance zero"):
         posterior.ratio_interval((X[0], X[1]), (X[2], X[2]))
 
 
 def test_entries_of_the_matrix_have_no_interval(posterior):
-    with pytest.raises(ValueError, match="ask for distances"):
+    with pytest.raises(ValueError, match="matrix_interval"):
         posterior.matrix_interval()
 
 
 @pytest.mark.parametrize("source", ["laplace", "nuts", "svi", "exact"])
 def test_p_same_is_not_averaged_over_label_built_pairs(source, X):
     posterior = PosteriorMetric(draws_of(n=2), "intervals", source=source)
-    with pytest.raises(ValueError, match="worse than the point estimate"):
+    with pytest.raises(ValueError, match=r"same_probability .*got source="):
         posterior.same_probability(X[0], X[1])
 
 
@@ -99,7 +101,7 @@ def test_p_same_is_averaged_where_that_is_sound(facts, X):
 
 def test_nearest_wants_a_single_metric(posterior, X):
     with pytest.raises(ValueError, match="got a posterior"):
-        found_but_own(posterior, X, X, 1, None)
+        nearest(posterior, X, X, 1)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +126,6 @@ def test_p_same_is_refused_where_the_metric_defines_none(X):
 
 
 @pytest.mark.parametrize("kind", [str, complex])
-def test_draws_that_are_no_real_numbers_are_refused_by_name(kind):
-    with pytest.raises(ValueError, match="draws: expected real numbers in every draw"):
+def test_draws_that_are_no_real_numbers_are_refused_by_name(kind, unchecked):
+    with pytest.raises(ValueError, match="draws must be real numbers, got"):
         unstack([{"factor": np.eye(3).astype(kind)}])

@@ -138,13 +138,13 @@ def test_of_equally_near_rows_the_first_is_a_partner_whatever_its_class(sizes):
 
 def test_images_of_a_block_are_made_once_for_each_map(monkeypatch):
     made = []
-    images = block.centred_images
+    images = block.centered_images
 
     def counted(L, X, centre):
         made.append(len(X))
         return images(L, X, centre)
 
-    monkeypatch.setattr(block, "centred_images", counted)
+    monkeypatch.setattr(block, "centered_images", counted)
     Z, y = data()
     reader = in_blocks(Z, y, (500, 500, 500))
     anchors = draw_anchors(reader, 150, 0)
