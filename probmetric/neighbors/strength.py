@@ -82,15 +82,17 @@ def folds(
 ) -> Iterator[Fold]:
     """Yield stratified folds; each repeat divides the points anew.
 
-    With fewer points than folds each point is a fold.
+    With fewer points than folds each point is a fold. Folds without a point to predict
+    (only points whose class has no other) are left out.
     """
     voters = some_voters(X, codes)
     for repeat in range(repeats):
         fold = deal(X, codes, n_folds, repeat)
         at = fold[voters]
         for out in range(min(n_folds, len(X))):
-            learned = np.flatnonzero(fold != out)
-            yield Fold(learned, voters[at != out], voters[at == out])
+            if (at == out).any():
+                learned = np.flatnonzero(fold != out)
+                yield Fold(learned, voters[at != out], voters[at == out])
 
 
 def deal(

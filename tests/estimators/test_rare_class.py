@@ -85,3 +85,10 @@ def test_rows_from_files_learn_the_same_from_a_class_of_one_row():
 def test_a_different_label_in_every_row_is_refused():
     with pytest.raises(ValueError, match="y must have a class of at least 2 members"):
         pm.LDA().fit(X[:3], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("learner", [pm.LDA, pm.RCA])
+def test_folds_without_a_point_to_predict_are_left_out(learner):
+    X = np.random.default_rng(0).normal(size=(4, 3))
+    with pytest.warns(UserWarning, match="one"):
+        assert np.isfinite(learner().fit(X, [0, 0, 1, 2]).components_).all()
