@@ -19,9 +19,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.lib import format as npy
-
 # Errors of readers when the bytes do not match the ending of the file. RuntimeError: a
 # zip file with a password, recursion. SyntaxError, TokenError: the header of an array.
 UNREADABLE = (
@@ -92,7 +89,7 @@ class Form(NamedTuple):
     """Shape and dtype of a stored array."""
 
     shape: tuple[int, ...]
-    dtype: np.dtype
+    dtype: Any
 
 
 class Archive(Mapping[str, Any]):
@@ -124,22 +121,26 @@ class Archive(Mapping[str, Any]):
 
     def form(self, name: str) -> Form:
         """Return the shape and dtype of an array without reading it."""
+        from numpy.lib import format as npy
+
         with self._opened() as archive, archive.open(self._members[name]) as file:
             old = npy.read_magic(file) == (1, 0)
             read = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
             shape, _, dtype = read(file)
             return Form(shape, dtype)
 
-    def read(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def read(self, names: Iterable[str] | None = None) -> dict[str, Any]:
         """Read arrays by name; by default all."""
-        arrays: dict[str, np.ndarray] = {}
+        from numpy.lib import format as npy
+
+        arrays: dict[str, Any] = {}
         with self._opened() as archive:
             for name in self._members if names is None else names:
                 with archive.open(self._members[name]) as file:
                     arrays[name] = npy.read_array(file, allow_pickle=False)
         return arrays
 
-    def __getitem__(self, name: str) -> np.ndarray:
+    def __getitem__(self, name: str) -> Any:
         """Read one array."""
         return self.read([name])[name]
 

@@ -217,7 +217,7 @@ _LEARNERS = (
     _spec(
         "glml",
         "Labelled",
-        "Gaussian classes: a local metric that removes the neighbours' bias",
+        "Gaussian classes: a local metric that removes the neighbors' bias",
         params="GaussianClassesParams",
         estimator="glml:GLML",
         metric="LocalMahalanobis",

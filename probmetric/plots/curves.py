@@ -33,7 +33,7 @@ def curves(
     found : Curves
         From ``GDM.curves`` or ``pm.posterior.curves``, with or without limits.
     names : sequence of d str, optional
-        Names of the covariates. Default: those of ``found``, else x0, x1, ...
+        Names of the covariates. Default: ``found.names``, else x0, x1, ...
     most : int ≥ 1, default=9
         Number of curves to draw.
     axes : sequence of Axes, optional
@@ -84,7 +84,7 @@ def curves(
 
 
 def _panels(n: int, axes: Panels | None) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its n axes, three side by side, or those of the user."""
+    """Return a figure and its n axes, three side by side, or the user's axes."""
     if axes is not None or n <= ACROSS:
         figure, row = blank(n, size=(0.4 + 2.8 * n, 2.8), sharey=True, axes=axes)
         return figure, list(np.ravel(row))

@@ -45,7 +45,7 @@ def matrix(
     X : array of shape (n, d)
         Points, without NaN.
     feature_names : sequence of d str, optional
-        Default: those of X, or of the fit.
+        Default: column names of X, or names of the fit.
     axes : sequence of 2 Axes, optional
         Default: a new figure.
 

@@ -59,7 +59,7 @@ def local_ellipses(
     -------
     matplotlib.figure.Figure
         Points on an ellipse are equally far from its center. Both axes have one scale,
-        unless the range of one feature is more than three times that of the other.
+        unless one feature has more than three times the range of the other.
 
     Examples
     --------

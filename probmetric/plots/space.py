@@ -59,8 +59,8 @@ def embedding(
     Parameters
     ----------
     learned : estimator or Mahalanobis
-        With ``transform``; the plane is that of the first two principal components of
-        the transformed points.
+        With ``transform``; the plane has the first two principal components of the
+        transformed points.
     X : array of shape (n, d)
     y : array of shape (n,)
         Classes. Up to 64 have distinct colors and markers; others are drawn as "other

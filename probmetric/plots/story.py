@@ -55,7 +55,7 @@ def story(
     matplotlib.figure.Figure
         One ellipse per site with its distribution, gray if observed, dashed if
         deterministic; an arrow from each site that it depends on; a frame per plate.
-        Dependencies are those of NumPyro's ``get_model_relations``, which traces the
+        Dependencies come from NumPyro's ``get_model_relations``, which traces the
         code.
 
     Raises
@@ -288,7 +288,7 @@ def sbc(found: Any) -> Figure:
 
     Examples
     --------
-    Ranks by hand instead of ``pm.sbc(model, data)``; those of sigma are too low.
+    Ranks by hand instead of ``pm.sbc(model, data)``; the ranks of sigma are too low.
 
     >>> from types import SimpleNamespace
     >>> import numpy as np

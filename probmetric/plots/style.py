@@ -142,7 +142,7 @@ def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
 def readable(names: Iterable[object]) -> list[str]:
     """Return names that a figure can show: up to ``NAME`` letters, in installed fonts.
 
-    Call it within ``styled``: fonts with the letters are added to those of the figure.
+    Call it within ``styled``: fonts with the letters are added to the figure.
     A letter in no installed font is replaced by its code, with a warning.
     """
     texts = [_shortened(str(name)) for name in names]
@@ -194,7 +194,7 @@ def blank(
     ratios: Sequence[float | int] | None = None,
     axes: Panels | Axes | None = None,
 ) -> tuple[Figure, Any]:
-    """Return a new figure and its axes (one if ``panels`` is 1), or those of the user.
+    """Return a new figure and its axes (one if ``panels`` is 1), or the user's axes.
 
     Panels are side by side, or one below the other if ``down``; ``ratios`` are their
     relative widths or heights. ValueError if ``axes`` has another number of axes.
@@ -373,7 +373,7 @@ def labelled(
 
 
 def named_features(names: Names | None, X: ArrayLike, learned: object) -> list[str]:
-    """Return names of d features: ``names``, those of X or a fit, or x0, ..."""
+    """Return names of d features: ``names``, or from X or a fit, or x0, ..."""
     d = np.shape(X)[-1]
     if names is None:
         stored = getattr(X, "columns", getattr(learned, "feature_names_in_", None))

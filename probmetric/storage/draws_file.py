@@ -143,7 +143,7 @@ def posterior_of(
     Raises
     ------
     ValueError
-        If the draws are not those of a learner whose draws are metrics.
+        If no learner has such draws, or its draws are not metrics.
 
     Examples
     --------

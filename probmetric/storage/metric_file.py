@@ -66,12 +66,12 @@ def describe(value: object, name: str) -> tuple[Any, Arrays]:
     if hasattr(value, "to_arrays") and hasattr(value, "from_arrays"):
         own = cast(Any, value).to_arrays()
         arrays = {f"{name}.{k}": _numbers(a, f"{name}.{k}") for k, a in own.items()}
-        # The leading point keeps these names apart from those of the format.
+        # The leading point keeps these names different from names of the format.
         spec = {at.removeprefix(name): {"array": at} for at in arrays}
         return {"kind": OWN, "class": kind, "parts": spec}, arrays
     if KINDS.get(kind) is type(value):
         parts = {key: getattr(value, key) for key in _fields(type(value))}
-    elif isinstance(value, tuple):
+    elif type(value) is tuple:
         elements = cast("tuple[object, ...]", value)
         kind, parts = "tuple", {str(k): part for k, part in enumerate(elements)}
     else:
