@@ -162,6 +162,8 @@ BEGIN = "Locked while probmetric (process "
 TEXT = BEGIN + (
     "{}) writes here. A file left by a crash locks nothing and may be deleted.\n"
 )
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+"""Do not open the target of a link (not available on Windows)."""
 _locks = threading.local()
 
 if sys.platform == "win32":
@@ -216,7 +218,7 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o666)
         except OSError as error:
             raise ValueError(
                 f"{argument}: expected a folder to write to, {place} ({reason(error)})"

@@ -79,6 +79,8 @@ def load_draws(path: "str | Path") -> xr.DataTree:
         # h5netcdf leaves the file open if this fails.
         with h5py.File(path) as raw:
             bool(raw.attrs.get("_nc3_strict"))
+            _check_links("/", raw)
+            raw.visititems(_check_links)
         with xr.open_datatree(path.absolute(), engine="h5netcdf") as file:
             posterior = file.children.get("posterior")
             if posterior is not None and {"chain", "draw"} <= set(posterior.sizes):
@@ -88,6 +90,13 @@ def load_draws(path: "str | Path") -> xr.DataTree:
         f"draws: expected a posterior of chains and draws in {str(path)!r}, got "
         f"groups {groups}"
     )
+
+
+def _check_links(name: str, item: h5py.Group | h5py.Dataset) -> None:
+    """Raise for a group with two links: a group inside itself has no end."""
+    low_level: Any = h5py
+    if isinstance(item, h5py.Group) and low_level.h5o.get_info(item.id).rc > 1:
+        raise ValueError(f"{name}: more than one link leads to this group")
 
 
 def _check_sum(path: Path) -> None:

@@ -227,6 +227,18 @@ def test_a_file_of_another_program_is_not_truncated(tmp_path):
     assert (tmp_path / LOCK).read_text() == "a year of work"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no O_NOFOLLOW")
+@pytest.mark.parametrize("text", ["", "a year of work", None])
+def test_a_lock_does_not_follow_a_link(text, tmp_path):
+    target = tmp_path / "target.txt"
+    if text is not None:
+        target.write_text(text)
+    (tmp_path / LOCK).symlink_to(target)
+    with pytest.raises(ValueError, match=r"^--out: expected a folder to write to"):
+        claim(tmp_path, ("a",), force=False).__enter__()
+    assert target.read_text() == text if text is not None else not target.exists()
+
+
 def test_a_file_is_not_written_through_a_link_at_its_temporary_name(tmp_path):
     mine, out = tmp_path / "mine.txt", tmp_path / "out.csv"
     mine.write_text("a year of work")

@@ -94,3 +94,13 @@ def test_draws_with_damaged_attributes_are_refused_and_closed(path):
     with pytest.raises(ValueError, match=r"^draws\b"):
         load_draws(path)
     gc.collect()
+
+
+@pytest.mark.parametrize("place", ["again", "posterior/up", "posterior/below/up"])
+@pytest.mark.parametrize("target", ["/", "/posterior"])
+def test_groups_that_link_in_a_circle_are_refused(place, target, path, monkeypatch):
+    with h5py.File(path, "a") as file:
+        file[place] = file[target]
+    monkeypatch.setattr(xr, "open_datatree", lambda *_, **__: pytest.fail("no end"))
+    with pytest.raises(ValueError, match=r"^draws: .* \(\S+: more than one link leads"):
+        load_draws(path)
