@@ -150,8 +150,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     metric: object = None
     n_neighbors: Any = 5
     _: KW_ONLY
-    votes: str = "soft"
-    draws: str | None = None
+    votes: Any = "soft"
+    draws: Any = None
     bandwidth: Any = "loo"
     prior_weight: Any = "loo"
     reject_below: Any = 0.0
