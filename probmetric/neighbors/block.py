@@ -129,17 +129,10 @@ class Candidates:
 
 
 class Block:
-    """A block of points, queries, and the images of both under one metric (cached).
+    """A block of points X, queries Q, and their images under one metric (cached).
 
-    Parameters
-    ----------
-    metric : Mahalanobis
-    Q : array (m, d)
-    X : array (b, d)
-    number : array (b,) of int
-        Row numbers of the points in the dataset.
-    excluded : array (m,) of int, optional
-        Row number of the point that each query must not return, in any block.
+    ``number`` (b,) are row numbers of the points in the dataset; ``excluded`` (m,) is
+    the row number that each query must not return, in any block.
     """
 
     def __init__(
@@ -185,17 +178,10 @@ class Block:
 def offer_block(
     best: Candidates, block: Block, tile: int, searches: list[Asked] | None = None
 ) -> None:
-    """Merge the points of a block into the candidates under a Mahalanobis metric.
+    """Merge the points of a block into the candidates of its queries.
 
-    Parameters
-    ----------
-    best : Candidates
-        Candidates of the block's queries.
-    block : Block
-    tile : int
-    searches : list of Asked, optional
-        Queries (each at most once) and the runs of points to search. Default: all
-        queries, all points.
+    ``searches`` are queries (each at most once) with the runs of points to search.
+    Default: all queries, all points.
     """
     if searches is None:
         searches = [(np.arange(len(block.Q)), (slice(0, len(block.X)),))]

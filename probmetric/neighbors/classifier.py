@@ -150,8 +150,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     metric: object = None
     n_neighbors: Any = 5
     _: KW_ONLY
-    votes: str = "soft"
-    draws: str | None = None
+    votes: Any = "soft"
+    draws: Any = None
     bandwidth: Any = "loo"
     prior_weight: Any = "loo"
     reject_below: Any = 0.0
@@ -183,16 +183,16 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             raise ValueError(
                 "y: this estimator requires y to be passed, but the target y is None"
             )
-        y, X = leave_out(self.unlabeled, y, X)
-        check_numeric(X)
-        check_one_kind(y)
-        P, labels = as_sklearn(self, X, y)
-        remember_columns(self, X)
+        labels, rows = leave_out(self.unlabeled, y, X)
+        check_numeric(rows)
+        check_one_kind(labels)
+        P, labels = as_sklearn(self, rows, labels)
+        remember_columns(self, rows)
         self.classes_, codes = label_codes(labels)
         warn_of_unlabeled(self.unlabeled, self.classes_, "y")
         n, c, soft = len(P), len(self.classes_), self.votes == "soft"
         self._check_arguments(n)
-        metrics = self._set_metric(X, labels, P.shape[1])
+        metrics = self._set_metric(rows, labels, P.shape[1])
         self.fit_X_, self.codes_ = P, codes
         self.class_prior_ = np.bincount(codes, minlength=c) / n
         k = min(self.n_neighbors, max(1, n - 1))
@@ -319,7 +319,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             return np.log(self.predict_proba(X))
 
     def score(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None
     ) -> float:
         """Compute the accuracy; warn if the metric was learned from these rows.
 

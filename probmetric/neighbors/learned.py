@@ -44,22 +44,11 @@ def metric_for(
     labels: ArrayLike | None,
     n_features: int,
 ) -> tuple[Any, Any]:
-    """Return the metric or draws to use, and the learner that was fitted for it.
+    """Return the metric or draws to use, and the learner that was fitted, or None.
 
-    Parameters
-    ----------
-    metric : Metric, MetricDraws, learner or None
-        A learner is cloned and fitted; None is the Euclidean distance.
-    draws : {None, "prediction", "intervals"}
-        Argument of the learner's ``posterior_metric``; None uses ``get_metric``.
-    X, labels
-        Training data of a learner.
-    n_features : int
-
-    Returns
-    -------
-    metric, learner
-        The learner is None if nothing was learned.
+    A learner is cloned and fitted to X and labels; ``draws`` is the argument of its
+    ``posterior_metric`` (None uses ``get_metric``). Metric None is the Euclidean
+    distance.
     """
     if hasattr(metric, "fit") and not isinstance(metric, type):
         name = type(metric).__name__
@@ -115,8 +104,8 @@ def warn_of_training_data(
     """
     if np.array_equal(Q, X) and np.array_equal(np.asarray(y), labels):
         warnings.warn(
-            f"score: the metric was learned from these {len(X)} rows of X and y, which "
-            "makes the score too high. Score other rows, or use cross_val_score.",
+            f"score: X and y are the {len(X)} rows that the metric was learned from: "
+            "the score is too high. Score other rows, or use cross_val_score.",
             stacklevel=3,
         )
 

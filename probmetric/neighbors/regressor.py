@@ -73,8 +73,8 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     metric: object = None
     n_neighbors: Any = 5
     _: KW_ONLY
-    votes: str = "soft"
-    draws: str | None = None
+    votes: Any = "soft"
+    draws: Any = None
     bandwidth: Any = "loo"
     n_bins: Any = 4
 

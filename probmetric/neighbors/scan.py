@@ -228,19 +228,9 @@ def settle(
 ]:
     """Rerank a shortlist by ``refine``; check that no other point can be nearer.
 
-    Parameters
-    ----------
-    near, index
-        The shortlist by ``pairwise``, in order, and the row numbers, which break ties.
-    place
-        Positions of its points in P.
-
-    Returns
-    -------
-    near, index, place
-        The k best.
-    certain : bool
-        False if a point outside the shortlist can be nearer.
+    ``near`` and ``index`` are the shortlist by ``pairwise``, in order, and row numbers;
+    ``place`` are positions in P. Returns the k best of each, and False if a point that
+    is not in the shortlist can be nearer.
     """
     exact = _refined(metric, Q, P, place, shared)
     refuse_nan(np.isnan(exact).any(), Q, P)

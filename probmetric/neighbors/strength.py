@@ -136,15 +136,7 @@ def map_losses(
     Q: Float[np.ndarray, "m d"],
     classes: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
-    """Compute minus log P of each query's class for every bandwidth.
-
-    Parameters
-    ----------
-    factor : array of shape (p, d)
-        Map under which the points X, with classes ``codes``, vote for the queries Q.
-    classes : array of shape (m,)
-        Classes of the queries.
-    """
+    """Compute minus log P of each query's class for every bandwidth, under a map."""
     Z, Q = _mapped(factor, X, Q)
     return vote_losses(cdist(Q, Z, "sqeuclidean"), reach(Z), codes, classes)
 
@@ -161,7 +153,6 @@ def tuned_losses(
     ``KNeighborsClassifier`` chooses the same: it predicts the points of X best, each by
     the others. If the map was learned from X, these points lie closer to their classes
     than new ones and choose too small a bandwidth; ``map_losses`` ignores that cost.
-    Arguments as ``map_losses``; X has at least two points.
     """
     Z, Q = _mapped(factor, X, Q)
     scale, n = reach(Z), len(Z)
@@ -189,20 +180,11 @@ def vote_losses(
     codes: Int[np.ndarray, "*q n"],
     classes: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
-    """Compute minus log P of each query's class for every bandwidth, shape (b, m).
+    """Compute minus log P of each query's class for every bandwidth.
 
-    0 for a query whose class has no voter.
-
-    Parameters
-    ----------
-    D : array of shape (m, n)
-        Dissimilarities from queries to voters.
-    scale : float
-        s of Eq. (2) of ``neighbors.votes``, the unit of the bandwidths.
-    codes : array of shape (n,) or (m, n)
-        Classes of the voters, in common or for each query.
-    classes : array of shape (m,)
-        Classes of the queries.
+    D are dissimilarities from queries to voters, ``scale`` is s of Eq. (2) of
+    ``neighbors.votes``, and ``codes`` are the classes of the voters, in common (n,) or
+    for each query (m, n). The loss is 0 for a query whose class has no voter.
     """
     D = D - D.min(1, keepdims=True)
     same = classes[:, None] == codes
@@ -230,14 +212,7 @@ def strongest(
 ) -> Chosen:
     """Choose a strength by Eq. (1), each at its best bandwidth.
 
-    Parameters
-    ----------
-    losses : array of shape (s, b, n)
-        Losses by strength, bandwidth and point; infinite for a failed fit.
-    strengths : sequence of float
-        In descending order.
-    tolerance : float
-        Standard errors, ½ in Eq. (1).
+    Losses are infinite for a failed fit; strengths are in descending order.
     """
     means = losses.mean(2)
     widths, means = np.array([first_best(-mean) for mean in means]), means.min(1)

@@ -54,18 +54,9 @@ def posterior_metric(
     n_draws: int | None = None,
     pairs_independent: bool = False,
 ) -> PosteriorMetric:
-    """Convert draws to metrics.
+    """Convert draws to metrics by the first reader that supports them.
 
-    Parameters
-    ----------
-    draws : DataTree
-        Result of ``sample``; its attribute ``method`` sets the source.
-    readers : sequence of callable
-        The first that supports the draws is used.
-    purpose, pairs_independent
-        As in ``PosteriorMetric``.
-    n_draws : int, optional
-        Number of draws, evenly spaced over the joined chains. Default: all.
+    The attribute ``method`` of the draws sets the source.
     """
     if n_draws is not None:
         draws = thinned(draws, check_number("n_draws", n_draws, 1, whole=True))

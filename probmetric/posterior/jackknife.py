@@ -89,13 +89,7 @@ def covariance(left_out: Float[np.ndarray, "g *m p"]) -> Float[np.ndarray, "*m p
 
 
 def checked_prob(prob: Any) -> float:
-    """Check the probability of an interval; a 0-d array is a number.
-
-    Raises
-    ------
-    ValueError
-        If it is not in (0, 1), or so small that 1 + prob is 1.
-    """
+    """Check that a number or 0-d array is in (0, 1) and that 1 + prob > 1."""
     number = prob.item() if getattr(prob, "ndim", None) == 0 else prob
     check_within_0_1(prob=number)
     if 1 + number == 1:
@@ -137,12 +131,7 @@ def positive_limits(
 ) -> Float[np.ndarray, "2 *m"]:
     """Compute limits of numbers ≥ 0 on the log scale; ``name`` is for errors.
 
-    Zeros stay if all refits are zero.
-
-    Raises
-    ------
-    ValueError
-        If the fit is 0 and a refit is not: the logarithm is not defined.
+    Zeros stay if all refits are zero; raises if only the fit is zero.
     """
     zero = values[0] == 0
     if np.any(zero & (values[1:] != 0).any(0)):

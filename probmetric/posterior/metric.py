@@ -1,11 +1,10 @@
 """Draws of a metric: distances with intervals, neighbors with probabilities.
 
-There are two purposes. ``purpose="prediction"`` marks draws to be averaged in votes (a
-generalized posterior at a learning rate of the order of n / N for pairs built from
-labels). ``purpose="intervals"`` marks draws whose spread is that of the fit under new
-data (the product-weight bootstrap, or the model's posterior if pairs are independent).
-Draws of one purpose cannot be used for the other. Both give probabilities of an order,
-which are averaged votes.
+``purpose="prediction"`` marks draws to be averaged in votes (a generalized posterior at
+a learning rate of the order of n / N for pairs built from labels).
+``purpose="intervals"`` marks draws with the spread of the fit under new data (the
+product-weight bootstrap, or the model's posterior if pairs are independent). Draws of
+one purpose cannot be used for the other, except for probabilities of an order.
 
 Some methods raise because their results would be wrong (see Benchmarks: posterior
 coverage): intervals from ``"prediction"``, which are far too narrow; intervals of the

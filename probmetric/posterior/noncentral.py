@@ -69,24 +69,10 @@ def distance_limits(
 ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
     """Compute limits (2) for the lengths of vectors estimated by the rows of v.
 
-    Parameters
-    ----------
-    v : array of shape (m, p)
-        Estimates, approximately normal around the vectors.
-    covariance : array of shape (m, p, p)
-        Covariances of the estimates, positive semidefinite. If estimated from n values,
-        multiply by (t/z)², the quantiles of t with n - 1 degrees of freedom and of the
-        normal.
-    prob : float in (0, 1), default 0.9
-
-    Returns
-    -------
-    lower, upper : arrays of shape (m,)
-        0 ≤ lower ≤ ‖v‖ ≤ upper. Both are ‖v‖ if the covariance is zero.
-
-    Notes
-    -----
-    Assumes that noise along u and across it is uncorrelated.
+    The rows of v (m, p) are approximately normal around the vectors, with covariances
+    (m, p, p). Multiply a covariance estimated from n values by (t/z)², the quantiles of
+    t with n - 1 degrees of freedom and of the normal. Noise along u and across it is
+    assumed to be uncorrelated. 0 ≤ lower ≤ ‖v‖ ≤ upper, with equality for covariance 0.
 
     Examples
     --------

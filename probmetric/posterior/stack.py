@@ -25,16 +25,8 @@ def unstack(
 ) -> tuple[Dissimilarity, ...]:
     """Return draws as a tuple of NumPy metrics of one structure.
 
-    Parameters
-    ----------
-    draws : sequence of Metric, or Metric
-        One metric per draw, or one pytree whose arrays have a leading draw axis.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or they differ in kind or shape, or contain NaN or other
-        types than real numbers.
+    ``draws`` are one metric per draw, or one pytree whose arrays have a leading draw
+    axis.
     """
     if isinstance(draws, Sequence):
         if len(draws) == 0:

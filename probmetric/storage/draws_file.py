@@ -13,6 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import xarray as xr
+from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue]
 
 from probmetric.files import readable, reason, replacing
 from probmetric.names import kind_of
@@ -94,8 +95,7 @@ def load_draws(path: "str | Path") -> xr.DataTree:
 
 def _check_links(name: str, item: h5py.Group | h5py.Dataset) -> None:
     """Raise for a group with two links: a group inside itself has no end."""
-    low_level: Any = h5py
-    if isinstance(item, h5py.Group) and low_level.h5o.get_info(item.id).rc > 1:
+    if isinstance(item, h5py.Group) and h5o.get_info(item.id).rc > 1:
         raise ValueError(f"{name}: more than one link leads to this group")
 
 

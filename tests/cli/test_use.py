@@ -158,7 +158,7 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         (["--draws", "data.npz"], "expected a readable NetCDF file"),
         (["--draws", "M"], "metric.npz'. Use --metric"),
         (["--metric", "D"], "draws.nc'. Use --draws"),
-        (["--metric", "M", "-k", "60"], "k: expected 1 to 59 for 60 points, got 60"),
+        (["--metric", "M", "-k", "60"], "k must be 1 to 59 for 60 points, got 60"),
         (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
         (
             ["--metric", "M", "--queries", "turned.csv"],

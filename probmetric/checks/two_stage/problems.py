@@ -32,7 +32,9 @@ def toy(seed: int) -> Problem[Groups]:
     )
     with jax.enable_x64(True):
         empty = Groups(np.zeros((len(group), 2)), group)
-        groups = to_numpy(simulate(jax.random.key(seed), truth, empty))
+        simulated = simulate(jax.random.key(seed), truth, empty)
+        assert isinstance(simulated, Groups)
+        groups = to_numpy(simulated)
     prior = default_prior(groups.X, 2, strength=0.2, alpha=(2.0, 5.0))
     other = 0.6 * prior.within_scale + 0.1
     prior = prior._replace(concentration=1.5, within_df=5.5, within_scale=other)

@@ -332,6 +332,7 @@ def metric_for(
             warn_khat=purpose != "prediction",
         )
         metrics = lca_draws.metrics(drawn)
+        assert metrics is not None  # They are draws of LCA.
         source = str(drawn.attributes["method"])
         candidates.append(
             PosteriorMetric(

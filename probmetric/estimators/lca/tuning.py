@@ -42,6 +42,7 @@ from probmetric.inference.lca.recipe import (
     rate_for,
     solve,
 )
+from probmetric.inference.sampling.target import Arrays
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.neighbors.strength import deal
@@ -285,7 +286,7 @@ def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
             return -float(_objective(at, (stats, at_mean, rate)))
 
         best: Any = minimize_scalar(negative, bounds=(-20.0, 5.0), method="bounded")
-    at = {"W": np.asarray(prior.mean), "log_b": np.asarray(best.x)}
+    at: Arrays = {"W": np.asarray(prior.mean), "log_b": np.asarray(best.x)}
     params = LCAParams(*map(np.asarray, to_params(at)))
     code = Result.CONVERGED if best.success else Result.MAX_STEPS
     steps, top = np.asarray(int(best.nfev)), np.asarray(-best.fun)

@@ -63,7 +63,7 @@ def draw(
     params: GDMParams,
     pairs: Pairs,
     prior: GDMPrior,
-    method: Method = "nuts",
+    method: Method | str = "nuts",
     *,
     learning_rate: float = 1.0,
     seed: int = 0,

@@ -33,7 +33,7 @@ def draw(
     params: TripletParams,
     triplets: Triplets,
     prior: TripletPrior,
-    method: Method = "nuts",
+    method: Method | str = "nuts",
     *,
     scale: Float[np.ndarray, "d"],
     seed: int,

@@ -188,7 +188,7 @@ def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
             f"draws must have {', '.join(TwoStageParams._fields)} among the "
             f"components, got no {', '.join(missing)}. Draw them again."
         )
-    score = str(draws.attrs.get("similarity", "log_ratio"))
+    score: Any = draws.attrs.get("similarity", "log_ratio")
     noise = float(draws.attrs.get("database_noise", 1.0))
     columns = [parts[name] for name in TwoStageParams._fields]
     metrics = [
