@@ -340,7 +340,7 @@ def learner_name(model: str) -> str:
 
 def model_of(learner: str) -> str:
     """Return the name of a learner's model, "lda" for "rca" and "RCA", or raise."""
-    return _learner(learner)[1]
+    return learner if learner in MODELS else _learner(learner)[1]
 
 
 def estimator_of(model: str) -> Any:

@@ -13,9 +13,10 @@ from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
 from probmetric.neighbors.search import nearest
-from probmetric.typing import ArrayLike
+from probmetric.typing import ArrayLike, no_type_check
 
 
+@no_type_check
 def neighbor_table(
     metric: Dissimilarity | MetricDraws,
     points: ArrayLike | Source,

@@ -244,11 +244,11 @@ def _check_draws(posterior: object) -> None:
     """Raise unless there are at least two draws."""
     if not isinstance(posterior, PosteriorMetric):
         raise ValueError(
-            "posterior: must be a PosteriorMetric, as from "
+            "posterior must be a PosteriorMetric, as from "
             f"posterior_metric('prediction'), got {type(posterior).__name__}"
         )
     if posterior.n_draws < 2:
-        raise ValueError("posterior: must have at least 2 draws, got one")
+        raise ValueError("posterior must have at least 2 draws, got one")
 
 
 def _check_kind(draw: Dissimilarity, *, pairs: bool) -> None:
@@ -259,12 +259,12 @@ def _check_kind(draw: Dissimilarity, *, pairs: bool) -> None:
     )
     if pairs and not has_same:
         raise ValueError(
-            f"posterior: must have draws that define P(same), got draws of {kind} "
+            f"posterior must have draws that define P(same), got draws of {kind} "
             "without it"
         )
     if not pairs and (has_same or not isinstance(draw, Mahalanobis)):
         raise ValueError(
-            "posterior: must have draws of TripletMetric or TripletEmbedding for "
+            "posterior must have draws of TripletMetric or TripletEmbedding for "
             f"triplets, got draws of {kind}{' with P(same)' * has_same}"
         )
 
@@ -365,7 +365,7 @@ def _probabilities(
         p = expit(apart**2 - over_draws(between_rows, draws, first, near) ** 2)
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
-            "posterior: must give probabilities in [0, 1] for every draw and candidate"
+            "posterior must give probabilities in [0, 1] for every draw and candidate"
         )
     return p[:, :n]
 

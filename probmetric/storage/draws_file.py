@@ -179,7 +179,7 @@ def posterior_of(
     try:
         return posterior_metric(draws, readers, purpose, n_draws=max_draws)
     except (LookupError, TypeError, ValueError) as error:
-        if isinstance(error, ValueError) and ": expected" in str(error):
+        if str(error).startswith("draws"):
             raise
         raise ValueError(
             f"draws: expected draws of a learner, got other shapes ({reason(error)})"

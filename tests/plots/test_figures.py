@@ -294,7 +294,7 @@ def test_det_draws_no_errors_and_nothing_but_errors(scores):
 
 
 def test_det_says_what_is_wrong():
-    with pytest.raises(ValueError, match="one kind only"):
+    with pytest.raises(ValueError, match="got only one kind"):
         plots.det([1.0, 2.0], [1, 1])
     with pytest.raises(ValueError, match="expected a curve or more, got none"):
         plots.det({}, [1, 0])

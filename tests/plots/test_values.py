@@ -247,7 +247,7 @@ def test_figures_of_points_refuse_columns_in_another_order(plot):
     X, y = points(2)
     frame = pd.DataFrame(X, columns=["length", "width"])
     fit = pm.LDA().fit(frame, y)
-    with pytest.raises(ValueError, match=r"X: expected .* in another order"):
+    with pytest.raises(ValueError, match=r"X must .* in another order"):
         plot(fit, frame[["width", "length"]], y)
 
 

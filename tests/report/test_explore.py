@@ -144,9 +144,9 @@ def test_names_cannot_leave_the_script():
         ({"y": np.linspace(0.1, 0.9, 12)}, "Unknown label type: continuous"),
         (
             {"y": list("ab") * 6, "target_names": ["b", "a"]},
-            "target_names: expected none",
+            "target_names must be None",
         ),
-        ({"target_names": ["a"]}, "target_names: expected 2 names"),
+        ({"target_names": ["a"]}, "target_names must have 2 names"),
     ],
 )
 def test_wrong_input_is_named(changed, words):

@@ -101,7 +101,7 @@ def factored(x):
 @pytest.mark.parametrize(
     ("model", "data", "error", "words"),
     [
-        (unproper, np.zeros(3), ValueError, "give a proper prior"),
+        (unproper, np.zeros(3), ValueError, "Use a proper prior"),
         (factored, np.zeros(3), ValueError, r"got numpyro.factor\('fit'"),
         (lapse, (X, np.zeros(20)), TypeError, "got lapse.data, width.: missing"),
     ],

@@ -287,7 +287,7 @@ def test_the_models_link_is_unchanged():
 
 def test_the_fits_own_nearest_pairs_have_no_other_odds():
     ends = np.stack([IRIS_X[:5], IRIS_X[60:65]], 1)
-    with pytest.raises(ValueError, match=r"prior_odds: .*nearest pairs.*distance"):
+    with pytest.raises(ValueError, match=r"prior_odds must .*nearest pairs.*got 0.1"):
         FIT.same_probability(ends, prior_odds=0.1)
     model = LCA(max_iter=50, link_pairs="all").fit(IRIS_X[SMALL], IRIS_Y[SMALL])
     few, many = (model.same_probability(ends, prior_odds=o) for o in (0.1, 10.0))
