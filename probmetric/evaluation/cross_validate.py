@@ -179,8 +179,13 @@ def held_out(
     folds = progress_bar(folds, "held-out points", None, "fold")
     for stated in cross_validate(learners, X, labels, folds, n_neighbors=n_neighbors):
         scores[stated.name][stated.rows] = np.log(stated.of_truth(labels)[1])
+    return _table(scores)
+
+
+def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
+    """Sum log scores over points, with paired differences to the best candidate."""
     order = sorted(scores, key=lambda name: -scores[name].sum())
-    table = pd.DataFrame(scores, columns=pd.Index(order, name="candidate"))
+    table: Any = pd.DataFrame(scores, columns=pd.Index(order, name="candidate"))
     gap, root = table.rsub(table[order[0]], axis=0), np.sqrt(len(table))
     return pd.DataFrame(
         {

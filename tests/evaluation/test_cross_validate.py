@@ -1,11 +1,12 @@
 """The held-out table of the report: what is scored, and on what."""
 
 import numpy as np
+import pandas as pd
+import pytest
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation.cross_validate import (
-    VoteScores,
     _table,
     class_spread,
     euclid,
@@ -37,18 +38,20 @@ def test_vote_scores_are_those_of_the_stated_probabilities():
 
 
 def test_the_table_has_means_over_splits_and_the_paired_error():
-    first = VoteScores(
-        "plain",
-        np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]),
-        np.array([[-0.1, -0.5], [-0.2, -0.2], [-0.4, -0.8]]),
-        np.array([[0.1, 0.7], [0.2, 0.2], [0.3, 0.9]]),
+    plain = pd.DataFrame(
+        {
+            "metric": "plain",
+            "split": [0, 1, 2],
+            "accuracy": [0.5, 1.0, 0.5],
+            "log_score": [-0.3, -0.2, -0.6],
+            "brier": [0.4, 0.2, 0.6],
+        }
     )
     # Better by 0.1, 0.1 and 0.4 in a split: mean 0.2, standard error 0.1.
-    second = first._replace(
-        name="learned", log_score=first.log_score + np.array([[0.1], [0.1], [0.4]])
-    )
-    table = summary([first, second])
-    assert table["neighbours under"].tolist() == ["plain", "learned"]
+    better = plain["log_score"] + [0.1, 0.1, 0.4]
+    learned = plain.assign(metric="learned", log_score=better)
+    table = summary(pd.concat([plain, learned]))
+    assert table["neighbors under"].tolist() == ["plain", "learned"]
     assert table["error, %"].tolist() == [33.33, 33.33]
     assert table["log score"].tolist() == [-0.3667, -0.1667]
     assert table["Brier score"].tolist() == [0.4, 0.4]
@@ -70,20 +73,19 @@ def test_held_out_errors_are_those_of_a_sum_over_points():
 def test_scores_of_a_split_are_those_of_its_probabilities_and_labels():
     X, y = datasets.load("iris")
     X, y = X[::3], y[::3]
-    (result,) = vote_scores(
-        {"euclid": lambda A, b: euclid(A)}, X, y, n_splits=2, seed=5
-    )
+    scores = vote_scores({"euclid": lambda A, b: euclid(A)}, X, y, n_splits=2, seed=5)
     splits = StratifiedShuffleSplit(2, test_size=0.3, random_state=5).split(X, y)
     for k, (train, test) in enumerate(splits):
         knn = KNeighborsClassifier(euclid(X[train])).fit(X[train], y[train])
         P, truth = knn.predict_proba(X[test]), np.eye(3)[codes_of(y)[test]]
         right = P.argmax(1) == truth.argmax(1)
-        np.testing.assert_array_equal(result.correct[k], right)
-        log_score = np.log((P * truth).sum(1))
-        np.testing.assert_allclose(result.log_score[k], log_score, rtol=1e-12)
-        brier = ((P - truth) ** 2).sum(1)
-        np.testing.assert_allclose(result.brier[k], brier, rtol=1e-12)
-    assert 0 < result.correct.mean() < 1
+        want = {
+            "accuracy": right.mean(),
+            "log_score": np.log((P * truth).sum(1)).mean(),
+            "brier": ((P - truth) ** 2).sum(1).mean(),
+        }
+        assert scores.loc[k, list(want)].to_dict() == pytest.approx(want, rel=1e-12)
+    assert 0 < scores["accuracy"].mean() < 1
 
 
 def codes_of(y):
