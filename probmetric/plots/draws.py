@@ -155,10 +155,10 @@ def eigenvalues(
     Notes
     -----
     The eigenvalues of draws, of their mean and of M at the mode of W differ even if
-    closed form and sampling agree about W. With W = E[W] + noise, E[M] = E[W]ᵀE[W] +
-    Σ_r Cov(W_r), rows r of W: noise adds to every eigenvalue of the mean. Eigenvalues
-    of a draw are more spread than eigenvalues of the mean: the largest is larger, the
-    smallest smaller. So M at the mode of W may be outside most lines.
+    closed form and sampling agree about W. With W = E[W] + noise and rows r of W,
+    E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r): noise adds to every eigenvalue of the mean.
+    Eigenvalues of a draw are more spread than eigenvalues of the mean: the largest is
+    larger, the smallest smaller. So M at the mode of W may be outside most lines.
 
     Examples
     --------
