@@ -18,27 +18,28 @@ class Shared:
     Parameters
     ----------
     n_components : int, optional
-        Rows of the map, 1..d. Default: d.
+        Number of rows of the linear map, 1 to d. Default: d.
     pairs : {"nearest", "all"}, default="nearest"
         Pairs that ``fit`` makes of class labels.
     n_targets, n_impostors : int, optional
-        Neighbors of a point of its class and of other classes, for nearest pairs.
-        Default: 3, or all if there are fewer.
+        Numbers of neighbors of each point: in the same class, and in other classes.
+        Used for nearest pairs. Default: 3, or all if there are fewer.
     learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": 1 for ``fit_pairs``, whose pairs are assumed to
-        be independent; n/N for N pairs made from the labels of n points.
+        Power on the likelihood. "auto" is 1 for ``fit_pairs``, which assumes that pairs
+        are independent, and n/N for N pairs made from the labels of n points.
     prior_covariance : array-like of shape (d, d), optional
         Prior mean of Σ_W, in input units. Default: the total variances of the features.
     standardize : bool, default=True
-        Center and scale the features inside ``fit``. Results are in input units.
+        Whether ``fit`` centers and scales the features. Results are in input units.
     max_iter : int, default=500
         Maximum number of iterations of the solver.
     preprocessor : array-like of shape (n, d) or callable, optional
-        Points that the entries of X (n,) and of pairs (N, 2) stand for: row numbers of
-        an array, or arguments (numbers or text) of a function that returns points.
+        Look-up of points. X then has shape (n,), and pairs have shape (N, 2). Their
+        entries are row numbers of this array, or arguments (numbers or text) of this
+        function, which returns points.
     unlabeled : label, default="warn"
-        Rows with this label are left out, for example -1; NaN also matches None. With
-        None and "warn" every label is a class; "warn" warns about a label -1.
+        Rows with this label are left out, for example -1. NaN also matches None. With
+        None or "warn" every label is a class, and "warn" warns about a label -1.
     """
 
     def fit(self) -> None:
@@ -48,8 +49,8 @@ class Shared:
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes, one of two rows or
-            more.
+            Class labels, numbers or strings. At least two classes are required, and at
+            least one class with two or more rows.
         """
 
     def fit_pairs(self) -> None:
@@ -59,7 +60,8 @@ class Shared:
         ----------
         pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
-            1 for same; for different 0 or -1, one of the two throughout.
+            Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
+            labels.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
         """
@@ -80,23 +82,25 @@ class Shared:
         n_draws : int, default=1000
             Number of draws in each chain.
         n_chains : int, optional
-            Default: 4 for NUTS, otherwise 1. All methods except NUTS make
-            ``n_draws * n_chains`` independent draws, stored as one chain.
+            Number of chains. Default: 4 for NUTS, otherwise 1. Methods other than NUTS
+            make ``n_draws * n_chains`` independent draws and store them as one chain.
         seed : int, default=0
         log_likelihood : bool, default=False
-            Store the log likelihood of every observation under every draw, for ``loo``,
-            without learning rate and weights.
+            Whether to store the log likelihood of every observation under every draw,
+            for ``loo``. Learning rate and weights are not applied.
         log_prior : bool, default=True
-            Store the log prior of each site and the log likelihood of all data, for
-            power scaling (``az.psense_summary``).
+            Whether to store the log prior of each NumPyro site and the log likelihood
+            of all data, for power scaling (``az.psense_summary``).
         predictive : bool, default=False
-            Store replicated observations under every draw in ``posterior_predictive``.
+            Whether to store replicated observations under every draw, in
+            ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws of the prior, which the fit sets from the data. Stored with
-            replicated observations as ``prior`` and ``prior_predictive``. Default:
-            none.
+            Number of draws from the prior, which the fit sets from the data. The draws
+            are stored as ``prior``, with replicated observations as
+            ``prior_predictive``. Default: none.
         progress : bool, optional
-            Default: a bar in terminals and notebooks, otherwise a line every 10 s.
+            Whether to show progress. Default: a bar in terminals and notebooks,
+            otherwise a line every 10 s.
         """
 
     def posterior_metric(self) -> None:
@@ -105,14 +109,16 @@ class Shared:
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
+            Intended use of the result. The two uses need different posteriors.
         draws : DataTree, optional
             Draws from ``sample`` of this fit. Default: new draws with ``method``.
         n_draws : int, optional
-            Number of metrics, evenly spaced over the joined chains. Default: 100, or
-            all ``draws``.
+            Number of metrics. They are evenly spaced over the joined chains. Default:
+            100, or all ``draws``.
         seed : int, default=0
         progress : bool, optional
-            Default: a bar in terminals and notebooks, otherwise a line every 10 s.
+            Whether to show progress. Default: a bar in terminals and notebooks,
+            otherwise a line every 10 s.
         """
 
 

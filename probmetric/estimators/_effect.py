@@ -76,10 +76,10 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return self._grid[0]
 
     def spread_posterior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return ω (k,) and its probabilities (k,), by Laplace's method, on a grid.
+        """Return a grid of ω (k,) and posterior probabilities (k,), by Laplace's method.
 
-        It is an approximation. The draws of NUTS are exact:
-        ``sample()["posterior"]["spread"]``.
+        The probabilities are approximate. Draws of NUTS,
+        ``sample()["posterior"]["spread"]``, are exact.
         """
         check_is_fitted(self)
         posterior = self._spreads()

@@ -62,11 +62,11 @@ def _entries(X: ArrayLike) -> np.ndarray:
 def stood_for(
     estimator: object, X: ArrayLike, name: str, n_axes: int
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "..."]] | None:
-    """Return the points of the preprocessor, and the row that each entry stands for.
+    """Return the points of the preprocessor, and the row number of each entry.
 
-    A preprocessor that is a function is called once, with the distinct entries, sorted.
-    Its exceptions are not caught. The result is None without a preprocessor, and if X
-    does not have ``n_axes`` axes (1 for points, 2 for pairs).
+    If the preprocessor is a function, it is called once, with the sorted distinct
+    entries. Exceptions of the function are not caught. The result is None without a
+    preprocessor, or if X does not have ``n_axes`` axes (1 for points, 2 for pairs).
     """
     preprocessor, entries = _preprocessor(estimator), _entries(X)
     if preprocessor is None or entries.ndim != n_axes:
@@ -132,8 +132,9 @@ def check_labelled(
 ) -> tuple[Float[np.ndarray, "n d"], np.ndarray, Int[np.ndarray, "n"]]:
     """Return X as float64, the sorted classes and the class codes of y.
 
-    Sets ``n_features_in_`` and ``feature_names_in_``. Raises if there is one class, or
-    none with ``smallest`` = 2 members; warns of other classes that are smaller.
+    Sets ``n_features_in_`` and ``feature_names_in_``. Raises if there is only one
+    class, or if no class has ``smallest`` members (2 by default). Warns about smaller
+    classes.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
         pairs = ", or (N, 2, d) for pairs" if hasattr(estimator, "fit_pairs") else ""
@@ -174,7 +175,7 @@ def _classes(
 
 
 def warn_of_alone(classes: np.ndarray, name: str) -> None:
-    """Warn of classes of one row, if there are any."""
+    """Warn about classes with one row, if there are any."""
     if len(classes):
         first = ", ".join(map(repr, classes[:5].tolist()))
         more = f" and {len(classes) - 5} more" if len(classes) > 5 else ""
@@ -223,9 +224,9 @@ def labelled_data(
 ) -> tuple[Labelled, np.ndarray, Scaler]:
     """Check settings, points and labels; return standardized points and the classes.
 
-    Leaves out unlabeled points and points of weight 0. Center and scale count each
-    remaining point once. Sets the attributes of ``check_labelled``, and deletes the
-    threshold of an earlier fit.
+    Leaves out unlabeled points and points of weight 0. The center and the scale count
+    each remaining point once. Sets the attributes of ``check_labelled``, and deletes
+    the threshold of an earlier fit.
     """
     y, X, w = leave_out(unlabeled_of(estimator), y, X, w)
     rows, classes, codes = check_labelled(estimator, X, y)
@@ -248,11 +249,12 @@ def pair_data(
     anchor: ArrayLike | None = None,
     trials: ArrayLike | None = None,
 ) -> tuple[Pairs, Scaler]:
-    """Check settings and users' pairs; return the pairs standardized.
+    """Check the settings and the pairs of the user; return standardized pairs.
 
-    Center and scale count a point as often as pairs use it, times the trials of counts.
-    Both forms of pairs give the same fit, and so do counts and individual labels. Sets
-    ``n_features_in_``, and deletes classes and names of an earlier fit.
+    The center and the scale count a point once per pair that contains it, times the
+    number of trials. Pairs of points and pairs of row numbers give the same fit. Counts
+    and individual labels give the same fit. Sets ``n_features_in_``, and deletes
+    classes and names of an earlier fit.
     """
     check_settings(estimator)
     stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
@@ -277,7 +279,7 @@ def checked_rows(
     reset: bool = False,
     finite: Finite = "allow-nan",
 ) -> Float[np.ndarray, "n d"]:
-    """Return points as float64, checked against the features of ``fit``, or to fit."""
+    """Return points as float64, checked for a fit or against the features of ``fit``."""
     X = _points_of(estimator, X)
     check_numeric(X)
     if not reset:

@@ -46,10 +46,10 @@ class ClassProbabilities(TellsClasses):
 
     @abstractmethod
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return log P(class | x), columns in the order of ``classes_``."""
+        """Return log P(class | x), with columns in the order of ``classes_``."""
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return P(class | x), columns in the order of ``classes_``."""
+        """Return P(class | x), with columns in the order of ``classes_``."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
@@ -125,7 +125,7 @@ class Learner[M](BaseEstimator):
         Returns
         -------
         DataTree
-            Posterior in input units, the data, and provenance.
+            Posterior in input units, with the data and provenance.
         """
         check_is_fitted(self)
         run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)
@@ -142,18 +142,18 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric:
-        """Return the learned metric with its uncertainty: one metric a draw.
+        """Return the learned metric with its uncertainty: one metric for each draw.
 
         Parameters
         ----------
         method : sampler or its name, optional
-            As in ``sample``, with a default that depends on the learner.
+            Sampler, as in ``sample``. The default depends on the learner.
 
         Raises
         ------
         ValueError
-            For draws of another learner, and for intervals of a fit whose draws do not
-            vary.
+            If the draws come from a different learner.
+            If intervals are requested from a fit whose draws do not vary.
         """
         self._check(purpose)
         return self._posterior_metric(purpose, draws, method, n_draws, seed, progress)
@@ -218,7 +218,7 @@ class Learner[M](BaseEstimator):
 
 
 def no_rows(what: str) -> ValueError:
-    """Return the error for what needs the rows of a fit to data on disk."""
+    """Return the error for methods that need the rows of a fit to data on disk."""
     return ValueError(
         f"{what} requires a fit to arrays, got a fit to data on disk, of which no rows "
         "are stored"

@@ -45,7 +45,7 @@ def pair_ends(
 
 
 def float_type(X: ArrayLike) -> np.dtype:
-    """Return the type of the results for X: float32 if X has it, otherwise float64."""
+    """Return the dtype of results: float32 if X is float32, otherwise float64."""
     dtype = np.asarray(X).dtype
     return dtype if dtype.kind == "f" and dtype.itemsize < 8 else np.dtype(float)
 
@@ -74,12 +74,12 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the learned metric: picklable, callable on two points."""
+        """Return the learned metric. It is picklable, and callable on two points."""
         check_is_fitted(self)
         return Mahalanobis(self.components_.copy())
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "n p"]:
-        """Map points so that Euclidean distances of images are learned distances.
+        """Map points so that their Euclidean distances are the learned distances.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return distances(self.components_, first, second, "pairs")
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return minus the distance of each pair: higher is more similar."""
+        """Return minus the distance of each pair. Higher is more similar."""
         return -self.pair_distance(pairs)
 
     def _ends(
@@ -168,7 +168,8 @@ class PairsMixin(MahalanobisMixin):
     def predict(self, pairs: ArrayLike) -> np.ndarray:
         """Predict 1 for distances of at most ``threshold_``, otherwise the low label.
 
-        The low label is -1, or 0 if the labels used last were 0/1 (``pair_classes_``).
+        The low label is -1. It is 0 if the last labels passed to the estimator were 0
+        and 1 (``pair_classes_``).
         """
         same = self.pair_distance(pairs) <= self.threshold_
         return self.pair_classes_[same.astype(int)]
@@ -203,12 +204,13 @@ class PairsMixin(MahalanobisMixin):
         ----------
         pairs_valid : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y_valid : array-like of shape (N,)
-            In {0, 1} or {-1, +1}, both present.
+            Labels of the pairs in {0, 1} or {-1, +1}. Both must occur.
         strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
-            Quantity to maximize. "max_tpr" maximizes the true positive rate for a true
-            negative rate of at least ``min_rate``; "max_tnr" the reverse.
+            Quantity to maximize. "max_tpr" maximizes the true positive rate subject to
+            a true negative rate of at least ``min_rate``. "max_tnr" maximizes the true
+            negative rate subject to a true positive rate of at least ``min_rate``.
         min_rate : float in [0, 1], optional
-            Required by the last two.
+            Smallest rate, required by "max_tpr" and "max_tnr".
         beta : float, default=1
             Weight of recall in F-beta.
         """

@@ -45,8 +45,9 @@ class LabelsOrPairs(ABC):
         X : array-like of shape (n, d), or (N, 2, d) for pairs
             Pairs are passed to ``fit_pairs``.
         y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes, one of two rows or
-            more. For pairs as in ``fit_pairs``.
+            Class labels, numbers or strings. At least two classes are required, and at
+            least one class with two or more rows. Labels of pairs are described in
+            ``fit_pairs``.
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y))
@@ -100,7 +101,7 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
         Parameters
         ----------
         y : array-like of shape (N,)
-            1 is close; far is 0 or -1, one of the two throughout.
+            Labels of the pairs: 1 for close, 0 for far. -1 may replace 0 in all labels.
         """
         data, scaler = pair_data(self, pairs, y, sample_weight)
         learned = self._store(self._solve(data), scaler, data)

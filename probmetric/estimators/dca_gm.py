@@ -54,47 +54,56 @@ Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     """Discriminative component analysis by Gaussian mixtures.
 
-    A point is projected, y = Ax, and its class follows from a mixture of Gaussians per
-    class in the projection. A is learned to predict the class, not the density of x. A
-    step costs O(n); neighborhood components analysis costs O(n²).
+    A point is projected to y = Ax. In the projection every class is a mixture of
+    Gaussians, which determine the class probabilities. A is learned to predict the
+    class, not the density of x. A step costs O(n), compared to O(n²) for neighborhood
+    components analysis.
 
     Parameters
     ----------
     n_components : int, optional
-        Rows of A, 1..d, and of the metric. Default: one fewer than classes, at least 2,
-        at most d; the metric is then mixed with the Euclidean one and has full rank.
+        Number of rows of A and of the metric, 1 to d. Default: the number of classes
+        minus 1, but at least 2 and at most d. By default the metric is also mixed with
+        the Euclidean metric and has full rank.
     n_gaussians : int or sequence of int, default=3
-        Components of the mixture of every class, or of each. A class has at most as
-        many components as distinct projected points.
+        Number of mixture components of every class, or a number for each class. A class
+        has at most as many components as distinct projected points.
     covariance : {"class", "component"}, default="class"
-        One covariance for each class, or for each component.
+        Whether the components of a class share one covariance, or each component has a
+        covariance.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of a prior in points. In the LDA/RCA start the variances of the
-        features count as s points beside the covariance within classes. The prior of A
-        is concentrated around that start by 10 (1 + s/n), with s/n at most 100. In the
-        metric the Euclidean distance of standardized features has weight s/(n + s),
-        unless ``n_components`` is set or the metric is "subspace". For all s > 0 the
-        prior of the mixtures counts as 22 points with "lbfgs". ∞ learns no metric, or
-        (without mixing) whitens the start by variances only. 0, the default before 0.2,
-        is no such prior. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of
-        neighbors under the start in folds (``inference.dca_gm.choice``), without a
-        fit.
+        s, the weight of the prior in points. s has three effects:
+
+        - In the LDA/RCA start, the variances of the features count as s points in the
+          covariance within classes.
+        - The precision of the prior of A around the start is multiplied by
+          10 (1 + s/n), with s/n at most 100.
+        - In the metric, the Euclidean distance of standardized features has weight
+          s/(n + s), unless ``n_components`` is set or the metric is "subspace".
+
+        For all s > 0 the prior of the mixtures counts as 22 points with "lbfgs". With ∞
+        no metric is learned or, without mixing, the start is whitened by variances
+        only. 0, the default before 0.2, turns off these priors. "cv" chooses among 1,
+        4, 16, 64, 256 and ∞ by soft votes of neighbors under the start, in folds
+        (``inference.dca_gm.choice``), without a fit.
     regularization : float > 0, default=1.0
         λ: the prior standard deviation of an entry of A around the LDA/RCA start is
-        c/√(10 λ(1 + s/n)), where c is the root mean square of the entries of the start,
-        without the 10 if s is 0.
+        c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean square of the entries
+        of the start.
     learning_rate : float > 0, default=1.0
         Power on the likelihood. 1 is Bayes' rule for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        The joint posterior mode; or the paper's alternation of EM and conjugate
-        gradients, with free centers or centers that follow A. The alternation does not
-        ascend a single objective, and returns its best iterate.
+        "lbfgs" computes the joint posterior mode. "hybrid" and "hybrid_tied" are the
+        paper's alternation of EM and conjugate gradients, with free centers or with
+        centers that follow A. The alternation does not ascend a single objective, and
+        returns its best iterate.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
-        Metric of ``components_`` and ``transform``; see ``get_metric``.
+        Metric of ``components_`` and ``transform``. See ``get_metric``.
     max_iter : int, optional
-        Default: 500 steps of L-BFGS; 30 of the hybrid, which stops there by design.
+        Maximum number of steps. Default: 500 for L-BFGS and 30 for the alternation,
+        which stops after ``max_iter`` steps by design.
     tol : float, default=1e-5
-        On the gradient.
+        Tolerance on the gradient.
     random_state : int, default=0
         Seed of k-means in the start.
 
@@ -102,15 +111,15 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     ----------
     classes_ : array of shape (c,)
     components_ : array of shape (p, d), or (d, d) if mixed
-        Factor of the metric in input units, rows by descending share in it. If mixed,
-        constant columns are zero.
+        Factor of the metric in input units, with rows by descending share in the
+        metric. Columns of constant features are zero if the metric is mixed.
     prior_strength_ : float
-        s in use; ∞ if "cv" found nothing worth learning for votes.
+        Value of s. ∞ if "cv" chose to learn nothing.
     params_ : DCAGMParams
-        The fit in standardized features, in the gauge where the pooled covariance
-        within components is I.
+        Fitted parameters for standardized features. A is transformed such that the
+        pooled covariance within components is I.
     fit_ : Fit
-        The result of the solver, before the gauge is fixed.
+        Result of the solver, before this transformation.
     prior_ : DCAGMPrior
     n_iter_ : int
     mean_, scale_ : arrays of shape (d,)
@@ -118,9 +127,10 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
 
     Notes
     -----
-    A local optimum. A is identified only up to the gauge, which does not affect metrics
-    and probabilities. ``posterior_metric`` makes 200 metrics by default, by "laplace"
-    with fixed mixtures. For log losses with few labels see Benchmarks: few_mixtures.
+    The optimum is local. A is identified only up to an invertible linear map, which
+    does not affect metrics and probabilities. ``posterior_metric`` makes 200 metrics by
+    default, with "laplace" and fixed mixtures. For log losses with few labels see
+    Benchmarks: few_mixtures.
 
     References
     ----------
@@ -211,7 +221,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             return (points - self.mean_) / self.scale_
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return log p(c|x), columns in the order of ``classes_``."""
+        """Return log p(c|x), with columns in the order of ``classes_``."""
         points = self._standardized(X)
         rows = pad_rows(points, bucket(len(points)))  # A few sizes, to avoid compiling.
         log_p = np.asarray(class_log_probability(self.params_, rows))
@@ -222,17 +232,20 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     def get_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, kind: MetricKind | Literal["nca"] | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:
-        """Return a learned metric in input units, picklable.
+        """Return a learned metric in input units. It is picklable.
 
         Parameters
         ----------
         kind : str, optional
-            Default: ``metric``. "average_fisher": Mahalanobis under the average Fisher
-            matrix of the class, mixed according to ``prior_strength``; "subspace": the
-            Euclidean distance in the projection, in the fixed gauge; "local_fisher":
-            the Fisher matrix at the query; "hellinger", "jensen_shannon": divergence of
-            the class probabilities; "nca": scikit-learn's neighborhood components
-            analysis in the projection of the training points (O(n²)).
+            Kind of metric. Default: the setting ``metric``.
+
+            - "average_fisher": Mahalanobis distance of the average Fisher matrix of the
+              class, mixed according to ``prior_strength``.
+            - "subspace": Euclidean distance in the projection of ``params_``.
+            - "local_fisher": Mahalanobis distance of the Fisher matrix at the query.
+            - "hellinger", "jensen_shannon": divergence of the class probabilities.
+            - "nca": scikit-learn's neighborhood components analysis in the projection
+              of the training points (O(n²)).
         """
         check_is_fitted(self)
         kind = self.metric if kind is None else kind
@@ -286,24 +299,26 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
         queries : array-like of shape (m, d), optional
-            Points at which to store p(c|x). Default: the training points. Not with
-            ``log_likelihood``, ``predictive`` and ``prior_draws``.
+            Points at which to store p(c|x). Default: the training points. Must be None
+            with ``log_likelihood``, ``predictive`` or ``prior_draws``.
         mixtures : {"sampled", "fixed"}, optional
-            Whether θ is sampled with A or fixed at its mode. Default: fixed for
-            "laplace", which is inaccurate otherwise; sampled for the others.
+            Whether the parameters θ of the mixtures are sampled with A or fixed at
+            their mode. Default: "fixed" for "laplace", which is inaccurate with sampled
+            mixtures, and "sampled" for the other methods.
         log_prior : bool, default=True
-            Store the log prior of each site and the log likelihood of all data, for
-            power scaling (``az.psense_summary``); only of A with fixed mixtures.
+            Whether to store the log prior of each NumPyro site and the log likelihood
+            of all data, for power scaling (``az.psense_summary``). With fixed mixtures
+            only the log prior of A is stored.
         prior_draws : int, optional
-            Number of draws of the prior, which the fit sets from the data, with
-            replicated classes: ``prior`` and ``prior_predictive``. Requires sampled
-            mixtures. Default: none.
+            Number of draws from the prior, which the fit sets from the data. The draws
+            are stored as ``prior``, with replicated classes as ``prior_predictive``.
+            Requires sampled mixtures. Default: none.
 
         Returns
         -------
         DataTree
-            Posterior ``J``, ``class_probability`` and ``log_likelihood``, which are
-            identified. A and the mixtures are not identified and not stored.
+            Posterior of ``J``, ``class_probability`` and ``log_likelihood``, which are
+            identified. A and the mixtures are not identified, and are not stored.
         """
         sampler = sampler_of(method)
         check_is_fitted(self)

@@ -36,69 +36,73 @@ def apart(pairs: Pairs) -> Pairs:
 class EigDML(PairLearner):
     """Distance metric learning with eigenvalue optimization (Ying and Li).
 
-    Maximizes the distance of the *nearest* far pair, while the squared distances of
-    close pairs sum to κ. The optimum is global and certified: no metric with that sum
-    has all far pairs at a squared distance above ``dual_``. The metric is then mixed
-    with the Euclidean one, according to ``prior_strength``.
+    The learner maximizes the distance of the *nearest* far pair, subject to the
+    constraint that the squared distances of close pairs sum to κ. The optimum is global
+    and certified: no metric that satisfies the constraint has all far pairs at a
+    squared distance above ``dual_``. The metric is then mixed with the Euclidean
+    metric, according to ``prior_strength``.
 
     Parameters
     ----------
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
-        Restarted primal-dual gradient, for a gap of 1e-6 and below; or the paper's
-        solver, for a gap of 1%, which is slower.
+        "pdhg" is a restarted primal-dual gradient method for gaps of 1e-6 and below.
+        "frank_wolfe" is the paper's solver for a gap of 1%, and is slower.
     kappa : float > 0, optional
-        κ. Default d. Scales all distances by a common factor.
+        κ. Default: d. It scales all distances by a common factor.
     ridge : float ≥ 0, default=1e-6
-        ridge · tr(H)/d is added to the diagonal of the scatter H of close pairs: a
+        ridge · tr(H)/d is added to the diagonal of the scatter H of close pairs, as a
         prior scatter of every direction. With 0 a singular H is an error.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s: with n points the optimum has weight n/(n + s), and the Euclidean metric of
-        standardized features, of the same trace, the rest. 0 is the optimum, ∞ learns
-        nothing. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of neighbors
-        in five folds (``neighbors.strength``), which takes five to fifteen short fits
-        with "pdhg": the largest s that is at most two standard errors worse than the
-        best. For ``fit_pairs`` "cv" is 0, and a number counts pairs.
+        s, the weight of the Euclidean metric in points. With n points the optimum has
+        weight n/(n + s), and the Euclidean metric of standardized features, scaled to
+        the same trace, has weight s/(n + s). 0 is the optimum; with ∞ nothing is
+        learned. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of neighbors
+        in five folds (``neighbors.strength``): the largest s that is at most two
+        standard errors worse than the best. It takes five to fifteen short fits with
+        "pdhg". For ``fit_pairs`` "cv" is 0, and s is counted in pairs.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes from labels.
     n_targets, n_impostors : int, default=3
-        Neighbors of a point of its class and of other classes, unless "all".
+        Numbers of neighbors of each point: in the same class, and in other classes. Not
+        used by ``pairs="all"``.
     tol : float > 0, optional
-        Stop when ``dual_ - primal_ ≤ tol · primal_``. Default 1e-6, or 1e-2 for
-        "frank_wolfe".
+        The solver stops when ``dual_ - primal_ ≤ tol · primal_``. Default: 1e-6, or
+        1e-2 for "frank_wolfe".
     max_iter : int, default=100_000
         Maximum number of iterations.
 
     Attributes
     ----------
     components_ : array of shape (r, d)
-        In input units; r is d, or at s = 0 the rank of the optimum, often far below d.
-        Identified only up to rotation and reflection of its rows. Zero in constant
-        columns.
+        Linear map in input units, identified only up to rotation and reflection of its
+        rows. r is d, or at s = 0 the rank of the optimum, which is often far below d.
+        Columns of constant features are zero.
     prior_strength_ : float
-        s in use; ∞ if "cv" chose to learn nothing.
+        Value of s. ∞ if "cv" chose to learn nothing.
     primal_, dual_, gap_ : float
-        For the optimum, before mixing: squared distance of the nearest far pair; an
-        upper bound for all metrics; their difference.
+        Squared distance of the nearest far pair at the optimum, before mixing; an upper
+        bound on this distance for all metrics; and ``dual_ - primal_``.
     far_weights_ : array of shape (n_F,)
-        Dual weights, which sum to one; pairs with positive weight limit the metric. Far
-        pairs of equal points, left out after ``fit``, have none.
+        Dual weights of the far pairs, which sum to one. Pairs with positive weight
+        limit the metric. Far pairs that ``fit`` left out have no weight.
     n_iter_ : int
     classes_ : array of shape (c,)
-        After ``fit``.
+        Sorted class labels, after ``fit``.
     threshold_, pair_classes_ : float, array of shape (2,)
-        For ``predict`` on pairs, once calibrated or set.
+        Threshold and labels for ``predict`` on pairs, after calibration or
+        ``set_threshold``.
     mean_, scale_ : arrays of shape (d,)
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    With a far pair at distance zero the optimum is 0 for every metric. ``fit`` leaves
-    out such pairs of equal points in different classes, with a warning. In
-    ``fit_pairs`` they are an error.
+    If a far pair has distance zero, the objective is 0 for every metric. ``fit`` leaves
+    out pairs of equal points in different classes, with a warning. ``fit_pairs`` raises
+    for such pairs.
 
-    The optimum only depends on the nearest far pair. With few labels its votes are
-    worse than votes of the Euclidean distance; mixed, they are as good or better (see
-    the guide to few labels).
+    The optimum only depends on the nearest far pairs. With few labels, neighbor votes
+    under the optimum are worse than votes under the Euclidean distance. Votes under the
+    mixed metric are as good or better (see the guide to few labels).
 
     References
     ----------

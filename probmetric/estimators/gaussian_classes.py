@@ -272,35 +272,36 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
 
 @settings
 class GaussianClasses(ClassProbabilities, GaussianLearner):
-    """Bayes classifier with one Gaussian a class, parameters integrated out.
+    """Bayes classifier with one Gaussian per class and parameters integrated out.
 
-    The prior is normal-inverse-Wishart with three numbers chosen by the data, and the
-    predictive density of a class is a Student-t. ``GLML`` makes a local metric of the
-    same Gaussians. Use this class to classify, and ``GLML`` for a metric.
+    The prior is normal-inverse-Wishart. Its three parameters are chosen from the data.
+    The predictive density of a class is a Student-t. ``GLML`` computes a local metric
+    from the same Gaussians. Use this class to classify, and ``GLML`` for a metric.
 
     Parameters
     ----------
     prior : {"cv", "evidence"}, default "cv"
-        "cv" chooses the prior by the log loss of held-out points in five folds (fewer
-        if a class has fewer members), among 280 priors from one fixed diagonal
-        covariance for all classes to a free one for each class
-        (``inference.gaussian_classes.choice``). This takes some 15 folds below 300
-        points, otherwise five. The chosen prior may fix the covariance; draws then
-        vary too little for intervals.
-        "evidence", the default before 0.2, maximizes the evidence among 216 priors made
-        of the pooled covariance of the same points. It is overconfident if a class has
-        no more points than features. With missing entries the prior is always chosen
-        by the evidence.
+        Method to choose the prior. "cv" minimizes the log loss of held-out points in
+        five folds (fewer if a class has fewer members). It tries 280 priors, from one
+        fixed diagonal covariance for all classes to a free covariance for each class
+        (``inference.gaussian_classes.choice``). It fits about 15 folds below 300
+        points, otherwise five. If the chosen prior fixes the covariance, draws vary too
+        little for intervals.
+        "evidence", the default before 0.2, maximizes the evidence among 216 priors that
+        are made from the pooled covariance of the same points. It is overconfident if a
+        class has no more points than features. With missing entries the prior is always
+        chosen by the evidence.
     covariance : {"full", "tied", "diagonal"}, default "full"
-        One covariance for each class, one for all, or independent features.
+        "full": one covariance for each class. "tied": one covariance for all classes.
+        "diagonal": independent features.
     alpha : float > 0, default 1
         Dirichlet concentration of the class weights.
     missing : {"error", "integrate"}, default "error"
-        Meaning of NaN. With "integrate" the entry is missing at random. Predictions use
-        the other entries, exactly; the posterior of ``fit`` is a mean over 24
-        completions of the rows, drawn by data augmentation.
+        Treatment of NaN. "integrate" assumes that entries are missing at random.
+        Predictions use the other entries, exactly. The posterior of ``fit`` is a mean
+        over 24 completions of the rows, drawn by data augmentation.
     random_state : int, RandomState or None
-        For completions; not used with complete rows.
+        Seed of the completions. Not used with complete rows.
 
     Attributes
     ----------
@@ -315,8 +316,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         log p(X, y) in scaled units under ``prior_``. With ``prior="evidence"`` it can
         be used to choose ``covariance`` on the same data. NaN if entries are missing.
     posterior_ : ClassPosterior
-        In scaled units, as the prior. With missing entries every array has a leading
-        axis of completions.
+        Posterior in scaled units. With missing entries every array has a leading axis
+        of completions.
     n_features_in_, feature_names_in_
 
     Notes
@@ -339,11 +340,12 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            A class may have fewer points than features, down to one. For data on disk
-            (``pm.open``) ``prior="cv"`` chooses the three numbers of the prior on about
-            50,000 rows, sampled by a hash of their numbers; all else uses all rows.
+            Points, or labelled data on disk (``pm.open``). A class may have fewer
+            points than features, and as few as one. For data on disk ``prior="cv"``
+            chooses the prior on about 50,000 rows, sampled by a hash of their row
+            numbers. All other computations use all rows.
         y : array-like of shape (n,)
-            Class labels. None for data on disk, which have their labels.
+            Class labels. Must be None for data on disk.
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
@@ -383,7 +385,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         method : {"exact"}, default="exact"
             Independent, exact draws.
         log_prior : bool, default=False
-            Store the densities of prior and likelihood, for power scaling.
+            Whether to store the densities of prior and likelihood, for power scaling.
 
         Returns
         -------
@@ -406,24 +408,26 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric:
-        """Return the local metric of each of some draws of the class Gaussians.
+        """Return one local metric for each posterior draw of the class Gaussians.
 
-        Each is the metric of ``GLML(rule="min_norm", gamma=0)``. Labelled points are
-        assumed to be independent draws from the model. Intervals cover less than their
-        nominal probability, above all with few points: see Benchmarks: local_intervals.
+        Each metric is the metric of ``GLML(rule="min_norm", gamma=0)``. Labelled points
+        are assumed to be independent draws from the model. Intervals cover less than
+        their nominal probability, above all with few points. See Benchmarks:
+        local_intervals.
 
         Parameters
         ----------
         method : {"exact"}, optional
         n_draws : int, default=24
         seed : int, default=0
-            With the same seed and number ``sample`` makes the same draws.
+            Seed. ``sample`` with the same seed and number of draws makes the same
+            draws.
 
         Raises
         ------
         ValueError
-            For ``purpose="intervals"`` if ``prior="cv"`` chose to fix the covariance
-            (``prior_.nu`` of 10⁶ or more).
+            If ``purpose="intervals"`` and ``prior="cv"`` chose a prior that fixes the
+            covariance (``prior_.nu`` of 10⁶ or more).
         """
         self._check(purpose)
         check_choice("method", method or "exact", ("exact",))

@@ -73,84 +73,95 @@ def _whole_rows(
 class GLML(GaussianLearner):
     """Generative Local Metric Learning: nearest neighbors under per-query metrics.
 
-    Gaussian classes give the curvature of the densities around a query. The metric
-    weighs directions so that, to second order, the classes of the neighbors are
-    distributed as at the query. Votes are averaged over posterior draws of the
-    Gaussians.
+    Gaussian classes determine the curvature of the densities near a query. The metric
+    weights directions such that the class probabilities of the neighbors equal the
+    class probabilities of the query to second order. Votes are averaged over posterior
+    draws of the Gaussians.
 
     Parameters
     ----------
     n_neighbors : int, default 5
-        As ``KNeighborsClassifier``.
+        Number of neighbors, as in ``KNeighborsClassifier``.
     votes : {"soft", "count"}, default "soft"
+        Votes of the neighbors, as in ``KNeighborsClassifier``.
     rule : str, default "min_norm"
-        "min_norm": nearest to the pooled metric; "zero_bias": Eq. (10) of the paper;
-        "regularised"; "expected_bias": smallest expected squared bias over the draws,
-        one metric; "fisher": information of the class posterior, a baseline.
+        Choice among the metrics without bias.
+
+        - "min_norm": the metric that is nearest to the pooled metric.
+        - "zero_bias": Eq. (10) of the paper.
+        - "regularised": a regularized version of "zero_bias".
+        - "expected_bias": one metric with the smallest expected squared bias over the
+          draws.
+        - "fisher": the information of the class posterior, a baseline.
     gamma : "cv", "loo" or float ≥ 0, default "cv"
-        Share of the pooled Mahalanobis metric; ∞ is that metric only. "cv" tries the
-        Euclidean metric of scaled features, ∞, 10, 3, 1, .3, .1 and 0, and takes the
-        first whose soft votes in folds are at most two standard errors worse than the
-        best. This takes some 15 fits (5 from 300 points on). "loo", the default before
-        0.2, takes the best leave-one-out log score, with densities fitted to all
-        points. With missing entries, ``densities="mle"`` or mixtures, "cv" is "loo".
+        Weight of the pooled Mahalanobis metric; ∞ is the pooled metric only. "cv" tries
+        the Euclidean metric of scaled features, ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses
+        the first whose soft votes in folds are at most two standard errors worse than
+        the best. This takes about 15 fits (5 from 300 points on). "loo", the default
+        before 0.2, chooses the best leave-one-out log score, with densities fitted to
+        all points. With missing entries, ``densities="mle"`` or mixtures, "cv" is
+        "loo".
     densities : {"posterior", "mle"}, default "posterior"
-        "mle": the paper's maximum likelihood Gaussians, shrunk by ``shrinkage``.
-        Requires ``n_draws=0`` and complete rows.
+        Densities of the classes. "mle" are the paper's maximum likelihood Gaussians,
+        shrunk by ``shrinkage``. They require ``n_draws=0`` and complete rows.
     shrinkage : float in [0, 1], default 0.1
-        With "mle": Σ = (1 - a)Σ̂ + a tr(Σ̂)/d · I.
+        a in Σ = (1 - a)Σ̂ + a tr(Σ̂)/d · I, for "mle".
     prior : {"cv", "evidence"}, default "cv"
         Choice of the prior, as in ``GaussianClasses``.
     covariance : {"full", "tied", "diagonal"}, default "full"
+        Covariances of the classes, as in ``GaussianClasses``.
     n_components : int ≥ 1, default 1
-        More than 1: every class is a mixture of that many Gaussians, at a posterior
-        mode found by EM. Requires ``n_draws=0``. ``prior_`` and ``posterior_`` are
-        still of single Gaussians, which define the prior of the components.
+        Number of Gaussians in each class. More than one are a mixture, fitted to a
+        posterior mode by EM, which requires ``n_draws=0``. ``prior_`` and
+        ``posterior_`` then describe single Gaussians, which define the prior of the
+        components.
     n_draws : int ≥ 0, default 24
-        Posterior draws to average votes over. 0 uses the Student-t predictive
-        densities, which is many times cheaper.
+        Number of posterior draws over which votes are averaged. 0 uses the Student-t
+        predictive densities, and is many times cheaper.
     alpha : float > 0, default 1
         Dirichlet concentration of the class weights.
     missing : {"error", "integrate"}, default "error"
-        Meaning of NaN in ``fit``. With "integrate" the entry is missing at random and
-        is integrated out of the class densities (``GaussianClasses``). Rows with NaN
-        are never returned as neighbors. Queries must be complete.
+        Treatment of NaN in ``fit``. "integrate" assumes that entries are missing at
+        random and integrates them out of the class densities (``GaussianClasses``).
+        Rows with NaN are never returned as neighbors. Queries must be complete.
     random_state : int, RandomState or None
 
     Attributes
     ----------
     classes_ : array of shape (c,)
     metric_ : LocalMahalanobis
-        Of the predictive densities (or as ``rule`` and ``densities``), in input units.
+        Metric of the predictive densities in input units. It depends on ``rule`` and
+        ``densities``.
     draws_ : list of LocalMahalanobis
-        One for each posterior draw; empty with ``n_draws=0``.
+        Metric of each posterior draw. Empty with ``n_draws=0``.
     gamma_ : float
+        Value of γ.
     frame_ : {"pooled", "identity"}
-        Metric that γ is a share of. "identity": "cv" chose to learn nothing, and the
-        metric is Euclidean in scaled features (``gamma_`` is ∞).
+        Metric that γ weights. "identity" if "cv" chose to learn nothing: the metric is
+        Euclidean in scaled features, and ``gamma_`` is ∞.
     gamma_scores_ : array or None
-        Held-out log scores of γ in descending order from ∞; with "cv" the Euclidean
-        metric comes first. None if ``gamma`` is a number.
+        Held-out log scores of γ in descending order from ∞. With "cv" the score of the
+        Euclidean metric comes first. None if ``gamma`` is a number.
     classifier_ : KNeighborsClassifier
-        Not after a fit to data on disk.
+        Classifier by the neighbors. Not set after a fit to data on disk.
     prior_, posterior_, log_evidence_
-        As ``GaussianClasses``, in scaled units.
+        Attributes of ``GaussianClasses``, in scaled units.
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    With few labels "cv" mostly chooses the Euclidean metric. To classify,
-    ``GaussianClasses`` was at least as good with 20 to 160 points; the use of GLML is
-    a local metric. See Benchmarks: few_classes.
+    With few labels "cv" mostly chooses the Euclidean metric. ``GaussianClasses``
+    classified at least as well with 20 to 160 points. Use GLML if you need a local
+    metric. See Benchmarks: few_classes.
 
     ``sample`` makes exact draws of weights (class), mean (class, feature) and
-    covariance (class, feature, feature_bis). There are none for mixtures,
-    ``densities="mle"`` and ``rule="expected_bias"``. ``posterior_metric`` uses the
-    draws of the fit by default. It assumes that labelled points are independent draws
-    from the model. Its intervals are not guaranteed to cover: noise in the curvature
-    lengthens local distances, and the same points choose the prior. See Benchmarks:
-    local_intervals. There are no intervals if ``gamma_`` is infinite, because all
-    draws are then one metric.
+    covariance (class, feature, feature_bis). Mixtures, ``densities="mle"`` and
+    ``rule="expected_bias"`` have no draws. ``posterior_metric`` uses the draws of the
+    fit by default. It assumes that labelled points are independent draws from the
+    model. Its intervals are not guaranteed to cover: noise in the curvature lengthens
+    local distances, and the prior is chosen with the same points. See Benchmarks:
+    local_intervals. If ``gamma_`` is infinite all draws have the same metric, and
+    intervals are not available.
 
     References
     ----------
@@ -182,10 +193,11 @@ class GLML(GaussianLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            For data on disk (``pm.open``) ``gamma`` must be a number, the metric is
-            learned as in ``GaussianClasses``, and ``predict`` is not available.
+            Points, or labelled data on disk (``pm.open``). Data on disk require a
+            number as ``gamma``. The Gaussians are learned as in ``GaussianClasses``,
+            and ``predict`` is not available.
         y : array-like of shape (n,)
-            Class labels. None for data on disk, which have their labels.
+            Class labels. Must be None for data on disk.
         """
         check_settings(self)
         self._check_options()
@@ -338,12 +350,12 @@ class GLML(GaussianLearner):
         return choose_by_folds(learn, Z, codes)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return class probabilities: votes of neighbors, averaged over draws."""
+        """Return class probabilities: votes of the neighbors, averaged over draws."""
         voters = self._voters()
         return voters.predict_proba(checked_rows(self, X, finite=True))
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return the logarithm of ``predict_proba``; -inf for 0."""
+        """Return the logarithm of ``predict_proba``, -inf for probability 0."""
         voters = self._voters()
         return voters.predict_log_proba(checked_rows(self, X, finite=True))
 
@@ -354,27 +366,29 @@ class GLML(GaussianLearner):
 
     @with_names
     def get_metric(self) -> LocalMahalanobis:
-        """Return the metric of the predictive densities: picklable, input units."""
+        """Return the metric of the predictive densities, in input units."""
         check_is_fitted(self)
         return self.metric_
 
     def local_metric(self, X: ArrayLike) -> Float[np.ndarray, "n d d"]:
-        """Return the matrix at each row of X, in input units."""
+        """Return the matrix of the metric at each row of X, in input units."""
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
         return np.asarray(self.metric_.matrix_at(points))
 
     def local_metric_summary(self, X: ArrayLike) -> LogEuclidean:
-        """Return the log-Euclidean mean matrix over draws and their spread.
+        """Return the log-Euclidean mean of the matrices over draws, and their spread.
 
-        The spread √(E ‖log A - E log A‖²) is computed in the whitened frame of the fit,
-        and does not depend on units. 0.7 is a factor of two along one direction.
+        The spread √(E ‖log A - E log A‖²) is computed in the whitened coordinates of
+        the fit, and does not depend on units. 0.7 is a factor of two along one
+        direction.
 
         Raises
         ------
         ValueError
-            Without draws; at γ = ∞, where all draws are one metric; at γ = 0 for rules
-            whose matrices may be singular.
+            If there are no draws.
+            If γ = ∞, because all draws have the same metric.
+            If γ = 0 for rules whose matrices may be singular.
         """
         points = checked_rows(self, X, finite=True)
         if not self.draws_:

@@ -49,68 +49,71 @@ Spread = Annotated[float, Range(0, 100)]
 class HierarchicalLCA(EffectLearner):
     """Metrics of groups (subjects, sites, batches), partially pooled.
 
-    Both points of a pair are in one group. Each group has an LCA, P(same) =
-    exp(-(b + ½ dist²)), whose map is centered on a common map with a *spread* ω that is
-    learned. ω = 0 is one metric for all groups; for large ω groups are independent. A
-    group with few pairs borrows more from the others.
+    Both points of a pair must be in the same group. Each group has an LCA model,
+    P(same) = exp(-(b + ½ dist²)). The linear maps of the groups vary about a common
+    linear map, with a *spread* ω that is learned. With ω = 0 all groups have the same
+    metric; with large ω the groups are independent. The metric of a group with few
+    pairs is closer to the common metric.
 
     Parameters
     ----------
     regularization : float > 0, default=10
-        λ of the common map: the prior standard deviation of an entry is c/√λ.
+        λ of the common linear map: the prior standard deviation of an entry is c/√λ.
     spread : float in [0, 100], optional
-        ω, if it is known. Default: it is learned; 0 if there is one group.
+        Known value of ω. Default: ω is learned, or 0 if there is one group.
     spread_scale : float > 0, default=0.5
         Scale of the half-normal prior of ω.
     max_iter : int, default=500
         Maximum number of iterations of the solver at one ω.
     unlabeled : label, default="warn"
-        Rows with this label in y or ``groups`` are left out, for example -1; NaN also
-        matches None. With None and "warn" every label is a class; "warn" warns about a
-        label -1.
+        Rows with this label in y or ``groups`` are left out, for example -1. NaN also
+        matches None. With None or "warn" every label is a class, and "warn" warns about
+        a label -1.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        The common map, in input units, which ``transform`` and ``pair_distance`` use:
-        the best guess for a new group. Up to rotation and reflection.
+        Common linear map, in input units, identified up to rotation and reflection.
+        ``transform`` and ``pair_distance`` use it. It is the estimate for a new group.
     group_components_ : array of shape (G, p, d)
-        Maps of the groups.
+        Linear maps of the groups.
     groups_ : array of shape (G,)
-        Their labels, sorted; None after a fit without groups.
+        Sorted labels of the groups. None after a fit without groups.
     spread_ : float
-        ω, in units of the Euclidean map W₀ = cI; 0 if groups do not differ, or there is
-        one group.
+        ω, in units of the Euclidean map W₀ = cI. 0 if groups do not differ, or if there
+        is one group.
     intercept_ : float
-        b ≥ 0, common: P(same) of equal points is exp(-b).
+        b ≥ 0 of all groups: P(same) of equal points is exp(-b).
     learning_rate_ : float
     classes_ : array of shape (c,)
-        After ``fit``.
+        Sorted class labels, after ``fit``.
     threshold_, pair_classes_ : float, array of shape (2,)
-        For ``predict`` on pairs under the common metric, once calibrated or set.
+        Threshold and labels for ``predict`` on pairs under the common metric, after
+        calibration or ``set_threshold``.
     fitted_ : Fitted
-        The fit and its problem, in standardized units.
+        Result of the fit, with its pairs and prior, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
-        As in scikit-learn; ``n_iter_`` counts the steps at all ω.
+        As in scikit-learn. ``n_iter_`` counts the steps at all values of ω.
 
     Notes
     -----
-    ω maximizes its marginal density, with all else integrated out by Laplace's method
-    (the joint mode is always at ω = 0); maps and b are the mode given ω. Optima are
-    local. Laplace's method underestimates ω if groups differ much. For coverage, and
-    for real data on which pooling did not help, see Benchmarks: hierarchical.
+    ω maximizes its marginal density. All other parameters are integrated out by
+    Laplace's method, because the joint mode is always at ω = 0. The linear maps and b
+    are the mode given ω. Optima are local. Laplace's method underestimates ω if groups
+    differ much. For coverage, and for real data on which pooling did not help, see
+    Benchmarks: hierarchical.
 
     P(same) is averaged over draws and not calibrated. After ``fit`` it refers to
     *nearest* pairs.
 
     ``sample`` draws the common M (feature, feature_bis), M_group (group, feature,
-    feature_bis), b and spread, around the mode of the fit. "nuts" (default) is
-    ``NUTS(target_accept=0.95)``; with few groups of many pairs that differ much it may
-    need 0.99, and warns. "laplace" draws the spread from its approximate posterior on a
-    grid, and the rest from the Gaussian at the mode there, without rotations of the
-    maps. ``posterior_metric`` uses "laplace" for prediction and "nuts" for intervals.
-    NUTS requires a learned spread, with two groups or more. Intervals require
-    independent pairs (``fit_pairs``).
+    feature_bis), b and spread, near the mode of the fit. "nuts" (default) is
+    ``NUTS(target_accept=0.95)``. With few groups that have many pairs and differ much
+    it may need 0.99, and warns. "laplace" draws the spread from its approximate
+    posterior on a grid. It draws the other parameters from the Gaussian at the mode
+    given the spread, without rotations of the linear maps. ``posterior_metric`` uses
+    "laplace" for prediction and "nuts" for intervals. NUTS requires two or more groups
+    and a learned spread. Intervals require independent pairs (``fit_pairs``).
 
     Examples
     --------
@@ -140,11 +143,11 @@ class HierarchicalLCA(EffectLearner):
         X : array-like of shape (n, d), or (N, 2, d) for pairs
             Pairs are passed to ``fit_pairs``.
         y : array-like of shape (n,)
-            Class labels, numbers or strings. Two or more classes of two or more in each
-            group. For pairs as in ``fit_pairs``.
+            Class labels, numbers or strings. Each group must have at least two classes
+            with two or more rows. Labels of pairs are described in ``fit_pairs``.
         groups : array-like of shape (n,), optional
-            Numbers or strings. Default: all points are one group, and ω = 0 unless
-            ``spread`` is set.
+            Group of each point, numbers or strings. Default: all points are one group,
+            and ω = 0 unless ``spread`` is set.
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y), groups=groups)
@@ -167,12 +170,12 @@ class HierarchicalLCA(EffectLearner):
         groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from pairs in groups; ``threshold_`` is common to all groups.
+        """Learn from pairs in groups, and calibrate one ``threshold_`` for all groups.
 
         Parameters
         ----------
         groups : array-like of shape (N,), optional
-            The group of each pair. Default: one group.
+            Group of each pair. Default: one group.
         """
         groups, pairs, y, sample_weight = leave_out(
             self.unlabeled, groups, pairs, y, sample_weight, name="groups"
@@ -240,7 +243,8 @@ class HierarchicalLCA(EffectLearner):
         Parameters
         ----------
         group : label, optional
-            One of ``groups_``. Default: the common metric, also for new groups.
+            Label in ``groups_``. Default: the common metric, which also applies to new
+            groups.
         """
         check_is_fitted(self)
         link = Link(np.asarray(self.intercept_), np.asarray(0.5))
@@ -257,16 +261,17 @@ class HierarchicalLCA(EffectLearner):
     def same_probability(
         self, pairs: ArrayLike, groups: ArrayLike | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same), shape (N,), averaged over draws of the metric.
+        """Return P(same), shape (N,), averaged over posterior draws of the metric.
 
-        The draws are Laplace's, with a fixed seed (computed lazily and cached).
-        ``posterior_metric`` has P(same) with other draws.
+        The draws are made by Laplace's method with a fixed seed, lazily, and are
+        cached. Use ``posterior_metric`` for P(same) with other draws.
 
         Parameters
         ----------
         groups : array-like of shape (N,), optional
-            The group of each pair. Other labels are new groups. Default: new groups, or
-            the group of a fit without groups.
+            Group of each pair. Labels that are not in ``groups_`` are new groups.
+            Default: all groups are new, except after a fit without groups, whose group
+            is used.
         """
         a, b = self._ends(pairs)
         labels, codes = [None], np.zeros(len(a), int)
@@ -329,17 +334,18 @@ class HierarchicalLCA(EffectLearner):
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric:
-        """Return the metric of a group, or of a new one, with its uncertainty.
+        """Return the metric of a group or of a new group, with its uncertainty.
 
         Parameters
         ----------
         group : label, optional
-            One of ``groups_``. Another label of their type, or None, is a new group,
-            whose deviation is drawn (after a fit without groups None is its group).
+            Label in ``groups_``. A label that is not in ``groups_`` but has the same
+            type, or None, is a new group, whose deviation is drawn. After a fit without
+            groups, None is the group of the fit.
         method : sampler, or "nuts", "laplace"; optional
-            Default: "laplace" for prediction, "nuts" for intervals.
+            Sampler. Default: "laplace" for prediction, "nuts" for intervals.
         seed : int, default=0
-            For draws, and for the deviations of a new group.
+            Seed of the draws, and of the deviations of a new group.
         """
         self._check(purpose)
         place = self._place(group)

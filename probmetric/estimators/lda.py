@@ -160,33 +160,34 @@ class LDA(_TiedClasses):
     """Linear discriminant analysis as a metric: whitened discriminant directions.
 
     Distances are in units of the standard deviation within classes, along the k
-    directions that separate class means best. These are *not* orthonormal in input
-    space.
+    directions that separate class means best. These directions are *not* orthonormal
+    in input space.
 
     Parameters
     ----------
     n_components : int, optional
-        k, 1 to min(C - 1, d), the default. With a prior of infinite strength the
-        default is all d directions.
+        Number k of directions, 1 to min(C - 1, d). Default: min(C - 1, d), or d if
+        ``prior_strength`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s: the covariance within classes, Σ_W, has prior mean ``prior_covariance``, with
-        the weight of s points. 0 is maximum likelihood, as scikit-learn's
-        ``LinearDiscriminantAnalysis(solver="eigen")``, and requires n - C ≥ d. ∞ learns
-        no covariance: distances are Euclidean in standardized units, with the
-        discriminant directions first. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by
-        soft votes of neighbors in five folds (``neighbors.strength``), which takes
+        s, the weight of the prior in points: the covariance within classes, Σ_W, has
+        prior mean ``prior_covariance``. 0 is maximum likelihood, equal to scikit-learn's
+        ``LinearDiscriminantAnalysis(solver="eigen")``, and requires n - C ≥ d. With ∞
+        no covariance is learned: distances are Euclidean in standardized units, and the
+        discriminant directions come first. "cv" chooses among 1, 4, 16, 64, 256 and ∞
+        by soft votes of neighbors in five folds (``neighbors.strength``). It takes
         about five to fifteen fits.
 
     Attributes
     ----------
     components_ : array of shape (k, d)
-        In input units; ``components_ Σ_W components_ᵀ`` = I. Signs are not identified.
+        Discriminant directions in input units, with ``components_ Σ_W components_ᵀ`` =
+        I. Signs are not identified.
     eigenvalues_ : array of shape (k,)
-        Variance between classes divided by variance within, descending.
+        Variance between classes divided by variance within classes, descending.
     explained_variance_ratio_ : array of shape (k,)
-        Their share of the sum over all min(C - 1, d).
+        Eigenvalues divided by the sum of all min(C - 1, d) eigenvalues.
     prior_strength_ : float
-        s in use; ∞ if "cv" chose to learn no covariance.
+        Value of s. ∞ if "cv" chose to learn no covariance.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
         Class means, Σ_W and class weights, in input units.
     classes_ : array of shape (c,)
@@ -199,14 +200,15 @@ class LDA(_TiedClasses):
     (class), mean (class, feature) and covariance (all_classes, feature, feature_bis).
     The prior is Σ_W ~ IW(s + d + 1, s T) with s = ``prior_strength_`` (improper at
     s = 0, 10¹⁸ for s = ∞), p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)`` and uniform class weights.
-    It is improper: there are no prior draws and no log prior. ``covariance_`` and
-    ``means_`` are the means of these draws, and ``priors_`` the mode. The learned
-    metric is computed from these numbers; it is not the mean of M.
+    This prior is improper, so there are no prior draws and no log prior.
+    ``covariance_`` and ``means_`` are the posterior means of Σ_W and μ_c, and
+    ``priors_`` is the posterior mode of the weights. The learned metric is computed
+    from ``covariance_``, ``means_`` and ``priors_``. It is not the mean of M.
 
     ``posterior_metric`` assumes independent points and Gaussian classes with one
     covariance. Its draws do not include the choice of ``prior_strength_``. The
-    coverage of its intervals is not measured; the coverage of ``with_intervals`` with
-    a fixed strength is.
+    coverage of its intervals was not measured. The coverage of ``with_intervals`` with
+    a fixed strength was measured.
 
     Examples
     --------
@@ -254,25 +256,25 @@ class LDA(_TiedClasses):
 
 @settings
 class RCA(_TiedClasses):
-    """Relevant component analysis: whitens the variation within chunks.
+    """Relevant component analysis: a metric that whitens the variation within chunks.
 
-    The within-class half of LDA, M = Σ_W⁻¹: labels state which points belong together,
-    and nothing about which points differ.
+    The metric is the within-class half of LDA, M = Σ_W⁻¹. Labels define which points
+    belong together, but not which points differ.
 
     Parameters
     ----------
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s: Σ_W has prior mean ``prior_covariance``, with the weight of s points. 0 is
-        maximum likelihood and requires n - C ≥ d; ∞ does not learn Σ_W. "cv" as in
-        ``LDA``.
+        s, the weight of the prior in points: Σ_W has prior mean ``prior_covariance``. 0
+        is maximum likelihood and requires n - C ≥ d. With ∞, Σ_W is not learned. "cv"
+        chooses s as in ``LDA``.
 
     Attributes
     ----------
     components_ : array of shape (d, d)
-        A root of Σ_W⁻¹, in input units, with constant columns zero. Identified only up
-        to a rotation.
+        A matrix root of Σ_W⁻¹, in input units, identified only up to a rotation.
+        Columns of constant features are zero.
     prior_strength_ : float
-        s in use; ∞ if "cv" chose to learn no covariance.
+        Value of s. ∞ if "cv" chose to learn no covariance.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
         Chunk means, Σ_W and weights, in input units.
     classes_ : array of shape (c,)
@@ -281,7 +283,7 @@ class RCA(_TiedClasses):
 
     Notes
     -----
-    Draws and limits of intervals as in ``LDA``.
+    Draws, and the limits of intervals, are described in ``LDA``.
 
     Examples
     --------

@@ -46,8 +46,8 @@ def dissimilarities(
 ) -> Float[np.ndarray, "m n"]:
     """Return the distances (not squared) between rows, shape (m, n).
 
-    ``metric`` is one of scikit-learn's (with ``params``), or a metric of this package
-    that is a symmetric distance.
+    ``metric`` is a metric of scikit-learn (with ``params``), or a metric of this
+    package that is a symmetric distance.
     """
     if not isinstance(params, Mapping | None):
         raise ValueError(f"metric_params must be a dict or None, got {params!r}")
@@ -73,8 +73,9 @@ def check_dissimilarities(
 ) -> Float[np.ndarray, "m n"]:
     """Return dissimilarities, made exactly symmetric.
 
-    Raises if an entry is NaN, infinite or negative, or if a square matrix is not
-    symmetric with a zero diagonal, up to the square root of rounding.
+    Raises if an entry is NaN, infinite or negative. Raises if a square matrix is not
+    symmetric or its diagonal is not zero, with the square root of the machine epsilon
+    as relative tolerance.
     """
     missing = int(np.sum(np.isnan(D)))
     if missing:
@@ -121,49 +122,55 @@ def check_dissimilarities(
 class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Classical (Torgerson) scaling, with a transform for new objects.
 
-    Agrees with scikit-learn's ``ClassicalMDS``, and adds ``transform``, a report of
-    negative eigenvalues, corrections, and solvers that need only a part of D.
+    The embedding agrees with scikit-learn's ``ClassicalMDS``. This class adds
+    ``transform``, a report of negative eigenvalues, corrections, and solvers that need
+    only a part of D.
 
     Parameters
     ----------
     n_components : int, default=2
-        k ≤ n. Dimensions without a positive eigenvalue are zero.
+        Number of dimensions k ≤ n. Dimensions without a positive eigenvalue are zero.
     metric : str, or a metric of this package, default="euclidean"
-        "precomputed": ``X`` is the matrix of dissimilarities, not squared. Otherwise
-        the name of one of scikit-learn's, or a ``Metric`` that is a distance.
+        With "precomputed", ``X`` is the matrix of dissimilarities, not squared.
+        Otherwise the name of a metric of scikit-learn, or a ``Metric`` that is a
+        distance.
     metric_params : dict, optional
         Other arguments of scikit-learn's ``pairwise_distances``.
     correction : {None, "lingoes", "cailliez"}, default=None
-        Constant added to all squared ("lingoes") or plain ("cailliez") dissimilarities
-        between different objects: points with these distances then exist.
+        Constant that is added to the dissimilarities between different objects, such
+        that points with exactly these distances exist. "lingoes" adds it to squared
+        dissimilarities, and "cailliez" to dissimilarities.
     solver : {"auto", "eigh", "lanczos", "landmark"}, default="auto"
-        Dense; k eigenvalues by Lanczos; or by landmarks, without the n x n matrix.
-        "auto" is dense up to 600 objects, then Lanczos.
+        "eigh" is a dense eigendecomposition. "lanczos" computes k eigenvalues.
+        "landmark" uses landmarks, without the n x n matrix. "auto" is "eigh" for up to
+        600 objects, otherwise "lanczos".
     n_landmarks : int, optional
-        For "landmark". Default 100 + 20 ``n_components``, at most n.
+        Number of landmarks. Default: 100 + 20 ``n_components``, at most n.
     random_state : int, RandomState or None
-        Selects the first landmark.
+        Seed of the choice of the first landmark.
 
     Attributes
     ----------
     embedding_ : array of shape (n, k)
-        Centered, columns by descending eigenvalue. Signs of columns are a convention.
+        Centered positions, with columns by descending eigenvalue. Signs of columns are
+        a convention.
     eigenvalues_ : array of shape (k,)
     min_eigenvalue_ : float
-        Smallest eigenvalue before correction: negative if no points have exactly these
-        distances. For the landmarks only with "landmark".
+        Smallest eigenvalue before correction. It is negative if no points have exactly
+        these distances. With "landmark" it refers to the landmarks only.
     negative_share_ : float
-        Σ|negative| / Σ|all| eigenvalues before correction; NaN with "lanczos", which
-        does not compute them all.
+        Σ|negative eigenvalues| / Σ|all eigenvalues| before correction. NaN with
+        "lanczos", which does not compute all eigenvalues.
     constant_ : float
         Constant of the correction.
     landmarks_ : array of shape (m,)
-        Reference rows: all, unless "landmark".
+        Row numbers of the landmarks with "landmark", otherwise of all rows.
     components_ : array of shape (k, d)
-        If the embedding is linear in the features (Euclidean or Mahalanobis, no
-        correction needed): ``transform(X) = (X - mean_) @ components_.T``.
+        Linear map with ``transform(X) = (X - mean_) @ components_.T``. Set only if the
+        embedding is linear in the features: for Euclidean and Mahalanobis distances
+        without correction.
     mean_ : array of shape (d,)
-        With ``components_``.
+        Mean of the features. Set only with ``components_``.
     n_features_in_, feature_names_in_
 
     Examples
@@ -273,7 +280,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: ArrayLike, y: object = None
     ) -> Float[np.ndarray, "n k"]:
-        """Embed objects and return ``embedding_``; see ``fit``."""
+        """Embed objects and return ``embedding_``. See ``fit``."""
         return np.asarray(self.fit(X).embedding_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
@@ -309,12 +316,12 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return distances(np.eye(Z.shape[1]), Z[i], Z[j], "pairs")
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return minus the distance of each pair: higher is more similar."""
+        """Return minus the distance of each pair. Higher is more similar."""
         return -self.pair_distance(pairs)
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the metric on features; raise ValueError without ``components_``."""
+        """Return the metric on features, or raise if ``components_`` is not set."""
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
@@ -326,6 +333,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return Mahalanobis(self.components_.copy())
 
     def get_mahalanobis_matrix(self) -> Float[np.ndarray, "d d"]:
-        """Return M = ``components_ᵀ components_``; see ``get_metric``."""
+        """Return M = ``components_ᵀ components_``. See ``get_metric``."""
         L = np.asarray(self.get_metric().factor)
         return L.T @ L

@@ -29,49 +29,54 @@ class _Options(TypedDict):
 
 @settings
 class PairLDA(PairLearner):
-    """Linear discriminant analysis of pairs: far pairs against close ones (KISSME).
+    """Linear discriminant analysis of pairs: far pairs against close pairs (KISSME).
 
     Parameters
     ----------
     n_components : int, optional
-        Largest number of rows of the map, 1..d. Default: every direction in which far
-        pairs are farther apart than close ones.
+        Largest number of rows of the linear map, 1 to d. Default: all directions in
+        which far pairs are farther apart than close pairs.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
-        Generalized eigenproblem; log likelihood ratio of two normals (KISSME);
-        inverse of the close pairs' covariance; or the matrix of the lecture notes,
-        an error if it is indefinite.
+        "generalized" solves a generalized eigenproblem. "kissme" is the log likelihood
+        ratio of two normals. "rca" is the inverse of the covariance of close pairs.
+        "notes" is the matrix of the lecture notes, and raises if it is indefinite.
     alpha : float ≥ 0, default=0.01
         Smallest variance of every direction, in units of squared differences of the
-        standardized features. Method "notes" requires more than λ_max(F̄ - C̄).
+        standardized features. Method "notes" requires alpha > λ_max(F̄ - C̄).
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s: a prior with the weight of s points shrinks the moments of close and of far
-        pairs to isotropic ones, ∞ to the Euclidean distance of standardized features.
-        "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of neighbors in five
-        folds (``neighbors.strength``), which takes about five to fifteen fits. For
-        ``fit_pairs`` "cv" is 0, and a number counts pairs.
+        s, the weight of the prior in points. The prior shrinks the moments of close and
+        of far pairs to multiples of I. ∞ is the Euclidean distance of standardized
+        features. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of neighbors
+        in five folds (``neighbors.strength``). It takes about five to fifteen fits. For
+        ``fit_pairs`` "cv" is 0, and s is counted in pairs.
     weighting : {"log", "excess", "one"}, default="log"
-        With "generalized": squared length of a direction in which far pairs have λ
-        times the variance of close ones: log λ, λ - 1 or 1.
+        Squared length of each direction of "generalized": log λ, λ - 1 or 1. Far pairs
+        have λ times the variance of close pairs along the direction.
     pairs : {"all", "nearest", "impostors"}, default="all"
-        Pairs that ``fit`` makes from labels. "all" uses sums, and makes no pairs.
+        Pairs that ``fit`` makes from labels. "all" is computed from sums over points,
+        without making pairs.
     n_targets, n_impostors : int, default=3
-        Neighbors of a point of its class and of other classes, unless "all".
+        Numbers of neighbors of each point: in the same class, and in other classes. Not
+        used by ``pairs="all"``.
 
     Attributes
     ----------
     components_ : array of shape (k, d)
-        In input units, rows by descending weight. Signs are not identified.
+        Linear map in input units, with rows by descending weight. Signs are not
+        identified.
     values_ : array of shape (k,)
-        "generalized": variance of far over close pairs along each row; otherwise the
-        eigenvalues of M, in standardized units.
+        For "generalized", the variance of far pairs divided by the variance of close
+        pairs along each row. Otherwise the eigenvalues of M, in standardized units.
     negative_share_ : float
-        KISSME: share of Σ|eigenvalues| that the projection removed. 0 otherwise.
+        Share of Σ|eigenvalues| that the projection of "kissme" removed. 0 for the other
+        methods.
     prior_strength_ : float
-        s in use; ∞ if "cv" chose to learn nothing.
+        Value of s. ∞ if "cv" chose to learn nothing.
     classes_ : array of shape (c,)
-        After ``fit``.
+        Sorted class labels, after ``fit``.
     threshold_, pair_classes_ : float, array of shape (2,)
-        For ``predict`` on pairs, once calibrated or set.
+        Threshold and labels for ``predict`` on pairs, after calibration or
+        ``set_threshold``.
     mean_, scale_ : arrays of shape (d,)
     n_features_in_, feature_names_in_
 
@@ -111,12 +116,13 @@ class PairLDA(PairLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), (N, 2, d) for pairs, or Source
-            Pairs are passed to ``fit_pairs``. For data on disk (``pm.open``) ``pairs``
-            must be "all" and ``prior_strength`` a number.
+            Points, pairs, or labelled data on disk (``pm.open``). Pairs are passed to
+            ``fit_pairs``. Data on disk require ``pairs="all"`` and a number as
+            ``prior_strength``.
         y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes, one of two rows or
-            more. For pairs as in ``fit_pairs``. None for data on disk, which have their
-            labels.
+            Class labels, numbers or strings. At least two classes are required, and at
+            least one class with two or more rows. Labels of pairs are described in
+            ``fit_pairs``. Must be None for data on disk.
         """
         if not isinstance(X, Source):
             return super().fit(X, required(self, y))

@@ -62,7 +62,7 @@ type Scale = float | Literal["cv"]
 
 
 class ClassPrior(NamedTuple):
-    """W₀ (p, d) and c of Eq. (1), and the k and λ in use."""
+    """Prior mean W₀ (p, d) and scale c of Eq. (1), with the values of k and λ."""
 
     mean: Float[np.ndarray, "p d"]
     c: float
@@ -106,7 +106,7 @@ def fit_class(
     recipe: Recipe,
     prior: ClassPrior | float,
 ) -> Class:
-    """Fit one class. A number is λ; the class then sets its prior from its pairs."""
+    """Fit one class. If ``prior`` is a number, it is λ of a prior set from the pairs."""
     mean = Z[member].mean(0)
     pairs = class_pairs(Z, mean, member)
     if isinstance(prior, ClassPrior):

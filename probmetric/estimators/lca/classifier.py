@@ -45,14 +45,14 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     regularization : "cv", "auto" or float > 0, default="cv"
         λ in pseudo-points, as in ``LCA``: the prior of W_c has standard deviation kc/√λ
         around its center. "cv" chooses among 10⁶ (no learning), 100, 30 and 10 by the
-        held-out log loss of ``predict_proba``; "auto" is 10·max(1, n/1000). Without a
-        prior ‖W_c‖ → ∞ for a class whose members coincide.
+        held-out log loss of ``predict_proba``. "auto" is 10·max(1, n/1000). Without a
+        prior, ‖W_c‖ → ∞ for a class whose members coincide.
     prior_scale : "cv", float > 0 or None, default="cv"
-        k: the prior of W_c is centered at k c I (scaled principal axes if
-        ``n_components < d``), with one c for all classes, from the distances within
-        them. "cv" chooses k among √2, 2, 2√2 and 4. None is k = 1 and a c for each
-        class; with few points a class its probabilities are too even (see the guide to
-        few labels).
+        k: the prior of W_c is centered at k c I, or at scaled principal axes if
+        ``n_components < d``. All classes share one c, which is computed from the
+        distances within classes. "cv" chooses k among √2, 2, 2√2 and 4. None is k = 1
+        with a separate c for each class. Probabilities with None are too even if
+        classes have few points (see the guide to few labels).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
     tol : float, optional
 
@@ -64,10 +64,10 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     components_ : array of shape (c, p, d)
         Maps L_c in input units: log P_c(x) = -(b_c + ½ ‖L_c (x - μ_c)‖²).
     intercepts_, sigma2_ : arrays of shape (c,)
-        b_c ≥ 0, and σ_c².
+        b_c ≥ 0 and σ_c² of each class.
     regularization_ : float
     prior_scale_ : float
-        k in use; 1 if ``prior_scale`` is None.
+        Value of k. 1 if ``prior_scale`` is None.
     n_iter_ : int
         Solver iterations of the slowest class.
     n_features_in_, feature_names_in_
@@ -137,7 +137,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return lam
 
     def class_log_probability(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return log P_c(x) of every class (Eq. 1), natural log, at most 0."""
+        """Return log P_c(x) of every class, Eq. (1): natural logarithms, at most 0."""
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
         scores = np.empty((len(points), len(self.classes_)))
@@ -155,7 +155,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return scores
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Return log P_c, shape (n, c); with two classes their difference, (n,)."""
+        """Return log P_c, shape (n, c), or the difference of two classes, (n,)."""
         scores = self.class_log_probability(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
@@ -169,11 +169,11 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return log_softmax(self.class_log_probability(X), axis=1)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return P_c divided by its sum over classes.
+        """Return P_c divided by the sum of P_c over classes.
 
         The model has one-vs-rest probabilities, not a distribution over classes.
-        ``prior_scale="cv"`` chooses a scale for this sum. Calibration is not
-        guaranteed.
+        ``prior_scale="cv"`` chooses the scale of the prior by the loss of these
+        probabilities. Calibration is not guaranteed.
         """
         return np.exp(self.predict_log_proba(X))
 

@@ -70,104 +70,118 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where
     dist = ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
     ``fit_pairs`` takes pairs. The fit is the posterior mode in (W, log b). The prior is
-    Gaussian, centered at a scaled Euclidean metric whose scale is set from the same
-    pairs (empirical Bayes); P(same) of identical points is uniform on (0, 1). After
-    ``fit`` P(same) is calibrated on held-out pairs.
+    Gaussian for W, centered at a scaled Euclidean metric whose scale is set from the
+    same pairs (empirical Bayes). P(same) of identical points has a uniform prior on
+    (0, 1). After ``fit``, P(same) is calibrated on held-out pairs.
 
     Parameters
     ----------
     n_components : int, "cv" or "loo", optional
-        Rows of the map, 1..d, by default d. "cv" and "loo" choose the fewest of 1, 2,
-        3, 4, 6, 8, ..., d whose soft votes for held-out points are at most one standard
-        error worse than the best (``ranks_``). Points are held out in five folds ("cv",
-        three times below 300 points) or by refits without each point ("loo").
+        Number of rows of the linear map, 1 to d. Default: d. "cv" and "loo" try 1, 2,
+        3, 4, 6, 8, ..., d rows. They choose the smallest number whose soft votes for
+        held-out points are at most one standard error worse than the best (``ranks_``).
+        "cv" uses five folds, repeated three times below 300 points. "loo" refits
+        without each point.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
-        Pairs that ``fit`` makes: nearest points of the same and of other classes; the
-        paper's targets and strict impostors; or all n(n-1)/2.
+        Pairs that ``fit`` makes. "nearest": each point with its nearest points of the
+        same class and of other classes. "impostors": the paper's targets and strict
+        impostors. "all": all n(n-1)/2 pairs.
     max_impostors : int, optional
-        With ``pairs="impostors"``, only this many nearest impostors of each point.
+        Largest number of impostors of each point with ``pairs="impostors"``: the
+        nearest ones. Default: all.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
         λ, in pseudo-points: the prior standard deviation of an entry of W is c/√λ.
-        "auto" is 10·max(1, n/1000). "cv" chooses λ, the refresh and (if it is "auto")
-        the prior mean by kNN accuracy on folds of the training data. "evidence"
+        "auto" is 10·max(1, n/1000). "cv" chooses λ, the number of refreshes and an
+        "auto" prior mean by kNN accuracy on folds of the training data. "evidence"
         chooses λ by the marginal likelihood.
     prior_mean : "auto", "identity", "pca", "within", "half_within" or array (p, d)
-        W₀ and start of the fit, for standardized features. "auto", the default, is
-        c·I, or scaled principal axes if ``n_components < d``. "within" shrinks to the
-        Mahalanobis distance of the covariance S within classes, W₀ ∝ S^(-½);
-        "half_within" is W₀ ∝ S^(-¼).
+        Prior mean W₀ for standardized features; the fit starts at W₀. "auto", the
+        default, is c·I, or scaled principal axes if ``n_components < d``. "within"
+        shrinks to the Mahalanobis distance of the covariance S within classes:
+        W₀ ∝ S^(-½). "half_within" is W₀ ∝ S^(-¼).
     n_refresh : int, default=1
         Number of times that *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
-        Make nearest pairs of about this many points, at least two in each class,
-        sampled with ``random_state``. Their partners are searched among all points.
-        "auto" doubles the number from 1000 until the standard error of M is below 0.05
-        of it. Default: all points.
+        Approximate number of points for which nearest pairs are made, at least two in
+        each class, sampled with ``random_state``. Partners are searched among all
+        points. "auto" doubles the number from 1000 until the standard error of M is
+        below 0.05 of M. Default: all points.
     candidates : {"exact", "ivf"}, default="exact"
-        Search for partners of anchors: among all points, or approximately in lists
-        (faiss, the extra ``ann``), which is faster from 20,000 anchors on and finds
-        most of them (``recall_``).
+        Search for the partners of anchors. "exact" searches among all points. "ivf"
+        searches approximately, in inverted lists (faiss, the extra ``ann``). It is
+        faster from 20,000 anchors on and finds most partners (``recall_``).
     per_anchor : bool, default=False
-        Fit a scale κ² for each anchor. P(same) is then not defined.
+        Whether to fit a scale κ² for each anchor. P(same) is then not defined.
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
-        All maximize one objective: L-BFGS, accelerated EM, EM, and the paper's full EM,
-        a slow reference.
+        L-BFGS, accelerated EM, EM, or the paper's full EM (a slow reference). All
+        solvers maximize the same objective.
     tol : float > 0, optional
-        Stop at this relative gap of EM (1.5e-8) or relative gradient of L-BFGS (1e-6).
+        Tolerance at which the solver stops. Default: a relative gap of 1.5e-8 for EM, a
+        relative gradient of 1e-6 for L-BFGS.
     random_state : int, RandomState or None, default=0
-        For the folds of ``regularization="cv"`` and for anchors. None makes other ones
-        every time.
+        Seed of the folds of ``regularization="cv"`` and of the anchors. With None they
+        differ in every fit.
     link : {"auto", "calibrated", "isotonic", "model"}, default="auto"
-        P(same) of a distance: "calibrated", 1/(1 + (dist²/D₀)^γ) fitted to held-out
-        pairs of five folds; "isotonic", any decreasing function, fitted to the same
-        pairs; or "model", exp(-(b + ½ dist²)). "auto" is "calibrated" after ``fit``,
-        and "model" after ``fit_pairs`` or with weights, which have no held-out pairs.
-        Draws use the model's.
+        Function from distance to P(same). "calibrated" is 1/(1 + (dist²/D₀)^γ), fitted
+        to held-out pairs of five folds. "isotonic" is any decreasing function, fitted
+        to the same pairs. "model" is exp(-(b + ½ dist²)). "auto" is "calibrated" after
+        ``fit``. It is "model" after ``fit_pairs`` and with weights, because no pairs
+        are held out in these fits. Posterior draws always use "model".
     link_pairs : {"fitted", "all"}, default="fitted"
-        Held-out pairs: chosen as in the fit (``pairs``), or all pairs. The link of all
-        pairs supports ``prior_odds``.
+        Held-out pairs for the link. "fitted" pairs are chosen as in the fit
+        (``pairs``). A link of "all" pairs supports ``prior_odds``.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        L, in input units; identified only up to rotation and reflection of its rows.
-        Constant columns of the training points are zero, also in draws.
+        Linear map L, in input units, identified only up to rotation and reflection of
+        its rows. Columns of features that are constant in training are zero, also in
+        draws.
     intercept_ : float
-        b ≥ 0 of the model, whose P(same) of equal points is exp(-b). Not with
+        b ≥ 0 of the model. P(same) of equal points is exp(-b). Not set with
         ``per_anchor``.
     link_ : LogLogisticLink, IsotonicLink, Link or None
-        The link of P(same), with the pairs it refers to; None with ``per_anchor``.
+        Link of P(same), with the pairs that it refers to. None with ``per_anchor``.
     sigma2_, kappa2_ : float, array of shape (n_anchors,)
-        σ² relative to κ² = 1; the scales with ``per_anchor``.
+        σ² relative to κ² = 1. ``kappa2_`` are the scales of ``per_anchor``.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, str
-        Values in use (the mean may be an array). λ = inf, from "cv", is no learning.
+        Values used by the fit. The prior mean may be an array. λ is infinite if "cv"
+        chose to learn nothing.
     choices_ : list of Choice
-        For ``regularization="cv"``, best first: prior mean, λ, refreshes, held-out
-        accuracy averaged over k = 1, 3, 5, 7, and at k = 3. Otherwise empty.
+        Settings tried by ``regularization="cv"``, best first: prior mean, λ, number of
+        refreshes, held-out accuracy averaged over k = 1, 3, 5, 7, and held-out accuracy
+        at k = 3. Otherwise empty.
     ranks_ : list of RankChoice
-        For ``n_components="cv"`` or "loo": rows, mean held-out loss in nats a point,
-        and the standard error of its difference from the smallest. Otherwise empty.
+        Numbers of rows tried by ``n_components="cv"`` or "loo", with the mean held-out
+        loss in nats per point and the standard error of its difference from the
+        smallest loss. Otherwise empty.
     classes_ : array of shape (c,)
-        After ``fit``.
-    n_anchors_, recall_, matrix_error_ : int, float, array of shape (d, d)
-        With ``n_anchors``: their number, the share of their partners that was found
-        (below 0.98 with a warning), and the standard error of each entry of M from
-        sampling anchors (eight groups: t with 7 degrees of freedom; see Benchmarks:
-        anchors). It does not include the sampling of the data.
+        Sorted class labels, after ``fit``.
+    n_anchors_ : int
+        Number of anchors, if ``n_anchors`` is set.
+    recall_ : float
+        Share of the partners of anchors that the search returned. The fit warns if it
+        is below 0.98.
+    matrix_error_ : array of shape (d, d)
+        Standard error of each entry of M due to the sampling of anchors, from eight
+        groups (t with 7 degrees of freedom; see Benchmarks: anchors). It does not
+        include the sampling of the data.
     threshold_, pair_classes_ : float, array of shape (2,)
-        For ``predict`` on pairs, once calibrated or set.
+        Threshold and labels for ``predict`` on pairs, after calibration or
+        ``set_threshold``.
     fitted_ : Fitted
-        The fit and its problem, in standardized units.
+        Result of the fit, with its pairs and prior, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
-        As in scikit-learn; ``n_iter_`` counts all passes.
+        As in scikit-learn. ``n_iter_`` counts the iterations of all refreshes.
 
     Notes
     -----
     The optimum is local in general. P(same) refers to the pairs of its link. After
     ``fit`` these are *nearest* pairs by default, about half of which are *same* by
-    design; it is no probability for other pairs. For those use ``link_pairs="all"``.
-    Calibration errors are in Benchmarks: same_probability. Distances of the folds
-    differ slightly from distances of the whole fit.
+    design. P(same) is then no probability for pairs that are chosen in other ways. For
+    such pairs use ``link_pairs="all"``. Calibration errors are in Benchmarks:
+    same_probability. Distances under the fits to folds differ slightly from distances
+    under the fit to all points.
 
     ``fit`` does not calibrate. The first use of the link (``same_probability``,
     ``get_metric``, ``link_``) fits up to five folds and stores the result. The folds
@@ -219,15 +233,17 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         X : array-like of shape (n, d), or (N, 2, d) for pairs, or Source
-            Data on disk (``pm.open``, with labels) are fitted from ``n_anchors``, by
-            default 100 000. Pairs are passed to ``fit_pairs``.
+            Points, pairs, or labelled data on disk (``pm.open``). Pairs are passed to
+            ``fit_pairs``. Data on disk are fitted from ``n_anchors`` anchors, by
+            default 100 000.
         y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes, one of two rows or
-            more. For pairs as in ``fit_pairs``.
+            Class labels, numbers or strings. At least two classes are required, and at
+            least one class with two or more rows. Labels of pairs are described in
+            ``fit_pairs``.
         sample_weight : array-like of shape (n,), optional
-            Data weights ≥ 0. A pair counts as the product of the weights of its points;
-            all pairs together count as Σw observations. Neighbors, scale and prior mean
-            use the rows of positive weight. P(same) is then the model's.
+            Data weights ≥ 0. The weight of a pair is the product of the weights of its
+            points. All pairs together count as Σw observations. Neighbors, scale and
+            prior mean use the rows of positive weight. P(same) is not calibrated.
         """
         rows: Any = X
         if is_source(rows):
@@ -265,14 +281,15 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         y : array-like of shape (N,)
-            1 for same; for different 0 or -1, one of the two throughout. With
-            ``trials``, the number of judgments *same* of each pair.
+            Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
+            labels. With ``trials``, the number of *same* judgments of each pair.
         anchor : array-like of shape (N,) of integers, optional
-            The group of each pair; required with ``per_anchor``.
+            Group of each pair. Required with ``per_anchor``.
         trials : array-like of shape (N,) of integers, optional
             Number of judgments of each pair, at least 1. y is binomial: judgments are
-            independent given P(same). Fit and threshold are the same as for individual
-            labels. A bootstrap, and ``loo``, take a pair with all its judgments.
+            independent given P(same). The fit and the threshold equal those of
+            individual labels. The bootstrap and ``loo`` treat all judgments of a pair
+            as one observation.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
         refuse_rank(self, "pairs")
@@ -345,14 +362,14 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     def same_probability(
         self, pairs: ArrayLike, *, prior_odds: float | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same), shape (N,). Not with ``per_anchor``.
+        """Return P(same) of each pair, shape (N,); raise with ``per_anchor``.
 
         Parameters
         ----------
         prior_odds : float > 0, optional
-            Prior odds of *same*; requires ``link_pairs="all"`` or ``pairs="all"``, and
-            a link other than the model's. Default: the odds of the link's pairs,
-            ``link_.pairs``: about 1 for nearest pairs, for all populations.
+            Prior odds of *same*. Requires ``link_pairs="all"`` or ``pairs="all"``, and
+            a link other than "model". Default: the odds among the pairs of the link
+            (``link_.pairs``). For nearest pairs they are about 1 in every population.
         """
         link = self.link_
         if link is None:
@@ -385,26 +402,27 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ----------
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
             NUTS is exact up to Monte Carlo error. The variational guide and Laplace's
-            approximation report their k-hat. The bootstrap refits under product weights
-            on points: its draws are refits.
+            approximation report their k-hat. Draws of "bootstrap" are refits under
+            product weights on points.
         learning_rate : float > 0, optional
-            Power on the likelihood. Default: as in the fit; 1 for the bootstrap.
+            Power on the likelihood. Default: as in the fit, or 1 for the bootstrap.
             Other values refit the mode.
         log_likelihood : bool, default=False
-            Store the log likelihood of every pair under every draw, without learning
-            rate and weights. ``loo`` requires ``fit_pairs``, pairs that share no point,
-            and learning rate 1.
+            Whether to store the log likelihood of every pair under every draw. Learning
+            rate and weights are not applied. ``loo`` requires ``fit_pairs``, pairs that
+            share no point, and learning rate 1.
         predictive : bool, default=False
-            Store replicated labels y of the pairs in ``posterior_predictive``. Not with
-            the bootstrap.
+            Whether to store replicated labels y of the pairs in
+            ``posterior_predictive``. Not supported by the bootstrap.
 
         Returns
         -------
         DataTree
-            Posterior of M (feature, feature_bis) and b, in input units and in units of
-            the link, and of log σ²; the pairs; provenance. log_prior is for W and
-            log b, in the units of the fit. W is identified up to sign, so it includes
-            the prior density at the mirror image (Eq. 2 of ``inference.lca.target``).
+            Posterior of M (feature, feature_bis), b and log σ², with the pairs and
+            provenance. M is in input units and b in units of the link. ``log_prior``
+            refers to W and log b, in the units of the fit. W is identified up to sign,
+            so ``log_prior`` includes the prior density at -W (Eq. 2 of
+            ``inference.lca.target``).
 
         Examples
         --------
@@ -472,50 +490,53 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         regularization: float | Literal["auto"] = "auto",
         progress: bool | None = None,
     ) -> PosteriorMetric | IntervalMetric:
-        """Return the metric with its uncertainty, for one purpose; there is no default.
+        """Return the metric with its uncertainty, for prediction or for intervals.
 
         Parameters
         ----------
         draws : DataTree, optional
-            Draws from ``sample``, used as they are: only ``n_draws`` applies. Default:
-            new draws for the purpose.
+            Draws from ``sample``. With ``draws``, only the option ``n_draws`` applies.
+            Default: new draws for the purpose.
         method : sampler or its name, or "jackknife"; optional
-            Default: "laplace" for prediction. For intervals after ``fit`` "jackknife":
-            refits without each point (for more than 100 points, without each of 50
-            groups), which has no draws. "laplace" after ``fit_pairs``, whose pairs are
-            assumed to be independent.
+            Default for prediction: "laplace". Default for intervals: "jackknife" after
+            ``fit``, and "laplace" after ``fit_pairs``, which assumes independent pairs.
+            The jackknife refits without each point, or without each of 50 groups for
+            more than 100 points. It has no draws.
         n_draws : int, optional
-            Number of metrics. Default: 32 for prediction, 100 for intervals; or all
-            ``draws``. Not with the jackknife.
+            Number of metrics. Default: 32 for prediction, 100 for intervals, or all
+            ``draws``. Not supported by the jackknife.
         pairs : {"auto", "fitted", "all"}, default="auto"
-            The pairs of the fit, or all pairs of its labelled points. "auto" is "all"
-            for intervals after ``fit``, otherwise "fitted". Nearest pairs are closer
-            the more points there are, so the scale of their distance depends on n.
-            Distances from "all" equal ``LCA(pairs="all")``, not
-            ``pair_distance``. P(same) of "fitted" is the model's; there is none with
-            link="calibrated".
+            Pairs of the posterior: the pairs of the fit, or all pairs of its labelled
+            points. "auto" is "all" for intervals after ``fit``, otherwise "fitted".
+            Nearest pairs become closer as n increases, so the scale of their distance
+            depends on n. Distances from "all" equal distances of ``LCA(pairs="all")``,
+            not ``pair_distance`` of this fit. With "fitted", P(same) is not calibrated,
+            and it is not available if ``link="calibrated"``.
         learning_rate : "auto" or float > 0, default="auto"
-            Power on the likelihood. "auto" after ``fit``: η_G for prediction
-            (NOTATION.md), 1 for intervals; after ``fit_pairs``: as in the fit.
+            Power on the likelihood. After ``fit``, "auto" is η_G for prediction
+            (NOTATION.md) and 1 for intervals. After ``fit_pairs`` it is the rate of the
+            fit.
         regularization : "auto" or float > 0, default="auto"
-            λ. "auto" after ``fit``: 1 for intervals; for prediction the best of 1,
-            10, 100 by the leave-one-out log score of soft votes averaged over the
-            draws. After ``fit_pairs``: as in the fit.
+            λ. After ``fit``, "auto" is 1 for intervals. For prediction it is the best
+            of 1, 10 and 100 by the leave-one-out log score of soft votes averaged over
+            the draws. After ``fit_pairs`` it is λ of the fit.
 
         Returns
         -------
         IntervalMetric or PosteriorMetric
-            The first from the jackknife, otherwise draws. Intervals refer to the fit
-            that the ``IntervalMetric`` prints, by default ``LCA(pairs="all",
-            learning_rate=1, regularization=1)`` with a link calibrated on held-out
-            pairs; ``pair_distance`` of this fit may lie outside. For coverage see
-            Benchmarks: posterior_coverage.
+            ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``.
+            Intervals refer to the fit that the ``IntervalMetric`` prints. By default it
+            is ``LCA(pairs="all", learning_rate=1, regularization=1)`` with a link
+            calibrated on held-out pairs. ``pair_distance`` of this fit may lie outside
+            the intervals. For coverage see Benchmarks: posterior_coverage.
 
         Raises
         ------
         ValueError
-            For "all" after ``fit_pairs``, more points than all pairs can be made of, a
-            fit per anchor, and ``n_draws`` without draws.
+            If ``pairs="all"`` after ``fit_pairs``.
+            If there are too many points for all pairs.
+            If the fit has a scale per anchor.
+            If ``n_draws`` is set for the jackknife.
         """
         self._check(purpose)
         check_choice("pairs", pairs, ("auto", "fitted", "all"))

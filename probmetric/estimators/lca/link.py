@@ -79,9 +79,10 @@ def held_out_pairs(
     Parameters
     ----------
     recipe, lam
-        Of the fit, with the chosen λ; inf is no learning.
+        Recipe and chosen λ of the fit. If λ is infinite, nothing is learned.
     design : {"nearest", "impostors", "all"}
-        That of the recipe, or "all": pairs chosen independently of distance.
+        Design of the recipe, or "all" for pairs that are chosen independently of
+        distance.
     """
     order = canonical_order(Z, codes)  # Breaks ties of neighbors.
     Z, codes = Z[order], codes[order]
@@ -170,7 +171,7 @@ FITS = {"calibrated": log_logistic, "isotonic": isotonic}
 
 
 class Asked(NamedTuple):
-    """A link that is calibrated lazily: its kind, its pairs, the recipe."""
+    """A link to calibrate lazily: its kind, its pairs and the recipe of the fit."""
 
     kind: str
     pairs: str
@@ -182,7 +183,7 @@ def link_for(
 ) -> Asked | None:
     """Return the link to calibrate, or None to use the model's.
 
-    Weighted points have no held-out pairs, which would count all points alike.
+    Weighted points have no held-out pairs, because folds ignore the weights.
     """
     kind, pairs = estimator.link, estimator.link_pairs
     if kind in FITS and (weighted or not labelled):

@@ -121,7 +121,8 @@ def for_purpose(
 ) -> Fitted:
     """Return the mode of the posterior for a purpose, on the pairs of the fit.
 
-    Parameters as in ``LCA.posterior_metric``; ``lam`` None is λ of the fit.
+    The parameters are described in ``LCA.posterior_metric``. If ``lam`` is None, λ of
+    the fit is used.
     """
     if not isinstance(learning_rate, str):
         rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
@@ -164,17 +165,18 @@ def jackknifed(
     Parameters
     ----------
     mode
-        In standardized units; ``scale`` (d,) is the divisor of the features.
+        Mode in standardized units. ``scale`` (d,) is the divisor of the features.
     codes
         Class of each point.
     all_pairs
-        Whether the mode is of all pairs; its link is then calibrated on held-out pairs.
-        Other pairs are chosen by their distance and have the model's link.
+        Whether the mode was fitted to all pairs. If so, the link is calibrated on
+        held-out pairs. Otherwise the link of the model is used, because pairs were
+        chosen by their distance.
     link
-        Setting of the estimator: "isotonic" gives no link, and neither does
+        Setting of the estimator. The result has no link for "isotonic", or for
         "calibrated" without held-out pairs.
     seed
-        For the groups, of more than 100 points.
+        Seed of the groups that are left out for more than 100 points.
     """
     group = groups_of(codes, seed, np.asarray(mode.pairs.X))
     refits = leave_out(mode, group)
@@ -224,7 +226,7 @@ def _check_jackknife(purpose: str, *, labelled: bool, n_draws: int | None) -> No
 
 
 def check_no_anchors(estimator: object) -> None:
-    """Raise for a fit from anchors, whose refits would need all rows again."""
+    """Raise for a fit from anchors, because refits would need all rows again."""
     if hasattr(estimator, "n_anchors_"):
         raise ValueError(
             "draws must come from sample() after a fit with n_anchors, got None. "
@@ -233,7 +235,7 @@ def check_no_anchors(estimator: object) -> None:
 
 
 def check_no_weights(fitted: Fitted) -> None:
-    """Raise for weighted points, which refits and votes would count alike."""
+    """Raise for weighted points, because refits and votes ignore the weights."""
     if fitted.pairs.w is not None:
         raise ValueError(
             "draws must come from sample() after a fit with sample_weight, got None. "

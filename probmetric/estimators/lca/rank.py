@@ -46,10 +46,10 @@ TOLERANCE = 1.0
 
 
 class RankChoice(NamedTuple):
-    """A number of rows, its mean held-out loss in nats a point, and a standard error.
+    """A number of rows, its mean held-out loss in nats per point, and a standard error.
 
-    ``standard_error`` is for the loss minus the smallest loss, 0 for the best. If
-    no map can be evaluated the loss is infinite and the error NaN.
+    ``standard_error`` refers to the loss minus the smallest loss, and is 0 for the
+    best. If no linear map can be evaluated, the loss is infinite and the error is NaN.
     """
 
     n_components: int
@@ -67,8 +67,8 @@ def choose_rank(
 ) -> tuple[Recipe, list[RankChoice]]:
     """Return the recipe with the chosen number of rows, and the choices, fewest first.
 
-    λ "cv" is replaced by the rule. If the number is not to be chosen the recipe is
-    unchanged, and there are no choices.
+    If λ is "cv", the rule of "auto" replaces it. If ``n_components`` is a number, the
+    recipe is returned unchanged, without choices.
     """
     method, sizes = estimator.n_components, np.bincount(codes)
     smallest = int(sizes[sizes > 1].min())

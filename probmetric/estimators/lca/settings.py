@@ -17,14 +17,14 @@ type PriorMean = Matrix | Literal["auto", "identity", "pca", "half_within", "wit
 
 
 def n_rows(n_components: object, d: int) -> int:
-    """Return the number of rows of a map of d features, d by default."""
+    """Return the number of rows of a linear map of d features. Default: d."""
     if n_components is None:
         return d
     return check_number("n_components", n_components, 1, d, whole=True)
 
 
 def base_recipe(estimator: Any, p: int) -> Recipe:
-    """Return the settings of pairs, for a map of p rows."""
+    """Return the settings of pairs for a linear map with p rows."""
     n_targets, n_impostors = estimator.n_targets, estimator.n_impostors
     rate = estimator.learning_rate
     return Recipe(
@@ -37,9 +37,9 @@ def base_recipe(estimator: Any, p: int) -> Recipe:
 
 
 def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
-    """Return an estimator's settings for d features, and λ.
+    """Return the settings of an estimator for d features, and λ.
 
-    A number of rows that ``rank`` chooses later is d here.
+    If ``rank`` chooses the number of rows later, d rows are used here.
     """
     e = estimator
     refuse_rank(e)
@@ -62,9 +62,9 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
 
 
 def refuse_rank(estimator: Any, data: str = "") -> None:
-    """Raise for options that do not support a number of rows to be chosen.
+    """Raise for options that are not supported if the number of rows is chosen.
 
-    ``data`` names data other than labelled points, if there are any.
+    ``data`` names the kind of data if they are not labelled points.
     """
     e = estimator
     if e.n_components not in ("cv", "loo"):

@@ -240,7 +240,8 @@ def accuracies(
 ) -> Float[np.ndarray, "k"]:
     """Return kNN accuracy at each k of ``NEIGHBORS``.
 
-    Votes are tied to the lower class code, distances to the first points.
+    Tied votes are resolved to the lowest class code, and tied distances to the first
+    points.
     """
     k = min(max(NEIGHBORS), len(Z))
     near = smallest(cdist(Z_test, Z, "sqeuclidean"), k)
@@ -274,7 +275,7 @@ def choose_by_evidence(
 
 
 def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
-    """Return W = W₀ with a fitted b, which P(same) requires."""
+    """Return W = W₀ with a fitted b. P(same) requires b."""
     rate = rate_for(pairs, recipe)
     with jax.enable_x64(True):
         stats = lca.prepare(pad_pairs(pairs))
