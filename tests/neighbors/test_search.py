@@ -256,7 +256,7 @@ X3 = np.arange(6.0).reshape(3, 2)
         (dict(points=np.full((3, 2), np.nan)), "points: expected finite"),
         (
             dict(queries=np.zeros((3, 3)), points=np.zeros((3, 3))),
-            "queries: expected 2 features",
+            "queries must have the metric's 2 features",
         ),
         (dict(points=np.zeros((0, 2))), "points: expected shape"),
         (dict(k=0), "k: expected a whole number in"),

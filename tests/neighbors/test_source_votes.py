@@ -109,7 +109,7 @@ def test_the_prior_is_chosen_by_a_sample_with_the_counts_of_all(monkeypatch):
         ({"votes": "soft"}, "votes: expected 'count' where points are read"),
         ({"votes": "many"}, "votes: expected"),
         ({"n_neighbors": 1000}, "n_neighbors: expected at most"),
-        ({"metric": Mahalanobis(np.eye(2))}, "X: expected"),
+        ({"metric": Mahalanobis(np.eye(2))}, "X must have the metric's 2 features"),
     ],
 )
 def test_what_cannot_be_is_said(change, said):

@@ -181,7 +181,7 @@ def test_what_it_cannot_answer_is_refused(made, X):
         made.wrong  # noqa: B018
     with pytest.raises(ValueError, match="second: expected points at a distance"):
         made.ratio_interval((X[0], X[1]), (X[2], X[2]))
-    with pytest.raises(ValueError, match="A: expected 3 features"):
+    with pytest.raises(ValueError, match="A must have the metric's 3 features"):
         made.interval(X[:, :2], X[:, :2])
     with pytest.raises(ValueError, match="prob: expected"):
         made.interval(X[0], X[1], prob=0.0)
@@ -391,9 +391,9 @@ def test_one_feature_is_not_taken_for_all(made, X):
         lambda A, B: draws._by_rows(intervals.between_rows, A, B),
     )
     for ask in asks:
-        with pytest.raises(ValueError, match="B: expected 3 features"):
+        with pytest.raises(ValueError, match="B must have the metric's 3 features"):
             ask(X, X[:, :1])
-        with pytest.raises(ValueError, match="A: expected 3 features"):
+        with pytest.raises(ValueError, match="A must have the metric's 3 features"):
             ask(X[0, 0], X)
     with pytest.raises(ValueError, match="B: expected as many features as A"):
         intervals.same_features(object(), A=X, B=X[:, :1])

@@ -412,7 +412,7 @@ NAN = np.full((3, 2, 3), np.nan)
         (np.array([[0, 1, 1]]), 1, {"X": X}, "candidates: expected three different"),
         (np.array([[0, 1, 4]]), 1, {"X": X}, r"candidates: expected whole numbers 0"),
         (np.zeros((3, 5, 3)), 1, {}, r"candidates must have shape \(N, 2, d\)"),
-        (np.zeros((3, 2, 4)), 1, {}, "candidates: expected"),
+        (np.zeros((3, 2, 4)), 1, {}, "candidates must have the metric's 3 features"),
         (np.array([[0, 4]]), 1, {"X": X}, r"candidates: expected rows 0\.\.3"),
         (np.array([[0.0, 1.0]]), 1, {"X": X}, "candidates: expected integers"),
         (np.zeros((3, 2, 3)), 1, {"X": X}, "candidates must have shape"),

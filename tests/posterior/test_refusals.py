@@ -107,7 +107,10 @@ def test_nearest_wants_a_single_metric(posterior, X):
     [
         (lambda p, X: p.interval(X, X, prob=1.0), "prob: expected"),
         (lambda p, X: p.interval(X, X, inflate=0.0), "inflate: expected"),
-        (lambda p, X: p.interval(X[:, :2], X[:, :2]), "A: expected 3 features"),
+        (
+            lambda p, X: p.interval(X[:, :2], X[:, :2]),
+            "A must have the metric's 3 features",
+        ),
         (lambda p, X: p.pairwise(X * np.nan, X), "Q: expected finite"),
     ],
 )

@@ -141,9 +141,9 @@ def test_y8_a_singular_covariance_has_no_density():
     """Printed: Σ_k ≥ 0. Nothing comes back, and no jitter hides it."""
     flat = np.diag([1.0, 0.0])[None]
     singular = to_metric(proportional(np.ones(1), MU[:1], flat, ALPHA))
-    with pytest.raises(ValueError, match=r"log_marginal: expected .* got NaN"):
+    with pytest.raises(ValueError, match="log_marginal: the result is not finite"):
         singular.log_marginal(Q)
-    with pytest.raises(ValueError, match=r"log_joint: expected .* got NaN"):
+    with pytest.raises(ValueError, match="log_joint: the result is not finite"):
         singular.log_joint(Q, Y)
 
 
