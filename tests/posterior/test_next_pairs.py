@@ -367,11 +367,11 @@ def test_triplets_and_quadruplets_are_chosen_by_the_same_rule(
 def test_draws_of_pairs_and_of_triplets_answer_their_own_questions(
     posterior, compared, pairs
 ):
-    with pytest.raises(ValueError, match=r"posterior .**define P\(same\)"):
+    with pytest.raises(ValueError, match=r"posterior .*define P\(same\)"):
         pm.next_pairs(compared[0], pairs, 1)
     local = [build("LocalMahalanobis", seed) for seed in (0, 1)]
     for draws in posterior, pm.PosteriorMetric(local, "prediction"):
-        with pytest.raises(ValueError, match=r"posterior .**draws of Triplet"):
+        with pytest.raises(ValueError, match=r"posterior .*draws of Triplet"):
             pm.next_pairs(draws, np.zeros((2, 3, 3)), 1)
 
 
@@ -457,7 +457,7 @@ def test_bad_input_is_named(posterior, candidates, n, options, match):
     ],
 )
 def test_what_has_no_draws_of_the_probability_is_refused(given, match):
-    with pytest.raises(ValueError, match=f"posterior .**{match}"):
+    with pytest.raises(ValueError, match=f"posterior .*{match}"):
         pm.next_pairs(given, np.zeros((3, 2, 3)), 1)
 
 
@@ -468,7 +468,7 @@ def test_what_has_no_draws_of_the_probability_is_refused(given, match):
 )
 def test_what_is_no_posterior_is_refused(given):
     """By the check itself: in tests annotations refuse it first."""
-    got = f"posterior .** got {type(given).__name__}"
+    got = f"posterior .* got {type(given).__name__}"
     with pytest.raises(ValueError, match=got):
         _check_draws(given)
 
