@@ -74,6 +74,7 @@ def test_a_metric_that_is_no_file_is_refused(name, word, folder, tmp_path):
         ["neighbors", "--metric", "metric.npz", "--data", "data.csv", "-k"],
         ["evaluate", "--metric", "metric.npz", "--data", "data.csv", "--folds"],
         ["fit", "lda", "--data", "data.csv", "--out", "out", "--set", "n_components="],
+        ["sample", "lda", "--data", "data.csv", "--out", "out", "--draws"],
     ],
     ids=lambda command: command[0],
 )

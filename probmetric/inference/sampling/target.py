@@ -252,14 +252,18 @@ def is_double(dtype: str) -> bool:
     return dtype == "float64"
 
 
+MOST_DRAWS = 10**7
+"""Largest number of draws per chain, and of chains: more do not fit in memory."""
+
+
 def counts(
     n_draws: object, n_chains: object, default_chains: int = 1
 ) -> tuple[int, int]:
     """Check the numbers of draws and chains and return them as ints."""
     n_chains = default_chains if n_chains is None else n_chains
     return (
-        check_number("n_draws", n_draws, 1, whole=True),
-        check_number("n_chains", n_chains, 1, whole=True),
+        check_number("n_draws", n_draws, 1, MOST_DRAWS, whole=True),
+        check_number("n_chains", n_chains, 1, MOST_DRAWS, whole=True),
     )
 
 

@@ -89,6 +89,10 @@ BAD = {
         "log_likelihood must not",
     ),
     "draws": (lambda: NUTS().draw(AT_X, seed=0, n_draws=0), "n_draws: exp"),
+    "too many draws": (
+        lambda: Laplace().draw(AT_X, seed=0, n_draws=10**40),
+        "n_draws: .*got 10{40}",
+    ),
     "chains": (lambda: Laplace().draw(AT_X, seed=0, n_chains=0), "n_chains: exp"),
     "tail": (lambda: SVI().draw(AT_X, seed=0, n_draws=9), "n_draws: .*100.*got 9"),
     "dtype": (lambda: NUTS().draw(AT_X, seed=0, dtype="f"), "dtype must be"),
