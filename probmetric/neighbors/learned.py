@@ -94,7 +94,7 @@ def _needs_arguments(method: Callable[..., object]) -> bool:
 
 def warn_of_training_data(
     Q: Float[np.ndarray, "m d"],
-    y: ArrayLike,
+    y: ArrayLike | None,
     X: Float[np.ndarray, "n d"],
     labels: np.ndarray,
 ) -> None:

@@ -10,6 +10,7 @@ from probmetric.evaluation.cross_validate import (
     _table,
     class_spread,
     euclid,
+    stratified_folds,
     summary,
     vote_scores,
 )
@@ -105,3 +106,12 @@ def test_the_spread_over_draws_has_the_averaged_classifiers_mean():
     np.testing.assert_allclose(spread.sum(1), 1)
     # Votes do not depend on the scale of a metric: both draws agree.
     np.testing.assert_allclose(spread[0], spread[1], rtol=1e-10)
+
+
+def test_folds_need_a_class_of_two_rows():
+    """Single rows stay in training; if all are single, nothing can be held out."""
+    folds = stratified_folds(np.array([0, 1, 0, 2]), 2, seed=0)
+    assert sorted(np.concatenate([test for _, test in folds])) == [0, 2]
+    assert all({1, 3} <= set(train) for train, _ in folds)
+    with pytest.raises(ValueError, match=r"n_folds must be .* got 2"):
+        stratified_folds(np.arange(3), 2, seed=0)
