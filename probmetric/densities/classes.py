@@ -8,13 +8,14 @@ with u = S⁻¹(x - μ), q = (x - μ)ᵀu and v = 1/df (v = 0: normal). Put
 
     a = (1 + Dv)/(1 + qv),   b = (1 + (D + 2)v)/(1 + qv),
 
-both 1 for the normal. Score and Hessian, divided by the density, are
+which are both 1 for the normal. Score and Hessian, divided by the density, are
 
     ∇ log f = -a u,                                                              (2)
     H̄_f = ∇∇f / f = a (b u uᵀ - S⁻¹).                                            (3)
 
-A mixture averages both with its responsibilities r_m = ω_m f_m / p (4). All densities
-are computed as logs: f underflows a few dozen standard deviations away, H̄ does not.
+For a mixture, the score and H̄ are averages over the components with the
+responsibilities r_m = ω_m f_m / p (4). All densities are computed as logs, because f
+underflows a few dozen standard deviations from μ, and H̄ does not.
 
 References
 ----------
@@ -168,7 +169,7 @@ def log_posterior(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array,
 
 
 def class_scores(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, "c d"]:
-    """Return ∇ log p_c(x) for one point (Eqs. 2 and 4), shape (c, d).
+    """Return the scores ∇ log p_c(x) of one point (Eqs. 2 and 4), shape (c, d).
 
     Examples
     --------
@@ -191,7 +192,7 @@ def class_scores(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, 
 def posterior_and_hessians(
     classes: ClassDensities, x: Float[Array, "d"]
 ) -> tuple[Float[Array, "c"], Float[Array, "c d d"]]:
-    """Return ``log_posterior`` and ``class_hessians`` (shared computation)."""
+    """Return ``log_posterior`` and ``class_hessians``, computed together."""
     at = _components(classes, x)
     log_rho = jax.nn.log_softmax(classes.log_prior + logsumexp(at.log_f, -1))
     share = jax.nn.softmax(at.log_f, -1) * at.a
@@ -206,11 +207,11 @@ def posterior_and_hessians(
 def class_hessians(
     classes: ClassDensities, x: Float[Array, "d"]
 ) -> Float[Array, "c d d"]:
-    """Return ∇∇p_c(x) / p_c(x) for one point (Eqs. 3 and 4), shape (c, d, d).
+    """Return the Hessians ∇∇p_c(x) / p_c(x) of one point (Eqs. 3, 4), shape (c, d, d).
 
     Examples
     --------
-    For N(μ, 1) it is (x - μ)² - 1: negative near the center, positive in the tails.
+    For N(μ, 1) the ratio is (x - μ)² - 1, negative near μ and positive in the tails.
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities, class_hessians
@@ -238,7 +239,7 @@ def through_map(
 def mapped(
     xp: ModuleType, classes: ClassDensities, frame: Array, centre: Array
 ) -> ClassDensities:
-    """Return ``through_map`` by NumPy or by JAX."""
+    """Return ``through_map``, computed with NumPy or with JAX."""
     upper = xp.linalg.qr(xp.swapaxes(frame @ classes.factor, -1, -2), mode="r")
     sign = xp.sign(xp.diagonal(upper, axis1=-2, axis2=-1))
     lower = xp.swapaxes(upper * sign[..., None], -1, -2)

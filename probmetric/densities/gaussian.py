@@ -5,9 +5,9 @@ With S = L Lᵀ and z = L⁻¹(x - μ),
     log N(x; μ, S) = -½ (d log 2π + log|S|) - ½ |z|².                             (1)
 
 The observed entries of an x with missing entries (NaN) have log N(x_o; μ_o, S_oo). This
-is (1) with x - μ zero and S the identity in the missing rows and columns, and d_o
-instead of d. The factor of S_oo, interleaved with rows of the identity, has a fixed
-shape.
+density is Eq. (1) if x - μ is set to 0 and S to the identity in the missing rows and
+columns, and d to d_o. The factor of S_oo, interleaved with rows of the identity, has a
+fixed shape.
 """
 
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ def log_normal(
 def restricted(
     cov: Float[Array, "*batch d d"], seen: Bool[Array, "*rows d"]
 ) -> Float[Array, "*out d d"]:
-    """Replace the unobserved rows and columns of S by those of the identity."""
+    """Replace the unobserved rows and columns of S by those of the identity matrix."""
     both = seen[..., :, None] & seen[..., None, :]
     # result_type is float32 for NumPy's float64 unless JAX's float64 is enabled.
     return jnp.where(both, cov, jnp.eye(cov.shape[-1], dtype=jnp.result_type(cov)))

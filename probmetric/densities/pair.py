@@ -7,10 +7,10 @@ W' = W. (Yianilos: B = (1 - α) Σ, W = W' = α Σ.) Integrating out x,
     Pr(Q)    = Σ_k c_k N(Q; μ_k, B_k + W_k),                                      (1)
     Pr(Q, Y) = Σ_k c_k N(Q - Y; 0, W_k + W'_k) N(m_k; μ_k, B_k + W_k∥W'_k),       (2)
 
-with the parallel sum W∥W' = W (W + W')⁻¹ W' and the weighted mean
-m_k = Y + W'_k (W_k + W'_k)⁻¹ (Q - Y). Given k, Q - Y and m_k are independent and the
-map (Q, Y) → (Q - Y, m_k) has Jacobian 1, so (2) is exact. It does not cancel as W → 0.
-For W' = W it is the *mean-difference form* of EQ-2 of seed 002,
+with the parallel sum W∥W' = W (W + W')⁻¹ W' and the weighted mean m_k = Y + W'_k (W_k +
+W'_k)⁻¹ (Q - Y). Given k, Q - Y and m_k are independent and the map (Q, Y) → (Q - Y,
+m_k) has Jacobian 1, so Eq. (2) is exact. Eq. (2) has no cancellation as W → 0. For W' =
+W, Eq. (2) is the *mean-difference form* of EQ-2 of seed 002,
 
     Pr(Q, Y) = Σ_k c_k N(Q - Y; 0, 2 W_k) N((Q + Y)/2; μ_k, B_k + W_k/2).
 
@@ -49,7 +49,7 @@ from probmetric.typing import Array
 
 
 class PairModel(NamedTuple):
-    """log c (k,), μ (k, d), B (k, d, d), W of queries and W' of database elements.
+    """Parameters: log c (k,), μ (k, d), and B, W (queries), W' (database) (k, d, d).
 
     Examples
     --------
@@ -80,8 +80,8 @@ def log_components(
 ) -> Float[Array, "n k"]:
     """Return log c_k N(x; μ_k, S_k) of every row and component, Eq. (1).
 
-    If ``other``, the rows are database elements (noise W'). If ``missing``, NaN entries
-    are integrated out.
+    If ``other``, the rows are database elements with noise W'. If ``missing``, NaN
+    entries are integrated out.
     """
     S = model.between + (model.noise_other if other else model.noise)
 
@@ -100,7 +100,8 @@ def log_pair_components(
     """Return log Pr(Q, Y, k) of matching rows, by the mean-difference form, Eq. (2).
 
     If ``missing``, NaN entries are integrated out from the joint covariance of (Q, Y).
-    This cancels if W is much smaller than B: relative error about eps · ‖B‖/‖W‖.
+    If W is much smaller than B, the joint covariance loses precision by cancellation:
+    the relative error is about eps · ‖B‖/‖W‖.
     """
 
     def log_density(
@@ -123,7 +124,7 @@ def log_pair_components(
 
 
 class Regression(NamedTuple):
-    """Eq. (3) for every component: constants, and the maps of Q - μ and of Y - μ."""
+    """Terms of Eq. (3) per component: constants, and linear maps of Q - μ and Y - μ."""
 
     constant: Float[Array, "k"]
     means: Float[Array, "k d"]
@@ -137,14 +138,14 @@ def regression(
     seen_q: Bool[Array, "d"] | None = None,
     seen_y: Bool[Array, "d"] | None = None,
 ) -> Regression:
-    """Prepare Eq. (3), once for all pairs.
+    """Compute the terms of Eq. (3) that are common to all pairs.
 
     Parameters
     ----------
     model : PairModel
     seen_q, seen_y : array of shape (d,), bool, optional
-        Coordinates present in every query, and in every database element. Default: all,
-        for which R = W + H W' is computed without cancellation.
+        Coordinates present in every query, and in every database element. Default: all
+        coordinates; R = W + H W' is then computed without cancellation.
     """
     eye = jnp.eye(model.means.shape[-1], dtype=model.means.dtype)
 
@@ -189,7 +190,7 @@ def regression(
 def blocks_logsumexp(
     terms: Float[Array, "*n k"], blocks: tuple[int, ...]
 ) -> Float[Array, "*n models"]:
-    """Sum the components of each blended model; ``blocks`` are component counts."""
+    """Sum over the components of each blended model; ``blocks`` has their numbers."""
     cuts = itertools.pairwise(itertools.accumulate(blocks, initial=0))
     return jnp.stack([logsumexp(terms[..., a:b], -1) for a, b in cuts], -1)
 
@@ -200,7 +201,7 @@ def log_two_sources(
     terms_y: Float[Array, "*m k"],
     blocks: tuple[int, ...],
 ) -> Float[Array, "..."]:
-    """Return log Σ_n π_n Pr_n(Q) Pr_n(Y), from log c_k N(·; μ_k, S_k) of each."""
+    """Return log Σ_n π_n Pr_n(Q) Pr_n(Y), from log c_k N(·; μ_k, S_k) of Q and of Y."""
     if len(blocks) <= 1:
         return logsumexp(terms_q, -1) + logsumexp(terms_y, -1)
     by_q, by_y = (blocks_logsumexp(t, blocks) for t in (terms_q, terms_y))

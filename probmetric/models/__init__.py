@@ -1,4 +1,4 @@
-"""Generative models: a NumPyro model with its parameters and priors in each file.
+"""Generative models: each file has a NumPyro model, its parameters and its priors.
 
 Every file defines ``Params`` and ``Prior`` tuples, the NumPyro model, ``simulate`` and
 ``to_metric``. The derivations are in ``inference``, under the same name.

@@ -16,7 +16,7 @@ sample = cast("Callable[..., Array]", numpyro.sample)
 
 
 def sample_log_b(shape: Numeric, rate: Numeric) -> Array:
-    """Sample log b, with prior b ~ Gamma(shape, rate); flat if the shape is 0."""
+    """Sample log b with b ~ Gamma(shape, rate), or with a flat prior if shape is 0."""
     if not isinstance(shape, jax.Array) and shape == 0:
         return sample("log_b", dist.ImproperUniform(constraints.real, (), ()))
     log, b = ExpTransform().inv, dist.Gamma(shape, rate)

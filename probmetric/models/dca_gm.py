@@ -1,4 +1,4 @@
-"""DCA-GM: the class of a point, given a discriminative projection of it.
+"""DCA-GM: the class of a point, given a discriminative projection of the point.
 
 "Discriminative component analysis by Gaussian mixtures". The model of one point x in
 R^d with class c in 0..C-1, projection A (p, d), y = Ax:
@@ -15,10 +15,11 @@ approximation are therefore the same point:
     alpha_logit, beta_logit ~ N(0, s_w²)    α = softmax, β_c = softmax over components
     mu ~ N(0, s_μ²),  log_diag, off_diag ~ N(0, s_L²)   L has diagonal exp(log_diag)
 
-The priors fix the scale of y. With only a norm penalty and free (μ, Σ) there is no
-optimum: (εA, εμ, ε²Σ) gives the same p(c|x) for every ε (erratum 3 of seed 001). Still
-not identified: a rotation of y when A0 = 0, the order of the components, and the tilts
-of maths B5 (fixed only by the priors). Report p(c|x) and J, which are identified.
+The priors determine the scale of y. With only a norm penalty and free (μ, Σ) there is
+no optimum: (εA, εμ, ε²Σ) gives the same p(c|x) for every ε (erratum 3 of seed 001).
+Still not identified: a rotation of y when A0 = 0, the order of the components, and the
+tilts of maths B5 (determined only by the priors). Report p(c|x) and J, which are
+identified.
 
 References
 ----------
@@ -60,8 +61,8 @@ class DCAGMParams(NamedTuple):
     """Parameters: A (p, d), log α (c,), log β (c, k), μ (c, k, p), L.
 
     ``chol`` is (c, 1, p, p), a covariance per class, or (c, k, p, p). A missing
-    component has log β = -inf. ``fisher`` (p, p) is the average of J_y over the points
-    of the fit; None before a fit.
+    component has log β = -inf. ``fisher`` (p, p) is the Fisher matrix J_y averaged over
+    the training points, or None before a fit.
 
     Examples
     --------
@@ -83,7 +84,7 @@ class DCAGMParams(NamedTuple):
 
 
 class DCAGMSites(NamedTuple):
-    """The real sites of the model; q = 1 or k, r = p(p-1)/2.
+    """The unconstrained NumPyro sites of the model, with q = 1 or k and r = p(p-1)/2.
 
     Examples
     --------
@@ -104,7 +105,7 @@ class DCAGMSites(NamedTuple):
 
 
 class DCAGMPrior(NamedTuple):
-    """Priors of the module docstring, and the components of each class.
+    """The priors in the module docstring, and a mask of the components of each class.
 
     ``mean`` is A0; the prior standard deviation of an entry of A is c/√λ.
     ``present[c, k]`` is True if class c has a component k.
@@ -150,7 +151,7 @@ def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
 
 @numpy_in_numpy_out
 def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
-    """Map the real sites to parameters.
+    """Map the unconstrained NumPyro sites to parameters.
 
     Examples
     --------
@@ -189,7 +190,7 @@ _constrained = host_or_program(_params_of)
 
 @numpy_in_numpy_out
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
-    """Map parameters to sites; logits are centered, which has the highest prior.
+    """Map parameters to NumPyro sites; logits are centered (highest prior density).
 
     Examples
     --------
@@ -233,23 +234,24 @@ def dca_gm(
     learning_rate: Numeric = 1.0,
     batch: int | None = None,
 ) -> None:
-    """Write the generative model of class labels (NumPyro).
+    """Define the generative model of class labels (NumPyro).
 
-    Sites: the fields of ``DCAGMSites``, ``y`` (n,) and, except in a minibatch run, the
-    deterministic ``J`` (d, d), the average Fisher matrix over the points.
+    The NumPyro sites are the fields of ``DCAGMSites`` and ``y`` (n,). Without
+    ``batch``, the deterministic site ``J`` (d, d) is the Fisher matrix averaged over
+    the points.
 
     Parameters
     ----------
     data : Labelled
-        ``y=None`` simulates. Data weights are part of the observation's distribution.
+        If y is None, y is simulated. Data weights multiply the log density.
     prior : DCAGMPrior
-        Its ``present`` sets the number of classes and components.
+        The shape of ``prior.present`` sets the number of classes and components.
     covariance : {"class", "component"}, default="class"
         One covariance per class (the paper) or per component (its footnote 1).
     learning_rate : float, default=1
         Power η of the likelihood.
     batch : int, optional
-        Size of a random subsample of points, for SVI. Not for MCMC.
+        Number of points in a random subsample. Use it with SVI only, not with MCMC.
 
     Examples
     --------
@@ -330,7 +332,9 @@ def to_metric(
     *,
     kind: MetricKind = "average_fisher",
 ) -> Mahalanobis | LocalFisher | ClassDistribution:
-    """Return a metric of the class; all kinds but "subspace" depend only on p(c|x).
+    """Return the learned metric.
+
+    All kinds except "subspace" depend only on p(c|x).
 
     Parameters
     ----------
@@ -338,11 +342,13 @@ def to_metric(
     X : array of shape (n, d), optional
         Points to average J over. Default: the points of the fit (``params.fisher``).
     kind : str
-        "average_fisher": Mahalanobis metric of J̄ = Aᵀ E[J_y] A, which does not depend
-        on the gauge (maths B5). "subspace": the Euclidean distance after A, in the
-        gauge with pooled covariance I within components (the paper leaves the gauge
-        open, and its accuracies depend on it: erratum 6 of seed 001). "local_fisher":
-        J at the query. "hellinger", "jensen_shannon": divergences of p(c|x).
+        - "average_fisher": Mahalanobis metric of J̄ = Aᵀ E[J_y] A. It does not depend
+          on the gauge (maths B5).
+        - "subspace": Euclidean distance after the projection A, in the gauge where the
+          pooled covariance within components is I. The paper does not specify the
+          gauge, and its accuracies depend on the gauge (erratum 6 of seed 001).
+        - "local_fisher": Mahalanobis metric of J at the query.
+        - "hellinger", "jensen_shannon": divergences between the p(c|x) of two points.
 
     Notes
     -----

@@ -31,7 +31,7 @@ from probmetric.typing import Array, Numeric
 
 
 def drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
-    """Draw once from a distribution, compiled once for each kind and shape.
+    """Draw one sample; the program is compiled once per type and shape.
 
     Examples
     --------
@@ -51,9 +51,9 @@ def _drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
 class ClassLabel(dist.Distribution):
     """The class of a point, given log p(c), a data weight and a learning rate.
 
-    ``log_prob`` is η · weight · log p(class): NaN for an unknown class code, 0 for a
-    point with weight zero. ``sample``, ``mean`` and ``variance`` are those of a plain
-    categorical; the moments treat the code as a number.
+    ``log_prob`` is η · weight · log p(class). It is NaN for an unknown class code and 0
+    for a point of weight zero. ``sample``, ``mean`` and ``variance`` ignore the weight
+    and the learning rate. The mean and the variance treat the class code as a number.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class ClassLabel(dist.Distribution):
         return power * jnp.where((power == 0) & jnp.isneginf(picked), 0.0, picked)
 
     def enumerate_support(self, expand: bool = True) -> Array:
-        """Return the class codes, before the axes of the batch."""
+        """Return all class codes along a new leading axis."""
         codes = jnp.arange(jnp.shape(self.log_p)[-1])
         values = codes.reshape(codes.shape + (1,) * len(self.batch_shape))
         shape = codes.shape + self.batch_shape
@@ -114,12 +114,12 @@ class ClassLabel(dist.Distribution):
 
     @property
     def mean(self) -> Array:
-        """Σ c p(c)."""
+        """Mean class code: Σ c p(c)."""
         return self._moment(1)
 
     @property
     def variance(self) -> Array:
-        """Σ (c - mean)² p(c)."""
+        """Variance of the class code: Σ (c - mean)² p(c)."""
         return self._moment(2) - self._moment(1) ** 2
 
     def _moment(self, power: int) -> Array:
@@ -159,14 +159,13 @@ class ClassNormal(dist.Distribution):
     learning_rate : float, default=1
         Power η on the likelihood.
     missing : bool, default=False
-        Integrate NaN entries of x out exactly: the density is that of the observed
-        entries, with one Cholesky factor for each point (n d³). Otherwise NaN entries
-        make the density NaN.
+        If True, integrate out NaN entries of x exactly, with one Cholesky factor for
+        each point (cost n d³). If False, NaN entries make the density NaN.
 
     Notes
     -----
-    ``log_prob`` is η · weight · log density. ``sample``, ``mean`` and ``variance`` are
-    those of the plain normal, without missing entries.
+    ``log_prob`` is η · weight · log density. ``sample``, ``mean`` and ``variance``
+    ignore the weight, the learning rate and missing entries.
 
     Examples
     --------
@@ -211,23 +210,23 @@ class ClassNormal(dist.Distribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)  # pyright: ignore[reportArgumentType]
     def support(self) -> constraints.Constraint:
-        """Real vectors, with NaN for missing entries if ``missing``."""
+        """Real vectors; NaN entries are allowed if ``missing``."""
         return PARTLY_REAL if self.missing else constraints.real_vector
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw whole points."""
+        """Draw points without missing entries."""
         shape = sample_shape + self.batch_shape + self.event_shape
         noise = jax.random.normal(key, shape, jnp.result_type(self.loc))
         return self.loc[self.y] + jnp.einsum("...ij,...j->...i", self._factors(), noise)
 
     @property
     def mean(self) -> Array:
-        """The class's loc."""
+        """Mean of each point: the location of its class."""
         return jnp.broadcast_to(self.loc[self.y], self.batch_shape + self.event_shape)
 
     @property
     def variance(self) -> Array:
-        """The diagonal of the class's covariance."""
+        """Variance of each point: the diagonal of the covariance of its class."""
         diagonal = jnp.sum(self._factors() ** 2, -1)
         return jnp.broadcast_to(diagonal, self.batch_shape + self.event_shape)
 
@@ -351,7 +350,7 @@ class Observed(_Reweighted):
 
     @property
     def support(self) -> constraints.Constraint:
-        """Real vectors, with NaN for an unobserved entry."""
+        """Real vectors; unobserved entries can be NaN."""
         return PARTLY_REAL
 
     def log_prob(self, value: Array, intermediates: object = None) -> Array:
@@ -364,7 +363,8 @@ class Weighted(_Reweighted):
     """A distribution whose log density is multiplied by ``weight`` ≥ 0.
 
     Weight zero removes the observation. A power of a density does not integrate to one
-    and has no moments: ``sample``, ``mean`` and ``variance`` ignore the weight.
+    and has no moments. Therefore ``sample``, ``mean`` and ``variance`` ignore the
+    weight.
 
     Examples
     --------

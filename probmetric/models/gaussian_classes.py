@@ -10,9 +10,10 @@ The model of one point x in R^d with class y in 0..C-1:
 3.  y ~ Cat(π) and x | y ~ N(μ_y, Σ_y). Missing entries of x are integrated out.   (3)
 
 ``covariance``: "full" is one Σ_c per class (QDA), "tied" one Σ for all classes (LDA),
-"diagonal" has independent features within a class. Eq. (1) then holds feature by
-feature, with ν the degrees of freedom of one feature and the diagonal of Ψ. IW(ν, Ψ)
-has mean Ψ/(ν - d - 1). ``sample_covariances`` has the NumPyro sites of both priors.
+"diagonal" has independent features within a class. For "diagonal", Eq. (1) applies to
+each feature separately, with ν degrees of freedom per feature and the diagonal of Ψ.
+IW(ν, Ψ) has mean Ψ/(ν - d - 1). ``sample_covariances`` has the NumPyro sites of both
+priors.
 
 The extension that the paper mentions: a class is a mixture of k normals,
 
@@ -21,7 +22,8 @@ The extension that the paper mentions: a class is a mixture of k normals,
 References
 ----------
 Noh, Zhang and Lee, "Generative Local Metric Learning for Nearest Neighbor
-Classification", NIPS 2010. The prior (1), which has units, replaces their Σ̂ + αI.
+Classification", NIPS 2010. The prior in Eq. (1), which scales with the units of the
+features, replaces their Σ̂ + αI.
 """
 
 from collections.abc import Callable
@@ -57,7 +59,7 @@ class NIWPrior(NamedTuple):
     Psi : array of shape (d, d)
         Ψ, positive definite.
     kappa : float
-        κ > 0: the prior mean weighs as much as κ points.
+        κ > 0. The prior mean has the weight of κ points.
     nu : float
         ν > d - 1 (for "diagonal": ν > 0).
     alpha : float
@@ -84,7 +86,7 @@ class NIWPrior(NamedTuple):
 
 
 class LKJPrior(NamedTuple):
-    """Separate priors of scales and correlations, Eq. (2); not conjugate.
+    """Separate priors on scales and correlations, Eq. (2); not conjugate.
 
     Attributes
     ----------
@@ -231,17 +233,18 @@ def gaussian_classes(
     learning_rate: Numeric = 1.0,
     missing: bool = False,
 ) -> None:
-    """Write the generative model of labeled points (NumPyro).
+    """Define the generative model of labeled points (NumPyro).
 
-    Sites: ``weights`` (c,), ``mean`` (c, d), ``chol`` (c or 1, d, d) [NIW, diagonal:
-    ``variance`` (c, d); LKJ: ``tau`` and ``correlation_chol``; ``chol`` is then
-    deterministic], ``y`` (n,) and ``x`` (n, d).
+    The NumPyro sites are ``weights`` (c,), ``mean`` (c, d), ``chol`` (c or 1, d, d),
+    ``y`` (n,) and ``x`` (n, d). For a diagonal covariance under the NIW prior,
+    ``variance`` (c, d) is sampled instead of ``chol``. Under the LKJ prior, ``tau`` and
+    ``correlation_chol`` are sampled instead. In both cases ``chol`` is deterministic.
 
     Parameters
     ----------
     data : Labelled
-        ``y=None`` simulates classes and as many points as X has rows. Data weights are
-        part of the observations' distributions.
+        If ``y`` is None, classes and points are simulated, one for each row of X. Data
+        weights multiply the log density of the observations.
     prior : NIWPrior or LKJPrior
     n_classes : int
         C ≥ 2.
@@ -249,8 +252,8 @@ def gaussian_classes(
     learning_rate : float, default=1
         Power η of the likelihood.
     missing : bool, default=False
-        Integrate out NaN entries of X (n d³ more work). Otherwise they make the
-        density NaN.
+        If True, integrate out NaN entries of X (additional cost n d³). If False, NaN
+        entries make the density NaN.
 
     Examples
     --------
@@ -285,11 +288,12 @@ def gaussian_mixture_classes(
     concentration: float | int = 1.0,
     covariance: Covariance = "full",
 ) -> None:
-    """Write the model with a mixture of normals in every class (Eq. 4).
+    """Define the model with a mixture of normals in every class (Eq. 4).
 
-    Sites as in ``gaussian_classes``, with a component axis after the class axis, and
-    ``mix`` (c, k). The component of a point is summed out. The order of components is
-    not identified: use only label-invariant functionals of the draws.
+    The NumPyro sites are the sites of ``gaussian_classes``, with a component axis after
+    the class axis, and ``mix`` (c, k). The component of each point is summed out. The
+    order of components is not identified: use only label-invariant functionals of the
+    draws.
 
     Raises
     ------
@@ -333,7 +337,7 @@ def gaussian_mixture_classes(
 
 @numpy_in_numpy_out
 def simulate(key: jax.Array, params: GaussianClassesParams, data: Labelled) -> Labelled:
-    """Draw as many classes and points as ``data`` has; data weights do not change.
+    """Draw a class and a point for each row of ``data``; data weights do not change.
 
     Examples
     --------
@@ -370,7 +374,7 @@ def _instances(
 
 @numpy_in_numpy_out
 def to_densities(params: GaussianClassesParams) -> ClassDensities:
-    """Return the class densities that local metrics are computed from.
+    """Return the class densities, from which local metrics are computed.
 
     Examples
     --------
@@ -423,8 +427,8 @@ def to_metric(
     rule, gamma
         See ``LocalMahalanobis``.
     frame : {"pooled", "identity"}
-        Apply the rule after whitening by the pooled within-class covariance, or to the
-        features themselves (as in the paper).
+        "pooled" applies the rule after whitening by the pooled within-class covariance.
+        "identity" applies it to the original features, as in the paper.
 
     Examples
     --------

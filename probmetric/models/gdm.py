@@ -1,26 +1,29 @@
 """Generalized dissimilarity model (GDM): dissimilarity of two sites by covariates.
 
-Two sites x, x' with d covariates have a similarity: the probability that a unit drawn
-from the pair is shared by both (a species under Sørensen's index, an individual under
-that of Bray and Curtis). With the monotone curves s_f of ``metric.splines``, I-splines
-with heights θ_fk ≥ 0, and b ≥ 0,
+Two sites x, x' with d covariates have a similarity: the probability that a randomly
+drawn unit is shared by both sites. A unit is a species under Sørensen's index, and an
+individual under the Bray-Curtis index. With the monotone curves s_f of
+``metric.splines``, I-splines with heights θ_fk ≥ 0, and b ≥ 0,
 
     log P(shared) = -t,    t = b + Σ_f |s_f(x_f) - s_f(x'_f)|                       (1)
                              = b + Σ_fk θ_fk |I_fk(x_f) - I_fk(x'_f)|,             (2)
 
-since nondecreasing curves give differences with one sign. y of m units are shared:
+since nondecreasing curves give differences with one sign. The number y of shared units
+among m units is binomial:
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                         (3)
 
 1 - E[dissimilarity] = e^{-t} is the log link of LCA, but t is a sum of absolute
-differences of curves, a city-block distance, instead of a quadratic form. It is linear
-in (b, θ), so (3) is concave in them. θ and b have half-normal priors.
+differences of curves, a city-block distance, instead of a quadratic form. The exponent
+t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b, θ). θ and b
+have half-normal priors.
 
 s_f is identified up to a constant, chosen such that it begins at 0. Its height Σ_k θ_fk
 is the effect of covariate f over its whole range, with the other covariates fixed.
 
 The units of a pair are not independent given t, and pairs share sites. The posterior
-under (3) is therefore too narrow; ``inference.gdm`` resamples sites.
+under the likelihood in Eq. (3) is therefore too narrow; ``inference.gdm`` resamples
+sites.
 
 References
 ----------
@@ -99,16 +102,16 @@ def _exponent(b: Numeric, theta: Array, knots: Array, pairs: Pairs) -> Array:
 
 
 def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
-    """Write the generative model of shared units (NumPyro).
+    """Define the generative model of shared units (NumPyro).
 
-    Sites: ``b`` (), ``theta`` (d, k), ``y``. Deterministic: ``height`` (d,), the rise
-    of each curve.
+    The NumPyro sites are ``b`` (), ``theta`` (d, k) and ``y``. The deterministic site
+    ``height`` (d,) is the rise of each curve.
 
     Parameters
     ----------
     pairs : Pairs
-        y of ``trials`` units are shared (of 1 unit without trials); ``y=None``
-        simulates. Data weights are part of the observation's distribution.
+        y is the number of shared units among ``trials`` units, or 0 or 1 without
+        trials. If y is None, y is simulated. Data weights multiply the log density.
     prior : GDMPrior
     learning_rate : float, default=1
         Power η of the likelihood.

@@ -3,7 +3,7 @@
 Pairs come in groups (subjects, sites, batches); both points of a pair are in the same
 group. The model, with g = 1..G and ``models.lca`` inside each group:
 
-1.  W ~ N(W₀, c²/λ) entry by entry, the common map; b ~ Gamma(a, r);
+1.  W ~ N(W₀, c²/λ) entry by entry, the common linear map; b ~ Gamma(a, r);
 2.  ω ~ HalfNormal(s), the *spread* between groups;
 3.  W_g = W + ω c E_g, the entries of E_g standard normal;                         (1)
 4.  a pair of group g coincides with probability exp(-t),
@@ -44,7 +44,7 @@ from probmetric.typing import Array, Numeric
 
 
 class HierarchicalLCAParams(NamedTuple):
-    """Maps W (p, d) and W_g (G, p, d), log σ² (), and the spread ω ≥ 0.
+    """Linear maps W (p, d) and W_g (G, p, d), log σ² (), and the spread ω ≥ 0.
 
     Examples
     --------
@@ -63,10 +63,10 @@ class HierarchicalLCAParams(NamedTuple):
 
 
 class HierarchicalLCAPrior(NamedTuple):
-    """``LCAPrior`` of the common W and of b, with lam > 0; ω ~ HalfNormal(spread).
+    """``LCAPrior`` of the common W and of b, with lam > 0, and ω ~ HalfNormal(spread).
 
-    With the default scale ½, ω < 1 with 95% probability: entries of the group maps then
-    differ from the common map by less (in sd) than the diagonal entries of W₀ = cI.
+    With the default scale ½, ω < 1 with 95% probability. If ω < 1, the standard
+    deviation of an entry of W_g around W is less than c, the diagonal entries of W₀.
 
     Examples
     --------
@@ -94,19 +94,20 @@ def hierarchical_lca(
     n_groups: int,
     learning_rate: Numeric = 1.0,
 ) -> None:
-    """Write the generative model of the labels of pairs in groups (NumPyro).
+    """Define the generative model of the labels of pairs in groups (NumPyro).
 
-    Sites: ``W`` (p, d), ``log_b`` (), ``spread`` (), ``E`` (G, p, d), ``y``.
-    Deterministic: ``M`` (d, d) of the common map, ``M_group`` (G, d, d), ``b``.
+    The NumPyro sites are ``W`` (p, d), ``log_b`` (), ``spread`` (), ``E`` (G, p, d) and
+    ``y``. The deterministic sites are ``M`` (d, d) of the common map, ``M_group`` (G,
+    d, d) and ``b``.
 
     Parameters
     ----------
     pairs : Pairs
-        ``anchor`` is the group of each pair, 0..G-1; ``y=None`` simulates. Data weights
-        are part of the observation's distribution.
+        ``anchor`` is the group of each pair, 0..G-1. If y is None, y is simulated. Data
+        weights multiply the log density.
     prior : HierarchicalLCAPrior
     n_groups : int
-        G. Groups without pairs are new groups: their E is drawn from its prior.
+        G. A group without pairs is a new group, for which E is drawn from the prior.
     learning_rate : float, default=1
         Power η of the likelihood.
 

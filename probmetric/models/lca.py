@@ -14,10 +14,10 @@ If a pair is judged m times, y times as *same* (``Pairs.trials``), y is binomial
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                          (3)
 
-LCA is thus a binomial regression with a log link on the squared distance δᵀ WᵀW δ. Only
-(W, σ, κ) up to a common factor is identified. We set κ = 1 if it is common to all
-pairs; with a κ per anchor, σ² is fixed at ½ instead. M = WᵀW/τ² and b are identified
-and are reported; W is identified only up to rotation.
+LCA is thus a binomial regression with a log link on the squared distance δᵀ WᵀW δ. The
+parameters (W, σ, κ) are identified only up to a common factor. We set κ = 1 if κ is
+common to all pairs. With a κ per anchor, σ² is fixed at ½ instead. M = WᵀW/τ² and b are
+identified and are reported; W is identified only up to rotation.
 
 The prior is on (W, log b). e^{-b} is P(same) of identical points, which has the same
 meaning for every p; σ² does not, since b grows like pσ². Densities and modes are in
@@ -69,10 +69,11 @@ class LCAParams(NamedTuple):
 
 
 def relative_width(p: int) -> float:
-    """Return s(p) in the prior standard deviation c·s(p)/√λ of an entry of W (p, d).
+    """Return the factor s(p) of the prior standard deviation c·s(p)/√λ of entries of W.
 
-    s(p) = 1: λ is the precision of *one entry*, in units of 1/c². For a given λ the
-    prior is weaker for larger p: E‖Wδ‖² = (1 + p/λ) c²‖δ‖² at W₀ = cI.
+    s(p) is 1 for every p, so λ is the prior precision of *one entry* of W (p, d) in
+    units of 1/c². For the same λ the prior is weaker for larger p: E‖Wδ‖² = (1 + p/λ)
+    c²‖δ‖² at W₀ = cI.
 
     Examples
     --------
@@ -86,16 +87,17 @@ def relative_width(p: int) -> float:
 class LCAPrior(NamedTuple):
     """W ~ N(mean, (c·s(p))²/lam) entry by entry; b ~ Gamma(b_shape, rate b_rate).
 
-    b = -log P(same) of identical points. The default is b ~ Exponential(1): P(same) of
-    identical points, e^{-b}, is uniform on (0, 1). With rate r it is Beta(r, 1).
+    P(same) of identical points is e^{-b}. Under the default, b ~ Exponential(1), this
+    probability is uniform on (0, 1). Under b ~ Exponential(r) it is Beta(r, 1).
 
-    ``lam`` is a number of pseudo-points: the prior standard deviation of an entry of W
-    is c/√lam (``relative_width`` is 1). ``lam=0`` and ``b_shape=b_rate=0`` are flat,
-    improper priors of W and log b: maximum likelihood. With a κ per anchor σ² is fixed
-    and b has no prior.
+    ``lam`` is a number of pseudo-points. The prior standard deviation of an entry of W
+    is c/√lam (``relative_width`` is 1). ``lam=0`` is a flat, improper prior of W, and
+    ``b_shape=b_rate=0`` of log b. With both, the fit is maximum likelihood. With a κ
+    per anchor, σ² is fixed and b has no prior.
 
     Estimators set ``mean`` and ``c`` from the labeled pairs (empirical Bayes, which
-    uses the data twice). Simulations and prior predictive checks must fix them.
+    uses the data twice). For simulations and prior predictive checks, set ``mean`` and
+    ``c`` without the data.
 
     Examples
     --------
@@ -112,17 +114,18 @@ class LCAPrior(NamedTuple):
 
     @property
     def width(self) -> Numeric:
-        """c·s(p), the unit of an entry's prior: its sd at λ = 1."""
+        """Prior standard deviation c·s(p) of an entry of W at λ = 1."""
         return self.c * relative_width(self.mean.shape[0])
 
 
 @numpy_in_numpy_out
 @one_program
 def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
-    """Return log(1 - e^{-t}) for t > 0, with finite gradients on both branches.
+    """Return log(1 - e^{-t}) for t > 0, with finite gradients.
 
-    Each branch is evaluated only at arguments for which it is accurate ("double
-    where"), so no infinity of the other branch reaches a gradient (maths A4).
+    Two formulas are used, each only at arguments for which it is accurate ("double
+    where"). An infinite value of the unused formula therefore does not reach a gradient
+    (maths A4).
 
     Examples
     --------
@@ -197,7 +200,7 @@ def weakest_axis(
 ) -> Float[Array, " p"]:
     """Return u (p,), the axis of WW₀ᵀ along which W is closest to its mirror image.
 
-    The prior of W centred at W₀ is lower at HW, H = I - 2uuᵀ, by 2λ/c² uᵀWW₀ᵀu.
+    With H = I - 2uuᵀ, the log prior density at HW is lower than at W by 2λ/c² uᵀWW₀ᵀu.
 
     Examples
     --------
@@ -210,22 +213,22 @@ def weakest_axis(
 
 
 def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
-    """Return ½ p(W) + ½ p(HW): a prior of W that is equal at both mirror images.
+    """Return the prior ½ p(W) + ½ p(HW), which has equal density at both mirror images.
 
-    The likelihood of W equals that of HW for a reflection H; the prior's density does
-    not. The posterior under ``prior`` therefore has two modes with different heights
-    and different M = WᵀW/τ², and no sampler moves between them if p < d. Under this
-    mixture M and b have *the same distribution*, and the two modes are mirror images:
-    chains at either mode agree. Use it to sample ``lca`` with other samplers;
-    ``pm.sample`` uses it automatically.
+    W and HW have the same likelihood for a reflection H, but different prior densities.
+    The posterior under ``prior`` therefore has two modes with different heights and
+    different M = WᵀW/τ². If p < d, no sampler moves between the two modes. Under the
+    mixture, M and b have *the same posterior distribution* as under ``prior``. The two
+    modes are then mirror images, so chains at either mode agree. Use it to sample
+    ``lca`` with other samplers; ``pm.sample`` uses it automatically.
 
     Parameters
     ----------
     prior : LCAPrior
-        Its ``mean``, ``c`` and ``lam`` (> 0) are used; b keeps the default prior.
+        Prior of W (``mean``, ``c`` and ``lam`` > 0). The prior of b is the default.
     W : array of shape (p, d)
-        The mode, which sets H = I - 2uuᵀ (``weakest_axis``). Any fixed H is valid; an
-        axis near the mode's weakest axis mixes best.
+        The mode of W, which defines H = I - 2uuᵀ (``weakest_axis``). Any fixed H is
+        valid. Chains mix best if u is near the weakest axis of the mode.
 
     Returns
     -------
@@ -249,18 +252,19 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
 
 
 class Coincidence(dist.Distribution):
-    """The label y of a pair, given log P(y=1), a data weight and a learning rate.
+    """Distribution of a pair label y, given log P(y=1), weight and learning rate.
 
     Parameters
     ----------
     log_p : array
-        log P(y = 1), at most 0. (P itself underflows for distant points.)
+        log P(y = 1), at most 0. The log is used because P underflows for distant
+        points.
     weight : array or float, default=1
         Data weight of the pair, ≥ 0. Zero removes it from the likelihood.
     learning_rate : float, default=1
-        Power η of the likelihood: 1 for independent pairs, of the order of n/N for
-        pairs built from labels. ``sample``, ``mean`` and ``variance`` are those of a
-        plain Bernoulli and ignore the weight and the learning rate.
+        Power η of the likelihood. Use 1 for independent pairs, and about n/N for N
+        pairs built from the labels of n points. ``sample``, ``mean`` and ``variance``
+        ignore the weight and the learning rate.
 
     Examples
     --------
@@ -309,7 +313,7 @@ class Coincidence(dist.Distribution):
         return power * jnp.where(y, log_p, log1mexp(jnp.where(y, 1.0, -log_p)))
 
     def enumerate_support(self, expand: bool = True) -> Array:
-        """Return 0 and 1, before the axes of the batch."""
+        """Return 0 and 1 along a new leading axis."""
         values = jnp.arange(2).reshape((2,) + (1,) * len(self.batch_shape))
         return jnp.broadcast_to(values, (2, *self.batch_shape)) if expand else values
 
@@ -325,9 +329,10 @@ class Coincidence(dist.Distribution):
 
 
 class Judgments(dist.Distribution):
-    """The number y of *same* among m judgments of a pair, given log P(same).
+    """Distribution of the number y of *same* among m judgments, given log P(same).
 
-    Binomial (Eq. 3): the sum of m labels of ``Coincidence``.
+    The distribution is binomial (Eq. 3): the sum of m independent labels of
+    ``Coincidence``.
 
     Parameters
     ----------
@@ -453,36 +458,39 @@ def lca(
     latent: bool = False,
     batch: int | None = None,
 ) -> None:
-    """Write the generative model of pair labels (NumPyro).
+    """Define the generative model of pair labels (NumPyro).
 
-    Sites: ``W`` (p, d), ``log_b`` () [and ``lam``, ``z``, ``z_prime``], ``y``.
-    Deterministic: ``sigma2``, ``M`` (d, d) = WᵀW/(κ²+2σ²) and ``b`` under a common κ.
+    The NumPyro sites are ``W`` (p, d), ``log_b`` () and ``y``. The site ``lam`` exists
+    if ``prior.lam`` is a Distribution, and ``z`` and ``z_prime`` if ``latent``. Under a
+    common κ, the deterministic sites are ``sigma2``, ``M`` (d, d) = WᵀW/(κ²+2σ²) and
+    ``b``.
 
     Parameters
     ----------
     pairs : Pairs
-        ``y=None`` simulates. Data weights are part of the observation's distribution:
-        ``Coincidence``, or ``Judgments`` if there are ``trials``.
+        If y is None, y is simulated. Data weights multiply the log density. The
+        distribution of y is ``Coincidence``, or ``Judgments`` if the pairs have
+        ``trials``.
     prior : LCAPrior or Distribution
-        Gaussian around ``prior.mean`` with sd c/√λ; ``lam`` may be a Distribution. A
-        Distribution of event shape (p, d) is the prior of W; log b then has its
-        default prior.
+        An LCAPrior is Gaussian around ``prior.mean`` with standard deviation c/√λ, and
+        its ``lam`` can be a Distribution. A Distribution of event shape (p, d) is used
+        as the prior of W, with the default prior of log b.
     learning_rate : float, default=1
         Power η of the likelihood.
     kappa2 : float or array of shape (n_anchors,), default=1
-        Common κ² (1 is enough), or κ² per anchor: then σ² is ½ and there is no
-        ``log_b`` site (erratum 3 of seed 000).
+        Common κ² (use 1), or one κ² per anchor. With a κ² per anchor, σ² is ½ and there
+        is no ``log_b`` site (erratum 3 of seed 000).
     latent : bool, default=False
-        Sample z and z' explicitly instead of integrating them out. Only for labels:
-        the judgments of one pair would share its z.
+        Sample z and z' explicitly instead of integrating them out. Not for counts,
+        because all judgments of a pair would share one z.
     batch : int, optional
-        Size of a random subsample of pairs, for SVI. Do not use it with MCMC, which
-        would keep one subsample throughout.
+        Number of pairs in a random subsample, for SVI. Do not use it with MCMC, which
+        would use the same subsample in all iterations.
 
     Raises
     ------
     ValueError
-        For counts in the latent form.
+        If ``latent`` and the pairs have counts.
 
     Examples
     --------
@@ -584,9 +592,9 @@ def identified(params: LCAParams) -> dict[str, Array]:
 
 @numpy_in_numpy_out
 def to_metric(params: LCAParams) -> Mahalanobis:
-    """Return the learned metric, in units of the link: factor W/√(κ² + 2σ²).
+    """Return the learned metric with factor W/√(κ² + 2σ²), in units of the link.
 
-    With a κ per anchor there is no common P(same): the factor is W and there is no
+    With a κ per anchor there is no common P(same). The metric then has factor W and no
     link.
 
     Examples

@@ -28,10 +28,11 @@ class LDAParams(NamedTuple):
     Attributes
     ----------
     factor : array of shape (k, d)
-        Uᵀ of Eq. (4) of ``inference.lda``, rows by falling λ; the sign of a row is not
-        identified.
+        Uᵀ of Eq. (4) of ``inference.lda``. Rows are in decreasing order of λ. The sign
+        of a row is not identified.
     eigenvalues : array of shape (k,)
-        λ ≥ 0: variance between classes over variance within classes, by row.
+        λ ≥ 0: ratio of the between-class to the within-class variance along each row of
+        ``factor``.
     mean : array of shape (c, d)
         m_c.
     within : array of shape (d, d)
@@ -74,7 +75,7 @@ def to_metric(params: LDAParams) -> Mahalanobis:
 def model(
     data: Labelled, prior: NIWPrior, *, n_classes: int, learning_rate: Numeric = 1.0
 ) -> None:
-    """Write the generative model: Gaussian classes with one covariance (NumPyro).
+    """Define the generative model: Gaussian classes with one covariance (NumPyro).
 
     Examples
     --------
@@ -100,7 +101,7 @@ def model(
 
 
 def simulate(key: jax.Array, params: LDAParams, data: Labelled) -> Labelled:
-    """Draw as many classes and points as ``data`` has.
+    """Draw a class and a point for each row of ``data``.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """LCA with point effects: judged pairs that share points.
 
 Some points are easier to recognize than others, in all their judgments. The model, with
-n points and ``models.lca`` for the rest:
+n points and otherwise the assumptions of ``models.lca``:
 
-1.  W ~ N(W₀, c²/λ) entry by entry; b ~ Gamma(a, r), that of a typical point;
+1.  W ~ N(W₀, c²/λ) entry by entry; b ~ Gamma(a, r), the intercept of a typical point;
 2.  ω ~ HalfNormal(s), the *spread* of the points;
 3.  b_i = b e^{u_i}, u_i = ω z_i, z_i ~ N(0, 1), for each point i = 1..n;         (1)
 4.  the pair (i, j) coincides with probability exp(-t),
@@ -22,7 +22,8 @@ Effects add up in t, so the effects of two new points are integrated out separat
 
     P(same | two new points) = exp(-(b' + D/2)),   b' = -2 log E[e^{-b_i/2}] :     (3)
 
-LCA's link with another intercept, b' ≤ E[b_i]. The distance does not change.
+Eq. (3) is LCA's link with a different intercept, b' ≤ E[b_i]. The distance does not
+change.
 
 References
 ----------
@@ -78,10 +79,11 @@ class PointEffectsParams(NamedTuple):
 
 
 class PointEffectsPrior(NamedTuple):
-    """``LCAPrior`` of W and b, with lam > 0; ω ~ HalfNormal(spread).
+    """``LCAPrior`` of W and b, with lam > 0, and ω ~ HalfNormal(spread).
 
     With the default scale 1, b_i is within a factor of 50 of b for most points with 95%
-    probability. The prior median of ω is 0.67, a factor of two.
+    probability. The prior median of ω is 0.67, which corresponds to a factor of two in
+    b_i.
 
     Examples
     --------
@@ -133,16 +135,17 @@ def intercept_of_new(
 def point_effects(
     pairs: Pairs, prior: PointEffectsPrior, *, learning_rate: Numeric = 1.0
 ) -> None:
-    """Write the generative model of labels of pairs that share points (NumPyro).
+    """Define the generative model of labels of pairs that share points (NumPyro).
 
-    Sites: ``W`` (p, d), ``log_b`` (), ``spread`` (), ``z`` (n,), ``y``.
-    Deterministic: ``M`` (d, d) = WᵀW/τ², ``b``, ``b_point`` (n,), ``b_new`` of Eq. (3).
+    The NumPyro sites are ``W`` (p, d), ``log_b`` (), ``spread`` (), ``z`` (n,) and
+    ``y``. The deterministic sites are ``M`` (d, d) = WᵀW/τ², ``b``, ``b_point`` (n,)
+    and ``b_new``, the b' of Eq. (3).
 
     Parameters
     ----------
     pairs : Pairs
-        Each row of X is one point and has one effect. ``y=None`` simulates. Data
-        weights are part of the observation's distribution.
+        Each row of X is one point and has one effect. If y is None, y is simulated.
+        Data weights multiply the log density.
     prior : PointEffectsPrior
     learning_rate : float, default=1
         Power η of the likelihood.

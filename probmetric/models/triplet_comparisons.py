@@ -6,11 +6,12 @@ nearer") has log odds
 
     t = ‖Wu‖² - ‖Wv‖² = uᵀMu - vᵀMv.                                               (1)
 
-For quadruplets, "a is nearer to p than b is to q", u = x_b - x_far and the rest is the
-same. Exchanging near and far (and a and b) turns y into 1 - y. The model has no slope:
-the scale of M is identified (W only up to rotation), and a difference of 1 in squared
-distance is log odds of 1. Consistent responses give a large M. There is no intercept
-and no lapse rate: a random response to points that are clearly apart is an outlier.
+For quadruplets, "a is nearer to p than b is to q", u = x_b - x_far and the other
+definitions do not change. Exchanging near and far (and a and b) turns y into 1 - y. The
+model has no slope: the scale of M is identified (W only up to rotation), and a
+difference of 1 in squared distance is log odds of 1. Consistent responses give a large
+M. There is no intercept and no lapse rate: a random response to points that are clearly
+apart is an outlier.
 
 References
 ----------
@@ -42,7 +43,7 @@ from probmetric.typing import Array, Numeric
 
 
 class TripletParams(NamedTuple):
-    """Parameters: the map W (p, d), identified up to rotation.
+    """Parameters: the linear map W (p, d), identified up to rotation.
 
     Examples
     --------
@@ -78,10 +79,10 @@ class TripletPrior(NamedTuple):
 
 
 class Answer(dist.Distribution):
-    """The response y in {0, 1}, given its log odds, a data weight and a learning rate.
+    """Distribution of a response y in {0, 1}, given log odds, weight and learning rate.
 
-    ``log_prob`` is η · weight · log P(value), finite for any finite log odds.
-    ``sample``, ``mean`` and ``variance`` are those of a plain Bernoulli.
+    ``log_prob`` is η · weight · log P(value), which is finite for all finite log odds.
+    ``sample``, ``mean`` and ``variance`` ignore the weight and the learning rate.
 
     Parameters
     ----------
@@ -138,18 +139,18 @@ class Answer(dist.Distribution):
         return self.learning_rate * self.weight * log_p
 
     def enumerate_support(self, expand: bool = True) -> Array:
-        """Return 0 and 1, before the axes of the batch."""
+        """Return 0 and 1 along a new leading axis."""
         values = jnp.arange(2).reshape((2,) + (1,) * len(self.batch_shape))
         return jnp.broadcast_to(values, (2, *self.batch_shape)) if expand else values
 
     @property
     def mean(self) -> Array:
-        """P(y = 1)."""
+        """Probability of y = 1."""
         return jnp.broadcast_to(jax.nn.sigmoid(self.log_odds), self.batch_shape)
 
     @property
     def variance(self) -> Array:
-        """P(y = 1) P(y = 0)."""
+        """Variance of y: P(y = 1) P(y = 0)."""
         return self.mean * (1 - self.mean)
 
 
@@ -163,14 +164,14 @@ def _log_odds(W: Array, triplets: Triplets) -> Array:
 def triplet_comparisons(
     triplets: Triplets, prior: TripletPrior, *, learning_rate: Numeric = 1.0
 ) -> None:
-    """Write the generative model of the responses to triplets (NumPyro).
+    """Define the generative model of the responses to triplets (NumPyro).
 
-    Sites: ``W`` (p, d), ``y``. Deterministic: ``M`` (d, d) = WᵀW.
+    The NumPyro sites are ``W`` (p, d), ``y`` and the deterministic ``M`` (d, d) = WᵀW.
 
     Parameters
     ----------
     triplets : Triplets
-        ``y=None`` simulates. Data weights are part of the observation's distribution.
+        If y is None, y is simulated. Data weights multiply the log density.
     prior : TripletPrior
     learning_rate : float, default=1
         Power η of the likelihood.
@@ -237,9 +238,9 @@ _log_odds_at = one_program(_log_odds)
 
 
 def to_metric(params: TripletParams) -> Mahalanobis:
-    """Return the learned metric: its factor is W, and d² is in units of log odds.
+    """Return the learned metric with factor W and squared distances in log odds.
 
-    It has no P(same): triplets compare distances and carry no information about it.
+    The metric has no P(same), because triplets only compare distances.
 
     Examples
     --------

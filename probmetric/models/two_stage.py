@@ -14,7 +14,6 @@ S_k = B_k + W_k. Single instances therefore do not identify α or the split of S
 groups (or pairs with a common source), or a prior. Integrating out x_i,
     X_i1, …, X_in | k ~ N(1 ⊗ μ_k, 1 1ᵀ ⊗ B_k + I ⊗ W_k).                        (1)
 
-Components carry no order: reports stand on label-invariant functionals
 The order of components is not identified: report only label-invariant functionals
 (``invariant``). ``inference.two_stage.draws.relabel`` orders them for display.
 
@@ -48,7 +47,7 @@ type Covariance = Literal["free", "proportional"]
 
 
 class TwoStageParams(NamedTuple):
-    """Weights c (k,), means μ (k, d), within W (k, d, d), between B (k, d, d).
+    """Weights c (k,), means μ (k, d), within covariance W and between B (k, d, d).
 
     Examples
     --------
@@ -67,13 +66,13 @@ class TwoStageParams(NamedTuple):
 
 
 class TwoStagePrior(NamedTuple):
-    """Conjugate prior of every component. Pass ``None`` for a flat prior.
+    """Conjugate prior of every component. Pass None for a flat prior.
 
     c ~ Dirichlet(concentration). Free: B_k ~ InverseWishart(df, scale), W_k ~
-    InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength).
-    Proportional, and for single instances: Σ_k ~ InverseWishart(df, scale),
-    μ_k ~ N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` keeps a
-    covariance from collapsing on one point (a covariance floor).
+    InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength). Proportional,
+    and for single instances: Σ_k ~ InverseWishart(df, scale), μ_k ~ N(mean,
+    Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` acts as a covariance floor:
+    it prevents a component from collapsing on one point.
 
     Examples
     --------
@@ -170,7 +169,7 @@ def _sample_params(
 
 @numpy_in_numpy_out
 def group_moments(params: TwoStageParams, n: int) -> tuple[Array, Array]:
-    """Return mean (k, n·d) and covariance (k, n·d, n·d) of n instances (Eq. 1).
+    """Return mean (k, n·d) and covariance (k, n·d, n·d) of n instances, Eq. (1).
 
     Examples
     --------
@@ -217,32 +216,39 @@ def two_stage(
     learning_rate: Numeric = 1.0,
     observe: bool = True,
 ) -> None:
-    """Write the generative model of instances grouped by source (NumPyro).
+    """Define the generative model of instances grouped by source (NumPyro).
 
-    Sites: ``weights`` (k,), ``means`` (k, d), ``within`` and ``between`` (k, d, d) or
-    ``covariances`` (k, d, d) and ``alpha`` (); for every group size n, ``x_n``
-    (G_n, n·d), the instances side by side [and ``representative_n`` (G_n, d)].
-    Deterministic, label-invariant: ``mean``, ``within_average``, ``covariance_total``.
+    The NumPyro sites are:
+
+    * ``weights`` (k,) and ``means`` (k, d);
+    * ``within`` and ``between`` (k, d, d) if free, or ``covariances`` (k, d, d) and
+      ``alpha`` () if proportional;
+    * ``x_n`` (G_n, n·d) for every group size n: the instances of a group in one row;
+    * ``representative_n`` (G_n, d) for every group size n, if ``latent``;
+    * ``mean``, ``within_average`` and ``covariance_total``: deterministic and
+      label-invariant.
 
     Parameters
     ----------
     data : Points, Pairs, Groups or Stacks
-        NaN entries are missing at random and integrated out. Inside ``jit`` pass
-        ``stack(data)``, as group sizes set shapes (``sample`` does this).
+        NaN entries are assumed missing at random and integrated out. Inside ``jit``,
+        pass ``stack(data)``, because array shapes depend on group sizes (``sample``
+        does this).
     prior : TwoStagePrior or None
         None is a flat, improper prior (maximum likelihood).
     n_components : int
         k ≥ 1.
     covariance : "free" or "proportional"
     alpha : float, optional
-        Fixes α instead of sampling it (proportional only).
+        Value of α. By default α is sampled. Only for "proportional".
     latent : bool, default=False
-        Sample the representatives explicitly. The component is summed out in both
-        forms: x_i ~ Σ_k c_k N(μ_k, B_k), then P(k | x_i) mixes the instances.
+        Sample the representatives explicitly. The component is summed out with and
+        without ``latent``. With it, x_i ~ Σ_k c_k N(μ_k, B_k), and the instances given
+        x_i are a mixture with weights P(k | x_i).
     learning_rate : float, default=1
         Power η of the likelihood.
     observe : bool, default=True
-        False simulates instances in groups of the same sizes.
+        If False, simulate instances in groups of the same sizes.
 
     Examples
     --------
@@ -290,8 +296,8 @@ two_stage.prepare = stack  # pyright: ignore[reportFunctionMemberAccess]
 def invariant(params: TwoStageParams) -> dict[str, Array]:
     """Return functionals that do not depend on the labels of the components.
 
-    Mean Σ c_k μ_k (d,), ``within_average`` Σ c_k W_k (d, d) and ``covariance_total``
-    (d, d), the covariance of one instance.
+    The functionals are ``mean`` Σ c_k μ_k (d,), ``within_average`` Σ c_k W_k (d, d) and
+    ``covariance_total`` (d, d), the covariance of one instance.
 
     Examples
     --------
@@ -360,7 +366,7 @@ def _instances(
 
 
 def to_metric(params: TwoStageParams, *, score: Score = "log_ratio") -> PairSimilarity:
-    """Return the pair similarity, the evidence for a common source.
+    """Return the pair similarity, which scores the evidence for a common source.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The Hessian of hierarchical LCA: an arrow, its determinant and its inverse root.
+"""The arrow-shaped Hessian of hierarchical LCA, its determinant and inverse root.
 
 At the mode of Eq. (1) of ``effects.groups`` given ω, let H_g (q, q) be minus the
 Hessian of ηℓ_g in (vec W_g, log b), q = m + 1, m = pd, and P₀ (q, q) the prior
@@ -12,15 +12,16 @@ With the Schur complement S = P₀ + Σ_g (H_g - B_gᵀ A_g⁻¹ B_g), the log d
 
     log|S| + Σ_g log|A_g|.                                                        (2)
 
-At ω = 0 it is the determinant of LCA. By the symmetry ω → -ω, E → -E, the slope of
-Laplace's density of ω (Eq. (1) of ``effects.fit``) is 0 at ω = 0, which is a mode if
-the groups are alike.
+At ω = 0, Eq. (2) is the log determinant of LCA. By the symmetry ω → -ω, E → -E, the
+slope of Laplace's density of ω (Eq. (1) of ``effects.fit``) is 0 at ω = 0, which is a
+mode if the groups are alike.
 
 A root R of the covariance, RRᵀ = (minus the Hessian)⁻¹, follows from the same factors.
 With S = L Lᵀ and A_g = L_g L_gᵀ, the θ rows of R are L⁻ᵀ. The E_g rows are
 -A_g⁻¹ B_g L⁻ᵀ in the columns of θ and L_g⁻ᵀ in the columns of E_g.                (3)
 
-Cost of one ω: G factors of m³ flops, beside the search for the mode.
+The cost at one ω is G factorizations of m³ flops, in addition to the search for the
+mode.
 """
 
 from collections.abc import Iterator
@@ -56,7 +57,7 @@ class Arrow(NamedTuple):
 
     @property
     def root(self) -> Float[np.ndarray, "k k"]:
-        """R of Eq. (3), rows and columns in the order (W, log b, E)."""
+        """Root R of the covariance, Eq. (3), in the order (W, log b, E)."""
         q, (n, m) = len(self.shared), self.blocks.shape[:2]
         R = np.zeros((q + n * m, q + n * m))
         R[:q, :q] = solve_triangular(self.shared, np.eye(q), lower=True).T
@@ -69,7 +70,7 @@ class Arrow(NamedTuple):
     def newton(
         self, gradient: Float[np.ndarray, "k"]
     ) -> tuple[Float[np.ndarray, "k"], float]:
-        """Return Newton's step H⁻¹g and its gain ½ gᵀH⁻¹g."""
+        """Return Newton's step H⁻¹g and the predicted gain ½ gᵀH⁻¹g."""
         R = self.root
         slope = R.T @ gradient
         return R @ slope, 0.5 * float(slope @ slope)
@@ -116,9 +117,9 @@ def arrow(
     prior: HierarchicalLCAPrior,
     learning_rate: Scalar = 1.0,
 ) -> Arrow | None:
-    """Return the factors of Eq. (1) in (W, log b, E), or None if it is not positive.
+    """Return the factors of minus the Hessian, Eq. (1), in (W, log b, E).
 
-    None means that ``params`` are not a mode.
+    Return None if it is not positive definite: ``params`` is not a mode.
     """
     W = np.asarray(params.W)
     m = W.size

@@ -1,21 +1,21 @@
-"""Draws around a fitted LCA with an effect: M, b, the spread, groups or points.
+"""Draws near a fitted LCA with an effect: M, b, the spread, and groups or points.
 
 ``laplace_draws`` draws ω from its grid (``effects.fit``), uniform within a cell, then
 (W, log b, effect) from the Gaussian at the mode of that cell. M = WᵀW/τ² does not
-change along the rotations ΩW, Ω skew, but a Gaussian that spreads along them leaves
-the orbit and inflates M. So the part along the rotations is removed from V, the draw of
-W minus its mode Ŵ = U S Aᵀ: in Y = Uᵀ V A, for each a < b ≤ p,
+change along the rotations ΩW, Ω skew, but a Gaussian that spreads along them leaves the
+orbit and inflates M. So the component along the rotations is removed from V, the draw
+of W minus the mode Ŵ = U S Aᵀ. With Y = Uᵀ V A, for each a < b ≤ p,
 
     Y_ab -= k S_b,  Y_ba += k S_a,    k = (S_b Y_ab - S_a Y_ba)/(S_a² + S_b²).       (1)
 
-``new_groups`` draws the metric of a group without pairs. Its map is W + ωcE; a rotation
-of W rotates it too, as the law of E does not change, so with any factor L of a draw of
-M
+``new_groups`` draws the metric of a group without pairs, which has the map W + ωcE. A
+rotation of W rotates this map, because the distribution of E is invariant. So with any
+factor L of a draw of M,
 
     M_new = (L + ωcE/τ)ᵀ (L + ωcE/τ),    τ² = e^{2b/p}.                             (2)
 
-P(same) of points i and j is exp(-((b_i + b_j)/2 + D/2)). The b of a point outside the
-fit is b' of Eq. (3) of ``models.point_effects``, in each draw:
+P(same) of points i and j is exp(-((b_i + b_j)/2 + D/2)). For a point outside the fit,
+b' of Eq. (3) of ``models.point_effects`` is used in each draw:
 
     P(same | fitted i, new j) = E[e^{-b_j/2}] exp(-(b_i + D)/2)
                               = exp(-((b_i + b')/2 + D/2)).                        (3)
@@ -67,7 +67,7 @@ GROUPED = {"M_group": ("group", "feature", "feature_bis")}
 def off_rotations(
     W: Float[np.ndarray, "p d"], V: Float[np.ndarray, "s p d"]
 ) -> Float[np.ndarray, "s p d"]:
-    """Return V without its part along the rotations of W, Eq. (1)."""
+    """Return V without the component along the rotations of W, Eq. (1)."""
     U, S, At = np.linalg.svd(W)
     Y = U.T @ V @ At.T
     for a in range(len(W)):
@@ -90,7 +90,7 @@ def _noise(mode: Mode, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n
 def group_laplace_draws(
     posterior: SpreadPosterior, width: float, n: int, *, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of M, M_group, b and spread, from the grid of ω.
+    """Return n draws (1, n, ...) of M, M_group, b and spread from the grid of ω.
 
     ``width`` is c, the unit of the spread.
     """
@@ -118,7 +118,7 @@ def group_laplace_draws(
 def laplace_draws(
     found: SpreadPosterior, n: int, *, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of M, b, b_point, b_new and spread, from the grid.
+    """Return n draws (1, n, ...) of M, b, b_point, b_new and spread from the grid.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def laplace_draws(
 
 
 def grid(fitted: Fitted) -> SpreadPosterior:
-    """Return the posterior of ω on a grid around a fit; one point if ω is known."""
+    """Return the posterior of ω on a grid near the fit; one point if ω is known."""
     n_grid = 1 if fitted.known else N_GRID
     params, pairs, prior = fitted.fit.params, fitted.pairs, fitted.prior
     with jax.enable_x64(True):
@@ -189,29 +189,30 @@ def draw(
     found: SpreadPosterior | None = None,
     feature_names: Names | None = None,
 ) -> Draws:
-    """Draw from the posterior around a fit, with matrices in input units.
+    """Draw from the posterior near a fit, with matrices in input units.
 
-    Draws are of M, b and spread, with groups also of M_group, with points also of
-    b_point and b_new.
+    The draws have M, b and spread. With groups they also have M_group. With point
+    effects they also have b_point and b_new.
 
     Parameters
     ----------
     fitted : Fitted
-        In standardized units: features were divided by ``scale`` (d,).
+        The fit in standardized units: features were divided by ``scale`` (d,).
     method : sampler, or "nuts", "laplace"
-        ``Laplace`` uses the grid of ω with Gaussians; ``NUTS`` starts at its median.
-        "nuts" is ``NUTS(target_accept=0.95)``.
+        ``Laplace`` uses the grid of ω with a Gaussian at each grid point. ``NUTS``
+        starts at the median of ω. "nuts" is ``NUTS(target_accept=0.95)``.
     seed, n_draws, n_chains, progress
-        As ``pm.sample``.
+        See ``pm.sample``.
     found : SpreadPosterior, optional
-        ``grid(fitted)``, if it was computed before.
+        The result of ``grid(fitted)``. Default: it is computed.
     feature_names : sequence of d str, optional
         Names of the features in warnings.
 
     Raises
     ------
     ValueError
-        For an unknown method, NUTS with a known spread, and as the samplers.
+        If the method is unknown, or is NUTS and the spread is known. See also the
+        sampler.
 
     Warns
     -----
@@ -248,8 +249,8 @@ def draw(
         sampler = NUTS(target_accept=TARGET_ACCEPT)
     if fitted.known and isinstance(sampler, NUTS):
         raise ValueError(
-            "method must be 'laplace' if the spread is known, or there is one group, "
-            "got 'nuts'. NUTS draws the spread; with spread 0 use LCA."
+            "method must be 'laplace' if the spread is known or there is one group, "
+            "got 'nuts'. If the spread is 0, use LCA."
         )
     found = grid(fitted) if found is None else found
     prior, rate = fitted.prior, fitted.learning_rate
@@ -289,7 +290,7 @@ def draw(
 
 
 def group_metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return the common metric of each draw, with P(same); None for other draws."""
+    """Return the common metric of each draw, with P(same); None for other models."""
     values = joined(draws)
     if not {"M_group", "b"} <= values.keys():
         return None
@@ -297,7 +298,7 @@ def group_metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
 
 
 def point_metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return a metric for each draw, with P(same) of new points; None for others."""
+    """Return one metric per draw, with P(same) of new points; None for other models."""
     values = joined(draws)
     if not {"M", "b_new"} <= values.keys():
         return None
@@ -321,9 +322,9 @@ def new_groups(
     width : float
         c, the unit of the spread.
     scale : array of shape (d,)
-        Divisors of the features.
+        Scales by which the features were divided.
     p : int
-        Rows of the map.
+        Number of rows of the map.
     seed : int
     """
     rng = np.random.default_rng(seed)
@@ -358,7 +359,7 @@ def point_probability(
 ) -> Float[np.ndarray, "N"]:
     """Return P(same) of pairs (a, b), averaged over draws (Eq. 3).
 
-    ``i`` and ``j`` are indices of fitted points, -1 for new ones.
+    ``i`` and ``j`` are indices of fitted points; -1 is a new point.
     """
     total = np.zeros(len(a))
     draws = zip(

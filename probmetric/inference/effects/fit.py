@@ -1,4 +1,4 @@
-"""Fit LCA with a random effect: its spread ω by the marginal density, the rest given ω.
+"""Fit LCA with a random effect: the spread ω by its marginal density, then the mode.
 
 With θ = (W, log b, effect) and H minus the Hessian of log p(y, θ | ω) at the mode θ̂,
 Laplace's approximation of the marginal likelihood of ω is
@@ -7,10 +7,11 @@ Laplace's approximation of the marginal likelihood of ω is
 
 The fit maximizes log p(ω) + log p(y | ω) over ω ≥ 0: at 0, and by Brent's method
 elsewhere. Each value needs a mode, found by L-BFGS and then Newton's method from the
-nearest mode so far. The result is the mode θ̂ at the best ω. Its certificate is
-½ gᵀH⁻¹g, g the gradient: the nats by which the maximum of the quadratic is higher.
+nearest mode so far. The result is the mode θ̂ at the best ω. The certificate of the
+mode is ½ gᵀH⁻¹g, with g the gradient at θ̂. It is the difference in nats between the
+maximum of the local quadratic model and the value at θ̂.
 
-``Effect`` has the differences between maps of groups and intercepts of points.
+``Effect`` has the functions that differ between group maps and point intercepts.
 """
 
 from collections.abc import Callable
@@ -69,18 +70,18 @@ class Factors(Protocol):
 
     @property
     def root(self) -> Float[np.ndarray, "q q"]:
-        """R with RRᵀ = H⁻¹."""
+        """Square root R of the covariance, with RRᵀ = H⁻¹."""
         ...
 
     def newton(
         self, gradient: Float[np.ndarray, "q"]
     ) -> tuple[Float[np.ndarray, "q"], float]:
-        """Return Newton's step H⁻¹g and its gain ½ gᵀH⁻¹g."""
+        """Return Newton's step H⁻¹g and the predicted gain ½ gᵀH⁻¹g."""
         ...
 
 
 class Dense(NamedTuple):
-    """The lower Cholesky factor of a dense H."""
+    """Factors from the lower Cholesky factor of a dense H."""
 
     lower: Float[np.ndarray, "q q"]
 
@@ -91,7 +92,7 @@ class Dense(NamedTuple):
 
     @property
     def root(self) -> Float[np.ndarray, "q q"]:
-        """R with RRᵀ = H⁻¹."""
+        """Square root R of the covariance, with RRᵀ = H⁻¹."""
         return solve_triangular(
             self.lower, np.eye(len(self.lower)), lower=True, trans=1
         )
@@ -99,14 +100,14 @@ class Dense(NamedTuple):
     def newton(
         self, gradient: Float[np.ndarray, "q"]
     ) -> tuple[Float[np.ndarray, "q"], float]:
-        """Return Newton's step H⁻¹g and its gain ½ gᵀH⁻¹g."""
+        """Return Newton's step H⁻¹g and the predicted gain ½ gᵀH⁻¹g."""
         slope = solve_triangular(self.lower, gradient, lower=True)
         step = solve_triangular(self.lower, slope, lower=True, trans=1)
         return step, 0.5 * float(slope @ slope)
 
 
 class Mode(NamedTuple):
-    """The mode at one ω.
+    """The mode of (W, log b, effect) at one ω.
 
     Attributes
     ----------
@@ -132,7 +133,7 @@ class Mode(NamedTuple):
 
 
 class SpreadPosterior(NamedTuple):
-    """The posterior of ω on a grid: ω (k,), probability of its cell (k,), modes."""
+    """The posterior of ω on a grid: ω (k,), cell probabilities (k,), and modes."""
 
     spread: Float[np.ndarray, "k"]
     probability: Float[np.ndarray, "k"]
@@ -141,12 +142,12 @@ class SpreadPosterior(NamedTuple):
 
 @dataclass(frozen=True)
 class Effect[D: (GroupData, PointData), P: Params]:
-    """The differences between effects on maps (groups) and on intercepts (points).
+    """Functions that differ between effects on maps (groups) and intercepts (points).
 
     Attributes
     ----------
     name : str
-        Site of the effect, "E" or "z".
+        NumPyro site of the effect, "E" or "z".
     objective : callable
         ``objective(position, (data, ω))``: log joint density given ω.
     to_params, position : callable
@@ -157,9 +158,9 @@ class Effect[D: (GroupData, PointData), P: Params]:
     n_newton : int
         Maximum number of Newton steps after L-BFGS.
     bounds : pair of float
-        Smallest ω > 0 and largest ω of the search, for a prior of scale 1 or more.
-        Both shrink with the scale of the prior, and neither grows with it: a vague
-        prior does not extend the search to ω without a meaning.
+        Smallest ω > 0 and largest ω of the search, if the prior scale is at least 1. A
+        smaller prior scale reduces the bounds. A larger scale does not change them, so
+        a vague prior does not extend the search to very large ω.
     """
 
     name: str
@@ -228,7 +229,7 @@ def mode_at[D: (GroupData, PointData), P: Params](
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Mode:
-    """Return the mode of (W, log b, effect) given ω, and the log density of ω there."""
+    """Return the mode of (W, log b, effect) given ω, with the log density of ω."""
     omega = np.asarray(spread, np.asarray(begin["W"]).dtype)
     fit = lbfgs(effect.objective, begin, (data, omega), max_steps=max_steps, tol=tol)
     at = jax.tree.map(np.asarray, fit.params)
@@ -283,7 +284,7 @@ def group_data(
     learning_rate: float = 1.0,
     n_groups: int | None = None,
 ) -> GroupData:
-    """Return the data of ``GROUPS``: stacked statistics, prior, learning rate."""
+    """Return the data for ``GROUPS``: stacked statistics, prior, learning rate."""
     stats = stacked(pairs, n_groups)
     dtype = stats.T.dtype
     return stats, _prior_arrays(prior, dtype), np.asarray(learning_rate, dtype)
@@ -292,7 +293,7 @@ def group_data(
 def point_data(
     pairs: Pairs, prior: PointEffectsPrior, learning_rate: float = 1.0
 ) -> PointData:
-    """Return the data of ``POINTS``: rows and prior."""
+    """Return the data for ``POINTS``: rows and prior."""
     rows = rows_of(pairs, learning_rate)
     return rows, _prior_arrays(prior, rows.delta.dtype)
 
@@ -352,29 +353,32 @@ def fit_groups(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Fit:
-    """Fit hierarchical LCA: the spread by its marginal density, maps and b given it.
+    """Fit hierarchical LCA: the marginal mode of the spread, then maps and b given it.
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs, ``anchor`` the group of each, 0..G-1.
+        Labeled pairs, with the group 0..G-1 of each pair in ``anchor``.
     prior : HierarchicalLCAPrior
-        Proper: lam > 0.
+        A proper prior: lam > 0.
     n_groups : int, optional
-        G. Default: one more than the largest code.
+        Number of groups G. Default: the largest code plus one.
     learning_rate, spread, max_steps, tol
-        As ``point_effects.fit``.
+        See ``point_effects.fit``.
 
     Returns
     -------
     Fit
-        As ``point_effects.fit``.
+        See ``point_effects.fit``.
 
     Raises
     ------
     ValueError
-        For pairs without labels or groups, a prior that is flat or centered at zero,
-        or a density without a mode.
+        If the pairs have no labels or no groups.
+
+        If the prior is flat or centered at zero.
+
+        If the density has no mode.
 
     Examples
     --------
@@ -411,35 +415,39 @@ def fit_points(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Fit:
-    """Fit point effects: the spread by its marginal density, the rest given it.
+    """Fit point effects: the marginal mode of the spread, then the mode given it.
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs; rows of X are the points that have effects.
+        Labeled pairs. Each row of X is a point and has one effect.
     prior : PointEffectsPrior
-        Proper: lam > 0.
+        A proper prior: lam > 0.
     learning_rate : float, default=1
         Power on the likelihood.
     spread : float >= 0, optional
-        ω, if it is known; 0 is LCA. Default: it is fitted.
+        Value of ω; 0 is LCA. Default: ω is fitted.
     max_steps : int, default=500
         Maximum number of L-BFGS iterations at one ω.
     tol : float, default=1e-6
-        Relative gradient at which L-BFGS stops.
+        Tolerance of L-BFGS on the relative gradient.
 
     Returns
     -------
     Fit
-        ``objective`` is log p(ω, y), the other parameters integrated out by Laplace's
-        method. ``result`` is the result at the returned mode; steps are summed over
-        all ω tried. The mode given ω and the mode in ω are local ones.
+        ``objective`` is log p(ω, y), with the other parameters integrated out by
+        Laplace's method. ``result`` is the solver's result at the returned mode. Steps
+        are summed over all evaluated ω. The mode given ω and the mode of ω are local
+        modes.
 
     Raises
     ------
     ValueError
-        For pairs without labels or with one point twice, a prior that is flat or
-        centered at zero, more than 5000 parameters, or a density without a mode.
+        If pairs have no labels, or a point is paired with itself.
+
+        If the prior is flat or centered at zero.
+
+        If there are more than 5000 parameters, or the density has no mode.
 
     Examples
     --------
@@ -475,7 +483,7 @@ def best_mode(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> tuple[Fit, Mode]:
-    """Return the fit of ``point_effects.fit``, and its mode with the certificate.
+    """Return the fit of ``point_effects.fit``, and the mode with its certificate.
 
     Examples
     --------
@@ -512,9 +520,9 @@ def posterior_on_grid[D: (GroupData, PointData), P: Params](
     n_grid: int = N_GRID,
     drop: float = 8.0,
 ) -> SpreadPosterior:
-    """Return the posterior of ω on a grid around a fit, with the mode at each point.
+    """Return the posterior of ω on a grid near the fitted ω, with the mode at each ω.
 
-    Arguments as in ``point_effects.spread_posterior``.
+    The arguments are described in ``point_effects.spread_posterior``.
     """
     spread, scale = float(params.spread), min(float(data[1].spread), 1.0)
     with jax.enable_x64(np.asarray(params.W).dtype == np.float64):
@@ -526,8 +534,8 @@ def posterior_on_grid[D: (GroupData, PointData), P: Params](
         )
     if all(mode.factors is None for mode in posterior.modes):
         raise ValueError(
-            "params must be a fit with modes around its spread, got none. Raise "
-            "max_iter, or set a stronger prior."
+            "params must be a fit with a mode at some ω near the fitted spread, got "
+            "none. Raise max_iter, or set a stronger prior."
         )
     return posterior
 
@@ -540,24 +548,24 @@ def spread_posterior(
     n_grid: int = N_GRID,
     drop: float = 8.0,
 ) -> SpreadPosterior:
-    """Return the posterior of ω on a grid, with the mode of the rest at each point.
+    """Return the posterior of ω on a grid, with the mode given ω at each grid point.
 
     Parameters
     ----------
     params : PointEffectsParams
         The fit.
     rows, prior
-        The data and prior of the fit.
+        Data and prior of the fit.
     n_grid : int, default=17
-        Number of grid points, equally spaced; 1 is the fitted ω only.
+        Number of equally spaced grid points. With 1, the grid is only the fitted ω.
     drop : float, default=8
-        The grid ends where the log density is this much lower than at the fit, or at
+        The grid ends where the log density is lower than at the fit by ``drop``, or at
         ω = 0.
 
     Raises
     ------
     ValueError
-        If no grid point has a mode.
+        If there is no mode at any grid point.
 
     Examples
     --------

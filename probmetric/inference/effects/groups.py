@@ -1,9 +1,9 @@
 """The log joint density of hierarchical LCA, from statistics stacked by group.
 
-Symbols as ``models.hierarchical_lca``. Given the maps W_g and b, each group is an LCA
-problem. The statistics of ``lca.statistics`` are therefore computed for each group and
-stacked: every leaf has a leading axis G, and rows are padded by pairs of weight zero.
-With ℓ_g of Eq. (2) of ``lca.likelihood`` and W_g = W + ωcE_g,
+The symbols are defined in ``models.hierarchical_lca``. Given the maps W_g and b, each
+group is an LCA problem. The statistics of ``lca.statistics`` are therefore computed for
+each group and stacked: every array has a leading axis G, and rows are padded by pairs
+of weight zero. With ℓ_g of Eq. (2) of ``lca.likelihood`` and W_g = W + ωcE_g,
 
     log p(y, W, log b, E | ω) = η Σ_g ℓ_g(W_g, b) + log N(W; W₀, c²/λ)
                                 + log p(log b) + Σ_g log N(E_g; 0, I).            (1)
@@ -39,12 +39,12 @@ type GroupData = tuple[Statistics, HierarchicalLCAPrior, Scalar]
 
 
 def n_groups_of(pairs: Pairs, n_groups: int | None = None) -> int:
-    """Return the number of groups, by default one more than the largest code.
+    """Return the number of groups; default: the largest code plus one.
 
     Raises
     ------
     ValueError
-        For pairs without groups, or ``n_groups`` below the largest code plus one.
+        If the pairs have no groups, or ``n_groups`` is below the largest code plus one.
     """
     if pairs.anchor is None:
         raise ValueError("pairs.anchor must be the group of each pair, got None.")
@@ -65,14 +65,14 @@ def stacked(pairs: Pairs, n_groups: int | None = None) -> Statistics:
     Parameters
     ----------
     pairs : Pairs
-        With labels y in {0, 1} and groups ``anchor`` in 0..G-1.
+        Pairs with labels y in {0, 1} and the group 0..G-1 in ``anchor``.
     n_groups : int, optional
-        G. Default: one more than the largest code.
+        Number of groups G. Default: the largest code plus one.
 
     Raises
     ------
     ValueError
-        For pairs without labels or groups.
+        If the pairs have no labels or no groups.
     """
     refuse_trials(pairs, "hierarchical_lca")
     n = n_groups_of(pairs, n_groups)
@@ -138,6 +138,6 @@ def log_joint(
 
 
 def objective(at: Arrays, data: tuple[GroupData, Array]) -> Scalar:
-    """Return Eq. (1) at {W, log_b, E}, with data ((statistics, prior, η), ω)."""
+    """Return the log joint density, Eq. (1), at {W, log_b, E}; ``data`` includes ω."""
     (stats, prior, rate), spread = data
     return log_joint({**at, "spread": spread}, stats, prior, rate)

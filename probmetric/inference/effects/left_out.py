@@ -1,18 +1,19 @@
-"""Leave one point out: the density of all pairs of a point, its effect unknown.
+"""Leave one point out: the density of all pairs of a point, with its effect unknown.
 
-The units of judged pairs that share points are the points. Leaving out point i leaves
-out its pairs y_(i) and its effect z_i. Given the rest,
+If judged pairs share points, the points are the exchangeable units. Leaving out point i
+removes its pairs y_(i) and its effect z_i. Given the other parameters,
 
     p(y_(i) | W, b, ω, z_-i)
         = ∫ N(z; 0, 1) Π_{r ∋ i} P(y_r | b e^{ωz}, b_j, D_r) dz,                   (1)
 
-by the trapezoidal rule. The posterior without i is the posterior of the rest, weighted
-by the inverse of (1), as PSIS-LOO weights with terms of a log likelihood. So
+computed by the trapezoidal rule. The posterior without point i is the full posterior
+weighted by the inverse of Eq. (1), as in PSIS-LOO. Therefore
 
     elpd = Σ_i log E[p(y_(i) | W, b, ω, z_-i) | y_-(i)]                            (2)
 
-is the sum over points of how well all pairs of a point are predicted from the pairs of
-the others. Each pair is in two terms, so (2) is not an estimate for a single pair.
+is the sum over points of the log predictive density of all pairs of a point, given the
+pairs of the other points. Each pair is in two terms, so Eq. (2) is not an estimate for
+a single pair.
 """
 
 import jax
@@ -50,14 +51,14 @@ def _of_draws(values: Arrays, rows: Rows) -> Array:
 def point_log_likelihood(
     values: dict[str, np.ndarray], rows: Rows
 ) -> Float[np.ndarray, "chain draw n"]:
-    """Return log p(y_(i) | ...) of Eq. (1), for each draw and point.
+    """Return the log density of the pairs of each point, Eq. (1), for each draw.
 
     Parameters
     ----------
     values : dict of arrays of shape (chain, draw, ...)
         Draws of M, b, b_point and spread, in the units of ``rows``.
     rows : Rows
-        Weights are ignored.
+        Rows of the pairs. Weights are ignored.
     """
     names = ("M", "b", "b_point", "spread")
     flat = {k: np.asarray(values[k], float) for k in names}

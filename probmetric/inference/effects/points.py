@@ -6,9 +6,9 @@ k = 2b/p, g = Wδ, Q = s‖g‖²/2 = D/2, h_i = b e^{ωz_i}/2 and t = h_i + h_j
     log p(y, W, log b, z | ω) = Σ_r w [ -y t + (1-y) log(1 - e^{-t}) ]
                               + log N(W; W₀, c²/λ) + log p(log b) + log N(z; 0, I).  (1)
 
-At ω = 0 it is LCA's density times the prior of z. A joint mode over ω is meaningless,
-and ω is fitted by its marginal density (``effects.fit``). The first and second
-derivative of a row in t are, with ν = 1/(e^t - 1),
+At ω = 0, this density is LCA's density times the prior of z. A joint mode over ω is
+meaningless, and ω is fitted by its marginal density (``effects.fit``). The first and
+second derivative of a row in t are, with ν = 1/(e^t - 1),
 
     ℓ' = -w y + w (1-y) ν,    ℓ'' = -w (1-y) ν (1+ν),                               (2)
 
@@ -37,7 +37,7 @@ from probmetric.typing import Array, Scalar
 
 
 class Rows(NamedTuple):
-    """Pairs: δ (N, d), points i, j (N,), y = 1 or not (N,), weights ηw (N,)."""
+    """Pairs as rows: δ (N, d), points i and j (N,), y = 1 (N,), weights ηw (N,)."""
 
     delta: Float[Array, "N d"]
     i: Int[Array, "N"]
@@ -50,12 +50,12 @@ type PointData = tuple[Rows, PointEffectsPrior]
 
 
 def rows_of(pairs: Pairs, learning_rate: float = 1.0) -> Rows:
-    """Return the rows of labelled pairs with positive weight.
+    """Return the rows of labeled pairs with positive weight.
 
     Raises
     ------
     ValueError
-        For pairs without labels, or a point paired with itself.
+        If the pairs have no labels, or a point is paired with itself.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def position(params: PointEffectsParams) -> Arrays:
 
 
 def log_likelihood(at: Arrays, rows: Rows) -> Scalar:
-    """Return the first line of Eq. (1), at {W, log_b, z, spread}."""
+    """Return the log likelihood in Eq. (1) at {W, log_b, z, spread}."""
     W, b = at["W"], jnp.exp(at["log_b"])
     h = 0.5 * jnp.exp(at["log_b"] + at["spread"] * at["z"])
     squared = jnp.sum((rows.delta @ W.T) ** 2, -1)
@@ -120,7 +120,7 @@ def log_joint(at: Arrays, rows: Rows, prior: PointEffectsPrior) -> Scalar:
 
 
 def objective(at: Arrays, data: tuple[PointData, Array]) -> Scalar:
-    """Return Eq. (1) at {W, log_b, z}, with data ((rows, prior), ω)."""
+    """Return the log joint density, Eq. (1), at {W, log_b, z}; ``data`` includes ω."""
     (rows, prior), spread = data
     return log_joint({**at, "spread": spread}, rows, prior)
 
@@ -128,10 +128,10 @@ def objective(at: Arrays, data: tuple[PointData, Array]) -> Scalar:
 def derivatives(
     at: Arrays, rows: Rows, prior: PointEffectsPrior
 ) -> tuple[Float[np.ndarray, "q"], Float[np.ndarray, "q q"]]:
-    """Return the gradient of Eq. (1) given ω, and minus its Hessian, in NumPy.
+    """Return the gradient and minus the Hessian of the log joint density given ω.
 
-    In the order (W, log b, z), by Eqs. (2)-(4); ``at`` is {W, log_b, z, spread}.
-    Time is O(N m² + (m + n)²), memory (m + 1 + n)² numbers.
+    Both are in the order (W, log b, z) and computed in NumPy by Eqs. (2)-(4). ``at`` is
+    {W, log_b, z, spread}. Time is O(N m² + (m + n)²), memory (m + 1 + n)² numbers.
     """
     W, z, spread = np.asarray(at["W"]), np.asarray(at["z"]), float(at["spread"])
     b, p, n = float(np.exp(at["log_b"])), len(W), len(z)

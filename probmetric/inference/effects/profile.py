@@ -1,9 +1,10 @@
-"""The marginal density of one number ω ≥ 0, by the mode of the other parameters.
+"""The marginal density of one parameter ω ≥ 0, by Laplace's method.
 
 The joint mode of a hierarchical model carries no information about its spread ω. The
 marginal density, with the other parameters integrated out by Laplace's method, does.
-``Profile`` caches modes and starts each new one at the nearest. ``climb`` finds the
-largest density, ``on_grid`` tabulates it there, and ``drawn_on_grid`` draws from it.
+``Profile`` caches modes and starts each search at the nearest cached mode. ``climb``
+maximizes the density of ω, ``on_grid`` computes it on a grid near the maximum, and
+``drawn_on_grid`` draws ω from the grid.
 """
 
 from collections.abc import Callable
@@ -20,18 +21,18 @@ from probmetric.typing import Scalar
 
 
 def log_half_normal(spread: Scalar, scale: Scalar) -> Scalar:
-    """Return the log prior density of ω ≥ 0, half-normal with this scale."""
+    """Return the log density of ω ≥ 0 under HalfNormal(scale)."""
     xp = np if isinstance(spread, float | np.ndarray) else jnp
     return 0.5 * np.log(2 / np.pi) - xp.log(scale) - 0.5 * (spread / scale) ** 2
 
 
 @runtime_checkable
 class ModeAt(Protocol):
-    """The mode at one ω, and the log density of ω (-inf if there is no mode)."""
+    """The mode given ω, and the log density of ω (-inf if there is no mode)."""
 
     @property
     def at(self) -> Arrays:
-        """The position."""
+        """Position of the mode."""
         ...
 
     @property
@@ -41,7 +42,7 @@ class ModeAt(Protocol):
 
 
 class Profile[M: ModeAt]:
-    """Log density of ω. Each mode is searched from the nearest one in the cache.
+    """Log density of ω. Each search for a mode starts at the nearest cached mode.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class Profile[M: ModeAt]:
 def climb[M: ModeAt](
     profile: Profile[M], first: float, bounds: tuple[float, float]
 ) -> M:
-    """Return the mode at the ω of largest density: 0, or between ``bounds``."""
+    """Return the mode at the ω with the largest density: 0, or within ``bounds``."""
     for spread in (first, 0.0):
         profile(spread)
     minimize_scalar(
@@ -82,7 +83,8 @@ def climb[M: ModeAt](
 def check_mode(log_density: float, fit: Fit) -> None:
     """Raise ValueError if a solver converged to a point that is not a mode.
 
-    A solver that stopped at its step limit raises no error: the estimator warns.
+    If the solver stopped at its step limit, no error is raised, because the estimator
+    warns.
     """
     if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
         raise ValueError(
@@ -95,21 +97,22 @@ def check_mode(log_density: float, fit: Fit) -> None:
 def on_grid[M: ModeAt](
     profile: Profile[M], at: float, scale: float, largest: float, n: int, drop: float
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"], tuple[M, ...]]:
-    """Return n equally spaced ω around ``at``, their probabilities and modes.
+    """Return n equally spaced values of ω near ``at``, their probabilities and modes.
 
     Parameters
     ----------
     profile : Profile
     at : float
-        The ω of largest density.
+        The ω with the largest density.
     scale : float
-        Scale of ω. The first step of the search for the upper end is a tenth of it.
+        Scale of ω. The search for the upper end of the grid starts with a tenth of it.
     largest : float
         Upper limit of the grid.
     n : int
-        Number of grid points; 1 is ``at`` only, with probability 1.
+        Number of grid points. With 1, the grid is only ``at``, with probability 1.
     drop : float
-        The grid ends where the log density is this much lower than at ``at``, or at 0.
+        The grid ends where the log density is lower than at ``at`` by ``drop``, or at
+        0.
     """
     if n == 1:
         return np.array([at]), np.ones(1), (profile(at),)
@@ -145,12 +148,12 @@ def drawn_on_grid[M](
     n: int,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of ω, as ``spread``, and of the rest given it.
+    """Return n draws (1, n, ...) of ω, named ``spread``, and of quantities given ω.
 
     Parameters
     ----------
     grid, probability, modes
-        From ``on_grid``. ω is uniform within its cell.
+        Results of ``on_grid``. ω is uniform within a grid cell.
     at_mode : callable
         ``at_mode(mode, ω of the cell, ω drawn (m,), rng) -> values`` (m, ...) by name.
     n, seed : int

@@ -1,12 +1,12 @@
 """Fit LCA with an effect to users' data: pairs inside groups, or distinct points.
 
-The prior of the common map and the learning rate are those of ``lca.recipe``, without
-its refresh.
+The prior of the common map and the learning rate are the same as in ``lca.recipe``.
+There is no refresh.
 
-* Groups: pairs are made inside each group. W₀ = cI and c are set from the pairs of all
-  groups together, which makes the spread ω relative to one Euclidean metric.
-* Points: two ends of pairs are the same point if their labels are equal or, without
-  labels, if their features are equal.
+* Groups: pairs are made inside each group. W₀ = cI and c are computed from the pairs
+  of all groups, so the spread ω is relative to one Euclidean metric.
+* Points: members of different pairs are the same point if they have equal labels or,
+  without labels, equal features.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,11 @@ TOL = 1e-5
 
 
 class Fitted(NamedTuple):
-    """A fit and the problem that it solved, in standardized units.
+    """A fit with its pairs, prior and settings, in standardized units.
 
-    ``known`` is True if ω was not fitted: it was passed, or there is one group.
-    ``n_groups`` belongs to groups, ``gap`` (the certificate, in nats) to points.
+    ``known`` is True if ω was not fitted, because it was passed or there is only one
+    group. ``n_groups`` is only used with groups, and ``gap`` (the certificate, in nats)
+    only with point effects.
     """
 
     fit: Fit
@@ -52,14 +53,14 @@ def pairs_in_groups(
     recipe: Recipe,
     labels: Sequence[object] | None = None,
 ) -> Pairs:
-    """Return the pairs of a recipe inside each group, ``anchor`` their group.
+    """Return the pairs of a recipe inside each group, with ``anchor`` as the group.
 
-    ``labels`` are the names of the groups in errors, by default their codes.
+    ``labels`` are the names of the groups for error messages. Default: the group codes.
 
     Raises
     ------
     ValueError
-        For a group of one class, or with a class of one member.
+        If a group has only one class, or a class with one member.
     """
     blocks: list[Pairs] = []
     for group in range(int(groups.max()) + 1):
@@ -85,19 +86,19 @@ def pairs_in_groups(
 def merged(
     pairs: Pairs, labels: ArrayLike | None = None
 ) -> tuple[Pairs, Shaped[np.ndarray, "n"] | None]:
-    """Return pairs with each distinct point once in X, and the labels of the points.
+    """Return pairs with each distinct point once in X, and the point labels.
 
     Parameters
     ----------
     pairs : Pairs
     labels : array-like of shape (N, 2), optional
-        Labels of the two points of each pair. Default: points of equal features are
-        the same point, and have no labels.
+        Labels of the two points of each pair. Default: points with equal features are
+        the same point, and there are no labels.
 
     Raises
     ------
     ValueError
-        For labels of another shape, or one label with different features.
+        If labels have another shape, or a label has more than one vector of features.
     """
     X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)
     if labels is None:
@@ -132,9 +133,9 @@ def fit_group_recipe(
     spread: float | None,
     n_groups: int,
 ) -> Fitted:
-    """Fit pairs in groups, in float64; options as in ``HierarchicalLCA``.
+    """Fit hierarchical LCA to pairs in groups, in float64; see ``HierarchicalLCA``.
 
-    One group carries no information about ω, which is then 0 unless ``spread`` is set.
+    ω cannot be estimated from one group. It is then 0 unless ``spread`` is set.
     """
     if spread is None and n_groups == 1:
         spread = 0.0
@@ -163,7 +164,7 @@ def fit_point_recipe(
     spread_scale: float,
     spread: float | None,
 ) -> Fitted:
-    """Fit pairs that share points, in float64; options as in ``PointEffectsLCA``."""
+    """Fit point effects to pairs in float64; see ``PointEffectsLCA``."""
     prior = PointEffectsPrior(prior_for(pairs, recipe, lam), np.asarray(spread_scale))
     rate = rate_for(pairs, recipe)
     with jax.enable_x64(True):

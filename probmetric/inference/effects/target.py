@@ -1,13 +1,13 @@
 """The posterior of LCA with an effect for samplers: log ω unconstrained.
 
-Positions are {W, log_b, E or z, spread} with ``spread`` = log ω, of density
+A position is {W, log_b, E or z, spread} with ``spread`` = log ω. Its log density is
 
     log p(y, W, log b, effect | ω) + log p(ω) + log ω,                             (1)
 
-the first term being Eq. (1) of ``effects.groups`` or Eq. (1) of ``effects.points``.
-It is the density of the NumPyro model on the real line; with groups, its cost does not
-depend on the number of y = 1 pairs. Reported are M, b and the spread, and M_group, or
-b of each point and b of a new one.
+where the first term is Eq. (1) of ``effects.groups`` or Eq. (1) of ``effects.points``.
+Eq. (1) is the log density of the NumPyro model in unconstrained coordinates. With
+groups, its cost does not depend on the number of y = 1 pairs. The reported quantities
+are M, b and the spread, and either M_group, or b of each point and of a new point.
 
 The likelihood is invariant to a common rotation H of the maps, the priors are not. The
 posterior of W has mirror images of different heights, and chains need not cross
@@ -92,10 +92,10 @@ POINT_TARGET = Target(_point_density, _point_functionals, _point_parts)
 
 
 def start(posterior: SpreadPosterior) -> Gaussian:
-    """Return a Gaussian at the mode of the median spread, where NUTS starts.
+    """Return the Gaussian at the mode given the median spread, as the start of NUTS.
 
-    The spread of log ω is the spread on its grid, at least 0.05, independent of the
-    other coordinates.
+    The standard deviation of log ω is computed on its grid and is at least 0.05. log ω
+    is independent of the other coordinates.
 
     Examples
     --------

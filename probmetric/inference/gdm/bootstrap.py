@@ -7,9 +7,10 @@ Bayesian bootstrap (Rubin 1981; on sites Woolley and others 2017): u = n·Dirich
 1). Jackknife: u is 0 for the sites of one group and 1 for the others; variance and
 limits are computed by ``posterior.jackknife``, with g_k = s_f(x) at each x.
 
-If no site is in two pairs, pairs are the sampling units. Both ends of a pair are left
-out together, and the pair has one weight of N·Dirichlet(1, …, 1), its root at each end.
-Separate ends would leave each pair out twice, and double V.
+If no site is in two pairs, pairs are the sampling units. Both sites of a pair are then
+left out together. The weight of a pair is one entry of N·Dirichlet(1, …, 1), and each
+of its sites has the square root. With separate sites, each pair would be left out
+twice, which doubles the variance.
 
 A refit is a convex problem. It starts at the fit and takes about five Newton steps of
 O(N q²).
@@ -30,7 +31,8 @@ from probmetric.models.gdm import GDMParams, GDMPrior
 def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
     """Return the sampling unit of each site, numbered 0, 1, ...
 
-    The unit is the site or, if no site is in two different pairs, its pair.
+    The sampling unit is the site. If no site is in two different pairs, the unit is the
+    pair.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
 def site_weights(n: int, replicate: int, seed: int = 0) -> Float[np.ndarray, "n"]:
     """Return the weights of n sites in one replicate of the Bayesian bootstrap.
 
-    n·Dirichlet(1, …, 1). The weights depend only on the seed and the replicate.
+    The weights are n·Dirichlet(1, …, 1) and depend only on the seed and the replicate.
 
     Examples
     --------
@@ -77,12 +79,12 @@ def refits(
     *,
     learning_rate: float = 1.0,
 ) -> GDMParams:
-    """Refit under weights on sites.
+    """Refit the model under weights on sites.
 
     Parameters
     ----------
     pairs : Pairs
-        The points are sites, each once.
+        Pairs in which each site is one point.
     prior, params, learning_rate
         The prior, the fit and its learning rate.
     u : iterable of arrays of shape (n,)
@@ -96,12 +98,12 @@ def refits(
     Raises
     ------
     RuntimeError
-        If a refit did not converge.
+        If a refit does not converge.
 
     Examples
     --------
-    Without the third site there are no data in the second half of the range, and the
-    curve is flat there, as at the mode of the prior:
+    Without the third site there are no data in the second half of the range. The curve
+    is then flat in this half, as at the mode of the prior:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -155,19 +157,19 @@ def leave_out(
     Parameters
     ----------
     pairs, prior, params, learning_rate
-        As ``refits``.
+        See ``refits``.
     group : int array of shape (n,)
         The group of each site, 0..g-1.
 
     Returns
     -------
     GDMParams
-        As ``refits``, with a leading axis of groups.
+        The refits, with a leading axis of groups; see ``refits``.
 
     Raises
     ------
     ValueError
-        If no pair is left without a group.
+        If no pair remains without one of the groups.
 
     Examples
     --------
@@ -188,7 +190,7 @@ def leave_out(
     for k in range(int(group.max()) + 1):
         if not np.any((group[i] != k) & (group[j] != k)):
             raise ValueError(
-                "pairs must remain without any one group of sites, got none "
+                "pairs must remain if a group of sites is left out, got no pairs "
                 f"without group {k}."
             )
     u = (group != np.arange(int(group.max()) + 1)[:, None]).astype(float)

@@ -2,7 +2,7 @@
 
 ``nuts``, ``laplace``
     Draws from the posterior (Eq. 1 of ``gdm.target``). The units of a pair, and the
-    pairs, are taken as independent.
+    pairs, are assumed independent.
 ``bootstrap``
     Refits under weights on sites (``gdm.bootstrap``), or on pairs if no site is in two
     pairs.
@@ -71,23 +71,23 @@ def draw(
     n_chains: int | None = None,
     progress: bool | None = None,
 ) -> Draws:
-    """Draw b, heights of I-splines θ and heights of curves, around a fit.
+    """Draw b, the heights θ of the I-splines and the heights of the curves.
 
     Parameters
     ----------
     params, pairs, prior, learning_rate
-        The fit, and arguments of ``fit``. For the bootstrap the points of pairs are
-        sites, each once.
+        The fit, and the arguments of ``fit``. For the bootstrap, each site must be one
+        point of the pairs.
     method : sampler, or "nuts", "laplace", "bootstrap"; default="nuts"
-        "nuts" is ``NUTS(target_accept=0.95)``. Laplace and the bootstrap make
-        ``n_draws * n_chains`` independent draws, in one chain.
+        "nuts" is ``NUTS(target_accept=0.95)``. Laplace and the bootstrap return
+        ``n_draws * n_chains`` independent draws in one chain.
     seed, n_draws, n_chains, progress
-        As ``pm.sample``.
+        See ``pm.sample``.
 
     Raises
     ------
     ValueError
-        For an unknown method, and as the samplers.
+        If the method is unknown. See also the sampler.
 
     Warns
     -----
@@ -143,7 +143,7 @@ def _bootstrap(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[SplineCityBlock] | None:
-    """Return one metric for each draw, or None for draws of another model.
+    """Return one metric per draw, or None for draws of another model.
 
     Examples
     --------

@@ -1,17 +1,19 @@
 """The posterior mode of the generalized dissimilarity model, with its certificate.
 
 The mode maximizes the f of Eq. (1) of ``gdm.likelihood`` over β ≥ 0. f is strictly
-concave with curvature at least Λ, so for any β ≥ 0 with gradient g and any β* ≥ 0
+concave, and minus its Hessian is at least Λ. So for any β ≥ 0 with gradient g and any
+β* ≥ 0,
 
     f(β*) - f(β) ≤ Σ_j [g_j δ_j - ½ Λ_j δ_j²],   δ = β* - β ≥ -β.                 (1)
 
-Each term is largest at δ_j = max(g_j/Λ_j, -β_j). Their sum there is the *gap*, an
-upper bound on the nats by which the global maximum is higher, for any β. It is zero
-only at the mode, where g_j = 0 or β_j = 0 > g_j.
+Each term is largest at δ_j = max(g_j/Λ_j, -β_j). The sum of these maxima is the *gap*.
+For any β, it is an upper bound in nats on the difference between the global maximum and
+f(β). The gap is zero only at the mode, where g_j = 0 or β_j = 0 > g_j.
 
 ``fit`` uses projected Newton steps (Bertsekas 1982) with gradient and Hessian of
-``gdm.likelihood``. Entries at 0 with an outward gradient do not move, the others take
-the Newton step, all are truncated at 0, and the step is halved until f rises enough.
+``gdm.likelihood``. Entries at 0 with an outward gradient do not change. All other
+entries take the Newton step and are truncated at 0. The step is halved until f
+increases sufficiently.
 
 References
 ----------
@@ -42,7 +44,7 @@ SUFFICIENT, HALVINGS = 1e-4, 50
 
 
 def check_prior(prior: GDMPrior, d: int) -> None:
-    """Raise ValueError for knots of another shape or order, or scales that are not > 0.
+    """Raise ValueError for a wrong shape or order of knots, or scales that are not > 0.
 
     Examples
     --------
@@ -74,17 +76,17 @@ def check_prior(prior: GDMPrior, d: int) -> None:
 
 
 def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
-    """Return knots at quantiles of each covariate, (d, n_splines), as R's gdm.
+    """Return knots (d, n_splines) at quantiles of each covariate, as in R's gdm.
 
     The knots are the minimum, the maximum and evenly spaced quantiles between them. If
-    ties make two knots equal, the quantiles are of the distinct values. A covariate
-    with fewer distinct values than knots gets evenly spaced knots, and a constant
-    covariate equal knots: its curve is flat.
+    ties make two knots equal, quantiles of the distinct values are used. A covariate
+    with fewer distinct values than knots has evenly spaced knots. A constant covariate
+    has equal knots and a flat curve.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        Sites, each once.
+        Covariates of the sites, each site once.
     n_splines : int ≥ 2, default=3
 
     Examples
@@ -115,7 +117,7 @@ def gap_at(
     slope: Float[np.ndarray, "q"],
     precision: Float[np.ndarray, "q"],
 ) -> float:
-    """Return the bound (Eq. 1) in nats.
+    """Return the gap in nats, the bound in Eq. (1).
 
     Examples
     --------
@@ -139,14 +141,14 @@ def climb(
     max_steps: int = 100,
     tol: float = 1e-12,
 ) -> tuple[np.ndarray, Result, list[float], float]:
-    """Maximize f: return β, the result code, f after each step, and the gap.
+    """Maximize f; return β, the result code, f after each step, and the gap.
 
     Parameters
     ----------
     rows, precision
-        As in Eq. (1) of ``gdm.likelihood``.
+        Rows of the pairs, and the diagonal of Λ; see Eq. (1) of ``gdm.likelihood``.
     start : array of shape (q,)
-        Not negative, with t > 0 for every pair.
+        Start β ≥ 0, with t > 0 for every pair.
     max_steps : int, default=100
     tol : float, default=1e-12
         The search stops at a gap below ``tol * max(1, |f|)`` nats.
@@ -201,7 +203,7 @@ def _newton(beta: np.ndarray, slope: np.ndarray, H: np.ndarray) -> np.ndarray:
 
 
 def first(rows: Rows, q: int) -> Float[np.ndarray, "q"]:
-    """Return a start with equal b and θ, at the mean share of units."""
+    """Return a start with equal b and θ that fits the mean share of shared units."""
     shared, other = rows.shared.sum(), rows.other.sum()
     t = -np.log((shared + 0.5) / (shared + other + 1.0))
     weight = (rows.shared + rows.other) @ rows.Z.sum(1) / max(shared + other, 1e-300)
@@ -216,35 +218,38 @@ def fit(
     max_steps: int = 100,
     tol: float = 1e-12,
 ) -> Fit:
-    """Fit curves and intercept: the unique posterior mode.
+    """Fit the curves and the intercept: compute the unique posterior mode.
 
     Parameters
     ----------
     pairs : Pairs
-        y is the number of shared units of ``trials``, or a label.
+        Pairs of sites. y is the number of shared units among ``trials``, or a label.
     prior : GDMPrior
-        Proper, with the knots of the curves.
+        A proper prior, with the knots of the curves.
     learning_rate : float, default=1
         Power η on the likelihood.
     max_steps : int, default=100
     tol : float, default=1e-12
-        As ``climb``.
+        Relative tolerance on the gap; see ``climb``.
 
     Returns
     -------
     Fit
-        ``objective`` is the log joint density at the mode, constants included. The
-        computation is in float64.
+        ``objective`` is the log joint density at the mode, including constants. The
+        computation uses float64.
 
     Raises
     ------
     ValueError
-        For pairs without y, or a prior of another dimension, flat, or with knots that
-        do not ascend.
+        If the pairs have no y.
+
+        If the prior is flat or has another dimension.
+
+        If the knots do not ascend.
 
     Examples
     --------
-    Equal sites share half of their units, and distant sites fewer:
+    Equal sites share half of their units, and distant sites share fewer:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -283,14 +288,14 @@ def fit(
 def gap(
     params: GDMParams, pairs: Pairs, prior: GDMPrior, *, learning_rate: float = 1.0
 ) -> float:
-    """Compute the certificate (Eq. 1), a bound in nats on the distance to the maximum.
+    """Compute the gap in nats, an upper bound on the distance to the maximum, Eq. (1).
 
     Parameters
     ----------
     params : GDMParams
         From ``fit``.
     pairs, prior, learning_rate
-        Arguments of ``fit``.
+        The arguments of ``fit``.
 
     Examples
     --------
@@ -315,11 +320,11 @@ def gap(
 
 
 def deviance_explained(params: GDMParams, pairs: Pairs) -> float:
-    """Compute the share of the deviance of pairs that a fit explains, at most 1.
+    """Compute the share of the deviance that a fit explains, at most 1.
 
-    The null model has one P for all pairs, as in R's gdm (there in percent). Deviances
-    are binomial, with data weights and without the prior. If all pairs have the same
-    share of units, the result is 0.
+    The null model has the same P for all pairs, as in R's gdm, which reports percent.
+    Deviances are binomial, with data weights and without the prior. If all pairs have
+    the same share of shared units, the result is 0.
 
     Examples
     --------

@@ -1,16 +1,17 @@
-"""Log joint density of the generalized dissimilarity model, gradient and Hessian.
+"""Log joint density of the generalized dissimilarity model, its gradient and Hessian.
 
-Symbols as ``models.gdm``. Pair i has z_i = (1, |I_fk(x) - I_fk(x')|) in the order of
-β = (b, θ_11, …, θ_dk), q = 1 + dk entries, with t_i = z_iᵀβ. It has a_i shared units
-and m_i others, each times data weight and learning rate. With Λ the diagonal matrix of
-the precisions 1/scale² (1/b_scale² for b),
+The symbols are defined in ``models.gdm``. Pair i has z_i = (1, |I_fk(x) - I_fk(x')|) in
+the order of β = (b, θ_11, …, θ_dk), q = 1 + dk entries, with t_i = z_iᵀβ. a_i is the
+number of shared units and m_i the number of other units, both multiplied by the data
+weight and the learning rate. With Λ the diagonal matrix of the precisions 1/scale²
+(1/b_scale² for b),
 
     log p(y, β) = c + Σ_i [-a_i t_i + m_i log(1 - e^{-t_i})] - ½ βᵀΛβ,            (1)
     gradient      g = Zᵀ(-a + m/(e^t - 1)) - Λβ,                                   (2)
     minus Hessian H = Zᵀ diag(m e^t/(e^t - 1)²) Z + Λ,                             (3)
 
-where c is the log binomial coefficients plus the constants of the half-normals. Since
-H ≥ Λ, (1) is strictly concave on β ≥ 0, and has one maximum.
+where c is the log binomial coefficients plus the constants of the half-normals. Since H
+≥ Λ, Eq. (1) is strictly concave on β ≥ 0 and has one maximum.
 """
 
 from typing import NamedTuple
@@ -62,14 +63,14 @@ def rows_of(
     Parameters
     ----------
     pairs : Pairs
-        With y; without trials each pair is one unit.
+        Pairs with y. Without trials, each pair has one unit.
     knots : array of shape (d, k)
     learning_rate : float, default=1
 
     Raises
     ------
     ValueError
-        For pairs without y, or points of another number of covariates.
+        If the pairs have no y, or the knots have another number of covariates.
 
     Examples
     --------
@@ -105,9 +106,9 @@ def rows_of(
 
 
 def padded(rows: Rows) -> Rows:
-    """Pad rows to a bucket: datasets then share a compiled program.
+    """Pad rows to a bucket size, so that datasets share compiled programs.
 
-    Added rows have no units, and exponent b.
+    The added rows have no units and the exponent t = b.
     """
     size = bucket(len(rows.shared))
     Z, shared, other = (pad_rows(a, size) for a in rows[:3])
@@ -116,7 +117,7 @@ def padded(rows: Rows) -> Rows:
 
 
 def precisions(prior: GDMPrior) -> Float[np.ndarray, "q"]:
-    """Return the diagonal of Λ.
+    """Return the prior precisions, the diagonal of Λ.
 
     Examples
     --------
@@ -132,7 +133,7 @@ def precisions(prior: GDMPrior) -> Float[np.ndarray, "q"]:
 
 
 def log_prior(b: Scalar, theta: Array, prior: GDMPrior) -> Arrays:
-    """Return the log density of each site under the half-normal priors."""
+    """Return the log density of each NumPyro site under the half-normal priors."""
 
     def half_normal(x: Scalar, scale: Scalar) -> Array:
         log = LOG_HALF_NORMAL - jnp.log(scale) - 0.5 * jnp.square(x / scale)
@@ -145,7 +146,7 @@ def log_prior(b: Scalar, theta: Array, prior: GDMPrior) -> Arrays:
 
 
 def log_likelihood(b: Scalar, theta: Array, rows: Rows) -> Array:
-    """Compute the first sum of Eq. (1), with the binomial coefficients."""
+    """Compute the log likelihood, the first sum of Eq. (1), with coefficients."""
     t = rows.Z @ jnp.concatenate([jnp.reshape(b, 1), jnp.ravel(theta)])
     return rows.ways + jnp.sum(rows.other * log1mexp(t) - rows.shared * t)
 
@@ -172,9 +173,10 @@ def log_joint(b: Scalar, theta: Array, rows: Rows, prior: GDMPrior) -> Scalar:
 def value_and_derivatives(
     beta: Float[np.ndarray, "q"], rows: Rows, precision: Float[np.ndarray, "q"]
 ) -> tuple[float, Float[np.ndarray, "q"], Float[np.ndarray, "q q"]]:
-    """Compute Eq. (1) without c, its gradient (2) and minus its Hessian (3), in NumPy.
+    """Compute Eq. (1) without c, its gradient (2) and minus its Hessian (3).
 
-    The value is -∞ if t = 0 for a pair with units that are not shared.
+    The computation uses NumPy. The value is -∞ if t = 0 for a pair with units that are
+    not shared.
 
     Examples
     --------
@@ -203,11 +205,11 @@ def value_and_derivatives(
 
 
 def to_beta(params: GDMParams) -> Float[np.ndarray, "q"]:
-    """Return β = (b, θ) of parameters."""
+    """Return β = (b, θ) from parameters."""
     return np.append(np.asarray(params.b), np.ravel(np.asarray(params.theta)))
 
 
 def to_params(beta: Float[np.ndarray, "q"], knots: Float[Array, "d k"]) -> GDMParams:
-    """Return the parameters of β = (b, θ)."""
+    """Return parameters from β = (b, θ)."""
     theta = np.asarray(beta[1:]).reshape(np.shape(knots))
     return GDMParams(np.asarray(beta[0]), theta, np.asarray(knots))

@@ -1,18 +1,20 @@
 """The posterior of the generalized dissimilarity model for samplers: (log b, log θ).
 
-The mode of heights is often at the edge 0, where a Gaussian is a poor approximation.
-With u = log β the density is
+The mode of a height is often at the boundary 0, where a Gaussian is a poor
+approximation. With u = log β the density is
 
     F(u) = f(e^u) + Σ_j u_j,                                                       (1)
 
-f of Eq. (1) of ``gdm.likelihood``. With g and H of f there,
+with f of Eq. (1) of ``gdm.likelihood``. With the gradient g and minus the Hessian H of
+f,
 
     ∂F/∂u = β g + 1,      -∂²F/∂u² = diag(β) H diag(β) - diag(β g).                (2)
 
 At a stationary point of F, βg = -1, and minus its Hessian is diag(β) H diag(β) + I,
 which is positive definite. So every stationary point is a maximum: there is exactly
-one, in the interior. ``start`` finds it by Newton steps with that matrix. The Gaussian
-with its inverse as covariance is Laplace's approximation, and whitens for NUTS.
+one, in the interior. ``start`` computes this maximum by Newton steps with the matrix
+diag(β) H diag(β) + I. The Gaussian with the inverse of this matrix as covariance is
+Laplace's approximation. It also whitens the coordinates of NUTS.
 """
 
 import jax.numpy as jnp
@@ -72,7 +74,7 @@ def start(
     Raises
     ------
     RuntimeError
-        If the mode is not reached in ``max_steps``.
+        If the mode is not reached in ``max_steps`` steps.
 
     Examples
     --------

@@ -14,12 +14,12 @@ In reading order:
 ``em``           E-step (1)-(5), M-steps: full (6)-(7), reduced (8)-(9).
 ``fit``          starts, solvers and the mode.
 ``anchors``      the fit from a sample of anchors, with a standard error (a folder).
-``recipe``       the default fit from labelled points: pairs, prior, refresh.
+``recipe``       the default fit from labeled points: pairs, prior, refresh.
 ``curvature``    score (1), Hessian (2), certificate.
 ``laplace``      draws without the rotations (1).
 ``target``       the log joint density for samplers.
 ``bootstrap``    refits under product weights u_i u_j.
-``link``         the log-logistic link of labelled pairs (1).
+``link``         the log-logistic link of labeled pairs (1).
 ``jackknife``    refits without groups of points, and links on held-out pairs.
 ``draws``        draws by every method, and the pointwise log likelihood.
 """

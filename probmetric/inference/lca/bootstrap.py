@@ -1,16 +1,17 @@
 """The weighted-likelihood bootstrap of LCA: refits under random weights on points.
 
-A draw gives point i the weight u_i, u = n·Dirichlet(1, …, 1), and pair (i, j) the
-*product* w u_i u_j, and refits by L-BFGS from the fit to the data. To first order its
-covariance is H⁻¹JH⁻¹ with J the variance of a U-statistic of order two, as pairs that
-share points require. With the mean of the weights intervals would be half as wide.
+In each draw, point i has the weight u_i, with u = n·Dirichlet(1, …, 1), and pair (i, j)
+the *product* w u_i u_j. The refit uses L-BFGS and starts at the fit to the data. To
+first order the covariance of the draws is H⁻¹JH⁻¹, with J the variance of a U-statistic
+of order two. This is the correct order, because pairs share points. If the mean of both
+weights were used instead of the product, intervals would be half as wide.
 
-Each refit uses coordinates in which the curvature is near the identity. With
-T₁ = Σ w δδᵀ over the weighted y = 1 pairs and η the learning rate, the Hessian of W is
-I_p ⊗ (ηT₁/(1 + 2σ²) + λ/c²) if the y = 0 pairs are far apart. This saves most
+Each refit uses coordinates in which the curvature is near the identity. With T₁ = Σ w
+δδᵀ over the weighted y = 1 pairs and η the learning rate, the Hessian of W is I_p ⊗
+(ηT₁/(1 + 2σ²) + λ/c²) if the y = 0 pairs are far apart. These coordinates save most
 evaluations (docs/measured.md).
 
-``bootstrap`` refits under the weights of an argument. The sampler ``Bootstrap`` draws
+The function ``bootstrap`` refits under given weights. The sampler ``Bootstrap`` draws
 the weights inside one compiled program, in blocks that are stored and resumed like
 blocks of NUTS. Draw k depends only on the seed and k, not on the number of draws, the
 size of a block, or an interruption.
@@ -62,7 +63,7 @@ from probmetric.typing import Array, Scalar
 def dirichlet_weights(
     key: Array, n: Array | int, size: int, dtype: DTypeLike = float
 ) -> Float[Array, "size"]:
-    """Draw weights n·Dirichlet(1, …, 1) of n points, and weights 1 of padded points.
+    """Draw weights n·Dirichlet(1, …, 1) for n points, and weight 1 for padded points.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def dirichlet_weights(
 
 
 class Shared(NamedTuple):
-    """Data of every draw: sides y = 1, 0 as (delta, i, j, w), prior, η, start."""
+    """Data shared by all draws: (delta, i, j, w) for y = 1 and 0, prior, η, start."""
 
     sides: tuple[tuple[Array, Array, Array, Array], ...]
     prior: LCAPrior
@@ -104,7 +105,7 @@ class Shared(NamedTuple):
 def gather(
     pairs: Pairs, prior: LCAPrior, learning_rate: Scalar, start: LCAParams
 ) -> Shared:
-    """Prepare the data of every draw on the host, once a run."""
+    """Compute the data shared by all draws, on the host and once per run."""
     pairs = as_labels(pairs)
     X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
     w = np.asarray(weights(pairs), X.dtype)
@@ -136,27 +137,29 @@ def bootstrap(
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs; not per anchor.
+        Labeled pairs, for a common κ².
     prior : LCAPrior
-        Not reweighted.
+        Prior of the fit. It has no bootstrap weight.
     start : LCAParams
-        The fit to the data, the start of every refit.
+        The fit to the data, where every refit starts.
     u : array of shape (s, n)
-        Weights on points, ≥ 0, one row for each draw (``dirichlet_weights``).
+        Weights of the points, ≥ 0, one row per draw; see ``dirichlet_weights``.
     learning_rate : float, default=1
     batch : int, default=1
-        Number of refits that run together (``vmap``).
+        Number of refits that run in parallel (``vmap``).
     max_steps, tol
-        As for ``solvers.lbfgs_traced.minimise``.
+        See ``solvers.lbfgs_traced.minimise``.
 
     Returns
     -------
     Fit
-        Every entry has a leading draw axis. Check ``result``.
+        The refits: every entry has a leading axis of draws. Check ``result`` for
+        failures.
 
     Examples
     --------
-    Unit weights give the fit; a weight of zero removes the pairs of a point:
+    With unit weights the refit equals the fit. A weight of zero removes all pairs of a
+    point:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -224,9 +227,9 @@ def fit_near(
     tol: Scalar,
     max_steps: int,
 ) -> Fit:
-    """Fit from ``start``, {W, log_b}, in coordinates of its curvature; traceable.
+    """Fit from ``start``, in coordinates whitened by the curvature there; traceable.
 
-    Parameters of the fit are {W, log_b}; ``tol`` is the tolerance of ``minimise``.
+    ``start`` is a dict {W, log_b}; ``tol`` is the tolerance of ``minimise``.
     """
     p, d = start["W"].shape
     values, vectors, by_log_b = _curvature(stats, prior, rate, start)
@@ -275,10 +278,10 @@ class Bootstrap:
     Parameters
     ----------
     batch : int, default=1
-        Number of refits that run together (``vmap``), for accelerators. Each waits for
-        the slowest of its batch, and memory grows with it.
+        Number of refits that run in parallel (``vmap``), for accelerators. A batch
+        takes as long as its slowest refit, and memory is proportional to ``batch``.
     block_size : int, default=50
-        Number of draws in a compiled call and in a checkpoint file.
+        Number of draws per compiled call and per checkpoint file.
     max_steps : int, default=500
         Maximum number of L-BFGS steps of a refit.
     tol : float, default=1e-6
@@ -292,7 +295,7 @@ class Bootstrap:
     Raises
     ------
     ValueError
-        For an invalid setting.
+        If a setting is invalid.
 
     Examples
     --------
@@ -330,25 +333,26 @@ class Bootstrap:
         Parameters
         ----------
         posterior : Posterior
-            The data are (pairs, prior, learning rate, number of points before
-            padding); the start is the fit to them.
+            The data are (pairs, prior, learning rate, number of points before padding).
+            The start is the fit to these data.
         seed : int
             The same seed gives the same draws on the same machine, for any
             ``n_draws`` and ``block_size``.
         n_draws : int, default=1000
         n_chains : int, optional
-            Default: 1.
-            ``n_chains * n_draws`` draws are made, in one chain.
+            Default: 1. The result has ``n_chains * n_draws`` draws in one chain.
         progress : bool, optional
-            As ``pm.sample``.
+            See ``pm.sample``.
 
         Raises
         ------
         ValueError
-            For sizes below 1, or a checkpoint folder with blocks of another run (or
-            with any blocks, without ``resume``) or locked by another run.
+            If ``n_draws`` or ``n_chains`` is below 1.
+
+            If the checkpoint folder has blocks of another run, or any blocks and
+            ``resume`` is False, or is locked by another run.
         RuntimeError
-            If a refit did not converge. Earlier blocks remain stored.
+            If a refit does not converge. Blocks that are already stored remain.
         """
         total = math.prod(counts(n_draws, n_chains))
         folder, size = check_folder(self.checkpoint, self.resume), self.block_size
@@ -403,14 +407,14 @@ def needed_memory(
     block_size: int = 50,
     max_steps: int = 500,
 ) -> int:
-    """Return the working memory of a block's compiled program in bytes, by XLA.
+    """Return the working memory in bytes that XLA plans for the program of a block.
 
-    Arguments (the data) and results (``block_size`` draws) are not included.
+    The memory of the data and of the ``block_size`` draws is not included.
 
     Parameters
     ----------
     pairs, prior, start, batch, max_steps
-        As ``bootstrap``.
+        See ``bootstrap``.
     block_size : int, default=50
         Number of draws in a block.
 
@@ -444,7 +448,7 @@ def needed_memory(
 
 
 def check_results(name: str, results: np.ndarray, first: int) -> None:
-    """Raise for refits that did not converge."""
+    """Raise RuntimeError if a refit did not converge."""
     for code in (Result.NONFINITE, Result.DECREASED, Result.MAX_STEPS):
         if np.any(results == code):
             raise RuntimeError(

@@ -14,7 +14,7 @@ Certificate (maths A6). With a common κ the log likelihood is concave in (b, M)
 Γ = -½ Σ w r δδᵀ. A stationary W has ΓWᵀ = 0, and it is the global optimum over all
 ranks if and only if Γ ⪯ 0.
 
-All results require a common κ. They run in NumPy, once a fit and at a mode.
+All functions require a common κ. They use NumPy and are called once per fit, at a mode.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from probmetric.typing import Array
 
 
 class Certificate(NamedTuple):
-    """Certificate of a global optimum; both entries are 0 there, up to rounding.
+    """Certificate of a global optimum: both entries are 0 at it, up to rounding.
 
     ``largest`` is the largest eigenvalue of Γ and ``stationarity`` the largest entry
     of ΓWᵀ, both relative to the spectral norm of ½ Σ w δδᵀ.
@@ -118,7 +118,7 @@ def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
 def prior_precision(params: LCAParams, prior: LCAPrior) -> Float[Array, "q"]:
     """Return the diagonal of the prior precision of θ; zero for flat factors.
 
-    b ~ Gamma(a, r) has log density a log b - rb in log b, of curvature -rb.
+    b ~ Gamma(a, r) has log density a log b - rb in log b, with second derivative -rb.
     """
     b = np.exp(log_b_of(np.asarray(params.log_sigma2), len(params.W)))
     on_W = np.full(np.size(params.W), prior.lam / np.asarray(prior.width) ** 2)
@@ -131,23 +131,23 @@ def precision(
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, "q q"]:
-    """Return minus the Hessian of the log joint density in θ."""
+    """Return minus the Hessian of the log joint density in θ = (vec W, log b)."""
     diagonal = prior_precision(params, prior)
     return np.diag(diagonal) - learning_rate * hessian(params, stats)
 
 
 def certificate(params: LCAParams, stats: Statistics) -> Certificate:
-    """Compute the certificate that a maximum-likelihood fit at p = d is global.
+    """Compute the certificate that a maximum-likelihood fit with p = d is global.
 
     At the optimum both entries are of the order of the square root of the relative gap
     of the fit. With p < d a positive ``largest`` only means that a higher rank has a
-    larger likelihood. With a prior on W nothing is certified: the objective is not
-    concave.
+    larger likelihood. With a prior on W there is no certificate, because the objective
+    is not concave.
 
     Parameters
     ----------
     params : LCAParams
-        With a common κ² of 1.
+        Parameters with a common κ² of 1.
     stats : Statistics
 
     Returns
@@ -157,12 +157,12 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     Raises
     ------
     ValueError
-        For a κ² per anchor.
+        If there is a κ² per anchor.
 
     Examples
     --------
-    P(same) of each pair is the share of its judgments *same*, 1/2 and 1/8, which is the
-    global maximum:
+    At the global maximum, P(same) of each pair is the share of judgments *same*, 1/2
+    and 1/8:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -194,24 +194,25 @@ def generalised_rate(
 ) -> float:
     """Estimate the learning rate η_G from the scores of *points*.
 
-    Pairs that share a point are not independent. With I the expected information of
-    the pairs, U_i the sum of the scores of the pairs of point i, J = Σ U_iU_iᵀ and
-    H = I + prior precision/η,
+    Pairs that share a point are not independent. Let I be the expected information of
+    the pairs, U_i the sum of the scores of the pairs of point i, J = Σ U_iU_iᵀ and H =
+    I + prior precision/η. Then
 
         η_G = tr(H⁻¹ I) / tr(H⁻¹ J).
 
-    The estimate is meant for pairs that share points. The score of a pair counts at
-    both of its points, so pairs that share no point get ½ instead of 1.
+    The estimate is meant for pairs that share points. The score of a pair enters U of
+    both of its points. Pairs that share no point therefore have the estimate ½ instead
+    of 1.
 
     Parameters
     ----------
     params : LCAParams
         The fit at ``learning_rate``.
     pairs : Pairs
-        Labelled pairs, with their data weights.
+        Labeled pairs with data weights.
     prior : LCAPrior
     learning_rate : float
-        η of that fit, of the order of n/N.
+        η of the fit, of the order of n/N.
 
     Returns
     -------
@@ -219,7 +220,7 @@ def generalised_rate(
 
     Examples
     --------
-    Two pairs that share no point, and the three pairs of three points, all at
+    First two pairs that share no point, then the three pairs of three points, all with
     P(same) = 1/2:
 
     >>> import numpy as np
@@ -266,25 +267,25 @@ def log_evidence(
         log p(θ̂, y) + ½ pd log 2π - ½ Σ log(α_k β_l + λ/c²),
 
     which costs p³ + d³ instead of (pd)³. The approximation can be tens of nats too high
-    if ‖g‖ and ‖δ‖ are strongly dependent, and the scale of a tempered likelihood is a
-    convention. Prefer cross-validation.
+    if ‖g‖ and ‖δ‖ are strongly dependent, and the scale of a tempered likelihood is
+    arbitrary. Prefer cross-validation.
 
     Parameters
     ----------
     params : LCAParams
         The mode.
     pairs : Pairs
-        Labelled pairs.
+        Labeled pairs.
     log_joint : float
         Log joint density at the mode: ``Fit.objective``.
     prior : LCAPrior
-        With lam > 0.
+        Prior with lam > 0.
     learning_rate : float
 
     Returns
     -------
     float
-        Natural log.
+        Log evidence (natural log) up to a constant.
 
     Examples
     --------

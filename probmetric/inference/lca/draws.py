@@ -1,10 +1,10 @@
-"""Draws around a fitted LCA by every method, of the identified M (d, d), b, log σ².
+"""Draws of the identified M (d, d), b and log σ² near a fitted LCA, by every method.
 
-All methods except the bootstrap sample one target, the pooled log joint density
-(``lca.target``): the cost of a gradient does not depend on the number of y = 1 pairs.
+All methods except the bootstrap sample the same target, the pooled log joint density
+(``lca.target``). The cost of its gradient does not depend on the number of y = 1 pairs.
 
-``log_likelihood`` is the log likelihood of every pair under every draw, for LOO. M and
-b suffice, as -log P(y=1) = b + δᵀMδ/2.
+``log_likelihood`` computes the log likelihood of every pair under every draw, for LOO.
+M and b are sufficient, because -log P(y=1) = b + δᵀMδ/2.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -42,11 +42,11 @@ else:
 
 
 def posterior(fitted: Fitted, sampler: object) -> Posterior:
-    """Return the posterior around a fit for a sampler, with padded shapes.
+    """Return the posterior near a fit as the input of a sampler, with padded shapes.
 
-    NUTS starts at the mode, over-dispersed, in the coordinates of the Laplace
-    approximation. ``Laplace`` leaves out the rotations of W. ``Bootstrap`` uses the
-    pairs.
+    NUTS starts at over-dispersed draws around the mode, in the coordinates of the
+    Laplace approximation. ``Laplace`` leaves out the rotations of W. ``Bootstrap``
+    refits to the pairs.
     """
     pairs, prior, rate = fitted.pairs, fitted.prior, fitted.learning_rate
     params = fitted.fit.params
@@ -72,25 +72,25 @@ def draw(
     warn_khat: bool = True,
     feature_names: Names | None = None,
 ) -> Draws:
-    """Draw M, b and log σ² around a fit, M in input units.
+    """Draw M, b and log σ² near the fitted mode, with M in input units.
 
     Parameters
     ----------
     fitted : Fitted
-        In standardized units: features were divided by ``scale`` (d,), and M becomes
-        diag(1/s) M diag(1/s).
+        The fit in standardized units: features were divided by ``scale`` s (d,). The
+        returned M is diag(1/s) M diag(1/s).
     method : sampler, or "nuts", "svi", "laplace", "bootstrap"
     seed, n_draws, n_chains, progress
-        As ``pm.sample``.
+        See ``pm.sample``.
     warn_khat : bool, default=True
-        Warn about a k-hat of 0.7 or more.
+        If True, warn about a k-hat of 0.7 or more.
     feature_names : sequence of d str, optional
         Names of the features in warnings.
 
     Raises
     ------
     ValueError
-        For an unknown method, and as the samplers.
+        If the method is unknown. See also the sampler.
 
     Warns
     -----
@@ -131,9 +131,9 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric for each draw of M, with P(same) if b was drawn; else None.
+    """Return one metric per draw of M, with P(same) if b was drawn; None without M.
 
-    Draws of a user's model get no P(same), as its b can have another meaning.
+    Draws of a user's model have no P(same), because b can have another meaning there.
     """
     values = joined(draws)
     user_model = isinstance(draws, xr.DataTree) and draws.attrs.get(OWN_MODEL)
@@ -153,8 +153,7 @@ def log_likelihood(
 ) -> Float[Array, "s c n"]:
     """Compute η · weight · log p(y | M, b) of each draw and pair.
 
-    ``pairs`` are in the units of M. Additional memory is the n × d differences of one
-    draw.
+    ``pairs`` must be in the units of M. The additional memory is n × d numbers.
     """
     return _log_likelihood(M, b, checked_rows(pairs), np.asarray(learning_rate))
 
@@ -166,7 +165,7 @@ def new_labels(
     *,
     seed: int,
 ) -> Int[np.ndarray, "s c n"]:
-    """Draw labels, or counts, under every draw; parameters as ``log_likelihood``."""
+    """Draw new labels (or counts) under every draw; see ``log_likelihood``."""
     ones = pairs._replace(y=np.ones(len(pairs.i), int), w=None, trials=None)
     log_p = np.asarray(log_likelihood(M, b, ones))
     if pairs.trials is not None:
@@ -181,7 +180,7 @@ def new_labels(
 def draws_of_prior(
     fitted: Fitted, n: int, *, scale: Float[np.ndarray, "d"], seed: int
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of the prior's M, b and log σ², as ``draw``, and y."""
+    """Return n prior draws (1, n, ...) of M, b and log σ², and labels y given them."""
     prior = jax.tree.map(np.asarray, fitted.prior)
     with jax.enable_x64(True):
         draws = prior_draws(lca, (fitted.pairs, prior), {}, n, seed=seed)

@@ -1,4 +1,4 @@
-"""EM for Latent Coincidence Analysis: the seed's, corrected, and a reduced one.
+"""EM for Latent Coincidence Analysis: the corrected EM of the seed, and a reduced EM.
 
 E-step (maths A3). With τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0, and
 a = s where y = 1, a = -νs where y = 0, the posterior means are
@@ -27,7 +27,8 @@ M-step (maths A5). With WG = Σ w a g δᵀ and R = W - W⁺,
       W⁺ = (W T - 2WG + 2c W₀)(T + 2c I)⁻¹,                                        (8)
       σ² weighs  A = pn/2,  4B = tr(R T Rᵀ) - 4tr(WG Rᵀ) + 4Σ w a²D + Σ w tr Cov(u). (9)
 
-In both, x = log b minimizes, with ρ(x) = log σ² = log (e^u - 1)/2 and u = 2e^x/p,
+In both M-steps, x = log b minimizes Eq. (10), with ρ(x) = log σ² = log (e^u - 1)/2 and
+u = 2e^x/p,
 
       f(x) = A ρ(x) + B e^{-ρ(x)} - a x + r e^x,         b ~ Gamma(a, rate r).     (10)
 
@@ -35,7 +36,7 @@ f is convex: ρ' = u/(1 - e^{-u}) has ρ'² ≥ ρ'' ≥ 0, as u ≥ tanh(u/2), 
 are convex. The minimum lies between the minimum of the likelihood, σ² = B/A, and the
 mode of the prior, b = a/r; Newton's method on that bracket finds it. The learning rate
 multiplies A and B and divides a, r and the prior precision of W. W is updated at the
-old σ² (ECM), which is monotone too.
+old σ² (ECM); this update is also monotone.
 
 G itself, a d × d matrix, is never formed: an iteration costs two products of the rows,
 4·m·p·d flops. S or T is decomposed once, since only the ridge c changes.
@@ -74,7 +75,7 @@ type EMData = tuple[Statistics, LCAPrior, Scalar, Spectrum]
 
 
 class Moments(NamedTuple):
-    """Results of the E-step for the M-step; every entry is a sum over pairs."""
+    """Sums over pairs that the E-step computes for the M-step."""
 
     log_likelihood: Float[Array, ""]
     WG: Float[Array, "p d"]
@@ -206,10 +207,10 @@ def m_step(
     decomposed : tuple
         ``spectrum`` of S if ``full``, otherwise of T.
     full : bool
-        Use the seed's augmentation with (z, z') instead of z - z'.
+        If True, augment with (z, z') as the seed does, instead of z - z'.
     scaled : bool, default=False
-        Use the prior W | σ² ~ N(W₀, σ²/λ) instead of N(W₀, c²/λ); the result is then
-        the exact joint maximum.
+        If True, use the prior W | σ² ~ N(W₀, σ²/λ) instead of N(W₀, c²/λ). The result
+        is then the exact joint maximum in (W, log b).
     """
     W, (p, d), h = params.W, params.W.shape, learning_rate
     sigma2 = jnp.exp(params.log_sigma2)
@@ -251,18 +252,18 @@ def reduced_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
     unconstrained : dict
         W (p, d) and log_b ().
     data : tuple
-        Statistics, prior, learning rate, and ``spectrum`` of T.
+        The statistics, the prior, the learning rate, and ``spectrum`` of T.
 
     Returns
     -------
     state : dict
-        After the step.
+        State after the step.
     objective : array of shape ()
-        Log joint density *before* it.
+        Log joint density *before* the step.
 
     Examples
     --------
-    The objective increases:
+    The objective increases in every step:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -282,7 +283,7 @@ def reduced_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
 
 
 def full_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
-    """Compute one step of the seed's EM, corrected, for ``run_em``."""
+    """Compute one step of the corrected EM of the seed, for ``run_em``."""
     return _step(unconstrained, data, full=True)
 
 
@@ -312,10 +313,11 @@ def best_log_kappa2(
     p: int,
     sigma2: Float[Array, ""] | float = 0.5,
 ) -> Float[Array, "anchors"]:
-    """Maximize the observed likelihood of each anchor over τ = log κ² (maths A9).
+    """Maximize the observed likelihood of each anchor over log κ² (maths A9).
 
-    Bisection of dℓ/dτ on [-30, 30]. The value of an anchor does not change if the
-    result is no improvement (no weight, one label only, or a multimodal likelihood).
+    The zero of dℓ/dτ, with τ = log κ², is computed by bisection on [-30, 30]. If the
+    likelihood of an anchor does not improve, its κ² does not change. This happens if
+    the anchor has no weight, only one label, or a multimodal likelihood.
     """
 
     def group_sum(values: Array) -> jax.Array:

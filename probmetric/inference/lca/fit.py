@@ -2,8 +2,8 @@
 
 References
 ----------
-Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). If these files
-and the paper differ, the paper is wrong: see the errata named in the docstrings.
+Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). If these files differ
+from the paper, the paper is wrong. The docstrings name the errata.
 """
 
 from typing import Literal
@@ -37,12 +37,13 @@ def scaled_identity(
 ) -> tuple[Float[Array, "p d"], float]:
     """Return W₀ = c·I (p, d) and c = 1/√(median ‖δ‖² over the y = 1 pairs with δ ≠ 0).
 
-    A prior centered at W₀ shrinks to the Euclidean metric in the units of the link.
+    A prior centered at W₀ shrinks the metric to the Euclidean metric in units of the
+    link.
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs. Pairs of weight zero are ignored.
+        Labeled pairs. Pairs of weight zero are ignored.
     n_components : int, optional
         p. Default: d.
 
@@ -53,7 +54,7 @@ def scaled_identity(
 
     Examples
     --------
-    Two points of a y = 1 pair at distance 2 are at distance 1 under W₀:
+    The points of a y = 1 pair at Euclidean distance 2 have distance 1 under W₀:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -77,10 +78,11 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs. Pairs of weight zero are ignored.
+        Labeled pairs. Pairs of weight zero are ignored.
     n_components : int
-        p, at most d. Axes beyond the rank of the points are orthogonal to the others,
-        near to features, and independent of the order of the points.
+        p, at most d. If p is larger than the rank of the points, the remaining axes are
+        orthogonal to the principal axes and close to single features. They do not
+        depend on the order of the points.
 
     Raises
     ------
@@ -122,20 +124,23 @@ def scaled_within(
     power: float = 1.0,
     n_components: int | None = None,
 ) -> tuple[Float[Array, "p d"], float]:
-    """Return W₀ = a·V_p S^(-g/2) of the covariance S within classes, and its size c.
+    """Return W₀ = a·V_p S^(-g/2), with S the within-class covariance, and c.
 
-    A prior centered at W₀ shrinks to the Mahalanobis distance of S (the metric of RCA)
-    at g = 1, and to ``scaled_identity`` at g = 0. S is the scatter about the class
-    means, shrunk to a multiple of the identity by Ledoit and Wolf's estimate, and by
-    one additional point that is isotropic, without which S could be singular. Constant
-    columns are left out of S. V_p holds the p leading principal axes of the points
-    S^(-g/2)x, the identity if p = d. With a, the median ‖W₀δ‖² of the y = 1 pairs with
-    W₀δ ≠ 0 is 1. As for any matrix, c = ‖W₀‖/√p.
+    A prior centered at W₀ shrinks the metric to the Mahalanobis distance of S (the
+    metric of RCA) at g = 1, and to the metric of ``scaled_identity`` at g = 0.
+
+    S is the scatter about the class means, shrunk toward a multiple of the identity by
+    Ledoit and Wolf's estimate. One additional isotropic point prevents a singular S.
+    Constant columns are left out of S.
+
+    The rows of V_p are the p leading principal axes of the points S^(-g/2)x, or the
+    identity if p = d. The scale a gives the y = 1 pairs with W₀δ ≠ 0 a median ‖W₀δ‖² of
+    1. As for every prior mean given as a matrix, c = ‖W₀‖/√p.
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs of the points ``pairs.X``. Pairs of weight zero are ignored.
+        Labeled pairs of the points ``pairs.X``. Pairs of weight zero are ignored.
     codes : int array of shape (n,)
         Classes 0..c-1 of the points.
     power : float, default=1
@@ -156,7 +161,7 @@ def scaled_within(
     Examples
     --------
     The first feature has ten times the standard deviation within classes. Its weight is
-    smaller by a factor of ten, apart from the shrinkage:
+    smaller by a factor of about ten, because S is shrunk:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -202,7 +207,7 @@ def _whitening(X: np.ndarray, codes: np.ndarray, power: float) -> np.ndarray:
 def scaled_axes(
     axes: Float[np.ndarray, "p d"], pairs: Pairs
 ) -> tuple[Float[Array, "p d"], float]:
-    """Return W₀ = c·V_pᵀ of orthonormal axes, and c, as ``scaled_pca``."""
+    """Return W₀ = c·V_pᵀ and c for given orthonormal axes; see ``scaled_pca``."""
     return _scaled(row_signs(axes) * axes, pairs)
 
 
@@ -237,7 +242,7 @@ def _median(values: np.ndarray, times: np.ndarray) -> float:
 
 
 def check_prior(prior: LCAPrior) -> None:
-    """Raise for a prior of W that is proper and centered at zero."""
+    """Raise ValueError if the prior of W is proper and centered at zero."""
     if np.all(np.asarray(prior.lam) > 0) and not np.any(np.asarray(prior.mean)):
         raise ValueError(
             "prior.mean must not be zero with lam > 0, got zeros. Around zero the "
@@ -259,46 +264,49 @@ def fit(
     max_steps: int = 500,
     tol: float | None = None,
 ) -> Fit:
-    """Fit LCA: the mode of the log joint density in (W, log b).
+    """Fit LCA: maximize the log joint density in (W, log b).
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs. Unless the prior is proper, both labels must occur with
-        positive weight; otherwise the likelihood has no maximum.
+        Labeled pairs. Under a flat prior both labels must occur with positive weight;
+        otherwise the likelihood has no maximum.
     prior : LCAPrior
-        ``LCAPrior(mean, lam=0, b_shape=0, b_rate=0)`` is maximum likelihood.
+        Prior of W and b. Use ``LCAPrior(mean, lam=0, b_shape=0, b_rate=0)`` for maximum
+        likelihood.
     init : LCAParams, optional
         Start. Default: the prior mean and b = 0.3. W must have full rank: EM never
         raises the rank of W, and W = 0 is a saddle point.
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
-        L-BFGS on the objective; SQUAREM over the reduced EM (monotone, no tuning);
-        the reduced EM; the seed's EM, corrected (slow, for reference).
+        - "lbfgs": L-BFGS on the log joint density.
+        - "squarem": SQUAREM acceleration of the reduced EM (monotone, no tuning).
+        - "em": reduced EM.
+        - "full_em": corrected EM of the paper (slow, for reference).
     learning_rate : float, default=1
         Power on the likelihood.
     per_anchor : bool, default=False
-        Fit a κ² for each anchor of ``pairs.anchor`` by a line search, with σ² fixed at
-        ½ (maths A9). Each anchor needs both labels.
+        Fit a κ² for each anchor in ``pairs.anchor`` by a line search, with σ² fixed at
+        ½ (maths A9). Each anchor must have pairs with both labels.
     max_steps : int, default=500
         Maximum number of iterations.
     tol : float, optional
-        Relative gap for EM solvers (default √eps), relative gradient for L-BFGS
-        (default 1e-6).
+        Tolerance: relative gap for the EM solvers (default √eps), relative gradient for
+        L-BFGS (default 1e-6).
 
     Returns
     -------
     Fit
-        ``result`` is the outcome. The optimum is local in general, and global at p = d
-        under a flat prior (``lca.curvature.certificate``).
+        ``result`` is the outcome of the solver. The optimum is local in general. It is
+        global if p = d and the prior is flat (``lca.curvature.certificate``).
 
     Raises
     ------
     ValueError
-        For an unknown solver, or a prior of W centered at zero with ``lam > 0``.
+        If the solver is unknown, or ``lam > 0`` and the prior of W is centered at zero.
 
     Examples
     --------
-    Without a prior, P(same) at each distance is the share of judgments *same*:
+    Under a flat prior, P(same) at each distance is the share of judgments *same*:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs

@@ -1,13 +1,15 @@
 """The jackknife of LCA: refits without a group of points, and links on held-out pairs.
 
-A refit gives the points of one group weight zero, which removes every pair with one of
-them, and starts at the fit to all points (``bootstrap``; the prior does not change).
+In a refit the points of one group have weight zero, which removes every pair with a
+point of the group. The refit starts at the fit to all points (``bootstrap``). The prior
+does not change.
 
-The refits also give held-out pairs: point i with every point j of another group, under
-the fit without the group of i. P(same) is calibrated on them by the log-logistic link
-(``link``). For the variance of its (a, γ), each replicate k repeats this without the
-pairs of group k, under the fits without the group of i *and* group k. That fit is
-approximated by L_(i) + L_(k) - L, exact to first order, instead of g²/2 more refits.
+The refits also provide held-out pairs: point i with every point j of another group,
+under the fit without the group of i. P(same) is calibrated on the held-out pairs by the
+log-logistic link (``link``). For the variance of its (a, γ), each replicate k repeats
+this without the pairs of group k, under the fits without the group of i *and* group k.
+That fit is approximated by L_(i) + L_(k) - L, exact to first order, instead of g²/2
+more refits.
 """
 
 import numpy as np
@@ -34,7 +36,7 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     Parameters
     ----------
     fitted : Fitted
-        From ``fit_labelled``; not per anchor.
+        The result of ``fit_labelled``.
     group : int array of shape (n,)
         The group of each point, 0..g-1.
 
@@ -46,11 +48,12 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     Raises
     ------
     RuntimeError
-        If a refit did not converge.
+        If a refit does not converge.
 
     Examples
     --------
-    The points without the first group mirror the points without the second:
+    The points without the first group are the mirror image of the points without the
+    second:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
@@ -84,27 +87,28 @@ def held_out_links(
     left_out: Float[np.ndarray, "g p d"],
     most: int = MOST_PAIRS_HELD_OUT,
 ) -> list[LogLogisticLink]:
-    """Fit links to held-out pairs: one of the fit, then one for each group left out.
+    """Fit links to held-out pairs: one for the fit, then one for each omitted group.
 
     Parameters
     ----------
     X, codes
-        The labelled points, in the units of the factors.
+        The labeled points, in the units of the factors.
     group
-        The group of each point; three groups or more.
+        The group of each point, with at least three groups.
     factor, left_out
-        The maps L of the fit and of its refits, rotated onto it.
+        The linear map L of the fit, and the maps of the refits, rotated to match it.
     most
-        Largest number of pairs; a random subset if there are more.
+        Maximum number of pairs. If there are more, a random subset is used.
 
     Raises
     ------
     ValueError
-        For fewer than three groups.
+        If there are fewer than three groups.
 
     Examples
     --------
-    P(same) at distances 1 and 4, for two classes 4 apart, if every refit is the fit:
+    P(same) at distances 1 and 4, for two classes at distance 4, if every refit equals
+    the fit:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
@@ -116,8 +120,8 @@ def held_out_links(
     """
     if len(left_out) < 3:
         raise ValueError(
-            "group must have three groups or more, as pairs of groups must be left "
-            f"without one, got {len(left_out)}."
+            f"group must have at least 3 groups, got {len(left_out)}. Use more groups: "
+            "two are left out together."
         )
     order = canonical_order(X, codes)  # The random subset depends on the order.
     X, codes, group = X[order], codes[order], group[order]

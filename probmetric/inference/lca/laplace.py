@@ -1,12 +1,13 @@
 """Laplace's approximation of LCA's posterior, without the rotations of W.
 
 At the mode θ̂ = (vec W, log b) the precision is H = -∇² log p. Draws are restricted to
-the orthogonal complement of the rotation orbit of W, basis Q (``inference.rotations``):
+the orthogonal complement of the rotation orbit of W, with the basis Q
+(``inference.rotations``):
 
     θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
 
-M and b of such draws are meaningful, W is not. The full covariance H⁻¹ whitens the
-coordinates of NUTS if the prior makes H positive definite.
+M and b of these draws are identified, W is not. If the prior makes H positive definite,
+the full covariance H⁻¹ is used to whiten the coordinates of NUTS.
 
 Cost, with q = pd + 1: the Hessian of N rows takes 2 N q² flops, its factor and inverse
 q³; memory is five matrices of q² numbers.
@@ -33,7 +34,7 @@ MAX_PARAMETERS = 10_001
 
 
 class Laplace(NamedTuple):
-    """A Gaussian around the mode.
+    """Gaussian approximation at the mode.
 
     ``mode`` (q,) is (vec W, log b). ``root`` (q, m) is the matrix of Eq. (1): the
     covariance of the draws is root·rootᵀ. ``shape`` is (p, d).
@@ -52,24 +53,27 @@ def laplace(
     *,
     quotient: bool = True,
 ) -> Laplace:
-    """Approximate the posterior at its mode.
+    """Compute the Laplace approximation of the posterior at a mode.
 
     Parameters
     ----------
     params : LCAParams
-        The mode, from ``lca.fit`` with the same prior and learning rate.
+        The mode, computed by ``lca.fit`` with the same prior and learning rate.
     stats, prior, learning_rate
         Arguments of the fit.
     quotient : bool, default=True
-        Remove the rotation tangents (Eq. 1), for p ≤ d. Otherwise the whole covariance
-        is used.
+        If True, remove the tangents of the rotations of W, Eq. (1); requires p ≤ d. If
+        False, use the full covariance.
 
     Raises
     ------
     ValueError
-        If the precision is not positive definite on that space (the point is not a
-        mode, or a direction has neither data nor prior), for more than
-        ``MAX_PARAMETERS`` parameters and, with ``quotient``, for p > d.
+        If the precision is not positive definite: ``params`` is not a mode, or a
+        direction has neither data nor prior.
+
+        If there are more than ``MAX_PARAMETERS`` parameters.
+
+        If ``quotient`` and p > d.
     """
     W = np.asarray(params.W)
     p = len(W)
@@ -90,7 +94,7 @@ def laplace(
 
 @numpy_in_numpy_out
 def laplace_draws(approximation: Laplace, key: jax.Array, n_draws: int) -> LCAParams:
-    """Draw W (s, p, d), log σ² (s,) and κ² (s,) of ones (Eq. 1)."""
+    """Draw W (s, p, d) and log σ² (s,) by Eq. (1); κ² (s,) is 1 for every draw."""
     mode, root, shape = approximation
     return _drawn(mode, root, key, n_draws, tuple(shape))
 

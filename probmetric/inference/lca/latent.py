@@ -1,4 +1,4 @@
-"""The exact posterior of the latent pair (z, z') given its label.
+"""The exact posterior of the latent pair (z, z') given the label of the pair.
 
 With g = Wδ, τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0 and a = s (y = 1) or -νs (y = 0)
 (maths A3):
@@ -10,9 +10,9 @@ With g = Wδ, τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0 and a = s (y = 1) o
     R = ν(1+ν)s² g gᵀ.                                                            (3)
 
 Given y = 1 the posterior is Gaussian. Given y = 0 it is the signed mixture of the prior
-(weight 1 + ν) and the y = 1 posterior (weight -ν); it is not Gaussian, hence R.
-Erratum 1 of seed 000: the seed omits R, which makes E‖z - z̄‖² too large by up to
-σ²/(2p).
+(weight 1 + ν) and the y = 1 posterior (weight -ν); this mixture is not Gaussian, which
+gives the term R. Erratum 1 of seed 000: the seed omits R, which makes E‖z - z̄‖² too
+large by up to σ²/(2p).
 
 Stability: t ≥ b ≥ p s implies νs ≤ 1/p, so products with ν are bounded.
 """
@@ -29,14 +29,14 @@ from probmetric.typing import Array
 
 
 class PairPosterior(NamedTuple):
-    """Moments of (z, z') given y, one entry per pair.
+    """Posterior moments of (z, z') given y, one entry per pair.
 
-    ``mean`` (N, q = 2p) orders z before z'; ``cov`` (N, q, q); ``eps2`` (N,) is
-    E‖z - E z‖², equal for z and z'.
+    ``mean`` (N, q = 2p) has the entries of z before the entries of z'; ``cov`` (N, q,
+    q); ``eps2`` (N,) is E‖z - E z‖², equal for z and z'.
 
     Examples
     --------
-    Given that they coincide, z and z' have correlation ½ if σ² = κ²:
+    If σ² = κ², the correlation of z and z' given y = 1 is ½:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca

@@ -19,9 +19,9 @@ learning rate η.
 
    with b ~ Gamma(a, r), log p(log b) = a log(rb) - rb - log Γ(a).
 
-   It equals the NumPyro density of ``models.lca.lca``, constants included; a flat
-   prior contributes nothing. It is a density of (W, log b), and the mode is its mode.
-   σ² is a function of b, without a Jacobian.
+   Eq. (3) equals the NumPyro density of ``models.lca.lca``, including constants. A flat
+   prior contributes 0. Eq. (3) is a density of (W, log b), and the fit is its mode in
+   these coordinates. σ² is computed from b, without a Jacobian.
 """
 
 import jax.numpy as jnp
@@ -51,14 +51,14 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     Parameters
     ----------
     params : LCAParams
-        κ² has shape (n_anchors,) if ``stats`` are per anchor.
+        Parameters; κ² has shape (n_anchors,) if ``stats`` are per anchor.
     stats : Statistics
         From ``prepare``.
 
     Examples
     --------
-    P(same) is 1/2 for identical points, labelled same, and 1/4 for the other pair,
-    labelled different: (1/2) · (3/4).
+    P(same) is 1/2 for the identical points, labeled same, and 1/4 for the second pair,
+    labeled different. The likelihood is (1/2) · (3/4):
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -87,13 +87,13 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
 
 @numpy_in_numpy_out
 def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
-    """Compute the log prior density of (W, log b); flat factors contribute zero.
+    """Compute the log prior density of (W, log b); a flat prior contributes zero.
 
     With a κ per anchor σ² is fixed, and only W has a prior.
 
     Examples
     --------
-    With a flat prior of W it is the density of log b, b e^{-b}, at b = log 2:
+    With a flat prior of W the result is the density of log b, b e^{-b}, at b = log 2:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
@@ -150,7 +150,7 @@ def log_joint(
 
     Examples
     --------
-    The likelihood is 1/2 · 3/4, as for ``log_likelihood``; η is its power:
+    The likelihood is 1/2 · 3/4, as in ``log_likelihood``, and η is an exponent:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs

@@ -1,16 +1,16 @@
-"""Fit the log-logistic link to labelled pairs, by a damped Newton method.
+"""Fit the log-logistic link to labeled pairs by a damped Newton method.
 
 Logistic regression of y on log D (``metric.link``),
 
     log odds = a - γ log D,   γ ≥ 0,                                              (1)
 
-with Platt's targets (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0: separable
-pairs then have a finite slope, and no probability is 0 or 1.
+with Platt's targets (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0. With these
+targets the slope is finite for separable pairs, and no probability is 0 or 1.
 
 The loss is convex in (a, γ). A Newton step is halved until the loss falls by a share of
-the decrease that the gradient predicts. This converges from any start; full steps need
-not, if nearly all P are 0 or 1. If the minimum has γ < 0, the minimum subject to
-γ ≥ 0 is at γ = 0.
+the decrease that the gradient predicts. The method converges from any start. Full
+Newton steps can diverge if nearly all P are 0 or 1. If the minimum has γ < 0, the
+minimum subject to γ ≥ 0 is at γ = 0.
 
 References
 ----------
@@ -36,7 +36,7 @@ ROUNDING = 1e-13
 
 
 def platt_targets(y: Int[np.ndarray, "N"] | Bool[np.ndarray, "N"]) -> np.ndarray:
-    """Return Platt's targets of labels, 1 for same and 0 for different."""
+    """Return Platt's targets for labels (1 for same, 0 for different)."""
     n = np.bincount(np.asarray(y, int), minlength=2)
     return np.where(y == 1, (n[1] + 1) / (n[1] + 2), 1 / (n[0] + 2))
 
@@ -60,14 +60,14 @@ def log_logistic(
     squared, y
         The pairs.
     design
-        How the pairs were chosen: ``LogLogisticLink.pairs``.
+        Name of the method that chose the pairs; stored in ``LogLogisticLink.pairs``.
     start
         A link near the fit (warm start).
 
     Raises
     ------
     RuntimeError
-        If the minimum is not reached.
+        If Newton's method does not converge.
     """
     target = platt_targets(y)
     floor = float(np.min(squared[squared > 0], initial=np.inf))

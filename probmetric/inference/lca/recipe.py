@@ -1,8 +1,8 @@
-"""The default fit of LCA to labelled points: pairs, prior, learning rate, refresh.
+"""The default fit of LCA to labeled points: pairs, prior, learning rate, refresh.
 
-Each point is paired with its k nearest points of its class and its m nearest of
-the other classes; the N pairs count together as n observations (learning rate n/N,
-because pairs share points). The prior is centered at a scaled Euclidean metric, W₀ = cI
+Each point is paired with its k nearest points of its class and its m nearest of the
+other classes; the N pairs have the weight of n observations (learning rate n/N),
+because pairs share points. The prior is centered at a scaled Euclidean metric, W₀ = cI
 with c = 1/√(median squared distance of the same-class pairs), and its standard
 deviation is c/√λ. After the first fit the pairs are searched again under the learned
 metric and the fit is continued: one refresh, which improves the metric slightly (see
@@ -35,7 +35,7 @@ from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.typing import Array
 
 WITHIN = {"half_within": 0.5, "within": 1.0}
-"""Prior means of labelled points by name: g of ``scaled_within``."""
+"""Prior means of labeled points by name: g of ``scaled_within``."""
 
 
 class Recipe(NamedTuple):
@@ -66,9 +66,9 @@ class Recipe(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fit and the problem that it solved, in standardized units, not padded.
+    """A fit with its pairs, prior and settings, in standardized units, without padding.
 
-    ``prior_mean`` is W₀ by name or as a matrix; None in old pickles.
+    ``prior_mean`` is the name or the matrix of W₀; it is None in old pickles.
     """
 
     fit: Fit
@@ -81,10 +81,10 @@ class Fitted(NamedTuple):
 
 
 def auto_regularization(n_effective: int | float) -> float:
-    """Return λ = 10 · max(1, n/1000) pseudo-points.
+    """Return the default λ = 10 · max(1, n/1000), in pseudo-points.
 
-    10 is the middle of a coarse grid (1, 3, 10, 30). The growth beyond 1000 points is
-    based on one dataset (usps) and is provisional; prefer "cv".
+    10 is the middle of a coarse grid (1, 3, 10, 30). The increase for n > 1000 is
+    provisional, because it is based on one dataset (usps). Prefer "cv".
     """
     return 10.0 * max(1.0, n_effective / 1000)
 
@@ -96,10 +96,10 @@ def build(
     factor: Array | None = None,
     w: Float[np.ndarray, "n"] | None = None,
 ) -> Pairs:
-    """Build the pairs of a recipe, with neighbors under the map ``factor``.
+    """Build the pairs of a recipe, with neighbors under the linear map ``factor``.
 
-    Weights w of points do not affect the choice of pairs. The weight of a pair is the
-    product of the weights of its points.
+    The weights w of points do not affect which pairs are chosen. The weight of a pair
+    is the product of the weights of both points.
     """
     made = _unweighted(X, codes, recipe, factor)
     return made if w is None else made._replace(w=w[made.i] * w[made.j])
@@ -122,7 +122,7 @@ def _unweighted(
 
 
 def within_reach(recipe: Recipe, codes: Int[np.ndarray, "n"]) -> Recipe:
-    """Return a recipe whose numbers of neighbors exist among these points."""
+    """Return a recipe with the numbers of neighbors limited to the available points."""
     sizes = np.bincount(codes)[np.unique(codes)]
     most = {"n_targets": sizes.max() - 1, "n_impostors": len(codes) - sizes.min()}
     fewer = {
@@ -134,7 +134,7 @@ def within_reach(recipe: Recipe, codes: Int[np.ndarray, "n"]) -> Recipe:
 
 
 def neighbors_of(recipe: Recipe, sizes: Int[np.ndarray, "c"]) -> tuple[int, int]:
-    """Return the numbers of neighbors of the same class and of other classes."""
+    """Return the number of neighbors in the same class and in other classes."""
     n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
     most = int(sizes.sum() - sizes.min())
     return n_targets, _neighbors("n_impostors", recipe.n_impostors, most)
@@ -153,7 +153,7 @@ def _neighbors(name: str, value: int | None, most: int) -> int:
 
 
 def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str:
-    """Return the prior mean as a matrix or a name, "auto" resolved."""
+    """Return the prior mean as a matrix or a name; "auto" is resolved."""
     mean = recipe.prior_mean
     if isinstance(mean, str) and mean == "auto":
         return "identity" if recipe.n_components == d else "pca"
@@ -168,13 +168,13 @@ def prior_for(
 ) -> LCAPrior:
     """Return the prior W ~ N(W₀, c²/λ), b ~ Exponential(1).
 
-    W₀ and c are set from the pairs of the fit (empirical Bayes), and for a W₀ of the
-    covariance within classes also from ``codes``.
+    W₀ and c are computed from the pairs of the fit (empirical Bayes). If W₀ is based on
+    the within-class covariance, ``codes`` are also used.
 
     Raises
     ------
     ValueError
-        For a W₀ of the covariance within classes without ``codes``.
+        If W₀ is based on the within-class covariance and ``codes`` is None.
     """
     d = pairs.X.shape[1]
     p, mean = recipe.n_components, mean_of(recipe, d)
@@ -198,7 +198,7 @@ def prior_for(
 def rate_for(
     pairs: Pairs, recipe: Recipe, w: Float[np.ndarray, "n"] | None = None
 ) -> float:
-    """Return the learning rate of the recipe; by default n/N, or sums of weights."""
+    """Return the learning rate of the recipe; default n/N (with weights: sums of w)."""
     if recipe.learning_rate is not None:
         return recipe.learning_rate
     n = len(pairs.X) if w is None else float(np.sum(w))
@@ -212,7 +212,7 @@ def solve(
     learning_rate: float,
     init: LCAParams | None = None,
 ) -> Fit:
-    """Fit one problem in float64, with shapes padded to buckets."""
+    """Fit LCA to pairs in float64, with shapes padded to buckets."""
     with jax.enable_x64(True):
         return fit(
             pad_pairs(pairs),
@@ -235,11 +235,12 @@ def fit_labelled(
     init: LCAParams | None = None,
     w: Float[np.ndarray, "n"] | None = None,
 ) -> Fitted:
-    """Fit LCA by all passes of the recipe at one λ.
+    """Fit LCA with all passes of the recipe at one λ.
 
-    The prior is set from the first pairs, under the Euclidean metric, and does not
-    change. A refresh starts at the previous fit. Only nearest pairs are refreshed: all
-    pairs do not depend on the metric, and impostors get worse.
+    The prior is computed from the first pairs, which use the Euclidean metric, and does
+    not change. A refresh starts at the previous fit. Only nearest pairs are refreshed.
+    For pairs="all" a refresh has no effect, and for impostors it makes the metric
+    worse.
 
     Parameters
     ----------
@@ -251,9 +252,9 @@ def fit_labelled(
     lam : float
         λ ≥ 0.
     init : LCAParams, optional
-        Start of the first pass.
+        Start of the first pass. Default: see ``fit``.
     w : array of shape (n,), optional
-        Weights of points, ≥ 0. The weight of a pair is their product.
+        Weights of points, ≥ 0. The weight of a pair is the product of both weights.
 
     Returns
     -------
@@ -263,12 +264,12 @@ def fit_labelled(
     Raises
     ------
     ValueError
-        For more neighbors than exist, and as ``fit``.
+        If a class has fewer points than the number of neighbors. See also ``fit``.
 
     Examples
     --------
-    Four points in six pairs count as four observations. The first feature separates the
-    classes:
+    Four points in six pairs have the weight of four observations. The first feature
+    separates the classes:
 
     >>> import numpy as np
     >>> from probmetric.inference import lca
@@ -294,7 +295,7 @@ def fit_labelled(
 
 
 def as_fitted(recipe: Recipe, fitted: Fitted) -> Recipe:
-    """Return a recipe with the components, refreshes and prior mean of a fit."""
+    """Return a recipe with the same components, refreshes and prior mean as a fit."""
     mean = recipe.prior_mean if fitted.prior_mean is None else fitted.prior_mean
     return recipe._replace(
         n_components=len(fitted.fit.params.W),
@@ -310,7 +311,7 @@ def refitted(
     learning_rate: float | None = None,
     lam: float | None = None,
 ) -> Fitted:
-    """Refit the same pairs at another learning rate or λ; None means no change.
+    """Refit the same pairs with another learning rate or λ; None means no change.
 
     Returns ``fitted`` itself if nothing changes.
     """
@@ -327,7 +328,7 @@ def refitted(
 def on_all_pairs(
     fitted: Fitted, codes: np.ndarray, recipe: Recipe, lam: float | None = None
 ) -> Fitted:
-    """Fit with ``pairs="all"`` and their prior, at the same λ or ``lam``."""
+    """Fit to all pairs, with their prior, at ``lam`` or the same λ."""
     if recipe.pairs == "all":
         return fitted
     lam = float(fitted.prior.lam) if lam is None else lam

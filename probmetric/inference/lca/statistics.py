@@ -1,11 +1,12 @@
-"""The statistics of the data in the likelihood of LCA, computed once.
+"""The sufficient statistics and rows in the likelihood of LCA, computed once per fit.
 
-Under a common κ a pair with y = 1 enters the log likelihood only through the number
-n₁ = Σ w and the scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in
+Under a common κ a pair with y = 1 enters the log likelihood only through the number n₁
+= Σ w and the scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in
 ‖Wδ‖² (maths A2). These pairs are *pooled*: after ``prepare`` the cost of an evaluation
 does not depend on their number. Pairs with y = 0 are *rows*. With a κ per anchor
-nothing is pooled and all pairs are rows. A pair with y of m judgments *same* is two
-pairs of weights w y and w (m - y) (``data.pairs.as_labels``), plus a constant.
+nothing is pooled and all pairs are rows. A pair with y of m judgments *same* is
+equivalent to two labeled pairs with weights w y and w (m - y)
+(``data.pairs.as_labels``), up to a constant.
 
 W is applied to the rows in one of three ways:
 
@@ -35,7 +36,7 @@ See docs/measured.md.
 
 
 class Statistics(NamedTuple):
-    """Pooled pairs and remaining rows of a pair data set.
+    """Statistics of the pooled pairs, and the remaining pairs as rows.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class Statistics(NamedTuple):
     i, j : int arrays of shape (m,), or None
         Indices of the rows' points in ``X``.
     same : bool array of shape (m,)
-        Rows with y = 1 (none if they are pooled).
+        True for rows with y = 1. No row has y = 1 if such pairs are pooled.
     w : array of shape (m,)
         Data weights of the rows.
     anchor : int array of shape (m,), or None
@@ -52,14 +53,16 @@ class Statistics(NamedTuple):
     n_same, T_same : arrays of shape () and (d, d)
         Number and scatter Σ w δδᵀ of the pooled pairs.
     n, T, S : arrays of shape (), (d, d), (d, d)
-        Of all pairs: Σ w, Σ w δδᵀ and, for the seed's EM, Σ w (xxᵀ + x'x'ᵀ) of the
-        points, not centered.
+        Sums over all pairs: Σ w, Σ w δδᵀ and, for the EM of the seed, Σ w (xxᵀ + x'x'ᵀ)
+        of the points (not centered).
     ways : array of shape ()
-        Σ w log C(m, y) of counts, a constant of the data; 0 for labels.
+        Σ w log C(m, y) for counts, which does not depend on the parameters; 0 for
+        labels.
 
     Examples
     --------
-    The pair with y = 1 is pooled; the other pair is a row, stored as its difference:
+    The pair with y = 1 is pooled. The pair with y = 0 is a row, stored as its
+    difference:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -88,17 +91,17 @@ class Statistics(NamedTuple):
 def prepare(
     pairs: Pairs, *, per_anchor: bool = False, by_points: bool | None = None
 ) -> Statistics:
-    """Compute the statistics of labelled pairs, on the host.
+    """Compute the statistics of labeled pairs, on the host.
 
     Parameters
     ----------
     pairs : Pairs
-        With labels y in {0, 1}, or counts. Pairs of weight zero have no effect.
+        Pairs with labels y in {0, 1} or counts. Pairs of weight zero have no effect.
     per_anchor : bool, default=False
-        Store every pair as a row, with its anchor, instead of pooling y = 1.
+        If True, store every pair as a row with its anchor, and pool no pairs.
     by_points : bool, optional
-        Project points instead of differences. Default: if there are fewer points than
-        half as many rows.
+        If True, project points instead of differences. Default: True if there are fewer
+        points than half the number of rows.
 
     Returns
     -------
@@ -107,11 +110,11 @@ def prepare(
     Raises
     ------
     ValueError
-        For pairs without labels and, per anchor, without anchors.
+        If the pairs have no labels, or ``per_anchor`` and the pairs have no anchors.
 
     Examples
     --------
-    A pair with four of eight judgments *same* is pooled with half of its weight:
+    Half of the weight of a pair with four of eight judgments *same* is pooled:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -167,17 +170,17 @@ def _log_ways(pairs: Pairs) -> float:
 
 
 def project(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r p"]:
-    """Return g = Wδ of every row: 2·m·p·d flops."""
+    """Return g = Wδ for every row, at a cost of 2·m·p·d flops."""
     Z = stats.X @ W.T
     return Z if stats.i is None else Z[stats.i] - Z[stats.j]
 
 
 def squared_lengths(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r"]:
-    """Return D = ‖Wδ‖² of every row, by δᵀMδ for few rows and otherwise by Wδ.
+    """Return D = ‖Wδ‖² for every row, as δᵀMδ for few rows and otherwise from Wδ.
 
     The products δᵢδⱼ, i ≤ j, do not depend on W, so a loop over W computes them once.
-    The absolute error is eps ‖M‖ ‖δ‖² by M, as for the pooled pairs (tr(W T₁ Wᵀ)), and
-    eps √D ‖W‖ ‖δ‖ by Wδ.
+    The absolute error is eps ‖M‖ ‖δ‖² with M, as for the pooled pairs (tr(W T₁ Wᵀ)). It
+    is eps √D ‖W‖ ‖δ‖ with Wδ.
     """
     p, d = W.shape
     if stats.i is not None or not n_products(len(stats.X), p, d):
@@ -190,13 +193,13 @@ def squared_lengths(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "
 
 
 def n_products(rows: int, p: int, d: int) -> int:
-    """Return how many products ``squared_lengths`` computes for these differences."""
+    """Return the number of products that ``squared_lengths`` computes."""
     f = d * (d + 1) // 2
     return rows * f if f < p * d and rows * f <= PACKED else 0
 
 
 def scatter(C: Float[Array, "r p"], stats: Statistics) -> Float[Array, "p d"]:
-    """Return Σ c δᵀ over the rows, the adjoint of ``project``: 2·m·p·d flops."""
+    """Return Σ c δᵀ over the rows (adjoint of ``project``), in 2·m·p·d flops."""
     if stats.i is None:
         return C.T @ stats.X
     at_points = jnp.zeros((len(stats.X), C.shape[1]), C.dtype)

@@ -1,13 +1,13 @@
-"""LCA's posterior density for samplers: pooled, and symmetric to a reflection of W.
+"""LCA's posterior density for samplers: pooled, and symmetric under a reflection of W.
 
-The NumPyro model is per pair. This density is the same, at a cost that does not depend
-on the number of y = 1 pairs. Positions are {W, log_b}. Reported are the quantities that
-the likelihood identifies: M, b and log σ².
+The NumPyro model has one term per pair. The target in this module is the same density,
+at a cost that does not depend on the number of y = 1 pairs. A position is {W, log_b}.
+The reported quantities are identified by the likelihood: M, b and log σ².
 
-The likelihood of HW equals the likelihood of W for every orthogonal H; the prior
-N(W₀, c²/λ) is not invariant. So the posterior of W has two sheets, det(WW₀ᵀ) ≷ 0, of
-different heights and different M. No sampler crosses the barrier between them, and
-chains on different sheets never agree. Samplers therefore use, instead of the prior
+The likelihood of HW equals the likelihood of W for every orthogonal H; the prior N(W₀,
+c²/λ) is not invariant. The posterior of W therefore has two sheets, det(WW₀ᵀ) > 0 and <
+0, with different heights and different M. No sampler crosses the barrier between them,
+and chains on different sheets never agree. Samplers therefore use, instead of the prior
 p(W), the mixture with a fixed reflection H = I - 2uuᵀ,
 
     ½ p(W) + ½ p(HW) = ½ p(W) (1 + e^{-a}),       a = 2 (λ/c²) uᵀW W₀ᵀu.           (1)
@@ -16,13 +16,13 @@ W → HW preserves volume, likelihood and M. So M and b have *the same distribut
 Eq. (1) as under the model, both sheets included. The sheets of Eq. (1) are mirror
 images, and a chain on either one draws from that distribution. The normalizer, and the
 prior draws of M, are unchanged. u is the weakest axis of WW₀ᵀ at the mode, along which
-the other sheet is nearest. With u = 0 the density is the density of the model.
+the other sheet is nearest. With u = 0, Eq. (1) is the prior of the model.
 
-Reported W lie on the sheet a ≥ 0. Folded onto it, the prior density is
+Reported W are on the sheet a ≥ 0. The prior density folded onto this sheet is
 
     p(W) + p(HW) = p(W) (1 + e^{-a}),                                              (2)
 
-the log prior of each draw; prior draws are folded in the same way.
+and its log is the log prior of each draw. Prior draws are folded in the same way.
 """
 
 import warnings
@@ -115,25 +115,27 @@ def target_data(
 ) -> TargetData:
     """Return the data of ``TARGET``: statistics, prior, learning rate, u.
 
-    Without a mode u is 0, and the density is the density of the model, of two sheets.
+    If ``mode`` is None, u is 0 and the target is the density of the model, with two
+    sheets.
 
     Parameters
     ----------
     pairs : Pairs
-        Labelled pairs; not per anchor.
+        Labeled pairs, for a common κ².
     prior : LCAPrior
-        Proper.
+        A proper prior.
     learning_rate : float
     mode : LCAParams, optional
 
     Returns
     -------
     tuple
-        In the dtype of the points; u of shape (p,), of length 1 or 0.
+        (statistics, prior, learning rate, u) in the dtype of the points. The vector u
+        has shape (p,) and length 1 or 0.
 
     Examples
     --------
-    With one component, u is its axis:
+    If p = 1, u is 1 or -1:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -159,9 +161,10 @@ def target_data(
 def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gaussian:
     """Return the Laplace approximation at the mode, for data from ``target_data``.
 
-    By default the covariance includes the rotations, for start and coordinates of
-    NUTS: a prior not centered at zero determines them. With ``quotient`` the rotations
-    are left out (``lca.laplace``), for draws.
+    By default the covariance includes the rotations of W, for the start and the
+    coordinates of NUTS. A prior that is not centered at zero makes their variance
+    finite. If ``quotient``, the rotations are left out (``lca.laplace``), for draws
+    from the approximation.
 
     Parameters
     ----------
@@ -173,7 +176,7 @@ def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gau
     Raises
     ------
     ValueError
-        If ``params`` are not a mode, or are too many (``lca.laplace``).
+        If ``params`` is not a mode, or has too many parameters (``lca.laplace``).
 
     Examples
     --------
@@ -209,19 +212,20 @@ def closed_form(
     Parameters
     ----------
     pairs, prior, learning_rate, **options
-        Arguments of the model.
+        Arguments of ``models.lca.lca``.
 
     Returns
     -------
     Posterior or None
-        None if there is no closed form (a user's prior, a hyperprior, a flat prior, a κ
-        per anchor, the latent form, no labels) and, with a warning, if the fit has no
-        mode with a Laplace approximation.
+        None if there is no closed form: for a user's prior, a hyperprior, a flat prior,
+        a κ per anchor, the latent form, or pairs without labels.
+
+        None, with a warning, if the fit has no mode with a Laplace approximation.
 
     Raises
     ------
     ValueError
-        For a prior centered at zero.
+        If the prior is centered at zero.
     """
     if not isinstance(prior, LCAPrior) or options or pairs.y is None:
         return None

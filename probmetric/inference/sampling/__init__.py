@@ -9,16 +9,16 @@ In reading order:
 ``laplace``      ``Laplace``: independent draws of the Gaussian at the mode, with k-hat.
 ``svi``          ``SVI``: independent draws of a variational guide, with k-hat.
 ``kernel``       the No-U-Turn sampler as blocks of one compiled kernel.
-``checkpoint``   blocks on disk, from which a run is resumed.
-``nuts``         ``NUTS``: several chains, block by block.
+``checkpoint``   blocks on disk, with which a run can be resumed.
+``nuts``         ``NUTS``: several chains, run in blocks.
 ``sample``       ``sample``: one function for every NumPyro model and target.
 ``predictive``   draws of the prior, predictions and log likelihoods of a NumPyro model.
 ``datatree``     draws as an ArviZ DataTree with data and provenance.
 ``summary``      mean, sd, Monte Carlo error, R-hat and effective size by entry.
 ``metrics``      one metric per draw.
-``units``        whether log likelihoods are stored by exchangeable unit.
+``units``        whether log likelihoods are stored per observation.
 ``diagnostics``  problems with draws, and their remedies.
-``warnings``     the same, as warnings.
+``warnings``     the problems as Python warnings.
 """
 
 import lazy_loader

@@ -1,9 +1,9 @@
-"""Blocks of draws on disk, from which a stopped run is resumed.
+"""Blocks of draws on disk, with which a stopped run can be resumed.
 
 Each block is one file with its draws, the state of the sampler after it, and a
-description of the run. It is written under another name and then renamed: a block that
-exists is complete. On the same machine, a resumed run gives exactly the draws of an
-uninterrupted run. Each block is logged to the logger ``probmetric``.
+description of the run. It is written under a temporary name and then renamed, so a
+block that exists is complete. On the same machine, a resumed run gives exactly the
+draws of an uninterrupted run. Each block is logged to the logger ``probmetric``.
 """
 
 import json
@@ -34,12 +34,12 @@ type Block = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
 def describe(data: PyTree, **run: object) -> str:
-    """Return a JSON description of a run, which is equal only for equal runs.
+    """Return a JSON description of a run; only equal runs have equal descriptions.
 
     Parameters
     ----------
     data : pytree of arrays
-        Data, prior and start; the description has a hash of each array.
+        Data, prior and start. The description has a hash of each array.
     **run
         Settings of the run, with the names for error messages.
     """
@@ -64,7 +64,7 @@ def check_folder(checkpoint: "str | Path | None", resume: bool) -> Path | None:
 
 
 def plan_blocks(n_warmup: int, n_draws: int, size: int) -> list[tuple[int, bool]]:
-    """List the blocks: the number of draws, and False for warm-up."""
+    """List the blocks as (number of draws, True for draws or False for warm-up)."""
     plan: list[tuple[int, bool]] = []
     for total, keep in ((n_warmup, False), (n_draws, True)):
         plan += [(min(size, total - at), keep) for at in range(0, total, size)]
@@ -87,14 +87,15 @@ def run_blocks[S](
     Parameters
     ----------
     advance : callable
-        ``advance(state, n, index) -> (state, values, statistics)``: the next n draws,
-        dicts of arrays of shape (n_chains, n or more, ...).
+        ``advance(state, n, index)`` returns (state, values, statistics) for the next n
+        draws. Values and statistics are dicts of arrays of shape (n_chains, n or more,
+        ...).
     state : pytree of arrays
         The state before the first block.
     plan : list of (int, bool)
         The result of ``plan_blocks``.
     folder : Path, optional
-        The result of ``check_folder``; locked until the run ends.
+        The result of ``check_folder``. The folder is locked until the run ends.
     resume : bool
         See ``check_folder``, which is called again after locking.
     run : str
@@ -111,10 +112,11 @@ def run_blocks[S](
     Raises
     ------
     ValueError
-        If blocks belong to another run or cannot be read, or the folder is locked by
-        another run.
+        If blocks belong to another run or cannot be read.
+
+        If the folder is locked by another run.
     OSError
-        If a block cannot be written. Earlier blocks remain.
+        If a block cannot be written. Blocks that are already stored remain.
     """
     with ExitStack() as stack:
         stack.enter_context(noticed())
@@ -196,11 +198,11 @@ def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Block
     Parameters
     ----------
     folder : Path
-        It may not exist yet.
+        Folder of the blocks, which need not exist.
     run : str
         The result of ``describe``.
     state : pytree of arrays
-        The state before the first block, returned if there are no blocks.
+        The state before the first block. It is returned if there are no blocks.
 
     Returns
     -------

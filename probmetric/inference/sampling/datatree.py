@@ -51,38 +51,39 @@ def to_datatree(
     feature_names : sequence of str, optional
         Coordinates of the axes ``feature`` and ``feature_bis``. Default x0, x1, ...
     dims : mapping of str to sequence of str, optional
-        Names of the axes of a quantity after chain and draw. M has (feature,
-        feature_bis) and W (latent, feature) by default.
+        Names of the axes of a quantity after chain and draw. Default: (feature,
+        feature_bis) for M and (latent, feature) for W.
     coords : mapping of str to sequence, optional
-        Labels along other axes (``{"group": ["a", "b"]}``).
+        Labels along other axes, for example ``{"group": ["a", "b"]}``.
     data : NamedTuple or other pytree of arrays, optional
-        Stored in ``constant_data``, except the variables in ``observed``.
+        Data to store in ``constant_data``, except the variables in ``observed``.
     observed : mapping of str to array, optional
-        Stored in ``observed_data``.
+        Observations to store in ``observed_data``.
     log_likelihood : mapping of str to array of shape (n_chains, n_draws, ...), optional
-        Log likelihood of every observation, without learning rate or weights. Stored in
-        ``log_likelihood`` instead of the total of the draws. If the observations are
-        not exchangeable units (a learning rate or weights other than 1, or pairs that
-        share points), the group has a second variable ``power``, the difference
-        between the total and their sum. ArviZ's power scaling adds both, and its
-        ``loo`` raises an error for two variables. If the draws have no total, the group
-        is ``pseudo_log_likelihood``.
+        Log likelihood of every observation, without learning rate or weights. It is
+        stored in ``log_likelihood`` instead of the total in ``draws``.
+
+        Observations are not exchangeable if the learning rate or weights are not 1, or
+        pairs share points. The group then has a second variable ``power``, the
+        difference between the total and the sum over observations. ArviZ's power
+        scaling adds both variables, and ``loo`` raises an error for two variables. If
+        the draws have no total, the group is ``pseudo_log_likelihood``.
     groups : mapping of str to mapping of str to array, optional
-        ``prior``, ``prior_predictive``, ``posterior_predictive``, with the axes of the
-        posterior or of the observations, after chain and draw.
+        Groups ``prior``, ``prior_predictive`` and ``posterior_predictive``. After chain
+        and draw, their variables have the axes of the posterior or of the observations.
     attributes : mapping, optional
-        Provenance, stored at the root together with ``draws.attributes``.
+        Provenance to store at the root, together with ``draws.attributes``.
 
     Returns
     -------
     DataTree
-        Groups posterior, sample_stats, and the groups of the arguments. The posterior
-        has the attribute ``khat`` if the draws have one.
+        The groups posterior and sample_stats, and the groups of the arguments. The
+        posterior has the attribute ``khat`` if the draws have a k-hat.
 
     Raises
     ------
     ValueError
-        If names do not fit the shape of a quantity.
+        If the number of names differs from the shape of a quantity.
 
     Examples
     --------
@@ -212,7 +213,7 @@ def _feature_coords(
 def provenance(
     model: Model | Target, data: PyTree, arguments: Kwargs
 ) -> dict[str, Attribute]:
-    """Describe a run: versions, data hash, sum of weights, the model's arguments."""
+    """Describe a run: versions, data hash, sum of weights and model arguments."""
     packages = versions("probmetric", "jax", "numpyro", "arviz", "numpy")
     total = getattr(data, "w", None)
     if isinstance(data, Points | Labelled | Pairs | Triplets | Groups):

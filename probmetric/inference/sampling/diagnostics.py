@@ -1,8 +1,9 @@
 """Problems with draws, and their remedies.
 
-Samplers, reports and users share one list: divergences, saturated trees, low E-BFMI,
-copied chains, R-hat, effective sample sizes of the bulk and of the tails, draws that
-are not finite, and the k-hat of approximations. The statistics are ArviZ's.
+The same list of problems is used by samplers and reports: divergences, saturated trees,
+low E-BFMI, copied chains, R-hat, effective sample sizes of the bulk and of the tails,
+draws that are not finite, and the k-hat of approximations. The statistics are computed
+by ArviZ.
 
 References
 ----------
@@ -71,7 +72,8 @@ def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Fin
     Parameters
     ----------
     draws : DataTree
-        The result of ``sample``. For independent draws only ``khat`` is checked.
+        The result of ``sample``. If the draws are independent, only ``khat`` is
+        checked.
     names : sequence of str, optional
         The quantities of the posterior to check. Default: all.
 
@@ -82,7 +84,8 @@ def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Fin
 
     Notes
     -----
-    Draws without findings can still be wrong: chains that all miss a mode agree.
+    Draws without findings can still be wrong. For example, chains that all miss the
+    same mode agree with each other.
 
     Examples
     --------

@@ -2,15 +2,15 @@
 
 ``block(state, data) -> (state, draws)`` is pure: the state includes position, step
 size, mass matrix, keys and iteration. A run can therefore be stopped between blocks,
-stored, and continued to the same draws. Warm-up is the first iterations of the same
-kernel. The data are arguments: a refit with equal shapes compiles nothing.
-(``numpyro.infer.MCMC.run`` compiles on every call.)
+stored, and continued to the same draws. Warm-up uses the same kernel. The data are
+arguments, so a refit with equal shapes compiles nothing. (``numpyro.infer.MCMC.run``
+compiles on every call.)
 
 NumPyro's ``sample_kernel`` reads settings that ``init_kernel`` stores in their common
 closure. ``jax.eval_shape`` runs ``init_kernel`` only for this side effect.
 
-To compile less, NumPyro gets positions as one vector, and the density and its gradient
-if they are available.
+To reduce compilation, positions are passed to NumPyro as one vector, together with the
+density and its gradient if they are available.
 """
 
 from collections.abc import Callable
@@ -50,8 +50,9 @@ class Settings(NamedTuple):
     """Static settings of the kernel.
 
     ``n_warmup`` iterations adapt the step size to ``target_accept`` and, if
-    ``adapt_mass``, the mass matrix (dense if ``dense``). A draw is every ``thin``-th
-    iteration. ``inflate`` is the sd of starting points in units of the start's sd.
+    ``adapt_mass``, the mass matrix (dense if ``dense``). Every ``thin``-th iteration is
+    a draw. ``inflate`` is the ratio of the standard deviation of the starting points to
+    the standard deviation of the start.
     """
 
     n_warmup: int
@@ -66,9 +67,9 @@ class Settings(NamedTuple):
 def kernel(
     target: Target, settings: Settings, unravel: Callable[[jax.Array], PyTree]
 ) -> tuple[Callable[..., HMCState], Callable[..., HMCState]]:
-    """Return NumPyro's (init, sample), as functions of arrays only.
+    """Return NumPyro's (init, sample) as functions of arrays only.
 
-    Positions are vectors; ``unravel`` maps them to those of the target.
+    Positions are vectors; ``unravel`` converts them to positions of the target.
     ``init(key, position, data) -> state`` must be traced before
     ``sample(state, (data,)) -> state`` in the same program. A ``ParamInfo`` is a
     position with its potential energy and gradient.
@@ -129,7 +130,7 @@ def init(
     start: Start,
     data: PyTree,
 ) -> HMCState:
-    """Start the chains.
+    """Return the initial state of all chains.
 
     Parameters
     ----------
@@ -138,17 +139,17 @@ def init(
     seed : int
         Not static.
     start : Gaussian, or pytree of arrays
-        The Laplace approximation of a closed form (with a ``whitened`` target): chains
-        start at over-dispersed draws from it, as vectors. Or a position, for its
-        shapes.
+        If it is a Gaussian (with a ``whitened`` target), chains start at over-dispersed
+        draws from the Gaussian, as vectors. If it is a position, only its shapes are
+        used.
     data : pytree of arrays
         Passed to the target.
 
     Returns
     -------
     HMCState
-        With a leading chain axis. The potential energy of a chain is not finite if no
-        starting point had a finite density and gradient.
+        State with a leading axis of chains. The potential energy of a chain is not
+        finite if no starting point had a finite density and gradient.
     """
     noise = isinstance(start, Gaussian)
     _, unravel = ravel_pytree(jnp.diagonal(start.factor) if noise else start)
@@ -186,11 +187,11 @@ def block(
     target, settings
         Static.
     size : int
-        Length of the returned arrays; static.
+        Length of the returned arrays (static).
     state : HMCState
         The state from ``init`` or an earlier block.
     n_draws : int, at most ``size``
-        Number of draws; not static, as the last block may be shorter.
+        Number of draws. It is not static, because the last block can be shorter.
     data : pytree of arrays
         Passed to the target.
     vectorized : bool, default=False
@@ -200,12 +201,12 @@ def block(
     -------
     state : HMCState
     draws : dict of arrays of shape (n_chains, size, ...)
-        The functionals; rows from ``n_draws`` on are zero.
+        The functionals. Entries from ``n_draws`` on are zero.
     statistics : dict of arrays of shape (n_chains, size)
-        With ArviZ's names: n_steps (leapfrog steps, that is gradients, per draw),
-        tree_depth (of the deepest tree of a draw) and reached_max_treedepth,
-        acceptance_rate, energy, lp (the log density of the unconstrained position),
-        step_size, diverging.
+        Statistics with ArviZ's names: n_steps (number of leapfrog steps, equal to
+        gradients, per draw), tree_depth (maximum over the iterations of a draw),
+        reached_max_treedepth, acceptance_rate, energy, lp (log density of the
+        unconstrained position), step_size, diverging.
     """
     shape = jax.tree.map(lambda leaf: leaf[0], state.z)
     _, unravel = ravel_pytree(shape)

@@ -1,10 +1,10 @@
-"""``Laplace``: independent draws of a Gaussian at the mode, with their k-hat.
+"""``Laplace``: independent draws from a Gaussian at the mode, with a k-hat.
 
-With u the mode and H the Hessian of the log density at u, the approximation is
-N(u, (-H)⁻¹). -H must be positive definite: a posterior that is flat along a direction
+With u the mode and H the Hessian of the log density at u, the approximation is N(u,
+(-H)⁻¹). -H must be positive definite: a posterior that is flat along a direction
 (rotations of a map W under a flat prior) has no Laplace approximation. The Pareto shape
-k-hat of the importance weights p(u)/q(u) measures its quality: below 0.7 the weights
-could correct the approximation, above they could not.
+k-hat of the importance weights p(u)/q(u) measures the quality of the approximation.
+Below 0.7, importance weights can correct the approximation; above 0.7 they cannot.
 
 References
 ----------
@@ -90,7 +90,7 @@ def _draw(
 def laplace_fit(
     target: Target, data: PyTree, start: PyTree, *, max_steps: int = 2000
 ) -> Gaussian:
-    """Find a local mode by L-BFGS, and the Gaussian that its Hessian defines.
+    """Find a local mode by L-BFGS, and return the Gaussian defined by the Hessian.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def laplace_fit(
     floor = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
     if not eigenvalues[0] > floor:
         raise ValueError(
-            "model must have a posterior that curves downwards in every direction at "
+            "model must have a negative definite Hessian H of the log posterior at "
             f"its mode, got eigenvalues of -H from {eigenvalues[0]:.3g} to "
             f"{eigenvalues[-1]:.3g}. Use a proper prior, or sample with method='nuts'."
         )
@@ -131,7 +131,7 @@ def laplace_fit(
 
 @dataclass(frozen=True)
 class Laplace:
-    """Independent draws of the Gaussian at the mode: an approximation, with its k-hat.
+    """Independent draws from the Gaussian at the mode: an approximation with a k-hat.
 
     Parameters
     ----------
@@ -164,12 +164,12 @@ class Laplace:
         Parameters
         ----------
         posterior : Posterior
-            Its start is the Gaussian of a closed form, or a position from which to
-            search for the mode.
+            ``posterior.start`` is the Gaussian to draw from, or a position at which the
+            search for the mode starts.
         seed : int
             The same seed gives the same draws.
         n_draws, n_chains : int, default=1000, 1
-            Their product is drawn, in one chain.
+            The result has ``n_chains * n_draws`` draws in one chain.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional
             Ignored.
@@ -201,8 +201,9 @@ class Laplace:
 def pareto_khat(log_weight: np.ndarray) -> float:
     """Return the Pareto shape of importance weights, given their logs (n,).
 
-    It is infinite if a weight is infinite or NaN (the approximation misses part of the
-    target), and 0 if all weights are equal up to rounding (no tail).
+    The result is infinite if a weight is infinite or NaN, because the approximation
+    misses part of the target. It is 0 if all weights are equal up to rounding (no
+    tail).
     """
     # ArviZ's statistics take a second to import and only approximations need them.
     from arviz_stats.base.array import array_stats

@@ -1,7 +1,8 @@
-"""Metrics from draws, one per draw, with the chains joined.
+"""Metrics from draws, one per draw; the chains are concatenated.
 
 The module of each learner has a function ``metrics(draws)`` that uses these.
-``registry.MODELS`` has its name for stored draws, the command line and the estimators.
+``registry.MODELS`` has the name of this function, for stored draws, the command line
+and the estimators.
 """
 
 import numpy as np
@@ -18,9 +19,9 @@ SAMPLE_DIMS = ("chain", "draw")
 def joined(
     draws: Draws | xr.DataTree, group: str = "posterior"
 ) -> dict[str, np.ndarray]:
-    """Return the draws of every variable (S, ...) by name, chain after chain.
+    """Return the draws of every variable (S, ...) by name, with chains concatenated.
 
-    A group that does not exist has no variables; ``Draws`` have only the posterior.
+    If the group does not exist, the result is empty. ``Draws`` has only the posterior.
     """
     if isinstance(draws, Draws):
         values = draws.values if group == "posterior" else {}
@@ -56,15 +57,16 @@ def mahalanobis(
     *,
     rank: int | None = None,
 ) -> list[Mahalanobis]:
-    """Return one metric per draw of M, with P(same) = exp(-(b + dist²/2)) given b.
+    """Return one metric per draw of M; given b, with P(same) = exp(-(b + dist²/2)).
 
     Parameters
     ----------
     M : array of shape (s, d, d)
-        Positive semi-definite up to rounding.
+        Matrices that are positive semi-definite up to rounding.
     b : array of shape (s,), optional
     rank : int, optional
-        Rank of M: the other rows of the factors are rounding and are dropped.
+        Rank of M. Factors have this number of rows; further rows would be rounding
+        errors.
     """
     factors = _factors(M)[:, :rank]
     half = np.asarray(0.5)

@@ -1,4 +1,4 @@
-"""``NUTS``: several chains, block by block of the compiled kernel."""
+"""``NUTS``: several chains, run in blocks of the compiled kernel."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,37 +42,37 @@ class NUTS:
     Parameters
     ----------
     n_warmup : int, optional
-        Number of warm-up iterations. Default: 300 with a Gaussian start (whose
-        coordinates make the posterior nearly isotropic), otherwise 1000.
+        Number of warm-up iterations. Default: 300 with a Gaussian start, in whose
+        coordinates the posterior is nearly isotropic, otherwise 1000.
     target_accept : float in (0, 1), default=0.8
-        Mean acceptance probability for the adaptation of the step size.
+        Target mean acceptance probability for the adaptation of the step size.
     max_tree_depth : int, default=10
-        Maximum tree depth: 2^depth - 1 gradients per iteration.
+        Maximum tree depth. An iteration uses at most 2^depth - 1 gradients.
     adapt_mass : bool, optional
-        Adapt the mass matrix in warm-up. Default: True, except with a Gaussian start
-        and fewer than ten warm-up iterations per parameter. The covariance of a
-        Gaussian start is the initial inverse mass matrix.
+        If True, adapt the mass matrix in warm-up. Default: True, except with a Gaussian
+        start and fewer than ten warm-up iterations per parameter. With a Gaussian
+        start, the initial inverse mass matrix is the covariance of the start.
     dense_mass : bool, optional
-        Adapt a dense mass matrix (default with a Gaussian start) or a diagonal one, in
-        the coordinates whitened by a Gaussian start.
+        If True, adapt a dense mass matrix, otherwise a diagonal one. Default: True with
+        a Gaussian start, which also whitens the coordinates.
     thin : int, default=1
-        Iterations per draw.
+        Number of iterations per draw.
     block_size : int, default=100
-        Draws per compiled call, and per file of the checkpoint.
+        Number of draws per compiled call and per checkpoint file.
     vectorized : bool, default=False
-        Run the chains in parallel by ``vmap``. On a CPU this is usually slower, as all
-        chains wait for the longest tree.
+        Run the chains in parallel by ``vmap``. On a CPU this is usually slower, because
+        all chains wait for the longest tree.
     checkpoint : path, optional
-        Folder for finished blocks, one file each (with several processes: a subfolder
-        per process).
+        Folder for finished blocks, one file per block. With several processes, each
+        process uses a subfolder.
     resume : bool, default=False
-        Continue from the blocks in ``checkpoint``, to the same draws as an
+        Continue from the blocks in ``checkpoint``. The draws equal the draws of an
         uninterrupted run.
 
     Notes
     -----
-    Within ``pm.distributed()`` every process runs some of the chains, and all processes
-    return all chains. All must have the same data.
+    Within ``pm.distributed()`` every process runs some of the chains and returns all
+    chains. All processes must have the same data.
 
     Examples
     --------
@@ -112,15 +112,15 @@ class NUTS:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Draw from a posterior; check the draws with ``warn_of_trouble``.
+        """Draw from a posterior. Check the draws with ``warn_of_trouble``.
 
         Parameters
         ----------
         posterior : Posterior
-            Use module-level functions in its target: the compiled kernel is cached by
-            target. With a Gaussian start, chains start at draws from it with twice its
-            sd. Of a position only the shapes are used, and chains start uniformly on
-            (-2, 2).
+            Use module-level functions in ``posterior.target``, because the compiled
+            kernel is cached by target. If ``posterior.start`` is a Gaussian, chains
+            start at draws from the Gaussian with twice the standard deviation. If it is
+            a position, only its shapes are used, and chains start uniformly on (-2, 2).
         seed : int
             The same seed gives the same draws on the same machine.
         n_draws, n_chains : int, default=1000, 4
@@ -132,9 +132,12 @@ class NUTS:
         Raises
         ------
         ValueError
-            If sizes are below 1, no starting point has a finite density, the checkpoint
-            has blocks of another run (or any blocks without ``resume``), or its folder
-            is locked by another run.
+            If ``n_draws`` or ``n_chains`` is below 1.
+
+            If no starting point has a finite density.
+
+            If the checkpoint folder has blocks of another run, or any blocks and
+            ``resume`` is False, or is locked by another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior

@@ -1,7 +1,7 @@
 """Draws of the prior, predictions, and log likelihoods of any NumPyro model.
 
-Each runs the model in one compiled program. Observed sites are sampled by
-``numpyro.handlers.uncondition``.
+Each function runs the model in one compiled program. Observed NumPyro sites are sampled
+by ``numpyro.handlers.uncondition``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ BATCH = 100
 def plain(args: Args, kwargs: Kwargs) -> tuple[Args, dict[str, Any]]:
     """Return a model's arguments with learning rate 1 and data weights 1.
 
-    These are the argument ``learning_rate`` and the field ``w`` of the data, if they
+    The argument ``learning_rate`` and the field ``w`` of the data are set to 1, if they
     exist. Shapes do not change.
     """
     data = args[0]
@@ -47,7 +47,7 @@ def plain(args: Args, kwargs: Kwargs) -> tuple[Args, dict[str, Any]]:
 def prior_draws(
     model: Model, args: Args, kwargs: Kwargs, n: int, *, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of every site, observed sites included."""
+    """Return n prior draws (1, n, ...) of every NumPyro site, also the observed."""
     tree, static, data = split_arguments(args, kwargs)
     draws = _prior(model, tree, static, n, np.int64(seed), data)
     return {name: np.asarray(value)[None] for name, value in draws.items()}
@@ -62,14 +62,14 @@ def predictions(
     *,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return new observations under every draw, by the observed site's name.
+    """Return new observations under every draw, by name of the observed NumPyro site.
 
     Parameters
     ----------
     sites : mapping of str to array of shape (n_chains, n_draws, ...)
-        Draws of the latent sites.
+        Draws of the latent NumPyro sites.
     names : sequence of str
-        Names of the observed sites.
+        Names of the observed NumPyro sites.
     """
     tree, static, data = split_arguments(args, kwargs)
     shape = next(iter(sites.values())).shape[:2]
@@ -81,13 +81,13 @@ def predictions(
 def log_likelihoods(
     model: Model, args: Args, kwargs: Kwargs, sites: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the log likelihood of every observation under every draw, by site."""
+    """Return the log likelihood of each observation and draw, by NumPyro site."""
     tree, static, data = split_arguments(args, kwargs)
     return jax.device_get(_log_likelihood(model, tree, static, data, dict(sites)))
 
 
 class Free(handlers.uncondition):
-    """Sample observed sites, with the batch shape of the observations."""
+    """Handler that samples observed sites with the shape of the observations."""
 
     def process_message(self, msg: dict[str, Any]) -> None:
         """Expand an observed site to the batch shape of its value; uncondition it."""

@@ -63,7 +63,7 @@ else:
 
 
 def sampler_of[S](method: object, kinds: tuple[type[S], ...] = SAMPLERS) -> S:
-    """Return a sampler; a name ("nuts") is the sampler with its default settings.
+    """Return a sampler; a name ("nuts") selects the sampler with default settings.
 
     Raises
     ------
@@ -116,76 +116,85 @@ def sample(
     data : pytree of arrays
         The data, including the observations.
     method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
-        A name is the sampler with its default settings. NUTS is exact up to Monte Carlo
-        error. SVI and Laplace are approximations; they return independent draws in one
-        chain, with their k-hat.
+        A name selects the sampler with default settings. NUTS is exact up to Monte
+        Carlo error. SVI and Laplace are approximations. They return independent draws
+        in one chain, with a k-hat.
     seed : int, default=0
         The same seed gives the same draws on the same machine.
     args : tuple of pytrees, default=()
         Arguments of the model after the data. Python numbers are static for
-        compilation, arrays are not.
+        compilation. Arrays are not static.
     kwargs : mapping, optional
         Keyword arguments of the model: ``learning_rate``, ``batch`` (SVI only), ...
     prior, options : optional
-        Other names for the first of ``args``, and for ``kwargs``.
+        ``prior`` is another way to pass the first of ``args``, and ``options`` is
+        another name for ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
-        The Laplace approximation of a closed form, in unconstrained coordinates. NUTS
-        and SVI use its coordinates, NUTS also starts from it, and Laplace draws from
-        it. Or an unconstrained position: Laplace searches the mode from it, and the
-        other samplers use its shapes. Required for a ``Target``.
+        The Laplace approximation as a ``Gaussian`` in unconstrained coordinates, or an
+        unconstrained position. Required for a ``Target``.
+
+        Given a Gaussian, NUTS and SVI use its coordinates, NUTS starts at draws from
+        it, and Laplace draws from it. Given a position, Laplace starts the search for
+        the mode there. NUTS and SVI use only the shapes of the position.
     n_draws : int, default=1000
     n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1.
-        The approximations draw ``n_chains * n_draws`` in one chain.
+        Default: 4 for NUTS, otherwise 1. SVI and Laplace return ``n_chains * n_draws``
+        draws in one chain.
     feature_names, dims, coords : optional
         See ``to_datatree``.
     identified : sequence of str, optional
-        Quantities that R-hat and effective sample sizes are computed for (NUTS). Leave
-        out a map W that is identified only up to rotation; include M = WᵀW. Default:
-        all.
+        Quantities for which R-hat and effective sample sizes are computed (NUTS). Leave
+        out a linear map W that is identified only up to rotation, and include M = WᵀW.
+        Default: all.
     log_likelihood : bool, default=False
-        Store the log likelihood of every observation under every draw
-        (n_chains × n_draws × n_observations numbers), without learning rate or data
-        weights. If these are not 1, or pairs share points, the group has a second
-        variable ``power`` and ``az.loo`` raises an error; see ``to_datatree``. Only for
-        NumPyro models.
+        Store the log likelihood of every observation under every draw (n_chains ×
+        n_draws × n_observations numbers), without learning rate or data weights. If the
+        learning rate or a weight is not 1, or pairs share points, the group has a
+        second variable ``power`` and ``az.loo`` raises an error; see ``to_datatree``.
+        Only for NumPyro models.
     log_prior : bool, default=True
         Store the log prior density of each site, and the log likelihood of all data,
-        under every draw. ``az.psense_summary`` needs them. For a ``Target`` only if it
-        has ``parts``.
+        under every draw. ``az.psense_summary`` needs them. A ``Target`` must have
+        ``parts`` for this.
     predictive : bool, default=False
-        Store new observations under every draw (``posterior_predictive``), as large as
-        the log likelihood. Compiles one more program. Only for NumPyro models.
+        Store new observations under every draw in ``posterior_predictive``, which is as
+        large as the log likelihood. Compiles one more program. Only for NumPyro models.
     prior_draws : int, optional
-        Number of draws of the prior, and of new observations under them (``prior`` and
-        ``prior_predictive``). Compiles one or two more programs. Only for NumPyro
-        models with proper priors. Default: none.
+        Number of draws from the prior (``prior``) and of new observations given these
+        draws (``prior_predictive``). Compiles one or two more programs. Only for
+        NumPyro models with proper priors. Default: none.
     dtype : {"float64", "float32"}, default="float64"
-        Precision, in a local scope.
+        Floating-point precision, set only during this call.
     progress : bool, optional
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
     Returns
     -------
     DataTree
-        Groups posterior, sample_stats (NUTS, with ArviZ's names), log_prior,
-        log_likelihood, observed_data, constant_data and, on request,
-        posterior_predictive, prior and prior_predictive. Attributes: versions, seed,
-        method, data hash, learning rate, sum of weights and model arguments.
+        The groups are posterior, sample_stats (only NUTS, with ArviZ's names),
+        log_prior, log_likelihood, observed_data and constant_data. On request there are
+        also posterior_predictive, prior and prior_predictive.
+
+        The attributes are versions, seed, method, data hash, learning rate, sum of
+        weights and model arguments.
 
     Raises
     ------
     ValueError
-        If the method is unknown, a subsample is used with NUTS or Laplace, or a Target
-        has no start; see also the sampler.
+        If the method is unknown.
+
+        If a subsample is used with NUTS or Laplace.
+
+        If a Target has no start. See also the sampler.
     TypeError
         If the model does not accept the arguments.
 
     Warns
     -----
     SamplingWarning
-        For the findings of ``sampling.diagnose``: divergences, saturated trees, low
-        E-BFMI, high R-hat, low effective sample sizes (NUTS), a k-hat of 0.7 or more.
+        For each finding of ``sampling.diagnose``. For NUTS: divergences, saturated
+        trees, low E-BFMI, high R-hat, low effective sample sizes. For SVI and Laplace:
+        a k-hat of 0.7 or more.
 
     Examples
     --------
@@ -326,7 +335,7 @@ def _warn(
 def like(
     observed: Mapping[str, np.ndarray], drawn: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return new observations, with NaN where the data are missing."""
+    """Return new observations, with NaN where entries of the data are missing."""
     return {
         name: np.where(np.isnan(old), np.nan, drawn[name])
         if np.issubdtype(old.dtype, np.floating)

@@ -1,7 +1,8 @@
-"""Summaries of draws by entry: mean, sd, Monte Carlo error, R-hat, effective size.
+"""Summaries of draws by entry: mean, sd, Monte Carlo error, R-hat, ESS.
 
 A quantity of shape (d, d) is d² *entries*, named by its coordinates:
-``M[alcohol, ash]``. R-hat, effective sample sizes and Monte Carlo errors are ArviZ's.
+``M[alcohol, ash]``. R-hat, effective sample sizes and Monte Carlo errors are computed
+by ArviZ.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -20,7 +21,7 @@ MOVES = 20
 
 
 class Summary(NamedTuple):
-    """Statistics of draws by entry; all of shape (m,).
+    """Statistics of draws by entry; all have shape (m,).
 
     ``skew`` is the skewness of the draws, ``ess`` the effective sample size of the
     mean, ``sd_mcse`` the Monte Carlo error of ``sd``, and ``eps`` the rounding unit of
@@ -54,18 +55,18 @@ def select(
     *,
     min_chains: int = 2,
 ) -> xr.Dataset:
-    """Return variables of draws, sample dims first; see ``compare`` for errors.
+    """Return variables of draws with chain and draw as the first axes.
 
     Parameters
     ----------
     draws : Dataset or DataTree
         The group ``posterior`` of a DataTree is used.
     names : sequence of str or None
-        Required variables; None selects all.
+        Required variables. None selects all variables.
     argument : str
         Name of the argument in error messages.
     min_chains : int, default=2
-        R-hat needs two.
+        Minimum number of chains. R-hat needs two.
     """
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
@@ -113,9 +114,9 @@ def select(
 def equal_chains(table: xr.Dataset) -> list[tuple[int, int]]:
     """Return the pairs of chains that are equal in every draw of every variable.
 
-    Copies make R-hat 1 and inflate effective sample sizes. Chains that move fewer than
-    ``MOVES`` times are not compared: two constant chains, or two indicators of a rare
-    event, can be equal by chance.
+    Equal chains give an R-hat of 1 and inflate effective sample sizes. Chains that
+    change fewer than ``MOVES`` times are not compared. Two constant chains, or two
+    indicators of a rare event, can be equal by chance.
     """
     columns = [
         draws.to_numpy().reshape(*draws.shape[:2], -1)
@@ -155,7 +156,7 @@ def align(reference: xr.Dataset, draws: xr.Dataset, argument: str) -> xr.Dataset
 def flatten(
     values: Mapping[str, ArrayLike], table: xr.Dataset, argument: str
 ) -> np.ndarray:
-    """Stack reference values in the order of the table's entries, shape (m,)."""
+    """Stack reference values in the order of the entries of the table, shape (m,)."""
     missing = [name for name in table.data_vars if name not in values]
     if missing:
         raise ValueError(f"{argument} must have a value for {missing}, got none")
@@ -176,7 +177,7 @@ def flatten(
 
 
 def entry_names(table: xr.Dataset) -> list[str]:
-    """Name every entry by its coordinates, or by its indices without coordinates."""
+    """Name every entry by its coordinates if it has any, otherwise by its indices."""
     names: list[str] = []
     for name, draws in table.data_vars.items():
         labels = [
@@ -193,14 +194,14 @@ def entry_names(table: xr.Dataset) -> list[str]:
 
 
 def stacked(table: xr.Dataset) -> np.ndarray:
-    """Return all entries, (n_chains, n_draws, m), in the order of ``entry_names``."""
+    """Return all entries as (n_chains, n_draws, m), in the order of ``entry_names``."""
     shape = (table.sizes["chain"], table.sizes["draw"], -1)
     columns = [draws.to_numpy().reshape(shape) for draws in table.data_vars.values()]
     return np.concatenate([a.astype(float) for a in columns], 2)
 
 
 def summarise(table: xr.Dataset) -> Summary:
-    """Return mean, sd, errors and R-hat by entry, in the order of ``entry_names``.
+    """Return the summary of every entry, in the order of ``entry_names``.
 
     Examples
     --------

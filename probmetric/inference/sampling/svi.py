@@ -1,4 +1,4 @@
-"""``SVI``: independent draws of a variational guide, with their k-hat.
+"""``SVI``: independent draws from a variational guide, with a k-hat.
 
 The guide is one of NumPyro's automatic guides, fitted by Adam on the evidence lower
 bound, in blocks of one compiled update. A guide is an approximation: for LCA only
@@ -68,7 +68,7 @@ N_BLOCKS = 20
 def target_model(target: Target, prototype: PyTree) -> Callable[[PyTree], None]:
     """Write a target as a NumPyro model of ``data`` with one flat latent site.
 
-    The same target and shapes give the same object, and fits share compilations.
+    The same target and shapes give the same object, so fits share compiled programs.
     """
     leaves, tree = jax.tree.flatten(prototype)
     return _target_model(target, tree, tuple((a.shape, a.dtype) for a in leaves))
@@ -91,10 +91,10 @@ def _target_model(
 
 
 class Bound(infer.Trace_ELBO):
-    """NumPyro's evidence lower bound, with its terms added in the order of the sites.
+    """NumPyro's evidence lower bound, with terms added in the order of the sites.
 
-    NumPyro uses the order of a set of names, which differs between processes: the
-    compilation cache would miss, and the sum could differ by rounding.
+    NumPyro uses the order of a set of names, which differs between processes. With that
+    order the compilation cache would miss, and the sum could differ by rounding.
     """
 
     def loss(
@@ -106,7 +106,7 @@ class Bound(infer.Trace_ELBO):
         *args: PyTree,
         **kwargs: PyTree,
     ) -> jax.Array:
-        """Return minus the bound, as ``Trace_ELBO`` estimates it from the same key."""
+        """Return minus the bound, equal to ``Trace_ELBO`` for the same key."""
 
         def estimate(key: jax.Array) -> jax.Array:
             for_model, for_guide = jax.random.split(key)
@@ -200,7 +200,7 @@ def _finish(
 
 @dataclass(frozen=True)
 class SVI:
-    """Independent draws of a variational guide: an approximation, with its k-hat.
+    """Independent draws from a variational guide: an approximation with a k-hat.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class SVI:
     step_size : float, default=0.01
         Step size of Adam, in unconstrained units.
     n_particles : int, default=4
-        Draws per estimate of the evidence lower bound.
+        Number of draws per estimate of the evidence lower bound.
 
     Examples
     --------
@@ -242,17 +242,17 @@ class SVI:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Fit a guide to a target and draw from it.
+        """Fit a guide to a target, and draw from the guide.
 
         Parameters
         ----------
         posterior : Posterior
-            A Gaussian start whitens the coordinates of the guide. Of a position only
-            the shapes are used.
+            If ``posterior.start`` is a Gaussian, it whitens the coordinates of the
+            guide. If it is a position, only its shapes are used.
         seed : int
             The same seed gives the same draws.
         n_draws, n_chains : int, default=1000, 1
-            Their product, at least 100, is drawn, in one chain.
+            The result has ``n_chains * n_draws`` draws in one chain, at least 100.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
@@ -286,7 +286,7 @@ class SVI:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Fit a guide to a NumPyro model, site by site, and draw from it.
+        """Fit a guide to the sites of a NumPyro model, and draw from the guide.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class SVI:
         args, kwargs : tuple, dict
             Arguments of the model; ``kwargs`` may have a subsample size (``batch``).
         full_kwargs : dict, optional
-            ``kwargs`` without the subsample size, for the draws and k-hat.
+            ``kwargs`` without the subsample size, for the draws and the k-hat.
         seed, dtype, progress
             See ``draw``.
         n_draws : int, default=4000
@@ -304,13 +304,15 @@ class SVI:
         Returns
         -------
         Draws
-            One chain; ``attributes`` have khat, guide and elbo (mean over the last
-            twentieth of the steps).
+            Draws in one chain. ``attributes`` has khat, guide and elbo (mean over the
+            last 5% of the steps).
 
         Raises
         ------
         ValueError
-            For fewer than 100 draws (k-hat needs a tail), or if the bound is NaN.
+            If there are fewer than 100 draws, because the k-hat needs a tail.
+
+            If the evidence lower bound is NaN.
         """
         n_draws = check_number("n_draws", n_draws, 100, whole=True)
         full_kwargs = kwargs if full_kwargs is None else full_kwargs

@@ -3,9 +3,9 @@
 ``model_target`` makes a target from a NumPyro model. It maps every latent site to the
 real line (NumPyro's bijections, with Jacobians) and reports every latent and
 deterministic site. Arrays are arguments of the compiled functions. Python numbers,
-strings and None among the model's arguments are static, as the model may branch on them
-(a flat prior is ``lam=0``). The same model with arguments of the same shapes is one
-target and compiled once.
+strings and None among the model's arguments are static, because the model can branch on
+them (a flat prior is ``lam=0``). A model and arguments with the same shapes give the
+same target, which is compiled once.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -47,21 +47,23 @@ type Attribute = str | int | float | None
 
 
 class Target(NamedTuple):
-    """A posterior, as module-level pure functions (static for compilation).
+    """A posterior, defined by module-level pure functions (static for compilation).
 
     Attributes
     ----------
     log_density : callable
-        ``log_density(position, data)``: natural log, up to a constant, of the
-        density of ``position``, a pytree of unconstrained arrays.
+        ``log_density(position, data)`` returns the natural log of the density of
+        ``position`` up to a constant. A position is a pytree of unconstrained arrays.
     functionals : callable
-        ``functionals(position, data) -> dict of arrays``: the quantities to report and
-        to diagnose by R-hat and effective sample sizes. They should be identified.
+        ``functionals(position, data)`` returns a dict of arrays: the quantities to
+        report, for which R-hat and effective sample sizes are computed. They should be
+        identified.
     parts : callable, optional
-        ``parts(position, data) -> (log prior by site, log likelihood)``, scalars, for
-        power scaling. The log prior is in the coordinates of the model, without the
-        Jacobian of the map to ``position``. The log likelihood is the term of
-        ``log_density``, with learning rate and weights.
+        ``parts(position, data)`` returns the scalars (log prior by site, log
+        likelihood), for power scaling. The log prior is in the coordinates of the
+        model, without the Jacobian of the transformation to ``position``. The log
+        likelihood is the likelihood term of ``log_density``, with learning rate and
+        weights.
 
     Examples
     --------
@@ -86,15 +88,15 @@ class Target(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """A Gaussian over positions: the Laplace approximation of a closed form.
+    """A Gaussian over positions: the Laplace approximation of a posterior.
 
     Attributes
     ----------
     mean : pytree of arrays
-        A position.
+        Mean, as a position.
     factor : array of shape (k, m)
-        A square root of the covariance, covariance = factor factorᵀ, in the order of
-        ``jax.flatten_util.ravel_pytree(mean)``; singular if m < k.
+        A square root of the covariance (covariance = factor factorᵀ), in the order of
+        ``jax.flatten_util.ravel_pytree(mean)``. The covariance is singular if m < k.
 
     Examples
     --------
@@ -116,9 +118,9 @@ class Posterior(NamedTuple):
     ----------
     target : Target
     data : pytree of arrays
-        Passed to the target.
+        Second argument of the functions of the target.
     start : Gaussian, or pytree of arrays
-        The Laplace approximation of a closed form, or a position.
+        The Laplace approximation, or a position.
 
     Examples
     --------
@@ -150,9 +152,9 @@ class Draws(NamedTuple):
     statistics : dict of arrays of shape (n_chains, n_draws)
         Statistics of the sampler; empty for independent draws.
     attributes : dict
-        Method and settings, for the provenance; ``khat`` for approximations.
+        Method and settings, for the provenance. Approximations also have ``khat``.
     log_prior : dict of arrays of shape (n_chains, n_draws)
-        By site; empty if the target has no ``parts``.
+        Log prior by NumPyro site; empty if the target has no ``parts``.
     log_likelihood : array of shape (n_chains, n_draws), optional
         Log likelihood of all data, with learning rate and weights.
 
@@ -176,7 +178,7 @@ _PRIOR, _LIKELIHOOD = "log_prior/", "log_likelihood/"
 
 
 def report(target: Target, position: PyTree, data: PyTree) -> Arrays:
-    """Return the functionals and the terms of the density, for ``as_draws``."""
+    """Return the functionals and the terms of the log density, for ``as_draws``."""
     values = target.functionals(position, data)
     if target.parts is None:
         return values
@@ -194,7 +196,7 @@ def as_draws(
     statistics: dict[str, np.ndarray],
     attributes: Mapping[str, Attribute],
 ) -> Draws:
-    """Return ``Draws`` from results of ``report``, with the densities separated."""
+    """Return ``Draws`` from results of ``report``, with log densities separated."""
     prior = {k: v for k, v in reported.items() if k.startswith(_PRIOR)}
     values = {k: v for k, v in reported.items() if k not in prior}
     likelihood = values.pop(_LIKELIHOOD, None)
@@ -211,9 +213,10 @@ def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> PyTree:
 
 @lru_cache(maxsize=64)
 def whitened(target: Target) -> Target:
-    """Return the target of noise e, given (start, data), at position start(e).
+    """Return the target in whitened coordinates e, with data (start, data).
 
-    If the Gaussian ``start`` is the posterior, e is standard normal.
+    The position at e is mean + factor · e of ``start``. If the posterior is the
+    Gaussian ``start``, e is standard normal.
     """
 
     def log_density(noise: Array, data: tuple[Gaussian, PyTree]) -> Scalar:
@@ -230,9 +233,9 @@ def whitened(target: Target) -> Target:
 
 
 def cast[T](tree: T, dtype: str | np.dtype) -> T:
-    """Put the arrays of a tree on the device, floating ones in the given dtype.
+    """Put the arrays of a tree on the device; floating-point arrays are cast to dtype.
 
-    The host casts them, because a cast on the device would compile for each shape.
+    The cast is done on the host, because a cast on the device compiles for each shape.
     """
 
     def convert(leaf: ArrayLike) -> ArrayLike:
@@ -246,7 +249,7 @@ def cast[T](tree: T, dtype: str | np.dtype) -> T:
 
 
 def is_double(dtype: str) -> bool:
-    """Return whether a dtype is float64; raise ValueError unless it is a float."""
+    """Return True for "float64", False for "float32"; otherwise raise ValueError."""
     if dtype not in ("float64", "float32"):
         raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
     return dtype == "float64"
@@ -259,7 +262,7 @@ MOST_DRAWS = 10**7
 def counts(
     n_draws: object, n_chains: object, default_chains: int = 1
 ) -> tuple[int, int]:
-    """Check the numbers of draws and chains and return them as ints."""
+    """Check the numbers of draws and chains, and return them as ints."""
     n_chains = default_chains if n_chains is None else n_chains
     return (
         check_number("n_draws", n_draws, 1, MOST_DRAWS, whole=True),
@@ -275,15 +278,16 @@ def call_of(
     *,
     prior: PyTree = None,
 ) -> Args:
-    """Return the arguments of a NumPyro model: data, prior, and further arguments.
+    """Return the arguments of a NumPyro model: data, prior and other arguments.
 
     ``model.prepare``, if defined, is applied to the data before tracing.
 
     Raises
     ------
     TypeError
-        If the model is not a function or does not accept these arguments, or if
-        ``args`` is not a tuple.
+        If the model is not a function, or does not accept the arguments.
+
+        If ``args`` is not a tuple.
     """
     name = getattr(model, "__name__", type(model).__name__)
     if not callable(model) or isinstance(model, type):
@@ -315,29 +319,33 @@ def call_of(
 def model_target(
     model: Model, args: Args, kwargs: Kwargs
 ) -> tuple[Target, list[Array], dict[str, jax.ShapeDtypeStruct]]:
-    """Return a NumPyro model with its arguments as a target.
+    """Return the target of a NumPyro model with its arguments.
 
     Parameters
     ----------
     model : callable
         ``model(*args, **kwargs)`` with observed data among its arguments.
     args, kwargs : tuple, dict
-        Pytrees of arrays and static Python values.
+        Arguments of the model: pytrees of arrays and static Python values.
 
     Returns
     -------
     target : Target
-        The same object for the same model, tree of arguments and static values.
+        The target. Equal models, argument trees and static values give the same object.
     data : list of arrays
-        The arrays among the arguments: the target's ``data``.
+        The arrays among the arguments, which are the ``data`` of the target.
     prototype : dict of ShapeDtypeStruct
-        Shapes of a position: one unconstrained array per latent site.
+        Shapes of a position, with one unconstrained array per latent NumPyro site.
 
     Raises
     ------
     ValueError
-        If the model has a discrete latent site, a subsampled plate (MCMC would keep one
-        subsample throughout), or no latent or no observed sites.
+        If the model has a discrete latent site.
+
+        If a plate is subsampled, because MCMC would use the same subsample in all
+        iterations.
+
+        If the model has no latent or no observed sites.
 
     Examples
     --------
@@ -379,7 +387,7 @@ def _static(leaf: object) -> _Fixed | None:
 
 
 def split_arguments(args: Args, kwargs: Kwargs) -> tuple[Tree, Static, list[Array]]:
-    """Split (args, kwargs) into their tree, their static values, and their arrays."""
+    """Split (args, kwargs) into a tree structure, static values and arrays."""
     leaves, tree = jax.tree.flatten(in_native_order((args, kwargs)))
     static = tuple(_static(leaf) for leaf in leaves)
     arrays = [a for a, fixed in zip(leaves, static, strict=True) if fixed is None]
@@ -422,7 +430,7 @@ def _cached_target(model: Model, tree: Tree, static: Static) -> Target:
 def site_densities(
     model: Model, args: Args, kwargs: Kwargs, sites: Arrays
 ) -> tuple[Arrays, Scalar]:
-    """Return the log density of each latent site, and of all observed sites."""
+    """Return the log density of each latent NumPyro site, and of all observed sites."""
     terms, trace = compute_log_probs(model, args, dict(kwargs), sites)
     prior: Arrays = {k: v for k, v in terms.items() if not trace[k]["is_observed"]}
     return prior, sum(v for k, v in terms.items() if k not in prior)

@@ -1,11 +1,11 @@
-"""Storage of log likelihoods by exchangeable unit, if there are such units.
+"""Storage of pointwise log likelihoods, if the observations are exchangeable.
 
-ArviZ's ``loo`` assumes that the single variable of the group ``log_likelihood`` has the
-log likelihoods of exchangeable units. This is wrong for pairs that share points, and
-for a likelihood with a power. For these the group has a second variable, ``power``.
-The sum of both is the log likelihood of the posterior, as power scaling needs, and
-``loo`` raises an error for two variables. Terms without a posterior (of bootstrap
-draws) are in the group ``pseudo_log_likelihood``.
+ArviZ's ``loo`` assumes that the group ``log_likelihood`` has one variable with the log
+likelihoods of exchangeable observations. This assumption is wrong for pairs that share
+points, and for a tempered likelihood. In these cases the group has a second variable,
+``power``. The sum of both variables is the log likelihood of the posterior, as needed
+for power scaling. ``loo`` raises an error for two variables. Bootstrap draws have no
+posterior density, and their log likelihoods are in the group ``pseudo_log_likelihood``.
 """
 
 import json
@@ -25,9 +25,10 @@ do not sum to the log likelihood.
 
 
 def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
-    """Return why the terms of the likelihood are not exchangeable units, or None.
+    """Return the reason why observations are not exchangeable, or None if they are.
 
-    If ``points``, the units are points, and their pairs may share points.
+    If ``points``, the log likelihood has one term per point, and pairs can share
+    points.
     """
     constant = draws["constant_data"] if "constant_data" in draws.children else {}
     if not points and "i" in constant and "j" in constant:
@@ -58,12 +59,12 @@ def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
 
 
 def whole(total: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Return the group for the log likelihood of all data, (n_chains, n_draws)."""
+    """Return the group that stores the total log likelihood, (n_chains, n_draws)."""
     return {} if total is None else {"total": total, "power": np.zeros_like(total)}
 
 
 def pointwise(draws: xr.DataTree, group: str = LIKELIHOOD) -> bool:
-    """Return whether a group has one term per observation."""
+    """Return True if a group has one log likelihood per observation."""
     if group not in draws.children:
         return False
     return any(len(term.dims) > 2 for term in draws[group].to_dataset().values())
@@ -72,10 +73,10 @@ def pointwise(draws: xr.DataTree, group: str = LIKELIHOOD) -> bool:
 def with_terms(
     draws: xr.DataTree, terms: Mapping[Hashable, xr.DataArray]
 ) -> xr.DataTree:
-    """Store plain log likelihoods of observations instead of their total.
+    """Store the log likelihood of each observation instead of the total.
 
-    If they are not exchangeable units, store the difference to the total as ``power``,
-    and the reason in the group's attribute ``reason``.
+    If the observations are not exchangeable, store the difference between the total and
+    the sum as ``power``, and the reason in the attribute ``reason`` of the group.
     """
     group, reason = xr.Dataset(terms), no_unit(draws)
     total = draws.children.get(LIKELIHOOD)

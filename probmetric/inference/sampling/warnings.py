@@ -38,13 +38,13 @@ def warn_of_trouble(
     Parameters
     ----------
     values : mapping of str to array of shape (n_chains, n_draws, ...)
-        The functionals to check.
+        The reported quantities to check.
     statistics : mapping of str to array of shape (n_chains, n_draws)
-        Statistics of the sampler; empty for independent draws.
+        Statistics of the sampler; empty if the draws are independent.
     attributes : mapping, optional
-        ``khat`` and ``method`` of an approximation, ``undetermined``.
+        The entries ``khat``, ``method`` and ``undetermined`` are used.
     feature_names, dims : optional
-        See ``to_datatree``; used in the names of entries.
+        Names for the entries in warnings; see ``to_datatree``.
     """
     table = xr.Dataset(
         {

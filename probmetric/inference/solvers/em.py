@@ -1,8 +1,8 @@
 """Expectation-maximization, plain and accelerated, for the EM step of any model.
 
 The model supplies one pure function ``step(params, data) -> (new_params, objective)``,
-with the objective of the old parameters ``params``. EM cannot lower the objective: a
-decrease beyond rounding is returned as ``Result.DECREASED``.
+where the objective is evaluated at ``params``. EM cannot decrease the objective. A
+decrease larger than rounding is returned as ``Result.DECREASED``.
 
 Stopping. EM converges linearly with a rate ρ, so the gain of the last step can be much
 smaller than the gap to the optimum (385 times smaller at ρ = 0.9987). The stopping rule
@@ -10,11 +10,12 @@ uses the estimated gap,
 
     gap ≈ gain / (1 - ρ²),    ρ = ‖step_t‖ / ‖step_{t-1}‖,                        (1)
 
-because near the optimum the objective is quadratic and its gap shrinks by ρ² per step.
+because near the optimum the objective is quadratic and the gap is multiplied by ρ² in
+each step.
 
-Acceleration is SQUAREM: from r = F(θ) - θ and v = F(F(θ)) - F(θ) - r it tries
-θ - 2αr + α²v with α = -‖r‖/‖v‖, accepts it if its objective is at least that of F(θ)
-(the ascent is then monotone), and applies F once more.
+Acceleration is SQUAREM: from r = F(θ) - θ and v = F(F(θ)) - F(θ) - r it tries θ - 2αr +
+α²v with α = -‖r‖/‖v‖, which is accepted if its objective is at least the objective of
+F(θ). This condition makes the ascent monotone. Then F is applied once more.
 
 References
 ----------
@@ -69,17 +70,17 @@ def run_em[P, D](
     tol: ArrayLike | None = None,
     accelerate: bool = False,
 ) -> Fit:
-    """Iterate an EM step to its fixed point, a local optimum.
+    """Iterate an EM step until it converges to a local optimum.
 
     Parameters
     ----------
     step : callable
         ``step(params, data) -> (new_params, objective_at_params)``. Use a module-level
-        pure function: it is static for compilation.
+        pure function, because it is static for compilation.
     params : pytree of arrays
-        Start. Unconstrained if ``accelerate``.
+        Start. It must be unconstrained if ``accelerate``.
     data : pytree of arrays
-        Passed to ``step``.
+        Second argument of ``step``.
     max_steps : int, default=1000
         Maximum number of EM steps, or of SQUAREM cycles (three EM steps each).
     tol : float, optional
@@ -91,7 +92,7 @@ def run_em[P, D](
     Returns
     -------
     Fit
-        The objective is that of the returned parameters.
+        ``objective`` is evaluated at the returned parameters.
 
     Examples
     --------
@@ -237,7 +238,7 @@ def run_em_passes[P](
     tol: ArrayLike | None = None,
     eps: float | None = None,
 ) -> Fit:
-    """Run plain EM with steps on the host, such as passes over files.
+    """Run plain EM with steps on the host, for example passes over files.
 
     Parameters
     ----------
@@ -248,13 +249,15 @@ def run_em_passes[P](
     max_steps, tol
         See ``run_em``.
     eps : float, optional
-        Rounding unit within a step, if it is larger than that of float64. The allowed
-        decrease of the objective is proportional to it, and ``tol`` at least 16 eps.
+        Rounding unit within a step, if it is larger than the float64 eps. The allowed
+        decrease of the objective is proportional to ``eps``, and ``tol`` is at least 16
+        eps.
 
     Returns
     -------
     Fit
-        See ``run_em``. One more step than ``n_steps`` is run, for the objective.
+        See ``run_em``. After ``n_steps`` steps, one more step is run to compute the
+        objective.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     float_eps = float(np.finfo(float).eps)

@@ -24,7 +24,7 @@ def _value_and_gradient[P, D](
 
 
 def value_at[P, D](objective: Callable[[P, D], Scalar], params: P, data: D) -> float:
-    """Return the objective by the program that ``lbfgs`` compiled (same shapes)."""
+    """Return the objective, computed by the compiled program of ``lbfgs``."""
     params, data = jax.device_put((params, data))
     flat = np.concatenate([np.ravel(a) for a in jax.tree.leaves(params)])
     return float(_value_and_gradient(objective, flat, params, data)[0])
@@ -49,19 +49,21 @@ def lbfgs[P, D](
     params : pytree of arrays
         Start.
     data : pytree of arrays
-        Passed to the objective.
+        Second argument of the objective.
     max_steps : int, default=500
         Maximum number of L-BFGS iterations.
     tol : float, default=1e-6
-        Converged when the largest gradient entry is below ``tol * max(1, |f|)``,
-        with f the objective at the start.
+        The iterations stop when the largest gradient entry is below
+        ``tol * max(1, |f|)``, with f the objective at the start.
     gap_tol : float, default=1e-12
-        Also converged when an iteration gains less than ``gap_tol * max(1, |f|)``.
+        They also stop when an iteration increases the objective by less than
+        ``gap_tol * max(1, |f|)``.
 
     Returns
     -------
     Fit
-        A local optimum. ``n_evaluations`` counts evaluations of value and gradient.
+        A local optimum. ``n_evaluations`` is the number of evaluations of value and
+        gradient.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     # Transfer once, not at every evaluation; flat parameters stay on the host.

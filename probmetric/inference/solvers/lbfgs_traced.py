@@ -5,8 +5,8 @@ Here everything is traced: the two-loop recursion over the last ``MEMORY`` steps
 step that is halved until the objective decreases sufficiently (Armijo's rule). Wolfe's
 curvature condition is not enforced; steps without positive curvature are not stored.
 
-The loop stops on the estimated gap gᵀHg/2, with H the current inverse Hessian: for a
-log density this is the remaining gain in nats.
+The loop stops on the estimated gap gᵀHg/2, with H the current inverse Hessian. For a
+log density, the gap is the remaining gain in nats.
 
 References
 ----------
@@ -93,24 +93,25 @@ def minimise(
     max_steps: int,
     tol: Scalar | int,
 ) -> Minimum:
-    """Return a local minimum of a smooth function; can be traced by JAX.
+    """Return a local minimum of a smooth function (traceable by JAX).
 
     Parameters
     ----------
     value_and_gradient : callable
-        Function of a point (q,), best in coordinates with a Hessian near the identity.
+        Function of a point (q,) that returns the value and the gradient. Convergence is
+        fastest in coordinates with a Hessian near the identity.
     start : array of shape (q,)
         A point with a finite value.
     max_steps : int
-        Maximum number of iterations; static.
+        Maximum number of iterations (static).
     tol : float
-        Converged when the estimated gap is at most ``tol * max(1, |value|)``.
+        The loop stops when the estimated gap is at most ``tol * max(1, |value|)``.
 
     Returns
     -------
     Minimum
-        ``Result.MAX_STEPS`` also if no step along the direction lowers the value by
-        more than rounding.
+        ``result`` is ``Result.MAX_STEPS`` also if no step along the direction decreases
+        the value by more than rounding.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """``Fit`` and ``Result``: the result of a fit, with a remedy for failures.
 
-Inside ``jit`` a failure is a value: ``Result`` codes are integers. The estimators
-convert them to warnings or errors with the remedy.
+Inside ``jit`` a failure is returned as an integer ``Result`` code. The estimators
+convert failure codes to warnings or errors with the remedy.
 """
 
 from enum import IntEnum
@@ -59,7 +59,8 @@ class Fit(NamedTuple):
     result : array of shape (), int
         A ``Result`` code.
     n_steps, n_evaluations : array of shape (), int
-        Steps of the solver; evaluations of the EM step, or of value and gradient.
+        Number of steps of the solver, and number of evaluations of the EM step, or of
+        value and gradient.
     trace : array of shape (max_steps,)
         Objective after each step, NaN after the last step.
 
@@ -79,7 +80,7 @@ class Fit(NamedTuple):
 
     @classmethod
     def closed(cls, params: PyTree, objective: ArrayLike) -> "Fit":
-        """Return a fit in closed form; converged if the objective is finite."""
+        """Return a closed-form fit; CONVERGED if the objective is finite."""
         value = np.asarray(objective)
         code = Result.CONVERGED if np.isfinite(value) else Result.NONFINITE
         result, steps, evaluations = (np.asarray(int(n)) for n in (code, 0, 1))

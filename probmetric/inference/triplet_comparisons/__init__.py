@@ -1,8 +1,8 @@
 """Triplet comparisons: symbols and derivations.
 
-Symbols as ``models.triplet_comparisons``: rows u_i = x_a - x_far, v_i = x_a - x_near of
-U, V (N, d), t_i of its Eq. (1), signs s_i = 2 y_i - 1, data weights w_i, learning rate
-η, prior W ~ N(W₀, c²/λ) by entry.
+The symbols are defined in ``models.triplet_comparisons``: rows u_i = x_a - x_far, v_i =
+x_a - x_near of U, V (N, d), t_i of its Eq. (1), signs s_i = 2 y_i - 1, data weights
+w_i, learning rate η, prior W ~ N(W₀, c²/λ) by entry.
 
 In reading order:
 

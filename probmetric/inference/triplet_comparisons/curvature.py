@@ -5,13 +5,13 @@ k_i = ηw_i σ(s_i t_i) σ(-s_i t_i), minus the Hessian in vec W, row by row, is
 
     H = Σ_i k_i vec g_i vec g_iᵀ - I ⊗ 2(Uᵀdiag(r) U - Vᵀdiag(r) V) + τI.           (1)
 
-The certificate of a mode is the gap in nats, by which the maximum of the quadratic is
-higher: with g the gradient, and H positive definite,
+The certificate of a mode is the gap in nats between the maximum of the local quadratic
+model and the value. With g the gradient, and H positive definite, the gap is
 
     ½ gᵀH⁻¹g.                                                                      (2)
 
-Under a prior centered at 0 the density is constant along the rotations of W, and g and
-H are 0 there. H is then restricted to the directions across them
+Under a prior centered at 0 the density is constant along the rotations of W, so g and H
+are 0 in these directions. H is then restricted to the orthogonal directions
 (``inference.rotations``).
 """
 
@@ -41,7 +41,7 @@ def hessian(
 ) -> Float[np.ndarray, "q q"]:
     """Compute minus the Hessian of the log joint density (Eq. 1), in NumPy.
 
-    Memory is a few matrices of (pd)² numbers: the g_i are computed in blocks.
+    Memory is a few matrices of (pd)² numbers, because the g_i are computed in blocks.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def gap(
     *,
     learning_rate: float = 1.0,
 ) -> float:
-    """Compute the certificate (Eq. 2): nats by which the quadratic's maximum is higher.
+    """Compute the certificate of a mode, Eq. (2), in nats.
 
     The result is ∞ if minus the Hessian is not positive definite (not a mode), and NaN
     if W has more than ``MAX_PARAMETERS`` entries, as the cost is (pd)³.
@@ -96,7 +96,7 @@ def gap(
     params : TripletParams
         From ``fit``.
     triplets, prior, learning_rate
-        Arguments of ``fit``.
+        The arguments of ``fit``.
 
     Examples
     --------

@@ -43,27 +43,27 @@ def draw(
     progress: bool | None = None,
     objects: bool = False,
 ) -> Draws:
-    """Draw M around a mode, in input units.
+    """Draw M near a mode, in input units.
 
     Parameters
     ----------
     params : TripletParams
         From ``fit``.
     triplets, prior, learning_rate
-        Arguments of ``fit``, with features divided by ``scale``.
+        The arguments of ``fit``, with features divided by ``scale``.
     method : sampler, or "nuts", "laplace"; default="nuts"
         "nuts" is ``NUTS(target_accept=0.95)``. ``Laplace`` leaves out the rotations.
     scale : array of shape (d,)
-        M becomes diag(1/s) M diag(1/s).
+        Scale s of the features. The returned M is diag(1/s) M diag(1/s).
     seed, n_draws, n_chains, progress
-        As ``pm.sample``.
+        See ``pm.sample``.
     objects : bool, default=False
-        Return the Gram matrix of the objects of an embedding (``of_objects``).
+        If True, return the Gram matrix of the embedded objects (``of_objects``).
 
     Raises
     ------
     ValueError
-        For an unknown method, and as ``posterior`` and the samplers.
+        If the method is unknown. See also ``posterior`` and the sampler.
 
     Warns
     -----
@@ -99,7 +99,7 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric for each draw of M, or None without draws of M.
+    """Return one metric per draw of M, or None if there are no draws of M.
 
     Examples
     --------

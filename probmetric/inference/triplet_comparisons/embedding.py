@@ -6,20 +6,21 @@ orthonormal columns that sum to 0. With the rows of B as features and Z = BWᵀ,
 
     z_i - z_j = W(b_i - b_j),    ‖z_i - z_j‖² = (b_i - b_j)ᵀM(b_i - b_j),            (1)
 
-so W (p, n-1) is fitted like any map. ZZᵀ = BMBᵀ is the Gram matrix of the centered
-embedding; like M, it is identified. Since B is orthonormal, independent coordinates
-N(0, s²) have differences distributed as under W ~ N(0, s²) by entry: removing the
-translation does not change the prior. s = c/√λ, with
+so W (p, n-1) is fitted like any other linear map. ZZᵀ = BMBᵀ is the Gram matrix of the
+centered embedding; like M, it is identified. Since B is orthonormal, independent
+coordinates N(0, s²) have differences distributed as under W ~ N(0, s²) by entry:
+removing the translation does not change the prior. The standard deviation is s = c/√λ,
+with
 
     12 p c⁴ = 2²,                                                                  (2)
 
-so log odds under N(0, c²) have root mean square 2: for three objects t = ‖u‖² - ‖v‖²,
-with Var ‖u‖² = 8pc⁴ and Cov(‖u‖², ‖v‖²) = 2pc⁴. (For two pairs of four objects the
-covariance is 0 and the root mean square 2.3.)
+which gives log odds of root mean square 2 under N(0, c²). For three objects t = ‖u‖² -
+‖v‖², with Var ‖u‖² = 8pc⁴ and Cov(‖u‖², ‖v‖²) = 2pc⁴. (For two pairs of four objects
+the covariance is 0 and the root mean square 2.3.)
 
 W = 0 is a saddle point. The start is classical scaling (``inference.mds``) of a first
-estimate M₁, one step from M = 0, where all probabilities are 1/2, along the gradient of
-the log likelihood in M,
+estimate M₁. M₁ is one gradient step of the log likelihood from M = 0, where all
+probabilities are 1/2:
 
     M₁ = Σ_i η w_i (s_i/2) (u_i u_iᵀ - v_i v_iᵀ).                                   (3)
 
@@ -45,7 +46,7 @@ FLOOR = 0.01
 
 
 def object_rows(n: int) -> Float[np.ndarray, "n m"]:
-    """Return B (n, n-1) of Eq. (1), float64, by Helmert's contrasts.
+    """Return B (n, n-1) of Eq. (1) in float64, from Helmert contrasts.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def object_rows(n: int) -> Float[np.ndarray, "n m"]:
 
 
 def embedding_prior(n: int, n_components: int, lam: float = 1.0) -> TripletPrior:
-    """Return the prior of an embedding: coordinates N(0, c²/λ), c of Eq. (2).
+    """Return the prior of an embedding: coordinates N(0, c²/λ), with c of Eq. (2).
 
     Parameters
     ----------
@@ -83,9 +84,10 @@ def embedding_prior(n: int, n_components: int, lam: float = 1.0) -> TripletPrior
 def check_connected(triplets: Triplets) -> None:
     """Raise ValueError if the triplets fall into disconnected groups of objects.
 
-    Such groups rotate independently of each other, and no mode is isolated across the
-    rotations of all. Objects without a triplet of positive weight are ignored. Each
-    pair of a quadruplet connects its two objects, not all four.
+    Each disconnected group can rotate independently, so no mode is isolated even after
+    rotations of the whole embedding are removed. Objects without a triplet of positive
+    weight are ignored. Each pair of a quadruplet connects its two objects, not all
+    four.
 
     Examples
     --------
@@ -115,18 +117,18 @@ def check_connected(triplets: Triplets) -> None:
 
 
 def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, "p m"]:
-    """Return the map of the first estimate (Eq. 3), with rows of decreasing length.
+    """Return the linear map of the first estimate (Eq. 3), rows by decreasing length.
 
     Parameters
     ----------
     triplets : Triplets
-        With responses; the features are rows of ``object_rows``.
+        Triplets with responses; the features are rows of ``object_rows``.
     n_components : int
 
     Raises
     ------
     ValueError
-        If the responses cancel: M₁ = 0.
+        If the responses cancel, which gives M₁ = 0.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""Fit of the map: the posterior mode reached from the prior mean, or from a start.
+"""Fit of the linear map W: a posterior mode, by L-BFGS from the prior mean or a start.
 
 ``fit`` maximizes Eq. (1) of ``triplet_comparisons.likelihood`` by L-BFGS in the
 coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. U and V are
-padded by rows of weight 0 to few sizes, and datasets share a compiled program. The
-density is not concave in W: the mode is the mode reached from W₀, and others can exist
-on other sheets of rotations. ``curvature.gap`` is the certificate of the mode.
+padded by rows of weight 0 to a few sizes, so datasets share compiled programs. The
+density is not concave in W. The result is the mode reached from W₀, and other modes can
+exist at other rotations of W. ``curvature.gap`` is the certificate of the mode.
 """
 
 from functools import partial
@@ -55,35 +55,39 @@ def fit(
     max_steps: int = 500,
     tol: float = 1e-12,
 ) -> Fit:
-    """Fit the map: the posterior mode reached from the prior mean, or from a start.
+    """Fit the linear map W: a posterior mode, reached from the prior mean or a start.
 
     Parameters
     ----------
     triplets : Triplets
-        With responses y in {0, 1}.
+        Triplets with responses y in {0, 1}.
     prior : TripletPrior
-        Proper. Without ``start`` it must not be centered at zero.
+        A proper prior. Without ``start`` it must not be centered at zero.
     start : array of shape (p, d), optional
-        Default: the prior mean.
+        Start of L-BFGS. Default: the prior mean.
     learning_rate : float, default=1
         Power η on the likelihood.
     max_steps : int, default=500
         Maximum number of L-BFGS steps.
     tol : float, default=1e-12
-        L-BFGS stops if the estimated gap in nats is below ``tol`` times the size of the
-        value, and not below a few rounding errors.
+        L-BFGS stops if the estimated gap in nats is below ``tol`` times the absolute
+        objective, or below a few rounding errors.
 
     Returns
     -------
     Fit
-        ``objective`` is the log joint density at the mode, a local one with the
-        certificate ``gap``.
+        ``objective`` is the log joint density at the local mode. ``gap`` computes the
+        certificate of the mode.
 
     Raises
     ------
     ValueError
-        For triplets without responses, a prior that is flat, centered at zero without a
-        start, or of another dimension, and a start of another shape.
+        If the triplets have no responses.
+
+        If the prior is flat, has another dimension, or is centered at zero without a
+        start.
+
+        If ``start`` has another shape.
 
     Examples
     --------
@@ -91,7 +95,7 @@ def fit(
     >>> from probmetric.data import Triplets
     >>> from probmetric.inference import triplet_comparisons as m
     >>> a, near, far, y = np.array([[0], [1], [2], [1]])
-    >>> X = np.array([[0.0, 0.0], [0.0, 2.0], [1.0, 0.0]])  # Near is the farther.
+    >>> X = np.array([[0.0, 0.0], [0.0, 2.0], [1.0, 0.0]])  # Near is farther.
     >>> triplets = Triplets(X, a, near, far, y)
     >>> W = m.fit(triplets, m.prior_for(triplets)).params.W
     >>> np.diag(W.T @ W).round(2).tolist()  # So the first feature counts more.

@@ -8,7 +8,7 @@ With rows u_i, v_i of U, V (N, d), signs s_i, weights w_i, t_i of Eq. (1) of
     ∂/∂W = 2W (Uᵀdiag(r) U - Vᵀdiag(r) V) - τ (W - W₀),
     r_i = η w_i s_i / (1 + e^{s_i t_i}).                                           (2)
 
-The likelihood is log-concave in M; (1) is not concave in W.
+The likelihood is log-concave in M. Eq. (1) is not concave in W.
 """
 
 import jax
@@ -29,7 +29,7 @@ def _margin(W: Array, data: Differences) -> Array:
 
 @numpy_in_numpy_out
 def parts(W: Array, data: Differences, prior: TripletPrior) -> tuple[Scalar, Scalar]:
-    """Return the log prior and the log likelihood, whose sum is Eq. (1).
+    """Return the log prior and the log likelihood; their sum is Eq. (1).
 
     Examples
     --------
@@ -75,7 +75,7 @@ def log_joint(W: Array, data: Differences, prior: TripletPrior) -> Scalar:
 def value_and_gradient(
     W: Array, data: Differences, prior: TripletPrior
 ) -> tuple[Scalar, Array]:
-    """Compute Eq. (1) and its gradient (Eq. 2), of shape (p, d).
+    """Compute the log joint density, Eq. (1), and its gradient (p, d), Eq. (2).
 
     Examples
     --------

@@ -9,9 +9,9 @@ from probmetric.models.triplet_comparisons import TripletPrior
 
 
 def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
-    """Raise ValueError for a prior of another dimension, flat, or centered at zero.
+    """Raise ValueError if the prior has another dimension, is flat, or has mean zero.
 
-    With ``started``, the fit has its start, and the prior can be centered at zero.
+    If ``started``, the fit has a start, and the prior can be centered at zero.
 
     Examples
     --------
@@ -46,24 +46,26 @@ SPREAD = 2.0
 def prior_for(
     triplets: Triplets, n_components: int | None = None, lam: float = 1.0
 ) -> TripletPrior:
-    """Return a prior around the Euclidean map cI; responses are not used.
+    """Return a prior centered at the Euclidean map cI; responses are not used.
 
-    c gives the log odds of the triplets under W₀ root mean square 2. With p < d, W₀ is
-    c times the leading principal directions of the points, each weighted by its number
-    of triplets. Triplets of weight 0 are ignored; others have equal weight.
+    c is chosen such that the log odds of the triplets under W₀ have root mean square 2.
+    If p < d, W₀ is c times the leading principal directions of the points, weighted by
+    the number of triplets of each point. Triplets of weight 0 are ignored; all others
+    have equal weight.
 
     Parameters
     ----------
     triplets : Triplets
     n_components : int, optional
-        p, default d.
+        p. Default: d.
     lam : float > 0, default=1
         λ: the prior standard deviation of an entry of W is c/√λ.
 
     Raises
     ------
     ValueError
-        If near and far have equal distances in all triplets, or all have weight 0.
+        If near and far have equal distances in all triplets, or all triplets have
+        weight 0.
 
     Examples
     --------
@@ -93,14 +95,14 @@ def prior_for(
     if not size > 0:
         raise ValueError(
             "triplets must have near and far at different distances from the anchor, "
-            "got none that has."
+            "got only equal distances."
         )
     c = np.sqrt(SPREAD / size).astype(X.dtype)
     return TripletPrior(c * W, c, lam)
 
 
 def rate_for(triplets: Triplets) -> float:
-    """Return n/N, at most 1: the learning rate of triplets made from labels.
+    """Return the learning rate of triplets made from labels: n/N, at most 1.
 
     N triplets of n points are not independent observations.
 

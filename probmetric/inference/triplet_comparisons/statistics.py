@@ -1,4 +1,4 @@
-"""The rows of triplets in the likelihood: differences, signs, weights."""
+"""The rows of the triplets in the likelihood: differences, signs and weights."""
 
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
     Raises
     ------
     ValueError
-        For triplets without responses.
+        If the triplets have no responses.
 
     Examples
     --------

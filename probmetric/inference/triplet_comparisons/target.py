@@ -1,10 +1,10 @@
 """The posterior of W for samplers: log joint density and Laplace's Gaussian.
 
 The likelihood depends only on M = WᵀW, so only the prior determines the rotations of W.
-NUTS starts from, and whitens by, the whole covariance, rotations included. Draws of
-Laplace's Gaussian leave them out (``inference.rotations``), as for LCA. Under a prior
-centered at 0 the density is constant along rotations; the covariance then has the mean
-precision along them.
+NUTS uses the full covariance, with rotations, for its start and for whitening. Draws of
+Laplace's Gaussian leave the rotations out (``inference.rotations``), as for LCA. Under
+a prior centered at 0 the density is constant along rotations. In the covariance, the
+precision along rotations is then set to the mean precision.
 """
 
 import jax.numpy as jnp
@@ -63,15 +63,15 @@ def posterior(
     params : TripletParams
         From ``fit``.
     triplets, prior, learning_rate
-        Arguments of ``fit``.
+        The arguments of ``fit``.
     quotient : bool, default=False
-        Leave the rotations of W out of the Gaussian, for draws from it. NUTS cannot
-        start from it.
+        If True, leave the rotations of W out of the Gaussian, for Laplace draws. NUTS
+        cannot start from this singular Gaussian.
 
     Raises
     ------
     ValueError
-        If the parameters are not a mode, or are more than ``MAX_PARAMETERS``.
+        If ``params`` is not a mode, or W has more than ``MAX_PARAMETERS`` entries.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The default fit of LCA from a sample of anchors.
 
-``rows``    what passes read, and the anchors drawn of it (1).
-``pairs``   anchors with their nearest of all rows, exactly.
-``lists``   nearly all of these, by inverted lists, with the recall measured.
+``rows``    the rows that a pass reads, and the anchors drawn from them (1).
+``pairs``   the exact nearest rows of each anchor among all rows.
+``lists``   most of the nearest rows, by inverted lists, with measured recall.
 ``fit``     the fit, with its standard error (1).
 """

@@ -1,37 +1,39 @@
-"""The default fit of LCA from a sample of anchors, each with its nearest of *all* rows.
+"""The default fit of LCA from a sample of anchors and their nearest of *all* rows.
 
-Nearest pairs of n points cost O(n²). A of the points are drawn as anchors; only these
-look for partners, but among all rows: the k nearest of their class and the m nearest of
-the others are exact (``lists`` finds most of them), so that the pairs are a sample of
-the pairs of the full fit, and the estimate falls towards it as 1/√A. To thin the *rows*
-and pair what is left is another thing: neighbours of a thinned set are farther, by
-(n/n')^(1/d), and the fit is of another design, with another P(same) (60 000 rows, d =
-8, 8000 kept: the shape of M off by .14-.19 where 8000 anchors are off by .05-.06, its
-scale by .6 where theirs is .98 to .99). It is not offered.
+Nearest pairs of n points cost O(n²). A of the points are drawn as anchors. Each anchor
+is paired with its neighbors among all rows: the k nearest of its class and the m
+nearest of the other classes. The neighbors are exact, or most of them are (``lists``).
+The pairs are therefore a sample of the pairs of the full fit, and the estimate
+converges to the full fit as 1/√A.
 
-Anchors are drawn within each class (``rows``). The prior keeps the proportion to the
-likelihood that it has in the full fit: "auto" is λ(n) A/n, and the learning rate is
-A/N.
+Subsampling the *rows* instead gives another estimate and is not supported. The
+neighbors in a subsample of n' rows are farther by a factor (n/n')^(1/d), which changes
+P(same). With 60,000 rows, d = 8 and 8000 rows used, the shape of M was off by 0.14-0.19
+and its scale was 0.6. With 8000 anchors the shape was off by 0.05-0.06 and the scale
+was 0.98 to 0.99.
 
-Standard error of M from the drawing of anchors, by random groups. The anchors of each
-class are dealt into G groups by their hash. Each group is fitted as the whole is, with
-the refresh and pairs of its own, its weights times the ratio that gives the prior the
-same proportion. With M_g of the groups and M̄ their mean,
+Anchors are drawn within each class (``rows``). Prior and likelihood have the same
+proportion as in the full fit: "auto" is λ(n) A/n, and the learning rate is A/N.
+
+The standard error of M due to the sampling of anchors uses random groups. The anchors
+of each class are divided into G groups by their hash. Each group is fitted like the
+whole sample, with separate pairs and refresh. Its learning rate keeps the proportion of
+prior and likelihood. With M_g the estimate from group g and M̄ the mean over groups,
 
     se² = (1 - A/n) Σ_g (M_g - M̄)² / (G (G - 1)),   of G - 1 degrees of freedom.    (1)
 
-The scores of the pairs alone (a sandwich) do not do: they leave out that the refresh
-finds pairs under a map that has errors too, and covered .67 where .90 was nominal, with
-errors 1.5 times theirs. Nominal 90 % of Eq. (1) covered what
-``benchmarks/results/anchors.md`` says. With ``n_anchors="auto"`` anchors are doubled
-until ‖se‖ is below ``AGREE`` times ‖M‖.
+A sandwich estimate from the scores of the pairs is too small. It ignores that the
+refresh uses an estimated map: nominal 90% intervals covered 67%, and the true errors
+were 1.5 times larger. The coverage of Eq. (1) is in ``benchmarks/results/anchors.md``.
+With ``n_anchors="auto"``, the number of anchors is doubled until ‖se‖ is below
+``AGREE`` times ‖M‖.
 
-P(same) is calibrated on the pairs of each half of the anchors under the fit to the
-other half.
+P(same) is calibrated on held-out pairs: the pairs of each half of the anchors, under
+the fit to the other half.
 
-A pass reads every row once, in any number of processes; what is kept of it is gathered
-and has the same bits on each (``neighbors.stream``). The solver runs in each of them on
-all pairs, which are 2A(k + m) rows at most.
+A pass reads every row once, in any number of processes. The results are gathered and
+are bitwise equal in every process (``neighbors.stream``). The solver runs in every
+process on all pairs, at most 2A(k + m) rows.
 """
 
 from typing import Any, NamedTuple
@@ -57,36 +59,36 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, to_metric
 
 DEFAULT = 100_000
-"""Anchors of a source, where no number is given: all rows if they are fewer."""
+"""Default number of anchors of a source, or all rows if there are fewer."""
 
 FIRST = 1000
-"""Anchors that ``n_anchors="auto"`` begins with."""
+"""Initial number of anchors for ``n_anchors="auto"``."""
 
 AGREE = 0.05
 """Relative standard error of M below which "auto" stops."""
 
 GROUPS = 8
-"""Groups of anchors of which the standard error is made."""
+"""Number of groups of anchors for the standard error."""
 
 
 class Anchored(NamedTuple):
-    """A fit from anchors.
+    """A fit from a sample of anchors.
 
     Attributes
     ----------
     fitted : Fitted
     anchors : Anchors
     share : float
-        A/n.
+        Share A/n of the points that are anchors.
     error : array (d, d)
-        Standard error of M, Eq. (1), in standardised units.
+        Standard error of M, Eq. (1), in standardized units.
     relative : float
         ‖se‖ / ‖M‖.
     squared, y : arrays
-        Squared distances of each half's pairs under the map of the other, in units of
-        the link, and their labels.
+        Squared distances and labels of held-out pairs: the pairs of each half of the
+        anchors, under the fit to the other half, in units of the link.
     recall : float
-        Share of the partners that were found: 1 of exact ones.
+        Recall of the neighbor search; 1 if the search is exact.
     """
 
     fitted: Fitted
@@ -107,19 +109,19 @@ def fit_anchors(
     seed: int,
     search: Search = found_exactly,
 ) -> Anchored:
-    """Run all passes of the recipe with anchors; "auto" doubles them till they agree.
+    """Fit LCA from anchors; "auto" doubles their number until the error is small.
 
     Parameters
     ----------
     reader : Reader
     recipe : Recipe
-        Of nearest pairs.
+        A recipe with nearest pairs.
     lam : float or "auto"
-        "auto" is that of the fit of all rows, times A/n.
+        "auto" is the default λ of a fit to all rows, times A/n.
     n_anchors : int or "auto"
     seed : int
     search : Search
-        How partners are found: ``found_exactly``, or ``found_in_lists``.
+        The neighbor search: ``found_exactly`` or ``found_in_lists``.
     """
     n = int(reader.counts.sum())
     if not isinstance(n_anchors, str):
@@ -179,7 +181,7 @@ def _fit(
 
 
 def _matrix(params: LCAParams) -> Float[np.ndarray, "d d"]:
-    """Return M, in units of the link."""
+    """Return M in units of the link."""
     L = np.asarray(to_metric(params).factor)
     return L.T @ L
 
@@ -195,12 +197,12 @@ def _of(pairs: Pairs, which: np.ndarray) -> Pairs:
 
 
 def _rate(pairs: Pairs, anchors: Anchors) -> float:
-    """Return the learning rate at which pairs, of all anchors or some, count as A."""
+    """Return the learning rate at which the pairs have the weight of A observations."""
     return len(anchors.row) / float(np.sum(host_weights(pairs)))
 
 
 def _prior(reader: Reader, pairs: Pairs, recipe: Recipe, lam: float) -> Any:
-    """Return ``prior_for`` the pairs, principal axes being those of all rows."""
+    """Return ``prior_for`` the pairs, with the principal axes of all rows."""
     mean = mean_of(recipe, reader.n_features)
     if not isinstance(mean, str) or mean != "pca" or reader.scatter is None:
         return prior_for(pairs, recipe, lam)
@@ -213,7 +215,7 @@ def _prior(reader: Reader, pairs: Pairs, recipe: Recipe, lam: float) -> Any:
 def _held_out(
     fitted: Fitted, anchors: Anchors, recipe: Recipe
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return squares of the pairs of each half under the other half's fit; labels."""
+    """Return squared distances and labels of held-out pairs (see ``Anchored``)."""
     pairs = fitted.pairs
     half = anchors.place[np.asarray(pairs.anchor)] % 2
     delta = np.asarray(pairs.X)[pairs.i] - np.asarray(pairs.X)[pairs.j]

@@ -1,19 +1,20 @@
-"""Most of the nearest rows of anchors, by inverted lists; the recall is measured.
+"""Approximate nearest rows of anchors, by inverted lists with measured recall.
 
-The rows of each class are clustered under the map, √(2 n_c) lists a class (faiss' IVF,
-in float32). An anchor looks into the lists whose centres are nearest to it: of its
-class, and of the others. As no list holds two classes, none is filtered. Distances of
-what is found are computed again from the rows themselves: only *which* rows are found
-is approximate.
+The rows of each class are clustered under the linear map into √(2 n_c) lists per class
+(faiss' IVF, in float32). For each anchor, the lists with the nearest centers are
+searched, for its class and for the other classes. Every list has rows of one class
+only, so no rows are filtered. The distances to the resulting rows are recomputed from
+the rows: only *which* rows are returned is approximate.
 
-Of ``SAMPLE`` anchors the partners are found exactly, too. The lists looked into are
-doubled until ``SOUGHT`` of the partners of every second one of these are found, or as
-many are looked into as a quarter of all classes' lists (16 at least); the recall is
-that of the others. A row as near as the last partner counts as found.
+For ``SAMPLE`` anchors the exact nearest rows are also computed. On every second anchor
+of this sample, the number of searched lists is doubled until the recall is ``SOUGHT``,
+or a quarter of all lists (at least 16) are searched. The reported recall is measured on
+the other anchors of the sample. A row that is as near as the last exact neighbor is
+counted as correct.
 
-Each process has lists of its own rows. Memory in bytes a row of it: 4 d + 8 for the
-rows in float32 (up to three times that while they are sorted), and 4 p + 8 for the
-lists of one map at a time, of p rows.
+Each process has the lists of its rows. Memory per row in bytes: 4 d + 8 for the rows in
+float32 (up to three times as much during sorting), and 4 p + 8 for the lists of one map
+(p, d) at a time.
 """
 
 from collections.abc import Callable
@@ -30,26 +31,26 @@ from probmetric.neighbors.linear import squared
 from probmetric.neighbors.stream import over_processes
 
 SOUGHT = 0.985
-"""Recall that is sought, somewhat above ``ENOUGH``: what is measured has an error."""
+"""Target recall, above ``ENOUGH`` because the measured recall has an error."""
 
 ENOUGH = 0.98
 """Recall below which the estimator warns."""
 
 SAMPLE = 1000
-"""Anchors of which the recall is measured."""
+"""Number of anchors on which the recall is measured."""
 
 ROUNDING = 1e-4
-"""What squares in float32 may be off by, relative."""
+"""Relative rounding error of squared distances in float32."""
 
 FIRST = 16
-"""Lists that are looked into at first."""
+"""Initial number of searched lists."""
 
 PER_LIST = 64
-"""Rows a list, at most, that its centre is learned from."""
+"""Maximum number of rows per list from which its center is computed."""
 
 
 class Held(NamedTuple):
-    """The rows of this process by class, less the origin; numbers; ends of classes."""
+    """Rows of this process in order of class, minus the origin, with row numbers."""
 
     Z: Float[np.ndarray, "n d"]
     number: Int[np.ndarray, "n"]
@@ -58,12 +59,12 @@ class Held(NamedTuple):
 
 
 def number_of_lists(rows: int) -> int:
-    """Return how many lists so many rows have."""
+    """Return the number of lists for this number of rows."""
     return int(np.sqrt(2 * rows))
 
 
 class Lists:
-    """Lists of rows under one map; queries look into those of some classes."""
+    """Inverted lists of rows under one linear map, with queries restricted by class."""
 
     def __init__(self, held: Held, factor: Float[np.ndarray, "p d"]) -> None:
         import faiss
@@ -113,9 +114,9 @@ class Lists:
         *,
         same: bool,
     ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-        """Return squares and numbers of near rows of each query's class, or others.
+        """Return squared distances and numbers of near rows, by class.
 
-        Where there are fewer the square is NaN and the number -1.
+        If there are fewer rows, the distance is NaN and the number -1.
         """
         import faiss
 
@@ -140,9 +141,9 @@ class Lists:
 def found_in_lists(
     reader: Reader, anchors: Anchors, k: int, m: int, designs: list[Design]
 ) -> tuple[list[Found], float]:
-    """Return most of what ``found_exactly`` returns, and the recall that is measured.
+    """Return most of the rows that ``found_exactly`` returns, and the measured recall.
 
-    The lists that are looked into are chosen under the map of the first design.
+    The number of searched lists is chosen under the map of the first design.
     """
     which = designs[0].which
     some = which[np.linspace(0, len(which) - 1, min(len(which), SAMPLE)).astype(int)]
@@ -152,7 +153,7 @@ def found_in_lists(
     lists = Lists(held, designs[0].factor)
 
     def near(lists: Lists, which: np.ndarray, side: int, probe: int) -> Any:
-        """Return what one side, 0 of the same and 1 of others, finds but itself."""
+        """Return near rows except the anchor: of the same class (0) or others (1)."""
         j = (k + 1, m)[side]
         code = anchors.code[which]
         found = lists.near(anchors.Z[which], code, j, probe, same=side == 0)
@@ -196,7 +197,7 @@ def _held(reader: Reader, anchors: Anchors) -> Held:
 def _probe(
     near: Callable[[int], Any], exact: Found, side: int, most: int
 ) -> tuple[int, float]:
-    """Return how many lists to look into, and the recall; the same on each process."""
+    """Return the number of lists to search and the recall, equal in all processes."""
     true, wanted = exact[3 * side : 3 * side + 2]
     many = (~np.isnan(true)).sum(1)
     farthest = (1 + ROUNDING) * np.nanmax(true, 1, keepdims=True)
@@ -220,7 +221,7 @@ def _measured(
     designs: list[Design],
     numbers: list[np.ndarray],
 ) -> list[Found]:
-    """Return the best of what was found, measured from the rows; one pass."""
+    """Return the nearest of these rows, by exact distances; one pass."""
     best = [Candidates(len(design.which), j) for design in designs for j in sizes]
     asked: list[tuple[Design, np.ndarray, np.ndarray]] = []
     for place, found in enumerate(numbers):

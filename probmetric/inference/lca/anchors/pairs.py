@@ -1,7 +1,8 @@
-"""Anchors with their nearest rows: the k of their class and the m of the others.
+"""The nearest rows of anchors: k in the same class and m in the other classes.
 
-Among *all* rows, under ‖factor (x - x')‖, in one pass for several maps: all of them as
-``found_exactly`` says, or most as ``lists.found_in_lists`` does.
+The search is over *all* rows, under the distance ‖factor (x - x')‖, in one pass for
+several factors. ``found_exactly`` returns the exact nearest rows,
+``lists.found_in_lists`` most of them.
 """
 
 from collections.abc import Callable
@@ -19,12 +20,12 @@ from probmetric.processes.checkpoint import Pass, kept
 TILE = 1024
 
 type Found = tuple[np.ndarray, ...]
-"""Of each anchor squares, numbers and points of the same class, and of others."""
+"""Squared distances, numbers and points per anchor: same class, then others."""
 
 type Search = Callable[
     [Reader, Anchors, int, int, list[Design]], tuple[list[Found], float]
 ]
-"""Returns what is found under each design, and the share of what there is."""
+"""Returns the nearest rows under each design, and the recall."""
 
 
 def paired(
@@ -35,10 +36,10 @@ def paired(
     designs: list[Design],
     search: Search,
 ) -> tuple[list[Pairs], float]:
-    """Return anchors with their nearest k rows of their class and m of the others.
+    """Return pairs of anchors with k rows of the same class and m of other classes.
 
-    Pairs are in the order of ``nearest_pairs``: by anchor, same first, then by
-    (distance, row). Beside those of each design the recall of the search.
+    Pairs are in the order of ``nearest_pairs``: by anchor, same class first, then by
+    distance and row. Returns the pairs of each design, and the recall of the search.
     """
     d = reader.n_features
     like = [
@@ -65,7 +66,7 @@ def paired(
 
 
 def _pairs(anchors: Anchors, which: np.ndarray, *found: np.ndarray) -> Pairs:
-    """Return pairs of what was found: near, index and points of same, of other."""
+    """Return pairs from the distances, numbers and points of the nearest rows."""
     near, index = (np.concatenate([found[s], found[s + 3]], 1) for s in (0, 1))
     rows = np.concatenate([found[2], found[5]], 1)
     there = ~np.isnan(near)
@@ -86,7 +87,7 @@ def _pairs(anchors: Anchors, which: np.ndarray, *found: np.ndarray) -> Pairs:
 def found_exactly(
     reader: Reader, anchors: Anchors, k: int, m: int, designs: list[Design]
 ) -> tuple[list[Found], float]:
-    """Return the nearest of all rows under each design; one pass."""
+    """Return the exact nearest rows of the anchors of each design; one pass."""
     best = [[Candidates(len(design.which), j) for j in (k, m)] for design in designs]
     classes = range(len(reader.counts))
     for Z, codes, first in reader.rows():

@@ -1,14 +1,15 @@
-"""Rows that passes read, and the anchors that are drawn of them.
+"""Rows that a pass reads, and the anchors drawn from them.
 
-Anchors are drawn within each class: of class c with n_c rows the
+Anchors are drawn within each class. From class c with n_c rows, the
 
     A_c = max(A n_c/n, 2), at most n_c,                                            (1)
 
-rows of least hash of (seed, row), whatever the parts that they are read in; more
-anchors contain the fewer. Their pairs weigh w = n_c/A_c, scaled to a mean of 1.
+rows with the smallest hash of (seed, row) are drawn. The anchors do not depend on how
+the rows are divided into files, and a larger sample contains a smaller one. Pairs of an
+anchor have the weight w = n_c/A_c, scaled to a mean of 1.
 
-A pass reads every row once, in any number of processes; what is kept of it is gathered
-and has the same bits on each.
+A pass reads every row once, in any number of processes. The results are gathered and
+are bitwise equal in every process.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,11 +32,11 @@ from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import gather, together
 
 LEAST = 2
-"""Anchors of a class: one in each half."""
+"""Minimum number of anchors per class: one in each half."""
 
 
 class Rows(NamedTuple):
-    """Consecutive standardised rows (b, d), class codes (b,), number of the first."""
+    """Consecutive standardized rows (b, d), class codes (b,), first row number."""
 
     Z: Float[np.ndarray, "b d"]
     codes: Int[np.ndarray, "b"]
@@ -43,10 +44,11 @@ class Rows(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """What passes read: the rows of this process in order, and what they all are.
+    """The rows of this process in order, and properties of the rows of all processes.
 
-    ``counts`` (c,) are the rows of each class in all processes, ``name`` a hash of the
-    parts, ``scatter`` (d, d) that of all rows about their mean, or None.
+    ``counts`` (c,) is the number of rows of each class in all processes, and ``name`` a
+    hash of the data files. ``scatter`` (d, d) is the scatter of all rows about their
+    mean, or None.
     """
 
     rows: Callable[[], Iterator[Rows]]
@@ -57,9 +59,10 @@ class Reader(NamedTuple):
 
 
 class Anchors(NamedTuple):
-    """Rows drawn, in order: numbers, points, class codes, weights, place in the class.
+    """The anchors in row order: row numbers, points, class codes, weights, places.
 
-    Places are in the order of the hashes: they deal anchors into groups.
+    ``place`` is the rank of an anchor in its class by hash. It divides anchors into
+    groups.
     """
 
     row: Int[np.ndarray, "A"]
@@ -70,14 +73,14 @@ class Anchors(NamedTuple):
 
 
 class Design(NamedTuple):
-    """Anchors, by their places in ``Anchors``, and the map under which they look."""
+    """Indices into ``Anchors``, and the linear map for the neighbor search."""
 
     which: Int[np.ndarray, "a"]
     factor: Float[np.ndarray, "p d"]
 
 
 def in_memory(Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]) -> Reader:
-    """Return a reader of arrays; several processes hold them all, and read a share."""
+    """Return a reader of arrays; each process has all rows and reads a share."""
 
     def rows() -> Iterator[Rows]:
         rank, size = together()
@@ -93,26 +96,30 @@ def in_memory(Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]) -> Reade
 def of_source(
     source: Source, *, standardize: bool
 ) -> tuple[Reader, np.ndarray, Scaler]:
-    """Return a reader of a source's rows, standardised; the classes; the scaler.
+    """Return a reader of the standardized rows of a source, the classes and the scaler.
 
-    Two passes: labels, which every process reads, and moments.
+    Makes two passes. The first reads the labels in every process, the second computes
+    moments.
 
     Raises
     ------
     ValueError
-        For rows without labels or with weights, one class, a class of one member, and
-        columns that are all constant.
+        If the rows have no labels, or have weights.
+
+        If there is only one class, or a class with one member.
+
+        If all columns are constant.
     """
     if not source.labelled or source.weighted:
         raise ValueError(
-            f"X: expected a source with labels and without weights, got {source.name} "
-            f"with labelled={source.labelled}, weighted={source.weighted}"
+            f"X must be a source with labels and without weights, got {source.name} "
+            f"with labelled={source.labelled}, weighted={source.weighted}."
         )
     classes, counts = class_counts(source, source.parts)
     if len(classes) < 2 or counts.min() < 2:
         raise ValueError(
-            "y: expected two or more classes of two or more members, got "
-            f"{dict(zip(classes.tolist()[:5], counts.tolist(), strict=False))}"
+            "y must have at least 2 classes of at least 2 members, got class sizes "
+            f"{dict(zip(classes.tolist()[:5], counts.tolist(), strict=False))}."
         )
     found, origin = class_moments(source, classes)
     n, low, high, mean, square = found.columns
@@ -122,7 +129,7 @@ def of_source(
         constant = constant_columns(np.array([low, high]))
         if constant.all():
             raise ValueError(
-                "X: expected a column that varies, got constant columns alone"
+                "X must have a column that is not constant, got only constant columns."
             )
         scale = np.where(constant, 1.0, np.sqrt(np.asarray(square) / n))
         scaler = Scaler(np.asarray(mean), scale)
@@ -137,13 +144,13 @@ def of_source(
 
 
 def sizes_of(counts: Int[np.ndarray, "c"], n_anchors: int) -> Int[np.ndarray, "c"]:
-    """Return the anchors of each class, Eq. (1)."""
+    """Return the number of anchors of each class, Eq. (1)."""
     wanted = np.rint(n_anchors * counts / counts.sum()).astype(int)
     return np.minimum(np.maximum(wanted, LEAST), counts)
 
 
 def draw_anchors(reader: Reader, n_anchors: int, seed: int) -> Anchors:
-    """Draw anchors in one pass."""
+    """Draw the anchors, in one pass."""
     sizes = sizes_of(reader.counts, n_anchors)
     A, d = int(sizes.sum()), reader.n_features
     like = (np.zeros(A, int), np.zeros((A, d)))
@@ -159,7 +166,7 @@ def draw_anchors(reader: Reader, n_anchors: int, seed: int) -> Anchors:
 
 
 def _least(reader: Reader, sizes: np.ndarray, seed: int) -> tuple[Any, Any]:
-    """Return number and point of the rows of least hash of each class, in order."""
+    """Return numbers and points of the rows with the smallest hashes in each class."""
     d = reader.n_features
     none = np.zeros(0, np.uint64), np.zeros(0, int), np.zeros((0, d))
     best = [none for _ in sizes]
