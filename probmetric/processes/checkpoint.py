@@ -176,7 +176,7 @@ def _write(folder: Path, index: int, which: Pass, found: Any) -> None:
         with replacing(path) as part, part.open("wb") as file:
             np.savez(file, **arrays)
     except OSError as error:
-        why = f"{error.strerror or error}. The {index} passes before it are valid: resume"
+        why = f"{error.strerror or error}. The {index} passes before are valid. Resume"
         raise OSError(
             error.errno, f"checkpoint: could not write pass {index}: {why}", str(path)
         ) from error

@@ -112,7 +112,7 @@ def test_passes_of_a_former_run_are_not_written_over(tmp_path):
     with checkpointed(tmp_path):
         climb()
     with (
-        pytest.raises(ValueError, match="checkpoint must .* 3 passes"),
+        pytest.raises(ValueError, match=r"checkpoint must .* 3 passes"),
         checkpointed(tmp_path),
     ):
         pass
@@ -120,7 +120,7 @@ def test_passes_of_a_former_run_are_not_written_over(tmp_path):
 
 def test_to_resume_needs_a_folder():
     with (
-        pytest.raises(ValueError, match="checkpoint must .* got None"),
+        pytest.raises(ValueError, match=r"checkpoint must .* got None"),
         checkpointed(None, resume=True),
     ):
         pass

@@ -121,7 +121,7 @@ def test_arguments_that_do_not_fit_are_an_error(bare, arguments, message):
 def test_a_variable_that_is_no_number_is_an_error(bare):
     bare.setenv(COORDINATOR, "host:1")
     bare.setenv(SIZES[0], "two")
-    with pytest.raises(ValueError, match="PROBMETRIC_PROCESSES must .* got 'two'"):
+    with pytest.raises(ValueError, match=r"PROBMETRIC_PROCESSES must .* got 'two'"):
         _found(None, None, None)
 
 
