@@ -256,7 +256,7 @@ def test_a_full_disk_at_a_checkpoint_is_said_and_loses_nothing(tmp_path, alone):
     code, said = run(tmp_path, fault="full:0:5", restarts=3)
     assert code == 2
     assert "could not write pass 5" in said
-    assert "the 5 passes before it stand" in said
+    assert "The 5 passes before are valid" in said
     assert len(list((tmp_path / "ck").iterdir())) == 5
     resumed(tmp_path, 1, alone, 5)
 
