@@ -1,25 +1,26 @@
-"""The derivations: a folder for each learner, and what all learners share.
+"""Derivations and fits of the learners: one folder each, and shared modules.
 
 Shared
-    ``solvers``    EM with its stop rule, L-BFGS, and the outcome ``Fit`` of every fit.
-    ``sampling``   NUTS, variational guides and Laplace's approximation of any target.
-    ``rotations``  a Gaussian at a mode of a map, without the map's rotations.
-    ``reduce``     sums over a source of rows, the seam between learners and engine;
-    ``moments``    columns and classes of a source, in one pass.
-    ``choose``     a setting by the losses of held-out points;
-    ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit;
+    ``solvers``    EM with its stop rule, L-BFGS, and ``Fit``, the result of every fit;
+    ``sampling``   NUTS, variational guides and Laplace's approximation of any target;
+    ``rotations``  Gaussian at a mode of a linear map, without rotations of the map;
+    ``reduce``     sums over data on disk, the interface of learners and engine;
+    ``moments``    moments of columns and classes of data on disk, in one pass;
+    ``choose``     choice of a setting by the losses of held-out points;
+    ``mixture``    normal mixture, used by the two-stage model and Gaussian classes;
     ``effects``    LCA with a random effect: ``hierarchical_lca``, ``point_effects``.
 Learners
     ``lca``, ``hierarchical_lca``, ``point_effects``, ``two_stage``,
     ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml``, ``gdm``, ``mds`` and
     ``triplet_comparisons`` are folders, ``lda`` (also RCA) and ``pair_lda`` files.
 
-A file has the same name in every folder: ``statistics`` (sums of the data),
+Files have the same names in every folder: ``statistics`` (sums of the data),
 ``likelihood``, ``start``, ``em``, ``fit`` (the entry: data in, ``Fit`` out),
 ``laplace``, ``bootstrap``, ``target`` (the log density for samplers), ``draws``,
-``choice``. Each folder's ``__init__`` gives its symbols and which equations are where.
-Equations are numbered within a file, Eq. (n); those of another file are cited as
-"Eq. (n) of ``room.file``", those of a paper as "Eq. (n) of seed 00x".
+``choice``. The ``__init__`` of a folder lists its symbols and the equations of each
+file. Equations are numbered within a file, Eq. (n). An equation of another file is
+cited as "Eq. (n) of ``folder.file``", and an equation of a paper as "Eq. (n) of seed
+00x".
 """
 
 import lazy_loader

@@ -1,9 +1,9 @@
-"""Choose a setting by the losses of held-out points: one loop for all learners.
+"""Choice of a setting by the losses of held-out points, for all learners.
 
 ``choose`` fits every setting of a grid in every fold and collects the losses of the
-points that the fold leaves out, averaged over repeats; a rule then picks a setting from
-the table. ``choose_strength`` is its most frequent use: the strength of a prior, by the
-soft votes of neighbors and the rule of Eq. (1) of ``neighbors.strength``.
+held-out points, averaged over repeats. A rule then chooses a setting from the table of
+losses. ``choose_strength`` is the most frequent use. It chooses the strength of a prior
+by the soft votes of neighbors and the rule of Eq. (1) of ``neighbors.strength``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,25 +42,28 @@ def choose[Setting, Model, Choice](
     points: Int[np.ndarray, "n"],
     shape: tuple[int, ...] = (),
 ) -> Choice:
-    """Choose a setting by held-out losses.
+    """Choose a setting of a grid by the losses of held-out points.
 
     Parameters
     ----------
     grid : sequence
         Settings to compare.
     learn : callable
-        Takes the rows to learn from. Returns one model per setting, in the order of
-        ``grid``, or None if a setting cannot be fitted: its losses are infinite.
+        Takes the indices of the training rows. Returns one model per setting, in the
+        order of ``grid``. A model is None if the setting cannot be fitted, and its
+        losses are infinite.
     losses : callable
-        Takes a model and its fold. Returns the loss of each held-out point; leading
-        axes, which broadcast to ``shape``, are settings compared within the model.
+        Takes a model and its fold. Returns the loss of each held-out point. Leading
+        axes are further settings, compared within the model. They broadcast to
+        ``shape``.
     rule : callable
         Takes the mean losses (settings, *shape, n) and ``grid``. Returns the choice.
     folds : iterable of Fold
     points : array of shape (n,)
-        Rows that the folds hold out. Points that no fold holds out have loss 0.
+        Indices of rows that the folds hold out. A point that no fold holds out has loss
+        0.
     shape : tuple of int, default=()
-        Leading axes of the losses of a model.
+        Shape of the leading axes of the losses of a model.
     """
     column = np.zeros(max(points, default=-1) + 1, int)
     column[points] = np.arange(len(points))
@@ -83,29 +86,31 @@ def choose_strength(
     tolerance: float | int = TOLERANCE,
     name: str = "prior_strength",
 ) -> Chosen:
-    """Choose the strength of a prior by the votes of neighbors in folds.
+    """Choose the strength of a prior by soft votes of neighbors in folds.
 
     Parameters
     ----------
     learn : callable
-        As in ``choose``; by default it returns maps (p, d).
+        See ``choose``. With the default ``losses`` the models are linear maps (p, d).
     X : array of shape (n, d)
     codes : array of shape (n,)
-        Classes 0..c-1. The only point of a class is used to learn, never predicted.
+        Classes 0..c-1. The only point of a class is used for training and never
+        predicted.
     strengths : sequence of float
-        From the strongest down.
+        Candidates, the strongest first.
     losses : callable, default=map_losses
-        Losses of the votes under a model of ``learn``.
+        Computes the losses of the votes under a model of ``learn``.
     tolerance : float, default=0.5
-        Number of standard errors by which a stronger prior may be worse, ½ in Eq. (1)
-        of ``neighbors.strength``.
+        Number of standard errors by which a stronger prior may be worse. Eq. (1) of
+        ``neighbors.strength`` has ½.
     name : str, default="prior_strength"
         Name of the setting in the progress bar.
 
     Returns
     -------
     Chosen
-        The weakest strength if no strength could be fitted in every fold.
+        The chosen strength. It is the weakest if no strength can be fitted in every
+        fold.
     """
     X, codes = np.asarray(X), np.asarray(codes)
     every = list(folds(X, codes, N_FOLDS, N_REPEATS if len(X) < ONCE else 1))

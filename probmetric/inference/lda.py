@@ -8,8 +8,8 @@ x | y ~ N(μ_y, Σ). Class c has n_c points, mean x̄_c and scatter S_c. The pos
     Σ_W = E[Σ | data] = Ψ/(ν - d - 1),   ν = ν₀ + n,
     Ψ = Ψ₀ + Σ_c S_c + Σ_c κ n_c/(κ + n_c) (x̄_c - m)(x̄_c - m)ᵀ.                    (2)
 
-``shrinkage_prior(T, s)`` is κ = 0 (flat means), Ψ₀ = s T, ν₀ = s + d + 1. The prior
-mean of Σ is T and counts as s points:
+``shrinkage_prior(T, s)`` is κ = 0 (flat means), Ψ₀ = s T, ν₀ = s + d + 1. Under this
+prior the mean of Σ is T and counts as s points:
 
     Σ_W = (S + s T)/(n + s),      s = 0: maximum likelihood.                       (3)
 
@@ -22,8 +22,8 @@ solutions of
     Σ_B u = λ Σ_W u,      UᵀΣ_W U = I,      metric M = U Uᵀ,   k ≤ min(C - 1, d).   (4)
 
 With k = C - 1, distances between class means under M equal those under Σ_W⁻¹. RCA uses
-the full metric M = Σ_W⁻¹ (5): the classes enter as chunks only. It is (4) with all d
-directions, of which d - C + 1 have λ = 0.
+the full metric M = Σ_W⁻¹ (5), and the classes are only chunks. This is the metric of
+(4) with all d directions, of which d - C + 1 have λ = 0.
 
 Errata of seed 003: P5: U is *not* orthonormal. Σ_W⁻¹Σ_B is not symmetric, and its
 eigenvectors are Σ_W-orthogonal. Orthonormalizing preserves the span but multiplies
@@ -33,11 +33,12 @@ class means (only Σ_W U does). P8: k ≤ min(C - 1, d).
 The fit is one d × d eigenproblem on the host, in NumPy and SciPy: JAX has no
 generalized eigensolver.
 
-Draws are exact and independent: (π, μ, Σ) by Eq. (4) of ``gaussian_classes.posterior``,
-and for each draw its directions (4) or its Σ⁻¹ (5) (6). With κ = 0 the prior is
-p(μ_c | Σ) ∝ |Σ|^(-1/2), the limit of N(m, Σ/κ), times Σ ~ IW(s + d + 1, s T), improper
-at s = 0, and π ~ Dirichlet(α). The fit has the posterior means of μ and Σ, and the mode
-of π. M is not the mean of its draws: E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d - 1).
+Draws are exact and independent. (π, μ, Σ) is drawn by Eq. (4) of
+``gaussian_classes.posterior``. M of each draw is computed from the directions (4) or
+from Σ⁻¹ (5) of the draw (6). With κ = 0 the prior is p(μ_c | Σ) ∝ |Σ|^(-1/2), the limit
+of N(m, Σ/κ), times Σ ~ IW(s + d + 1, s T), improper at s = 0, and π ~ Dirichlet(α). The
+fit has the posterior means of μ and Σ, and the mode of π. M is not the mean of its
+draws: E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d - 1).
 
 References
 ----------
@@ -79,19 +80,19 @@ INFINITE = 1e18
 
 
 def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
-    """Make the prior of Eq. (3): Σ has prior mean ``target``, worth s points.
+    """Make the shrinkage prior of Eq. (3): Σ has mean ``target``, counted as s points.
 
     Parameters
     ----------
     target : array of shape (d, d)
-        T, positive definite.
+        Positive definite T.
     strength : float
-        s ≥ 0; ∞ counts as ``INFINITE``. The prior of Σ is proper for s > 0; the means
-        have a flat prior.
+        Strength s ≥ 0 in points. ∞ is represented by ``INFINITE``. The prior of Σ is
+        proper for s > 0. The prior of the means is flat.
 
     Examples
     --------
-    E Σ = Ψ/(ν - d - 1) is the target:
+    The prior mean E Σ = Ψ/(ν - d - 1) is the target:
 
     >>> import numpy as np
     >>> from probmetric.inference import lda
@@ -110,17 +111,18 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
 
 
 def host_statistics(data: Labelled) -> ClassStatistics:
-    """Compute sizes and means of the classes and their summed scatter (1, d, d).
+    """Compute the sizes and means of the classes, and the total scatter within classes.
 
     Parameters
     ----------
     data : Labelled
-        y in 0..C-1.
+        Points with y in 0..C-1.
 
     Returns
     -------
     ClassStatistics
-        Without means and scatter if a class has no weight.
+        ``scatter`` has the shape (1, d, d). If a class has no weight, there are no
+        means and no scatter.
 
     Examples
     --------
@@ -146,7 +148,7 @@ def host_statistics(data: Labelled) -> ClassStatistics:
 def class_moments(
     data: Labelled | ClassStatistics, prior: NIWPrior
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
-    """Compute π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2).
+    """Compute the weights π, means m and covariance Σ_W of the classes, Eqs. (1)-(2).
 
     Parameters
     ----------
@@ -167,8 +169,8 @@ def class_moments(
 
     Examples
     --------
-    Without a prior Σ_W is the mean square about the class means, 10/4. A prior of 4
-    points with mean 1 moves it half way:
+    Without a prior, Σ_W is the mean square about the class means, 10/4. A prior of 4
+    points with mean 1 changes Σ_W half way to 1:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -204,7 +206,7 @@ def class_moments(
 
 @native_arrays
 def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
-    """Compute L with LᵀL = Σ_W⁻¹ (Eq. 5), the inverse Cholesky root.
+    """Compute the factor L of RCA with LᵀL = Σ_W⁻¹, Eq. (5).
 
     Parameters
     ----------
@@ -214,7 +216,7 @@ def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
     Returns
     -------
     factor : array of shape (d, d)
-        L, lower triangular.
+        Lower triangular L, the inverse of the Cholesky factor of Σ_W.
 
     Raises
     ------
@@ -259,11 +261,11 @@ def discriminants(
     within: Float[Array, "d d"],
     k: int,
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:
-    """Compute the k largest λ and the rows Uᵀ of Eq. (4).
+    """Compute the k largest eigenvalues λ and the rows Uᵀ of LDA, Eq. (4).
 
-    Σ_B has rank at most C - 1, hence the problem is solved from its root: with Σ_W =
-    RRᵀ and B the rows √π_c (m_c - m̄), the singular values of B R⁻ᵀ are √λ. With k = d
-    the others are zero, and UUᵀ = Σ_W⁻¹.
+    Σ_B = BᵀB has rank at most C - 1, where B has the rows √π_c (m_c - m̄). With Σ_W =
+    RRᵀ the singular values of B R⁻ᵀ are √λ. With k = d the remaining λ are zero, and
+    UUᵀ = Σ_W⁻¹.
 
     Parameters
     ----------
@@ -273,14 +275,14 @@ def discriminants(
     within : array of shape (d, d)
         Σ_W, positive definite.
     k : int
-        1 to d.
+        Number of directions, 1 to d.
 
     Returns
     -------
     eigenvalues : array of shape (k,)
-        λ ≥ 0, falling.
+        λ ≥ 0 in descending order.
     factor : array of shape (k, d)
-        Uᵀ; the largest entry of each row is positive.
+        Uᵀ. The largest entry of each row is positive.
 
     Raises
     ------
@@ -289,8 +291,8 @@ def discriminants(
 
     Examples
     --------
-    Two classes are 4 apart along the first feature, with variance ½ within: λ = 4/½,
-    and the direction has length 1 under Σ_W.
+    Two classes are 4 apart along the first feature, with variance ½ within the classes.
+    Hence λ = 4/½. The direction has length 1 under Σ_W:
 
     >>> import numpy as np
     >>> from probmetric.inference import lda
@@ -314,27 +316,31 @@ def fit(
     prior: NIWPrior | None = None,
     n_components: int | None = None,
 ) -> Fit:
-    """Fit LDA (Eqs. 1-4).
+    """Fit LDA under the prior of the tied model, Eqs. (1)-(4).
 
     Parameters
     ----------
     data : Labelled or ClassStatistics
-        y in 0..C-1 with a positive weight in every class; or the statistics of data on
-        disk (``moments``).
+        Points with y in 0..C-1 and a positive weight in every class, or the statistics
+        of data on disk (``moments``).
     prior : NIWPrior, optional
-        Prior of the tied model. Default: flat, ``shrinkage_prior(I, 0)``.
+        Prior of the tied model. The default is the flat ``shrinkage_prior(I, 0)``.
     n_components : int, optional
-        k, 1 to min(C - 1, d). Default: the largest.
+        Number k of directions, from 1 to min(C - 1, d). The default is min(C - 1, d).
 
     Returns
     -------
     Fit
-        ``params`` is an ``LDAParams``; ``objective`` the trace criterion Σλ.
+        ``params`` is an ``LDAParams``. ``objective`` is the trace criterion Σλ.
 
     Raises
     ------
     ValueError
-        If k is too large, a class is empty, or Σ_W is singular.
+        If k is out of range.
+    ValueError
+        If a class has no weight.
+    ValueError
+        If Σ_W is singular.
 
     Examples
     --------
@@ -364,7 +370,7 @@ def fit(
 
 
 def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
-    """Fit all d directions, which make the metric Σ_W⁻¹; the first are those of LDA.
+    """Fit all d directions, with the metric Σ_W⁻¹; the first are those of LDA.
 
     Parameters
     ----------
@@ -378,7 +384,7 @@ def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
 
     Examples
     --------
-    Here Σ_W = diag(½, 2):
+    The classes have Σ_W = diag(½, 2):
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -401,24 +407,25 @@ def choose_strength(
     *,
     chunks: bool = False,
 ) -> Chosen:
-    """Choose s of Eq. (3) by the votes of neighbors (``choose.choose_strength``).
+    """Choose the strength s of the prior, Eq. (3), by votes of neighbors in folds.
 
     Parameters
     ----------
     data : Labelled
-        Unweighted.
+        Unweighted points.
     target : array of shape (d, d)
-        T.
+        Prior mean T of Σ.
     n_components : int, optional
-        Directions of LDA. Default: min(C - 1, d), but all d at s = ∞, where no learning
-        means the metric T⁻¹.
+        Number of directions of LDA. The default is min(C - 1, d), but d at s = ∞: no
+        learning means the metric T⁻¹.
     chunks : bool, default=False
-        Whether to choose for RCA's metric (5) instead of LDA's.
+        Whether the metric is that of RCA, Eq. (5), instead of LDA.
 
     Examples
     --------
-    The second feature is noise of size 10. With the target I (s = ∞) votes are random,
-    with loss log 2 = 0.69; the learned metric separates the classes:
+    The second feature is noise with standard deviation 10. With the metric I (s = ∞)
+    votes are random, and the loss is about log 2 = 0.69. The learned metric separates
+    the classes:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -454,7 +461,7 @@ def choose_strength(
 
 
 def leading(params: LDAParams, k: int) -> LDAParams:
-    """Take the k leading directions of a fit with all min(C - 1, d).
+    """Return the k leading directions of a fit with all min(C - 1, d) directions.
 
     Parameters
     ----------
@@ -468,7 +475,7 @@ def leading(params: LDAParams, k: int) -> LDAParams:
 
     Examples
     --------
-    Three classes in two dimensions have two directions; the first has the larger λ:
+    Three classes in two dimensions have two directions. The first has the larger λ:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -497,14 +504,14 @@ def sample(
     n_components: int | None,
     **options: Any,
 ) -> xr.DataTree:
-    """Draw the classes and M exactly and independently (Eq. 6), in input units.
+    """Draw the classes and M exactly and independently, Eq. (6), in input units.
 
     Parameters
     ----------
     data : Labelled
-        In scaled units, as the prior.
+        Points in scaled units.
     prior : NIWPrior
-        Prior of the tied model.
+        Prior of the tied model, in scaled units.
     scaler : Scaler
         Maps scaled units back to input units.
     n_components : int or None
@@ -516,8 +523,8 @@ def sample(
     Returns
     -------
     DataTree
-        Posterior of weights (class), mean (class, feature), covariance (all_classes,
-        feature, feature_bis) and M (feature, feature_bis); one chain.
+        Posterior group with weights (class), mean (class, feature), covariance
+        (all_classes, feature, feature_bis) and M (feature, feature_bis), in one chain.
 
     Examples
     --------
@@ -568,9 +575,9 @@ def _posterior(data: Labelled, prior: NIWPrior, n_classes: int) -> ClassPosterio
 
 
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
-    """Make one metric per draw of M; None if M was not drawn.
+    """Make one metric per draw of M; None if the draws have no M.
 
-    The attribute ``n_components`` of the draws, if present, bounds the rank of M.
+    The optional attribute ``n_components`` of the draws limits the rank of M.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Moments of columns and classes of a dataset on disk: one pass.
+"""Moments of the columns and classes of a dataset on disk, in one pass.
 
-The statistics of a block are about its means. Two sets of rows, n and n' of them with
-means m and m', combine by the formulas of Chan, Golub and LeVeque, δ = m' - m:
+The statistics of a block are about the means of the block. Let two sets have n and n'
+rows, means m and m', and scatters S and S'. With δ = m' - m they combine by the
+formulas of Chan, Golub and LeVeque,
 
     m + δ n'/(n + n'),      S + S' + δδᵀ n n'/(n + n'),                            (1)
 
@@ -9,7 +10,8 @@ which subtract no large numbers. Gaussian classes, LDA, RCA and pair LDA need on
 statistics of their rows. The two-stage mixture derives its scale and default prior from
 them.
 
-Columns count every row of positive weight once, as scaling does; classes count weights.
+The statistics of columns count every row of positive weight once, as scaling does. The
+statistics of classes sum the weights.
 """
 
 from typing import NamedTuple
@@ -30,7 +32,7 @@ from probmetric.typing import Array
 
 
 class Columns(NamedTuple):
-    """Rows of positive weight; minimum, maximum, mean and Σ(x - mean)² (d,)."""
+    """Rows of positive weight (count); minimum, maximum, mean, Σ(x - mean)² (d,)."""
 
     n: Float[Array, ""]
     low: Float[Array, "d"]
@@ -40,7 +42,7 @@ class Columns(NamedTuple):
 
 
 class ClassMoments(NamedTuple):
-    """Columns, statistics of the classes, and Σw² of each class (c,)."""
+    """Moments of columns, statistics of classes, and Σw² of each class (c,)."""
 
     columns: Columns
     classes: ClassStatistics
@@ -91,7 +93,7 @@ def _no_classes(shapes: ClassMoments) -> ClassMoments:
 
 
 def merge(a: ClassStatistics, b: ClassStatistics) -> ClassStatistics:
-    """Combine the statistics of two sets of rows, Eq. (1)."""
+    """Combine the class statistics of two sets of rows, Eq. (1)."""
     share, off = _share(a.n, b.n), b.mean - a.mean
     pull = jnp.einsum("c,ci,cj->cij", a.n * share, off, off)
     mean = a.mean + off * share[:, None]
@@ -120,13 +122,13 @@ CLASSES = Reduction(
 
 
 def first_row(source: Source) -> Float[np.ndarray, "d"]:
-    """Read the first row, which a pass subtracts to keep means small."""
+    """Read the first row, which passes subtract so that means are small."""
     part = next(part for part in source.parts if part.rows)
     return np.asarray(next(iter(source.read(part, 1))).X[0], float)
 
 
 def column_moments(source: Source) -> Columns:
-    """Compute the columns of a dataset in one pass, about 0."""
+    """Compute the moments of the columns of a dataset in one pass."""
     origin = first_row(source)
     columns = total(COLUMNS, None, source, scaler=Scaler(origin, np.ones_like(origin)))
     return _moved(columns, origin)
@@ -135,12 +137,13 @@ def column_moments(source: Source) -> Columns:
 def class_moments(
     source: Source, classes: np.ndarray
 ) -> tuple[ClassMoments, Float[np.ndarray, "d"]]:
-    """Compute columns and classes in one pass.
+    """Compute the moments of columns and classes of a dataset in one pass.
 
     Returns
     -------
     moments : ClassMoments
-        Columns are about 0, classes about the first row.
+        Moments of columns in input coordinates, and of classes relative to the first
+        row.
     origin : array of shape (d,)
         The first row.
     """
@@ -164,7 +167,7 @@ def _moved(columns: Columns, origin: np.ndarray) -> Columns:
 
 
 def total_scatter(classes: ClassStatistics) -> Float[np.ndarray, "d d"]:
-    """Compute the scatter of all rows about their mean from that of each class."""
+    """Compute the scatter of all rows about their mean from the class statistics."""
     n, mean = np.asarray(classes.n), np.asarray(classes.mean)
     about = mean - n @ mean / n.sum()
     return np.asarray(classes.scatter).sum(0) + (about.T * n) @ about

@@ -1,9 +1,10 @@
 """Pair LDA: a metric in closed form from close and far pairs.
 
-C̄ and F̄ are the mean outer products (d, d) of close and far differences, from given
-pairs or from all pairs of labeled points (``second_moments``). C_α = C̄ + αI. α > 0 acts
-as a prior: differences are N(0, C), and α is the least variance of every direction. It
-also makes C_α invertible. Four metrics, each positive semi-definite:
+C̄ and F̄ are the mean outer products (d, d) of close and far differences
+(``second_moments``). The differences come from explicit pairs or from all pairs of
+labeled points. Let C_α = C̄ + αI. α > 0 acts as a prior: differences are N(0, C), and α
+is the least variance in every direction. α also makes C_α invertible. There are four
+metrics, each positive semi-definite:
 
     generalized   F̄ u = λ C_α u,  UᵀC_αU = I,   M = U diag(g(λ)) Uᵀ               (1)
                   g = 1 for the k largest λ ("one"), or (λ-1)₊ ("excess"),
@@ -14,27 +15,28 @@ also makes C_α invertible. Four metrics, each positive semi-definite:
     notes         M = K⁻¹, K = αI + C̄ - F̄, only if K is positive definite,
                   i.e. α > α_min = λ_max(F̄ - C̄)                                    (4)
 
-A prior that counts as s points shrinks both to isotropic matrices of the same size.
-With c = tr C̄/d, f = tr F̄/d and n the number of points (given pairs: n and s count
-pairs), before α is added,
+A prior that counts as s points shrinks C̄ and F̄ to isotropic matrices on the same
+scale. With explicit pairs, n and s count pairs instead of points. With c = tr C̄/d, f =
+tr F̄/d and n the number of points, before α is added,
 
     C̄ ← (n C̄ + s c I)/(n + s),   F̄ ← (n F̄ + s f₀ I)/(n + s),                      (5)
 
-with f₀ = max(f, 1.01 (c + α)), but f for (4): a priori, far pairs are farther apart. As
-s grows, every metric converges to a multiple of the identity; s = ∞ is no learning.
-``choose_strength`` chooses s by the votes of neighbors.
+with f₀ = max(f, 1.01 (c + α)), or f₀ = f for (4). A priori, far pairs are therefore
+farther apart than close pairs. As s grows, every metric converges to a multiple of the
+identity, and s = ∞ means no learning. ``choose_strength`` chooses s by the votes of
+neighbors.
 
-Each metric can be cut to its k largest directions. With g = 1 and k = d, (1) *is* (3);
-the far pairs then affect only the choice of directions.
+Each metric can be truncated to its k largest directions. With g = 1 and k = d, (1)
+equals (3). With g = 1 the far pairs affect only the choice of directions.
 
-Errata of seed 003: P9: for the notes' "small α" K is indefinite. An eigenvalue
-1/(α + c - f) of M grows to +∞ as f - c rises to α and is negative beyond. The most
+Errata of seed 003: P9: for the notes' "small α" K is indefinite. An eigenvalue 1/(α + c
+- f) of M grows to +∞ as f - c rises to α and is negative beyond. The most
 discriminating directions get negative weight, "top k" drops them, and distances become
-imaginary. Here that is an error that states α_min. P10: M_k = AᵀA with A = Λ_k^½ V_kᵀ,
-V_k (d, k).
+imaginary. In this case the fit raises an error with α_min. P10: M_k = AᵀA with A =
+Λ_k^½ V_kᵀ, V_k (d, k).
 
-There is no generative model of pairs here (KISSME's two normals are not one), hence no
-NumPyro model. The computation is d × d eigenproblems on the host.
+There is no generative model of pairs (the two normals of KISSME are not a model of
+pairs), hence no NumPyro model. The computation is d × d eigenproblems on the host.
 
 References
 ----------
@@ -68,7 +70,7 @@ remain.
 
 
 class SecondMoments(NamedTuple):
-    """C̄ and F̄ (d, d), the mean outer products of close and of far differences.
+    """Mean outer products of close and of far differences, C̄ and F̄ (d, d).
 
     Examples
     --------
@@ -85,11 +87,11 @@ class SecondMoments(NamedTuple):
 
 
 def second_moments(data: Pairs | Labelled) -> SecondMoments:
-    """Compute C̄ and F̄, weighted means of δδᵀ over close and over far pairs.
+    """Compute C̄ and F̄, the weighted means of δδᵀ over close and over far pairs.
 
-    Labeled points stand for all their pairs, with weights w_i w_j; pairs of one class
-    are close. The sums take O(n d²), without forming the pairs: over all pairs of a
-    set, Σ w_i w_j δδᵀ = (Σ w) · scatter.
+    Labeled points represent all their pairs, with weights w_i w_j. Pairs within a class
+    are close. The cost is O(n d²), without forming the pairs, because Σ w_i w_j δδᵀ =
+    (Σ w) · scatter over all pairs of a set.
 
     Parameters
     ----------
@@ -130,13 +132,13 @@ def second_moments(data: Pairs | Labelled) -> SecondMoments:
 def class_second_moments(
     stats: ClassStatistics, squares: Float[Array, "c"]
 ) -> SecondMoments:
-    """Compute C̄ and F̄ over all pairs of points from the statistics of their classes.
+    """Compute C̄ and F̄ over all pairs of points from class statistics.
 
     Parameters
     ----------
     stats : ClassStatistics
     squares : array of shape (c,)
-        Σw² of each class.
+        Sum of squared weights Σw² of each class.
 
     Raises
     ------
@@ -194,13 +196,14 @@ class PairLDAParams(NamedTuple):
     Attributes
     ----------
     factor : array of shape (k, d)
-        L with LᵀL = M, rows by falling value; each identified up to its sign.
+        Factor L with LᵀL = M, rows by descending value. Each row is identified up to
+        its sign.
     values : array of shape (k,)
-        "generalized": λ, far over close variance along each row. Otherwise the
-        eigenvalues of M.
+        With method "generalized", the ratios λ of far to close variance along the rows.
+        Otherwise the eigenvalues of M.
     negative_share : float
-        Share of the eigenvalues that Π removed in (2): Σ|negative| over Σ|all|. Zero
-        for other methods.
+        With method "kissme", Σ|negative| / Σ|all| of the eigenvalues before the
+        projection Π, Eq. (2). Zero for other methods.
 
     Examples
     --------
@@ -217,7 +220,7 @@ class PairLDAParams(NamedTuple):
 
 
 def alpha_min(close: Float[Array, "d d"], far: Float[Array, "d d"]) -> float:
-    """Compute λ_max(F̄ - C̄), up to which the notes' M is not a metric (P9).
+    """Compute λ_max(F̄ - C̄), the bound that α must exceed for method "notes" (P9).
 
     Examples
     --------
@@ -261,7 +264,7 @@ def _generalized(
     if keep == 0:
         raise ValueError(
             "pairs must have a direction in which far pairs are farther apart than "
-            f"close ones, got none (largest ratio of variances {values[0]:.3g} ≤ 1). "
+            f"close pairs, got none (largest ratio of variances {values[0]:.3g} ≤ 1). "
             "Check that y is 1 for close pairs."
         )
     values, U = values[:keep], U[:, :keep]
@@ -282,8 +285,8 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
     if values[0] <= 0:
         raise ValueError(
             "pairs must have a direction in which far pairs are farther apart than "
-            "close ones, got none (no positive eigenvalue of M). Check that y is 1 for "
-            "close pairs."
+            "close pairs, got none (no positive eigenvalue of M). Check that y is 1 "
+            "for close pairs."
         )
     keep = positive if k is None else min(k, positive)
     return PairLDAParams(
@@ -301,38 +304,43 @@ def fit(
     prior_strength: float | int = 0.0,
     n: float | int | None = None,
 ) -> Fit:
-    """Fit a metric to pairs in closed form (Eqs. 1-5).
+    """Fit a metric to close and far pairs in closed form, Eqs. (1)-(5).
 
     Parameters
     ----------
     data : Pairs, Labelled or SecondMoments
-        y = 1 for close, 0 for far pairs; or class codes, which stand for all pairs; or
-        their second moments, which require ``n``.
+        Pairs with y = 1 for close and 0 for far; or labeled points, which represent all
+        their pairs; or second moments, which require ``n``.
     n_components : int, optional
-        k, 1 to d: the largest number of rows. There are fewer if M has fewer positive
-        directions.
+        Largest number k of rows, 1 to d. There are fewer rows if M has fewer positive
+        eigenvalues.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
     alpha : float, default=0.01
-        α ≥ 0, in units of squared differences.
+        Ridge α ≥ 0, in units of squared differences.
     weighting : {"log", "excess", "one"}, default="log"
-        g of Eq. (1).
+        Weights g of the directions in Eq. (1).
     prior_strength : float, default=0
-        s ≥ 0 of Eq. (5); ∞ counts as ``INFINITE`` · n.
+        Strength s ≥ 0 of the prior, Eq. (5). ∞ is represented by ``INFINITE`` · n.
     n : float, optional
-        Weight of the data relative to s. Default: the weight of the points, or of the
-        pairs if these are given.
+        Weight of the data relative to s. The default is the total weight of the points,
+        or of explicit pairs.
 
     Returns
     -------
     Fit
-        ``params`` is a ``PairLDAParams``; ``objective`` the mean squared distance of
-        far pairs minus that of close pairs under M.
+        ``params`` is a ``PairLDAParams``. ``objective`` is the mean squared distance
+        under M of far pairs minus that of close pairs.
 
     Raises
     ------
     ValueError
-        If a label is missing, C̄ + αI is singular, far pairs are farther apart in no
-        direction, or α ≤ α_min for "notes".
+        If labels are missing.
+    ValueError
+        If C̄ + αI is singular.
+    ValueError
+        If far pairs are not farther apart than close pairs in any direction.
+    ValueError
+        If α ≤ α_min for method "notes".
 
     Examples
     --------
@@ -387,14 +395,14 @@ def choose_strength(
     alpha: float | int = 0.01,
     weighting: Weighting = "log",
 ) -> Chosen:
-    """Choose s of Eq. (5) by the votes of neighbors (``choose.choose_strength``).
+    """Choose the strength s of the prior, Eq. (5), by votes of neighbors in folds.
 
     Parameters
     ----------
     data : Labelled
-        Unweighted.
+        Unweighted points.
     pairs : callable, optional
-        Makes pairs from part of the data. Default: all pairs.
+        Takes a part of the data and returns its pairs. The default is all pairs.
     n_components, method, alpha, weighting
         See ``fit``.
 
@@ -457,8 +465,8 @@ def _solve(
             _against(far, K)  # raises: C̄ + αI is singular
         raise ValueError(
             f"alpha must be above alpha_min = λ_max(F̄ - C̄) = {least:.6g} for "
-            f"method='notes', got {alpha:.6g}: the matrix would be indefinite and "
-            "distances imaginary. Use method='generalized' or 'kissme'."
+            f"method='notes', got {alpha:.6g}. Set a larger alpha, or use "
+            "method='generalized' or 'kissme'."
         )
     keep = len(K) if n_components is None else n_components
     inverse = 1 / values[:keep]

@@ -1,19 +1,19 @@
 """Sums over data on disk: the interface between learners and the engine.
 
 A ``Reduction`` defines what a learner computes from a block of rows, how to combine two
-results, and how to finish. It does not depend on how blocks are read, on the number of
-processes or on the order in which bins are added. This module does all that, for every
-learner:
+results, and how to finish. A ``Reduction`` does not depend on how blocks are read, on
+the number of processes, or on the order in which bins are added. This module reads and
+combines the blocks for every learner:
 
     total = combine over bins b of [ combine over blocks of b of step(block) ]       (1)
 
-Both combine from the left in the order of the rows, with the bins of ``data.source``,
-for any number of processes. The total is therefore the same to the last bit.
+Both sums combine from the left in the order of the rows, with the bins of
+``data.source``. The total therefore has the same bits for any number of processes.
 
-Blocks of float32 (``pm.open(..., dtype="float32")``) are standardized in float64. Then
-``step`` gets parameters and ``CHUNK`` rows at a time in float32, and its results are
-combined in float64: the error of float32 sums over all rows grows with their number,
-and counts stop at 2²⁴.
+Blocks of float32 (``pm.open(..., dtype="float32")``) are standardized in float64.
+``step`` then gets the parameters and ``CHUNK`` rows at a time in float32. Its results
+are combined in float64, because the error of a float32 sum increases with the number of
+rows, and float32 counts are exact only up to 2²⁴.
 """
 
 from collections.abc import Callable
@@ -53,12 +53,12 @@ wait = jax.block_until_ready
 
 
 def added[S](total: S, more: S) -> S:
-    """Add two trees of arrays."""
+    """Add two trees of arrays leaf by leaf."""
     return jax.tree.map(jnp.add, total, more)
 
 
 def zeros[S](shapes: S) -> S:
-    """Make a tree of zeros of these shapes: the sum of no rows."""
+    """Make a tree of zeros with these shapes, the sum of no rows."""
     return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
 
 
@@ -69,16 +69,18 @@ class Reduction[P, S, R]:
     Parameters
     ----------
     step : callable
-        ``step(params, X, y, w) -> statistics`` of a block: a pure function of
-        ``jax.numpy``, under ``jit``. y are class codes and w data weights; rows of
-        weight 0 must not change the result.
+        ``step(params, X, y, w) -> statistics`` computes the statistics of a block. It
+        must be a pure ``jax.numpy`` function and is compiled by ``jit``. y are class
+        codes and w data weights. Rows of weight 0 must not change the result.
     finish : callable
-        ``finish(params, statistics) -> result`` of all rows, on the host.
+        ``finish(params, statistics) -> result`` computes the result from the statistics
+        of all rows, on the host.
     combine : callable
-        ``combine(statistics, statistics)`` of two sets of rows. Default: their sum.
+        ``combine(statistics, statistics)`` combines two sets of rows. The default is
+        the sum.
     empty : callable
-        ``empty(shapes) -> statistics`` of no rows, from a tree of shapes and types.
-        Default: zeros.
+        ``empty(shapes) -> statistics`` makes the statistics of no rows from a tree of
+        shapes and dtypes. The default is zeros.
     labelled : bool
         Whether rows must have labels.
     """
@@ -91,7 +93,7 @@ class Reduction[P, S, R]:
 
 
 def as_type[S](tree: S, dtype: DTypeLike) -> S:
-    """Convert the floating arrays of a tree to one type."""
+    """Convert the floating-point arrays of a tree to one dtype."""
 
     def convert(a: ArrayLike) -> Array:
         a = jnp.asarray(a)
@@ -140,7 +142,7 @@ def local_sum[P, S, R](
     classes: np.ndarray | None = None,
     pool: ThreadPoolExecutor | None = None,
 ) -> S:
-    """Compute the statistics of consecutive chunks of a dataset: a bin of Eq. (1).
+    """Compute the statistics of consecutive parts of a dataset: one bin of Eq. (1).
 
     Parameters
     ----------
@@ -149,13 +151,13 @@ def local_sum[P, S, R](
     source : Source
     parts : list of Part
     rows : int
-        Rows of a block.
+        Number of rows of a block.
     scaler : Scaler, optional
-        Standardizes the rows; a scale of infinity makes a column 0.
+        Scaler of the rows. A scale of infinity makes a column 0.
     classes : array of shape (c,), optional
-        Sorted labels; y are indices into them.
+        Sorted labels. y are indices into ``classes``.
     pool : ThreadPoolExecutor, optional
-        From ``data.source.reader``. Default: a new thread.
+        Reader thread, from ``data.source.reader``. The default is a new thread.
     """
     (add, start), _ = _compiled(reduction)
     blocks = ahead(filled(source, parts, rows, classes=classes), pool)
@@ -192,12 +194,13 @@ def total[P, S, R](
     Returns
     -------
     pytree of NumPy arrays
-        In float64, also for data in float32.
+        Statistics in float64, also for data in float32.
 
     Raises
     ------
     ValueError
-        If labels are required and rows have none. See also ``data.source.filled``.
+        If labels are required and the rows have no labels. See also
+        ``data.source.filled``.
     """
     if reduction.labelled and classes is None:
         raise ValueError(
@@ -238,7 +241,7 @@ def total[P, S, R](
 
 
 def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:
-    """Find the sorted classes of a dataset and their numbers of rows.
+    """Find the sorted classes of a dataset and the number of rows of each class.
 
     The pass reads only labels and weights. Rows of weight 0 are ignored.
 

@@ -1,25 +1,26 @@
-"""A Gaussian at a mode of a map W, with the rotations of W left out.
+"""Gaussian approximation at a mode of a linear map W, without the rotations of W.
 
-M = WᵀW does not change along the tangents vec(ΩW), Ω skew, of the orbit of rotations
-of W (p, d): to first order they carry nothing, to second order a Gaussian that spreads
-along them drifts off the orbit and inflates M. So with θ = (vec W, further entries) of
-precision H at a mode θ̂, draws are restricted to the orthogonal complement of the
-tangents: with Q its basis,
+M = WᵀW is constant along the orbit of rotations of W (p, d). The tangents of the orbit
+are vec(ΩW) with Ω skew-symmetric. To first order they do not change M. To second order,
+a Gaussian that spreads along them leaves the orbit and inflates M. Let θ = (vec W,
+further entries) have precision H at a mode θ̂. Draws are restricted to the orthogonal
+complement of the tangents, with basis Q:
 
     θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
 
 V is orthogonal to every ΩW if and only if VWᵀ is symmetric. With W = U S Aᵀ, A (d, d),
-and V = U Y Aᵀ that says Y_ab S_b = Y_ba S_a for a, b ≤ p. So Q is, in the entries of Y,
+and V = U Y Aᵀ this condition is Y_ab S_b = Y_ba S_a for a, b ≤ p. Hence the columns of
+Q are, as entries of Y,
 
-    E_aa;   (S_a E_ab + S_b E_ba) / √(S_a² + S_b²),  a < b ≤ p;   E_ab,  b > p,      (2)
+    E_aa;   (S_a E_ab + S_b E_ba) / √(S_a² + S_b²),  a < b ≤ p;   E_ab,  b > p.      (2)
 
-and no orthogonal factor of the q × p(p-1)/2 tangents is needed: QᵀHQ costs 4 products
-of H with U or A, 4 q² (p + d) flops. The tangents are, in the entries of Y, spanned by
+The q × p(p-1)/2 tangents need no orthogonal factorization. QᵀHQ costs 4 products of H
+with U or A, 4 q² (p + d) flops. As entries of Y, the tangents are spanned by
 
     T_ab = (S_b E_ab - S_a E_ba) / √(S_a² + S_b²),  a < b ≤ p.                      (3)
 
-What is said of draws of Eq. (1) is said of M, never of W. Two things are not counted:
-how the prior varies along the orbit, and the orbit's size, ∏ √(S_a² + S_b²).
+Draws of Eq. (1) describe M, never W. The approximation ignores two things: the change
+of the prior along the orbit, and the size of the orbit, ∏ √(S_a² + S_b²).
 """
 
 from typing import Any, NamedTuple
@@ -32,11 +33,11 @@ from probmetric.typing import Array
 
 
 class _Complement(NamedTuple):
-    """Q of Eq. (2): W's singular vectors, and where its columns have entries of Y.
+    """The basis Q of Eq. (2): singular vectors of W, and positions of entries of Y.
 
-    ``alone`` are the places of single entries in vec Y; ``upper``, ``lower`` those of
-    the pairs ab, ba, with coefficients ``s_upper``, ``s_lower``. Entries of θ beyond
-    those of W are left as they are.
+    ``alone`` are the positions of single entries in vec Y. ``upper`` and ``lower`` are
+    the positions of the pairs ab and ba, with coefficients ``s_upper`` and ``s_lower``.
+    Entries of θ beyond W do not change.
     """
 
     U: Any
@@ -52,10 +53,10 @@ def _complement(W: Float[Array, "p d"]) -> _Complement:
     p, d = W.shape
     U, S, At = np.linalg.svd(W, full_matrices=True)
     zeros = int(np.sum(S <= max(p, d) * np.finfo(S.dtype).eps * S[0]))
-    if zeros > 1:  # Their tangent is 0: nothing says what is left out.
+    if zeros > 1:  # The tangent of their rotation is 0.
         raise ValueError(
-            "params: expected at most one singular value of W that is 0, got "
-            f"{zeros}: fit fewer components"
+            f"params must have at most one zero singular value of W, got {zeros}. Fit "
+            "fewer components."
         )
     a, b = np.triu_indices(p, 1)
     place = np.arange(p * d).reshape(p, d)
@@ -73,7 +74,7 @@ def _complement(W: Float[Array, "p d"]) -> _Complement:
 
 
 def _into(Q: _Complement, V: Any) -> Any:
-    """Return Qᵀ V of columns V (q, k)."""
+    """Compute Qᵀ V for columns V (q, k)."""
     p, d = len(Q.U), len(Q.At)
     Y = Q.U.T @ V[: p * d].reshape(p, -1)
     Y = np.einsum("bj,ajk->abk", Q.At, Y.reshape(p, d, -1)).reshape(p * d, -1)
@@ -82,7 +83,7 @@ def _into(Q: _Complement, V: Any) -> Any:
 
 
 def _out(Q: _Complement, X: Any) -> Any:
-    """Return Q X of columns X (m, k)."""
+    """Compute Q X for columns X (m, k)."""
     p, d, n = len(Q.U), len(Q.At), len(Q.alone)
     Y = np.zeros((p * d, X.shape[1]), X.dtype)
     pairs = X[n : n + len(Q.upper)]
@@ -93,25 +94,29 @@ def _out(Q: _Complement, X: Any) -> Any:
 
 
 def root_across(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, "q m"]:
-    """Return Q L⁻ᵀ of Eq. (1), m = q - p(p-1)/2.
+    """Compute the root Q L⁻ᵀ of Eq. (1), with m = q - p(p-1)/2 columns.
 
     Parameters
     ----------
     H : array of shape (q, q)
-        The precision of (vec W, ...) at a mode, W row by row and first.
+        Precision of (vec W, further entries) at a mode. W comes first, row by row.
     W : array of shape (p, d)
-        The map there, p ≤ d.
+        The linear map at the mode, p ≤ d.
 
     Raises
     ------
     ValueError
-        H is not positive definite across the orbit: no mode, or a direction that
-        neither data nor prior hold. p > d. Two singular values of W are 0, up to
-        rounding: the tangent of their rotation is 0.
+        If p > d.
+    ValueError
+        If two singular values of W are 0, up to rounding. The tangent of their rotation
+        is 0.
+    ValueError
+        If H is not positive definite in the complement of the tangents. W is then no
+        mode, or data and prior leave a direction undetermined.
 
     Examples
     --------
-    Of a precision that is 0 along the rotations nothing is lost:
+    A precision that is 0 along the rotations keeps all its information:
 
     >>> import numpy as np
     >>> from probmetric.inference.rotations import root_across
@@ -124,30 +129,30 @@ def root_across(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
     p, d = W.shape
     if p > d:
         raise ValueError(
-            "params: expected at most as many components as features (W of shape (p, "
-            "d) "
-            f"with p <= d) to quotient the rotations out, got p = {p} > d = {d}"
+            "params must have at most as many components p as features d, got "
+            f"p = {p} and d = {d}. Fit fewer components."
         )
     Q = _complement(W)
     return _out(Q, inverse_root(_into(Q, _into(Q, H).T)))
 
 
 def root_around(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, "q q"]:
-    """Return a root of full rank where nothing holds the rotations of W.
+    """Compute a root of full rank if H is 0 along the rotations of W.
 
-    Under a prior centred at 0 the precision is 0 along them. The columns are those of
-    ``root_across``, and the tangents (Eq. 3) at the mean precision across the orbit: a
-    mass matrix for NUTS, which needs one of full rank, and no covariance.
+    This is the case under a prior centered at 0. The columns are those of
+    ``root_across`` and the tangents, Eq. (3), scaled to the mean precision of the other
+    directions. The result is a mass matrix for NUTS, which needs full rank. It is not a
+    covariance.
 
     Parameters
     ----------
     H, W
-        As of ``root_across``.
+        See ``root_across``.
 
     Raises
     ------
     ValueError
-        As ``root_across``.
+        See ``root_across``.
 
     Examples
     --------
@@ -172,12 +177,12 @@ def root_around(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
 
 
 def inverse_root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
-    """Return L⁻ᵀ of H = LLᵀ; an H that is not positive definite is an error.
+    """Compute L⁻ᵀ of a positive definite H = LLᵀ.
 
     Raises
     ------
     ValueError
-        With the range of H's eigenvalues.
+        If H is not positive definite; the message has the range of its eigenvalues.
 
     Examples
     --------
@@ -192,14 +197,14 @@ def inverse_root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
         inverse = scipy.linalg.solve_triangular(L, np.eye(n, dtype=H.dtype), lower=True)
     except np.linalg.LinAlgError:
         inverse = np.full_like(H, np.inf)
-    # 1/‖L⁻¹‖² (Frobenius) is a lower bound of the smallest eigenvalue; only where it
-    # does not settle the matter are eigenvalues computed.
+    # 1/‖L⁻¹‖² (Frobenius) is a lower bound of the smallest eigenvalue. Eigenvalues are
+    # computed only if this bound is not sufficient.
     if not np.sum(inverse**2) * np.linalg.norm(H) < 1 / (n * eps):
         smallest, *_, largest = np.linalg.eigvalsh(H)
         if not smallest > n * eps * largest:
             raise ValueError(
-                "params: expected a posterior mode with positive definite precision, "
-                f"got eigenvalues from {smallest:.3g} to {largest:.3g}: fit to "
-                "convergence (tol, max_iter), or set a stronger prior (lam)"
+                "params must be a posterior mode with positive definite precision, got "
+                f"eigenvalues from {smallest:.3g} to {largest:.3g}. Fit to convergence "
+                "(tol, max_iter), or set a stronger prior (lam)."
             )
     return inverse.T

@@ -1,8 +1,8 @@
-"""Several processes as one run, and what a stopped run goes on from.
+"""Passes over data on disk that several processes share, and their checkpoints.
 
-``distributed``  how processes join, gather once a pass, and leave when one is lost.
-``bins``         the total of bins that lie on several processes, in their order.
-``checkpoint``   what each pass over a source gave, kept on disk.
+``distributed``  join processes, gather their results, exit if a process is lost.
+``bins``         the ordered sum over bins that several processes store.
+``checkpoint``   results of passes stored on disk, to resume a fit.
 """
 
 import lazy_loader

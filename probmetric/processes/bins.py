@@ -1,10 +1,11 @@
-"""The total of bins that lie on several processes, added in their order.
+"""The ordered sum of statistics over bins that several processes store.
 
-Bins are numbered, their number is the same whatever the number of processes, and each
-process has a run of them: of ``size`` processes, number r has bins b with b · size //
-bins = r (``data.source.share``). All are gathered at once, and every process folds them
-from the left in the order of the bins: the total has the same bits on 1, 2 or 4
-processes. A process without bins takes part too. What is sent is bins × state.
+The number of bins does not depend on the number of processes. Each process has
+consecutive bins: process r of ``size`` has the bins b with b · size // bins = r
+(``data.source.share``). One gather sends the statistics of all bins to every process.
+Every process then adds them from the left in the order of the bins. The total
+therefore has the same bits on 1, 2 or 4 processes. A process without bins must take
+part too. The traffic is bins × the size of the statistics.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,18 +25,18 @@ def over_processes[S](
     none: Callable[[], S],
     agree: Any = None,
 ) -> S:
-    """Return the total over the bins of all processes, in order: one gather.
+    """Compute the total over the bins of all processes, in order, with one gather.
 
     Parameters
     ----------
     combine : callable
-        ``combine(a, b)``, the statistics of two sets of rows as one.
+        ``combine(a, b)`` returns the statistics of two sets of rows together.
     sums : iterable of (int, pytree of arrays)
-        This process's bins in order, each with its number, of those that have rows.
+        Number and statistics of each bin of this process that has rows, in order.
     none : callable
-        Returns the statistics of no rows; asked only of a process without bins.
+        Returns the statistics of no rows. It is called only on a process without bins.
     agree : pytree of arrays, optional
-        Parameters of the pass, which must be the same bits on every process.
+        Parameters of the pass, which must have the same bits on every process.
 
     Returns
     -------
@@ -44,7 +45,7 @@ def over_processes[S](
     Raises
     ------
     RuntimeError
-        As ``gather``.
+        If processes disagree; see ``gather``.
     """
     rank, size = together()
     if size == 1:

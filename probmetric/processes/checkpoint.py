@@ -1,15 +1,15 @@
-"""What each pass over a source gave, kept on disk: a stopped fit goes on from there.
+"""Results of the passes over a source, stored on disk so that a fit can resume.
 
-A fit over a source is a row of passes, and all else in it is a function of what these
-gave: the same program, given the same sums, takes the same steps. So the sums are kept,
-one file a pass, and a resumed fit is the same program whose first passes are read in
-place of computed. No learner knows of it, and as sums are the same bits on any number
-of processes, a fit may be resumed on another number.
+A fit over a source is a sequence of passes. Everything else in the fit is a function of
+their results: with the same sums the same program takes the same steps. The checkpoint
+therefore stores the sums, one file per pass. A resumed fit is the same program, which
+reads its first passes instead of computing them. Learners need no code for this. Sums
+have the same bits on any number of processes, hence a fit may resume on another number.
 
-A file is written by process 0, whole or not at all, and holds the sums, the parameters
-at which they were taken, and a line that says over which parts by which step. Another
-step, other parts, or parameters that differ by more than ``SAME`` are another run's.
-With some kB a pass a file takes milliseconds.
+Process 0 writes each file atomically. A file has the sums, the parameters at which they
+were computed, and the names of the step and of the data. It belongs to another run if
+the step or the data differ, or parameters differ by more than ``SAME``. A file of some
+kB takes milliseconds.
 """
 
 import json
@@ -30,25 +30,25 @@ from probmetric.processes.distributed import gather, together
 LOGGER = logging.getLogger("probmetric")
 
 SAME = 1e-6
-"""Relative difference of parameters below which a pass is the same run's: steps between
-passes may round otherwise on other processors, or with other threads."""
+"""Relative difference up to which parameters belong to the same run. Steps between
+passes may round differently on other processors or with other threads."""
 
 
 class _Journal:
-    """A folder, how many passes stand in it, and how many were asked for."""
+    """A folder, its number of stored passes, and the number of passes so far."""
 
     def __init__(self, folder: Path, stored: int) -> None:
         self.folder, self.stored, self.asked = folder, stored, 0
 
 
 class _State:
-    """There is one journal a process."""
+    """The current journal; each process has at most one."""
 
     journal: _Journal | None = None
 
 
 class Pass(NamedTuple):
-    """Which pass: the step's name, a hash of the parts, the parameters."""
+    """Identity of a pass: name of the step, hash of the data, and the parameters."""
 
     step: str
     parts: str
@@ -59,25 +59,26 @@ class Pass(NamedTuple):
 def checkpointed(
     folder: "str | Path | None", *, resume: bool = False
 ) -> Generator[None]:
-    """Keep the passes of the fits in a block; with ``resume`` go on from those kept.
+    """Store the passes of all fits in a block; with ``resume``, read the stored ones.
 
     Parameters
     ----------
     folder : path or None
-        Made where it is not; None keeps nothing. Of several processes every one has to
-        see it.
+        Created if it does not exist. Every process must see it. None stores nothing.
     resume : bool
-        Go on from the passes in the folder, if there are any. The block has to be the
-        one that made them: the same fits, in the same order, of the same data.
+        Read the stored passes first, if there are any. The block must be the same as in
+        the stopped run: the same fits, in the same order, of the same data.
 
     Raises
     ------
     ValueError
-        For a folder with passes that are not to be resumed, that another run holds, or
-        that not every process sees; within the block for passes that cannot be read,
-        or of another run.
+        If the folder has passes and ``resume`` is False.
+    ValueError
+        If another run has locked the folder, or some process does not see it.
+    ValueError
+        Within the block, if a stored pass is unreadable or belongs to another run.
     OSError
-        Within the block, for a pass that cannot be written. Those before it stand.
+        Within the block, if a pass cannot be written. Earlier passes remain valid.
 
     Examples
     --------
@@ -87,13 +88,13 @@ def checkpointed(
     ...     with checkpointed(folder):
     ...         ...  # TwoStageMixture(8).fit(pm.open("rows/*.parquet")), killed
     ...     with checkpointed(folder, resume=True):
-    ...         ...  # The same again.
+    ...         ...  # The same fit again
     Ellipsis
     Ellipsis
     """
     if folder is None:
         if resume:
-            raise ValueError("checkpoint: expected a folder to resume from, got None")
+            raise ValueError("checkpoint must be a folder to resume from, got None.")
         yield
         return
     folder = Path(folder)
@@ -104,13 +105,13 @@ def checkpointed(
         seen = gather(np.array(stored)).tolist()
         if len(set(seen)) > 1:
             raise ValueError(
-                f"checkpoint: expected a folder that every process sees, got {folder} "
-                f"with {seen} passes"
+                f"checkpoint must be a folder that every process sees, got {folder} "
+                f"with {seen} passes by process. Use a shared file system."
             )
         if stored and not resume:
             raise ValueError(
-                f"checkpoint: expected an empty folder, or to resume, got {folder} "
-                f"with {stored} passes of a former run"
+                f"checkpoint must be an empty folder without resume, got {folder} "
+                f"with {stored} passes. Resume, or use another folder."
             )
         before, _State.journal = _State.journal, _Journal(folder, stored)
         try:
@@ -124,7 +125,7 @@ def _path(folder: Path, index: int) -> Path:
 
 
 def _stored(folder: Path) -> int:
-    """Return how many passes stand one after another."""
+    """Count the consecutive passes in the folder."""
     number = 0
     while _path(folder, number).exists():
         number += 1
@@ -132,22 +133,21 @@ def _stored(folder: Path) -> int:
 
 
 def hash_of(source: Source) -> str:
-    """Return a hash of what a source is: its name, columns and parts."""
+    """Compute a hash of the name, the columns and the parts of a source."""
     said = repr((source.name, source.feature_names, [tuple(p) for p in source.parts]))
     return blake2b(said.encode(), digest_size=16).hexdigest()
 
 
 def kept[T](which: Pass, like: Callable[[], T], compute: Callable[[], T]) -> T:
-    """Return what a pass gave: from the checkpoint if it stands there, else computed.
+    """Return the result of a pass: from the checkpoint if stored, otherwise computed.
 
     Parameters
     ----------
     which : Pass
     like : callable
-        Returns what the result is like: its structure, and leaves with its shapes and
-        dtypes.
+        Returns a tree with the structure, shapes and dtypes of the result.
     compute : callable
-        Returns the result, NumPy arrays, the same on every process.
+        Returns the result: NumPy arrays, the same on every process.
     """
     if (journal := _State.journal) is None:
         return compute()
@@ -176,7 +176,7 @@ def _write(folder: Path, index: int, which: Pass, found: Any) -> None:
         with replacing(path) as part, part.open("wb") as file:
             np.savez(file, **arrays)
     except OSError as error:
-        why = f"{error.strerror or error}; the {index} passes before it stand, resume"
+        why = f"{error.strerror or error}. The {index} passes before are valid. Resume"
         raise OSError(
             error.errno, f"checkpoint: could not write pass {index}: {why}", str(path)
         ) from error
@@ -190,9 +190,9 @@ def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
         about = json.loads(str(arrays["about"]))
     except UNREADABLE as error:
         raise ValueError(
-            f"checkpoint: expected a whole pass in {path}, got a file that cannot be "
-            f"read ({type(error).__name__}: {error}); move it away and resume: its "
-            "pass and those after it are made again"
+            f"checkpoint must have a complete pass in {path}, got an unreadable file "
+            f"({type(error).__name__}: {error}). Move the file away and resume: this "
+            "pass and all later ones are computed again."
         ) from error
     leaves, form = jax.tree.flatten(like)
     sums = _listed(arrays, "sums:")
@@ -204,8 +204,8 @@ def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
         other = "sums of another form"
     if other:
         raise ValueError(
-            f"checkpoint: expected passes of this run in {folder}, got those of "
-            f"another: pass {index} has {other}"
+            f"checkpoint must have passes of this run in {folder}, got another run: "
+            f"pass {index} has {other}. Use another folder."
         )
     return jax.tree.unflatten(form, sums)
 
@@ -216,17 +216,17 @@ def _listed(arrays: dict[str, np.ndarray], prefix: str) -> list[np.ndarray]:
 
 
 def _other(about: dict[str, str], which: Pass) -> str:
-    """Say what of a stored pass is not that of this one, or nothing."""
+    """Describe how a stored pass differs in step or data; empty if it does not."""
     if about.get("step") != which.step:
-        return f"the step {about.get('step')} and not {which.step}"
+        return f"the step {about.get('step')} instead of {which.step}"
     return "" if about.get("parts") == which.parts else "other data"
 
 
 def _unlike(stored: list[np.ndarray], now: list[np.ndarray]) -> str:
-    """Say that parameters are not those of this run, or nothing."""
+    """Describe how stored parameters differ from this run; empty if they do not."""
     if [a.shape for a in stored] == [b.shape for b in now] and all(
         np.allclose(a, b, SAME, SAME * (np.abs(b).max() if b.size else 0.0))
         for a, b in zip(stored, now, strict=True)
     ):
         return ""
-    return "other parameters: the settings, the seed or the program are others"
+    return "other parameters (another setting, seed or program)"

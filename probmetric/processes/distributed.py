@@ -1,22 +1,26 @@
-"""Several processes as one: how they join, gather once a pass, and leave when one dies.
+"""Several processes as one run: join them, gather results, exit if a process is lost.
 
-The engine is JAX's multi-controller runtime (gloo on processors, NCCL on GPUs). Nothing
-here knows a learner: a process computes its share of a pass, ``gather`` hands every
-process what all have computed, in the order of their numbers, and each goes on from
-equal bits. Bytes are gathered, so that no dtype and no order of a sum is the network's.
+The engine is JAX's multi-controller runtime (gloo on CPUs, NCCL on GPUs). This module
+does not depend on learners. A process computes its share of a pass. ``gather`` sends
+the results of all processes to each process, in the order of their ranks, and each
+continues from equal bits. ``gather`` transfers bytes, hence the network affects neither
+dtypes nor the order of sums.
 
-All die when one does, and the run is started again from its checkpoint (exit code 75,
-"restart me"). What was measured of JAX 0.12 and what is done about it:
+If one process dies, all exit, and the run is started again from its checkpoint (exit
+code 75, "restart me"). The behavior of JAX 0.12 was measured, and is handled as
+follows:
 
-* a peer that was killed gives an error in the collective: said, and left with 75; left
-  in the ordinary way a process waits for the heartbeat, and is aborted;
-* an exception in one process alone would wait at its end for a barrier, up to 300 s,
-  and the others in the collective: ``distributed`` prints it and leaves at once;
-* a peer that lives and is stuck is noticed by nobody: whoever waits in a gather longer
-  than max(patience, 20 × its own share of the pass) leaves with 75.
+* If another process was killed, the collective raises an error. The process prints the
+  error and leaves with exit code 75. With an ordinary exit it would wait for the
+  heartbeat and be aborted.
+* If only one process raises an exception, that process would wait at its end for a
+  barrier, up to 300 s, and the other processes would wait in the collective.
+  ``distributed`` prints the exception and leaves at once.
+* If another process is alive but stuck, JAX does not detect it. A process that waits in
+  a gather for longer than max(patience, 20 × its own share of the pass) leaves with 75.
 
-On one process nothing of JAX is touched. A process leaves by ``os._exit``: what the
-program would do after the block, or at its end, is then not done.
+A single process does not use JAX's runtime. A process leaves by ``os._exit``, hence
+code after the block and exit handlers do not run.
 """
 
 import os
@@ -33,16 +37,16 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 
 RESTART = 75
-"""Exit code of a process that lost its peers: start all again, from the checkpoint."""
+"""Exit code of a process that lost another: restart all, from the checkpoint."""
 
 PATIENCE = 60.0
-"""Seconds in a gather, at least, before the others are taken to be stuck."""
+"""Least number of seconds in a gather before the other processes count as stuck."""
 
 HEARTBEAT = 10
-"""Seconds without a sign of life, at least, after which JAX takes one for dead."""
+"""Least number of seconds without a heartbeat before JAX treats a process as dead."""
 
 SLOWER = 20
-"""Times its own share of a pass that a process waits for the others."""
+"""A process waits for the others this many times as long as its own share took."""
 
 COORDINATOR = "PROBMETRIC_COORDINATOR"
 SIZES = (
@@ -58,21 +62,22 @@ RANKS = (
     "SLURM_PROCID",
     "JOB_COMPLETION_INDEX",
 )
-"""Variables that say how many processes there are, and which this is; the first set."""
+"""Environment variables with the number of processes and the rank; the first that is
+set is used."""
 
 HEADER = struct.Struct("<QQ16s16s")
-"""Of what is gathered: the number of the gather, bytes, hashes of form and values."""
+"""Header of gathered bytes: number of the gather, size, hashes of form and values."""
 
 
 class Together(NamedTuple):
-    """Which process this is, and how many there are."""
+    """Rank of this process, and the number of processes."""
 
     rank: int
     size: int
 
 
 class _State:
-    """What this process is among others: there is one membership a process."""
+    """State of the membership; each process has at most one."""
 
     together = Together(0, 1)
     patience = PATIENCE
@@ -82,7 +87,7 @@ class _State:
 
 
 def together() -> Together:
-    """Return which process this is, and how many there are; (0, 1) outside a block."""
+    """Return the rank and the number of processes; (0, 1) outside a block."""
     return _State.together
 
 
@@ -100,7 +105,7 @@ def _first(names: tuple[str, ...]) -> int | None:
     for name in names:
         if text := os.environ.get(name):
             if not text.isdecimal():
-                raise ValueError(f"{name}: expected a whole number, got {text!r}")
+                raise ValueError(f"{name} must be a whole number, got {text!r}.")
             return int(text)
     return None
 
@@ -108,16 +113,16 @@ def _first(names: tuple[str, ...]) -> int | None:
 def _found(
     coordinator: str | None, size: int | None, rank: int | None
 ) -> dict[str, Any] | None:
-    """Return arguments for JAX, or None where there is one process.
+    """Return arguments for JAX, or None if there is one process.
 
-    Without a coordinator, Slurm's srun and Open MPI before 5 are JAX's to find.
+    Without a coordinator, JAX itself detects Slurm's srun and Open MPI before 5.
     """
     coordinator = coordinator or os.environ.get(COORDINATOR)
     if coordinator is None:
         if size is not None or rank is not None:
             raise ValueError(
-                "coordinator: expected host:port of process 0 beside processes and "
-                "rank, got none"
+                "coordinator must be host:port of process 0 if processes or rank is "
+                "given, got None."
             )
         step = "SLURM_STEP_NODELIST" in os.environ
         mpi = "OMPI_COMM_WORLD_SIZE" in os.environ
@@ -127,11 +132,11 @@ def _found(
     rank = _first(RANKS) if rank is None else rank
     if size is None or rank is None or not 0 <= rank < size:
         raise ValueError(
-            f"processes, rank: expected 0 ≤ rank < processes beside the coordinator "
-            f"{coordinator}, got rank {rank} of {size}"
+            f"rank must satisfy 0 ≤ rank < processes if coordinator is {coordinator}, "
+            f"got rank {rank} and processes {size}."
         )
     if not coordinator.rpartition(":")[2].isdecimal():
-        raise ValueError(f"coordinator: expected host:port, got {coordinator!r}")
+        raise ValueError(f"coordinator must be host:port, got {coordinator!r}.")
     if size == 1:
         return None
     return {
@@ -150,27 +155,29 @@ def distributed(
     *,
     patience: int | float = PATIENCE,
 ) -> Generator[Together]:
-    """Join the processes that were started together; on one process do nothing.
+    """Join the processes that were started together; do nothing with one process.
 
-    Within the block a pass over a ``Source`` is shared: every process reads its own
-    parts, and each ends with the same result, bit for bit that of one process with as
-    many cores as each of these has (products round by their threads; else 1e-12).
+    Within the block, processes share each pass over a ``Source``. Every process reads
+    its own parts of the data, and all end with the same result. The result equals that
+    of one process bit for bit if that process has as many cores as each of these.
+    With another number of cores results agree to 1e-12, because threads affect the
+    rounding of matrix products.
 
     Parameters
     ----------
     coordinator : str, optional
-        host:port of process 0, where it can be reached by the others. Default: the
-        variable PROBMETRIC_COORDINATOR; without it what JAX finds under Slurm's srun
-        and Open MPI's mpirun (from version 5 on mpi4py is needed, or a coordinator);
-        else there is one process.
+        host:port of process 0, which the other processes must reach. The default is the
+        variable PROBMETRIC_COORDINATOR. Without the variable, JAX detects Slurm's srun
+        and Open MPI's mpirun (Open MPI from version 5 needs mpi4py or a coordinator).
+        Otherwise there is one process.
     processes, rank : int, optional
-        How many there are, and which this is, from 0. Default: PROBMETRIC_PROCESSES
-        and PROBMETRIC_RANK, or the variables of Open MPI, PMI, Slurm or a Kubernetes
-        job.
+        Number of processes, and number of this process, from 0. The defaults are
+        PROBMETRIC_PROCESSES and PROBMETRIC_RANK, or the variables of Open MPI, PMI,
+        Slurm or a Kubernetes job.
     patience : float > 0, default=60
-        Seconds that a process waits for the others in a pass, at least; it waits
-        twenty times as long as its own share took where that is more. Then they are
-        taken to be stuck, and the process leaves with exit code 75.
+        Least number of seconds that a process waits for the others in a pass. It waits
+        20 times as long as its own share took, if that is longer. The others then count
+        as stuck, and the process leaves with exit code 75.
 
     Yields
     ------
@@ -180,26 +187,29 @@ def distributed(
     Raises
     ------
     ValueError
-        For arguments or variables that do not fit together.
+        If arguments or environment variables contradict each other.
 
     Notes
     -----
-    Of several processes, one whose block raises prints the error and leaves at once,
-    with exit code 1 or that of SystemExit: code after the block does not see it. A
-    process whose peer is lost leaves with 75. It must be entered before anything is
-    computed by JAX, and once a process. Every process has to do the same in the same
-    order; equal bits also need the same kind of processor. Proxy variables of the
-    environment can keep processes from meeting: unset them.
+    * Enter the block once per process, before JAX computes anything.
+    * Every process must run the same code in the same order. Equal bits also require
+      the same kind of processor.
+    * With several processes, a process whose block raises prints the error and leaves
+      at once, with exit code 1 or the code of SystemExit. Code after the block does not
+      run.
+    * A process that loses another process leaves with exit code 75.
+    * Proxy variables of the environment may prevent processes from connecting. Unset
+      them.
 
     Examples
     --------
     >>> import probmetric as pm
-    >>> with pm.distributed() as together:  # One process: nothing to join.
+    >>> with pm.distributed() as together:  # One process has nothing to join.
     ...     together
     Together(rank=0, size=1)
     """
     if not patience > 0:
-        raise ValueError(f"patience: expected seconds above 0, got {patience}")
+        raise ValueError(f"patience must be above 0 seconds, got {patience}.")
     joined = "jax" in sys.modules and _initialized()
     arguments = None if joined else _found(coordinator, processes, rank)
     if _State.together.size > 1 or not (joined or arguments):
@@ -222,7 +232,7 @@ def distributed(
 
 
 def _initialized() -> bool:
-    """Say whether the program, or who started it, has joined JAX's runtime itself."""
+    """Check whether the program or its launcher has joined JAX's runtime already."""
     import jax
 
     return jax.distributed.is_initialized()
@@ -251,7 +261,7 @@ def _enter(patience: float) -> None:
 
 
 def _leave_by(error: BaseException) -> NoReturn:
-    """Leave with the code of an error, which is printed."""
+    """Leave with the exit code of an error, after printing the error."""
     if isinstance(error, SystemExit):
         code = error.code
         leave(code if isinstance(code, int) else int(code is not None))
@@ -278,7 +288,7 @@ def _mesh() -> Any:
 
 @lru_cache
 def _copy_to_all(mesh: Any) -> Callable[[Any], Any]:
-    """Return the compiled all-gather of rows that lie one a process."""
+    """Compile the all-gather of one row per process."""
     import jax
 
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
@@ -286,7 +296,7 @@ def _copy_to_all(mesh: Any) -> Callable[[Any], Any]:
 
 
 def _exchanged(row: np.ndarray) -> np.ndarray:
-    """Return the bytes of all processes, one row each; leave where one is lost."""
+    """Return the bytes of all processes, one row each; leave if a process is lost."""
     import jax
 
     mesh = _mesh()
@@ -294,32 +304,33 @@ def _exchanged(row: np.ndarray) -> np.ndarray:
     try:
         whole = jax.make_array_from_process_local_data(mine, row[None])
         return np.asarray(_copy_to_all(mesh)(whole).addressable_data(0))
-    except (RuntimeError, ValueError) as error:  # JAX raises the one or the other.
+    except (RuntimeError, ValueError) as error:  # JAX raises either.
         gathers = _State.gathers
         leave(RESTART, f"a process was lost after gather {gathers} ({_line(error)})")
 
 
 def gather(tree: Any, agree: Any = None) -> Any:
-    """Return a tree with the arrays of every process, along a new first axis.
+    """Gather the arrays of all processes along a new first axis.
 
-    One collective; once before it where arrays of this form were not gathered yet. All
-    processes have to call it with arrays of the same shapes and dtypes.
+    This is one collective operation, and one more before the first gather of arrays of
+    this form. All processes must call it with arrays of the same shapes and dtypes.
 
     Parameters
     ----------
     tree : pytree of arrays
     agree : pytree of arrays, optional
-        What must be the same, bit for bit, on every process: parameters.
+        Parameters that must have the same bits on every process.
 
     Returns
     -------
     pytree of NumPy arrays
-        With a first axis as long as there are processes; the same bits in each.
+        The length of the first axis is the number of processes. Every process gets the
+        same bits.
 
     Raises
     ------
     RuntimeError
-        Where ``agree``, or the form of the tree, is not the same on every process.
+        If ``agree`` or the form of ``tree`` differs between processes.
     """
     import jax
 
@@ -344,7 +355,7 @@ def gather(tree: Any, agree: Any = None) -> Any:
 
 
 def _unpacked(rows: np.ndarray, like: list[np.ndarray]) -> Generator[np.ndarray]:
-    """Yield arrays of one more axis from rows of bytes."""
+    """Yield arrays with a leading axis of processes from rows of bytes."""
     at = HEADER.size
     for leaf in like:
         cut = np.ascontiguousarray(rows[:, at : at + leaf.nbytes])
@@ -360,7 +371,7 @@ def _digest(parts: list[bytes]) -> bytes:
 
 
 def _check(rows: np.ndarray) -> None:
-    """Raise where processes are at other gathers, or do not hold the same."""
+    """Raise if processes are at different gathers or have different values."""
     heads = [HEADER.unpack(bytes(row[: HEADER.size])) for row in rows]
     for name, column in zip(
         ("pass", "size", "kind of sums", "parameters"),
@@ -369,14 +380,14 @@ def _check(rows: np.ndarray) -> None:
     ):
         if len(set(column)) > 1:
             raise RuntimeError(
-                f"processes: expected the same {name} on each, got others: they need "
-                "the same program, data, settings and versions"
+                f"processes must have the same {name}, got different values. Use the "
+                "same program, data, settings and versions on each."
             )
 
 
 @contextmanager
 def _watched() -> Generator[None]:
-    """Leave where the others take much longer than this process did."""
+    """Leave if the other processes take much longer than this process did."""
     own = time.monotonic() - _State.since
     limit = max(_State.patience, SLOWER * own)
     said = f"no process came within {limit:.0f} s to gather {_State.gathers}"

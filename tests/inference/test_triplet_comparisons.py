@@ -108,7 +108,7 @@ def test_the_gap_certifies_the_mode_and_refuses_what_is_none(problem):
     weak = problem.prior._replace(lam=1e-6)
     none = TripletParams(0 * problem.params.W)
     assert triplet.gap(none, problem.data, weak) == np.inf
-    with pytest.raises(ValueError, match="params: expected a posterior mode"):
+    with pytest.raises(ValueError, match="params must be a posterior mode"):
         triplet.posterior(none, problem.data, weak)
 
 

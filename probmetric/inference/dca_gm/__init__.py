@@ -1,10 +1,10 @@
 """DCA-GM in closed form: symbols, and the file that derives each equation.
 
-Symbols. Point x has class c, A (p, d) is the projection and y = Ax. Component k of
+Symbols. Point x has class c, A (p, d) is the projection, and y = Ax. Component k of
 class c has weight α_c β_ck, mean μ_ck and covariance Σ_ck = L_ck L_ckᵀ. p(k|y,c) is the
-share of a component in its class, p(c,k|y) its share in all. m_c(y) are class scores
-with mean m̄, and J is the Fisher matrix. The prior is A ~ N(A0, c²/λ), the learning rate
-η. θ are all parameters except A.
+posterior probability of component k within class c, and p(c,k|y) that among all
+components. m_c(y) are class scores with mean m̄, and J is the Fisher matrix. The prior
+is A ~ N(A0, c²/λ), and η is the learning rate. θ are all parameters except A.
 
 In reading order:
 

@@ -1,40 +1,43 @@
-"""The strength of DCA-GM's prior: chosen in folds, and the mixed metric.
+"""Choice of the strength of DCA-GM's prior in folds, and the mixed metric.
 
-With few points the fit learns too much in three places. With n points in d > n
-dimensions the S_W of the start (``start``, Eq. 1) is singular, and the classes shrink
-to points in the projection. A separates them further. And the average Fisher matrix J,
-of rank p, ignores d - p directions on the evidence of few points. A prior that counts
-as s points enters in all three: in S_s; in the prior of A, whose precision is (λ/c²) h
-(1 + s/n); and in
+With few points the fit overfits in three places. First, with n points in d > n
+dimensions S_W, Eq. (1) of ``dca_gm.start``, is singular, and the classes shrink to
+points in the projection. Second, the fit of A separates these points further. Third,
+the average Fisher matrix J has rank p and ignores d - p directions because of few
+points. A prior that counts as s points corrects all three: S_s replaces S_W, the prior
+of A has the precision (λ/c²) h (1 + s/n), and the metric is
 
     M_s = (1 - w) J + w (tr J/d) I,      w = s/(n + s).                             (1)
 
 The second term is the Euclidean metric of the features (scaled, in the estimator) with
-the trace of J; d and I refer to the columns that vary. In the model s enters through
-the mean A0(s) and the precision of A. M_s is a function of J, as J is of A and θ. s = ∞
-gives the Euclidean metric, and a mixture in the projection that only T whitens.
+the trace of J; d and I refer to the columns that vary. The model depends on s through
+the mean A0(s) and the precision of A. M_s is a function of J, which is a function of A
+and θ. s = ∞ gives the Euclidean metric, and a mixture in the projection whitened by T
+only.
 
-The classifier overfits even with hundreds of points. A moves to directions that
+The classifier overfits even with hundreds of points. A changes to directions that
 separate only the training points. Covariances that differ between classes make the log
-odds quadratic, and predictions far out are overconfident. The projected points are as
-far apart as A0, made from the same points, puts them. Hence for any s > 0 the prior is
-tight (``close_prior``). h = 10 lets a row of A move by about a third of its length. The
-prior of the mixtures counts as m = 22 points: log_diag and off_diag have the standard
-deviation 1/√(2m) = 0.15, that of a log standard deviation estimated from m points, and
-centers have the variance n/(n + m) times the mean square of the projected points. s = 0
-leaves h = 1, 0.5 and 1. See Benchmarks: few labels for the data on which h and m were
-chosen and tested.
+odds quadratic, and predictions far from the data are overconfident. The distances
+between projected points depend on A0, which was computed from the same points. Hence
+the prior is tight for any s > 0 (``close_prior``). With h = 10 a row of A can change by
+about a third of its length. The prior of the mixtures counts as m = 22 points: log_diag
+and off_diag have the standard deviation 1/√(2m) = 0.15, that of a log standard
+deviation estimated from m points, and centers have the variance n/(n + m) times the
+mean square of the projected points. With s = 0, h is 1, the standard deviation is 0.5,
+and the factor n/(n + m) is 1. The page Benchmarks: few labels lists the data on which h
+and m were chosen and tested.
 
-``choose_strength`` chooses the s whose votes predict held-out points best. The votes in
-the folds use M_s with A0(s)ᵀA0(s) in place of J, because the fit starts at A0 and its
-prior is centered there. A fold therefore needs no fit and compiles nothing. The
-training points of a fold also choose the bandwidth of their votes, as those of a
-classifier do (``tuned_losses``). They trained the metric, hence their classes are
-farther apart than those of new points, and few points in many dimensions vote too
-confidently. The best bandwidth for the held-out points would hide this loss.
+``choose_strength`` chooses the s whose votes of neighbors predict held-out points best.
+The votes in the folds use M_s with A0(s)ᵀA0(s) instead of J, because the fit starts at
+A0 and the prior is centered at A0. A fold therefore needs no fit and compiles nothing.
+The bandwidth of the votes is chosen on the training points of the fold, as in a
+classifier (``tuned_losses``). Under the metric, the classes of training points are
+farther apart than the classes of new points. With few points in many dimensions the
+votes are therefore too confident. The best bandwidth for the held-out points would hide
+this loss.
 
-A stronger prior is preferred while it is worse by at most one standard error, twice the
-tolerance of other learners.
+The strongest prior is chosen whose loss is at most one standard error above the best.
+This is twice the tolerance of other learners.
 """
 
 import numpy as np
@@ -58,18 +61,18 @@ HOLD, POINTS = 10.0, 22.0
 
 
 def held(strength: float, n: float | int) -> float:
-    """Compute 1 + s/n, the factor of the prior precision of A; s/n is at most 100."""
+    """Compute the factor 1 + s/n of the prior precision of A; s/n is clipped at 100."""
     return 1.0 + min(strength / n, MOST_HELD)
 
 
 def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrior:
-    """Tighten the prior of ``fit.default_prior`` by s points.
+    """Tighten the default prior (``fit.default_prior``) by s points.
 
     Parameters
     ----------
     prior : DCAGMPrior
     strength : float ≥ 0, infinity included
-        s. The prior does not change if s = 0.
+        Strength s in points. The prior does not change if s = 0.
     n : float
         Number of points.
 
@@ -95,21 +98,21 @@ def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrio
 
 
 def choose_strength(data: Labelled, n_latent: int, *, mixed: bool = True) -> Chosen:
-    """Choose s by the votes of neighbors in folds (``choose.choose_strength``).
+    """Choose the strength s of the prior by votes of neighbors in folds.
 
     Parameters
     ----------
     data : Labelled
-        Unweighted.
+        Unweighted points.
     n_latent : int
-        p, between 1 and d.
+        Number p of latent dimensions, between 1 and d.
     mixed : bool, default=True
-        Whether the metric is that of Eq. (1), of full rank, or only J.
+        Whether the metric is the mixed M_s of full rank, Eq. (1), or only J.
 
     Examples
     --------
-    With random labels no learning (s = ∞) is best. If the second feature is wide and
-    the first separates the classes, a weak prior is:
+    With random labels a strong prior is chosen. If the first feature separates the
+    classes and the second has a large variance, a weak prior is chosen:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled

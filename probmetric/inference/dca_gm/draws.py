@@ -1,18 +1,18 @@
 """DCA-GM's posterior, by Laplace's approximation, NUTS or a variational guide.
 
-The sampler draws all sites of the model in the whitened coordinates of ``dca_gm.fit``.
-The reported quantities are invariant to the gauge, the tilts, the order of components
-and a rotation of the projection (maths B5): the average Fisher matrix J over the
-training points, p(c|x) at query points, and the log likelihood. R-hat and effective
-sample sizes of other quantities have no meaning.
+The sampler draws all NumPyro sites in the whitened coordinates of ``dca_gm.fit``. The
+reported quantities are invariant to the gauge, the tilts, the order of components and a
+rotation of the projection (maths B5): the average Fisher matrix J over the training
+points, p(c|x) at query points, and the log likelihood. R-hat and effective sample sizes
+of other quantities have no meaning.
 
 The labels of different points are independent observations. At learning rate 1 this is
 therefore an ordinary posterior. ``TARGET`` samples the mixtures θ with A. ``TARGET_A``
-fixes θ at its mode, an empirical-Bayes posterior of A only (maths B8). It has no gauge
-and is nearly Gaussian, but too narrow, because it ignores the uncertainty of θ.
-Maximizing θ again for each A would not give a density. Laplace's approximation supports
-only ``TARGET_A``: for (A, θ) it is inaccurate, because only the priors determine θ's
-scale and tilts.
+fixes θ at its mode, an empirical-Bayes posterior of A only (maths B8). The posterior of
+A has no gauge freedom and is nearly Gaussian. It is too narrow, because it ignores the
+uncertainty of θ. Maximizing over θ for each A would not give a density. Laplace's
+approximation supports only ``TARGET_A``: for (A, θ) it is inaccurate, because only the
+priors determine θ's scale and tilts.
 """
 
 from typing import NamedTuple
@@ -54,11 +54,11 @@ from probmetric.typing import Array
 
 
 class Asked(NamedTuple):
-    """The data of the targets: the posterior, and the points at which to report p(c|x).
+    """Data of the targets: the posterior, and query points at which to report p(c|x).
 
-    ``queries`` are in input units. ``scale`` (d,) are the standard deviations by which
-    features were divided; J is reported in input units. ``mode`` are the whitened sites
-    that ``TARGET_A`` fixes.
+    ``queries`` are points in input units. ``scale`` (d,) are the standard deviations by
+    which the features were divided. J is reported in input units. ``mode`` has the
+    whitened NumPyro sites that ``TARGET_A`` fixes.
     """
 
     white: White
@@ -130,20 +130,20 @@ def prepare(
     queries: Float[Array, "m d"] | None = None,
     scale: Float[Array, "d"] | None = None,
 ) -> tuple[DCAGMSites, Asked]:
-    """Make a position and the data for ``sample(TARGET, data, start=position)``.
+    """Make the start and the data for ``sample(TARGET, data, start=position)``.
 
-    For ``TARGET_A`` start at ``position.A``.
+    For ``TARGET_A`` use ``start=position.A``.
 
     Parameters
     ----------
     params : DCAGMParams
-        The start: the mode of ``fit``.
+        Start of the sampler: the mode from ``fit``.
     given : Conditioned
         Data, prior and learning rate.
     queries : array of shape (m, d), optional
-        Points at which to report p(c|x). Default: the training points.
+        Points at which to report p(c|x). The default is the training points.
     scale : array of shape (d,), optional
-        Default: ones.
+        Standard deviations of the features. The default is ones.
     """
     X = np.asarray(given.data.X)
     position, white = opening(params._replace(fisher=None), given)
@@ -165,7 +165,7 @@ def new_classes(
 
 
 def draws_of_prior(data: Asked, n: int, *, seed: int) -> dict[str, np.ndarray]:
-    """Draw n prior draws (1, n, ...) of all quantities that ``TARGET`` reports."""
+    """Draw all quantities that ``TARGET`` reports from the prior, shape (1, n, ...)."""
     conditioned = data.white.given
     q = data.mode.log_diag.shape[1]
     covariance = "component" if q > 1 else "class"
@@ -191,11 +191,12 @@ def _reported(sites: dict[str, Array], data: Asked) -> dict[str, Array]:
 
 
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
-    """Make one metric per draw of J; None if J was not drawn.
+    """Make one metric per draw of J; None if the draws have no J.
 
-    The attribute ``n_components`` of the draws, if present, bounds the rank of J. With
-    ``prior_share``, w, the metric is M_s, Eq. (1) of ``choice``, in the units of
-    ``prior_scale`` (d,), which is 0 for a constant column.
+    Three attributes of the draws are optional. ``n_components`` limits the rank of J.
+    ``prior_share`` is the weight w, with which the metric is M_s, Eq. (1) of
+    ``choice``. ``prior_scale`` (d,) has the units of M_s; it is 0 for a constant
+    column.
     """
     values = joined(draws)
     if "J" not in values:

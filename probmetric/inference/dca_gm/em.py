@@ -9,10 +9,11 @@ enters, hence a step costs O(n (K p + p²)) (maths B3, B7):
     μ_ck = Σ_{c_i=c} w_i γ_ik y_i / n_ck,   μ'_ck = Σ_{c_i=c} w_i γ_ik x_i / n_ck,   (3)
     Σ_c = (Σ_{c_i=c} w_i γ_ik (y_i - μ_ck)(y_i - μ_ck)ᵀ + q ρ I) / (n_c + q).        (4)
 
-(2) and (4) are modes: of β_c ~ Dirichlet(1 + b/K_c), and of a Σ_c with log prior
--(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant. The second prior is necessary: without it, the
-density is unbounded for a component that shrinks to repeated points. By (3), Aμ' = μ
-exactly. A component with less than 1e-8 of a point keeps its center.
+Eq. (2) is the mode under the prior β_c ~ Dirichlet(1 + b/K_c). Eq. (4) is the mode
+under the log prior -(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant of Σ_c. The prior of Σ_c is
+necessary: without it, the density is unbounded for a component that shrinks to repeated
+points. By (3), Aμ' = μ exactly. A component with less than 1e-8 of a point keeps its
+center.
 """
 
 from functools import partial
@@ -35,7 +36,7 @@ EMPTY = 1e-8
 
 
 class EMPrior(NamedTuple):
-    """b, q (field ``nu``) and ρ of Eqs. (2) and (4); zeros are maximum likelihood.
+    """Prior of EM: b, q (field ``nu``) and ρ of Eqs. (2) and (4); zero for no prior.
 
     Examples
     --------
@@ -75,7 +76,7 @@ class EMData(NamedTuple):
 def own_shares(
     params: DCAGMParams, Y: Float[Array, "n p"], y: Int[Array, "n"]
 ) -> tuple[Float[Array, "n k"], Float[Array, "n"]]:
-    """Compute γ of Eq. (1) and log p(y_i, c_i)."""
+    """Compute the responsibilities γ, Eq. (1), and log p(y_i, c_i)."""
     c, k, p = params.mu.shape
     eye = jnp.broadcast_to(jnp.eye(p, dtype=Y.dtype), params.chol.shape)
     half = solve_triangular(params.chol, eye, lower=True)
@@ -100,7 +101,7 @@ def source_centres(
     y: Int[Array, "n"],
     w: Float[Array, "n"],
 ) -> Float[Array, "c k d"]:
-    """Compute μ' of Eq. (3); an empty component gets the shortest μ' with Aμ' = μ."""
+    """Compute μ', Eq. (3); an empty component gets the shortest μ' with Aμ' = μ."""
     shares, _ = own_shares(params, X @ params.A.T, y)
     owned = _per_component(w[:, None] * shares, y, params.mu.shape[0])
     n_ck = jnp.sum(owned, 0)
@@ -112,10 +113,10 @@ def source_centres(
 
 
 def em_step(params: DCAGMParams, data: EMData) -> tuple[DCAGMParams, Float[Array, ""]]:
-    """Compute θ after Eqs. (1)-(4), and the log joint density *before* the step.
+    """Run one EM step; return θ and the log joint density *before* the step.
 
-    The log joint is Σ w_i log p(y_i, c_i) plus the log priors of (2) and (4), each up
-    to a constant. A and ``fisher`` do not change.
+    The step computes Eqs. (1)-(4). The log joint density is Σ w_i log p(y_i, c_i) plus
+    the log priors of β_c and Σ_c, up to a constant. A and ``fisher`` do not change.
     """
     Y, y, w, prior = data
     c, _, p = params.mu.shape
@@ -159,5 +160,5 @@ def em_step(params: DCAGMParams, data: EMData) -> tuple[DCAGMParams, Float[Array
 
 @partial(jax.jit, static_argnames="n")
 def em_steps(params: DCAGMParams, data: EMData, n: int) -> DCAGMParams:
-    """Compute θ after n steps."""
+    """Run n EM steps."""
     return jax.lax.fori_loop(0, n, lambda _, theta: em_step(theta, data)[0], params)

@@ -1,4 +1,4 @@
-"""DCA-GM: the posterior mode of the projection and the mixtures together.
+"""DCA-GM: the joint posterior mode of the projection and the mixtures.
 
 The default fit maximizes one objective, the log density of the NumPyro model in all its
 sites s = (A, alpha_logit, beta_logit, mu, log_diag, off_diag),
@@ -6,11 +6,11 @@ sites s = (A, alpha_logit, beta_logit, mu, log_diag, off_diag),
     log p(s, y) = η Σ_i w_i log p(y_i | A x_i, θ) + Σ_sites log N(site; mean, sd²),  (1)
 
 by L-BFGS from the start of ``dca_gm.start``. The likelihood is at most 0 and every
-prior is proper, hence a mode exists. L-BFGS uses coordinates in which the features are
-white, Ã = A L with L Lᵀ = (XᵀX + (λ/c²) I)/n, and the other sites are in units of their
-prior. This linear change moves no mode and saves many steps for correlated features.
-``solver="hybrid"`` is the paper's method, which does not ascend one objective
-(``dca_gm.hybrid``). Both find a local optimum.
+prior is proper, hence a mode exists. L-BFGS uses whitened coordinates: Ã = A L with L
+Lᵀ = (XᵀX + (λ/c²) I)/n, and the other sites in units of their prior standard deviation.
+This linear change of coordinates changes no mode and saves many steps for correlated
+features. ``solver="hybrid"`` is the paper's method, which does not maximize a single
+objective (``dca_gm.hybrid``). Both methods find a local optimum.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ from probmetric.typing import Array
 
 
 class Conditioned(NamedTuple):
-    """Data, prior and learning rate, on which the log joint density is conditioned.
+    """Data, prior and learning rate of a log joint density.
 
     Examples
     --------
@@ -90,8 +90,8 @@ def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
 
     Examples
     --------
-    Normal densities of standard deviation 1/√(2π) are 1 at their means, and e^{-π} at
-    the class centers -1 and 1:
+    A normal density of standard deviation 1/√(2π) is 1 at its mean and e^{-π} at a
+    distance of 1. Only the class centers -1 and 1 are not at their prior mean:
 
     >>> import numpy as np
     >>> from probmetric.inference import dca_gm
@@ -125,7 +125,7 @@ def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
 @numpy_in_numpy_out
 @jax.jit
 def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
-    """Compute Eq. (1), the log density of the NumPyro model, constants included.
+    """Compute the log density of the NumPyro model, Eq. (1), constants included.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
 
 
 class White(NamedTuple):
-    """The coordinates of L-BFGS and of the samplers."""
+    """The whitened coordinates of L-BFGS and of the samplers."""
 
     given: Conditioned
     half: Float[Array, "d d"]
@@ -164,7 +164,7 @@ class White(NamedTuple):
 
 @numpy_in_numpy_out
 def white_coordinates(given: Conditioned) -> White:
-    """Compute the L of the module docstring.
+    """Compute the whitening L with L Lᵀ = (XᵀX + (λ/c²) I)/n.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def white_coordinates(given: Conditioned) -> White:
     Returns
     -------
     White
-        ``half`` (d, d) is L, lower triangular.
+        ``half`` (d, d) is the lower triangular L.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def _half(xp: ModuleType, conditioned: Conditioned) -> Array:
 
 
 def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
-    """Compute Ã, and the other sites in units of their prior."""
+    """Whiten the sites: compute Ã = A L, and other sites in units of their prior."""
     prior = white.given.prior
     return sites._replace(
         A=sites.A @ white.half,
@@ -211,7 +211,7 @@ def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
 
 
 def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
-    """Invert ``to_white``."""
+    """Convert whitened sites back to sites."""
     A = solve_triangular(white.half, sites.A.T, lower=True, trans=1).T
     return _in_units(sites, A, white.given.prior)
 
@@ -226,7 +226,7 @@ def _in_units(sites: DCAGMSites, A: Array, prior: DCAGMPrior) -> DCAGMSites:
 
 
 def white_joint(sites: DCAGMSites, white: White) -> Float[Array, ""]:
-    """Compute Eq. (1) at whitened sites, without the constant Jacobian."""
+    """Compute Eq. (1), the log joint density, at whitened sites without Jacobian."""
     return log_joint(from_white(sites, white), white.given)
 
 
@@ -266,26 +266,29 @@ def default_prior(
     lam: float = 1.0,
     centre: Literal["start", "zero"] = "start",
 ) -> DCAGMPrior:
-    """Make a prior on the scale of a start.
+    """Make the default prior, scaled by a start of the fit.
 
     Parameters
     ----------
     params : DCAGMParams
-        The start. Its A sets A0 and c (its root mean square), its components are those
-        of the model, and its projected points set the scale of the centers.
+        Start of the fit. A determines A0, and the root mean square of A is c. The
+        components of the start are the components of the model. The projected points
+        determine the scale of the centers.
     data : Labelled
     lam : float, default=1
         The prior standard deviation of an entry of A is c/√lam.
     centre : {"start", "zero"}, default="start"
-        A0 is the start's A, which fixes the gauge, or 0, the paper's norm penalty.
+        "start" sets A0 to the A of the start, which determines the gauge. "zero" sets
+        A0 to 0, the paper's norm penalty.
 
     Notes
     -----
-    The prior depends on the data through the start: it is an empirical prior.
+    The prior depends on the data through the start, hence it is an empirical prior.
 
     Examples
     --------
-    Its units are those of the projection, 2, and of the projected points, -2 and 2:
+    The projection is 2, hence c = 2. The projected points are -2 and 2, hence the scale
+    of the centers is 2:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -332,14 +335,16 @@ def fit(
     ----------
     data : Labelled
     prior : DCAGMPrior, optional
-        It sets n_latent and n_gaussians. Default: ``default_prior`` at the start. The
-        hybrid uses only its norm penalty.
+        The prior determines n_latent and n_gaussians. The default is ``default_prior``
+        at the start. The hybrid solvers use only the norm penalty.
     n_latent : int, optional
-        p. Default: ``start.default_rows``; ignored with ``init``.
+        Number p of latent dimensions. The default is ``start.default_rows``. Ignored
+        with ``init``.
     n_gaussians, covariance, seed
-        See ``dca_gm.start.start``; ignored with ``init``.
+        See ``dca_gm.start.start``. Ignored with ``init``.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        The posterior mode of Eq. (1), or the paper's hybrid with free or tied centers.
+        "lbfgs" finds the posterior mode of Eq. (1). The others are the paper's hybrid,
+        with free or tied centers.
     lam : float, default=1
         λ of the default prior.
     learning_rate : float, default=1
@@ -347,19 +352,20 @@ def fit(
     init : DCAGMParams, optional
         Start of the fit.
     max_steps : int, optional
-        Default: 500 iterations of L-BFGS, 30 of the hybrid.
+        Largest number of iterations. The default is 500 for L-BFGS and 30 for the
+        hybrid.
     tol : float, default=1e-5
-        Tolerance of the gradient.
+        Tolerance on the gradient.
 
     Returns
     -------
     Fit
-        With ``params.fisher`` over the points of ``data``.
+        ``params.fisher`` is averaged over the points of ``data``.
 
     Raises
     ------
     ValueError
-        For invalid data or options.
+        If data or options are invalid.
 
     Examples
     --------

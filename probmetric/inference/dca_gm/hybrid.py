@@ -3,17 +3,18 @@
 Each outer iteration (maths B4)
 
 1.  takes a few EM steps on θ at the current A (``dca_gm.em``);
-2.  fixes the gauge, B = (pooled Σ)^{-1/2}: with a norm penalty and free θ the objective
+2.  sets the gauge by B = (pooled Σ)^{-1/2}: with a norm penalty and free θ the
+objective
     has no maximum but rises without bound as A shrinks (erratum 3 of seed 001);
 3.  takes one conjugate-gradient step on A at the current θ: direction
     r = g + max(0, ⟨g, g - g₋⟩/‖g₋‖²) r₋ (Polak-Ribière+, reset to g when it points
     down), then Armijo's backtracking with c₁ = 1e-4, halving from 0.5 ‖A‖/‖r‖.
 
-The reported objective is L - (λ/2c²)‖A - A0‖² after step 3. The method does not ascend
-one objective: step 1 fits another one and may lower L (erratum 4). Hence the fit
-returns the best iterate, not the last, and a lower objective is not an error. With
-``tied`` the centers move with the projection within step 3, μ = Aμ' (the paper's
-reparametrization).
+The reported objective is L - (λ/2c²)‖A - A0‖² after step 3. The method does not
+maximize a single objective: step 1 maximizes another objective and may lower L (erratum
+4). Hence the fit returns the best iterate, not the last, and a decrease of the
+objective is not an error. With ``tied`` the centers change with the projection within
+step 3, μ = Aμ' (the paper's reparametrization).
 """
 
 from functools import partial
@@ -42,7 +43,7 @@ ARMIJO, HALVINGS, STALL = 1e-4, 40, 5
 
 
 class Penalty(NamedTuple):
-    """(precision/2) ‖A - mean‖²; precision is λ/c².
+    """Norm penalty (precision/2) ‖A - mean‖² on A, with precision λ/c².
 
     Examples
     --------
@@ -93,32 +94,35 @@ def fit_hybrid(
     n_em: int = 3,
     tied: bool = False,
 ) -> Fit:
-    """Run the hybrid from ``params``.
+    """Fit by the paper's hybrid of EM and conjugate gradients, from ``params``.
 
     Parameters
     ----------
     params : DCAGMParams
-        The start, from ``dca_gm.start.start``.
+        Start, from ``dca_gm.start.start``.
     data : Labelled
-        With labels.
+        Labeled points.
     penalty : Penalty
-        On A, in the gauge in which the pooled covariance within components is I.
+        Penalty on A, in the gauge in which the pooled covariance within components is
+        I.
     em_prior : EMPrior
     tol : float, default=1e-6
-        Converged when the gradient in A is below ``tol * max(1, |L|)`` and the
-        objective has changed by less than 1e-5 of itself five times in a row.
-        Convergence is not guaranteed: the EM step moves θ along the tilts without end.
+        The fit has converged if the gradient in A is below ``tol * max(1, |L|)`` and
+        the relative change of the objective was below 1e-5 five times in a row.
+        Convergence is not guaranteed: the EM step may change θ along the tilts
+        indefinitely.
     max_steps : int, default=30
-        Outer iterations.
+        Largest number of outer iterations.
     n_em : int, default=3
-        EM steps in each.
+        EM steps in each outer iteration.
     tied : bool, default=False
-        Whether the centers follow A within the conjugate-gradient step.
+        Whether the centers are μ = Aμ' within the conjugate-gradient step.
 
     Returns
     -------
     Fit
-        The best iterate; ``n_evaluations`` counts values of the objective.
+        The best iterate. ``n_evaluations`` is the number of evaluations of the
+        objective.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """DCA-GM: the conditional likelihood, its gradient in the projection, and its gauges.
 
-With y_i = Ax_i, p(k|y,c) the share of a component in its class and p(c,k|y) its share
-in all, the conditional log likelihood L = Σ_i w_i log p(c_i|y_i) has the gradient
+Let y_i = Ax_i. p(k|y,c) is the posterior probability of component k within class c, and
+p(c,k|y) that among all components. The conditional log likelihood L = Σ_i w_i log
+p(c_i|y_i) has the gradient
 
     ∂L/∂A = Σ_i V_i x_iᵀ = Vᵀ X,                                                    (1)
     V_i = w_i Σ_ck (p(c,k|y_i) - 1[c=c_i] p(k|y_i,c)) Σ_ck⁻¹ (y_i - μ_ck)
@@ -13,7 +14,7 @@ array. With the centers tied to the projection, μ_ck = Aμ'_ck with fixed μ',
 
     ∂L/∂A = Vᵀ X - Σ_ck (Σ_i V_ick) μ'_ckᵀ,                                         (3)
 
-V_ick the summands of (2).
+where V_ick are the summands of (2).
 
 Gauge. For an invertible B, (BA, Bμ, BΣBᵀ) gives the same p(c|x) (4). So does, for a
 symmetric Q with every Σ_ck⁻¹ + Q positive definite and any h, the tilt
@@ -52,7 +53,7 @@ from probmetric.typing import Array
 def class_log_probability(
     params: DCAGMParams, X: Float[Array, "n d"]
 ) -> Float[Array, "n c"]:
-    """Compute log p(c|x_i), natural log.
+    """Compute the natural log of the class probabilities p(c|x_i).
 
     Parameters
     ----------
@@ -61,7 +62,8 @@ def class_log_probability(
 
     Examples
     --------
-    Normal classes about -1 and 1 have log odds 2x, hence odds of 3 at log(3)/2:
+    Two normal classes with means -1 and 1 have log odds 2x, hence odds of 3 at
+    log(3)/2:
 
     >>> import numpy as np
     >>> from probmetric.inference import dca_gm
@@ -81,13 +83,13 @@ def class_log_probability(
 @numpy_in_numpy_out
 @one_program
 def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Array, ""]:
-    """Compute L = Σ w_i log p(c_i|x_i), at most 0, without the penalty of the prior.
+    """Compute the conditional log likelihood L = Σ w_i log p(c_i|x_i), at most 0.
 
     Parameters
     ----------
     params : DCAGMParams
     data : Labelled
-        With labels.
+        Labeled points.
 
     Examples
     --------
@@ -114,7 +116,7 @@ def _own(values: Float[Array, "n c *p"], data: Labelled) -> Float[Array, "n *p"]
 
 
 def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
-    """Compute ∂L/∂A of Eq. (1) with (μ, Σ, α, β) fixed."""
+    """Compute the gradient ∂L/∂A, Eq. (1), with fixed (μ, Σ, α, β)."""
     X = jnp.asarray(data.X)
     log_p, m = scores(X @ params.A.T, log_weight(params), params.mu, params.chol)
     V = jnp.einsum("nc,ncp->np", jnp.exp(log_p), m) - _own(m, data)  # Eq. (2)
@@ -124,9 +126,9 @@ def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
 def gradient_A_tied(
     params: DCAGMParams, mu_prime: Float[Array, "c k d"], data: Labelled
 ) -> Float[Array, "p d"]:
-    """Compute ∂L/∂A of Eq. (3), with centers Aμ' instead of ``params.mu``.
+    """Compute the gradient ∂L/∂A, Eq. (3), with centers Aμ' instead of ``params.mu``.
 
-    ``mu_prime`` (c, k, d) are the centers in the space of x. They and Σ, α, β are
+    ``mu_prime`` (c, k, d) are the centers μ' in the space of x. μ', Σ, α and β are
     fixed. Memory is n · c · k · p, as for the densities.
     """
     X = jnp.asarray(data.X)
@@ -154,7 +156,7 @@ def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     ----------
     params : DCAGMParams
     B : array of shape (p, p)
-        Invertible.
+        Invertible matrix.
 
     Examples
     --------
@@ -197,7 +199,7 @@ _in_gauge = host_or_program(_other_gauge)
 def tilt(
     params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
 ) -> DCAGMParams:
-    """Tilt by Eq. (5); p(c|x) and ``fisher`` stay the same.
+    """Tilt the mixtures by Eq. (5); p(c|x) and ``fisher`` stay the same.
 
     The result is NaN if some Σ⁻¹ + Q is not positive definite.
     """
@@ -225,7 +227,7 @@ def tilt(
 
 @jax.jit
 def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
-    """Fill in ``fisher``, the weighted average of J_y over the points of ``data``."""
+    """Set ``fisher`` to the weighted average of J_y over the points of ``data``."""
     theta = (log_weight(params), params.mu, params.chol)
     Y = jnp.asarray(data.X) @ params.A.T
     return params._replace(fisher=mean_fisher(Y, *theta, weights(data)))
@@ -233,7 +235,7 @@ def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
 
 @numpy_in_numpy_out
 def fix_gauge(params: DCAGMParams) -> DCAGMParams:
-    """Choose the gauge: pooled Σ = I, then axes by falling share of E[J_y].
+    """Set the gauge: pooled Σ = I, and axes by descending share of E[J_y].
 
     Without ``fisher`` the axes are those of A Aᵀ. The largest entry of each row of A is
     positive.

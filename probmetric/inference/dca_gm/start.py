@@ -1,19 +1,20 @@
-"""DCA-GM: the start of a fit from LDA, RCA and k-means; checks of its data.
+"""DCA-GM: start of a fit from LDA, RCA and k-means, and checks of the data.
 
-The projection is LDA followed by RCA with the classes as chunklets, that is the
-generalized eigenvectors v, by falling ω, of the covariances between and within classes,
+The projection is LDA followed by RCA with the classes as chunklets. Its rows are the
+generalized eigenvectors v, by descending ω, of the covariances between and within
+classes,
 
     S_B v = ω (S_s + ε tr(S_s)/d I) v,   vᵀ (S_s + ε tr(S_s)/d I) v = 1,             (1)
     S_s = (n S_W + s T)/(n + s).
 
-T is diagonal, the variances of the features, and counts as s points. With n points in
-d > n dimensions S_W would let the classes shrink to points, and a classifier would be
+T is the diagonal matrix of the variances of the features and counts as s points. With n
+points in d > n dimensions and s = 0, the classes shrink to points, and a classifier is
 overconfident everywhere. S_B has rank at most C - 1. For p > C - 1 (the paper's
-Ionosphere has C = p = 2) the other rows are the leading principal directions of all
-data in the S_s-whitened complement of the first C - 1 (maths B4; erratum 5 of seed
+Ionosphere has C = p = 2) the remaining rows are the leading principal directions of all
+data in the S_s-whitened complement of the first C - 1 rows (maths B4; erratum 5 of seed
 001).
 
-The mixture comes from k-means inside each class, then a few EM steps.
+The mixture is computed by k-means within each class, followed by a few EM steps.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ RIDGE = 1e-3
 
 
 def default_rows(n_classes: int, d: int) -> int:
-    """Compute the default p: n_classes - 1, at least 2, at most d."""
+    """Compute the default number p of rows: n_classes - 1, at least 2, at most d."""
     return min(max(2, n_classes - 1), d)
 
 
@@ -55,7 +56,7 @@ def check_labelled(data: Labelled, n_latent: int) -> int:
         raise ValueError("data must have labels y, got None.")
     codes = np.unique(np.asarray(data.y))
     if not np.array_equal(codes, np.arange(len(codes))):
-        raise ValueError(f"y must be class codes 0..C-1, all in use, got {codes}.")
+        raise ValueError(f"y must have every class code 0..C-1, got {codes}.")
     if len(codes) < 2:
         raise ValueError("y must have at least 2 classes, got one class.")
     if not 1 <= n_latent <= X.shape[1]:
@@ -79,9 +80,9 @@ def check_labelled(data: Labelled, n_latent: int) -> int:
 def lda_rca(
     data: Labelled, n_latent: int, *, ridge: float = RIDGE, strength: float | int = 0.0
 ) -> Float[np.ndarray, "p d"]:
-    """Compute the projection of Eq. (1), completed if p > C - 1.
+    """Compute the LDA-RCA projection, Eq. (1), completed if p > C - 1.
 
-    Rows are orthonormal under the ridged S_s, and the largest entry of each is
+    Rows are orthonormal under S_s with the ridge. The largest entry of each row is
     positive. A constant feature gets the weight 0.
 
     Parameters
@@ -90,7 +91,7 @@ def lda_rca(
     n_latent : int
         p, between 1 and d.
     ridge : float, default=0.001
-        Added to the diagonal of S_s, in units of its mean entry.
+        Ridge ε, added to the diagonal of S_s in units of the mean of the diagonal.
     strength : float ≥ 0, infinity included, default=0
         s, in points.
 
@@ -101,7 +102,8 @@ def lda_rca(
 
     Examples
     --------
-    The direction between the classes, of length 1 under S_W = diag(½, 2) and its ridge:
+    The row is the direction between the classes, with length 1 under S_W = diag(½, 2)
+    plus the ridge:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -146,7 +148,7 @@ def lda_rca(
 
 
 def em_prior(data: Labelled, A: Float[Array, "p d"]) -> EMPrior:
-    """Make EM's prior at the scale of the projected points: ρ = ε tr(Cov y)/p."""
+    """Make the prior of EM on the scale of the projected points: ρ = ε tr(Cov y)/p."""
     Y = np.asarray(data.X, float) @ np.asarray(A, float).T
     covariance = np.cov(Y.T, aweights=_host_weights(data), ddof=0)
     return EMPrior(rho=RIDGE * float(np.trace(np.atleast_2d(covariance))) / len(A))
@@ -171,8 +173,8 @@ def start(
     n_latent : int
         p, between 1 and d.
     n_gaussians : int or sequence of int, default=3
-        Components of every class, or of each. A class with fewer distinct projected
-        points has one component per distinct point.
+        One number of components for all classes, or one per class. A class with fewer
+        distinct projected points has one component per distinct point.
     covariance : {"class", "component"}, default="class"
     n_em : int, default=10
         EM steps after k-means.
@@ -184,7 +186,8 @@ def start(
     Raises
     ------
     ValueError
-        See ``check_labelled``; also for counts below 1 or of the wrong length.
+        If data are invalid (see ``check_labelled``), or ``n_gaussians`` is below 1 or
+        has the wrong length.
 
     Examples
     --------

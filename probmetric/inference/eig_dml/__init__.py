@@ -3,9 +3,9 @@
 Equations are numbered across the files of this folder.
 
 Symbols. x_τ are the n_F far differences, H = Σ w_c x_c x_cᵀ + δI is the matrix of the
-close ones, and κ is the budget. H = R Rᵀ, z_τ = R⁻¹x_τ, S = RᵀMR with trace κ, and
-a_τ = z_τᵀSz_τ. The dual weights u lie in the simplex, G(u) = Σ u_τ z_τz_τᵀ, and f* is
-the optimum.
+close differences, and κ is the budget. H = R Rᵀ, z_τ = R⁻¹x_τ, S = RᵀMR with trace κ,
+and a_τ = z_τᵀSz_τ. The dual weights u lie in the simplex, G(u) = Σ u_τ z_τz_τᵀ, and f*
+is the optimum.
 
 In reading order:
 

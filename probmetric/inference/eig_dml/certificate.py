@@ -1,4 +1,4 @@
-"""Primal and dual bound of the matrix game of ``eig_dml.fit``, at unit scale (κ = 1).
+"""Primal and dual bounds of the matrix game of ``eig_dml.fit``, at unit scale (κ = 1).
 
     min_τ z_τᵀ S z_τ  ≤  f*  ≤  λ_max(G(u)),      G(u) = Σ u_τ z_τ z_τᵀ            (5)
 
@@ -13,7 +13,7 @@ from scipy.linalg import eigh
 
 
 class Solution(NamedTuple):
-    """Final S (d, d) and u (n_F,), both bounds, and the path of the solver."""
+    """Final S (d, d) and u (n_F,), primal and dual bound, and trace of the solver."""
 
     S: Float[np.ndarray, "d d"]
     u: Float[np.ndarray, "f"]
@@ -27,14 +27,14 @@ class Solution(NamedTuple):
 def far_values(
     Z: Float[np.ndarray, "f d"], S: Float[np.ndarray, "d d"]
 ) -> Float[np.ndarray, "f"]:
-    """Compute a_τ = z_τᵀ S z_τ in O(n_F d) memory."""
+    """Compute a_τ = z_τᵀ S z_τ of all far pairs in O(n_F d) memory."""
     return np.einsum("fd,fd->f", Z @ S, Z)
 
 
 def weighted_gram(
     Z: Float[np.ndarray, "f d"], u: Float[np.ndarray, "f"]
 ) -> Float[np.ndarray, "d d"]:
-    """Compute G(u) from the pairs of positive weight."""
+    """Compute G(u) = Σ u_τ z_τ z_τᵀ from the pairs of positive weight."""
     active = u > 0
     rows = Z[active]
     return (rows * u[active, None]).T @ rows

@@ -1,4 +1,4 @@
-"""A prior for Eig-DML: the mixture of its metric with the Euclidean one.
+"""A prior for Eig-DML: the mixture of its metric with the Euclidean metric.
 
 The problem (1) of ``fit`` has no prior. Its M depends on a few far pairs and has a rank
 far below d. With few points per dimension, M concentrates on directions in which the
@@ -7,17 +7,17 @@ close pairs do not vary. Let a prior count as s points beside the n training poi
     M_s = (1 - w) M + w (tr M/d) I,      w = s/(n + s).                          (11)
 
 The second term is the Euclidean metric of the features (scaled, in the estimator) with
-the trace of M; d and I refer to the columns that vary. s = 0 gives M, and s = ∞ the
-Euclidean metric. M_s is feasible in (1) up to a factor. The certificate (5) holds for M
-only, not for M_s with s > 0.
+the trace of M; d and I refer to the columns that vary. s = 0 gives M, and s = ∞ gives
+the Euclidean metric. Up to a factor, M_s is feasible in problem (1). The certificate
+(5) is valid only for M, not for M_s with s > 0.
 
 Without a likelihood, s is not a parameter of a model. ``choose_strength`` therefore
 chooses s by the votes of neighbors in folds (``neighbors.strength``), with s = ∞ among
 the candidates. M does not depend on s, hence a fold needs one fit.
 
-A stronger prior is preferred while it is worse by at most two standard errors, four
-times the tolerance of other learners. M depends on few pairs: with 20 points it may do
-well in the folds and badly on new points.
+The strongest prior is chosen whose loss is at most two standard errors above the best.
+This is four times the tolerance of other learners. M depends on few pairs. With 20
+points M may predict well in the folds and badly on new points.
 """
 
 from collections.abc import Callable
@@ -46,27 +46,28 @@ def shrunk(
     *,
     live: Bool[np.ndarray, "d"] | None = None,
 ) -> EigDMLParams:
-    """Replace the metric of a fit by the mixture of Eq. (11).
+    """Replace the metric of a fit by its mixture with the Euclidean metric, Eq. (11).
 
     Parameters
     ----------
     params : EigDMLParams
     strength : float ≥ 0, infinity included
-        s.
+        Strength s, in points.
     n : float > 0
-        Number of training points, or the weight of the pairs.
+        Number of training points, or total weight of the pairs.
     live : array of d bool, optional
-        Columns that vary; the others get no weight. Default: all.
+        True for columns that vary. Other columns get weight 0. The default is all True.
 
     Returns
     -------
     EigDMLParams
-        With ``factor`` (d, d), rows by falling length; unchanged if s = 0. The other
-        fields still describe the game.
+        Parameters with a new ``factor`` (d, d), whose rows are in order of descending
+        length. If s = 0, ``params`` is returned unchanged. The other fields do not
+        change and describe the game of M.
 
     Examples
     --------
-    A metric of one axis, mixed with a prior that counts as much as the data:
+    M has one axis. The prior counts as much as the data:
 
     >>> import numpy as np
     >>> from probmetric.inference import eig_dml
@@ -88,22 +89,22 @@ def choose_strength(
     *,
     ridge: float | int = 0.0,
 ) -> Chosen:
-    """Choose s of Eq. (11) by the votes of neighbors in folds.
+    """Choose the strength s of the mixture, Eq. (11), by votes of neighbors in folds.
 
     Parameters
     ----------
     data : Labelled
-        Unweighted.
+        Unweighted points.
     pairs : callable
-        Makes pairs from part of the data.
+        Takes a part of the data and returns its pairs.
     ridge : float, default=0
         See ``fit``.
 
     Returns
     -------
     Chosen
-        s = ∞ if some fold cannot be fitted: no close pair, equal points of different
-        classes, or a singular H.
+        The choice is s = ∞ if some fold cannot be fitted. Reasons are: no close pair,
+        equal points in different classes, or a singular H.
 
     See Also
     --------
@@ -111,8 +112,9 @@ def choose_strength(
 
     Examples
     --------
-    The second feature varies most. With random labels no learning (s = ∞) is best; once
-    the first feature separates the classes, a weak prior is:
+    With random labels no learning (s = ∞) is best. In the second case the second
+    feature has the largest variance and the first feature separates the classes, and a
+    weak prior is best:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled, nearest_pairs

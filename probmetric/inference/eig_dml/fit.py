@@ -1,21 +1,24 @@
-"""Eig-DML: spread the far pairs as far as the close pairs allow, with a certificate.
+"""Eig-DML: maximize the smallest far distance under a budget for the close pairs.
 
-Let x_c be the close differences, x_τ the n_F far ones, and H = Σ_c w_c x_c x_cᵀ (+ δI).
+Let x_c be the close differences, x_τ the n_F far differences, and H = Σ_c w_c x_c x_cᵀ
+(+ δI).
 
     max over M ⪰ 0 of  min_τ x_τᵀ M x_τ      subject to ⟨H, M⟩ ≤ κ.               (1)
 
-With a root H = R Rᵀ (Cholesky), z_τ = R⁻¹ x_τ and S = Rᵀ M R this is a matrix game:
+With the Cholesky factor H = R Rᵀ, z_τ = R⁻¹ x_τ and S = Rᵀ M R, the problem is a matrix
+game:
 
     f* = max over S ⪰ 0, tr S = κ of  min_τ a_τ,   a_τ = z_τᵀ S z_τ               (2)
        = min over u in the simplex of  κ λ_max(G(u)),   G(u) = Σ u_τ z_τ z_τᵀ     (3)
     M  = R⁻ᵀ S R⁻¹,  ⟨H, M⟩ = κ          (the constraint is tight)               (4)
 
 *Any* feasible S and u therefore certify  min_τ a_τ ≤ f* ≤ κ λ_max(G(u)).         (5)
-A fit stores both sides, recomputed from the final S and u. It stops on their gap, not
-on the size of a step, which shrinks in any case.
+A fit stores both bounds, recomputed from the final S and u. The fit stops by the gap of
+the bounds, not by the size of a step, which always decreases.
 
-Solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of one percent, ``pdhg`` for
-1e-6 and below. Both need O((n_F + d) d) memory and never store n_F matrices of d × d.
+There are two solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of 1%, and
+``pdhg`` for a gap of 1e-6 and below. Both need O((n_F + d) d) memory and never store
+n_F matrices of d × d.
 
 Errata of seed 003: P12 (a vertex of {S ⪰ 0, tr S = κ} is κ vvᵀ, not vvᵀ, and a first
 step of 1/t discards the start: all iterates of the notes have trace 1); P13 (the notes
@@ -56,19 +59,21 @@ class EigDMLParams(NamedTuple):
     Attributes
     ----------
     factor : array of shape (r, d)
-        L with LᵀL = M, rows by falling eigenvalue of S. r is the rank of S, usually far
-        below d. Identified up to a rotation.
+        Factor L with LᵀL = M, rows by descending eigenvalue of S. r is the rank of S,
+        usually far below d. L is identified up to a rotation.
     S : array of shape (d, d)
         Solution of the game, Eq. (2), with trace κ.
     u : array of shape (n_F,)
         Dual weights of the far pairs, Eq. (3); positive for active pairs.
     primal, dual, gap : float
-        min_τ x_τᵀ M x_τ; an upper bound on this value for every M; their difference.
+        ``primal`` is min_τ x_τᵀ M x_τ. ``dual`` is an upper bound on this value for
+        every M. ``gap`` is dual - primal.
 
     Examples
     --------
-    Close pairs are 1 and 2 apart along the axes, far pairs twice that. In these units
-    both axes are equivalent, and no metric separates the far pairs by more than 4.
+    Close pairs are 1 and 2 apart along the axes, and far pairs 2 and 4. In units of the
+    close pairs both axes are equivalent. No metric has a smallest squared far distance
+    above 4.
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -101,27 +106,33 @@ class Game(NamedTuple):
 def game(
     data: Pairs, *, kappa: float | int | None = None, ridge: float | int = 0.0
 ) -> Game:
-    """Whiten the far pairs by the close ones (Eq. 2).
+    """Whiten the differences of far pairs by the matrix of close pairs, Eq. (2).
 
     Parameters
     ----------
     data : Pairs
-        Pairs of weight zero are ignored. Other weights of far pairs are not used: a
-        minimum has no weights.
+        Close and far pairs. Pairs of weight zero are ignored. Positive weights of far
+        pairs have no effect, because the problem is a minimum over far pairs.
     kappa : float, optional
-        κ > 0, a factor of the metric. Default d (the notes).
+        Budget κ > 0, a factor of the metric. The default is d, as in the notes.
     ridge : float, default=0
-        Adds δ = ridge · tr(H)/d to the diagonal of H.
+        Ridge in relative units: δ = ridge · tr(H)/d is added to the diagonal of H.
 
     Raises
     ------
     ValueError
-        If there is no close or no far pair, a far pair has distance zero (then f* = 0
-        for every M), H is singular, or pairs are counts.
+        If there is no close pair or no far pair.
+    ValueError
+        If a far pair has distance zero (f* is 0 in this case).
+    ValueError
+        If H is singular.
+    ValueError
+        If pairs are counts.
 
     Examples
     --------
-    Far pairs in units of the close ones, which are 1 and 2 apart along the axes:
+    Close pairs are 1 and 2 apart along the axes. Far pairs in units of the close pairs
+    are:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -149,8 +160,8 @@ def game(
     if zero.any():
         raise ValueError(
             "pairs must have far pairs of distinct points, got "
-            f"{zero.sum()} with distance zero. No metric can separate these: remove "
-            "them."
+            f"{zero.sum()} with distance zero. No metric can separate equal points: "
+            "remove these pairs."
         )
     H = close.T @ close
     H = H + ridge * np.trace(H) / d * np.eye(d, dtype=H.dtype)
@@ -173,7 +184,7 @@ def game(
 def back_transform(
     S: Float[Array, "d d"], R: Float[Array, "d d"]
 ) -> Float[np.ndarray, "r d"]:
-    """Compute L (r, d) with LᵀL = R⁻ᵀ S R⁻¹ (Eq. 4), r the numerical rank of S."""
+    """Compute L (r, d) with LᵀL = R⁻ᵀ S R⁻¹, Eq. (4); r is the numerical rank of S."""
     values, vectors = np.linalg.eigh(S)
     keep = values > len(values) * np.finfo(values.dtype).eps * values[-1]
     root = (vectors[:, keep] * np.sqrt(values[keep]))[:, ::-1]
@@ -190,7 +201,7 @@ def fit(
     max_steps: int = 100_000,
     tol: float | int | None = None,
 ) -> Fit:
-    """Fit the metric of largest smallest far distance, with its certificate.
+    """Fit the metric that maximizes the smallest far distance, with its certificate.
 
     Parameters
     ----------
@@ -201,14 +212,15 @@ def fit(
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
     max_steps : int, default=100_000
     tol : float, optional
-        Stop when dual - primal ≤ tol · primal. Default 1e-6 for ``pdhg``, which
-        converges linearly, and 1e-2 for ``frank_wolfe``, whose error falls as 1/√steps.
+        The fit stops if dual - primal ≤ tol · primal. The default is 1e-6 for ``pdhg``,
+        which converges linearly, and 1e-2 for ``frank_wolfe``, whose error decreases as
+        1/√steps.
 
     Returns
     -------
     Fit
-        ``params`` is an ``EigDMLParams``; ``objective`` is the primal value; ``trace``
-        is the best primal value after each step.
+        ``params`` is an ``EigDMLParams``. ``objective`` is the primal value. ``trace``
+        has the best primal value after each step.
 
     Raises
     ------
@@ -217,8 +229,8 @@ def fit(
 
     Examples
     --------
-    Close pairs are 1 and 2 apart along the axes, far pairs twice that. The metric
-    rescales the axes, and both far pairs are at squared distance 4:
+    Close pairs are 1 and 2 apart along the axes, and far pairs 2 and 4. The metric
+    rescales the axes, and both far pairs have the squared distance 4:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs

@@ -9,19 +9,19 @@ and a step moves towards the best vertex v vᵀ, v the top eigenvector of G(u):
 
     S ← (1 - γ_t) S + γ_t v vᵀ,   a ← (1 - γ_t) a + γ_t (Zv)²,   γ_t = 2/(t + 2),  (8)
 
-t = 1, 2, ..., from S = I/d. The start keeps a falling share and is not discarded.
+t = 1, 2, ..., from S = I/d. The start is not discarded; its share decreases.
 
-λ_max(G(u)) is computed by the step anyway, hence the certificate is free. Its gap is
+Each step computes λ_max(G(u)), hence the certificate has no extra cost. The gap is
 
     dual - min a  =  [λ_max(G(u)) - ⟨u, a⟩]  +  [⟨u, a⟩ - min a]                   (9)
                      (Frank-Wolfe gap)          (smoothing gap)
 
 σ = ζ · primal / log n_F follows the scale of the data, unlike the d · 1e-5 of the
-notes. ζ starts at 0.1 and is halved when the first bracket is below half the second,
-that is, when smoothing limits the gap.
+notes. ζ starts at 0.1. It is halved if the Frank-Wolfe gap is below half the smoothing
+gap, that is, if smoothing limits the gap.
 
-The top eigenvector is dense up to ``DENSE_LIMIT`` dimensions. Above, Lanczos uses the
-products G w = Zᵀ(u ∘ Zw) and starts from the last v.
+The top eigenvector is computed by a dense solver up to ``DENSE_LIMIT`` dimensions. With
+more dimensions, Lanczos uses the products G w = Zᵀ(u ∘ Zw) and starts from the last v.
 """
 
 from typing import Any, cast
@@ -45,7 +45,7 @@ NO_WEIGHT = 1e-15
 
 
 def softmin(a: Float[np.ndarray, "f"], sigma: float) -> Float[np.ndarray, "f"]:
-    """Compute weights proportional to e^{-a/σ} that sum to one (Eq. 7)."""
+    """Compute weights proportional to e^{-a/σ} that sum to one, Eq. (7)."""
     u = np.exp((a.min() - a) / sigma)
     u[u < NO_WEIGHT] = 0
     return u / u.sum()
@@ -56,7 +56,7 @@ def top_eigenvector(
     u: Float[np.ndarray, "f"],
     start: Float[np.ndarray, "d"],
 ) -> tuple[float, Float[np.ndarray, "d"]]:
-    """Compute λ_max(G(u)) and v; Lanczos adds the residual to the Ritz value."""
+    """Compute λ_max(G(u)) and its eigenvector v (Lanczos: Ritz value plus residual)."""
     d = Z.shape[1]
     if d <= DENSE_LIMIT:
         values, vectors = np.linalg.eigh(weighted_gram(Z, u))
@@ -75,15 +75,15 @@ def top_eigenvector(
 
 
 def frank_wolfe(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> Solution:
-    """Solve the game to a relative gap of ``tol`` (Eqs. 6-9).
+    """Solve the game by Frank-Wolfe to a relative gap of ``tol``, Eqs. (6)-(9).
 
     Parameters
     ----------
     Z : array of shape (n_F, d)
-        Whitened far differences, largest norm 1, none zero.
+        Whitened far differences. The largest norm is 1, and no row is zero.
     max_steps : int
     tol : float
-        Stop when dual - primal ≤ tol · primal, both recomputed.
+        The solver stops if dual - primal ≤ tol · primal, with both bounds recomputed.
     """
     n_far, d = Z.shape
     S = np.eye(d, dtype=Z.dtype) / d

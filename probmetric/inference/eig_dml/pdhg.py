@@ -1,8 +1,8 @@
 """Restarted primal-dual hybrid gradient for the game of ``eig_dml.fit``.
 
-The scale is unit (κ = 1). Lengths of far pairs may differ by orders of magnitude, hence
-the game uses unit vectors e_τ = z_τ/‖z_τ‖. With m = min ‖z_τ‖², c_τ = m/‖z_τ‖² in
-(0, 1] and w_τ = u_τ/c_τ,
+The game is at unit scale (κ = 1). The lengths of z_τ may differ by orders of magnitude,
+hence the solver uses unit vectors e_τ = z_τ/‖z_τ‖. With m = min ‖z_τ‖², c_τ = m/‖z_τ‖²
+in (0, 1] and w_τ = u_τ/c_τ,
 
     f*/m = max_S min_τ e_τᵀSe_τ / c_τ = min { λ_max(Σ w_τ e_τe_τᵀ) : w ≥ 0, cᵀw = 1 },
 
@@ -12,21 +12,21 @@ which lies in (0, 1]. With A(S)_τ = e_τᵀ S e_τ and its adjoint A*:
     S ← Π_spectraplex (S + s ω A*(2w⁺ - w)),    s = 0.95 / ‖A‖,                    (10)
 
 where the spectraplex projection projects the eigenvalues onto the simplex. The solver
-also averages the iterates. It restarts from the better of average and last iterate when
-the gap of either has fallen to 0.3 of the gap at the last restart, or when a long
-average covers half the run. With restarts, convergence is linear for a game whose
-solution is sharp. Each restart moves ω towards ‖ΔS‖/‖Δw‖, the distances since the last
-restart, by the geometric mean of old and new, as in PDLP. This is necessary to converge
-if the lengths of z differ by orders of magnitude.
+also averages the iterates. It restarts from the better of the average and the last
+iterate in two cases: the gap of one of them is at most 0.3 of the gap at the last
+restart, or the average covers half of the run. With restarts, convergence is linear for
+a game whose solution is sharp. Each restart replaces ω by the geometric mean of ω and
+‖ΔS‖/‖Δw‖, the distances since the last restart, as in PDLP. Without this update the
+solver does not converge if the lengths of z differ by orders of magnitude.
 
 ‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without that matrix. Its entries are not
 negative, hence max_τ (Bx)_τ / x_τ is a bound for every x > 0 (Collatz-Wielandt), with
 Bx = A(A*(x)).
 
-Few far pairs are active. The game is therefore played on a working set, at first the
-far pairs of smallest a; the most violated pairs join until none violates. A dual point
-on a subset is one on all pairs, and the primal bound is taken over all far pairs, hence
-Eq. (5) of ``eig_dml.fit`` certifies the whole problem.
+Few far pairs are active. The solver therefore uses a working set of far pairs, at first
+those of smallest a. It adds the most violated pairs until no pair is violated. A dual
+point of the subset is also a dual point of all pairs, and the primal bound is the
+minimum over all far pairs. Hence Eq. (5) of ``eig_dml.fit`` certifies the full problem.
 """
 
 from typing import NamedTuple
@@ -51,7 +51,7 @@ RESTART = 0.3
 def project_simplex(
     v: Float[np.ndarray, "f"], c: Float[np.ndarray, "f"] | float = 1.0
 ) -> Float[np.ndarray, "f"]:
-    """Project v onto {w ≥ 0, Σ c w = 1}, c > 0.
+    """Project v onto the weighted simplex {w ≥ 0, Σ c w = 1} with c > 0.
 
     The projection is max(v - θc, 0), with θ determined from the sorted ratios v/c.
     """
@@ -71,7 +71,7 @@ def project_spectraplex(S: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]
 
 
 def operator_norm(Z: Float[np.ndarray, "f d"], *, rtol: float = 0.02) -> float:
-    """Bound ‖A‖ from above, within ``rtol`` if 100 products are enough."""
+    """Compute an upper bound on ‖A‖, within ``rtol`` if 100 products are sufficient."""
     x = np.ones(len(Z), Z.dtype)
     upper = np.inf
     for _ in range(100):
@@ -148,16 +148,17 @@ def _play(
 
 
 def pdhg(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> Solution:
-    """Solve the game to a relative gap of ``tol``.
+    """Solve the game by restarted PDHG to a relative gap of ``tol``.
 
     Parameters
     ----------
     Z : array of shape (n_F, d)
-        Whitened far differences, none zero.
+        Whitened far differences. No row is zero.
     max_steps : int
-        Total over all working sets.
+        Largest number of steps, in total over all working sets.
     tol : float
-        Stop when dual - primal ≤ tol · primal over all far pairs, recomputed.
+        The solver stops if dual - primal ≤ tol · primal, with both bounds recomputed
+        over all far pairs.
     """
     n_far, d = Z.shape
     squared = np.sum(Z**2, 1)

@@ -1,4 +1,4 @@
-"""Gaussian classes and GLML in closed form: symbols, and where each step is derived.
+"""Gaussian classes and GLML in closed form: symbols, and the file of each derivation.
 
 Symbols. Class c has n_c points in D dimensions, mean x̄_c and scatter S_c. Parameters
 are π, μ_c and Σ_c. The prior is NIW(m₀, κ₀, ν₀, Ψ₀) and the posterior NIW(m, κ, ν, Ψ),
@@ -10,15 +10,15 @@ GLML: ρ_c = P(c | x), s = Σρ², H̄_c = ∇∇p_c/p_c, bias matrix B, local m
 In reading order:
 
 ``posterior``      posterior (1), predictive (2), evidence (3), exact draws (4).
-``prior``          the prior by evidence (1).
-``choice``         the prior by folds (1), held-out probabilities for all κ₀ (2).
+``prior``          prior of highest evidence (1).
+``choice``         prior chosen in folds (1), held-out probabilities for all κ₀ (2).
 ``predict``        class probabilities, with missing entries (1); ``fit``.
 ``missing``        observed-data likelihood (1), EM for the mode (2)-(4).
-``completions``    the whole posterior by data augmentation (1)-(2).
-``mixtures``       mixtures within classes (1), their prior (2), Hessians (3).
+``completions``    posterior given missing entries, by data augmentation (1)-(2).
+``mixtures``       mixtures within classes (1), prior of mixtures (2), Hessians (3).
 ``draws``          draws as a DataTree, and one local metric per draw.
-``local_metric``   metrics of the posterior (1)-(3), distance of the nearest (4),
-                   choice of γ (5), by folds (6). The matrices at a point are in
+``local_metric``   metrics of the posterior (1)-(3), distance to the nearest neighbor
+                   (4), choice of γ (5), in folds (6). The matrices at a point are in
                    ``metric.glml``, densities with derivatives in
                    ``densities.classes``.
 """

@@ -1,4 +1,4 @@
-"""The NIW prior that predicts held-out classes best: folds, without compilation.
+"""The NIW prior with the smallest held-out loss in folds, computed without compilation.
 
 With S_W the pooled covariance within the C classes of n points, S_W = Σ_c S_c/(n - C),
 and T the diagonal matrix of the features' variances (I in standardized units), the
@@ -7,30 +7,32 @@ candidates are
     m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a T),
     a = s/(s + n - C).                                                            (1)
 
-The class covariances vary about a common one; ν₀ - D - 1 is their similarity, in
-points. The common covariance has the prior mean T, worth s points. κ₀ is the similarity
-of the class means. The grid includes nearly no learning: at s = ∞ no covariance, at κ₀
-= 100 hardly a mean, and predictions are the class shares.
+The class covariances vary about a common covariance. ν₀ - D - 1 is the similarity of
+the class covariances, in points. The common covariance has the prior mean T, which
+counts as s points. κ₀ is the similarity of the class means. The grid includes almost no
+learning. At s = ∞ no covariance is learned. At κ₀ = 100 the means hardly change, and
+predictions are the class shares.
 
 The choice minimizes, over (s, ν₀, κ₀), the mean of -log P(y_i | x_i, other folds),
-where P is the exact predictive probability of ``gaussian_classes.predict``. All of (1)
-is computed from the training points, hence no point is used twice. The evidence of a Ψ₀
-made from the same S_W (``gaussian_classes.prior``) chooses too small an a when n is
-near D.
+where P is the exact predictive probability of ``gaussian_classes.predict``. Every
+quantity in Eq. (1) is computed from the training points of the fold, hence no point is
+used twice. The prior of highest evidence (``gaussian_classes.prior``) uses S_W twice,
+and its a is too small when n is near D.
 
-Folds are stratified, at most as many as the smallest class of two or more has members;
-with more folds, some would lack a class, and this would reveal it. With more than 1000
-points, 1000 are predicted, in the shares of the classes. The only point of a class is
-used to learn and never predicted.
+Folds are stratified. Their number is at most the size of the smallest class with two
+points or more. With more folds, the held-out part of some fold would lack a class, and
+this would reveal its labels. With more than 1000 points, a stratified subset of 1000
+points is predicted. The only point of a class is used for training and never predicted.
 
-One factorization serves all κ₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r = κ₀n_c/κ and t =
-κ₀/κ the posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W and G the vectors
-x - x̄_c and g whitened by A, and u = W + t G,
+One factorization is sufficient for all κ₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r =
+κ₀n_c/κ and t = κ₀/κ the posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W
+and G the vectors x - x̄_c and g whitened by A, and u = W + t G,
 
     log|Ψ| = log|A| + log(1 + r G²),
     (x - m)ᵀΨ⁻¹(x - m) = u² - r (uᵀG)²/(1 + r G²).                                (2)
 
-See Benchmarks: few labels for the data on which grid and rule were chosen and tested.
+The page Benchmarks: few labels lists the data on which the grid and the rule were
+chosen and tested.
 """
 
 from collections.abc import Iterator
@@ -67,7 +69,7 @@ TOGETHER = 2**18
 
 
 class Strengths(NamedTuple):
-    """The three numbers of Eq. (1): s, ν₀ - D - 1 and κ₀."""
+    """The numbers s, ν₀ - D - 1 and κ₀ of the prior, Eq. (1)."""
 
     s: float
     excess: float
@@ -75,7 +77,7 @@ class Strengths(NamedTuple):
 
 
 class ChosenPrior(NamedTuple):
-    """The prior, its numbers, and the mean held-out loss by (s, ν₀ - D - 1, κ₀)."""
+    """The chosen prior, its strengths, and mean held-out losses on the grid."""
 
     prior: NIWPrior
     strengths: Strengths
@@ -89,27 +91,28 @@ def choose_prior(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> ChosenPrior:
-    """Choose the prior (1) of smallest held-out loss.
+    """Choose the NIW prior, Eq. (1), of smallest held-out loss.
 
     Parameters
     ----------
     data : Labelled
-        Without missing entries or weights.
+        Complete, unweighted points.
     n_classes : int
     covariance : {"full", "tied", "diagonal"}, default="full"
     alpha : float, default=1
-        Dirichlet concentration of the class weights; not chosen.
+        Dirichlet concentration of the class weights. It is not chosen.
 
     Returns
     -------
     ChosenPrior
-        The prior is made from all points; all NaN if the points of every class are
-        equal. Ties go to the strongest prior: first in s, then ν₀, then κ₀.
+        The prior is computed from all points. It is NaN if every class has only equal
+        points. For equal losses the strongest prior is chosen: first by s, then by ν₀,
+        then by κ₀.
 
     Examples
     --------
-    For classes with variances 1 and 100 the chosen prior shares little between the
-    classes (excess 1, the least of its grid):
+    Two classes have the variances 1 and 100. The chosen prior makes the class
+    covariances as dissimilar as the grid allows (excess ν₀ - D - 1 = 1):
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -170,7 +173,7 @@ def _least_loss(
 def folds_of(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
 ) -> Iterator[Fold]:
-    """Make stratified folds, at most one per member of the smallest class above one."""
+    """Make stratified folds; see the module for their largest number."""
     members = np.bincount(codes)
     n_folds = int(min(MOST_FOLDS, *members[members > 1], len(X)))
     n_fits = N_FITS if len(X) < ONCE else MOST_FOLDS
@@ -180,7 +183,7 @@ def folds_of(
 def statistics_of(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], n_classes: int
 ) -> ClassStatistics:
-    """Compute ``posterior.statistics`` on the host."""
+    """Compute ``posterior.statistics`` by NumPy, without compilation."""
     n, d = np.bincount(codes, minlength=n_classes).astype(float), X.shape[1]
     mean, scatter = np.zeros((n_classes, d)), np.zeros((n_classes, d, d))
     for k in np.flatnonzero(n):
@@ -197,7 +200,7 @@ def prior_of(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Make the prior (1) from the statistics of the points.
+    """Compute the NIW prior, Eq. (1), from the statistics of the points.
 
     Parameters
     ----------
@@ -205,7 +208,7 @@ def prior_of(
     strengths : Strengths
         s from 0 to ∞ points, ν₀ - D - 1 > 0, κ₀ > 0.
     covariance : {"full", "tied", "diagonal"}, default="full"
-        "diagonal": the prior of one feature, D = 1 in ν₀.
+        "diagonal" returns the prior of one feature, with D = 1 in ν₀.
     alpha : float, default=1
     """
     s, excess, kappa = strengths

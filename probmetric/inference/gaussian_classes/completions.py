@@ -5,12 +5,12 @@ Data augmentation starts at the mode of ``gaussian_classes.missing`` and alterna
     x_m | x_o, θ:   x = x̃ + ΣJ(x - x̃)_o,   x̃ ~ N(μ, Σ),                            (1)
     θ | X:          an exact draw from the NIW posterior of the completed rows,    (2)
 
-J the inverse of Σ_oo and zero elsewhere: x_o does not change, and x - μ - ΣJ(x - μ)_o
-has the covariance Σ - ΣJΣ of x_m given x_o. Given the observed entries, the posterior
-is the mean of the NIW posteriors over completions (1), and the predictive density of a
-class is the mean of their Student-t densities. ``complete`` returns S of these
-posteriors, ``THIN`` sweeps apart: a Markov chain, exact as S and the number of sweeps
-grow.
+where J is the inverse of Σ_oo and zero elsewhere. Step (1) does not change x_o, and x -
+μ - ΣJ(x - μ)_o has the covariance Σ - ΣJΣ of x_m given x_o. Given the observed entries,
+the posterior is the mean of the NIW posteriors over completions. The predictive density
+of a class is the mean of the Student-t densities of these posteriors. ``complete``
+returns S of these posteriors, ``THIN`` sweeps apart. They are a Markov chain, and their
+mean is exact as S and the number of sweeps grow.
 
 References
 ----------
@@ -61,12 +61,13 @@ def evidence_prior_missing(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Choose the prior of highest evidence if entries are missing.
+    """Choose an NIW prior by the expected evidence if entries are missing.
 
-    The evidence of the observed entries has no closed form. The result is the prior for
-    the expected statistics at the mode under a first prior, which is the one for rows
-    filled with class means. This uses the data once more, for three numbers and a
-    pooled matrix.
+    The evidence of the observed entries has no closed form. The function first fills
+    missing entries with class means and chooses ``evidence_prior`` for the filled rows.
+    Under this first prior it computes the mode and the expected statistics at the mode.
+    The result is ``evidence_prior`` for the expected statistics. The data are used
+    twice, for three numbers and a pooled matrix.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def evidence_prior_missing(
 
     Examples
     --------
-    If no entry is missing, it is the prior of highest evidence:
+    If no entry is missing, the result is the prior of highest evidence:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -131,36 +132,37 @@ def complete(
     warm_up: int = WARM_UP,
     thin: int = THIN,
 ) -> ClassPosterior:
-    """Compute the NIW posteriors of completed rows by the chain of Eqs. (1) and (2).
+    """Draw completions of rows by Eqs. (1) and (2), and compute their NIW posteriors.
 
-    Their mean is the posterior given the observed entries.
+    The mean of these posteriors approximates the posterior given the observed entries.
 
     Parameters
     ----------
     key : typed PRNG key
     data : Labelled
-        NaN for missing entries; no data weights.
+        NaN for missing entries. Data weights are not supported.
     prior : NIWPrior
     start : GaussianClassesParams
-        Start of the chain, from ``fit_missing``.
+        Start of the chain, for example the mode from ``fit_missing``.
     covariance : {"full", "tied", "diagonal"}, default="full"
     n_completions, warm_up, thin : int
-        S, and the sweeps before the first completion and between two; a sweep costs n
-        d³.
+        Number S of completions, sweeps before the first completion, and sweeps between
+        two completions. A sweep costs n d³.
 
     Returns
     -------
     ClassPosterior
-        Every array has a leading axis of S completions.
+        Every array has a leading axis with the S completions.
 
     Raises
     ------
     ValueError
-        For data weights: a weighted row has no completion.
+        If ``data`` has weights. A weighted row has no completion.
 
     Examples
     --------
-    Completions differ where entries are missing, here in the first class:
+    The posterior means of a class differ between completions only if the class has
+    missing entries, here the first class:
 
     >>> import jax
     >>> import numpy as np
@@ -177,7 +179,9 @@ def complete(
     ([[5.0, 4.0], [5.0, 4.0], [5.0, 4.0]], [[True], [False]])
     """
     if data.w is not None:
-        raise ValueError("data.w must be None with missing entries, got weights.")
+        raise ValueError(
+            "data.w must be None with missing entries, got weights. Remove the weights."
+        )
     data = data._replace(X=jnp.asarray(data.X), y=jnp.asarray(data.y))
     options = (covariance, n_completions, warm_up, thin)
     return _complete(key, data, prior, start, *options)

@@ -1,8 +1,8 @@
-"""Exact, independent draws of Gaussian classes, and their local metrics.
+"""Exact posterior draws of Gaussian classes, and local metrics of the draws.
 
-The posterior has a closed form, and its draws need no sampler: Eq. (4) of
-``posterior``. With missing entries they use the completions in turn. All results are in
-input units.
+The posterior has a closed form, and Eq. (4) of ``posterior`` draws from it without a
+sampler. Draws are independent. With missing entries, successive draws use successive
+completions. All results are in input units.
 """
 
 import json
@@ -76,38 +76,39 @@ def sample(
     predictive: bool = False,
     prior_draws: int | None = None,
 ) -> xr.DataTree:
-    """Draw ``n_draws * n_chains`` class Gaussians, in one chain.
+    """Draw the parameters of the classes ``n_draws * n_chains`` times, in one chain.
 
     Parameters
     ----------
     posterior : ClassPosterior
-        In scaled units.
+        Posterior in scaled units.
     scaler : Scaler
         Maps scaled units back to input units.
     data : Labelled
-        In input units, for provenance.
+        Data in input units, stored as provenance.
     names : sequence of str, optional
         Names of the features.
     arguments : dict
-        Arguments of the model, for provenance.
+        Arguments of the model, stored as provenance.
     base : LocalMahalanobis, optional
-        In input units. It gives ``metrics`` the rule and γ, and marks constant features
-        by zero columns in its frame. At γ = ∞ it is the metric of all draws.
+        Metric in input units. ``metrics`` uses its rule and γ. Zero columns of its
+        frame mark constant features. At γ = ∞, ``base`` is the metric of every draw.
     classes : array of shape (c,), optional
-        Names along the axis ``class``. Default: 0, 1, ...
+        Names along the axis ``class``. The default is 0, 1, ...
     seed : int, default=0
     n_draws : int, default=1000
     n_chains : int, optional
         Default: 1.
     log_prior, predictive, prior_draws : bool, bool, int, optional
-        See ``GaussianClasses.sample``; ``arguments`` must then have prior and
-        covariance.
+        See ``GaussianClasses.sample``. If one of them is set, ``arguments`` must
+        contain prior and covariance.
 
     Returns
     -------
     DataTree
-        Posterior of weights (class), mean (class, feature) and covariance (class, or
-        all_classes if tied; feature, feature_bis).
+        Posterior group with weights (class), mean (class, feature) and covariance
+        (class, feature, feature_bis). The first axis of a tied covariance is
+        all_classes.
     """
     total = np.prod(counts(n_draws, n_chains))
     with jax.enable_x64(True):
@@ -241,7 +242,7 @@ def _densities(tree: Any, static: Any, arrays: Any, sites: Any) -> Any:
 
 
 def metrics(draws: xr.DataTree) -> list[LocalMahalanobis] | None:
-    """Make one local metric per draw of ``GLML.sample``; None for other draws."""
+    """Compute one local metric per draw of ``GLML.sample``; None for other draws."""
     if BASE not in draws.attrs:
         return None
     values, shared = joined(draws), json.loads(draws.attrs[BASE])

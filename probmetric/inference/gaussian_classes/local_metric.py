@@ -1,22 +1,21 @@
-"""Local metrics of Gaussian classes, with their uncertainty (GLML).
+"""Local metrics of Gaussian classes and their posterior uncertainty (GLML).
 
-``metric.glml`` has the matrices at a point, as functions of the densities. Here they
-meet the posterior of ``gaussian_classes.posterior``:
+``metric.glml`` computes the matrices at a point from the class densities. This module
+combines them with the posterior of ``gaussian_classes.posterior``:
 
-* ``student_metric``: the densities are the Student-t predictives, E_θ p_c(x | θ). As
-  E ∇∇p = ∇∇ E p, this averages the Hessians exactly. B is cubic in the densities and
-  E B ≠ B(E p): a plug-in, and the inexpensive default.                            (1)
-* ``drawn_metrics``: the metric of each posterior draw of the densities, whitened by
-that
-  draw. Votes averaged over them use the posterior, and so do intervals of a local
-  distance. As |A| = 1, the frame sets the length of a distance. Draws in the single
-  frame of (1) would give intervals that are too narrow.                           (2)
-* ``expected_bias_metric``: one metric that minimizes the expected squared bias over
-  draws (Bayes-GLML).                                                              (3)
+* ``student_metric`` uses the Student-t predictive densities, E_θ p_c(x | θ). As
+  E ∇∇p = ∇∇ E p, this averages the Hessians exactly. B is cubic in the densities, hence
+  E B ≠ B(E p). This plug-in is the inexpensive default.                           (1)
+* ``drawn_metrics`` computes the metric of each posterior draw of the densities, in
+  coordinates that the draw whitens. Votes and intervals of a local distance average
+  over these metrics. As |A| = 1, the whitening sets the scale of a distance. With the
+  whitening of (1) for all draws, intervals would be too narrow.                   (2)
+* ``expected_bias_metric`` minimizes the expected squared bias over draws; the result
+  is one metric (Bayes-GLML).                                                      (3)
 
-The error of the nearest neighbor. At distance r under A, |A| = 1, it is
-(1 - s) + r²/(2D) tr(A⁻¹B), B = Σ_i ρ_i(s - ρ_i) H̄_i, up to O(r⁴). With n points of
-density p(x) the nearest is at
+The error rate of a nearest neighbor at distance r under A, |A| = 1, is (1 - s) +
+r²/(2D) tr(A⁻¹B) + O(r⁴), with B = Σ_i ρ_i(s - ρ_i) H̄_i. With n points of density p(x)
+the expected squared distance r² of the nearest is
 
     E r² ≈ Γ(1 + 2/D) (n p V_D)^(-2/D),   V_D = π^(D/2) / Γ(D/2 + 1),             (4)
 
@@ -24,20 +23,21 @@ for every A (maths 2.1; the expectation belongs inside the integral, Eq. (6) of 
 paper: erratum G2). With more than two classes only the error is unbiased, not each
 class probability.
 
-The share γ of the base metric, by leave-one-out (``choose_gamma``). Ranking by
+``choose_gamma`` chooses the share γ of the base metric by leave-one-out. Ranking by
 
     γI + D·A/tr A                                                                 (5)
 
-needs the base distance and A's distance once for all γ; γ = ∞, the base metric, is
-always a candidate. Each training point is predicted from the others by k votes averaged
-over the given metrics. The densities were fitted to that point too, hence the choice
-prefers small γ, which is costly at 20 to 40 points. In folds (``choose_by_folds``) they
-were not. The candidates are then, from no learning to most,
+needs the base distance and the distance under A once for all γ. The base metric, γ = ∞,
+is always a candidate. Each training point is predicted from the other points by k
+votes, averaged over the metrics. The densities were fitted to that point too, hence the
+choice prefers small γ, which predicts badly with 20 to 40 points. ``choose_by_folds``
+fits the densities without the predicted points. Its candidates are, from no learning to
+most learning,
 
     the Euclidean metric in scaled units,  γ = ∞, 10, 3, 1, 0.3, 0.1, 0,          (6)
 
-and the first is chosen whose soft votes (``neighbors.strength``) lose at most two
-standard errors to the best.
+and it chooses the first candidate whose soft votes (``neighbors.strength``) have a loss
+at most two standard errors above the best.
 
 References
 ----------
@@ -97,10 +97,11 @@ from probmetric.typing import Array
 def student_metric(
     post: ClassPosterior, *, rule: Rule = "min_norm", gamma: float | int = 0.0
 ) -> LocalMahalanobis:
-    """Compute the local metric of the predictive densities (Eq. 1), whitened.
+    """Compute the local metric of the Student-t predictive densities, Eq. (1).
 
-    With a diagonal covariance the predictive is not a Student-t in D dimensions. The
-    normal density at the posterior mean replaces it (ν > 2).
+    With a diagonal covariance the predictive density is not a Student-t in D
+    dimensions. The normal density at the posterior mean (which needs ν > 2) is used
+    instead.
 
     Parameters
     ----------
@@ -112,8 +113,8 @@ def student_metric(
 
     Examples
     --------
-    Half way between two symmetric classes A is I in the frame; elsewhere it has the
-    same determinant.
+    Half way between two symmetric classes A is the identity in whitened coordinates. At
+    other points A has the same determinant.
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -174,18 +175,18 @@ def _each(drawn: Whitened, base: LocalMahalanobis) -> list[LocalMahalanobis]:
 def drawn_metrics(
     params: GaussianClassesParams, base: LocalMahalanobis
 ) -> list[LocalMahalanobis]:
-    """Make one metric per draw of the class Gaussians (Eq. 2), in the draw's frame.
+    """Compute one metric per posterior draw of the class densities, Eq. (2).
 
     Parameters
     ----------
     params : GaussianClassesParams
-        With a leading axis of draws.
+        Draws, with a leading axis of draws in every array.
     base : LocalMahalanobis
-        Its rule, γ and ε are used for all draws.
+        Metric whose rule, γ and ε are used for all draws.
 
     Examples
     --------
-    The metrics have the γ of the base and the densities of the draws:
+    The metrics have the γ of ``base`` and the densities of the draws:
 
     >>> import jax
     >>> import numpy as np
@@ -211,20 +212,20 @@ def expected_bias_metric(
     *,
     epsilon: float | int = 0.05,
 ) -> LocalMahalanobis:
-    """Compute the metric of smallest expected squared bias over draws (Eq. 3).
+    """Compute the metric of smallest expected squared bias over draws, Eq. (3).
 
     Parameters
     ----------
     params : GaussianClassesParams
-        With a leading axis of draws.
+        Draws, with a leading axis of draws in every array.
     base : LocalMahalanobis
-        Its frame, center and γ are used.
+        Metric whose frame, center and γ are used.
     epsilon : float, default=0.05
-        Ridge > 0 in units of the mean squared norm of B over draws, divided by D.
+        Ridge > 0. The unit is the mean squared norm of B over draws, divided by D.
 
     Examples
     --------
-    All draws give one metric:
+    The result is one metric for all draws:
 
     >>> import jax
     >>> import numpy as np
@@ -247,20 +248,20 @@ def expected_bias_metric(
 def posterior_metrics(
     post: ClassPosterior, seed: int, n_draws: int, *, rule: Rule = "min_norm"
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-    """Compute the metric (1), and one per exact posterior draw (2).
+    """Compute the predictive metric, Eq. (1), and metrics of posterior draws, Eq. (2).
 
-    This is one compiled program; without draws nothing compiles. With the rule
-    "expected_bias" all draws give one metric (3) in the frame of (1), and the list is
-    empty.
+    The computation is one compiled program. With ``n_draws = 0`` nothing compiles. With
+    the rule "expected_bias" the first result is the metric of Eq. (3) in the frame of
+    Eq. (1), and the list of metrics per draw is empty.
 
     Parameters
     ----------
     post : ClassPosterior
-        In float64.
+        Posterior in float64.
     seed : int
     n_draws : int
-        At least 2 for the rule "expected_bias". The draws are those of
-        ``gaussian_classes.posterior.draw`` with ``jax.random.key(seed)``.
+        Number of draws, at least 2 for the rule "expected_bias". The draws equal those
+        of ``gaussian_classes.posterior.draw`` with ``jax.random.key(seed)``.
     rule : str, default="min_norm"
         See ``LocalMahalanobis``.
     """
@@ -290,7 +291,7 @@ def _posterior_metrics(
 
 
 class LogEuclidean(NamedTuple):
-    """Mean exp(E log A) and spread √(E ‖log A - E log A‖²) over draws."""
+    """Log-Euclidean mean exp(E log A) and spread √(E ‖log A - E log A‖²) over draws."""
 
     mean: Float[Array, "n d d"]
     spread: Float[Array, "n"]
@@ -299,23 +300,24 @@ class LogEuclidean(NamedTuple):
 @numpy_in_numpy_out
 @one_program
 def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
-    """Compute the log-Euclidean mean and spread of matrices; the mean has ``|A|`` = 1.
+    """Compute the log-Euclidean mean and spread of positive definite matrices.
 
-    The ordinary mean of matrices of determinant one has a larger determinant.
+    If all determinants are 1, the log-Euclidean mean has determinant 1 too. The
+    arithmetic mean has a larger determinant.
 
     Parameters
     ----------
     A : array of shape (s, n, d, d)
-        Positive definite; draws first.
+        Positive definite matrices. The first axis is the draws.
 
     Returns
     -------
     LogEuclidean
-        ``mean`` (n, d, d) and ``spread`` (n,).
+        Arrays ``mean`` (n, d, d) and ``spread`` (n,).
 
     Examples
     --------
-    The ordinary mean would be 2.125 · I, with a determinant above 1:
+    The arithmetic mean would be 2.125 · I, with a determinant above 1:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -342,7 +344,7 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
 def error_expansion(
     classes: ClassDensities, x: Float[Array, "d"], A: Float[Array, "d d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Expand the error of the nearest neighbor as (limit, coefficient of r²).
+    """Expand the error rate of a nearest neighbor as (limit, coefficient of r²).
 
     Parameters
     ----------
@@ -350,12 +352,12 @@ def error_expansion(
         The true densities, in the coordinates of x.
     x : array of shape (d,)
     A : array of shape (d, d)
-        In any scale: it is divided by ``|A|^{1/d}``, and r is the distance under the
-        result.
+        Matrix of any scale: A is divided by ``|A|^{1/d}``, and r is the distance under
+        the scaled matrix.
 
     Examples
     --------
-    Half way between two classes the error is 1/2 at any distance:
+    Half way between two classes the error rate is 1/2 at any distance:
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities
@@ -381,12 +383,12 @@ def error_expansion(
 def expected_squared_reach(
     log_density: Float[Array, "*n"] | float, n: int, d: int
 ) -> Float[Array, "*n"]:
-    """Compute E r² of the nearest of n points, Eq. (4), from their log density.
+    """Compute E r² of the nearest of n points from the log density, Eq. (4).
 
     Parameters
     ----------
     log_density : float or array of any shape
-        log p(x), natural.
+        Natural log of the density p(x).
     n, d : int
         Number of points and dimension.
 
@@ -396,8 +398,8 @@ def expected_squared_reach(
 
     Examples
     --------
-    In the plane it is 1/(nπp), one over the expected number of points in a disc of
-    radius 1:
+    In two dimensions E r² is 1/(nπp). The denominator is the expected number of points
+    in a disc of radius 1:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -424,32 +426,34 @@ def choose_gamma(
     gammas: Sequence[float] = GAMMAS,
     max_points: int = 500,
 ) -> tuple[float, Float[np.ndarray, "g"]]:
-    """Choose γ of Eq. (5) by leave-one-out on a grid.
+    """Choose the share γ of the base metric, Eq. (5), by leave-one-out on a grid.
 
     Parameters
     ----------
     metrics : sequence of LocalMahalanobis
-        One metric, or draws whose votes are averaged; their γ is not used.
+        One metric, or one per draw, whose votes are averaged. The γ of these metrics is
+        not used.
     X, codes : arrays of shape (n, d), (n,)
         Training points and class codes 0..c-1.
     n_neighbors : int
-        k; at most n - 1 are used.
+        Number k of neighbors. At most n - 1 neighbors are used.
     gammas : sequence of float, default=GAMMAS
-        The base metric, ∞, is added if it is missing.
+        Candidates. The base metric, γ = ∞, is added if it is missing.
     max_points : int, default=500
-        Number of training points that are predicted, in ``data.hash.canonical_order``.
+        Largest number of predicted training points, the first in
+        ``data.hash.canonical_order``.
 
     Returns
     -------
     gamma : float
-        The largest for equal scores.
+        The best γ, or the largest of several with equal scores.
     scores : array of shape (g,)
-        Mean log score of each γ, from ∞ down.
+        Mean log score of each γ, from γ = ∞ in descending order.
 
     Examples
     --------
-    The first feature separates the classes, as in the densities; the scores are those
-    of γ = ∞, 1 and 0:
+    Only the first feature separates the classes, both in the densities and in the
+    points. The scores belong to γ = ∞, 1 and 0:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -508,15 +512,15 @@ def choose_by_folds(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
 ) -> tuple[str | float, Float[np.ndarray, "g"]]:
-    """Choose ``EUCLID`` or the γ of Eq. (6) in folds.
+    """Choose the Euclidean metric or the share γ, Eq. (6), in folds.
 
     Parameters
     ----------
     learn : callable
-        Takes the rows to learn from. Returns a metric of X, or None if it cannot be
-        fitted; its γ is not used.
+        Takes the indices of the training rows. Returns a metric, or None if it cannot
+        be fitted. The γ of the metric is not used.
     X : array of shape (n, d)
-        In scaled units.
+        Points in scaled units.
     codes : array of shape (n,)
         Classes 0..c-1.
 
@@ -565,10 +569,10 @@ def choose_by_folds(
 
 
 def with_euclids_distance(metric: LocalMahalanobis) -> LocalMahalanobis:
-    """Make the Euclidean metric with the same densities: γ = ∞, in the axes' frame.
+    """Make the Euclidean metric (γ = ∞, frame I) with the densities of ``metric``.
 
     ``metric`` is in scaled units, and its frame F is triangular. The factors of the
-    densities become F⁻¹L, which is triangular too.
+    densities become F⁻¹L, which are triangular too.
     """
     frame, classes = metric.frame, metric.classes
     loc = np.linalg.solve(frame, classes.loc[..., None])[..., 0]

@@ -1,10 +1,11 @@
-"""Gaussian classes from rows with missing entries (NaN), which are integrated out.
+"""Gaussian classes from rows with missing entries (NaN): likelihood, EM for the mode.
 
-With entries missing at random the likelihood is that of the observed entries,
+Missing entries are integrated out. If entries are missing at random, the log likelihood
+of the observed entries is
 
     Σ_n w_n log [π_y N(x_o; μ_y,o, Σ_y,oo)],   y = y_n, x_o observed,               (1)
 
-to which the prior NIW(m₀, κ₀, ν₀, Ψ₀) is not conjugate.
+The prior NIW(m₀, κ₀, ν₀, Ψ₀) is not conjugate to this likelihood.
 
 EM finds the mode, with the missing entries as hidden data. Given θ, with J the inverse
 of Σ_oo and zero elsewhere, and e = x - μ, zero for missing entries,
@@ -12,16 +13,17 @@ of Σ_oo and zero elsewhere, and e = x - μ, zero for missing entries,
     E:  E x = μ + ΣJe,   Cov x = Σ - ΣJΣ                                           (2)
 
 (``mixture.missing``). The log density of complete rows is linear in each class's (n,
-Σx, Σxxᵀ). Its expectation is therefore that of data with the expected statistics,
+Σx, Σxxᵀ). The expectation of the log density therefore equals the log density at the
+expected statistics,
 
     n,   x̄ = μ + f/n,   S = F - ffᵀ/n,   f = Σ E(x - μ),  F = Σ E(x - μ)(x - μ)ᵀ,  (3)
     M:  the mode of the NIW posterior of (3),                                      (4)
 
-hence (1) plus the log prior cannot fall, and is stationary where (4) returns θ.
+hence (1) plus the log prior cannot decrease, and is stationary if (4) returns θ.
 
-The whole posterior is in ``gaussian_classes.completions``. The expected statistics (3)
-would give too narrow a posterior, as if the missing entries had been observed. They are
-only for the mode and the choice of the prior.
+``gaussian_classes.completions`` computes the posterior. The NIW posterior of the
+expected statistics (3) would be too narrow, as if the missing entries had been
+observed. Use the expected statistics only for the mode and the choice of the prior.
 
 References
 ----------
@@ -60,15 +62,15 @@ from probmetric.typing import Array, Scalar
 
 
 def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
-    """Fill missing entries with the class mean, or with the feature mean.
+    """Replace missing entries by the class mean, or by the feature mean.
 
-    A class without an observed entry gets the feature mean. This is the start of EM; it
-    makes covariances too small for other uses.
+    The feature mean is used if a class has no observed entry of the feature. The result
+    is the start of EM. Its covariances are too small for other uses.
 
     Parameters
     ----------
     data : Labelled
-        NaN for missing entries; data weights are not used.
+        NaN for missing entries. Data weights are not used.
     n_classes : int
 
     Examples
@@ -92,7 +94,7 @@ def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
 
 
 def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
-    """Compute Σ of every class, repeated if the classes share it."""
+    """Compute the covariance Σ of every class; a tied Σ is repeated."""
     S = params.chol @ jnp.swapaxes(params.chol, -1, -2)
     return jnp.broadcast_to(S, (*params.mean.shape, params.mean.shape[-1]))
 
@@ -102,7 +104,7 @@ def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
 def expected_statistics(
     params: GaussianClassesParams, data: Labelled
 ) -> ClassStatistics:
-    """Compute the expected n, x̄ and S of every class given θ, Eqs. (2) and (3)."""
+    """Compute the expected n, x̄ and S of every class given θ, Eqs. (2)-(3)."""
     normals = MixtureParams(params.weights, params.mean, covariances_of(params))
     sums = e_step_missing(normals, data.X, weights(data), data.y)
     n = jnp.where(sums.mass > 0, sums.mass, 1.0)
@@ -119,10 +121,11 @@ def log_joint(
     prior: NIWPrior,
     covariance: Covariance = "full",
 ) -> Float[Array, ""]:
-    """Compute Eq. (1) plus the log prior density in (weights, μ, Σ), with constants.
+    """Compute the log likelihood, Eq. (1), plus the log prior of (weights, μ, Σ).
 
-    This is the density of the NumPyro model, whose site is the Cholesky factor L of Σ =
-    LLᵀ, divided by |dΣ/dL| = 2^D Π_i L_ii^(D - i + 1).
+    All constants are included. The result is the log density of the NumPyro model,
+    whose site is the Cholesky factor L of Σ = LLᵀ, minus log |dΣ/dL|, where |dΣ/dL| =
+    2^D Π_i L_ii^(D - i + 1).
     """
     d = params.mean.shape[-1]
     sites = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
@@ -171,9 +174,10 @@ def fit_missing(
     Parameters
     ----------
     data : Labelled
-        NaN for missing entries. Rows without any entry count for the class weights.
+        NaN for missing entries. A row with only missing entries counts for the class
+        weights.
     prior : NIWPrior
-        With α + n > 1 in every class.
+        Prior with α + n > 1 in every class.
     n_classes : int
     covariance : {"full", "tied", "diagonal"}, default="full"
     max_steps, tol
@@ -182,12 +186,12 @@ def fit_missing(
     Returns
     -------
     Fit
-        ``GaussianClassesParams``, with ``log_joint`` as the objective. The mode is a
-        local optimum: (1) with missing entries may have several.
+        ``params`` is a ``GaussianClassesParams``; ``objective`` is ``log_joint``. The
+        mode is a local optimum. With missing entries there may be several modes.
 
     Examples
     --------
-    A row without any entry counts only for the class weights:
+    A row with only missing entries counts only for the class weights:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled

@@ -1,25 +1,26 @@
-"""Mixtures of normals within the classes, an extension that the paper mentions.
+"""Normal mixtures within the classes, an extension that the paper mentions.
 
 Given the labels, each class is a mixture,
 
     x | y = c ~ Σ_m ω_cm N(μ_cm, Σ_cm).                                            (1)
 
-The mode of the model ``gaussian_mixture_classes`` in (π, ω, μ, Σ) is therefore, class
-by class, that of the normal mixture of ``mixture.em`` with the prior
+The mode of the model ``gaussian_mixture_classes`` in (π, ω, μ, Σ) therefore separates
+by class. In each class it is the mode of the normal mixture of ``mixture.em`` with the
+prior
 
     ω_c ~ Dirichlet(β),  Σ_cm ~ IW(ν, Ψ),  μ_cm | Σ_cm ~ N(m, Σ_cm/κ),             (2)
 
-by EM from k-means++ starts, and π_c = (α + n_c - 1)/Σ(α + n - 1). Local metrics use the
-Hessians of mixtures (maths 2.7),
+computed by EM from k-means++ starts, and π_c = (α + n_c - 1)/Σ(α + n - 1). Local
+metrics use the Hessians of mixtures (maths 2.7),
 
     H̄_c = Σ_m r_cm (g_m g_mᵀ - Σ_cm⁻¹),   g_m = -Σ_cm⁻¹(x - μ_cm),                 (3)
 
-r_cm the responsibilities at x. Only the mode is available: the components have no
-order, and draws or a Laplace approximation would need one.
+where r_cm are the responsibilities at x. Only the mode is available. The components
+have no order, and draws or a Laplace approximation would need an order.
 
-The default prior is Fraley and Raftery's, about the pooled within-class covariance:
-κ = 0.01, ν = d + 2, and Ψ that covariance over k^(2/d), its size if k components tiled
-a class.
+The default prior is that of Fraley and Raftery, based on the pooled within-class
+covariance S_W: κ = 0.01, ν = d + 2 and Ψ = S_W/k^(2/d). This Ψ is the covariance of one
+of k equal components that tile a class.
 """
 
 import numpy as np
@@ -35,17 +36,18 @@ from probmetric.precision import numpy_in_numpy_out
 
 @numpy_in_numpy_out
 def mixture_prior(prior: NIWPrior, n_components: int) -> NIWPrior:
-    """Make the prior of components from that of whole classes (see the module).
+    """Compute Fraley and Raftery's prior of components from the prior of whole classes.
 
     Parameters
     ----------
     prior : NIWPrior
-        With ν > d + 1; E Σ = Ψ/(ν - d - 1) is the pooled within-class covariance.
+        Prior with ν > d + 1. E Σ = Ψ/(ν - d - 1) is the pooled within-class covariance.
     n_components : int
 
     Examples
     --------
-    In one dimension two components that tile a class have half its width:
+    In one dimension, each of two components that tile a class has half the width of the
+    class:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -72,17 +74,17 @@ def fit_mixtures(
     n_starts: int = 4,
     seed: int = 0,
 ) -> Fit:
-    """Find a mode of the model with a mixture in every class, by EM.
+    """Fit the mode of the model with a mixture in every class, by EM.
 
     Parameters
     ----------
     data : Labelled
-        NaN entries are integrated out.
+        Labeled points. NaN entries are integrated out.
     prior : NIWPrior
-        Prior of every component, with α of the classes.
+        Prior of every component, and the concentration α of the class weights.
     n_classes, n_components : int
     concentration : float, default=1
-        β of the weights within a class.
+        Concentration β of the component weights within a class.
     n_starts : int, default=4
         Number of k-means++ starts per class; the best local optimum is returned.
     seed : int, default=0
@@ -90,17 +92,18 @@ def fit_mixtures(
     Returns
     -------
     Fit
-        ``GaussianClassesParams`` with ``mix``, and their log joint density in (π, ω, μ,
-        Σ), constants included. The result code is that of the worst class.
+        ``params`` is a ``GaussianClassesParams`` with ``mix``. ``objective`` is the log
+        joint density in (π, ω, μ, Σ), constants included. The result code is the worst
+        of the classes.
 
     Raises
     ------
     ValueError
-        For a class with fewer points than components.
+        If a class has fewer points than components.
 
     Examples
     --------
-    The first class has two halves on either side of the second:
+    The first class has one component on each side of the second class:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled

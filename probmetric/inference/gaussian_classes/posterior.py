@@ -15,12 +15,13 @@ and, with df = ν - D + 1,
     draws        Σ = (L T⁻¹)(L T⁻¹)ᵀ, LLᵀ = Ψ, T lower triangular,
                  T_ii² ~ χ²(ν - D + i), T_ij ~ N(0, 1);  μ ~ N(m, Σ/κ).             (4)
 
-"tied": all classes share Ψ = Ψ₀ + Σ_c(...) and ν = ν₀ + Σ n_c. "diagonal": (1)-(4) with
-D = 1 for every feature; the predictive is a product of Student-t densities. Class
-weights: Dirichlet(α + n_c), with the evidence of the Dirichlet-multinomial. The mode in
+With a "tied" covariance all classes share Ψ = Ψ₀ + Σ_c(...) and ν = ν₀ + Σ n_c. With a
+"diagonal" covariance Eqs. (1)-(4) apply to every feature with D = 1, and the predictive
+density is a product of Student-t densities. The class weights have the posterior
+Dirichlet(α + n_c), and the Dirichlet-multinomial is their evidence. The mode in
 (weights, μ, Σ), which ``fit`` returns, has Σ = Ψ/(ν + D + 2) (tied: Ψ/(ν + D + 1 + C)).
 
-Every result is a function of (n, x̄, S) per class.
+All results depend on the data only through (n, x̄, S) of each class.
 
 References
 ----------
@@ -51,7 +52,7 @@ from probmetric.typing import Array
 
 
 class ClassStatistics(NamedTuple):
-    """n (c,), mean (c, d) and scatter about it (c, d, d) of every class.
+    """Count n (c,), mean (c, d) and scatter about the mean (c, d, d) of every class.
 
     Examples
     --------
@@ -72,11 +73,12 @@ class ClassStatistics(NamedTuple):
 
 
 class ClassPosterior(NamedTuple):
-    """alpha (c,), mean (c, d), kappa (c,), nu (q,), Psi (q, d, d) of Eq. (1).
+    """Posterior: alpha (c,), mean (c, d), kappa (c,), nu (q,), Psi (q, d, d).
 
-    q = c, or 1 if the covariance is tied. Diagonal: Psi is (c, d). A leading axis in
-    every array means the average of that many posteriors, one per completion of rows
-    with missing entries (``gaussian_classes.completions``).
+    The parameters are those of the NIW posterior, Eq. (1), and of the Dirichlet. q is
+    c, or 1 if the covariance is tied. Psi has the shape (c, d) if the covariance is
+    diagonal. With missing entries every array has a leading axis of completions, and
+    the posterior is the average over completions (``gaussian_classes.completions``).
 
     Examples
     --------
@@ -104,7 +106,7 @@ class ClassPosterior(NamedTuple):
 
 
 def is_diagonal(post: ClassPosterior) -> bool:
-    """Check whether features are independent within a class."""
+    """Check whether the covariance is diagonal."""
     return post.Psi.ndim == post.mean.ndim
 
 
@@ -116,17 +118,17 @@ def is_mean(post: ClassPosterior) -> bool:
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_classes")
 def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
-    """Compute counts, means and scatters by class; zeros for a class without points.
+    """Compute the count, mean and scatter of every class; all zero for an empty class.
 
-    O(n d²). The rows are read class by class, a tile at a time, and only a tile is
-    copied.
+    The cost is O(n d²). Rows are read class by class in tiles, and only one tile is
+    copied at a time.
 
     Parameters
     ----------
     data : Labelled
-        Without missing entries, y in 0..C-1.
+        Complete points with y in 0..C-1.
     n_classes : int
-        C.
+        Number C of classes.
 
     Raises
     ------
@@ -181,7 +183,7 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
 def tile_rows(n: int, c: int) -> int:
     """Compute the number of rows in a tile of one class: a power of two, 16 to 1024.
 
-    With n rows the tiles have at most n rows of padding.
+    The padding of all tiles has at most n rows in total.
     """
     return min(max(1 << max(n // c, 1).bit_length() - 1, 16), 1024)
 
@@ -206,7 +208,7 @@ def _tiles(
 def posterior(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> ClassPosterior:
-    """Compute the exact posterior (Eq. 1).
+    """Compute the exact NIW posterior, Eq. (1).
 
     Parameters
     ----------
@@ -250,7 +252,7 @@ _posterior = host_or_program(posterior_of, static=("covariance",))
 def log_evidence(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> Float[Array, ""]:
-    """Compute log p(X, y), all parameters integrated out (Eq. 3), natural log.
+    """Compute the log evidence log p(X, y), Eq. (3).
 
     Parameters
     ----------
@@ -260,8 +262,8 @@ def log_evidence(
 
     Examples
     --------
-    One point of two classes at the prior mean: the label has probability 1/2, and the
-    predictive density is Cauchy with scale √2.
+    There are two classes, and one point of the first class at the prior mean. Its label
+    has probability 1/2, and the predictive density is Cauchy with scale √2:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -318,13 +320,14 @@ _evidence = host_or_program(evidence_of, static=("covariance",))
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_draws")
 def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
-    """Draw parameters from the posterior, exactly and independently (Eq. 4).
+    """Draw parameters from the posterior exactly and independently, Eq. (4).
 
     Parameters
     ----------
     key : typed PRNG key
     post : ClassPosterior
-        If it averages over completions, the draws use them in turn.
+        If the posterior averages over completions, successive draws use successive
+        completions.
     n_draws : int
 
     Returns
@@ -385,15 +388,16 @@ def _with_covariance(xp: ModuleType, post: ClassPosterior, divisor: Array) -> Ar
 
 @numpy_in_numpy_out
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
-    """Compute the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1.
+    """Compute the posterior means of weights, μ and Σ; the mean of Σ is Ψ/(ν - D - 1).
 
     Parameters
     ----------
     post : ClassPosterior
+        Posterior with ν > D + 1.
 
     Examples
     --------
-    With ν = 6 and Ψ = 16 in one dimension E Σ is 16/4, whose root is 2:
+    In one dimension with ν = 6 and Ψ = 16, E Σ is 16/4. The Cholesky factor is 2:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -425,17 +429,17 @@ _mean = host_or_program(mean_of)
 @numpy_in_numpy_out
 @jax.jit
 def mode(post: ClassPosterior) -> GaussianClassesParams:
-    """Compute the mode of the posterior density in (weights, μ, Σ), for α + n > 1.
+    """Compute the mode of the posterior density in (weights, μ, Σ).
 
     Parameters
     ----------
     post : ClassPosterior
-        Not an average over completions.
+        Posterior with α + n > 1 in every class, without completions.
 
     Examples
     --------
-    With ν = 6 and Ψ = 16 in one dimension Σ has the mode 16/(6 + 1 + 2), whose root is
-    4/3:
+    In one dimension with ν = 6 and Ψ = 16, the mode of Σ is 16/(6 + 1 + 2). The
+    Cholesky factor is 4/3:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -459,21 +463,21 @@ def mode(post: ClassPosterior) -> GaussianClassesParams:
 def plug_in(
     stats: ClassStatistics, *, shrinkage: Float[Array, ""] | float | int = 0.0
 ) -> GaussianClassesParams:
-    """Compute maximum likelihood with Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I, a in [0, 1].
+    """Compute maximum likelihood with the shrunk Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I.
 
-    This makes the paper's Σ̂ + αI independent of scale. With a = 0 and n ≤ D the factor
-    is NaN.
+    Unlike the paper's Σ̂ + αI, this does not depend on the scale of X. With a = 0 and n
+    ≤ D the Cholesky factor is NaN.
 
     Parameters
     ----------
     stats : ClassStatistics
-        With a point in every class.
+        Statistics with a point in every class.
     shrinkage : float, default=0
-        a.
+        Shrinkage a in [0, 1].
 
     Examples
     --------
-    Half way to equal variances of 2.5:
+    With a = 0.5 the variances 1 and 4 move half way to their mean, 2.5:
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes

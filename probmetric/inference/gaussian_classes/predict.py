@@ -1,7 +1,7 @@
-"""Gaussian classes in use: predictive densities, class probabilities, ``fit``.
+"""Predictions of Gaussian classes: predictive densities, class probabilities, ``fit``.
 
 The predictive density of a class is Eq. (2) of ``gaussian_classes.posterior``. For a
-row with missing entries it is the density of the observed entries x_o:
+row with missing entries the predictive density is that of the observed entries x_o:
 
     x ~ t_df(m, S)   implies   x_o ~ t_df(m_o, S_oo).                             (1)
 """
@@ -43,8 +43,8 @@ from probmetric.typing import Array
 def predictive(post: ClassPosterior) -> ClassDensities:
     """Compute the Student-t predictive densities of the classes.
 
-    If ``post`` averages over completions, they are mixtures with a component per
-    completion.
+    If ``post`` averages over completions, each density is a mixture with one component
+    per completion.
 
     Parameters
     ----------
@@ -53,11 +53,12 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     Raises
     ------
     ValueError
-        For a diagonal covariance: a product of univariate t's does not have this form.
+        If the covariance is diagonal. A product of univariate Student-t densities is
+        not a multivariate Student-t density.
 
     Examples
     --------
-    With κ = 4, ν = 6 and Ψ = 16 in one dimension there are 6 degrees of freedom, and
+    In one dimension with κ = 4, ν = 6 and Ψ = 16 there are 6 degrees of freedom, and
     the squared scale is 16 · 5/(4 · 6) = 3.333:
 
     >>> import numpy as np
@@ -117,20 +118,20 @@ def _partly_log_densities(classes: ClassDensities, x: Array) -> Array:
 def predict_log_proba(
     post: ClassPosterior, X: Float[Array, "n d"], *, missing: bool = False
 ) -> Float[Array, "n c"]:
-    """Compute log P(class | x, data), all parameters integrated out.
+    """Compute log P(class | x, data) with all parameters integrated out.
 
     Parameters
     ----------
     post : ClassPosterior
     X : array of shape (n, d)
     missing : bool, default=False
-        Whether to integrate NaN entries out, exactly (n c d³ work). Otherwise they give
-        NaN.
+        Whether to integrate NaN entries out exactly, at a cost of n c d³. If False,
+        rows with NaN get NaN.
 
     Examples
     --------
-    Half way between two symmetric classes both have probability 1/2. A missing entry
-    has no effect.
+    Half way between two symmetric classes both have probability 1/2. A row with only
+    missing entries gets the class shares.
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -177,16 +178,17 @@ def fit(
 ) -> Fit:
     """Fit the posterior mode in (weights, μ, Σ), with the log evidence as objective.
 
-    The fit is conjugate, without iteration; ``posterior`` gives the whole posterior.
-    Rows with missing entries use EM (``gaussian_classes.missing.fit_missing``), whose
-    objective is the log density of the mode.
+    The prior is conjugate, hence the fit needs no iteration. ``posterior`` computes the
+    posterior itself. If entries are missing, the fit uses EM
+    (``gaussian_classes.missing.fit_missing``), and the objective is the log joint
+    density at the mode.
 
     Parameters
     ----------
     data : Labelled
         NaN for missing entries.
     prior : NIWPrior
-        With α + n > 1 in every class.
+        Prior with α + n > 1 in every class.
     n_classes : int
     covariance : {"full", "tied", "diagonal"}, default="full"
 
@@ -197,7 +199,7 @@ def fit(
 
     Examples
     --------
-    The prior mean, 4, counts as two points:
+    The prior mean is 4 and counts as κ = 2 points:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled

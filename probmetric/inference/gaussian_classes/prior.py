@@ -4,9 +4,10 @@ With S_W the pooled within-class covariance,
 
     m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a tr(S_W)/D · I).   (1)
 
-Hence E Σ_c is S_W, shrunk. κ₀, ν₀ - D - 1 and a > 0 maximize the evidence, Eq. (3) of
-``gaussian_classes.posterior``. "diagonal": the prior of one feature, D = 1 in ν₀. This
-is empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
+Hence E Σ_c is the shrunk S_W. κ₀, ν₀ - D - 1 and a > 0 maximize the evidence, Eq. (3)
+of ``gaussian_classes.posterior``. With a "diagonal" covariance the result is the prior
+of one feature, with D = 1 in ν₀. The prior is empirical Bayes: the data are used twice,
+for three numbers and a pooled matrix.
 """
 
 from functools import partial
@@ -48,24 +49,25 @@ def evidence_prior(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> NIWPrior:
-    """Choose the prior (1) of highest evidence.
+    """Choose the NIW prior, Eq. (1), of highest evidence.
 
     Parameters
     ----------
     stats : ClassStatistics
     covariance : {"full", "tied", "diagonal"}, default="full"
     alpha : float, default=1
-        Dirichlet concentration of the class weights; not chosen.
+        Dirichlet concentration of the class weights. It is not chosen.
 
     Returns
     -------
     NIWPrior
-        All NaN if the evidence is finite nowhere on the grid (all points equal).
+        The prior is NaN if the evidence is not finite on the grid, that is, if all
+        points are equal.
 
     Examples
     --------
-    Its center is the mean of all points, and E Σ = Ψ/(ν - 2) the pooled variance within
-    the classes, 10/4:
+    The prior mean is the mean of all points. E Σ = Ψ/(ν - 2) is the pooled variance
+    within the classes, 10/4:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled
@@ -100,7 +102,7 @@ def evidence_prior(
 
 
 class Learned(NamedTuple):
-    """Statistics of complete rows, their best prior, posterior and log evidence."""
+    """Statistics of complete rows, the prior, the posterior and the log evidence."""
 
     stats: ClassStatistics
     prior: NIWPrior
@@ -116,17 +118,20 @@ def learn_statistics(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> Learned:
-    """Compute the posterior, by default under the prior (1).
+    """Compute the posterior, by default under the prior of highest evidence, Eq. (1).
 
-    Choosing that prior compiles one program; otherwise nothing compiles.
+    The choice of the default prior compiles one program. With ``prior`` nothing
+    compiles.
 
     Parameters
     ----------
     stats : ClassStatistics
     prior : NIWPrior, optional
-        For example from ``choice.choose_prior``. Default: ``evidence_prior``.
+        Prior, for example from ``choice.choose_prior``. The default is
+        ``evidence_prior``.
     covariance, alpha
-        See ``evidence_prior``; ``prior`` has its own α.
+        See ``evidence_prior``. If ``prior`` is given, its α is used instead of
+        ``alpha``.
 
     Returns
     -------

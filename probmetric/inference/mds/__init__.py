@@ -8,7 +8,7 @@ In reading order:
 ``fit``         Gram matrix (1), coordinates (2), Gower's formula (3), corrections
                 (4)-(5).
 ``spectrum``    the eigenpairs of M, dense or by Lanczos.
-``landmarks``   many objects through a few landmarks, by (2) and (3) of ``fit``.
+``landmarks``   embedding of many objects by a few landmarks, Eqs. (2)-(3) of ``fit``.
 """
 
 import lazy_loader

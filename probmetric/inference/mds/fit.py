@@ -6,11 +6,11 @@ For dissimilarities D (n, n), with C = I - 11ᵀ/n and D² entry by entry:
     Q = V_k Λ_k^½                          (largest *positive* eigenvalues)         (2)
     q = ½ Λ_k⁻¹ Q_kᵀ (diag(M) - d²)        (new object at dissimilarities d, Gower) (3)
 
-Q minimizes the strain ‖M - QQᵀ‖_F over rank k. D is Euclidean exactly if M is positive
-semi-definite; then n - 1 dimensions reproduce it. Otherwise some eigenvalues are
-*negative* (never complex, never missing: erratum P3), and their share of Σ|λ| is
-reported. Two corrections add a constant to every entry off the diagonal and make the
-smallest eigenvalue zero:
+Q minimizes the strain ‖M - QQᵀ‖_F over matrices Q of rank k. D is Euclidean if and only
+if M is positive semi-definite. In this case n - 1 dimensions reproduce D. Otherwise
+some eigenvalues are *negative* (never complex, never missing: erratum P3), and the fit
+reports their share of Σ|λ|. Two corrections add a constant to every off-diagonal entry
+and make the smallest eigenvalue zero:
 
     Lingoes    D² + 2 |λ_min|                                                       (4)
     Cailliez   (D + c)²,  c = largest real eigenvalue of [[0, 2M], [-I, -4M₁]],
@@ -46,7 +46,7 @@ type Correction = Literal["lingoes", "cailliez"] | None
 
 
 class MDSParams(NamedTuple):
-    """An embedding and the affine map that embeds new objects.
+    """An embedding, and the affine map that embeds new objects.
 
     A new object at squared dissimilarities d² (m,) from the m reference objects has the
     coordinates ``offset + coefficients (self_terms - d²)`` (Eq. 3). The reference
@@ -55,15 +55,18 @@ class MDSParams(NamedTuple):
     Attributes
     ----------
     embedding : array of shape (n, k)
-        Q. Each column is identified up to its sign (equal eigenvalues: a rotation).
+        Coordinates Q. Each column is identified up to its sign, and columns of equal
+        eigenvalues up to a rotation.
     eigenvalues : array of shape (k,)
-        Falling; zero if fewer than k are positive.
+        Eigenvalues in descending order. They are zero beyond the last positive
+        eigenvalue.
     coefficients : array of shape (k, m)
     self_terms : array of shape (m,)
-        diag(M).
+        Diagonal of M.
     offset : array of shape (k,)
     constant : float
-        Added by the correction to D² (Lingoes) or D (Cailliez); 0 without one.
+        Constant that the correction adds to D² (Lingoes) or D (Cailliez); 0 without
+        correction.
     min_eigenvalue : float
         Smallest eigenvalue of M *before* correction; NaN for landmarks.
     negative_share : float
@@ -94,9 +97,10 @@ class MDSParams(NamedTuple):
 
 
 def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
-    """Compute the constant of a correction: added to D² or to D (Eqs. 4, 5).
+    """Compute the constant that a correction adds to D² or to D, Eqs. (4)-(5).
 
-    It is zero if D is Euclidean. Cailliez solves a dense problem of size 2n.
+    The constant is zero if D is Euclidean. "cailliez" solves a dense eigenproblem of
+    size 2n.
 
     Examples
     --------
@@ -126,8 +130,8 @@ def corrected_squares(
 ) -> Float[np.ndarray, "m n"]:
     """Compute the squared dissimilarities after a correction.
 
-    A zero off the diagonal means the same object and stays zero. A reference object
-    therefore keeps its coordinates.
+    A zero dissimilarity means the same object and remains zero. A reference object,
+    embedded as a new object, therefore gets its original coordinates.
 
     Examples
     --------
@@ -159,19 +163,21 @@ def fit(
     Parameters
     ----------
     data : Distances
-        D symmetric, non-negative, zero on the diagonal; checked by the estimator.
+        Dissimilarities D: symmetric, non-negative, zero on the diagonal. Only the
+        estimator checks this.
     n_components : int, default=2
-        k, from 1 to n. Dimensions without a positive eigenvalue are zero.
+        Number k of dimensions, from 1 to n. Dimensions without a positive eigenvalue
+        are zero.
     correction : {None, "lingoes", "cailliez"}, default=None
     solver : {"auto", "eigh", "lanczos"}, default="auto"
     tol : float, optional
-        Eigenvalues up to ``tol`` times the largest count as zero. Default n · eps.
+        Eigenvalues up to ``tol`` times the largest eigenvalue are treated as zero. The
+        default is n · eps.
 
     Returns
     -------
     Fit
-        ``params`` is an ``MDSParams``; ``objective`` is minus the square root of the
-        strain, ‖M - QQᵀ‖_F.
+        ``params`` is an ``MDSParams``. ``objective`` is -‖M - QQᵀ‖_F.
 
     Examples
     --------
@@ -214,7 +220,7 @@ def fit(
 
 
 def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "m k"]:
-    """Embed objects from their squared dissimilarities to the references (Eq. 3).
+    """Embed new objects from squared dissimilarities to the reference objects, Eq. (3).
 
     Examples
     --------
@@ -233,7 +239,7 @@ def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "
 def linear_map(
     params: MDSParams, references: Float[Array, "m d"]
 ) -> Float[np.ndarray, "k d"]:
-    """Compute the linear map (k, d) to which Eq. (3) reduces for Euclidean distances d.
+    """Compute the linear map (k, d) that Eq. (3) is for Euclidean distances.
 
     The rows of ``coefficients`` sum to zero. Hence only the term 2 zᵀz_i of -‖z - z_i‖²
     depends on the new point z, and ``references`` (m, d) may have any center.
@@ -254,8 +260,9 @@ def linear_map(
 def to_metric(params: MDSParams) -> Mahalanobis:
     """Convert a fit to a metric on profiles of squared dissimilarities.
 
-    Its points are rows d² (r,) of squared dissimilarities from the reference objects.
-    By Eq. (3) the distance of two rows is their Euclidean distance in the embedding.
+    A point of the metric is a row d² (r,) of squared dissimilarities from the reference
+    objects. The distance of two rows is the Euclidean distance of their embeddings, Eq.
+    (3).
 
     Examples
     --------

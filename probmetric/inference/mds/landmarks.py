@@ -1,13 +1,15 @@
-"""Classical scaling of many objects through a few landmarks.
+"""Classical scaling of many objects by a few landmarks.
 
-First scale the m landmarks, Eq. (2) of ``mds.fit``. Then embed every object by its
-dissimilarities from them, Eq. (3) of ``mds.fit``, and rotate to the principal axes of
-all n objects. Work is O(m n k + m³) and memory O(m n): the n × n matrix is never
-formed. The result is exact if D is Euclidean in at most k dimensions and the landmarks
-span them. Otherwise it approximates the full solution, best near the landmarks.
+First, the m landmarks are scaled by Eq. (2) of ``mds.fit``. Then every object is
+embedded by its dissimilarities from the landmarks, Eq. (3) of ``mds.fit``. Finally, the
+embedding is rotated to the principal axes of all n objects. The cost is O(m n k + m³)
+and memory is O(m n). The n × n matrix is never formed. The result is exact if D is
+Euclidean in at most k dimensions and the landmarks span them. Otherwise the result
+approximates the full solution, most accurately near the landmarks.
 
-Landmarks are chosen farthest-first: each next one is the object farthest from those
-chosen (a 2-approximation of the k-center problem). A random choice may miss clusters.
+Landmarks are chosen farthest-first: each next landmark is the object farthest from the
+landmarks so far (a 2-approximation of the k-center problem). A random choice may miss
+clusters.
 
 References
 ----------
@@ -33,7 +35,7 @@ from probmetric.linalg import row_signs
 def spread_out(
     row: Callable[[int], Float[np.ndarray, "n"]], first: int, m: int
 ) -> tuple[Int[np.ndarray, "m"], Float[np.ndarray, "m n"]]:
-    """Choose m landmarks farthest-first, with their rows of D.
+    """Choose m landmarks farthest-first; return their indices and rows of D.
 
     Parameters
     ----------
@@ -42,8 +44,8 @@ def spread_out(
     first : int
         The first landmark.
     m : int
-        Number of landmarks, 1 to n. Fewer are returned if every object coincides with
-        one.
+        Number of landmarks, 1 to n. Fewer are returned if every object coincides with a
+        landmark.
 
     Returns
     -------
@@ -77,14 +79,14 @@ def fit_landmarks(
         Indices of the landmarks.
     D : array of shape (m, n)
     n_components : int, default=2
-        k, at most m.
+        Number k of dimensions, at most m.
     correction : {None, "lingoes", "cailliez"}, default=None
-        Fitted on the landmarks.
+        Correction, fitted to the landmarks.
 
     Returns
     -------
     MDSParams
-        ``eigenvalues`` are the sums of squares of the columns of the embedding;
+        ``eigenvalues`` are the sums of squares of the columns of the embedding.
         ``min_eigenvalue`` and ``negative_share`` refer to the landmarks only.
     """
     core = fit(

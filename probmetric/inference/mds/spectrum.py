@@ -40,27 +40,29 @@ def _operator(
 def top_eigenpairs(
     S: Float[Array, "n n"], k: int, *, solver: Solver = "auto"
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "n k"], float, float]:
-    """Compute the k largest eigenvalues of M from squared dissimilarities S.
+    """Compute the k largest eigenpairs of M from squared dissimilarities S.
 
     Parameters
     ----------
     S : array of shape (n, n)
         Squared dissimilarities.
     k : int
-        1 to n. Lanczos needs k < n.
+        Number of eigenpairs, 1 to n. Lanczos needs k < n.
     solver : {"auto", "eigh", "lanczos"}, default="auto"
-        Dense, O(n³) with every eigenvalue; or Lanczos, O(n²) per product with S.
+        "eigh" is dense, costs O(n³) and computes every eigenvalue. "lanczos" costs
+        O(n²) per product with S.
 
     Returns
     -------
     eigenvalues : array of shape (k,)
-        Falling.
+        Eigenvalues in descending order.
     eigenvectors : array of shape (n, k)
-        The largest entry of each is positive.
+        Eigenvectors as columns. The largest entry of each is positive.
     lowest : float
-        Smallest eigenvalue; accurate to about 1e-4 of the largest under Lanczos.
+        Smallest eigenvalue. With Lanczos its error is about 1e-4 times the largest
+        eigenvalue.
     share : float
-        Share of negative eigenvalues in Σ|λ|; NaN under Lanczos.
+        Share of negative eigenvalues in Σ|λ|. NaN with Lanczos.
     """
     squares = np.asarray(S)
     n, eps = len(squares), float(np.finfo(squares.dtype).eps)

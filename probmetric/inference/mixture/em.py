@@ -1,4 +1,4 @@
-"""EM for the normal mixture, which single instances of the two-stage model follow.
+"""EM for the normal mixture, the distribution of single two-stage instances.
 
 One instance of the two-stage model follows the normal mixture Σ_k c_k N(μ_k, S_k) with
 S_k = B_k + W_k, for any split of S_k. EM therefore learns its parameters from unlabeled
@@ -13,13 +13,13 @@ points:
               / (R_k + df + d + 2)                                                (5)
 
 with the prior of ``TwoStagePrior``. Without a prior, a = 1, and κ₀, Ψ and df + d + 2
-are 0. (5) has d + 2, one more than the inverse Wishart, because the prior of μ_k
-contains S_k too.
+are 0. The denominator of (5) has d + 2 instead of the d + 1 of the inverse Wishart,
+because the prior of μ_k also contains S_k.
 
-Numerics: (2) is about the *current* means, and its sums use coordinates z =
-L_k⁻¹(x-μ_k) whitened by S_k = L_k L_kᵀ. No large squares are subtracted. Chunks of
-``CHUNK`` rows stay in the CPU cache. Statistics of chunks add up; ``recentre`` moves
-them to other centers.
+Numerics: the sums (2) are about the *current* means and use the coordinates z =
+L_k⁻¹(x-μ_k), whitened by S_k = L_k L_kᵀ. Hence no large squares are subtracted. Chunks
+of ``CHUNK`` rows fit into the CPU cache. Statistics of chunks add up. ``recentre``
+changes the center of the statistics.
 
 References
 ----------
@@ -90,7 +90,7 @@ type _Block = tuple[Array, Array, Array | None]
 @numpy_in_numpy_out
 @jax.jit
 def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
-    """Compute the expected statistics (2) about ``params.means``, chunk by chunk.
+    """Compute the expected statistics, Eq. (2), about ``params.means``, chunk by chunk.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def about(
     second: Float[Array, "k d d"],
     delta: Float[Array, "k d"],
 ) -> Float[Array, "k d d"]:
-    """Compute the second moments F - δfᵀ - fδᵀ + Rδδᵀ about a center moved by δ."""
+    """Compute the second moments F - δfᵀ - fδᵀ + Rδδᵀ about a center shifted by δ."""
     cross = jnp.einsum("ki,kj->kij", delta, first)
     square = mass[:, None, None] * jnp.einsum("ki,kj->kij", delta, delta)
     return second - cross - jnp.swapaxes(cross, 1, 2) + square
@@ -143,7 +143,7 @@ def step_of_means(
     centre: Float[Array, "k d"],
     prior: TwoStagePrior | None,
 ) -> tuple[Float[Array, "k d"], Array | float]:
-    """Compute δ of Eq. (4), and Ψ + κ₀ (μ - m₀)(μ - m₀)ᵀ at the new means."""
+    """Compute the step δ, Eq. (4), and Ψ + κ₀ (μ - m₀)(μ - m₀)ᵀ at the new means."""
     if prior is None:
         return first / mass[:, None], 0.0
     off = prior.mean - centre
@@ -155,13 +155,13 @@ def step_of_means(
 def new_weights(
     mass: Float[Array, "k"], prior: TwoStagePrior | None
 ) -> Float[Array, "k"]:
-    """Compute c ∝ R + a - 1, Eq. (3)."""
+    """Compute the new weights c ∝ R + a - 1, Eq. (3)."""
     raw = mass if prior is None else mass + prior.concentration - 1
     return raw / jnp.sum(raw)
 
 
 def symmetric(A: Float[Array, "k d d"]) -> Float[Array, "k d d"]:
-    """Compute (A + Aᵀ)/2, which removes rounding errors."""
+    """Compute the symmetric part (A + Aᵀ)/2."""
     return (A + jnp.swapaxes(A, 1, 2)) / 2
 
 
@@ -170,7 +170,7 @@ def symmetric(A: Float[Array, "k d d"]) -> Float[Array, "k d d"]:
 def recentre(
     stats: MixtureStats, old: Float[Array, "k d"], new: Float[Array, "k d"]
 ) -> MixtureStats:
-    """Move the center of the statistics (2) from ``old`` to ``new``."""
+    """Change the center of the statistics, Eq. (2), from ``old`` to ``new``."""
     delta, R = new - old, stats.mass
     second = about(R, stats.first, stats.second, delta)
     return stats._replace(first=stats.first - R[:, None] * delta, second=second)
@@ -204,7 +204,7 @@ def m_step(
 @numpy_in_numpy_out
 @jax.jit
 def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Scalar]:
-    """Compute the next parameters, and the log joint density before the step.
+    """Run one EM step; return parameters and the log joint density before the step.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Sc
 def em_step_missing(
     params: MixtureParams, data: MixtureData
 ) -> tuple[MixtureParams, Scalar]:
-    """Compute ``em_step`` with the NaN entries of X integrated out.
+    """Run ``em_step`` with the NaN entries of X integrated out.
 
     Examples
     --------

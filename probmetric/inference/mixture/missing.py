@@ -8,8 +8,9 @@ missing entries,
     E[x - μ_k | x_o, k]   = S_k J e          (= e on the observed coordinates)    (2)
     Cov[x | x_o, k]       = S_k - S_k J S_k  (zero on the observed coordinates)   (3)
 
-The statistics of EM use (2) for x - μ_k, and (2)(2)ᵀ + (3) for its square. Entries must
-be missing at random. Cost n k d³: one factorization per row.
+With m the mean (2) and V the covariance (3), the statistics of EM use m for x - μ_k,
+and mmᵀ + V for (x - μ_k)(x - μ_k)ᵀ. Entries must be missing at random. The cost is n k
+d³, with one factorization per row and component.
 """
 
 import jax
@@ -41,7 +42,7 @@ def e_step_missing(
     w: Float[Array, "n"],
     known: Int[Array, "n"] | None = None,
 ) -> MixtureStats:
-    """Compute the expected statistics about ``params.means``, in chunks of rows.
+    """Compute the expected statistics about ``params.means``, chunk by chunk.
 
     Working memory does not grow with n.
     """

@@ -1,8 +1,9 @@
-"""The prior of the normal mixture: its log density, and the weak default one.
+"""The prior of the normal mixture: log density, and a weak default prior.
 
-c ~ Dirichlet(a, …, a); S_k ~ IW(df, Ψ) and μ_k | S_k ~ N(m₀, S_k/κ₀), with B_k or Σ_k
-instead of S_k in the two-stage model; α ~ Beta. Log densities include their constants.
-EM's objective therefore equals the log joint density of the NumPyro model.
+The prior is c ~ Dirichlet(a, …, a), S_k ~ IW(df, Ψ) and μ_k | S_k ~ N(m₀, S_k/κ₀). In
+the two-stage model B_k or Σ_k replaces S_k, and α has a Beta prior. Log densities
+include all constants. The objective of EM therefore equals the log joint density of the
+NumPyro model.
 """
 
 import jax
@@ -83,12 +84,12 @@ def default_prior(
     floor: float = 1.0,
     alpha: tuple[float, float] = (2.0, 2.0),
 ) -> TwoStagePrior:
-    """Make the weak, data-dependent prior of Fraley and Raftery.
+    """Make the weak, data-dependent default prior of Fraley and Raftery.
 
-    c is uniform, m₀ the column means, and κ₀ = 0.01 pseudo-points. With d + 2 degrees
-    of freedom, the scale is diag(column variances) / k^{2/d}, the size of a component
-    if k of them tiled the data. In the free form half of the scale goes to each of B
-    and W.
+    The prior of c is uniform, m₀ is the vector of column means, and κ₀ is 0.01 points.
+    S has d + 2 degrees of freedom and the scale diag(column variances) / k^{2/d}. This
+    is the covariance of one of k equal components that tile the data. In the free form
+    B and W get half of the scale each.
 
     Parameters
     ----------
@@ -96,16 +97,16 @@ def default_prior(
         NaN entries are ignored.
     n_components : int
     strength : float, default=0.01
-        κ₀ > 0.
+        Strength κ₀ > 0 of the mean, in points.
     floor : float, default=1.0
-        Factor of the scale matrix, which prevents components from collapsing.
+        Factor of the scale matrix. The scale prevents components from collapsing.
     alpha : tuple of two floats, default=(2, 2)
-        Beta prior of α, with mean a/(a + b).
+        Parameters (a, b) of the Beta prior of α, with mean a/(a + b).
 
     Notes
     -----
-    A constant column counts as having variance 1; otherwise the prior of its variance
-    would be concentrated at zero.
+    A constant column is treated as having variance 1. With variance 0 its prior would
+    be concentrated at zero.
 
     Examples
     --------
@@ -141,7 +142,7 @@ def prior_of_columns(
     floor: float = 1.0,
     alpha: tuple[float, float] = (2.0, 2.0),
 ) -> TwoStagePrior:
-    """Make ``default_prior`` from the means and variances of the columns.
+    """Make the default prior from the means and variances of the columns.
 
     Parameters
     ----------

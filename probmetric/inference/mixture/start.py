@@ -1,8 +1,8 @@
-"""Starts of the normal mixture, and the best of several fits.
+"""Starts of EM for the normal mixture, and choice of the best of several fits.
 
-A start is a k-means++ clustering. The sums of each cluster are those of Eq. (2) of
-``mixture.em`` with responsibilities 0 and 1, and the M-step of that file converts them
-to parameters under the given or the default prior.
+A start is a k-means++ clustering. The sums of the clusters are those of Eq. (2) of
+``mixture.em`` with responsibilities 0 and 1. The M-step of ``mixture.em`` converts the
+sums to parameters, under the default prior if no prior is given.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def mixture_data(
     known: Int[Array, "n"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureData:
-    """Pack points for mixture EM; weights default to one.
+    """Pack points for EM of the normal mixture; weights default to one.
 
     Examples
     --------
@@ -55,11 +55,11 @@ def start_mixture(
     known: Array | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureParams:
-    """Compute the means and covariances of k-means++ clusters.
+    """Compute a start of EM: weights, means and covariances of k-means++ clusters.
 
     ``prior``, by default ``default_prior``, regularizes the covariances of small
-    clusters. NaN entries count as their column mean. Rows of a known component
-    determine its starting mean.
+    clusters. NaN entries count as their column mean. Rows with a known component
+    determine the starting mean of that component.
 
     Examples
     --------

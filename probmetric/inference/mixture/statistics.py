@@ -1,7 +1,7 @@
 """Parameters and additive statistics of the normal mixture, for points and for groups.
 
-It also has what the E-steps share: the components allowed for a row, and
-responsibilities.
+The module also has two steps that all E-steps share: the restriction of a row to its
+known component, and responsibilities.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from probmetric.typing import Array
 
 
 class MixtureParams(NamedTuple):
-    """Weights c (k,), means μ (k, d), covariances S = B + W (k, d, d).
+    """Mixture weights c (k,), means μ (k, d), covariances S = B + W (k, d, d).
 
     Examples
     --------
@@ -32,7 +32,7 @@ class MixtureParams(NamedTuple):
 
 
 class MixtureStats(NamedTuple):
-    """Sums over rows: log likelihood, R (k,), and f (k, d), F (k, d, d) about a center.
+    """Sums over rows: log likelihood, R (k,), centered f (k, d) and F (k, d, d).
 
     The statistics of disjoint sets of rows under the same parameters add up.
 
@@ -54,7 +54,7 @@ class MixtureStats(NamedTuple):
 
 
 class GroupStats(NamedTuple):
-    """The sums of Eq. (3) of ``two_stage.groups``, additive over disjoint groups."""
+    """Sums over groups, Eq. (3) of ``two_stage.groups``; disjoint groups add up."""
 
     log_likelihood: Float[Array, ""]
     mass: Float[Array, "k"]
@@ -73,7 +73,7 @@ def zero_stats(k: int, d: int, dtype: np.dtype) -> MixtureStats:
 def only_known(
     log_p: Float[Array, "*n k"], known: Int[Array, "*n"] | None
 ) -> Float[Array, "*n k"]:
-    """Set log p to -inf for all other components of a row with a known component."""
+    """Set log p to -inf for all components but the known component of a row."""
     if known is None:
         return log_p
     named = jnp.asarray(known)[..., None]
@@ -84,7 +84,7 @@ def only_known(
 def responsibilities(
     log_p: Float[Array, "*n k"], w: Float[Array, "*n"]
 ) -> tuple[Float[Array, ""], Float[Array, "*n k"]]:
-    """Compute Σ w log p(x), and w P(k | x), from log c_k p(x | k)."""
+    """Compute the log likelihood Σ w log p(x) and w P(k | x) from log c_k p(x | k)."""
     top = jnp.max(log_p, -1)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     p = jnp.exp(log_p - top[..., None])  # Most of the cost.

@@ -1,9 +1,10 @@
 """EM of the normal mixture for data on disk: one pass per step.
 
-Statistics (2) of ``mixture.em`` of disjoint blocks under the same parameters add up.
-The M-step of their sum is the M-step of rows in memory. The start is k-means++ of a
-sample: the rows with the smallest hash of (seed, row number), independent of chunks,
-processes and order, or all rows up to ``SAMPLE``.
+The statistics of disjoint blocks under the same parameters, Eq. (2) of ``mixture.em``,
+add up. The M-step of the sum equals the M-step of rows in memory. The start is
+k-means++ of ``SAMPLE`` rows, or of all rows if there are fewer. The sample has the rows
+with the smallest hash of (seed, row number). It does not depend on chunks, processes
+and order.
 """
 
 from functools import partial
@@ -69,19 +70,19 @@ def fit_source(
     ----------
     source : Source
     scaler : Scaler
-        Standardizes the rows; a scale of infinity makes a column 0.
+        Scaler of the rows. A scale of infinity makes a column 0.
     n_components : int
     prior : TwoStagePrior or None
     n_starts, seed : int
         Number of k-means++ starts on a sample, and their seed.
     max_steps, tol
-        See ``run_em_passes``; the tolerance for data in float32 is that of float32.
+        See ``run_em_passes``. Data in float32 use the tolerance of float32.
 
     Returns
     -------
     Fit
-        With ``MixtureParams``: the best local optimum of the starts. It takes a pass
-        per step, one more for the objective, and one for the sample.
+        ``params`` is a ``MixtureParams``, the best local optimum of the starts. The fit
+        takes one pass per step, one pass for the objective, and one for the sample.
     """
 
     def step(params: MixtureParams) -> tuple[MixtureParams, Scalar]:

@@ -1,4 +1,4 @@
-"""The two-stage mixture in closed form: symbols, and where each step is derived.
+"""The two-stage mixture in closed form: symbols, and the file of each derivation.
 
 Symbols. Source i has n_i instances X_ij with mean x̄_i and residuals e_ij. Component k
 has weight c_k and mean μ_k; the representative is x ~ N(μ_k, B_k) ("between"), and
@@ -11,14 +11,14 @@ instances: ``inference.mixture``. The densities of one and of two observations:
 In reading order:
 
 ``groups``           density of a group (1), posterior of x (2), sums (3), M-step (4).
-``groups_missing``   the same with NaN integrated out: (1)-(2), noise (3), sums (4).
+``groups_missing``   groups with NaN integrated out: (1)-(2), noise (3), sums (4).
 ``proportional``     M-step for Σ (5) and α (6); numbers continue those of ``groups``.
 ``fit``              starts and EM, for points, pairs and groups.
-``stream``           groups of data on disk: collected (1)-(3), then EM without rows.
+``stream``           groups of data on disk: collection (1)-(3), and EM without rows.
 ``few``              the default prior of W and B with few sources (1).
-``strength``         the prior of W and B chosen by votes (1)-(3).
+``strength``         the prior of W and B chosen by votes of neighbors (1)-(3).
 ``pairs``            EQ-3 (1), representative (2), α from pairs (3), enrollment (4).
-``online``           the mixture learned in chunks, and states merged.
+``online``           EM in chunks, and the merge of two states.
 ``choice``           flattening, blending of models (1), number of components.
 ``target``           the log joint density for samplers (1).
 ``draws``            draws by every method; relabeling for display (1).

@@ -1,11 +1,11 @@
 """Choice of the two-stage model: number of components, flattening, blending.
 
-Flattening trusts the variances more than the covariances: Σ_s = sΣ + (1 - s) diag Σ
-with s in [0, 1]. It preserves the variances and makes a singular Σ with positive
-diagonal regular for s < 1. It is applied after EM; inside, EM would not be monotone.
+Flattening shrinks the covariances and keeps the variances: Σ_s = sΣ + (1 - s) diag Σ
+with s in [0, 1]. For s < 1 a singular Σ with positive diagonal becomes regular.
+Flattening is applied after EM. Within EM it would destroy monotonicity.
 
-Blending over models n with weights π_n uses one model for both Q and Y, also if they
-have different sources (maths 1.11):
+Blending averages over models n with weights π_n. Q and Y have the same model, also if
+they have different sources (maths 1.11):
 
     log ratio = LSE_n[log π_n + log Pr_n(Q, Y)]
                 - LSE_n[log π_n + log Pr_n(Q) + log Pr_n(Y)].                      (1)
@@ -55,17 +55,19 @@ def choose_flattening(
     grid: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0),
     sweeps: int = 2,
 ) -> Float[Array, "k"]:
-    """Choose the s of each component that maximizes the likelihood of held-out X.
+    """Choose the flattening s of each component by the likelihood of held-out points.
 
-    The choice is coordinate ascent over the grid, from no flattening (s = 1).
+    The choice is coordinate ascent over the grid, starting from no flattening (s = 1).
 
     Parameters
     ----------
     params : TwoStageParams
     X : array of shape (n, d)
-        Not used by EM.
+        Held-out points, which EM did not use.
     grid : sequence of float
+        Candidates for s.
     sweeps : int, default=2
+        Number of passes of coordinate ascent over the components.
 
     Examples
     --------
@@ -94,18 +96,18 @@ def blend(
     *,
     score: Score = "log_ratio",
 ) -> PairSimilarity:
-    """Average the similarity over models, Eq. (1).
+    """Average the similarity over several models by blending, Eq. (1).
 
     Parameters
     ----------
     models : sequence of TwoStageParams
-        In one feature space; numbers of components may differ.
+        Models of the same features. Their numbers of components may differ.
     log_pi : array of shape (models,), optional
-        Log weights, up to a constant. Default: equal.
+        Log weights of the models, up to a constant. The default is equal weights.
     score : str, default="log_ratio"
     """
     if not models:
-        raise ValueError("models must have at least one model, got none.")
+        raise ValueError("models must have at least one model, got none. Add a model.")
     raw = np.zeros(len(models)) if log_pi is None else np.asarray(log_pi, float)
     weight = raw - np.logaddexp.reduce(raw)
     metrics = [to_metric(m) for m in models]
@@ -143,7 +145,7 @@ def bic(params: TwoStageParams, X: Float[Array, "n d"]) -> float:
 
 
 class Choice(NamedTuple):
-    """Component counts, mean held-out log densities, their errors and the best."""
+    """Candidates, mean held-out log densities, standard errors, and the best."""
 
     candidates: tuple[int, ...]
     log_density: Float[Array, "c"]
@@ -167,11 +169,11 @@ def choose_components(
     ----------
     X : array of shape (n, d)
     candidates : sequence of int
-        Numbers of components; ties go to the first.
+        Numbers of components. The first is chosen if several are equally good.
     n_folds : int, default=5
     seed : int, default=0
     n_starts, prior, max_steps
-        See ``fit``; the default prior is made from the training rows of each fold.
+        See ``fit``. The default prior is computed from the training rows of each fold.
 
     Examples
     --------

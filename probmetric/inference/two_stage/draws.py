@@ -1,13 +1,13 @@
-"""Draws of the two-stage mixture about its EM solution, latent variables summed out.
+"""Posterior draws of the two-stage mixture, with latent variables summed out.
 
-Every method starts from the Laplace approximation at the EM solution, one of k! equal
-modes. The reports use label-invariant functionals, ``models.two_stage.invariant``.
-R-hat and intervals are valid only for these: components have no order, and chains and
-draws may name them differently.
+Every method starts from the Laplace approximation at the EM solution, which is one of
+k! equal modes. Diagnostics and intervals use the label-invariant functionals of
+``models.two_stage.invariant``. R-hat and intervals of other quantities are not valid:
+components have no order, and chains and draws may number them differently.
 
-To *look* at components, ``relabel`` permutes each draw to the reference (the EM
-solution) by the assignment that minimizes the sum over components of the squared
-distance of means,
+For display of components, ``relabel`` permutes the components of each draw. The
+assignment to the reference (the EM solution) minimizes the sum over components of the
+squared distance of means,
 
     (μ - μ_ref)ᵀ S_ref⁻¹ (μ - μ_ref),   S = W + B.                                (1)
 """
@@ -44,19 +44,20 @@ from probmetric.typing import Array
 
 
 def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
-    """Permute the components of every draw to those of a reference, by Eq. (1).
+    """Permute the components of every draw to match a reference, by Eq. (1).
 
     Parameters
     ----------
     draws : TwoStageParams
-        Arrays with a leading draw axis: weights (s, k), means (s, k, d), ...
+        Arrays with a leading axis of draws: weights (s, k), means (s, k, d), ...
     reference : TwoStageParams
-        Without that axis.
+        Arrays without an axis of draws.
 
     Returns
     -------
     TwoStageParams
-        For display only: if components overlap, their names are arbitrary.
+        The permuted draws. Use them for display only: if components overlap, their
+        numbers are arbitrary.
     """
     total = np.asarray(reference.within) + np.asarray(reference.between)
     L = np.linalg.cholesky(total)
@@ -74,7 +75,7 @@ def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
 
 
 def posterior(fitted: Fitted) -> Posterior:
-    """Make the posterior about an EM solution, with its Laplace approximation.
+    """Compute the posterior with its Laplace approximation at an EM solution.
 
     Raises
     ------
@@ -96,19 +97,19 @@ def draw(
     n_chains: int | None = None,
     progress: bool | None = None,
 ) -> Draws:
-    """Draw c, μ, W, B (relabeled), the invariants and a sampled α.
+    """Draw c, μ, W, B (relabeled), label-invariant functionals, and α if not fixed.
 
     Parameters
     ----------
     fitted : Fitted
     method : sampler, or "nuts", "laplace", "svi"
         NUTS starts from the Laplace approximation. NUTS and the variational guide use
-        coordinates that the approximation whitens.
+        coordinates whitened by the Laplace approximation.
     seed : int
     n_draws : int, default=1000
     n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1. The approximations draw ``n_chains * n_draws``
-        in one chain.
+        Number of chains. The default is 4 for NUTS, otherwise 1. The Laplace
+        approximation and the guide make ``n_chains * n_draws`` draws in one chain.
     progress : bool, optional
 
     Raises
@@ -119,7 +120,7 @@ def draw(
     Warns
     -----
     SamplingWarning
-        About the invariants only.
+        If the label-invariant functionals have not converged.
 
     Examples
     --------
@@ -169,10 +170,10 @@ def _undetermined(fitted: Fitted) -> dict[str, str]:
 
 
 def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
-    """Make one similarity per draw of the components; None if they were not drawn.
+    """Make one similarity per draw; None if the components were not drawn.
 
-    The attributes ``similarity`` and ``database_noise`` of the draws are those of
-    ``TwoStageMixture``.
+    The attributes ``similarity`` and ``database_noise`` of the draws select the
+    similarity as in ``TwoStageMixture``.
 
     Raises
     ------
@@ -185,8 +186,8 @@ def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
     missing = [name for name in TwoStageParams._fields if name not in parts]
     if missing:
         raise ValueError(
-            f"draws must have {', '.join(TwoStageParams._fields)} among the "
-            f"components, got no {', '.join(missing)}. Draw them again."
+            f"draws must have the variables {', '.join(TwoStageParams._fields)}, got "
+            f"no {', '.join(missing)}. Draw again with all of them."
         )
     score: Any = draws.attrs.get("similarity", "log_ratio")
     noise = float(draws.attrs.get("database_noise", 1.0))
@@ -214,7 +215,7 @@ _units_of_draws = jax.jit(
 
 
 def pointwise(fitted: Fitted, draws: Draws) -> Float[np.ndarray, "chain draw G"]:
-    """Compute log p(X_i) of every source under every draw, sources by sorted code."""
+    """Compute log p(X_i) of every source, sorted by code, under every draw."""
     params = [np.asarray(draws.values[name]) for name in TwoStageParams._fields]
     flat = TwoStageParams(*(a.reshape(-1, *a.shape[2:]) for a in params))
     with jax.enable_x64(True):
@@ -225,14 +226,14 @@ def pointwise(fitted: Fitted, draws: Draws) -> Float[np.ndarray, "chain draw G"]
 def new_points(
     fitted: Fitted, values: Mapping[str, Array], *, seed: int
 ) -> Float[np.ndarray, "chain draw n d"]:
-    """Draw points in the same sources, under every draw of c, μ, W and B.
+    """Draw replicated points of the same sources for every draw of c, μ, W and B.
 
     Missing entries (NaN) stay missing.
 
     Raises
     ------
     ValueError
-        For pairs that share points: each pair is drawn independently.
+        If pairs share points. Replicated pairs are independent and cannot share points.
     """
     groups, X = as_groups(fitted.data), np.asarray(fitted.data.X)
     rows = np.arange(len(X))
@@ -263,7 +264,7 @@ def _noise(cov: np.ndarray, k: np.ndarray, rng: np.random.Generator) -> np.ndarr
 
 
 def draws_of_prior(fitted: Fitted, n: int, *, seed: int) -> dict[str, np.ndarray]:
-    """Draw n prior draws (1, n, ...) of all quantities that ``draw`` reports."""
+    """Draw all quantities that ``draw`` reports from the prior, shape (1, n, ...)."""
     prior = jax.tree.map(np.asarray, fitted.prior)
     options: dict[str, Any] = {
         "n_components": len(fitted.params.weights),

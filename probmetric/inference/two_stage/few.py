@@ -1,23 +1,25 @@
-"""The default prior with few sources: W and B about multiples of one diagonal matrix.
+"""The default prior for few sources: W and B near multiples of one diagonal matrix.
 
-The means of G sources in d dimensions span G - 1 directions. With G ≤ d the data leave
-B singular, and a prior decides. Sources are then mostly classes, which the model fits
-badly. Under the weak prior (``mixture.prior``), whose scale is that of one point, W
-becomes tiny in directions in which n points vary little by chance. Hence with G ≤ d
+The means of G sources in d dimensions span G - 1 directions. With G ≤ d the estimate of
+B is singular without a prior, and the prior matters. Such sources are mostly classes,
+which the model fits badly. Under the weak prior (``mixture.prior``), which counts as
+one point, W becomes tiny in directions in which n points vary little by chance. With G
+≤ d the prior is therefore
 
     W ~ IW(8d, 8d w V),      B ~ IW(d + 2, (d + 2) b V),                            (1)
     E[W⁻¹] = V⁻¹/w,          E[B⁻¹] = V⁻¹/b,
 
-V is the diagonal of the features' variances (I if they are standardized), and w and b
-are the shares of the variance within and between sources, Eq. (2) of ``strength`` in
-units of V. A sample of 8d points with equal variances has variances along its axes
-between 0.4 w and 1.8 w. d + 2 are the fewest whole degrees of freedom for which B has a
-mean. Constant columns do not count in d and do not change the prior of the others. They
-do change the mode, whose denominators grow with each.
+V is the diagonal matrix of the variances of the features (I if they are standardized).
+w and b are the variances within and between sources, Eq. (2) of ``strength``, in units
+of V. A sample of 8d points with equal variances has variances along its principal axes
+between 0.4 w and 1.8 w. d + 2 is the smallest whole number of degrees of freedom for
+which B has a mean. Constant columns do not count in d and do not change the prior of
+other columns. Each constant column changes the mode, because it increases the
+denominators of W and B.
 
-See Benchmarks: few sources for the data on which 8d was chosen and tested. With more
-sources than features, several components, or W = αΣ, the weak prior applies. It also
-applies if no feature is observed twice in one source, because w and b are then not
+The page Benchmarks: few sources lists the data on which 8d was chosen and tested. The
+weak prior is used with more sources than features, several components, or W = αΣ. It is
+also used if no feature is observed twice in one source, because w and b are not
 identified.
 """
 
@@ -38,7 +40,7 @@ POINTS = 8
 def prior_of_groups(
     data: Groups, n_components: int, covariance: Covariance = "free"
 ) -> TwoStagePrior:
-    """Make the default prior of grouped points: Eq. (1), or the weak one.
+    """Make the default prior of grouped points: Eq. (1), or the weak prior.
 
     Parameters
     ----------
@@ -49,8 +51,8 @@ def prior_of_groups(
 
     Examples
     --------
-    Two sources differ along the first feature and vary along the second, hence w = 1;
-    the variances of the features are 81 and 1/4:
+    Two sources differ along the first feature and vary along the second, hence w = 1.
+    The variances of the features are 81 and 1/4. The scale of W is 8d w V:
 
     >>> import numpy as np
     >>> from probmetric.data import Groups
@@ -75,13 +77,13 @@ def prior_of_groups(
 def are_few(
     n_sources: int, live: Bool[Array, "d"], n_components: int, covariance: Covariance
 ) -> bool:
-    """Check whether Eq. (1) is the prior for this number of sources.
+    """Check whether the prior for few sources, Eq. (1), applies.
 
     Parameters
     ----------
     n_sources : int
     live : array of shape (d,)
-        Columns that vary.
+        True for columns that vary.
     n_components : int
     covariance : {"free", "proportional"}
     """
@@ -92,15 +94,16 @@ def are_few(
 def few_prior(
     weak: TwoStagePrior, w: float, b: float, live: Bool[Array, "d"]
 ) -> TwoStagePrior:
-    """Replace the priors of W and B of a weak prior by Eq. (1).
+    """Replace the priors of W and B in the weak prior by Eq. (1).
 
     Parameters
     ----------
     weak : TwoStagePrior
-        Its scale is V.
+        Weak prior, whose scale is V.
     w, b : float
         Variances within and between sources, in units of V.
     live : array of shape (d,)
+        True for columns that vary.
     """
     d = int(np.sum(live))
     V, still = np.asarray(weak.scale), len(live) - d

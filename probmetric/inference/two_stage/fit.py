@@ -1,8 +1,8 @@
-"""Fitting the two-stage mixture: starts, then EM, for points, pairs and groups.
+"""Fit of the two-stage mixture by EM from several starts, for points, pairs and groups.
 
-Likelihoods of mixtures have many optima and, without a prior, no maximum (a component
-may shrink to one point). The result is the best local optimum, under the prior, of
-several k-means++ starts.
+The likelihood of a mixture has many local optima. Without a prior it has no maximum,
+because a component may shrink to one point. The result is the best local optimum from
+several k-means++ starts, under the prior.
 """
 
 from functools import partial
@@ -39,7 +39,7 @@ from probmetric.typing import Array
 def start_groups(
     data: GroupData, n_components: int, *, alpha: float = 0.5, seed: int = 0
 ) -> TwoStageParams:
-    """Cluster the group means; W is the pooled covariance within groups.
+    """Make a start of EM: clusters of the group means, and W pooled within groups.
 
     If all groups have one member, W = α S.
     """
@@ -59,7 +59,7 @@ def start_of(
     degrees: float,
     alpha: float,
 ) -> TwoStageParams:
-    """Make a start from a mixture of group means and the scatter within groups."""
+    """Make a start of EM from a mixture of group means and a scatter within groups."""
     if not degrees > 0:
         return proportional(*mixture, alpha)
     within = scatter / degrees
@@ -71,7 +71,7 @@ def start_of(
 
 
 def tied(start: TwoStageParams) -> ProportionalParams:
-    """Make the start of the proportional form: α is the mean share of W."""
+    """Convert a start to the proportional form; α is the mean share of W."""
     total = np.asarray(start.within + start.between)
     share = np.linalg.solve(total, np.asarray(start.within))
     a = np.trace(share, axis1=1, axis2=2).mean() / total.shape[-1]
@@ -130,33 +130,34 @@ def fit(
     Parameters
     ----------
     data : Points, Pairs or Groups
-        Points do not identify α: W = αΣ with the given α. Pairs (y = 1: one source) and
-        groups identify W and B.
+        Observations. Points do not identify α, hence W = αΣ with the argument
+        ``alpha``. Pairs (y = 1 for the same source) and groups identify W and B.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
-        The default is ``mixture.default_prior`` or, for two groups or more but at most
-        one per feature (one component, free W and B), Eq. (1) of ``few``. None is
-        maximum likelihood, which may diverge.
+        "default" is Eq. (1) of ``few`` for one component with free W and B if there are
+        2 to d groups. Otherwise "default" is ``mixture.default_prior``. None is maximum
+        likelihood, which may diverge.
     covariance : {"free", "proportional"}, default="free"
-        Free W_k and B_k, or W = αΣ, B = (1 - α)Σ. Points: always proportional.
+        "free" fits W_k and B_k. "proportional" fits W = αΣ and B = (1 - α)Σ. Points
+        always use the proportional form.
     alpha : float, default=0.5
-        For points the value of α; otherwise the start of the proportional form.
+        Value of α for points; start of α for the proportional form.
     known : array of int, optional
         Component of each point, or of each group in the order of the sorted codes; -1
         if unknown.
     n_starts : int, default=1
-        The best local optimum is returned.
+        Number of k-means++ starts. The best local optimum is returned.
     seed : int, default=0
     start : TwoStageParams, optional
-        Use this start instead.
+        Start of EM, instead of k-means++ starts.
     max_steps, tol
         See ``run_em``.
 
     Returns
     -------
     Fit
-        With ``TwoStageParams``. The objective is the log joint density, with all
-        constants. The components have no particular order.
+        ``params`` is a ``TwoStageParams``. The objective is the log joint density, with
+        all constants. The components have no particular order.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Closed forms for grouped instances: EM that learns the C and I processes.
+"""Closed forms for grouped instances: EM for W and B (the C and I processes).
 
 Group i with n_i instances, mean x̄_i and residuals e_ij = x_ij - x̄_i has
 
@@ -6,7 +6,8 @@ Group i with n_i instances, mean x̄_i and residuals e_ij = x_ij - x̄_i has
                      - ½ Σ_j e_ijᵀ W_k⁻¹ e_ij - ½ d log n_i.                       (1)
 
 For each component, T with T (B + W) Tᵀ = I and T W Tᵀ = diag(a), 0 < a ≤ 1, makes all
-coordinates independent (for W = αΣ every entry of a is α). There, with u = T (x̄ - μ),
+coordinates independent (for W = αΣ every entry of a is α). In these coordinates, with u
+= T (x̄ - μ),
 
     u ~ N(0, v),  v = (1 - a) + a/n;   x | X, k ~ N(h, V),
     h = g u,  V = (1 - g)(1 - a),  g = (1 - a)/v.                                  (2)
@@ -18,11 +19,12 @@ M, free, with δ the step of μ as in Eq. (4) of ``mixture.em``:
     B = [Ψ + B̃ - δfᵀ - fδᵀ + Rδδᵀ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + df + d + 2)
     W = [Ψ_W + W̃]/(N + df_W + d + 1)                                              (4)
 
-Without a prior its terms and degrees of freedom drop out. The proportional M-step is in
-``two_stage.proportional``.
+Without a prior, its terms and degrees of freedom are zero. The proportional M-step is
+in ``two_stage.proportional``.
 
-Groups of one have no information about the split of S: W changes only along its prior.
-If the likelihood is largest at a singular B, EM converges to it sublinearly.
+Groups of one point contain no information about the split of S into W and B. If all
+groups have one point, only the prior determines the split. If the likelihood is largest
+at a singular B, EM converges sublinearly.
 """
 
 from typing import NamedTuple
@@ -54,7 +56,7 @@ from probmetric.typing import Array, Scalar
 
 
 class GroupData(NamedTuple):
-    """Groups for EM; ``residual`` has only the points of groups of two or more."""
+    """Groups for EM. ``residual`` has the points of groups of two or more only."""
 
     mean: Float[Array, "G d"]
     size: Float[Array, "G"]
@@ -71,7 +73,7 @@ def group_data(
     known: Int[Array, "G"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> GroupData:
-    """Reduce groups to means, sizes and residuals, on the host.
+    """Reduce groups to means, sizes and residuals, by NumPy.
 
     The weight of a group is the mean weight of its points. ``known`` is the known
     component of each group, in the order of the sorted group codes, or -1.
@@ -127,7 +129,7 @@ def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
 
 @numpy_in_numpy_out
 def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
-    """Compute the expected statistics (3); NaN entries of rows are integrated out."""
+    """Compute the expected statistics, Eq. (3); NaN entries are integrated out."""
     if isinstance(data, GroupRows):
         return e_step_rows(params, data)
     total, r = responsibilities(log_groups(params, data), data.w)
@@ -173,14 +175,14 @@ def m_step(
 def em_step(
     params: TwoStageParams, data: GroupData | GroupRows
 ) -> tuple[TwoStageParams, Scalar]:
-    """Compute the next parameters, and the log joint density before the step."""
+    """Run one EM step; return parameters and the log joint density before the step."""
     return improved(params, e_step(params, data), data.prior)
 
 
 def improved(
     params: TwoStageParams, stats: GroupStats, prior: TwoStagePrior | None
 ) -> tuple[TwoStageParams, Scalar]:
-    """Compute ``em_step`` from the sums of all groups under ``params``."""
+    """Run one EM step from the expected statistics of all groups under ``params``."""
     objective, p = stats.log_likelihood, prior
     if p is not None:
         of_within = jax.vmap(

@@ -22,10 +22,10 @@ The sums, Eq. (3) of ``two_stage.groups``, therefore become
 
     f = Σ w r h,   B̃ = Σ w r (V + h hᵀ),   W̃ = Σ w r Σ_j E[ε_j ε_jᵀ]            (4)
 
-and its M-steps stay the same. Without missing entries J_j = W⁻¹, and (4) equals the
-sums there.
+The M-steps of ``two_stage.groups`` do not change. Without missing entries J_j = W⁻¹,
+and (4) equals the sums in Eq. (3) of ``two_stage.groups``.
 
-Entries must be missing at random. Work n k d³; memory n d² numbers.
+Entries must be missing at random. The cost is n k d³, and memory is n d² numbers.
 """
 
 from typing import NamedTuple
@@ -51,7 +51,7 @@ from probmetric.typing import Array
 
 
 class GroupRows(NamedTuple):
-    """Groups for EM by their rows: X (n, d) with NaN, owner (n,), sizes, weights."""
+    """Rows of groups for EM: X (n, d) with NaN, group index (n,), sizes and weights."""
 
     X: Float[Array, "n d"]
     owner: Int[Array, "n"]
@@ -67,7 +67,7 @@ def group_rows(
     known: Int[Array, "G"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> GroupRows:
-    """Pack groups by rows, on the host; see ``two_stage.groups.group_data``."""
+    """Pack the rows of groups by NumPy; see ``two_stage.groups.group_data``."""
     groups = as_groups(data)
     X, w = np.asarray(groups.X), np.asarray(weights(groups))
     owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]
@@ -77,7 +77,7 @@ def group_rows(
 
 
 def filled(data: Points | Pairs | Groups) -> Groups:
-    """Replace NaN by the mean of the group, or of the column: for starts only."""
+    """Replace NaN by the group mean, or by the column mean; only for starts of EM."""
     groups = as_groups(data)
     X = np.asarray(groups.X)
     observed, owner = ~np.isnan(X), np.unique(groups.group, return_inverse=True)[1]
@@ -127,7 +127,7 @@ def _posterior(mean: Array, W: Array, B: Array, data: GroupRows) -> _Posterior:
 
 @numpy_in_numpy_out
 def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
-    """Compute log c_k p(X_i | k) of every group and component, Eq. (2)."""
+    """Compute log c_k p(X_i | k) of every group and component by Eq. (2)."""
     parts = params.means, params.within, params.between
     each = jax.lax.map(lambda p: _posterior(p[0], p[1], p[2], data).log_p, parts)
     log_p = (jnp.log(params.weights)[:, None] + each).T
@@ -136,7 +136,7 @@ def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
 
 @numpy_in_numpy_out
 def e_step_rows(params: TwoStageParams, data: GroupRows) -> GroupStats:
-    """Compute the expected statistics (4) about the current means."""
+    """Compute the expected statistics, Eq. (4), about the current means."""
     total, r = responsibilities(log_rows(params, data), data.w)
 
     def sums_of(component: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -1,9 +1,10 @@
-"""The two-stage mixture learned in chunks of single instances (incremental EM).
+"""Incremental EM for the two-stage mixture, from chunks of single instances.
 
-A state has the expected sums, Eq. (2) of ``mixture.em``, about the origin, over all
-chunks, each under the parameters of its time. One M-step of these sums gives the next
-parameters. Sums of chunks under the same parameters add up exactly, in any order. So do
-states that started from the same chunk (``merge``).
+A state stores the expected sums over all chunks, Eq. (2) of ``mixture.em``, about the
+origin. The sums of a chunk are computed under the parameters at the time when the chunk
+was added. One M-step of the total gives the next parameters. Sums under the same
+parameters add up exactly, in any order. The sums of two states that started from the
+same chunk also add up (``merge``).
 
 References
 ----------
@@ -27,7 +28,7 @@ _e_step = numpy_in_numpy_out(jax.jit(e_step))
 
 
 class State(NamedTuple):
-    """The mixture, the sums over all chunks and over the first, and the prior."""
+    """Mixture parameters, sums over all chunks and over the first one, and prior."""
 
     params: MixtureParams
     sums: MixtureStats
@@ -44,7 +45,7 @@ def _sums(params: MixtureParams, X: Float[np.ndarray, "n d"]) -> MixtureStats:
 def start(
     params: MixtureParams, X: Float[np.ndarray, "n d"], prior: TwoStagePrior | None
 ) -> State:
-    """Make the state after the first chunk, to which ``params`` were fitted.
+    """Make the state after the first chunk from parameters fitted to that chunk.
 
     Parameters
     ----------
@@ -52,14 +53,14 @@ def start(
     X : array of shape (n, d)
         The first chunk, without missing entries.
     prior : TwoStagePrior or None
-        Used in every further M-step.
+        Prior of every later M-step.
     """
     sums = _sums(params, X)
     return State(params, sums, sums, prior)
 
 
 def add(state: State, X: Float[np.ndarray, "n d"]) -> State:
-    """Add the sums of a chunk under the current parameters, and maximize once.
+    """Add the sums of a chunk under the current parameters, and run one M-step.
 
     A chunk that is added twice counts twice.
     """
@@ -67,7 +68,7 @@ def add(state: State, X: Float[np.ndarray, "n d"]) -> State:
 
 
 def merge(state: State, other: State) -> State:
-    """Add what another state has learned since both started from one chunk.
+    """Add the chunks of another state that started from the same first chunk.
 
     Raises
     ------
@@ -76,8 +77,9 @@ def merge(state: State, other: State) -> State:
     """
     if not np.array_equal(state.first.first, other.first.first):
         raise ValueError(
-            "other must be a copy of this model after its first chunk, got another "
-            "start. Copy the model after the first chunk, and continue both."
+            "other must be a copy of this model after its first chunk, got a model "
+            "with another first chunk. Copy the model after the first chunk, and "
+            "continue both."
         )
     return _maximized(state, jax.tree.map(np.subtract, other.sums, other.first))
 

@@ -1,21 +1,22 @@
 """Two-stage mixture: closed forms for two observations, for α and for enrollment.
 
-``densities.pair`` has the density: EQ-2 of seed 002 in its mean-difference form, and
-EQ-4 and EQ-5 as its cases W = 0 and W' = 0. Here:
+``densities.pair`` has the density of two observations: EQ-2 of seed 002 in its
+mean-difference form, and EQ-4 and EQ-5 as the cases W = 0 and W' = 0. This module has
+the following closed forms.
 
-EQ-3, small α (for documentation and tests: EQ-2 costs the same and is exact),
+EQ-3 for small α (only for documentation and tests: EQ-2 costs the same and is exact) is
     Σ_k c_k N(Q - Y; 0, 2αΣ_k) N((Q + Y)/2 - μ_k; 0, Σ_k),                        (1)
 without the printed factor 1/α^d (erratum Y4).
 
-The representative of n instances with mean x̄, and its component:
+The representative of n instances with mean x̄, and the component, have the posterior
     x | X, k ~ N(μ + G (x̄ - μ), B - G B),   G = B (B + W/n)⁻¹,                    (2)
     P(k | X) ∝ c_k p(X | k).
 
-α from pairs of one source with fixed (c, μ, Σ). In coordinates whitened by Σ_k, with
-r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²), C = Σ w r q·y, the M-step for
-ρ = 1 - α is the best root in (0, 1) of
+α is fitted to pairs of one source with fixed (c, μ, Σ). In coordinates whitened by Σ_k,
+with r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²), C = Σ w r q·y, the M-step
+for ρ = 1 - α is the best root in (0, 1) of
     n ρ³ - C ρ² + (A - n) ρ - C = 0,   or ρ = 0 if that is better,                (3)
-of the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
+by the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
 
 Enrollment: a database element with several instances Y_1..n of one source. With h_k and
 V_k the mean and covariance of its representative by (2),
@@ -55,10 +56,10 @@ def log_joint_small_alpha(
     Q: Float[Array, "N d"],
     Y: Float[Array, "N d"],
 ) -> Float[Array, "N"]:
-    """Compute the log of EQ-3, Eq. (1).
+    """Compute the log joint density for small α, Eq. (1) (EQ-3 of seed 002).
 
-    Its error, per component and in log, is (d/2) log(1 - α/2) + ½ r² α/(2 - α), where
-    r² is the squared distance of (Q + Y)/2 from μ under Σ.
+    The error of the log density of a component is (d/2) log(1 - α/2) + ½ r² α/(2 - α),
+    where r² is the squared distance of (Q + Y)/2 from μ under Σ.
     """
 
     def log_pair(q: Array, y: Array) -> Array:
@@ -73,7 +74,7 @@ def log_joint_small_alpha(
 
 
 class Representative(NamedTuple):
-    """log P(k | X) (k,); mean (k, d) and covariance (k, d, d) of x given X and k."""
+    """log P(k | X) (k,), and mean (k, d) and covariance (k, d, d) of x given X, k."""
 
     log_component: Float[Array, "k"]
     mean: Float[Array, "k d"]
@@ -83,7 +84,7 @@ class Representative(NamedTuple):
 @numpy_in_numpy_out
 @jax.jit
 def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representative:
-    """Compute the posterior of the representative of the rows of X, Eq. (2).
+    """Compute the posterior of the representative of the instances X, Eq. (2).
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representa
 
 
 class AlphaData(NamedTuple):
-    """Same-source pairs whitened by each component; ``log_c`` is log c_k - log|Σ_k|."""
+    """Pairs of one source, whitened per component; ``log_c`` is log c_k - log|Σ_k|."""
 
     q: Float[Array, "k N d"]
     y: Float[Array, "k N d"]
@@ -174,9 +175,10 @@ def _root(n: Array, A: Array, C: Array) -> Array:
 
 
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Scalar]:
-    """Compute the next α, Eq. (3), and the log likelihood before the step.
+    """Run one EM step for α, Eq. (3); return α and the log likelihood before the step.
 
-    α of shape () is common; of shape (k,), one per component.
+    An α of shape () is common to all components. An α of shape (k,) has one value per
+    component.
     """
     d = data.q.shape[-1]
     log_p = _log_pairs(alpha, data)
@@ -208,7 +210,7 @@ def fit_alpha(
     ----------
     mixture : MixtureParams
     Q, Y : array of shape (N, d)
-        Two instances each of N representatives.
+        Two instances of each of N representatives.
     w : array of shape (N,), optional
         Pair weights.
     per_component : bool, default=False
@@ -219,7 +221,7 @@ def fit_alpha(
     Returns
     -------
     Fit
-        ``params`` is α, of shape () or (k,). It is exactly 1 if the correlation of the
+        ``params`` is α, of shape () or (k,). α is exactly 1 if the correlation of the
         pairs is not positive.
 
     Examples
@@ -242,7 +244,7 @@ def fit_alpha(
 
 
 class Enrolled(NamedTuple):
-    """Sources in the database: log P(k | Y's) (G, k), mean x̄ (G, d) and size n (G,)."""
+    """Enrolled sources: log P(k | Y_1..n) (G, k), mean x̄ (G, d) and size n (G,)."""
 
     log_component: Float[Array, "G k"]
     mean: Float[Array, "G d"]
@@ -251,7 +253,7 @@ class Enrolled(NamedTuple):
 
 @numpy_in_numpy_out
 def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
-    """Enroll groups of instances: the statistics for Eq. (4), in the order of codes.
+    """Enroll groups of instances: compute their statistics for Eq. (4), sorted by code.
 
     Examples
     --------
@@ -284,7 +286,7 @@ def score_enrolled(
     *,
     score: Literal["log_ratio", "conditional"] = "log_ratio",
 ) -> Float[Array, "m G"]:
-    """Compute log Pr(Q | Y's) of every query and source, Eq. (4), or its log ratio.
+    """Compute log Pr(Q | Y_1..n), Eq. (4), or the log ratio, of every query and source.
 
     Parameters
     ----------

@@ -1,16 +1,17 @@
 """Grouped EM under proportionality: W = αΣ and B = (1 - α)Σ with one α.
 
 The E-step is that of ``two_stage.groups``, whose equation numbers continue here. The
-M-step is three conditional maximizations, hence still monotone. With B̃ about the new μ,
+M-step consists of three conditional maximizations, hence EM is monotone. With B̃ about
+the new μ,
 
     δ = [f/(1-α) + κ₀(m₀ - μ)] / [R/(1-α) + κ₀]
     Σ = [B̃/(1-α) + W̃/α + Ψ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + N + df + d + 2)            (5)
     α: root in (0, 1) of
     -(D_R + D_N)α³ + (D_R - b + 2 D_N + w)α² - (D_N + 2w)α + w = 0                 (6)
 with b = Σ_k tr Σ_k⁻¹B̃_k, w = Σ_k tr Σ_k⁻¹W̃_k, D_R = d ΣR - 2(β - 1) and
-D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Without a prior its terms and degrees of
-freedom drop out. Groups of one leave the likelihood flat in α: (6) then changes α along
-its prior, or not at all.
+D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Without a prior, its terms and degrees of
+freedom are zero. If all groups have one point, the likelihood is flat in α, and Eq. (6)
+changes α only because of the prior.
 
 ``best_root`` computes the best root of a cubic in an interval, for (6) and Eq. (3) of
 ``two_stage.pairs``. A cubic is monotone between its two stationary points, hence at
@@ -55,14 +56,14 @@ def best_root(
     cubic : array of shape (4,)
         Coefficients, highest power first.
     low, high : float
-        The open interval.
+        Ends of the open interval.
     objective : callable
-        The cubic is its stationarity condition.
+        Objective whose stationarity condition is the cubic.
 
     Returns
     -------
     array of shape ()
-        NaN if there is no root inside.
+        The root, or NaN if the interval contains no root.
     """
     eps = jnp.finfo(cubic.dtype).eps
     c3, c2, c1, _ = cubic
@@ -104,7 +105,7 @@ def best_root(
 
 
 class ProportionalParams(NamedTuple):
-    """c (k,), μ (k, d), Σ (k, d, d) and one α in (0, 1)."""
+    """Proportional parameters: c (k,), μ (k, d), Σ (k, d, d) and one α in (0, 1)."""
 
     weights: Float[Array, "k"]
     means: Float[Array, "k d"]
@@ -128,21 +129,22 @@ def proportional_m_step(
     pull: Float[Array, "k d d"] | float = 0.0,
     sweeps: int = 1,
 ) -> tuple[Float[Array, "k d d"], Float[Array, ""]]:
-    """Maximize over (Σ, α) from B̃ about the new means and W̃, Eqs. (5) and (6).
+    """Maximize over (Σ, α), Eqs. (5)-(6), from W̃ and from B̃ about the new means.
 
     Parameters
     ----------
     between, within : array of shape (k, d, d)
         B̃ and W̃, Eq. (3) of ``two_stage.groups``.
     mass, instances : array of shape (k,)
-        R and N.
+        R and N, Eq. (3) of ``two_stage.groups``.
     alpha : float
         The current α.
     prior : TwoStagePrior, optional
     pull : array of shape (k, d, d), optional
         κ₀(μ - m₀)(μ - m₀)ᵀ + Ψ.
     sweeps : int, default=1
-        Alternations of Σ and α. One is sufficient inside EM; many give the maximum.
+        Number of alternations between Σ and α. One is sufficient within EM. Many
+        converge to the maximum.
     """
     d = between.shape[-1]
     extra = 0.0 if prior is None else prior.df + d + 2
@@ -169,7 +171,7 @@ def proportional_m_step(
 def em_step_proportional(
     params: ProportionalParams, data: GroupData | GroupRows
 ) -> tuple[ProportionalParams, Scalar]:
-    """Compute the next (c, μ, Σ, α), and the log joint density before the step."""
+    """Run one EM step; return parameters and the log joint density before the step."""
     return improved_proportional(
         params, e_step(proportional(*params), data), data.prior
     )
@@ -178,7 +180,7 @@ def em_step_proportional(
 def improved_proportional(
     params: ProportionalParams, stats: GroupStats, prior: TwoStagePrior | None
 ) -> tuple[ProportionalParams, Scalar]:
-    """Compute ``em_step_proportional`` from the sums of all groups under ``params``."""
+    """Run one EM step from the expected statistics of all groups under ``params``."""
     p, a, objective = prior, params.alpha, stats.log_likelihood
     if p is not None:
         objective = objective + log_prior(*params[:3], p) + log_beta(a, p)

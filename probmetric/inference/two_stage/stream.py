@@ -1,30 +1,31 @@
-"""EM of grouped instances of data on disk, whose groups are collected in one pass.
+"""EM for grouped instances of data on disk; one pass collects the groups.
 
 EM uses only the size, the mean and the scatter S_i = Σ_j e_ij e_ijᵀ of a group (Eqs.
-(1) and (3) of ``two_stage.groups``). A pass collects these; the rows of a group may be
-anywhere. New rows, m of them in group i with mean m̄, are added by the formulas of Chan,
-Golub and LeVeque, δ = m̄ - x̄_i,
+(1) and (3) of ``two_stage.groups``). One pass collects these statistics. The rows of a
+group may be anywhere in the data. The formulas of Chan, Golub and LeVeque add m new
+rows of group i with mean m̄ and scatter S_m: with δ = m̄ - x̄_i,
 
     x̄_i ← x̄_i + δ m/(n_i + m),      S_i ← S_i + S_m + δδᵀ n_i m/(n_i + m).         (1)
 
-S_i is stored as rows with product S_i: for a group of two to d members its residuals,
-for a group of more than d the d rows of a root,
+S_i is stored as rows R_i with R_iᵀ R_i = S_i. For a group of two to d members the rows
+are the residuals. For a larger group they are the d rows of a root,
 
     R_iᵀ R_i = S_i,   R_i = diag(λ)^½ Uᵀ,   S_i = U diag(λ) Uᵀ.                    (2)
 
-Both make a ``GroupData`` for the E-step, and a group never needs more than its rows.
-Memory: G (d + 8) numbers, and (d + ½) Σ min(n_i, d) over groups of two or more. With
-one component every responsibility is 1. Then
+Both kinds of rows form a ``GroupData`` for the E-step, and a group never needs more
+memory than its rows. Memory is G (d + 8) numbers, plus (d + ½) Σ min(n_i, d) over
+groups of two or more. With one component every responsibility is 1. The sum
 
-    Σ_i S_i  represents all of them,                                               (3)
+    Σ_i S_i                                                                        (3)
 
-and memory is G (d + 8) numbers for any sizes.
+is then sufficient for all groups, and memory is G (d + 8) numbers for any sizes.
 
 Groups, sorted by label, form ``BINS`` contiguous bins. A process collects the groups of
-its bins, for which it reads *all* rows once; a step of EM adds the sums of bins in
-order. Results are therefore the same to the last bit for any number of processes, and
-each process stores only its share of the groups. The start is k-means++ of the group
-means, or of about ``SAMPLE`` of them by a hash of their number.
+its bins, for which it reads *all* rows once. A step of EM adds the sums of the bins in
+order. Results therefore have the same bits for any number of processes, and each
+process stores only its share of the groups. The start is k-means++ of the group means.
+If there are more than ``SAMPLE`` groups, about ``SAMPLE`` are chosen by a hash of the
+group number.
 """
 
 from collections.abc import Callable, Iterator
@@ -63,7 +64,7 @@ from probmetric.typing import Array
 
 
 class Collected(NamedTuple):
-    """Groups of this process: bins by number, of one shape; number of groups."""
+    """Groups of this process: bins of one shape by number; total number of groups."""
 
     bins: dict[int, GroupData]
     none: GroupData
@@ -205,18 +206,19 @@ def collect(
     Parameters
     ----------
     source : Source
-        Labels are groups; rows of weight 0 are ignored.
+        Dataset whose labels are groups. Rows of weight 0 are ignored.
     scaler : Scaler
-        Standardizes the rows; a scale of infinity makes a column 0.
+        Scaler of the rows. A scale of infinity makes a column 0.
     classes, sizes : arrays of shape (G,)
-        From ``classes_of``: the sorted groups and their numbers of rows.
+        Sorted groups and their numbers of rows, from ``classes_of``.
     pooled : bool, default=False
-        Whether one scatter represents all, Eq. (3): only with one component.
+        Whether to store only the total scatter, Eq. (3). Use True only with one
+        component.
 
     Raises
     ------
     ValueError
-        For weights other than 0 and 1. See also ``data.source.filled``.
+        If a weight is neither 0 nor 1. See also ``data.source.filled``.
     """
     d = n_features(source)
     layout = _Layout(sizes, d, pooled=pooled)
@@ -250,14 +252,14 @@ _tied = jax.jit(improved_proportional)
 
 
 def statistics(groups: Collected, params: TwoStageParams, given: object) -> GroupStats:
-    """Compute the sums of the E-step over all groups of all processes.
+    """Compute the expected statistics of the E-step over all groups of all processes.
 
     Parameters
     ----------
     groups : Collected
     params : TwoStageParams
     given : pytree of arrays
-        Other values that must agree between processes.
+        Other values that must have the same bits on every process.
     """
 
     def sums_of(data: GroupData) -> GroupStats:
@@ -289,7 +291,7 @@ def _means(groups: Collected, seed: int) -> Float[np.ndarray, "m d"]:
 
 
 def scatter_within(groups: Collected) -> Float[np.ndarray, "d d"]:
-    """Compute the scatter within all groups."""
+    """Compute the scatter within groups, summed over all groups."""
     d = groups.none.mean.shape[1]
     sums = ((b, data.residual.T @ data.residual) for b, data in groups.bins.items())
     return np.asarray(over_processes(np.add, sums, lambda: np.zeros((d, d))))
@@ -308,21 +310,21 @@ def fit_groups(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Fit the two-stage mixture to collected groups, as ``two_stage.fit``.
+    """Fit the two-stage mixture to collected groups by EM.
 
     Parameters
     ----------
     groups : Collected
-        Pooled only with one component.
+        Collected groups; ``pooled`` only with one component.
     sizes : array of shape (G,)
-        Rows of each group.
+        Number of rows of each group.
     n_components, prior, covariance, alpha, n_starts, seed, max_steps, tol
-        See ``two_stage.fit``; the caller makes the prior from the columns.
+        See ``two_stage.fit``. The caller computes the prior from the columns.
 
     Returns
     -------
     Fit
-        With ``TwoStageParams``; no pass over rows.
+        ``params`` is a ``TwoStageParams``. The fit does not read rows.
     """
     em = partial(run_em_passes, max_steps=max_steps, tol=tol)
     mean, scatter = _means(groups, seed), scatter_within(groups)

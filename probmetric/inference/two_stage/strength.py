@@ -1,34 +1,38 @@
-"""The strength of the prior of W and B, chosen by the soft votes of neighbors.
+"""Choice of the strength of the prior of W and B by soft votes of neighbors.
 
-One component. A priori W and B are about isotropic matrices of the size of the data.
-With w and b the variances of a feature within and between sources, averaged over
-features,
+The model has one component. The prior means of W and B are isotropic matrices on the
+scale of the data. With w and b the variances of a feature within and between sources,
+averaged over features,
 
     W ~ IW(s + d + 1, s w I),   B ~ IW(s + d + 1, s b I),
     E[W] = w I,   E[B] = b I,                                                     (1)
 
-hence the first counts as s points and the second as s sources. N points in G sources,
-n_i and mean x̄_i each, with x̄ the mean of all and S the scatter within sources, give
+hence the prior of W counts as s points and the prior of B as s sources. Let N points be
+in G sources. Source i has n_i points with mean x̄_i, x̄ is the mean of all points, and
+S is the scatter within sources. The estimates are
 
     w = tr S/(d (N - G)),   b = (Σ_i n_i |x̄_i - x̄|²/(d (G - 1)) - w)/n₀,
     n₀ = (N - Σ_i n_i²/N)/(G - 1),                                                (2)
 
-the unbiased estimates, b at least w/20. (With missing entries N, G and n_i are those of
-a feature, and all terms except tr S and the sum over i are summed over features.)
+They are unbiased, except that b is at least w/20. (With missing entries N, G and n_i
+depend on the feature, and all terms except tr S and the sum over i are summed over
+features.)
 
-No learning is s = ∞: W = w I, and b is ``APART`` · w there. The log ratio then orders
-pairs as their Euclidean distance does, up to a factor of order 1/``APART``. (With B = b
-I the score would also shrink queries to the mean of all.) Every s is a prior of the
-model, used by EM, the NumPyro model and draws; s = ∞ counts as ``INFINITE`` points.
+s = ∞ means no learning: W = w I and B = b I with b = ``APART`` · w. The log ratio then
+orders pairs by Euclidean distance, up to a relative error of order 1/``APART``. (With b
+of Eq. (2) the score would also shrink queries to the mean of all points.) Every s
+defines a prior of the model, which EM, the NumPyro model and draws use. s = ∞ is
+represented by ``INFINITE`` points.
 
-s is chosen as in ``neighbors.strength``: sources are classes, and points are predicted
-by the votes of the others. The dissimilarity is minus the log ratio (terms of the query
-only cancel),
+s is chosen as in ``neighbors.strength``: sources are classes, and the source of a point
+is predicted by votes of other points. The dissimilarity is minus the log ratio, without
+terms that depend only on the query,
 
     D(q, y) = Σ_e ½ [ρ²(q² + y²) - 2ρ q y]/(1 - ρ²),                              (3)
 
-in coordinates in which B + W is I and B is diag(ρ). EM in the folds runs on the host
-(``learned``) and compiles nothing. See Benchmarks: few sources.
+in coordinates in which B + W is I and B is diag(ρ). EM in the folds runs in NumPy
+(``learned``) and compiles nothing. The page Benchmarks: few sources has the
+measurements.
 """
 
 from collections.abc import Sequence
@@ -61,7 +65,7 @@ TOLERANCE, MOST_STEPS = 1e-4, 100
 
 
 class ChosenPrior(NamedTuple):
-    """The prior, its strength, and the mean held-out loss of each strength."""
+    """The chosen prior, its strength, and the mean held-out loss of each strength."""
 
     prior: TwoStagePrior
     strength: float
@@ -77,26 +81,26 @@ def seen_entries(
     ----------
     X : array of shape (n, d)
     codes : array of shape (n,)
-        Sources 0..G-1.
+        Codes 0..G-1 of the sources.
     """
     return np.stack([np.bincount(codes, x) for x in ~np.isnan(X).T], 1)
 
 
 def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, float]:
-    """Compute w and b of Eq. (2).
+    """Estimate the variances w within and b between sources, Eq. (2).
 
     Parameters
     ----------
     X : array of shape (n, d)
         NaN entries are ignored.
     codes : array of shape (n,)
-        Sources 0..G-1, at least two.
+        Codes 0..G-1 of at least two sources.
 
     Raises
     ------
     ValueError
-        For one source, or if every source has one point: w and b are then not
-        identified.
+        If there is only one source, or every source has one point. In these cases w
+        and b are not identified.
     """
     X, owner = np.asarray(X, float), np.unique(codes, return_inverse=True)[1]
     observed, size = ~np.isnan(X), seen_entries(X, owner)
@@ -114,14 +118,14 @@ def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, fl
 def variances_of(
     within: float, between: float, size: Float[Array, "G d"]
 ) -> tuple[float, float]:
-    """Compute w and b of Eq. (2) from sums of squares.
+    """Estimate w and b, Eq. (2), from sums of squares.
 
     Parameters
     ----------
     within, between : float
-        tr S and Σ_i n_i |x̄_i - x̄|².
+        The sums tr S and Σ_i n_i |x̄_i - x̄|².
     size : array of shape (G, d)
-        Observed entries of each feature in each source.
+        Number of observed entries of each feature in each source.
     """
     size = np.asarray(size, float)
     n = size.sum(0)
@@ -137,16 +141,16 @@ def variances_of(
 def prior_of(
     X: Float[Array, "n d"], codes: Int[Array, "n"], strength: float | int
 ) -> TwoStagePrior:
-    """Make the prior of Eq. (1), for one component.
+    """Make the prior of W and B with strength s, Eq. (1), for one component.
 
     Parameters
     ----------
     X : array of shape (n, d)
-        Without missing entries.
+        Points without missing entries.
     codes : array of shape (n,)
-        Sources; see ``variances``.
+        Codes of the sources; see ``variances``.
     strength : float
-        s > 0; ∞ counts as ``INFINITE``.
+        Strength s > 0. ∞ is represented by ``INFINITE``.
     """
     w, b = variances(X, codes)
     s, d = float(strength), np.shape(X)[1]
@@ -160,19 +164,20 @@ def prior_of(
 
 
 def choose_prior(data: Groups, strengths: Sequence[float] = STRENGTHS) -> ChosenPrior:
-    """Choose s of Eq. (1) by the votes of neighbors in folds.
+    """Choose the strength s of the prior, Eq. (1), by votes of neighbors in folds.
 
     Parameters
     ----------
     data : Groups
-        Unweighted, without missing entries; sources by codes 0..G-1.
+        Unweighted points without missing entries, with sources 0..G-1.
     strengths : sequence of float
-        From the strongest down.
+        Candidates for s, the strongest first.
 
     Returns
     -------
     ChosenPrior
-        The prior is made from all points; in a fold, from its training points.
+        The prior is computed from all points. Within a fold it is computed from the
+        training points.
 
     Raises
     ------
@@ -209,7 +214,7 @@ def _at_prior_means(prior: TwoStagePrior, center: np.ndarray) -> TwoStageParams:
 
 
 class Sums(NamedTuple):
-    """Sizes (G,), means (G, d) and scatter S (d, d) of the sources of one component."""
+    """Sizes (G,) and means (G, d) of sources, and scatter S (d, d) within sources."""
 
     size: Float[np.ndarray, "G"]
     mean: Float[np.ndarray, "G d"]
@@ -217,7 +222,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> Sums:
-    """Compute the sums for EM from points (n, d) and their sources (n,)."""
+    """Compute the sums for EM from points (n, d) and source codes (n,)."""
     owner = np.unique(codes, return_inverse=True)[1]
     size = np.bincount(owner).astype(float)
     total = np.stack([np.bincount(owner, x) for x in np.asarray(X).T], 1)
@@ -229,17 +234,17 @@ def sums_of(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> Sums:
 def learned(sums: Sums, prior: TwoStagePrior, start: TwoStageParams) -> TwoStageParams:
     """Fit W, B and μ of one component by EM, Eqs. (2)-(4) of ``groups``.
 
-    EM runs on the host, where no number of points or sources compiles a program. It
-    stops when a step changes no entry of W or B by more than ``TOLERANCE`` of the
-    largest, which is sufficient for votes, or after ``MOST_STEPS``.
+    EM runs in NumPy and compiles nothing. It stops when no entry of W or B changes by
+    more than ``TOLERANCE`` times the largest entry, which is sufficient for votes, or
+    after ``MOST_STEPS`` steps.
 
     Parameters
     ----------
     sums : Sums
-        Unweighted, without missing entries.
+        Sums of unweighted points without missing entries.
     prior : TwoStagePrior
     start : TwoStageParams
-        With one component.
+        Start of EM, with one component.
     """
     n, G, d = sums.size[:, None], len(sums.size), sums.mean.shape[1]
     mu, W, B = (np.asarray(a)[0] for a in start[1:])
@@ -271,8 +276,9 @@ def learned(sums: Sums, prior: TwoStagePrior, start: TwoStageParams) -> TwoStage
 def settled(end: Fit, strength: float | int) -> Fit:
     """Correct the result code of a fit under the prior of s = ∞.
 
-    At s = ∞ one step is the mode, up to a factor of order 1/``INFINITE``. The terms of
-    the prior are so large that their rounding errors may look like a falling objective.
+    At s = ∞ one step reaches the mode, up to a relative error of order 1/``INFINITE``.
+    The terms of the prior are so large that their rounding errors may look like a
+    decreasing objective.
     """
     if np.isinf(strength) and int(end.result) == Result.DECREASED:
         return end._replace(result=np.asarray(int(Result.CONVERGED)))
@@ -302,14 +308,14 @@ def dissimilarity(
     *,
     own: bool = True,
 ) -> Float[np.ndarray, "m n"]:
-    """Compute Eq. (3), minus the log ratio up to a constant, for one component.
+    """Compute the dissimilarity of Eq. (3) for one component.
 
     Parameters
     ----------
     params : TwoStageParams
     Q, X : arrays of shape (m, d), (n, d)
     own : bool, default=True
-        If False, Q is X, and a point is infinitely far from itself.
+        If False, Q is X, and the dissimilarity of a point to itself is infinite.
     """
     W, B = np.asarray(params.within)[0], np.asarray(params.between)[0]
     a, V = eigh(W, B + W)

@@ -1,8 +1,8 @@
-"""The two-stage mixture's posterior density for samplers, in unconstrained coordinates.
+"""Log posterior density of the two-stage mixture for samplers.
 
-It is the log joint density of groups that EM maximizes, in the unconstrained
-coordinates of NumPyro's model (its bijections, with Jacobians). With W = L Lᵀ and
-groups of n_i instances with mean x̄_i and residuals e_ij,
+The log density is the log joint density of groups, which EM maximizes. The coordinates
+are the unconstrained coordinates of the NumPyro model, with the Jacobians of its
+bijections. With W = L Lᵀ and groups of n_i instances with mean x̄_i and residuals e_ij,
 
     log p(X_i | k) = log N(x̄_i; μ, B + W/n_i) - ½ Σ_j |L⁻¹ e_ij|²
                      - ½ (n_i - 1)(d log 2π + log|W|) - ½ d log n_i,              (1)
@@ -54,11 +54,11 @@ _BIJECTIONS: dict[str, Any] = {
 
 
 class Fitted(NamedTuple):
-    """A fit and its problem: data, prior, EM solution, and whether α was fixed.
+    """A fit for samplers: data, prior, EM solution, and whether α is fixed.
 
-    A ``prior`` of None is flat, which cannot be sampled. ``alpha`` is the fixed share
-    of noise for single instances, which do not identify it. If it is None, W and B are
-    free, or α is sampled (``proportional``).
+    A ``prior`` of None is flat and cannot be sampled. ``alpha`` is the fixed share of
+    noise for single instances, which do not identify α. If ``alpha`` is None, α is
+    sampled (``proportional``), or W and B are free.
     """
 
     data: Points | Pairs | Groups
@@ -69,7 +69,7 @@ class Fitted(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """Groups by distinct size: sizes (U,) and the groups of each."""
+    """Groups by distinct size: sizes (U,), and the groups of each size."""
 
     groups: GroupData
     sizes: Float[Array, "U"]
@@ -81,7 +81,7 @@ type Data = tuple[Pooled | GroupRows, Any, Array | None]
 
 
 def pack(fitted: Fitted) -> Data:
-    """Make the target's data: groups, the prior and the fixed α."""
+    """Pack the data of the target: groups, the prior and the fixed α."""
     data = as_groups(fitted.data)
     if np.isnan(np.asarray(data.X)).any():
         groups = group_rows(data)
@@ -167,7 +167,7 @@ def _unconstrained(sites: Arrays) -> Arrays:
 
 @numpy_in_numpy_out
 def position(fitted: Fitted) -> Arrays:
-    """Map the EM solution to unconstrained coordinates, by site of the model."""
+    """Map the EM solution to the unconstrained coordinates of each NumPyro site."""
     p = TwoStageParams(*map(np.asarray, fitted.params))
     sites: Arrays = {"weights": p.weights, "means": p.means}
     if fitted.proportional:

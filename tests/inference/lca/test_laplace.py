@@ -18,7 +18,7 @@ def approximate(p, **options):
 
 
 def test_more_components_than_features_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"params: expected .* p = 3 .* d = 2"):
+    with pytest.raises(ValueError, match=r"params must .* p = 3 .* d = 2"):
         approximate(3)
 
 
