@@ -25,7 +25,7 @@ class Scaler(NamedTuple):
 
 
 def constant_columns(X: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, "d"]:
-    """Return which columns vary by at most 16 times the rounding of their entries."""
+    """Return which columns have a range of at most 16 rounding errors of entries."""
     low, high = np.nanmin(X, 0), np.nanmax(X, 0)
     return high - low <= 16 * np.finfo(float).eps * np.maximum(abs(low), abs(high))
 
@@ -37,9 +37,9 @@ def columns_at_a_time(n: int, d: int) -> list[slice]:
 
 
 def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-    """Return the scale that divides learned maps, infinite for constant columns.
+    """Return the divisor of learned linear maps, infinite for constant columns.
 
-    A constant column has no information, and only weight 0 does not depend on its unit.
+    A constant column has no information. Only weight 0 does not depend on its unit.
     """
     return np.where(constant_columns(np.asarray(X)), np.inf, scale)
 
@@ -94,9 +94,10 @@ def fit_scaler(
     Raises
     ------
     ValueError
-        If a column has no entry or all columns are constant, and if squares of entries
-        or of the range of a column overflow or underflow float64 (also without
-        ``standardize``).
+        If a column has no entry.
+        If all columns are constant.
+        If squares of entries overflow float64, or the square of the range of a column
+        underflows (also without ``standardize``).
     """
     n, d = X.shape
     empty = np.flatnonzero(np.isnan(X).all(0))
@@ -150,7 +151,7 @@ def scaler_of(
 ) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
     """Return the scaler from ranges, means and deviations, and the constant columns.
 
-    Warns about constant columns. Raises as ``fit_scaler``.
+    Warns about constant columns. Raises in the same cases as ``fit_scaler``.
     """
     ends = np.stack([low, high])
     constant = constant_columns(ends)

@@ -16,25 +16,28 @@ BLOCK_ENTRIES = 1 << 21
 
 
 def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
-    """Make each pair of sites once, with counts of shared units.
+    """Make all pairs of sites, with counts of shared individuals or species.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         Covariates of the sites.
     species : array-like of shape (n, S)
-        Whole numbers ≥ 0: abundances, or presence as 0 and 1 or booleans.
+        Integers ≥ 0: abundances, or presence as 0 and 1 or booleans.
 
     Returns
     -------
     Pairs
-        ``trials`` units, y of them shared. Sites are the rows of X.
+        Pairs with ``trials`` individuals or species, y of which are shared. Sites are
+        the rows of X.
 
     Raises
     ------
     ValueError
-        For another number of rows, entries that are not whole numbers ≥ 0, sites
-        without species (their dissimilarity is undefined), and fewer than two sites.
+        If X and ``species`` have different numbers of rows.
+        If an entry of ``species`` is not an integer ≥ 0.
+        If a site has no species, because its dissimilarity is undefined.
+        If there are fewer than two sites.
 
     Examples
     --------

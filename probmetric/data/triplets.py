@@ -34,12 +34,12 @@ def nearest_triplets(
     Returns
     -------
     Triplets
-        Ordered by anchor, at most ``n * n_targets * n_impostors``.
+        Triplets ordered by anchor, at most ``n * n_targets * n_impostors``.
 
     Raises
     ------
     ValueError
-        As ``nearest_pairs``.
+        In the same cases as ``nearest_pairs``.
 
     Examples
     --------
@@ -140,23 +140,29 @@ def triplets_from_arrays(
     Parameters
     ----------
     triplets : Triplets, or array-like of shape (N, 3, d) or (N, 3) of integers
-        Points anchor, near and far, or their row numbers in ``X``. Quadruplets,
-        (N, 4, d) or (N, 4), are the nearer pair and then the other pair.
+        Points anchor, near and far, or their row numbers in ``X``. Quadruplets have
+        shape (N, 4, d) or (N, 4): the nearer pair, followed by the farther pair.
     y : array-like of shape (N,), optional
-        1 if near was nearer; 0, or -1 throughout, if far was. Default: 1.
+        Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
+        responses. Default: 1.
     w : array-like of shape (N,), optional
         Data weights ≥ 0.
     X : array-like of shape (n, d), optional
-        Points of integer triplets; an error with (N, 3, d).
+        Points of integer triplets. Must be None for triplets of shape (N, 3, d).
     name : str, default="triplets"
         Name of the argument in errors.
 
     Raises
     ------
     ValueError
-        For bad input; for a triplet with one point in two places, and a quadruplet with
-        one point twice in a pair, or one pair twice. Points are compared by row number:
-        equal coordinates are two points at distance 0.
+        If the input is invalid.
+        If a triplet contains a point twice.
+        If a pair of a quadruplet contains a point twice, or the two pairs are equal.
+
+    Notes
+    -----
+    Points are compared by row number. Two rows with equal coordinates are two points at
+    distance 0.
     """
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:

@@ -19,7 +19,7 @@ class TellsClasses(ClassifierMixin):
         y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the accuracy, as scikit-learn's ``accuracy_score``.
+        """Return the accuracy, as in scikit-learn's ``accuracy_score``.
 
         Parameters
         ----------
@@ -37,8 +37,9 @@ class TellsClasses(ClassifierMixin):
         Raises
         ------
         ValueError
-            For labels that are missing, not one per row, or text instead of numbers (or
-            the reverse); for weights that are negative or all zero.
+            If a label is missing, or there is not one label per row.
+            If labels are text and the classes of ``fit`` are numbers, or the reverse.
+            If a weight is negative or all weights are zero.
         """
         if y is None:
             raise ValueError("y: expected the true labels, got None")
@@ -53,7 +54,7 @@ def right_share(
 ) -> float:
     """Return the (weighted) share of predictions (m,) that equal the true labels.
 
-    Raises as ``TellsClasses.score``.
+    Raises in the same cases as ``TellsClasses.score``.
     """
     truth = np.asarray(y, object) if isinstance(y, list | tuple) else np.asanyarray(y)
     if truth.ndim == 2 and truth.shape[1] == 1:
