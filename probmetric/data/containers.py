@@ -182,6 +182,6 @@ def refuse_trials(pairs: Pairs, model: str) -> None:
     """Raise if pairs are counts, which ``model`` does not support."""
     if pairs.trials is not None:
         raise ValueError(
-            f"pairs.trials: expected None of {model}, got counts: they are for LCA "
-            "and GDM"
+            f"pairs.trials must be None for {model}, got counts. Only LCA and GDM "
+            "support counts"
         )

@@ -58,7 +58,7 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     data = checked_rows(data)
     if data.y is None:
         raise ValueError(
-            "y: expected which pairs share a source (1) or not (0), got None"
+            "y must be 1 for pairs that share a source and 0 for other pairs, got None"
         )
     same = np.asarray(data.y) == 1
     first = np.cumsum(np.r_[0, np.where(same, 1, 2)])[:-1]
@@ -82,8 +82,8 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
     if traced:
         raise ValueError(
-            f"data: expected stack(data) inside jit, as {', '.join(traced)} set "
-            f"shapes, got traced {type(data).__name__}"
+            f"data: expected stack(data) inside jit, because {', '.join(traced)} "
+            f"determine shapes, got traced {type(data).__name__}"
         )
     groups = as_groups(data)
     codes = np.asarray(groups.group)

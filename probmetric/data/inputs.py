@@ -79,9 +79,9 @@ def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
     n_classes = len(set(labels.tolist()))
     if values.dtype != object and len(np.unique(values)) < n_classes:
         raise ValueError(
-            f"{name}: expected labels that stay apart in an array, got {n_classes} of "
-            f"which {values.dtype} makes {len(np.unique(values))}: whole numbers above "
-            "2^53 beside others, or text that ends with NUL"
+            f"{name} must have labels that remain distinct in a NumPy array, got "
+            f"{n_classes} labels, {len(np.unique(values))} as {values.dtype}. Avoid "
+            "mixed integers above 2^53, and text that ends with NUL"
         )
     return values
 
@@ -90,8 +90,8 @@ def refuse_masked(values: object, name: str) -> None:
     """Raise if entries are masked, because NumPy would use the masked values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
-            f"{name}: expected an array without a mask, got {np.sum(values.mask)} "
-            f"masked entries; use {name}.filled(np.nan), or another number"
+            f"{name} must be an array without a mask, got {np.sum(values.mask)} masked "
+            f"entries. Use {name}.filled(np.nan), or a different number"
         )
 
 
@@ -153,10 +153,10 @@ def refuse_source(X: object, name: str) -> None:
     """Raise for data on disk where all rows are needed at once."""
     if isinstance(X, Source):
         raise ValueError(
-            f"{name}: expected an array, got a source ({X.name}): GaussianClasses, "
-            "GLML, LCA, LDA, PairLDA, RCA, TwoStageMixture, nearest, neighbor_table "
-            "and KNeighborsClassifier(votes='count') read data on disk in chunks, this "
-            "needs all rows at once"
+            f"{name} must be an array, got data on disk ({X.name}), but all rows are "
+            "needed at once. For data on disk use GaussianClasses, GLML, LCA, LDA, "
+            "PairLDA, RCA, TwoStageMixture, nearest, neighbor_table or "
+            "KNeighborsClassifier(votes='count')"
         )
 
 

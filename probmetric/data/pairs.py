@@ -180,9 +180,9 @@ def impostor_pairs(
     blocks = _impostors(rows, codes, k, max_impostors)
     if not sum(map(len, blocks[0])):
         raise ValueError(
-            "labels: expected at least one impostor (a point of another class nearer "
-            f"than a point's {k} nearest of its class), got no impostors: the "
-            "Euclidean distance already agrees with the labels; use nearest_pairs"
+            "labels: expected at least one impostor, got none. No point of a different "
+            f"class is nearer than the {k} nearest points of the same class. The "
+            "Euclidean distance agrees with the labels. Use nearest_pairs"
         )
     return _by_anchor(rows, blocks)
 

@@ -103,7 +103,8 @@ def fit_scaler(
     empty = np.flatnonzero(np.isnan(X).all(0))
     if len(empty):
         raise ValueError(
-            f"X: expected a value in every column, got none in {_columns(empty, names)}"
+            f"X: expected a value in every column, got none in columns "
+            f"{_columns(empty, names)}"
         )
     check_sizes(X, names)
     low, high = np.nanmin(X, 0), np.nanmax(X, 0)
@@ -111,16 +112,16 @@ def fit_scaler(
     small = np.flatnonzero((span > 0) & (span < 1 / LARGEST))
     if len(small):
         raise ValueError(
-            f"X: expected columns whose range is {1 / LARGEST:.3g} or more, so that "
-            f"float64 holds its square, got {span[small].tolist()} in columns "
-            f"{_columns(small, names)}; rescale them"
+            f"X must have columns with a range of at least {1 / LARGEST:.3g} (squares "
+            f"underflow float64), got {span[small].tolist()} in columns "
+            f"{_columns(small, names)}. Rescale these columns"
         )
     if not standardize:
         return Scaler(np.zeros(d), np.ones(d))
     constant = constant_columns(X)
     if constant.all():
         raise ValueError(
-            f"X: expected a column that varies (n_samples = {n}, standardize=True "
+            f"X must have a column that varies (n_samples = {n}, standardize=True "
             "divides by standard deviations), got constant columns "
             f"{_columns(np.flatnonzero(constant), names)}"
         )
@@ -176,14 +177,14 @@ def check_sizes(
     """
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(
-            f"X: expected a column whose range is {1 / LARGEST:.3g} or more, so that "
-            f"float64 holds its square, got a largest of {span:.3g}; rescale X"
+            f"X must have a column with a range of at least {1 / LARGEST:.3g} (squares "
+            f"underflow float64), got a largest range of {span:.3g}. Rescale X"
         )
     size = np.max(np.abs(X), 0, where=~np.isnan(X), initial=0.0)
     large = np.flatnonzero(size > LARGEST)
     if len(large):
         raise ValueError(
-            f"X: expected entries up to {LARGEST:.3g} in size, so that float64 holds "
-            f"their squares, got {size[large].tolist()} in columns "
-            f"{_columns(large, names)}; rescale them"
+            f"X must have absolute values of at most {LARGEST:.3g} (squares overflow "
+            f"float64), got {size[large].tolist()} in columns "
+            f"{_columns(large, names)}. Rescale these columns"
         )

@@ -227,9 +227,9 @@ def single(source: Source) -> Single:
             column = int(wrong[0])
             row = block.first + int(np.argmax(size[:, column] == top[column]))
             raise ValueError(
-                "data: expected columns of a largest number from 1e-15 to 1e15, whose "
-                f"squares float32 holds, got {top[column]:.3g} in row {row} of "
-                f"{source.feature_names[column]!r} of {source.name}; open as float64"
+                "data must have columns whose largest number is between 1e-15 and 1e15 "
+                f"for dtype='float32', got {top[column]:.3g} in row {row} of column "
+                f"{source.feature_names[column]!r} of {source.name}. Open as float64"
             )
         return block._replace(X=block.X.astype(np.float32))
 
@@ -407,8 +407,7 @@ def checked(
     if w is not None and not np.all((w >= 0) & (w < np.inf)):
         row = int(np.flatnonzero(~((w >= 0) & (w < np.inf)))[0])
         raise ValueError(
-            f"weight: expected numbers from 0 on, got {w[row]} in "
-            f"{_row(block, part, row)}"
+            f"weight: expected numbers ≥ 0, got {w[row]} in {_row(block, part, row)}"
         )
     if classes is None:
         return np.zeros(len(X), np.int32)
@@ -445,7 +444,8 @@ def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
     if lacking is not None and lacking.any():
         row = first - part.first + part.start + int(lacking.argmax())
         raise ValueError(
-            f"label: expected one of every row, got none in row {row} of {part.where}"
+            f"label: expected a label of every row, got none in row {row} of "
+            f"{part.where}"
         )
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())

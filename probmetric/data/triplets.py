@@ -87,13 +87,13 @@ def _rows(
     rows = points(X)
     if ends.ndim != 2 or ends.shape[1] not in (3, 4) or not len(ends):
         raise ValueError(
-            f"{name}: expected shape (N, 3) of rows of points, (N, 4) for quadruplets, "
+            f"{name} must have shape (N, 3) of row numbers, or (N, 4) for quadruplets, "
             f"got {ends.shape}"
         )
     wrong = (ends != np.round(ends)) | ~((ends >= 0) & (ends < len(rows)))
     if np.any(wrong):
         raise ValueError(
-            f"{name}: expected whole numbers 0..{len(rows) - 1}, rows of points, got "
+            f"{name} must be row numbers of X (0 to {len(rows) - 1}), got "
             f"{ends[wrong][0]:g} in row {np.nonzero(wrong)[0][0]}"
         )
     return rows, ends.astype(int)
@@ -112,7 +112,7 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
         if wrong.any():
             row = np.flatnonzero(wrong)[0]
             raise ValueError(
-                f"{name}: expected quadruplets of two different pairs of different "
+                f"{name} must have quadruplets of two different pairs of different "
                 f"points, got {index[row].tolist()} in row {row}"
             )
         return
@@ -121,9 +121,8 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
         (same,) = np.nonzero(index[:, k] == index[:, m])
         if len(same):
             raise ValueError(
-                f"{name}: expected three different points, got one point "
-                f"({index[same[0], k]}) for both {names[k]} and {names[m]} in row "
-                f"{same[0]}"
+                f"{name} must have three different points, got point "
+                f"{index[same[0], k]} as {names[k]} and as {names[m]} in row {same[0]}"
             )
 
 
@@ -167,7 +166,7 @@ def triplets_from_arrays(
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:
             raise ValueError(
-                "y, sample_weight: expected None with Triplets, which have y and w, "
+                "y and sample_weight must be None for Triplets, which contain y and w, "
                 "got arrays"
             )
         y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)

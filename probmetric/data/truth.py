@@ -42,7 +42,7 @@ class TellsClasses(ClassifierMixin):
             If a weight is negative or all weights are zero.
         """
         if y is None:
-            raise ValueError("y: expected the true labels, got None")
+            raise ValueError("y must be the true labels, got None")
         classifier: Any = self
         unlabeled = getattr(classifier, "unlabeled", None)
         labels, rows, weights = leave_out(unlabeled, y, X, sample_weight)
@@ -61,14 +61,14 @@ def right_share(
         truth = truth.ravel()
     classes, codes = label_codes(truth)
     if codes.shape != predicted.shape:
-        raise ValueError(f"y: expected shape {predicted.shape}, got {codes.shape}")
+        raise ValueError(f"y must have shape {predicted.shape}, got {codes.shape}")
     kinds = [
         {"U": "text", "S": "bytes"}.get(a.dtype.kind, "numbers")
         for a in (predicted, classes)
     ]
     if kinds[0] != kinds[1]:
         raise ValueError(
-            f"y: expected {kinds[0]}, as the classes of fit are, got {kinds[1]}"
+            f"y must be {kinds[0]}, like the classes of fit, got {kinds[1]}"
         )
     w = check_weights(sample_weight, len(predicted))
     return float(np.average(classes[codes] == predicted, weights=w))
