@@ -162,7 +162,8 @@ def test_what_float32_does_not_hold_is_named() -> None:
         else:  # A whole column: one small number among larger ones is rounding.
             Y[:, 1] *= size
         source = pm.open(Y, dtype="float32")
-        with pytest.raises(ValueError, match=rf"1e-15 and 1e15.*got {said} of column 'x1' of"):
+        match = rf"1e-15 and 1e15.*got {said} of column 'x1' of"
+        with pytest.raises(ValueError, match=match):
             list(filled(source, source.parts, 64))
     X[7, 1] = 1e-30
     list(filled(pm.open(X, dtype="float32"), pm.open(X).parts, 64))
