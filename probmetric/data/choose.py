@@ -58,8 +58,8 @@ def picked(
 ) -> Chosen:
     """Return rows by row number, each once, sorted.
 
-    Without ``features`` only labels are read and X has no columns. Raises as
-    ``data.source.filled``.
+    If ``features`` is False, only labels are read and X has no columns. Raises in the
+    same cases as ``data.source.filled``.
     """
     rows = np.unique(rows).astype(np.intp)
     d = n_features(source) if features else 0
@@ -97,7 +97,7 @@ def _with_rows(
 
 
 def labels_at(source: Source, rows: Int[np.ndarray, "*m"]) -> np.ndarray:
-    """Return the labels of rows by row number; raise for data without labels."""
+    """Return the labels of rows by row number, or raise if data have no labels."""
     check_labels(source)
     chosen = picked(source, rows.ravel(), features=False)
     assert chosen.labels is not None

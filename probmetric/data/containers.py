@@ -29,7 +29,7 @@ class Points(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """Observations with a class code y (n,) in 0..C-1; y=None simulates.
+    """Observations with class codes y (n,) in 0..C-1, or y=None to simulate classes.
 
     Examples
     --------
@@ -71,8 +71,8 @@ class Pairs(NamedTuple):
 class Triplets(NamedTuple):
     """Comparisons: is X[near] nearer to X[anchor] than X[far] is?
 
-    Quadruplets have ``other``: is X[near] nearer to X[anchor] than X[far] to X[other]?
-    y (N,) is 1 for yes and 0 for no.
+    y (N,) is 1 for yes and 0 for no. Quadruplets also have ``other``: is X[near] nearer
+    to X[anchor] than X[far] is to X[other]?
 
     Examples
     --------
@@ -104,7 +104,7 @@ class Triplets(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Observations with group codes (n,) in 0..G-1; a group has a common source.
+    """Observations with group codes (n,) in 0..G-1. A group has a common source.
 
     Examples
     --------
@@ -141,7 +141,8 @@ def checked_rows[D](data: D) -> D:
     Raises
     ------
     ValueError
-        For row numbers outside X. JAX would clip them. Traced numbers are not checked.
+        If a row number is not a row of X, because JAX would clip it. Traced row numbers
+        are not checked.
 
     Examples
     --------
@@ -167,7 +168,7 @@ def checked_rows[D](data: D) -> D:
 
 
 def weights(data: Points | Labelled | Pairs | Triplets | Groups) -> Float[Array, "N"]:
-    """Return the data weights, 1 by default, in X's dtype."""
+    """Return the data weights in the dtype of X, 1 by default."""
     if data.w is not None:
         return data.w
     rows = data.X
@@ -181,6 +182,6 @@ def refuse_trials(pairs: Pairs, model: str) -> None:
     """Raise if pairs are counts, which ``model`` does not support."""
     if pairs.trials is not None:
         raise ValueError(
-            f"pairs.trials: expected None of {model}, got counts: they are for LCA "
-            "and GDM"
+            f"pairs.trials must be None for {model}, got counts. Only LCA and GDM "
+            "support counts"
         )

@@ -197,9 +197,9 @@ class Npy:
     Parameters
     ----------
     paths : sequence of Path
-        Arrays (n, d) with equal d.
+        Files of arrays (n, d) with equal d.
     label, weight : sequence of Path, optional
-        Arrays (n,), one for each of ``paths``.
+        Files of arrays (n,), one for each of ``paths``.
     """
 
     __repr__ = described
@@ -519,41 +519,44 @@ def open(
         A ``.parquet`` or ``.npy`` file, a glob of such files (sorted by name), a folder
         of Parquet files, or an array.
     label : str, Path or array of shape (n,), optional
-        The class of each row: a column of Parquet files; ``.npy`` files, one for each
-        file of points; or an array.
-    weight : as ``label``, optional
-        Data weights ≥ 0. Default: 1.
-    features, drop : sequence of str
-        Columns of Parquet files to use as features, in this order (default: all other
-        columns), and columns to leave out. All features may be one column of fixed-size
-        lists.
+        Class of each row: a column of the Parquet files, ``.npy`` files (one for each
+        file of points), or an array.
+    weight : str, Path or array of shape (n,), optional
+        Data weights ≥ 0, in the same form as ``label``. Default: 1.
+    features : sequence of str
+        Columns of Parquet files to use as features, in this order. It may be one column
+        of fixed-size lists. Default: all other columns.
+    drop : sequence of str
+        Columns of Parquet files to leave out.
     dtype : {"float64", "float32"}, default="float64"
-        Precision. With float32, numbers are rounded when they are read, and moments and
-        EM steps of points are computed in float32, 2048 rows at a time, and added in
+        Precision. With float32, numbers are rounded when they are read. Moments and EM
+        steps of points are computed in float32, 2048 rows at a time, and added in
         float64. Other computations are in float64.
 
     Returns
     -------
     Source
-        With ``feature_names``, ``parts``, ``labelled`` and ``weighted``. Only metadata
-        have been read.
+        Source with ``feature_names``, ``parts``, ``labelled`` and ``weighted``. Only
+        the metadata have been read.
 
     Raises
     ------
     ValueError
-        For another ``dtype``; for text files, with the way to convert them; for files
-        that are missing, unreadable or different from each other; for columns that are
-        missing or text; for row groups above 1 GiB. When rows are read: for removed or
-        changed files, unreadable row groups, and values that are not finite or overflow
-        float32, with the file, the row and the column.
+        If ``dtype`` is invalid.
+        If a file is a text file. The message contains the way to convert it.
+        If files are missing, unreadable or different from each other.
+        If columns are missing or text.
+        If a row group is above 1 GiB.
+        While rows are read: if a file was removed or changed, a row group is
+        unreadable, or a value is not finite or overflows float32.
 
     Notes
     -----
-    ``dtype="float32"`` moves each number of a column with mean m and standard deviation
-    s by up to 6e-8 m, and sums of 2048 rows lose about 1e-6 of their value. Means,
-    covariances and EM steps agree with float64 to about 1e-6 if |m| ≤ 10 s. EM stops at
-    a gap of 2e-6 of the objective, or ``tol`` if larger, instead of 1.5e-8: a mixture
-    that the data do not determine may differ by more.
+    ``dtype="float32"`` changes each number of a column with mean m and standard
+    deviation s by up to 6e-8 m, and sums of 2048 rows by about 1e-6 of their value.
+    Means, covariances and EM steps agree with float64 to about 1e-6 if |m| ≤ 10 s. EM
+    stops at a relative gap of 2e-6, or ``tol`` if larger, instead of 1.5e-8. If the
+    data do not determine the mixture, results may differ by more.
 
     Examples
     --------

@@ -19,8 +19,8 @@ from probmetric.typing import Array
 class Stacks(NamedTuple):
     """Groups sorted by size: ``X[b]`` (G_b, n_b, d) and group weights ``w[b]`` (G_b,).
 
-    Sizes are static shapes in compiled functions. ``seen[b]``, of the shape of
-    ``X[b]``, is False for NaN; ``seen`` is None if no entry is missing.
+    Sizes are static shapes in compiled functions. ``seen[b]`` has the shape of ``X[b]``
+    and is False for NaN. ``seen`` is None if no entry is missing.
     """
 
     X: tuple[Float[Array, "_ _ d"], ...]
@@ -31,13 +31,14 @@ class Stacks(NamedTuple):
 def as_groups(data: Points | Pairs | Groups) -> Groups:
     """Convert points or pairs to groups with a common source.
 
-    A point is a group of one. A pair with y = 1 is a group of two; with y = 0 it is
+    A point is a group of one. A pair with y = 1 is a group of two. A pair with y = 0 is
     two groups of one.
 
     Raises
     ------
     ValueError
-        For pairs without labels, or with counts.
+        If pairs have no y.
+        If y are counts.
 
     Examples
     --------
@@ -57,7 +58,7 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     data = checked_rows(data)
     if data.y is None:
         raise ValueError(
-            "y: expected which pairs share a source (1) or not (0), got None"
+            "y must be 1 for pairs that share a source and 0 for other pairs, got None"
         )
     same = np.asarray(data.y) == 1
     first = np.cumsum(np.r_[0, np.where(same, 1, 2)])[:-1]
@@ -73,7 +74,7 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     Raises
     ------
     ValueError
-        For groups or pairs inside ``jit``: they determine shapes.
+        If groups or pairs are traced inside ``jit``, because they determine shapes.
     """
     if isinstance(data, Stacks):
         return data
@@ -81,8 +82,8 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
     if traced:
         raise ValueError(
-            f"data: expected stack(data) inside jit, as {', '.join(traced)} set "
-            f"shapes, got traced {type(data).__name__}"
+            f"data: expected stack(data) inside jit, because {', '.join(traced)} "
+            f"determine shapes, got traced {type(data).__name__}"
         )
     groups = as_groups(data)
     codes = np.asarray(groups.group)

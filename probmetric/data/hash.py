@@ -23,7 +23,7 @@ ROUNDS = 3
 
 
 def data_variables(data: object) -> dict[str, np.ndarray]:
-    """Name the arrays of a data argument; strings and None are left out."""
+    """Return the arrays of a data argument by name, without strings and None."""
     if data is None:
         return {}
     leaves = jax.tree_util.tree_flatten_with_path(data)[0]
@@ -35,7 +35,7 @@ def data_variables(data: object) -> dict[str, np.ndarray]:
 
 
 def data_hash(data: object) -> str:
-    """Return a SHA-256 of names, types, shapes and bytes of the data's arrays.
+    """Return a SHA-256 hash of the names, dtypes, shapes and bytes of the arrays.
 
     Examples
     --------
@@ -63,11 +63,12 @@ def canonical_order(
 ) -> Int[np.ndarray, "n"]:
     """Return an order of the rows that does not depend on the order of rows or columns.
 
-    This is color refinement. The hash of a row is the sum over its entries of a hash of
-    (rank of the entry in its column, hash of the column). The hash of a column is the
-    sum over its entries of a hash of (rank, hash of the row). Rows with equal hashes
-    are ordered by class, then by their entries from left to right; the order of columns
-    matters only if permuting columns exchanges two rows. NaN is a distinct value.
+    The algorithm is color refinement. The hash of a row is the sum over its entries of
+    a hash of (rank of the entry in its column, hash of the column). The hash of a
+    column is the sum over its entries of a hash of (rank, hash of the row). Rows with
+    equal hashes are ordered by class, then by their entries from left to right. The
+    order of columns matters only if a permutation of columns exchanges two rows. NaN is
+    a distinct value.
     """
     codes = np.zeros(len(X), int) if codes is None else np.asarray(codes)
     ranks = _ranks(np.asarray(X))
@@ -108,10 +109,10 @@ def _ranks(X: Float[np.ndarray, "n d"]) -> np.ndarray:
 
 
 def first_best(scores: Float[np.ndarray, "*g"]) -> int:
-    """Return the flat index of the largest score, the first one for ties.
+    """Return the flat index of the largest score, or the first among ties.
 
-    Scores that differ by rounding tie: the order of rows must not matter. NaN is never
-    the best.
+    Scores that only differ by rounding tie, because the order of rows must not matter.
+    NaN is never the best.
     """
     flat = np.ravel(scores)
     best = np.nanmax(flat, initial=-np.inf)

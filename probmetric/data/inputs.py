@@ -38,8 +38,10 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
     Raises
     ------
     ValueError
-        For labels that are not one column, mix numbers and strings, are missing (None,
-        NaN, NA or masked), or become equal in a NumPy array.
+        If labels are not one column.
+        If labels mix numbers and strings.
+        If a label is missing (None, NaN, NA or masked).
+        If different labels become equal in a NumPy array.
     """
     refuse_masked(labels, name)
     values = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
@@ -77,19 +79,19 @@ def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
     n_classes = len(set(labels.tolist()))
     if values.dtype != object and len(np.unique(values)) < n_classes:
         raise ValueError(
-            f"{name}: expected labels that stay apart in an array, got {n_classes} of "
-            f"which {values.dtype} makes {len(np.unique(values))}: whole numbers above "
-            "2^53 beside others, or text that ends with NUL"
+            f"{name} must have labels that remain distinct in a NumPy array, got "
+            f"{n_classes} labels, {len(np.unique(values))} as {values.dtype}. Avoid "
+            "mixed integers above 2^53, and text that ends with NUL"
         )
     return values
 
 
 def refuse_masked(values: object, name: str) -> None:
-    """Raise if entries are masked: NumPy would use the values behind the mask."""
+    """Raise if entries are masked, because NumPy would use the masked values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
-            f"{name}: expected an array without a mask, got {np.sum(values.mask)} "
-            f"masked entries; use {name}.filled(np.nan), or another number"
+            f"{name} must be an array without a mask, got {np.sum(values.mask)} masked "
+            f"entries. Use {name}.filled(np.nan), or a different number"
         )
 
 
@@ -151,10 +153,10 @@ def refuse_source(X: object, name: str) -> None:
     """Raise for data on disk where all rows are needed at once."""
     if isinstance(X, Source):
         raise ValueError(
-            f"{name}: expected an array, got a source ({X.name}): GaussianClasses, "
-            "GLML, LCA, LDA, PairLDA, RCA, TwoStageMixture, nearest, neighbor_table "
-            "and KNeighborsClassifier(votes='count') read data on disk in chunks, this "
-            "needs all rows at once"
+            f"{name} must be an array, got data on disk ({X.name}), but all rows are "
+            "needed at once. For data on disk use GaussianClasses, GLML, LCA, LDA, "
+            "PairLDA, RCA, TwoStageMixture, nearest, neighbor_table or "
+            "KNeighborsClassifier(votes='count')"
         )
 
 
@@ -309,7 +311,7 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
 def column(
     values: ArrayLike, n: int, name: str, what: str = "numbers"
 ) -> Float[np.ndarray, "n"]:
-    """Convert n values to float64, or raise for another shape; as ``real``."""
+    """Convert n values to float64 as ``real``, or raise if the shape is not (n,)."""
     result = real(values, name, what)
     if result.shape != (n,):
         raise ValueError(f"{name}: expected shape ({n},), got {result.shape}")
@@ -354,9 +356,10 @@ def pair_labels(
     Raises
     ------
     ValueError
-        For labels that are not one per pair or of another or mixed conventions, and for
-        equal labels if ``both`` are needed: the likelihood then has no maximum (W → 0
-        or ‖W‖ → ∞, maths A6).
+        If there is not one label per pair.
+        If labels are not all in {0, 1} or all in {-1, +1}.
+        If ``both`` labels are needed and all labels are equal. The likelihood has no
+        maximum for equal labels (W → 0 or ‖W‖ → ∞, maths A6).
     """
     labels = column(y, n_pairs, "y", "labels 0/1 or -1/+1")
     values = sorted({float(v) for v in np.unique(labels)})
@@ -375,7 +378,7 @@ def pair_labels(
 def pair_weights(
     w: ArrayLike | None, same: Int[np.ndarray, "N"], name: str = "sample_weight"
 ) -> Float[np.ndarray, "N"] | None:
-    """Return ``check_weights``; raise if all weights of one label are zero."""
+    """Return checked weights, or raise if all weights of one label are zero."""
     weights = check_weights(w, len(same), name)
     for label in (0, 1):
         if weights is not None and not np.any(weights[same == label] > 0):
@@ -390,7 +393,7 @@ def pair_counts(
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Float[np.ndarray, "N"] | None]:
     """Return counts of *same* judgments, numbers of judgments ≥ 1, and weights.
 
-    Raises if all judgments, or all of positive weight, are equal.
+    Raises if all judgments are equal, or all judgments of positive weight.
     """
     m, same = _whole(trials, "trials", n_pairs), _whole(y, "y", n_pairs)
     for name, wrong, what in (
@@ -469,21 +472,22 @@ def pairs_from_arrays(
     pairs : array-like of shape (N, 2, d), or (N, 2) of integers
         Points of each pair, or row numbers of ``X``.
     y : array-like of shape (N,)
-        1 for same; 0, or -1 throughout, for different. With ``trials``, counts of
-        *same*.
+        Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
+        labels. With ``trials``, counts of *same* judgments.
     w : array-like of shape (N,), optional
         Data weights ≥ 0.
     X : array-like of shape (n, d), optional
-        Points of integer pairs; an error with (N, 2, d).
+        Points of integer pairs. Must be None for pairs of shape (N, 2, d).
     anchor : array-like of shape (N,) of integers ≥ 0, optional
-        Group of each pair, for one scale per anchor.
+        Group of each pair, for models with one scale per anchor.
     trials : array-like of shape (N,) of integers ≥ 1, optional
         Number of judgments of each pair.
 
     Raises
     ------
     ValueError
-        For bad input, and if all pairs have one label.
+        If the input is invalid.
+        If all pairs have the same label.
     """
     rows, i, j = pair_points(pairs, X)
     if trials is None:

@@ -63,7 +63,7 @@ def smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
 def nearer(
     D: Float[np.ndarray, "q #n"], than: Float[np.ndarray, "q #n"]
 ) -> Bool[np.ndarray, "q n"]:
-    """Return which squared distances are smaller than others by more than rounding.
+    """Return which squared distances D are smaller than ``than`` by more than rounding.
 
     Coordinates of size r have an error of about 1e-15 r. Squared distances D have an
     error of 1e-15 r √D, which is less than 1e-10 D + 1e-20 r² (``SAME``).
@@ -140,27 +140,29 @@ def impostor_pairs(
     ----------
     X : array-like of shape (n, d)
     labels : array-like of shape (n,)
-        Numbers or strings, at least two classes.
+        Class labels, numbers or strings, with at least two classes.
     k : int
-        At least 1, less than the size of the largest class.
+        Number of targets, from 1 to the size of the largest class minus 1.
     max_impostors : int, optional
-        Largest number of impostors per anchor, the nearest ones. The paper uses all.
+        Largest number of impostors per anchor; the nearest are used. Default: all, as
+        in the paper.
 
     Returns
     -------
     Pairs
-        Ordered by anchor, targets first; ``anchor`` is the row of X.
+        Pairs ordered by anchor, targets first. ``anchor`` is the row number in X.
 
     Raises
     ------
     ValueError
-        For bad input, and if no anchor has an impostor: the Euclidean distance then
-        agrees with the labels.
+        If the input is invalid.
+        If no anchor has an impostor: the Euclidean distance agrees with the labels.
 
     Examples
     --------
-    The points of class a are 2 apart, and both points of class b are nearer to either:
-    impostors. Points of class b have no impostors and anchor no pairs.
+    The two points of class a have distance 2. Both points of class b are nearer to
+    each point of class a, and are its impostors. Points of class b have no impostors
+    and anchor no pairs.
 
     >>> from probmetric.data import impostor_pairs
     >>> X = [[0.0], [2.0], [1.0], [1.1]]
@@ -178,9 +180,9 @@ def impostor_pairs(
     blocks = _impostors(rows, codes, k, max_impostors)
     if not sum(map(len, blocks[0])):
         raise ValueError(
-            "labels: expected at least one impostor (a point of another class nearer "
-            f"than a point's {k} nearest of its class), got no impostors: the "
-            "Euclidean distance already agrees with the labels; use nearest_pairs"
+            "labels: expected at least one impostor, got none. No point of a different "
+            f"class is nearer than the {k} nearest points of the same class. The "
+            "Euclidean distance agrees with the labels. Use nearest_pairs"
         )
     return _by_anchor(rows, blocks)
 
@@ -201,30 +203,32 @@ def nearest_pairs(
 ) -> Pairs:
     """Pair each point with its nearest points of the same class and of other classes.
 
-    The default pairs of LCA. Unlike ``impostor_pairs``, all points anchor pairs.
+    These are the default pairs of LCA. Unlike in ``impostor_pairs``, all points anchor
+    pairs.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
     labels : array-like of shape (n,)
-        Numbers or strings, at least two classes. A class of one member has pairs of
-        different classes only.
+        Class labels, numbers or strings, with at least two classes. The member of a
+        class of one only anchors pairs of different classes.
     k, m : int, default=3
-        Numbers of same-class and other-class neighbors of each point; fewer for a class
-        that has fewer.
+        Numbers of same-class and other-class neighbors of each point. All neighbors are
+        used if there are fewer.
     factor : array-like of shape (p, d), optional
-        Use the distance ‖factor (x - x')‖. Default: Euclidean.
+        Linear map of the distance ‖factor (x - x')‖. Default: Euclidean distance.
 
     Returns
     -------
     Pairs
-        Ordered by anchor, same-class pairs first, each by (distance, index);
-        ``anchor`` is the row of X.
+        Pairs ordered by anchor, same-class pairs first, then by (distance, index).
+        ``anchor`` is the row number in X.
 
     Raises
     ------
     ValueError
-        For bad input, and if no class has two members.
+        If the input is invalid.
+        If no class has two members.
 
     Examples
     --------
@@ -279,12 +283,13 @@ def from_rows(
 
 
 def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
-    """Make each of the n(n-1)/2 pairs i < j once, with y=1 within a class.
+    """Make the n(n-1)/2 pairs i < j, with y=1 within a class.
 
     Raises
     ------
     ValueError
-        For bad input, and if no class has two members.
+        If the input is invalid.
+        If no class has two members.
 
     Examples
     --------
@@ -303,10 +308,11 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
 def as_labels(pairs: Pairs) -> Pairs:
     """Convert counts to weighted labels.
 
-    m judgments of a pair, y of them *same*, with weight w become a pair with y = 1 and
-    weight w y, and a pair with y = 0 and weight w (m - y). Pairs of weight 0 are left
-    out. The log likelihood of labels is that of counts minus the constant
-    Σ w log C(m, y). Pairs without trials are returned unchanged.
+    A pair with m judgments, of which y are *same*, and weight w is replaced by two
+    pairs: one with y = 1 and weight w y, and one with y = 0 and weight w (m - y). Pairs
+    of weight 0 are left out. The log likelihood of the labels equals the log likelihood
+    of the counts minus the constant Σ w log C(m, y). Pairs without trials are returned
+    unchanged.
 
     Examples
     --------

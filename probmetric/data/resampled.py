@@ -60,7 +60,7 @@ def without_group(
     ----------
     source : Source
     group : int
-        0 to ``n_groups`` - 1.
+        Number of the group, 0 to ``n_groups`` - 1.
     n_groups : int, default=50
         Number of groups of rows. If it is at least the number of rows, each row is a
         group.
@@ -69,7 +69,8 @@ def without_group(
     Raises
     ------
     ValueError
-        For a group out of range, or fewer than two groups.
+        If ``group`` is out of range.
+        If there are fewer than two groups.
 
     Examples
     --------
@@ -92,15 +93,16 @@ def without_group(
 
 
 def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> View:
-    """Multiply the weights by those of one replicate of a Bayesian bootstrap.
+    """Multiply the weights by random weights of a Bayesian bootstrap.
 
-    Weights are independent Exp(1): Dirichlet(1, ..., 1) weights up to their sum, which
-    is about n.
+    Random weights are independent Exp(1). Divided by their sum, which is about n, they
+    are Dirichlet(1, ..., 1).
 
     Parameters
     ----------
     source : Source
     replicate : int ≥ 0
+        Number of the replicate. Replicates are independent.
     seed : int, default=0
 
     Examples

@@ -25,7 +25,7 @@ class Scaler(NamedTuple):
 
 
 def constant_columns(X: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, "d"]:
-    """Return which columns vary by at most 16 times the rounding of their entries."""
+    """Return which columns have a range of at most 16 rounding errors of entries."""
     low, high = np.nanmin(X, 0), np.nanmax(X, 0)
     return high - low <= 16 * np.finfo(float).eps * np.maximum(abs(low), abs(high))
 
@@ -37,9 +37,9 @@ def columns_at_a_time(n: int, d: int) -> list[slice]:
 
 
 def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-    """Return the scale that divides learned maps, infinite for constant columns.
+    """Return the divisor of learned linear maps, infinite for constant columns.
 
-    A constant column has no information, and only weight 0 does not depend on its unit.
+    A constant column has no information. Only weight 0 does not depend on its unit.
     """
     return np.where(constant_columns(np.asarray(X)), np.inf, scale)
 
@@ -94,15 +94,17 @@ def fit_scaler(
     Raises
     ------
     ValueError
-        If a column has no entry or all columns are constant, and if squares of entries
-        or of the range of a column overflow or underflow float64 (also without
-        ``standardize``).
+        If a column has no entry.
+        If all columns are constant.
+        If squares of entries overflow float64, or the square of the range of a column
+        underflows (also without ``standardize``).
     """
     n, d = X.shape
     empty = np.flatnonzero(np.isnan(X).all(0))
     if len(empty):
         raise ValueError(
-            f"X: expected a value in every column, got none in {_columns(empty, names)}"
+            f"X: expected a value in every column, got none in columns "
+            f"{_columns(empty, names)}"
         )
     check_sizes(X, names)
     low, high = np.nanmin(X, 0), np.nanmax(X, 0)
@@ -110,16 +112,16 @@ def fit_scaler(
     small = np.flatnonzero((span > 0) & (span < 1 / LARGEST))
     if len(small):
         raise ValueError(
-            f"X: expected columns whose range is {1 / LARGEST:.3g} or more, so that "
-            f"float64 holds its square, got {span[small].tolist()} in columns "
-            f"{_columns(small, names)}; rescale them"
+            f"X must have columns with a range of at least {1 / LARGEST:.3g} (squares "
+            f"underflow float64), got {span[small].tolist()} in columns "
+            f"{_columns(small, names)}. Rescale these columns"
         )
     if not standardize:
         return Scaler(np.zeros(d), np.ones(d))
     constant = constant_columns(X)
     if constant.all():
         raise ValueError(
-            f"X: expected a column that varies (n_samples = {n}, standardize=True "
+            f"X must have a column that varies (n_samples = {n}, standardize=True "
             "divides by standard deviations), got constant columns "
             f"{_columns(np.flatnonzero(constant), names)}"
         )
@@ -150,7 +152,7 @@ def scaler_of(
 ) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
     """Return the scaler from ranges, means and deviations, and the constant columns.
 
-    Warns about constant columns. Raises as ``fit_scaler``.
+    Warns about constant columns. Raises in the same cases as ``fit_scaler``.
     """
     ends = np.stack([low, high])
     constant = constant_columns(ends)
@@ -175,14 +177,14 @@ def check_sizes(
     """
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(
-            f"X: expected a column whose range is {1 / LARGEST:.3g} or more, so that "
-            f"float64 holds its square, got a largest of {span:.3g}; rescale X"
+            f"X must have a column with a range of at least {1 / LARGEST:.3g} (squares "
+            f"underflow float64), got a largest range of {span:.3g}. Rescale X"
         )
     size = np.max(np.abs(X), 0, where=~np.isnan(X), initial=0.0)
     large = np.flatnonzero(size > LARGEST)
     if len(large):
         raise ValueError(
-            f"X: expected entries up to {LARGEST:.3g} in size, so that float64 holds "
-            f"their squares, got {size[large].tolist()} in columns "
-            f"{_columns(large, names)}; rescale them"
+            f"X must have absolute values of at most {LARGEST:.3g} (squares overflow "
+            f"float64), got {size[large].tolist()} in columns "
+            f"{_columns(large, names)}. Rescale these columns"
         )

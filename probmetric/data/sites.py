@@ -16,25 +16,28 @@ BLOCK_ENTRIES = 1 << 21
 
 
 def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
-    """Make each pair of sites once, with counts of shared units.
+    """Make all pairs of sites, with counts of shared individuals or species.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         Covariates of the sites.
     species : array-like of shape (n, S)
-        Whole numbers ≥ 0: abundances, or presence as 0 and 1 or booleans.
+        Integers ≥ 0: abundances, or presence as 0 and 1 or booleans.
 
     Returns
     -------
     Pairs
-        ``trials`` units, y of them shared. Sites are the rows of X.
+        Pairs with ``trials`` individuals or species, y of which are shared. Sites are
+        the rows of X.
 
     Raises
     ------
     ValueError
-        For another number of rows, entries that are not whole numbers ≥ 0, sites
-        without species (their dissimilarity is undefined), and fewer than two sites.
+        If X and ``species`` have different numbers of rows.
+        If an entry of ``species`` is not an integer ≥ 0.
+        If a site has no species, because its dissimilarity is undefined.
+        If there are fewer than two sites.
 
     Examples
     --------
@@ -47,24 +50,24 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
     table = real(species, "species", "whole numbers")
     n = len(rows)
     if table.ndim != 2 or len(table) != n or not table.shape[1]:
-        raise ValueError(f"species: expected shape ({n}, S), got {table.shape}")
+        raise ValueError(f"species must have shape ({n}, S), got {table.shape}")
     if n < 2:
-        raise ValueError("X: expected at least two sites, got one")
+        raise ValueError("X must have at least two sites, got one")
     counts = (table >= 0) & (table == np.round(table))
     if not counts.all():
         raise ValueError(
-            f"species: expected whole numbers of at least 0, got {table[~counts][0]}"
+            f"species must be whole numbers of at least 0, got {table[~counts][0]}"
         )
     total = table.sum(1)
     if not (total < 2**30).all():
         raise ValueError(
-            f"species: expected at most 2³⁰ units a site, got {total.max():.3g}"
+            f"species must have a total of at most 2³⁰ per site, got {total.max():.3g}"
         )
     empty = np.flatnonzero(total == 0)
     if len(empty):
         raise ValueError(
-            "species: expected some at every site, got none at rows "
-            f"{empty[:5].tolist()}"
+            "species must have at least one species at every site, got none in rows "
+            f"{empty[:5].tolist()}. Leave these sites out"
         )
     i, j = np.triu_indices(n, 1)
     shared = np.empty(len(i), int)

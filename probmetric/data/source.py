@@ -57,10 +57,10 @@ system, which costs page faults.
 
 
 class Part(NamedTuple):
-    """A run of rows: location for messages, first row, number of rows.
+    """Consecutive rows of a source: location for messages, first row, number of rows.
 
-    ``file`` is the number of the file, and ``at`` the row group or first row in it.
-    Rows in messages are counted from ``start``.
+    ``file`` is the number of the file. ``at`` is the row group or the first row in this
+    file. Messages count rows from ``start``.
 
     Examples
     --------
@@ -80,14 +80,14 @@ class Part(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Labels values[codes]; values are distinct, but may be unsorted or unused."""
+    """Labels values[codes]. Values are distinct, but may be unsorted or unused."""
 
     values: np.ndarray
     codes: Int[np.ndarray, "m"]
 
 
 class Block(NamedTuple):
-    """Rows X (m, d) as stored, labels, weights, and the number of the first row.
+    """A block of stored rows X (m, d), labels, weights, and number of the first row.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Block(NamedTuple):
 
 @runtime_checkable
 class Source(Protocol):
-    """Data on disk, or arrays, that are read in chunks; ``pm.open`` returns one.
+    """Data on disk or arrays that are read in chunks, as returned by ``pm.open``.
 
     Attributes
     ----------
@@ -146,7 +146,8 @@ class Source(Protocol):
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the rows of a part in new arrays, at most ``rows`` at a time.
 
-        Without ``features``, X has no columns: only labels and weights are read.
+        If ``features`` is False, only labels and weights are read, and X has no
+        columns.
         """
         ...
 
@@ -163,8 +164,8 @@ def described(self: Source) -> str:
 class View:
     """A source whose blocks are changed by ``change(block)`` when they are read.
 
-    The rows of a block remain the same. ``name`` must be that of ``source`` only if the
-    data count as the same.
+    ``change`` must not add or remove rows. ``name`` must differ from the name of
+    ``source``, unless the data count as the same.
     """
 
     source: Source
@@ -213,8 +214,9 @@ def single(source: Source) -> Single:
     Raises
     ------
     ValueError
-        When rows are read, for a column whose squares overflow or underflow float32:
-        the largest entry of a block is above 1e15, or below 1e-15 and not 0.
+        If squares of a column overflow or underflow float32: the largest entry of a
+        block is above 1e15, or below 1e-15 and not 0. The error is raised when rows are
+        read.
     """
 
     def change(block: Block) -> Block:
@@ -225,9 +227,9 @@ def single(source: Source) -> Single:
             column = int(wrong[0])
             row = block.first + int(np.argmax(size[:, column] == top[column]))
             raise ValueError(
-                "data: expected columns of a largest number from 1e-15 to 1e15, whose "
-                f"squares float32 holds, got {top[column]:.3g} in row {row} of "
-                f"{source.feature_names[column]!r} of {source.name}; open as float64"
+                "data must have columns whose largest number is between 1e-15 and 1e15 "
+                f"for dtype='float32', got {top[column]:.3g} in row {row} of column "
+                f"{source.feature_names[column]!r} of {source.name}. Open as float64"
             )
         return block._replace(X=block.X.astype(np.float32))
 
@@ -297,13 +299,13 @@ def bins(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def share(parts: Sequence[Part], rank: int = 0, size: int = 1) -> dict[int, list[Part]]:
-    """Return the bins of process ``rank`` of ``size`` by number, possibly none."""
+    """Return the bins of process ``rank`` among ``size`` by number, possibly none."""
     numbered = enumerate(bins(parts))
     return {b: some for b, some in numbered if some and b * size // BINS == rank}
 
 
 def block_rows(source: Source) -> int:
-    """Return the number of rows of a block that needs the least padding."""
+    """Return the number of rows per block that needs the least padding."""
     d = max(n_features(source), 1)
     sizes = np.array([sum(p.rows for p in some) for some in bins(source.parts) if some])
     if not len(sizes):
@@ -319,7 +321,8 @@ def block_rows(source: Source) -> int:
 class Filled(NamedTuple):
     """A padded block: X (b, d), class codes y (b,), w (b,), first row, number of rows.
 
-    Rows after the first ``rows`` are padding: 0, with weight 0. Without classes y is 0.
+    Rows after the first ``rows`` are padding with entries 0 and weight 0. y is 0 if
+    there are no classes.
     """
 
     X: Float[np.ndarray, "b d"]
@@ -351,9 +354,10 @@ def filled(
     Raises
     ------
     ValueError
-        For values that are not finite, weights that are negative or not finite, and
-        labels that are missing or not among the classes, with the file, the row group,
-        the row and the column. Also as ``source.read``.
+        If a value is not finite.
+        If a weight is negative or not finite.
+        If a label is missing or not among the classes.
+        If ``source.read`` raises. Messages contain the file, row group, row and column.
     """
     shape, dtype = (rows, n_features(source)), dtype_of(source)
     X, y, w = aligned(shape, dtype), np.zeros(rows, np.int32), np.empty(rows)
@@ -390,7 +394,7 @@ def _usable(X: np.ndarray, dtype: np.dtype) -> bool:
 def checked(
     block: Block, part: Part, classes: np.ndarray | None, names: Sequence[str]
 ) -> Int[np.ndarray, "m"]:
-    """Return the class codes of a block, after checks of its entries."""
+    """Check the entries of a block, and return its class codes."""
     X, w = block.X, block.w
     with np.errstate(over="ignore", invalid="ignore"):
         sound = np.isfinite(X.sum())  # One pass. A sum may overflow for finite X.
@@ -403,8 +407,7 @@ def checked(
     if w is not None and not np.all((w >= 0) & (w < np.inf)):
         row = int(np.flatnonzero(~((w >= 0) & (w < np.inf)))[0])
         raise ValueError(
-            f"weight: expected numbers from 0 on, got {w[row]} in "
-            f"{_row(block, part, row)}"
+            f"weight: expected numbers ≥ 0, got {w[row]} in {_row(block, part, row)}"
         )
     if classes is None:
         return np.zeros(len(X), np.int32)
@@ -432,7 +435,7 @@ def _row(block: Block, part: Part, row: int) -> str:
 
 
 def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
-    """Return labels as distinct values and codes; raise for a missing label."""
+    """Return labels as distinct values and codes, or raise if a label is missing."""
     lacking = None
     if values.dtype.kind == "f":
         lacking = np.isnan(values)
@@ -441,7 +444,8 @@ def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
     if lacking is not None and lacking.any():
         row = first - part.first + part.start + int(lacking.argmax())
         raise ValueError(
-            f"label: expected one of every row, got none in row {row} of {part.where}"
+            f"label: expected a label of every row, got none in row {row} of "
+            f"{part.where}"
         )
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
@@ -523,8 +527,8 @@ def reader() -> Generator[ThreadPoolExecutor]:
 def ahead[T](items: Iterator[T], pool: ThreadPoolExecutor | None = None) -> Iterator[T]:
     """Yield items while a thread computes the next one.
 
-    Errors of the thread are raised here. If it is closed early, it waits for the item
-    in progress.
+    Errors of the thread are raised here. If the generator is closed early, it waits for
+    the item in progress.
     """
     end = object()
     with nullcontext(pool) if pool else reader() as thread:

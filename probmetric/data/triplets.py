@@ -34,12 +34,12 @@ def nearest_triplets(
     Returns
     -------
     Triplets
-        Ordered by anchor, at most ``n * n_targets * n_impostors``.
+        Triplets ordered by anchor, at most ``n * n_targets * n_impostors``.
 
     Raises
     ------
     ValueError
-        As ``nearest_pairs``.
+        In the same cases as ``nearest_pairs``.
 
     Examples
     --------
@@ -87,13 +87,13 @@ def _rows(
     rows = points(X)
     if ends.ndim != 2 or ends.shape[1] not in (3, 4) or not len(ends):
         raise ValueError(
-            f"{name}: expected shape (N, 3) of rows of points, (N, 4) for quadruplets, "
+            f"{name} must have shape (N, 3) of row numbers, or (N, 4) for quadruplets, "
             f"got {ends.shape}"
         )
     wrong = (ends != np.round(ends)) | ~((ends >= 0) & (ends < len(rows)))
     if np.any(wrong):
         raise ValueError(
-            f"{name}: expected whole numbers 0..{len(rows) - 1}, rows of points, got "
+            f"{name} must be row numbers of X (0 to {len(rows) - 1}), got "
             f"{ends[wrong][0]:g} in row {np.nonzero(wrong)[0][0]}"
         )
     return rows, ends.astype(int)
@@ -112,7 +112,7 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
         if wrong.any():
             row = np.flatnonzero(wrong)[0]
             raise ValueError(
-                f"{name}: expected quadruplets of two different pairs of different "
+                f"{name} must have quadruplets of two different pairs of different "
                 f"points, got {index[row].tolist()} in row {row}"
             )
         return
@@ -121,9 +121,8 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
         (same,) = np.nonzero(index[:, k] == index[:, m])
         if len(same):
             raise ValueError(
-                f"{name}: expected three different points, got one point "
-                f"({index[same[0], k]}) for both {names[k]} and {names[m]} in row "
-                f"{same[0]}"
+                f"{name} must have three different points, got point "
+                f"{index[same[0], k]} as {names[k]} and as {names[m]} in row {same[0]}"
             )
 
 
@@ -140,28 +139,34 @@ def triplets_from_arrays(
     Parameters
     ----------
     triplets : Triplets, or array-like of shape (N, 3, d) or (N, 3) of integers
-        Points anchor, near and far, or their row numbers in ``X``. Quadruplets,
-        (N, 4, d) or (N, 4), are the nearer pair and then the other pair.
+        Points anchor, near and far, or their row numbers in ``X``. Quadruplets have
+        shape (N, 4, d) or (N, 4): the nearer pair, followed by the farther pair.
     y : array-like of shape (N,), optional
-        1 if near was nearer; 0, or -1 throughout, if far was. Default: 1.
+        Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
+        responses. Default: 1.
     w : array-like of shape (N,), optional
         Data weights ≥ 0.
     X : array-like of shape (n, d), optional
-        Points of integer triplets; an error with (N, 3, d).
+        Points of integer triplets. Must be None for triplets of shape (N, 3, d).
     name : str, default="triplets"
         Name of the argument in errors.
 
     Raises
     ------
     ValueError
-        For bad input; for a triplet with one point in two places, and a quadruplet with
-        one point twice in a pair, or one pair twice. Points are compared by row number:
-        equal coordinates are two points at distance 0.
+        If the input is invalid.
+        If a triplet contains a point twice.
+        If a pair of a quadruplet contains a point twice, or the two pairs are equal.
+
+    Notes
+    -----
+    Points are compared by row number. Two rows with equal coordinates are two points at
+    distance 0.
     """
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:
             raise ValueError(
-                "y, sample_weight: expected None with Triplets, which have y and w, "
+                "y and sample_weight must be None for Triplets, which contain y and w, "
                 "got arrays"
             )
         y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)

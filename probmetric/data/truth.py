@@ -19,7 +19,7 @@ class TellsClasses(ClassifierMixin):
         y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the accuracy, as scikit-learn's ``accuracy_score``.
+        """Return the accuracy, as in scikit-learn's ``accuracy_score``.
 
         Parameters
         ----------
@@ -37,11 +37,12 @@ class TellsClasses(ClassifierMixin):
         Raises
         ------
         ValueError
-            For labels that are missing, not one per row, or text instead of numbers (or
-            the reverse); for weights that are negative or all zero.
+            If a label is missing, or there is not one label per row.
+            If labels are text and the classes of ``fit`` are numbers, or the reverse.
+            If a weight is negative or all weights are zero.
         """
         if y is None:
-            raise ValueError("y: expected the true labels, got None")
+            raise ValueError("y must be the true labels, got None")
         classifier: Any = self
         unlabeled = getattr(classifier, "unlabeled", None)
         labels, rows, weights = leave_out(unlabeled, y, X, sample_weight)
@@ -53,21 +54,21 @@ def right_share(
 ) -> float:
     """Return the (weighted) share of predictions (m,) that equal the true labels.
 
-    Raises as ``TellsClasses.score``.
+    Raises in the same cases as ``TellsClasses.score``.
     """
     truth = np.asarray(y, object) if isinstance(y, list | tuple) else np.asanyarray(y)
     if truth.ndim == 2 and truth.shape[1] == 1:
         truth = truth.ravel()
     classes, codes = label_codes(truth)
     if codes.shape != predicted.shape:
-        raise ValueError(f"y: expected shape {predicted.shape}, got {codes.shape}")
+        raise ValueError(f"y must have shape {predicted.shape}, got {codes.shape}")
     kinds = [
         {"U": "text", "S": "bytes"}.get(a.dtype.kind, "numbers")
         for a in (predicted, classes)
     ]
     if kinds[0] != kinds[1]:
         raise ValueError(
-            f"y: expected {kinds[0]}, as the classes of fit are, got {kinds[1]}"
+            f"y must be {kinds[0]}, like the classes of fit, got {kinds[1]}"
         )
     w = check_weights(sample_weight, len(predicted))
     return float(np.average(classes[codes] == predicted, weights=w))

@@ -48,7 +48,8 @@ def leave_out(
 ) -> tuple[Any, ...]:
     """Remove unlabeled rows from labels, and from arrays or frames of the same rows.
 
-    None and "warn" for ``unlabeled`` remove nothing. Labels and the others may be None.
+    If ``unlabeled`` is None or "warn", nothing is removed. Labels and arrays may be
+    None.
 
     Raises
     ------
@@ -80,7 +81,7 @@ def _taken(values: Any, rows: Int[np.ndarray, "m"]) -> Any:
 
 
 def refuse_unlabeled(unlabeled: object) -> None:
-    """Raise if ``unlabeled`` is a label: rows on disk are not left out."""
+    """Raise if ``unlabeled`` is a label, because rows on disk cannot be left out."""
     if leaves_out(unlabeled):
         raise ValueError(
             "unlabeled must be None or 'warn' where rows are streamed from a source, "
@@ -91,7 +92,7 @@ def refuse_unlabeled(unlabeled: object) -> None:
 def warn_of_unlabeled(
     unlabeled: object, classes: Iterable[object], name: str, option: str = ""
 ) -> None:
-    """Warn if -1 is a class next to two or more of 0, 1, 2, ..., except for None."""
+    """Warn if -1 is a class next to two or more of 0, 1, 2, ..., unless None is set."""
     words = [_spelled(label) for label in classes]
     others = [word for word in words if word.isdecimal()]
     if unlabeled is not None and "-1" in words and len(others) > 1:

@@ -13,7 +13,7 @@ FEWEST = 5
 def doubtful_columns(
     X: Float[np.ndarray, "m d"], names: Sequence[str], n: int | None = None
 ) -> list[str]:
-    """Describe row counters and codes for missing (-999), each with the option to use.
+    """Describe columns that count rows or have codes for missing (-999), and remedies.
 
     If X is a sample, ``n`` is the number of all rows.
     """
@@ -55,7 +55,7 @@ def is_counter(column: Float[np.ndarray, "m"], n: int) -> bool:
 
 
 def code_of(column: Float[np.ndarray, "m"]) -> float | None:
-    """Return a repeated extreme value if it is an outlier of the others' range."""
+    """Return a repeated extreme value that is far outside the range of other values."""
     values, times = np.unique(column[np.isfinite(column)], return_counts=True)
     if len(values) <= FEWEST:
         return None

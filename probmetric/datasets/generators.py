@@ -23,7 +23,7 @@ _D = 20
 
 
 def waveform(n: int, seed: int) -> LabeledSample:
-    """Draw n points: u·h + (1-u)·h' + N(0, I), h and h' the class's two triangles.
+    """Draw n points u·h + (1-u)·h' + N(0, I), with the triangles h, h' of the class.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def waveform(n: int, seed: int) -> LabeledSample:
 
 
 def twonorm(n: int, seed: int) -> LabeledSample:
-    """Draw n points from N(a·1, I) or N(-a·1, I), a = 2/√20.
+    """Draw n points from N(a·1, I) or N(-a·1, I) with a = 2/√20.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def twonorm(n: int, seed: int) -> LabeledSample:
 
 
 def ringnorm(n: int, seed: int) -> LabeledSample:
-    """Draw n points from N(0, 4I) or N(a·1, I), a = 1/√20.
+    """Draw n points from N(0, 4I) or N(a·1, I) with a = 1/√20.
 
     Examples
     --------

@@ -55,7 +55,7 @@ BUILT_IN = {name: getattr(sklearn.datasets, f"load_{name}") for name in STORED}
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A labeled data set; unpacks as ``X, y = dataset``.
+    """A labeled data set, which unpacks as ``X, y = dataset``.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Dataset:
     groups : array of shape (n,), optional
         Code 0..G-1 of the source of each row.
     label : str, optional
-        Name of the column of the class.
+        Name of the column of classes.
 
     Examples
     --------
@@ -238,56 +238,59 @@ def load(
     Parameters
     ----------
     name_or_path : str or Path
-        A data set of scikit-learn (breast_cancer, digits, iris, wine), a generator
-        (waveform, twonorm, ringnorm), a file (.csv, .tsv, .csv.gz, .tsv.gz, .parquet,
-        or .npz with arrays X and y), or ``"openml:NAME"`` or ``"openml:NUMBER"``,
-        which needs a network.
+        - A data set of scikit-learn: breast_cancer, digits, iris or wine.
+        - A generator: waveform, twonorm or ringnorm.
+        - A file: .csv, .tsv, .csv.gz, .tsv.gz, .parquet, or .npz with arrays X and y.
+        - ``"openml:NAME"`` or ``"openml:NUMBER"``, which needs a network.
     label : str, optional
-        Column of the class. Default: the column ``groups`` if set, else the last one
-        that is not dropped (``y`` in an NPZ file).
+        Column of classes. Default: the column ``groups`` if set, otherwise the last
+        column that is not dropped (``y`` in an NPZ file).
     groups : str, optional
-        Column of the source of each row. It is no feature.
+        Column with the source of each row. It is not used as a feature.
     sep : str, optional
-        Column separator of text files. Default: a comma, and a tab for .tsv; "tab" is
-        a tab.
+        Column separator of text files. "tab" is a tab. Default: a tab for .tsv,
+        otherwise a comma.
     decimal : str, default="."
         Decimal point of text files.
     encoding : str, default="utf-8"
         Encoding of text files.
     na : sequence of str, optional
-        Texts ("?") or numbers ("-999") of text files that mean missing, beside
+        Texts ("?") or numbers ("-999") that mean missing in text files, in addition to
         the defaults of pandas (an empty field, NA, NaN, ...).
     thousands : str, optional
-        Thousands separator of text files: with "," a feature 1,304.5 is 1304.5.
+        Thousands separator of text files. With "," a feature 1,304.5 is 1304.5.
     drop : sequence of str, optional
         Columns to leave out.
     features : sequence of str, optional
         Feature columns, in this order. Default: all other columns.
     unlabeled : label, default="warn"
         Rows of a file with this label or group are left out, for example -1, or NaN for
-        missing labels. None and "warn" use every label as a class; "warn" warns about
-        -1.
+        missing labels. With None or "warn" every label is a class, and "warn" warns
+        about -1.
     n : int, optional
-        Number of points from a generator, default 1000. An error for other data.
+        Number of points from a generator. Default: 1000. Must be None for other data.
     seed : int, default=0
         Seed of a generator.
 
     Returns
     -------
     Dataset
-        Unpacks as ``X, y``. Features are float64 and may be NaN. Labels are not
-        missing.
+        Data set, which unpacks as ``X, y``. Features are float64 and may be NaN. Labels
+        are not missing.
 
     Raises
     ------
     ValueError
-        For an unknown name; a file that is missing, unreadable or truncated; missing
-        columns; features that are unnamed, repeated or not numbers; an empty table.
+        If the name is unknown.
+        If a file is missing, unreadable or truncated.
+        If columns are missing.
+        If features are unnamed, repeated or not numbers.
+        If the table is empty.
 
     Notes
     -----
-    Files are read whole. Memory is not bounded: a text file takes several times its
-    size. Use ``pm.open`` for data that do not fit.
+    Whole files are read into memory. A text file needs several times its size. Use
+    ``pm.open`` for data that do not fit into memory.
 
     Examples
     --------
@@ -345,12 +348,13 @@ def load_points(
     Parameters
     ----------
     name_or_path : str or Path
-        As in ``load``.
+        Name or path, as in ``load``.
     n_features : int, optional
-        Number d of features. A table of d columns has no label; the last of d + 1
-        columns is the label. Default: the number of columns except ``label``.
+        Number d of features. A table with d columns has no label. In a table with d + 1
+        columns the last column is the label. Default: the number of columns without
+        ``label``.
     label : str, optional
-        Column of the class.
+        Column of classes.
     how : Reading
         The arguments of ``load`` from ``sep`` to ``features``.
     bare : bool, default=False
@@ -361,7 +365,8 @@ def load_points(
     Raises
     ------
     ValueError
-        As ``load``, and for another number of columns.
+        In the same cases as ``load``.
+        If the number of columns does not match ``n_features``.
 
     Examples
     --------

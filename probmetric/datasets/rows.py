@@ -30,7 +30,7 @@ LARGE = 1 << 24
 
 
 def named(source: Source) -> View:
-    """Convert labels to text, the names of classes that loaded data have."""
+    """Convert labels to text, as the names of classes in loaded data."""
 
     def change(block: Block) -> Block:
         if block.labels is None:
@@ -82,12 +82,13 @@ def last_column(name: str, how: Reading) -> str | None:
 
 
 def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Source:
-    """Open data on disk; the label of ``.npy`` files is another ``.npy`` file.
+    """Open data on disk. The labels of ``.npy`` files are in a second ``.npy`` file.
 
     Raises
     ------
     ValueError
-        For options of text files, and as ``pm.open``.
+        If options of text files are set.
+        In the same cases as ``pm.open``.
     """
     check_no_text(how, name)
     refuse_unlabeled(how.unlabeled)
@@ -109,7 +110,7 @@ def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset
 
 
 def counts(source: Source) -> dict[str, int]:
-    """Return the number of rows of each class by name; {} without labels."""
+    """Return the number of rows of each class by name, or {} without labels."""
     if not source.labelled:
         return {}
     values, rows = class_counts(source, source.parts, MOST_ROWS)

@@ -35,7 +35,7 @@ def biocrust() -> Sites:
     Returns
     -------
     Sites
-        covariates (19, 2), float64; species (19, 466), whole numbers.
+        covariates (19, 2) in float64, and species (19, 466), integers.
 
     References
     ----------

@@ -23,7 +23,7 @@ MOST_CODES = 3
 
 
 def separator(path: Path, how: Reading) -> str:
-    """Return the column separator of a text file, after checks of all options."""
+    """Check the options of a text file, and return its column separator."""
     try:
         "".encode(how.encoding)
     except (LookupError, ValueError) as error:
@@ -189,7 +189,7 @@ def with_thousands(decimal: str, thousands: str) -> re.Pattern[str]:
 def as_numbers(
     column: pd.Series, decimal: str = ".", thousands: str | None = None
 ) -> pd.Series:
-    """Convert texts to numbers, NaN for other texts.
+    """Convert texts to numbers, or to NaN if they are not numbers.
 
     A thousands separator must have three digits on its right: with "," 1,5 is no
     number.
@@ -227,9 +227,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 def read_content(
     path: Path, how: Reading
 ) -> tuple[pd.DataFrame | Archive, TextFile | None]:
-    """Read a frame, or open an archive of arrays, by the ending of the file's name.
+    """Read a data frame or open an archive of arrays, depending on the file ending.
 
-    The second result is the text file that the frame was parsed from, if any.
+    The second result is the text file that was parsed, or None.
     """
     kind = ending(path)
     if kind not in ENDINGS:
@@ -248,7 +248,7 @@ def read_content(
 
 
 def check_no_text(how: Reading, source: str) -> None:
-    """Raise for options of text files, if the data are not a text file."""
+    """Raise if options of text files are set for data that are not a text file."""
     for name in ("sep", "decimal", "encoding", "na", "thousands"):
         # A tuple that was stored in JSON is a list.
         if list(getattr(how, name) or ()) != list(getattr(AS_IS, name) or ()):
@@ -256,7 +256,7 @@ def check_no_text(how: Reading, source: str) -> None:
 
 
 def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
-    """Return the places of the feature columns, in the order of ``how.features``."""
+    """Return the positions of the feature columns, in the order of ``how.features``."""
     for argument in ("drop", "features"):
         for name in getattr(how, argument):
             if name not in names:
@@ -442,8 +442,9 @@ def split_label(
 ) -> Table:
     """Split a frame into numeric features, labels and groups.
 
-    The label is the named column, else that of ``groups``, else the last column that
-    is not dropped. Labels of a ``text`` file are spelled as in the file.
+    The label is the column ``label`` if set, otherwise the column ``groups`` if set,
+    otherwise the last column that is not dropped. Labels of a ``text`` file are spelled
+    as in the file.
     """
     frame = _named(frame, labelled)
     columns, named_label = list(frame.columns), label or groups
@@ -550,9 +551,10 @@ def read_points(
 ) -> Table:
     """Read points of d features, with labels if the file has them.
 
-    A table of d columns, or one with named features, has no labels. The last column of
-    a table of d + 1 columns is the label. If d is None, only a named column is a label.
-    With ``bare`` the label and the columns to drop may be missing.
+    A table has no labels if it has d columns, or if ``how.features`` is set. In a table
+    with d + 1 columns the last column is the label. If d is None, only the column
+    ``label`` is a label. With ``bare`` the label and the columns to drop may be
+    missing.
     """
     content, text = read_content(path, how)
     if bare:

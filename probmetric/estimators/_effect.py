@@ -76,7 +76,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return self._grid[0]
 
     def spread_posterior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return a grid of ω (k,) and posterior probabilities (k,), by Laplace's method.
+        """Return a grid of ω (k,) and its probabilities (k,), by Laplace's method.
 
         The probabilities are approximate. Draws of NUTS,
         ``sample()["posterior"]["spread"]``, are exact.

@@ -279,7 +279,7 @@ def checked_rows(
     reset: bool = False,
     finite: Finite = "allow-nan",
 ) -> Float[np.ndarray, "n d"]:
-    """Return points as float64, checked for a fit or against the features of ``fit``."""
+    """Return checked points as float64, for a fit or with the features of ``fit``."""
     X = _points_of(estimator, X)
     check_numeric(X)
     if not reset:

@@ -114,7 +114,7 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior around the fit, given the data of the fit.
+        """Draw from the posterior near the fitted mode, given the data of the fit.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Fits to a ``Source``: what is checked and set before one, as for arrays.
 
-Options that need all rows at once are refused, saying which value to give.
+Options that need all rows at once raise an error with the value to use.
 """
 
 from typing import Any, NamedTuple
@@ -45,11 +45,11 @@ class Streamed(NamedTuple):
 
 
 type Refused = dict[str, tuple[bool, str]]
-"""Of an option: whether it is asked for, and what to give in its stead."""
+"""Maps the name of an option to whether it is set, and the value to use instead."""
 
 
 def refuse(wrong: Refused) -> None:
-    """Raise for an option that a source cannot serve.
+    """Raise if an option is set that data on disk do not support.
 
     Parameters
     ----------
@@ -58,17 +58,17 @@ def refuse(wrong: Refused) -> None:
     for name, (asked, instead) in wrong.items():
         if asked:
             raise ValueError(
-                f"{name}: expected {instead} where rows are streamed from a source, "
-                "got an option that needs all rows at once"
+                f"{name} must be {instead} for data on disk, got an option that needs "
+                "all rows at once"
             )
 
 
 def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
-    """Check settings and set what ``fit`` sets; return the features' names, if any."""
+    """Check settings, set attributes of ``fit``, and return feature names or None."""
     check_settings(estimator)
     if y is not None:
         raise ValueError(
-            "y: expected None beside a source, whose labels are given as "
+            f"y must be None for data on disk, got {type(y).__name__}. Pass labels as "
             "pm.open(..., label=)"
         )
     refuse_unlabeled(estimator.unlabeled)
@@ -85,7 +85,7 @@ def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
 def streamed_columns(
     estimator: Any, source: Source, names: list[str] | None
 ) -> tuple[Scaler, Bool[np.ndarray, "d"], Columns]:
-    """Return the scaler, the constant columns and the columns: one pass."""
+    """Return the scaler, the constant columns and moments of columns, in one pass."""
     columns = column_moments(source)
     return *_scaler(estimator, columns, names), columns
 
@@ -95,7 +95,7 @@ def _scaler(
 ) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
     n = float(columns.n)
     if n < 2:
-        raise ValueError(f"X: expected at least 2 rows of positive weight, got {n:g}")
+        raise ValueError(f"X must have at least 2 rows of positive weight, got {n:g}")
     low, high, mean, square = map(np.asarray, columns[1:])
     deviation = np.sqrt(square / n)
     return scaler_of(
@@ -109,24 +109,25 @@ def still(scaler: Scaler, constant: Bool[np.ndarray, "d"]) -> Scaler:
 
 
 def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> Streamed:
-    """Return what labelled rows say of their classes: a pass of the labels, one of all.
+    """Compute statistics of classes, in one pass of the labels and one of all data.
 
     Raises
     ------
     ValueError
-        For rows without labels, one class only, or no class of ``least`` rows.
+        If rows have no labels.
+        If there is only one class.
+        If no class has ``least`` rows.
     """
     names = begin(estimator, source, y)
     classes, counts = classes_of(source)
     if len(classes) < 2:
         raise ValueError(
-            "label: expected at least 2 classes, got one class "
-            f"({classes.tolist()[:1]})"
+            f"label must have at least 2 classes, got one ({classes.tolist()[:1]})"
         )
     if counts.max() < least:
         raise ValueError(
-            f"label: expected {least} rows of a class, got one of each of "
-            f"{len(classes)} classes"
+            f"label must have a class with at least {least} rows, got one row in each "
+            f"of {len(classes)} classes"
         )
     warn_of_unlabeled(estimator.unlabeled, classes, "label")
     warn_of_alone(classes[counts < least], "label")

@@ -72,19 +72,15 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Whether the components of a class share one covariance, or each component has a
         covariance.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the prior in points. s has three effects:
-
-        - In the LDA/RCA start, the variances of the features count as s points in the
-          covariance within classes.
-        - The precision of the prior of A around the start is multiplied by
-          10 (1 + s/n), with s/n at most 100.
-        - In the metric, the Euclidean distance of standardized features has weight
-          s/(n + s), unless ``n_components`` is set or the metric is "subspace".
-
-        For all s > 0 the prior of the mixtures counts as 22 points with "lbfgs". With ∞
-        no metric is learned or, without mixing, the start is whitened by variances
-        only. 0, the default before 0.2, turns off these priors. "cv" chooses among 1,
-        4, 16, 64, 256 and ∞ by soft votes of neighbors under the start, in folds
+        s, the weight of the prior in points. In the LDA/RCA start, the variances of the
+        features count as s points in the covariance within classes. The precision of
+        the prior of A around the start is multiplied by 10 (1 + s/n), with s/n at most
+        100. In the metric, the Euclidean distance of standardized features has weight
+        s/(n + s), unless ``n_components`` is set or the metric is "subspace". For all
+        s > 0 the prior of the mixtures counts as 22 points with "lbfgs". With ∞ no
+        metric is learned or, without mixing, the start is whitened by variances only.
+        0, the default before 0.2, turns off these priors. "cv" chooses among 1, 4, 16,
+        64, 256 and ∞ by soft votes of neighbors under the start, in folds
         (``inference.dca_gm.choice``), without a fit.
     regularization : float > 0, default=1.0
         λ: the prior standard deviation of an entry of A around the LDA/RCA start is

@@ -85,11 +85,9 @@ class GLML(GaussianLearner):
     votes : {"soft", "count"}, default "soft"
         Votes of the neighbors, as in ``KNeighborsClassifier``.
     rule : str, default "min_norm"
-        Choice among the metrics without bias.
-
-        - "min_norm": the metric that is nearest to the pooled metric.
+        - "min_norm": the metric without bias that is nearest to the pooled metric.
         - "zero_bias": Eq. (10) of the paper.
-        - "regularised": a regularized version of "zero_bias".
+        - "regularised": the smallest squared bias plus a ridge.
         - "expected_bias": one metric with the smallest expected squared bias over the
           draws.
         - "fisher": the information of the class posterior, a baseline.

@@ -170,7 +170,7 @@ class LDA(_TiedClasses):
         ``prior_strength`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
         s, the weight of the prior in points: the covariance within classes, Σ_W, has
-        prior mean ``prior_covariance``. 0 is maximum likelihood, equal to scikit-learn's
+        prior mean ``prior_covariance``. 0 is maximum likelihood, as in scikit-learn's
         ``LinearDiscriminantAnalysis(solver="eigen")``, and requires n - C ≥ d. With ∞
         no covariance is learned: distances are Euclidean in standardized units, and the
         discriminant directions come first. "cv" chooses among 1, 4, 16, 64, 256 and ∞

@@ -162,7 +162,8 @@ def test_what_float32_does_not_hold_is_named() -> None:
         else:  # A whole column: one small number among larger ones is rounding.
             Y[:, 1] *= size
         source = pm.open(Y, dtype="float32")
-        with pytest.raises(ValueError, match=rf"1e-15 to 1e15.*got {said} of 'x1' of"):
+        match = rf"1e-15 and 1e15.*got {said} of column 'x1' of"
+        with pytest.raises(ValueError, match=match):
             list(filled(source, source.parts, 64))
     X[7, 1] = 1e-30
     list(filled(pm.open(X, dtype="float32"), pm.open(X).parts, 64))
@@ -271,7 +272,7 @@ def test_missing_labels_and_weights_are_named(tmp_path: Path) -> None:
         list(filled(pm.open(X, label=y), part, 10, classes=np.arange(3)))
     w = np.ones(100)
     w[7] = -1
-    with pytest.raises(ValueError, match=r"numbers from 0 on, got -1.0 in row 7"):
+    with pytest.raises(ValueError, match=r"numbers ≥ 0, got -1.0 in row 7"):
         list(filled(pm.open(X, weight=w), part, 10))
     for kind, lacking in {"kind": "row 1 of", "x0": "column 'x0' of row 1 of"}.items():
         rows = table(X[:3], y[:3])
@@ -443,7 +444,7 @@ def test_the_next_block_is_read_meanwhile_and_no_thread_stays() -> None:
 @pytest.mark.parametrize("learner", ["DCAGM", "EigDML", "LCAClassifier"])
 def test_a_learner_that_takes_all_rows_says_so_of_a_source(learner):
     X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
-    with pytest.raises(ValueError, match="X: expected an array, got a source"):
+    with pytest.raises(ValueError, match="X must be an array, got data on disk"):
         getattr(pm, learner)().fit(pm.open(X, label=y), y)
 
 
@@ -502,8 +503,11 @@ def test_labels_and_weights_beyond_the_first_chunk(
     "wrong, said",
     [
         ({"X": np.nan}, "got nan in column 'x7' of row 4321 of "),
-        ({"w": -2.0}, "weight: expected numbers from 0 on, got -2.0 in row 4321 of "),
-        ({"y": np.nan}, "label: expected one of every row, got none in row 4321 of "),
+        ({"w": -2.0}, "weight: expected numbers ≥ 0, got -2.0 in row 4321 of "),
+        (
+            {"y": np.nan},
+            "label: expected a label of every row, got none in row 4321 of ",
+        ),
         ({"y": 17.0}, "label: expected one of 11 classes, got 17.0 in row 4321 of "),
     ],
 )
@@ -520,7 +524,7 @@ def test_a_row_that_float32_does_not_hold_is_numbered_beyond_the_first_chunk(
     tmp_path: Path,
 ) -> None:
     source, _ = chunked(tmp_path, "npy", X=1e30)
-    with pytest.raises(ValueError, match=r"got 1e\+30 in row 6821 of 'x7' of"):
+    with pytest.raises(ValueError, match=r"got 1e\+30 in row 6821 of column 'x7' of"):
         list(filled(single(source), source.parts, 100))
 
 

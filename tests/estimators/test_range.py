@@ -86,7 +86,7 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
 ):
     learner = MAKE[name](standardize=standardize)
     with pytest.raises(
-        ValueError, match=r"X: expected .*squares?, got .*columns|const"
+        ValueError, match=r"X must have .*squares? .*got .*columns|const"
     ):
         learner.fit(OUT_OF_RANGE[which], Y)
 
@@ -96,7 +96,7 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
 def test_pairs_whose_squares_float64_does_not_hold_are_refused(name, scale):
     pairs, same = np.stack([X[:15], X[15:]], 1), np.arange(15) % 2
     with pytest.raises(
-        ValueError, match=r"X: expected .*squares?, got .*columns|const"
+        ValueError, match=r"X must have .*squares? .*got .*columns|const"
     ):
         MAKE[name]().fit_pairs(pairs * scale, same)
 
@@ -104,14 +104,14 @@ def test_pairs_whose_squares_float64_does_not_hold_are_refused(name, scale):
 @pytest.mark.long
 def test_a_further_part_out_of_range_is_refused():
     learner = pm.TwoStageMixture(1).partial_fit(X)
-    with pytest.raises(ValueError, match=r"X: expected entries up to"):
+    with pytest.raises(ValueError, match=r"X must have absolute values of at most"):
         learner.partial_fit(X * 1e160)
     assert np.isfinite(learner.partial_fit(X * 1e3).means_).all()
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-170, 1e160, 1e307])
 def test_scaling_refuses_points_whose_squares_float64_does_not_hold(scale):
-    with pytest.raises(ValueError, match=r"X: expected .*square|D must .*fourth"):
+    with pytest.raises(ValueError, match=r"X must have .*square|D must .*fourth"):
         pm.ClassicalMDS().fit(X * scale)
 
 

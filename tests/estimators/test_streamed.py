@@ -238,7 +238,7 @@ def test_what_cannot_stream_says_what_to_give() -> None:
         with pytest.raises(ValueError, match=said):
             model.fit(source)
     for model in (pm.GaussianClasses(), pm.GLML(gamma=1), pm.PairLDA(prior_strength=1)):
-        with pytest.raises(ValueError, match="y: expected None beside a source"):
+        with pytest.raises(ValueError, match="y must be None for data on disk"):
             model.fit(source, y)
         with pytest.raises(ValueError, match="label: expected labels of arrays"):
             type(model)(**model.get_params()).fit(pm.open(X))
@@ -262,7 +262,9 @@ def test_who_takes_all_rows_at_once_says_who_does_not(
 ) -> None:
     X, y = points(60)
     source = pm.open(X, label=y) if labelled else pm.open(X)
-    with pytest.raises(ValueError, match=r"^X: expected an array, got a source .*LCA"):
+    with pytest.raises(
+        ValueError, match=r"^X must be an array, got data on disk .*LCA"
+    ):
         getattr(pm, name)().fit(source)
 
 

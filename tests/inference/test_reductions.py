@@ -256,7 +256,7 @@ def test_a_mixture_of_a_source_is_that_of_arrays() -> None:
         close(getattr(found, name), getattr(whole, name), 1e-9)
     assert found.objective_ == pytest.approx(whole.objective_, rel=1e-12)
     assert (found.n_iter_, found.converged_) == (whole.n_iter_, True)
-    with pytest.raises(ValueError, match="of which no rows are kept"):
+    with pytest.raises(ValueError, match="whose rows are not stored"):
         found.sample()
 
 
@@ -267,11 +267,11 @@ def test_what_cannot_stream_says_what_to_give() -> None:
         (pm.LDA(), "prior_strength: expected a number, such as prior_strength=1"),
         (pm.RCA(), "prior_strength: expected a number"),
         (pm.TwoStageMixture([1, 2]), "n_components: expected one number"),
-        (pm.TwoStageMixture(2, flattening="held-out"), "flattening: expected None or"),
+        (pm.TwoStageMixture(2, flattening="held-out"), "flattening must be None or"),
     ]:
         with pytest.raises(ValueError, match=said):
             model.fit(source)
-    with pytest.raises(ValueError, match="y: expected None beside a source"):
+    with pytest.raises(ValueError, match="y must be None for data on disk"):
         pm.LDA(prior_strength=1).fit(source, y)
     with pytest.raises(ValueError, match=r"label.* arrays, got none"):
         pm.LDA(prior_strength=1).fit(pm.open(X))

@@ -194,14 +194,14 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
 @pytest.mark.parametrize(
     "triplets, y, w, said",
     [
-        ([[0, 1, 1]], None, None, r"\(1\) for both near and far in row 0"),
-        ([[0, 1, 2], [2, 2, 1]], None, None, r"\(2\) for both anchor and near"),
-        ([[1, 0, 1]], None, None, r"\(1\) for both anchor and far"),
-        ([[0, 1, 9]], None, None, r"numbers 0..2, rows of points, got 9 in row 0"),
+        ([[0, 1, 1]], None, None, r"point 1 as near and as far in row 0"),
+        ([[0, 1, 2], [2, 2, 1]], None, None, r"point 2 as anchor and as near"),
+        ([[1, 0, 1]], None, None, r"point 1 as anchor and as far"),
+        ([[0, 1, 9]], None, None, r"row numbers of X \(0 to 2\), got 9 in row 0"),
         ([[0, 1, 2], [0, 1, 1.5]], None, None, r"got 1.5 in row 1"),
         ([[0, 1, -1]], None, None, r"got -1 in row 0"),
         ([[0, 1, np.nan]], None, None, r"got nan in row 0"),
-        ([[0, 1]], None, None, r"expected shape \(N, 3\)"),
+        ([[0, 1]], None, None, r"must have shape \(N, 3\)"),
         ([[0, 1, 2]], [3], None, r"y: .*, got \[3.0\]"),
         ([[0, 1, 2]], ["yes"], None, "y: expected labels"),
         ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
@@ -357,7 +357,7 @@ def test_quadruplets_keep_their_fourth_point_where_weights_are_zero():
 
 @pytest.mark.parametrize("row", [[0, 0, 1, 2], [0, 1, 2, 2], [0, 1, 1, 0]])
 def test_quadruplets_without_two_different_pairs_are_refused(row):
-    with pytest.raises(ValueError, match="expected quadruplets of two different pairs"):
+    with pytest.raises(ValueError, match="triplets must have quadruplets of two"):
         triplets_from_arrays([[0, 1, 2, 3], row], X=np.zeros((4, 1)))
 
 

@@ -65,72 +65,75 @@ Splines = Annotated[int, Number(2, 100, whole=True)]
 class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
     """Generalized dissimilarity model: dissimilarity of sites by monotone curves.
 
-    ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``, with increasing
-    curves s_f: sums of I-splines with heights ≥ 0. ``fit_sites`` takes covariates and a
-    table of species, ``fit_pairs`` pairs with y of ``trials`` units shared. The fit is
-    the mode under half-normal priors, which is unique, certified by ``gap_``.
+    The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``. The
+    curves s_f increase; they are sums of I-splines with heights ≥ 0. ``fit_sites``
+    takes covariates and a table of species. ``fit_pairs`` takes pairs of sites that
+    share y of ``trials`` individuals or species. The fit is the mode under half-normal
+    priors. The mode is unique, and ``gap_`` certifies it.
 
     Parameters
     ----------
     n_splines : int in [2, 100], default=3
-        I-splines, and knots, of each covariate.
+        Number of I-splines of each covariate, and of its knots.
     knots : array of shape (d, k), optional
-        Ascending in each row. Default: ``n_splines`` quantiles of each covariate over
-        the sites, from smallest to largest.
+        Knots of each covariate, ascending in each row. Default: ``n_splines`` quantiles
+        of each covariate over the sites, from minimum to maximum.
     prior_scale : float > 0, default=1
-        Scale of the half-normal prior of the height of an I-spline. A large scale is no
-        prior, as in R's gdm, which also gives each pair one unit (see the theory page).
+        Scale of the half-normal prior of the height of an I-spline. A large scale is
+        equivalent to no prior, as in R's gdm, which also gives each pair one trial (see
+        the theory page).
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of b.
     learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": 1 for ``fit_sites`` and ``fit_pairs``; n/N for
-        N pairs made from labels.
+        Power on the likelihood. "auto" is 1 for ``fit_sites`` and ``fit_pairs``, and
+        n/N for N pairs made from the labels of n points.
     max_iter : int, default=100
         Maximum number of steps of the solver.
 
     Attributes
     ----------
     knots_, coefficients_ : arrays of shape (d, k)
-        Knots in input units; heights of the I-splines.
+        Knots in input units, and heights of the I-splines.
     intercept_ : float
-        b: sites with equal covariates have dissimilarity 1 - e^{-b}.
+        b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
     heights_ : array of shape (d,)
         Total increase of each curve: the importance of a covariate over its range.
     deviance_explained_ : float
-        Share of the binomial deviance, for the training data.
+        Share of the binomial deviance of the training data that the model explains.
     gap_ : float
         Certificate: the global maximum of the log posterior is at most this many nats
-        higher.
+        above the fit.
     learning_rate_ : float
     classes_ : array of shape (c,)
-        After ``fit`` on labels.
+        Sorted class labels, after ``fit`` on labels.
     points_ : array of shape (n,) or None
-        Labels of the sites; None if pairs have none.
+        Labels of the sites. None if the sites have no labels.
     pairs_, prior_, params_
-        The problem and its mode; ``pairs_.X`` are the sites.
+        Training pairs, prior and mode. ``pairs_.X`` are the sites.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
     Curves are flat beyond the knots: sites outside the range of the fit are equivalent
-    to sites at its end. Geographical distance is not a covariate, because it is no
-    difference of two curves.
+    to sites at the end of the range. Geographical distance cannot be a covariate,
+    because it is not a difference of two values of a curve.
 
     ``sample`` draws b, theta (feature, spline) and height (feature). "nuts" (default,
-    by name ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs, and the units
-    of a pair, are independent. Pairs share sites: these draws are too narrow for
-    intervals. "bootstrap" refits under weights n·Dirichlet(1, …, 1) on sites, or on
-    pairs that share no site. For intervals use the jackknife (the default) or the
+    ``NUTS(target_accept=0.95)``) and "laplace" assume that the pairs, and the trials of
+    each pair, are independent. Because pairs share sites, these draws are too narrow
+    for intervals. "bootstrap" refits under weights n·Dirichlet(1, …, 1) on sites, or on
+    pairs if they share no site. For intervals use the jackknife (the default) or the
     bootstrap. See Benchmarks: gdm.
 
-    ``posterior_metric`` uses "laplace" for prediction, and "jackknife" for intervals:
-    refits without each site, or without each pair if pairs share no site (if there are
-    more than 100, without each of 50 groups, by ``seed``). The jackknife has no draws
-    and returns an ``IntervalMetric``.
+    ``posterior_metric`` uses "laplace" for prediction and "jackknife" for intervals.
+    The jackknife refits without each site, or without each pair if pairs share no site.
+    If there are more than 100 sites or pairs, it refits without each of 50 groups,
+    chosen by ``seed``. The jackknife has no draws and returns an ``IntervalMetric``.
 
-    The rows of all pairs are in memory, N (1 + d k) numbers, and 2.4 times that in the
-    fit, 3.5 times in refits: 3000 sites with 10 covariates take 3 GB, and 4.
+    The design matrix of all pairs is in memory, with N (1 + d k) numbers. The fit needs
+    2.4 times this memory, and refits need 3.5 times. For 3000 sites with 10 covariates,
+    the fit needs 3 GB and refits need 4 GB.
 
     References
     ----------
@@ -174,21 +177,22 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         return self._store(made, rate_for(made, recipe), None)
 
     def fit_sites(self, X: ArrayLike, species: ArrayLike) -> Self:
-        """Learn from sites: all pairs, with the units that they share.
+        """Learn from all pairs of sites, with counts of shared individuals or species.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or (n,) for ``preprocessor``
             Covariates of the sites.
         species : array-like of shape (n, S)
-            Integers: abundances (the index of Bray and Curtis), or 1 for species that
-            are present (Sørensen). Every site must have some.
+            Integers: abundances (for the Bray-Curtis dissimilarity), or 1 for species
+            that are present and 0 otherwise (for the Sørensen dissimilarity). Every
+            site must have at least one species.
 
         Raises
         ------
         ValueError
-            If all pairs share all units, or none any; for two DataFrames whose indexes
-            have the same labels in another order.
+            If all pairs share everything, or no pair shares anything.
+            If X and ``species`` are DataFrames whose indexes differ in order.
         """
         check_settings(self)
         _check_order(X, species)
@@ -216,14 +220,14 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         Parameters
         ----------
         y : array-like of shape (N,)
-            With ``trials``, the number of units shared. Otherwise 1 for same; for
-            different 0 or -1, one of the two throughout.
+            Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
+            labels. With ``trials``, the number of trials with outcome *same*.
         trials : array-like of shape (N,) of integers, optional
-            Units of each pair, at least 1.
+            Number of trials of each pair, at least 1, such as individuals or species.
         points : array-like of shape (N, 2), optional
             Labels of the two sites of each pair, numbers or text, for the bootstrap and
-            the jackknife. Default: the entries of ``preprocessor``; without it, sites
-            with equal covariates are one site.
+            the jackknife. Default: the entries of the pairs that ``preprocessor`` looks
+            up. Without ``preprocessor``, sites with equal covariates are one site.
         """
         checked, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
         labels = points
@@ -265,12 +269,12 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
 
     @with_names
     def get_metric(self) -> SplineCityBlock:
-        """Return the learned metric; its P(same) is the expected similarity."""
+        """Return the learned metric, whose P(same) is the expected similarity."""
         check_is_fitted(self)
         return to_metric(self.params_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-        """Return the curves at points; the metric is their city-block distance.
+        """Return the values of the curves at points, for city-block distances.
 
         Parameters
         ----------
@@ -279,7 +283,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         Returns
         -------
         array of shape (n, d)
-            s_f(x_f), as R's ``gdm.transform``, in the float type of X.
+            s_f(x_f), as in R's ``gdm.transform``, in the float type of X.
         """
         check_is_fitted(self)
         rows, dtype = checked_rows(self, X, finite=True), float_type(X)
@@ -299,7 +303,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         return np.asarray(self.get_metric().distance(*self._ends(pairs)))
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return minus the distance of each pair: higher is more similar."""
+        """Return minus the distance of each pair. Higher is more similar."""
         return -self.pair_distance(pairs)
 
     def same_probability(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
@@ -307,7 +311,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         return np.asarray(self.get_metric().same_probability(*self._ends(pairs)))
 
     def pair_dissimilarity(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the expected dissimilarity of each pair, as R's ``predict``.
+        """Return the expected dissimilarity of each pair, as in R's ``predict``.
 
         Parameters
         ----------
@@ -344,7 +348,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "bootstrap", "jackknife"; optional
-            Default: "laplace" for prediction, "jackknife" for intervals.
+            Method. Default: "laplace" for prediction, "jackknife" for intervals.
         """
         self._check(purpose)
         if n_draws is not None:
@@ -413,15 +417,17 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         Parameters
         ----------
         uncertainty : PosteriorMetric or IntervalMetric, optional
-            From ``posterior_metric`` of this fit. Default: no limits.
+            Result of ``posterior_metric`` of this fit. Default: no limits.
         prob : float in (0, 1), default=0.9
+            Probability of the intervals.
         n_points : int ≥ 2, default=101
+            Number of points of each curve.
 
         Returns
         -------
         Curves
-            x, s, lower and upper, (d, n_points) each, and names of columns if there are
-            any, for ``pm.plots.curves``.
+            Arrays x, s, lower and upper of shape (d, n_points), with the names of
+            columns if available, for ``pm.plots.curves``.
         """
         result = curves(self.get_metric(), uncertainty, prob=prob, n_points=n_points)
         return result if self._names is None else result._replace(names=(*self._names,))

@@ -28,43 +28,40 @@ MOST_PAIRS = 50_000
 
 
 def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
-    """Raise for settings that do not go with anchors, with the reason."""
+    """Raise for settings that anchors do not support, with the reason."""
     e = estimator
     if e.candidates == "ivf":
         need("candidates='ivf'", "ann", "faiss")
     if e.pairs != "nearest":
-        raise ValueError(
-            f"pairs: expected 'nearest' with n_anchors, got {e.pairs!r}, which are "
-            "not each point's own nearest"
-        )
+        raise ValueError(f"pairs must be 'nearest' with n_anchors, got {e.pairs!r}")
     if e.per_anchor:
-        raise ValueError("per_anchor: expected False with n_anchors, got True")
+        raise ValueError("per_anchor must be False with n_anchors, got True")
     if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
         raise ValueError(
-            "prior_mean: expected 'auto', 'identity', 'pca' or a matrix with "
-            f"n_anchors, got {e.prior_mean!r}, which takes all rows"
+            "prior_mean must be 'auto', 'identity', 'pca' or a matrix with n_anchors, "
+            f"got {e.prior_mean!r}, which needs all rows"
         )
     if lam in ("cv", "evidence"):
         raise ValueError(
-            f"regularization: expected 'auto' or a number with n_anchors, got {lam!r}; "
-            "folds would thin the rows among which partners are sought, and so pairs "
-            "would be farther and P(same) another"
+            f"regularization must be 'auto' or a number with n_anchors, got {lam!r}. "
+            "Partners are searched among fewer rows in a fold, which changes the "
+            "distances of pairs and P(same)"
         )
     if e.link_pairs != "fitted":
         raise ValueError(
-            f"link_pairs: expected 'fitted' with n_anchors, got {e.link_pairs!r}"
+            f"link_pairs must be 'fitted' with n_anchors, got {e.link_pairs!r}"
         )
     if w is not None:
         raise ValueError(
-            "sample_weight: expected None with n_anchors, got weights: rows left out "
-            "by a weight of 0 would thin those among which partners are sought"
+            "sample_weight must be None with n_anchors, got weights. Remove rows of "
+            "weight 0 before fit"
         )
 
 
 def from_anchors(
     estimator: Any, reader: Reader, recipe: Recipe, lam: float | str, w: Any = None
 ) -> Anchored:
-    """Fit from the anchors that an estimator asks for."""
+    """Fit from anchors, with the settings of an estimator."""
     check_anchors(estimator, lam, w)
     state = estimator.random_state
     if not isinstance(state, int | np.integer):
@@ -77,9 +74,12 @@ def from_anchors(
 def fit_source(
     estimator: Any, source: Source, y: object, sample_weight: object
 ) -> tuple[Anchored, np.ndarray, Scaler]:
-    """Fit a source from anchors; return the fit, the classes and the scaler."""
+    """Fit data on disk from anchors. Return the fit, the classes and the scaler."""
     if sample_weight is not None:
-        raise ValueError("sample_weight: expected None beside a source, got weights")
+        raise ValueError(
+            "sample_weight must be None for data on disk, got weights. Pass weights as "
+            "pm.open(..., weight=)"
+        )
     begin(estimator, source, y)
     refuse_rank(estimator, "a source")
     recipe, lam = recipe_of(estimator, n_features(source))
@@ -90,11 +90,12 @@ def fit_source(
 
 
 def store(estimator: Any, found: Anchored, scaler: Scaler) -> Any:
-    """Map a fit from anchors back to input units; its link is calibrated."""
+    """Store a fit from anchors in input units, with its calibrated link."""
     if found.recall < ENOUGH:
         warnings.warn(
-            f"LCA: expected {ENOUGH} or more of the partners of anchors, found "
-            f"{found.recall:.3f} by candidates='ivf'; candidates='exact' finds all",
+            f"LCA: candidates='ivf' found only {found.recall:.3f} of the partners of "
+            f"anchors, below {ENOUGH}. The fit may differ from the fit to nearest "
+            "pairs. Use candidates='exact'",
             stacklevel=3,
         )
     e = estimator
@@ -107,14 +108,14 @@ def store(estimator: Any, found: Anchored, scaler: Scaler) -> Any:
 
 
 def link_of(estimator: Any, found: Anchored) -> AnyLink | None:
-    """Return the link on the pairs of each half; None where the model's stays."""
+    """Return the link of the pairs of each half, or None to use the model's link."""
     if estimator.link == "model":
         return None
     squared, y = found.squared, found.y
     if not 0 < y.sum() < len(y):
         warnings.warn(
-            "LCA: P(same) stays the model's, not calibrated: expected pairs of both "
-            "labels, got one",
+            "LCA: pairs for the link have only one label. P(same) is the model's, not "
+            "calibrated. Add rows, or set link='model'",
             stacklevel=3,
         )
         return None

@@ -106,7 +106,7 @@ def fit_class(
     recipe: Recipe,
     prior: ClassPrior | float,
 ) -> Class:
-    """Fit one class. If ``prior`` is a number, it is λ of a prior set from the pairs."""
+    """Fit one class. A number as ``prior`` is λ of a prior set from the pairs."""
     mean = Z[member].mean(0)
     pairs = class_pairs(Z, mean, member)
     if isinstance(prior, ClassPrior):

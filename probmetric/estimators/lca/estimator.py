@@ -396,7 +396,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior around the fit, on the pairs of the fit.
+        """Draw from the posterior near the fitted mode, given the pairs of the fit.
 
         Parameters
         ----------

@@ -37,58 +37,62 @@ Spread = Annotated[float, Number(0, 10)]
 class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     """A metric from judged pairs that share points, with a b for each point.
 
-    P(same) = exp(-((b_i + b_j)/2 + ½ dist²)), b_i = b e^{u_i}, u_i ~ N(0, ω²): points
-    that are hard to recognize have a large b_i. All pairs of a point share its u_i, and
-    are therefore not independent. The *spread* ω is learned. ω = 0 is ``LCA`` at a
-    learning rate of 1, whose intervals are too narrow if points differ.
+    The model is P(same) = exp(-((b_i + b_j)/2 + ½ dist²)) with b_i = b e^{u_i} and
+    u_i ~ N(0, ω²). Points that are hard to recognize have a large b_i. All pairs of a
+    point share its u_i, and are therefore not independent. The *spread* ω is learned.
+    ω = 0 is ``LCA`` with a learning rate of 1. Its intervals are too narrow if points
+    differ.
 
     Parameters
     ----------
     regularization : float > 0, default=10
-        λ: the prior standard deviation of an entry of the map around the Euclidean one,
-        cI, is c/√λ.
+        λ: the prior standard deviation of an entry of the linear map around the
+        Euclidean map cI is c/√λ.
     spread : float in [0, 10], optional
-        ω, if it is known. Default: it is learned.
+        Known value of ω. Default: ω is learned.
     spread_scale : float > 0, default=1
         Scale of the half-normal prior of ω.
     max_iter : int, default=500
-        Maximum number of iterations of the solver at one ω.
+        Maximum number of iterations of the solver for each value of ω.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        The map, in input units, up to rotation and reflection.
+        Linear map, in input units, identified up to rotation and reflection.
     spread_ : float
-        ω; 0 if points do not differ.
+        ω. 0 if points do not differ.
     intercept_ : float
         b of a typical point.
     point_intercepts_ : array of shape (n,)
-        b_i of each point of the fit: e^{-b_i} is P(same) of two copies of it.
+        b_i of each point of the fit. e^{-b_i} is P(same) of two copies of point i.
     points_ : array of shape (n,) or None
-        Labels of the points; None if pairs have none: points are then the rows of
+        Labels of the points. None if points have no labels: the points are the rows of
         ``fitted_.pairs.X``.
     gap_ : float
-        Certificate of the mode given ω: an upper estimate, in nats, of the distance of
-        the log posterior from the nearby maximum, by the local quadratic.
+        Certificate of the mode given ω: an estimated upper bound, in nats, on the
+        difference between the nearest local maximum of the log posterior and its value
+        at the fit, from a local quadratic approximation.
     learning_rate_ : float
     classes_ : array of shape (c,)
-        After ``fit`` on labels.
+        Sorted class labels, after ``fit`` on labels.
     threshold_, pair_classes_ : float, array of shape (2,)
-        For ``predict`` on pairs, once calibrated or set.
+        Threshold and labels for ``predict`` on pairs, after calibration or
+        ``set_threshold``.
     fitted_ : Fitted
-        The fit and its problem, in standardized units.
+        Result of the fit, with its pairs and prior, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
-        As in scikit-learn; ``n_iter_`` counts the steps at all ω.
+        As in scikit-learn. ``n_iter_`` counts the steps at all values of ω.
 
     Notes
     -----
-    ω maximizes its marginal density, with all else integrated out by Laplace's method;
-    the map, b and the effects are the mode given ω. Optima are local. At most 5000
-    parameters are fitted, with one for each point. P(same) of new points assumes that
-    the points of the fit are a random sample of points; it is not calibrated.
+    ω maximizes its marginal density. All other parameters are integrated out by
+    Laplace's method. The linear map, b and the effects are the mode given ω. Optima are
+    local. At most 5000 parameters can be fitted, including one for each point. P(same)
+    of new points assumes that the points of the fit are a random sample of all points.
+    It is not calibrated.
 
     ``sample`` draws M (feature, feature_bis), b, b_point (point), b_new for new points
-    and spread, around the mode of the fit. ``posterior_metric`` uses "laplace" for
+    and spread, near the mode of the fit. ``posterior_metric`` uses "laplace" for
     prediction and "nuts" for intervals, with P(same) of new points. NUTS requires a
     learned spread. Intervals require judged pairs (``fit_pairs``), which may share
     points. See Benchmarks: point_effects.
@@ -127,14 +131,15 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     ) -> Self:
         """Learn from judged pairs, and calibrate ``threshold_`` on them.
 
-        Pairs of a point with itself are an error.
+        Pairs of a point with itself raise an error.
 
         Parameters
         ----------
         points : array-like of shape (N, 2), optional
             Labels of the two points of each pair, numbers or text. Pairs with a common
-            label share an effect. Default: the entries of ``preprocessor``; without it,
-            points with equal features are one point.
+            label share an effect. Default: the entries of the pairs that
+            ``preprocessor`` looks up. Without ``preprocessor``, points with equal
+            features are treated as one point.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight)
         labels = points
@@ -193,13 +198,14 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     ) -> Float[np.ndarray, "N"]:
         """Return P(same), shape (N,), averaged over draws of the posterior.
 
-        The draws are Laplace's, with a fixed seed (computed lazily and cached).
+        The draws are made by Laplace's method with a fixed seed, lazily, and are
+        cached.
 
         Parameters
         ----------
         points : array-like of shape (N, 2), optional
-            Labels of their points, as in ``fit_pairs``. Other labels are new points;
-            all points are new by default.
+            Labels of the two points of each pair, as in ``fit_pairs``. Labels that do
+            not occur in the fit are new points. Default: all points are new.
         """
         a, b = self._ends(pairs)
         i, j = self._places(points, len(a))
@@ -215,17 +221,19 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         log_likelihood: bool = False,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior around the fit, on the pairs of the fit.
+        """Draw from the posterior near the fitted mode, given the pairs of the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-            "nuts" is ``NUTS(target_accept=0.95)``, exact up to Monte Carlo error around
-            the mode of the fit. "laplace" draws the spread from its approximate
-            posterior on a grid, and the rest from the Gaussian at the mode there.
+            "nuts" is ``NUTS(target_accept=0.95)``. It is exact up to Monte Carlo error
+            near the fitted mode. "laplace" draws the spread from its approximate
+            posterior on a grid. It draws the other parameters from the Gaussian at the
+            mode given the spread.
         log_likelihood : bool, default=False
-            Store the log density of all pairs of each point, with its effect integrated
-            out, in ``point_log_likelihood``; ``pm.loo`` then leaves out points.
+            Whether to store the log density of all pairs of each point, with the effect
+            of the point integrated out, in ``point_log_likelihood``. ``pm.loo`` then
+            leaves out points.
         """
         check_is_fitted(self)
         run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)

@@ -37,50 +37,56 @@ MOST_OBJECTS = 2000
 class TripletEmbedding(TripletLearner):
     """Positions of objects from triplets, with a posterior of their distances.
 
-    Ordinal embedding: objects 0, ..., n - 1 have no features. The log odds that p is
-    nearer to a than q is are dist²(a, q) - dist²(a, p) of their positions in R^p. It is
-    ``TripletMetric`` with one feature an object.
+    This is an ordinal embedding: the objects 0, ..., n - 1 have no features. Each
+    object has a position in p dimensions. The log odds that object j is nearer to a
+    than object k are dist²(a, k) - dist²(a, j). The model is ``TripletMetric`` with one
+    indicator feature for each object.
 
     Parameters
     ----------
     n_components : int, default=2
-        p, at most n - 1.
+        Number p of dimensions, at most n - 1.
     regularization : float > 0, default=1
-        λ: coordinates are N(0, c²/λ) in the prior, where log odds have root mean square
-        2 for c.
+        λ: the prior of the coordinates is N(0, c²/λ). c is chosen such that the log
+        odds have root mean square 2 if coordinates have standard deviation c.
     n_objects : int, optional
-        n, at most 2000. Default: the largest number in the triplets, plus one.
+        Number n of objects, at most 2000. Default: the largest object number in the
+        triplets, plus one.
     learning_rate : float > 0, default=1
         Power on the likelihood.
 
     Attributes
     ----------
     embedding_ : array of shape (n, p)
-        Positions at the posterior mode: centered, along their principal axes. Only
-        distances between them are identified.
+        Positions at the posterior mode, centered and rotated to their principal axes.
+        Only the distances between positions are identified.
     objects_ : array of shape (n, n)
-        The identity: object i is row i for ``get_metric`` and ``posterior_metric``.
+        Identity matrix. Row i represents object i in ``get_metric`` and
+        ``posterior_metric``.
     gap_ : float
-        Certificate of the mode in nats, as in ``TripletMetric``, across the rotations.
+        Certificate of the mode in nats, as in ``TripletMetric``. Directions of
+        rotation, which do not change the posterior, are excluded.
     triplets_, prior_, params_
-        The problem and its mode, in n - 1 coordinates an object.
+        Training triplets, prior and mode, with n - 1 coordinates for each object.
     learning_rate_, n_iter_ : float, int
 
     Notes
     -----
-    The mode is local; the start is classical scaling of a first estimate. With few
-    responses an object, axes are shrunk more at the mode than in the mean of draws. An
-    object in no triplet has position 0 and the variance of the prior.
+    The mode is local. The solver starts at the classical scaling of a first estimate.
+    With few responses per object, axes are shrunk more at the mode than in the mean of
+    draws. An object that occurs in no triplet has position 0 and the variance of the
+    prior.
 
-    Use it for a few hundred objects: N triplets need 2 N n numbers, and a step costs p
-    times as much. ``gap_`` and draws need (p n)² more, and ``gap_`` costs (p n)³; both
-    require p·(n - 1) ≤ 10 000.
+    Use this class for up to a few hundred objects. N triplets need memory for 2 N n
+    numbers, and a step costs p times as many operations. ``gap_`` and draws need memory
+    for (p n)² more numbers, and ``gap_`` costs (p n)³ operations. Both require
+    p·(n - 1) ≤ 10 000.
 
     ``sample`` draws M (object, object), the Gram matrix of the centered positions:
-    d²(i, j) = M_ii + M_jj - 2M_ij. All chains start at the mode of the fit; other modes
-    are not explored. Methods and intervals as in ``TripletMetric``; intervals of
-    ratios of distances cover less than their nominal probability with few triplets. See
-    Benchmarks: triplets.
+    d²(i, j) = M_ii + M_jj - 2M_ij. All chains start at the mode of the fit, and other
+    modes are not explored. ``TripletMetric`` describes the methods and intervals. With
+    few triplets, intervals of ratios of distances cover less than their nominal
+    probability. See Benchmarks: triplets.
 
     References
     ----------
@@ -118,19 +124,20 @@ class TripletEmbedding(TripletLearner):
         Parameters
         ----------
         triplets : array-like of shape (N, 3) of integers
-            Anchor, near and far: numbers of objects. Quadruplets, of shape (N, 4): "a,
-            b are nearer to each other than c, d are".
+            Object numbers of anchor, near and far. Quadruplets (a, b, c, d) have shape
+            (N, 4): a and b are nearer to each other than c and d.
         y : array-like of shape (N,), optional
-            1 if near is nearer; 0 or -1, one of the two throughout, if far is. Default:
-            1 for all.
+            Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
+            responses. Default: 1 for all triplets.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
 
         Raises
         ------
         ValueError
-            For fewer than p + 1 objects, or more than 2000; groups of objects that no
-            triplet joins; responses that cancel.
+            If there are fewer than p + 1 objects, or more than 2000.
+            If no triplet connects some groups of objects.
+            If the responses cancel.
 
         Warns
         -----
@@ -172,7 +179,7 @@ class TripletEmbedding(TripletLearner):
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the distance of objects, which are rows of ``objects_``."""
+        """Return the metric between objects, represented by rows of ``objects_``."""
         check_is_fitted(self)
         return Mahalanobis(self.embedding_.T.copy())
 
@@ -195,7 +202,7 @@ class TripletEmbedding(TripletLearner):
         return (self.triplet_probability(triplets) > 0.5).astype(int)
 
     def score(self, triplets: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Return the share of responses that are predicted; even odds are half.
+        """Return the share of responses that are predicted. Even odds count as half.
 
         Parameters
         ----------

@@ -40,51 +40,54 @@ def _check_responses(triplets: ArrayLike | Triplets) -> None:
 class TripletMetric(PairsMixin, TripletLearner):
     """A Mahalanobis metric from triplets: "a is nearer to p than to q".
 
-    The log odds that p is nearer are dist²(a, q) - dist²(a, p). A unit of squared
-    distance is one of log odds: the scale of the metric is the certainty of responses.
+    The log odds that p is nearer are dist²(a, q) - dist²(a, p). Squared distances are
+    in units of log odds. The scale of the metric is therefore larger if responses are
+    more certain.
 
     Parameters
     ----------
     regularization : float > 0, default=1
-        λ: the prior standard deviation of an entry of the map around the Euclidean one,
-        cI, is c/√λ. c is computed from the triplets without their responses: log odds
-        have root mean square 2.
+        λ: the prior standard deviation of an entry of the linear map around the
+        Euclidean map cI is c/√λ. c is computed from the triplets without their
+        responses, such that log odds under cI have root mean square 2.
     n_targets, n_impostors : int, default=3
-        ``fit`` compares a point with its nearest points of its class and its nearest
-        points of other classes.
+        Numbers of nearest points of the same class and of other classes. ``fit`` makes
+        a triplet of each point with each such target and impostor.
     learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": 1 for ``fit_triplets``, whose triplets are
-        assumed to be independent; points divided by triplets for ``fit``, whose
-        triplets share points.
+        Power on the likelihood. "auto" is 1 for ``fit_triplets``, which assumes that
+        triplets are independent. For ``fit``, whose triplets share points, "auto" is
+        the number of points divided by the number of triplets.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        The map, in input units, up to rotation and reflection.
+        Linear map, in input units, identified up to rotation and reflection.
     learning_rate_ : float
     gap_ : float
-        Certificate of the mode: an upper estimate, in nats, of the distance of the log
-        posterior from the nearby maximum, by the local quadratic. Infinite if the
-        Hessian shows that the fit is no maximum; NaN, not computed, if p·d > 10 000.
+        Certificate of the mode: an estimated upper bound, in nats, on the difference
+        between the nearest local maximum of the log posterior and its value at the fit,
+        from a local quadratic approximation. Infinite if the Hessian shows that the fit
+        is no maximum. NaN (not computed) if p·d > 10 000.
     classes_ : array of shape (c,)
-        After ``fit``.
+        Sorted class labels, after ``fit``.
     threshold_, pair_classes_ : float, array of shape (2,)
-        For ``predict`` on pairs, once calibrated or set.
+        Threshold and labels for ``predict`` on pairs, after calibration or
+        ``set_threshold``.
     triplets_, prior_, params_
-        The problem and its mode, in standardized units.
+        Training triplets, prior and mode, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    Optima are local. There is no lapse rate: random responses to triplets whose points
-    are clearly apart reduce the scale of the metric.
+    Optima are local. The model has no lapse rate: random responses to easy triplets
+    reduce the scale of the metric.
 
-    ``sample`` has "nuts" (default) and "laplace" for M (feature, feature_bis) in input
-    units. All chains start at the mode. It requires p·d ≤ 10 000 and a fit that is a
-    mode. ``posterior_metric`` uses NUTS by default; Laplace's Gaussian ignores the
-    rotations of the map, and warns if it is inaccurate. Intervals require independent
-    triplets. See Benchmarks: triplets.
+    ``sample`` supports "nuts" (default) and "laplace" for M (feature, feature_bis) in
+    input units. All chains start at the mode. ``sample`` requires p·d ≤ 10 000 and a
+    fit that is a mode. ``posterior_metric`` uses NUTS by default. "laplace" ignores the
+    rotations of the linear map, and warns if it is inaccurate. Intervals require
+    independent triplets. See Benchmarks: triplets.
 
     Examples
     --------
@@ -109,7 +112,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     unlabeled: object = "warn"
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from class labels, by triplets made from them."""
+        """Learn from triplets that are made from class labels."""
         data, self.classes_, scaler = labelled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         sizes = np.bincount(codes)
@@ -133,14 +136,15 @@ class TripletMetric(PairsMixin, TripletLearner):
         Parameters
         ----------
         triplets : array-like of shape (N, 3, d), or ``Triplets``
-            Anchor, near and far; or (N, 3) for ``preprocessor``. Quadruplets, (N, 4, d)
-            or (N, 4): "a, b are nearer to each other than c, d are".
+            Points anchor, near and far, or their entries of shape (N, 3) for
+            ``preprocessor``. Quadruplets (a, b, c, d) have shape (N, 4, d) or (N, 4): a
+            and b are nearer to each other than c and d.
         y : array-like of shape (N,), optional
-            1 if near is nearer; 0 or -1, one of the two throughout, if far is. Default:
-            1 for all; ``Triplets`` must have their responses.
+            Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
+            responses. Default: 1 for all triplets. ``Triplets`` must have responses.
         sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0. Triplets of weight 0 are left out, also for the scale of
-            the features and of the prior.
+            Data weights ≥ 0. Triplets of weight 0 are left out, and do not affect the
+            scale of the features and of the prior.
         """
         check_settings(self)
         _check_responses(triplets)
@@ -201,7 +205,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
     ) -> float:
-        """Return the share of responses that the metric predicts; even odds are half.
+        """Return the share of predicted responses. Even odds count as half.
 
         Parameters
         ----------

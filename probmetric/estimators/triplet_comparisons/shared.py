@@ -83,6 +83,6 @@ def probability(W: Float[np.ndarray, "p d"], data: Triplets) -> Float[np.ndarray
 
 
 def accuracy(P: Float[np.ndarray, "N"], data: Triplets) -> float:
-    """Return the share of responses that P predicts; P = 1/2 counts half."""
+    """Return the share of responses that P predicts. P = 1/2 counts as half."""
     right = (P > 0.5) == (np.asarray(data.y) == 1)
     return float(np.mean(np.where(P == 0.5, 0.5, right)))

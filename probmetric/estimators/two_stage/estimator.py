@@ -67,77 +67,84 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     """A normal mixture whose instances share hidden sources.
 
     A component k generates a representative x ~ N(μ_k, B_k), and a representative
-    generates instances ~ N(x, W_k). Two observations are similar if a common
-    representative is more probable than two different ones. ``fit(X)`` learns from
-    unlabelled points, with W = αΣ and a fixed α. ``fit(X, groups=)`` and ``fit_pairs``
-    learn W and B.
+    generates instances ~ N(x, W_k). Two instances are similar if a common
+    representative is more probable than two different representatives. ``fit(X)``
+    learns from unlabelled points, with W = αΣ and a fixed α. ``fit(X, groups=)`` and
+    ``fit_pairs`` learn W and B.
 
     Parameters
     ----------
     n_components : int or sequence of int, default=1
-        For a sequence, held-out likelihood in 5 folds chooses the count, or all models
-        are blended (``blend``).
+        Number of components. If it is a sequence, held-out likelihood in 5 folds
+        chooses the number, or ``blend`` combines the models of all numbers.
     alpha : float in (0, 1], default=0.5
-        Share of the variance of an instance that is noise about its representative.
-        Points do not identify it. With groups and pairs it only starts the fit.
+        α: share of the variance of an instance that is noise about its representative.
+        Single points do not identify α. With groups and pairs ``alpha`` is only the
+        starting value.
     covariance : {"free", "proportional"}, default="free"
         Whether groups and pairs learn W_k and B_k, or Σ_k and one α.
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        "default" is the weak prior of Fraley and Raftery. If there are no more groups
-        than features (one component, W and B free), it also shrinks W to a multiple of
-        I, with the weight of 8 points a feature, and B weakly. "flat" is maximum
-        likelihood, which may diverge. "cv", for groups that are classes, shrinks W and
-        B to multiples of I, with the number of points that soft votes of neighbors
-        choose in folds (1 to 256, or ∞: the score then orders pairs by Euclidean
-        distance and probabilities have no meaning). This takes 25 to 75 small fits. A
-        ``TwoStagePrior`` is in the units of the fit (standardized).
+        - "default": the weak prior of Fraley and Raftery. If there are no more groups
+          than features (with one component, W and B free), it also shrinks W to a
+          multiple of I, with the weight of 8 points per feature, and B weakly.
+        - "flat": maximum likelihood, which may diverge.
+        - "cv": shrinks W and B to multiples of I, for groups that are classes. The
+          weight of the prior, 1 to 256 points or ∞, is chosen by soft votes of
+          neighbors in folds. With ∞ the score orders pairs by Euclidean distance, and
+          probabilities have no meaning. This takes 25 to 75 small fits.
+        - ``TwoStagePrior``: a prior in the units of the fit (standardized).
     similarity : str, default="log_ratio"
-        Score of ``get_metric`` and ``pair_score``; see ``PairSimilarity``.
+        Score of ``get_metric`` and ``pair_score``. See ``PairSimilarity``.
     blend : {None, "flat", "bic", "held-out"}, default=None
-        Weights of the models of a range.
+        Weights of the models, if ``n_components`` is a sequence. Default: one model is
+        chosen.
     flattening : None, float in [0, 1] or "held-out", default=None
-        Factor on the off-diagonal entries of the covariances after the fit; chosen for
-        each component by the likelihood of a held-out fifth of the points.
+        Factor on the off-diagonal entries of the covariances after the fit. "held-out"
+        chooses it for each component by the likelihood of a held-out fifth of the
+        points.
     database_noise : float >= 0, default=1.0
-        Factor on W for database elements, the second of a pair. 0 treats them as
-        representatives (EQ-5 of the paper). Fits do not use it.
+        Factor on W for database elements, which are the second points of pairs. 0
+        treats them as representatives (EQ-5 of the paper). Fits do not use it.
     n_starts : int, default=1
-        Starts of EM (k-means++).
+        Number of starts of EM (k-means++).
     max_iter : int, default=1000
         Maximum number of steps of EM.
     tol : float, optional
     random_state : int, RandomState or None, default=0
     unlabeled : label, default="warn"
-        Rows with this label in ``groups`` are left out, for example -1; NaN also
-        matches None. With None and "warn" every label is a group; "warn" warns about a
-        label -1.
+        Rows with this label in ``groups`` are left out, for example -1. NaN also
+        matches None. With None or "warn" every label is a group, and "warn" warns about
+        a label -1.
 
     Attributes
     ----------
     weights_, means_, within_, between_ : arrays (k,), (k, d), (k, d, d), (k, d, d)
-        In input units; components in no particular order.
+        Parameters in input units. The order of components is arbitrary.
     prior_strength_ : float
-        Points that the prior counts as, with ``prior="cv"``.
+        Weight of the prior in points, with ``prior="cv"``.
     alpha_ : float or None
-        The common share of noise; None if W is free.
+        Common share α of noise. None if W is free.
     metric_ : PairSimilarity
-        The result of ``get_metric``.
+        Learned similarity, as returned by ``get_metric``.
     objective_, converged_, n_iter_
-        Log joint density in the units of the fit; outcome and steps of EM.
+        Log joint density in the units of the fit, whether EM converged, and its number
+        of steps.
     choice_ : Choice
-        Held-out log densities of a range of component counts.
+        Held-out log densities for each number of components, if ``n_components`` is a
+        sequence.
 
     Notes
     -----
-    NaN entries are missing at random and integrated out, except in ``fit_alpha`` and
-    ``partial_fit``. The optimum is local.
+    NaN entries are assumed to be missing at random, and are integrated out, except in
+    ``fit_alpha`` and ``partial_fit``. The optimum is local.
 
-    ``sample`` explores the optimum of the fit; it does not need to visit others. After
-    ``fit(X)`` α stays fixed. The group ``posterior`` of draws has mean, within_average
-    (Σ c_k W_k), covariance_total of an instance, and α if it is sampled; R-hat is
-    computed on these. The group ``components`` has weights, means, within and between,
-    relabelled to the fit; labels are arbitrary if components overlap.
-    ``posterior_metric`` uses NUTS with 4 chains of 500 draws or more, thinned to 100.
+    ``sample`` draws near the fitted mode and does not explore other modes. After
+    ``fit(X)`` α is fixed. The group ``posterior`` of draws contains mean,
+    within_average (Σ c_k W_k), covariance_total of an instance, and α if it is sampled.
+    R-hat is computed for these variables. The group ``components`` contains weights,
+    means, within and between, relabelled to match the fit. Component labels are
+    arbitrary if components overlap. ``posterior_metric`` uses NUTS with 4 chains of 500
+    or more draws, thinned to 100.
 
     References
     ----------
@@ -188,15 +195,16 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            NaN is a missing entry. Data on disk (``pm.open``) have no draws.
+            Points, or data on disk (``pm.open``). NaN is a missing entry. Fits to data
+            on disk have no draws.
         y : ignored
-            As in scikit-learn's mixtures. Pass labels as ``groups``.
+            Ignored, as in scikit-learn's mixtures. Pass labels as ``groups``.
         groups : array-like of shape (n,), or "label"; optional
-            Rows with equal labels share a source. "label" uses the labels of data on
-            disk (``pm.open(..., label=column)``).
+            Source of each row. Rows with equal labels share a source. "label" uses the
+            labels of data on disk (``pm.open(..., label=column)``).
         components : array-like of int, shape (n,), optional
-            Known component (class or superclass) of a point, -1 if unknown; equal
-            within a group. Requires one ``n_components``.
+            Known component (class or superclass) of each point, or -1 if unknown. It
+            must be equal within a group. Requires a single number as ``n_components``.
         """
         check_settings(self)
         counts = self._counts()
@@ -230,9 +238,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         pairs : array-like of shape (N, 2, d)
             NaN is a missing entry.
         y : array-like of shape (N,), optional
-            1 if a pair shares a source, otherwise 0 or -1; all 1 by default. A pair of
-            two sources counts as two single instances. One pair must be 1: others do
-            not identify W.
+            1 if a pair shares a source, otherwise 0 or -1. Default: 1 for all pairs. A
+            pair of two sources counts as two single instances. At least one pair must
+            be 1, because other pairs do not identify W.
         """
         check_settings(self)
         array = inputs.pair_array(pairs)
@@ -402,8 +410,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
         """Update a fit to single instances with a batch of complete rows.
 
-        The first call is ``fit``. Each further call adds the statistics of the batch
-        and maximizes once. A batch that is passed twice counts twice.
+        The first call is equal to ``fit``. Each further call adds the statistics of the
+        batch and maximizes once. A batch that is passed twice counts twice.
         """
         if not hasattr(self, "online_"):
             rows = self.fit(X)._complete(X)
@@ -415,8 +423,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def merge(self, other: "TwoStageMixture") -> Self:
         """Add the statistics that another estimator has collected.
 
-        Both must be copies (``copy.deepcopy``) of one estimator after its first
-        ``partial_fit``: scales and components then correspond.
+        Both estimators must be copies (``copy.deepcopy``) of one estimator after its
+        first ``partial_fit``, because their scales and components must correspond.
         """
         message = "other must be an estimator after its first partial_fit"
         for estimator in (self, other):
@@ -442,27 +450,27 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self
 
     def score_samples(self, X: ArrayLike) -> Float[np.ndarray, "n"]:
-        """Return the log density of each row, NaN entries integrated out."""
+        """Return the log density of each row, with NaN entries integrated out."""
         check_is_fitted(self, "metric_")
         return np.asarray(self.metric_.log_marginal(checked_rows(self, X)))
 
     def score(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: ArrayLike, y: object = None
     ) -> float:
-        """Return the mean log density of the rows; larger is better."""
+        """Return the mean log density of the rows. Larger is better."""
         return float(np.mean(self.score_samples(X)))
 
     def bic(self, X: ArrayLike) -> float:
-        """Return -2 log p(X) + m log n with m free parameters; lower is better.
+        """Return -2 log p(X) + m log n with m free parameters. Lower is better.
 
-        As in scikit-learn's ``GaussianMixture.bic``: m counts weights, means and full
-        covariances, but not ``alpha``, prior and ``flattening``. Raises ValueError for
-        a blend of models.
+        As in scikit-learn's ``GaussianMixture.bic``, m counts weights, means and full
+        covariances, but not ``alpha``, the prior and ``flattening``. Raises ValueError
+        for a blend of models.
         """
         return self._criterion(X, np.log)
 
     def aic(self, X: ArrayLike) -> float:
-        """Return -2 log p(X) + 2m; lower is better, see ``bic``."""
+        """Return -2 log p(X) + 2m with m as in ``bic``. Lower is better."""
         return self._criterion(X, lambda _: 2.0)
 
     def _criterion(self, X: ArrayLike, price: Callable[[int], float]) -> float:
@@ -473,7 +481,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return float(-2 * np.sum(log_p) + free * price(len(log_p)))
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n k"]:
-        """Return P(component | x) of each row; components have no order."""
+        """Return P(component | x) of each row. The order of components is arbitrary."""
         check_is_fitted(self, "metric_")
         rows = checked_rows(self, X)
         return np.exp(np.asarray(self.metric_.log_responsibilities(rows)))
@@ -483,7 +491,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self.predict_proba(X).argmax(1)
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the score of each pair (N, 2, d): higher is more similar."""
+        """Return the score of each pair (N, 2, d). Higher is more similar."""
         return np.asarray(self.metric_.pair_score(*self._ends(pairs)))
 
     def same_probability(
@@ -506,7 +514,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return array[:, 0], array[:, 1]
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Raise ValueError: the similarity is no distance."""
+        """Raise ValueError, because the similarity is no distance."""
         raise ValueError(
             "pair_distance: a two-stage mixture learns a similarity, not a distance: "
             "there is no triangle inequality, and a query may not be its best match. "
@@ -515,7 +523,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     @with_names
     def get_metric(self) -> PairSimilarity:
-        """Return the learned similarity; larger score, smaller dissimilarity."""
+        """Return the learned similarity. A larger score is a smaller dissimilarity."""
         check_is_fitted(self, "metric_")
         return self.metric_
 
@@ -532,22 +540,24 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior around the fit, given the data of the fit.
+        """Draw from the posterior near the fitted mode, given the data of the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            NUTS is exact up to Monte Carlo error, within the optimum of the fit. The
-            other two are approximations and report their k-hat.
+            "nuts" is exact up to Monte Carlo error near the fitted mode. "laplace" and
+            "svi" are approximations and report their k-hat.
         log_likelihood : bool, default=False
-            Store log p of every point, or source, under every draw, for ``loo``,
-            without data weights. ``loo`` refuses draws of weighted data.
+            Whether to store the log density of every point or source under every draw,
+            for ``loo``. Data weights are not applied, and ``loo`` raises for draws of
+            weighted data.
 
         Raises
         ------
         ValueError
-            For a flat prior, a blend, a flattened fit, known components, and after
-            ``fit_alpha``, ``partial_fit`` or ``merge``.
+            If the prior is flat.
+            If the fit is a blend or flattened, or has known components.
+            If ``fit_alpha``, ``partial_fit`` or ``merge`` changed the fit.
         """
         check_is_fitted(self, "metric_")
         fitted = self._drawable()

@@ -1,4 +1,4 @@
-"""``TwoStageMixture`` of a source: of points a pass a step of EM, groups read once."""
+"""``TwoStageMixture`` of data on disk: one pass per EM step, or one pass of groups."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -62,9 +62,10 @@ def fit_source(
     )
     if groups is not None and not (isinstance(groups, str) and groups == inputs.LABEL):
         raise ValueError(
-            f"groups: expected None or {inputs.LABEL!r} with a source, whose labels "
-            f"say the groups (pm.open(..., label=)), got {type(groups).__name__}"
-            f"{f' {groups!r}' if isinstance(groups, str) else ''}"
+            f"groups must be None or {inputs.LABEL!r} for data on disk, got "
+            f"{type(groups).__name__}"
+            f"{f' {groups!r}' if isinstance(groups, str) else ''}. Pass groups as "
+            "labels (pm.open(..., label=))"
         )
     names = begin(self, source, None)
     labels = sizes = None
@@ -155,5 +156,5 @@ def _store(
     share = None if grouped else float(self.alpha)
     self._learned = Fitted(none, prior, params, tied, share)
     self._known, self._flattening, self._chosen = False, self.flattening, None
-    self._changed_by = "a source, of which no rows are kept"
+    self._changed_by = "data on disk, whose rows are not stored"
     return self

@@ -125,11 +125,11 @@ def test_a_later_fit_of_all_points_forgets_the_anchors(data):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pairs": "all"}, "pairs: expected 'nearest' with n_anchors"),
-        ({"per_anchor": True}, "per_anchor: expected False"),
-        ({"regularization": "cv"}, "folds would thin the rows"),
-        ({"prior_mean": "within"}, "prior_mean: .* which takes all rows"),
-        ({"link_pairs": "all"}, "link_pairs: expected 'fitted'"),
+        ({"pairs": "all"}, "pairs must be 'nearest' with n_anchors"),
+        ({"per_anchor": True}, "per_anchor must be False"),
+        ({"regularization": "cv"}, "regularization must be .auto. or a number"),
+        ({"prior_mean": "within"}, "prior_mean must .* which needs all rows"),
+        ({"link_pairs": "all"}, "link_pairs must be .fitted."),
         ({"n_anchors": 0}, "n_anchors"),
         ({"n_anchors": "some"}, "n_anchors"),
         ({"candidates": "hnsw"}, "candidates"),
@@ -175,7 +175,7 @@ def test_without_faiss_the_extra_is_named(data, monkeypatch):
 
 
 def test_weights_are_refused_as_they_would_thin_the_rows(data):
-    with pytest.raises(ValueError, match="would thin those among which"):
+    with pytest.raises(ValueError, match="sample_weight must be None with n_anchors"):
         pm.LCA(**QUICK).fit(*data, sample_weight=np.ones(900))
 
 
@@ -235,7 +235,7 @@ def test_a_source_that_cannot_be_learned_from_is_refused(data, y, message):
 
 def test_a_source_has_its_own_labels(data):
     X, y = data
-    with pytest.raises(ValueError, match="y: expected None beside a source"):
+    with pytest.raises(ValueError, match="y must be None for data on disk"):
         pm.LCA().fit(Labelled(X, y, (900,)), y)
 
 

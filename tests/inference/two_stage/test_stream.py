@@ -147,7 +147,7 @@ def test_a_fit_to_groups_of_a_source_is_that_to_arrays(
     assert found.objective_ == pytest.approx(whole.objective_, rel=1e-12)
     assert (found.n_iter_, found.converged_) == (whole.n_iter_, covariance == "free")
     assert (found.alpha_ is None) == (covariance == "free")
-    with pytest.raises(ValueError, match="of which no rows are kept"):
+    with pytest.raises(ValueError, match="whose rows are not stored"):
         found.sample()
 
 
@@ -179,7 +179,7 @@ def test_groups_of_one_are_points() -> None:
 def test_what_groups_of_a_source_may_be() -> None:
     X, group = rows(6)
     source = pm.open(X, label=group)
-    with pytest.raises(ValueError, match="groups: expected None or 'label' with a so"):
+    with pytest.raises(ValueError, match="groups must be None or 'label' for data"):
         pm.TwoStageMixture().fit(source, groups=group)
     with pytest.raises(ValueError, match="got str 'person'"):
         pm.TwoStageMixture().fit(source, groups="person")
@@ -187,5 +187,5 @@ def test_what_groups_of_a_source_may_be() -> None:
         pm.TwoStageMixture().fit(pm.open(X), groups="label")
     with pytest.raises(ValueError, match=r"n_components must be at most 6.* gr"):
         pm.TwoStageMixture(7).fit(source, groups="label")
-    with pytest.raises(ValueError, match="components: expected None where rows"):
+    with pytest.raises(ValueError, match="components must be None for data"):
         pm.TwoStageMixture().fit(source, groups="label", components=group)
