@@ -134,10 +134,10 @@ def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
 @pytest.mark.parametrize(
     ("model", "answers", "words"),
     [
-        ("lda", "pairs", "--answers must be for a learner of pairs, got LDA"),
+        ("lda", "pairs", "--answers with pairs cannot be used with LDA"),
         ("gdm", "triplets", "--answers must .* triplets, got GDM"),
         ("point_effects", "counts", "no column 'trials' for PointEffectsLCA"),
-        ("gdm", "sites", "columns i, j, y .* got rain, pH in sites.csv"),
+        ("gdm", "sites", "columns i, j, y for pairs.* got rain, pH in sites.csv"),
         (
             "gdm",
             "wrong",

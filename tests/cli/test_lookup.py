@@ -18,22 +18,22 @@ from tests.cli.runs import refused, run, write_data
 HEAVY = ("arviz", "jax", "matplotlib", "numpyro", "pandas", "scipy", "sklearn")
 WINE = ("--data", "wine", "--out", "OUT")
 TYPOS = {
-    "learner of fit": ("model: expected one of", "fit", "lcaa", *WINE),
-    "learner of sample": ("model: expected one of", "sample", "lcaa", *WINE),
+    "learner of fit": ("model must be one of", "fit", "lcaa", *WINE),
+    "learner of sample": ("model must be one of", "sample", "lcaa", *WINE),
     "learner of evaluate": (
-        *("model: expected one of", "evaluate", "--model", "lcaa"),
+        *("model must be one of", "evaluate", "--model", "lcaa"),
         *("--data", "wine", "--folds", "2"),
     ),
     "learner without draws": ("a learner with draws", "sample", "pair_lda", *WINE),
-    "registered model": ("model: expected one of", "validate", "lcaa"),
+    "registered model": ("model must be one of", "validate", "lcaa"),
     "no model": ("MODEL must be one of", "validate"),
-    "method": ("--method: expected one of", "sample", "lca", *WINE, "--method", "nut"),
+    "method": ("--method must be one of", "sample", "lca", *WINE, "--method", "nut"),
     "method of another learner": (
-        *("--method: expected one of nuts, laplace, svi", "sample", "two_stage"),
+        *("--method must be one of nuts, laplace, svi", "sample", "two_stage"),
         *(*WINE, "--method", "bootstrap"),
     ),
     "data set of fit": (
-        "data: expected one of",
+        "data must be one of",
         "fit",
         "lda",
         "--data",
@@ -41,29 +41,29 @@ TYPOS = {
         *WINE[2:],
     ),
     "data set of sample": (
-        *("data: expected one of", "sample", "lca", "--data", "wein"),
+        *("data must be one of", "sample", "lca", "--data", "wein"),
         *WINE[2:],
     ),
     "data set of validate": (
-        "data: expected one of",
+        "data must be one of",
         "validate",
         "lca",
         "--data",
         "wein",
     ),
     "data set of evaluate": (
-        *("data: expected one of", "evaluate", "--model", "lda", "--data", "wein"),
+        *("data must be one of", "evaluate", "--model", "lda", "--data", "wein"),
         *("--folds", "2"),
     ),
     "test set of evaluate": (
-        *("--test: expected one of", "evaluate", "--model", "lda", "--data", "wine"),
+        *("--test must be one of", "evaluate", "--model", "lda", "--data", "wine"),
         *("--test", "wein"),
     ),
     "data set of neighbors": (
-        *("data: expected one of", "neighbors", "--metric", "m.npz", "--data", "wein"),
+        *("data must be one of", "neighbors", "--metric", "m.npz", "--data", "wein"),
     ),
     "data set of next": (
-        *("data: expected one of", "next", "--draws", "d.nc", "--data", "wein"),
+        *("data must be one of", "next", "--draws", "d.nc", "--data", "wein"),
     ),
     "candidates of next": (
         *("--candidates: expected a file", "next", "--draws", "d.nc", *WINE[:2]),
@@ -175,7 +175,7 @@ def test_a_path_that_the_system_does_not_take_is_named_and_cut(place, name, tmp_
     argument, *words = place
     with contextlib.chdir(tmp_path):
         said = refused(*(word.format(name) for word in words))
-    assert said.startswith(f"probmetric: {argument}: expected a path that can be")
+    assert said.startswith(f"probmetric: {argument} must be a path that can be")
     assert len(said) < 250
     assert not [*tmp_path.iterdir()]
 
