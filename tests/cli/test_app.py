@@ -346,7 +346,7 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
         (["validate", "lca", "--data", "wein"], "must be one of breast_cancer"),
         (["validate", "lca", "--data", "none.csv"], "must be an existing file"),
         (["validate", "lca", "--label", "y"], "--label requires --data"),
-        (["validate", "lca", "--data", "iris", "--out", __file__], "expected a folder"),
+        (["validate", "lca", "--data", "iris", "--out", __file__], "must be a folder"),
         (["validate", "lca", "--seed", "-1"], "--seed"),
         (["validate", "lca", "--no-such-option"], "no-such-option"),
     ],

@@ -66,7 +66,13 @@ TYPOS = {
         *("data must be one of", "next", "--draws", "d.nc", "--data", "wein"),
     ),
     "candidates of next": (
-        *("--candidates: expected a file", "next", "--draws", "d.nc", *WINE[:2]),
+        *(
+            "--candidates must be an existing file",
+            "next",
+            "--draws",
+            "d.nc",
+            *WINE[:2],
+        ),
         *("--candidates", "no.csv"),
     ),
     "folder of report": ("DIR must be a run's folder", "report", "no_such_folder"),
@@ -183,7 +189,7 @@ def test_a_path_that_the_system_does_not_take_is_named_and_cut(place, name, tmp_
 @pytest.mark.parametrize("name", ["~nosuchuser/a.csv", "~nosuchuser/a.npy", "~nobody"])
 def test_the_folder_of_an_unknown_user_is_no_file(name, tmp_path):
     said = refused("fit", "lda", "--data", name, "--out", tmp_path / "out")
-    assert said.startswith("probmetric: data: expected")
+    assert said.startswith("probmetric: data must")
 
 
 def test_a_name_that_is_no_text_is_shown(tmp_path):
@@ -202,7 +208,7 @@ def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "stat", stat)
-    with pytest.raises(ValueError, match=r"^--out: expected a path .*Permission den"):
+    with pytest.raises(ValueError, match=r"^--out must be a path .*Permission den"):
         names.looked_up(tmp_path, "--out")
 
 
@@ -212,11 +218,11 @@ def test_a_pattern_may_be_longer_than_a_name():
 
 def test_an_address_is_no_file():
     said = refused("fit", "lda", "--data", "s3://rows/all.parquet", "--out", "out")
-    assert said.startswith("probmetric: data: expected a file of this machine")
+    assert said.startswith("probmetric: data must be a file on this machine")
 
 
 def test_a_null_character_is_named():
-    with pytest.raises(ValueError, match=r"^data: expected a path .* null"):
+    with pytest.raises(ValueError, match=r"^data must be a path .* null"):
         names.existing("a\0.csv")
 
 

@@ -170,7 +170,7 @@ def test_files_are_kept_unless_forced(world, tmp_path):
         (("--n", 191), r"--n must be at most 190, .* got 191"),
         (("--max-draws", 1), "--draws: expected at least 2 draws"),
         (("--candidates", "sites"), "--candidates must have columns i, j"),
-        (("--candidates", "high"), "--candidates must .* rows 0..19 .* got row 20"),
+        (("--candidates", "high"), "--candidates must .* numbers 0..19 .* got 20"),
         (("--candidates", "half"), "--candidates must have whole .* '1.5' as j"),
         (("--candidates", "none"), "--candidates must be an existing file"),
         (("--candidates", "three", "-n", 1), "--draws: expected draws of TripletMetr"),

@@ -152,7 +152,7 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
             "--metric and --draws must be given, got both",
         ),
         ([], "--metric and --draws must be given, got neither"),
-        (["--metric", "none.npz"], "must be an existing file"),
+        (["--metric", "none.npz"], "none.npz'"),
         (["--metric", "data.npz"], "which has no such header"),
         (["--metric", "data.csv"], "expected a readable metric file"),
         (["--draws", "data.npz"], "expected a readable NetCDF file"),
@@ -162,14 +162,14 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
         (
             ["--metric", "M", "--queries", "turned.csv"],
-            "another order: 'mass' for 'height', 'height' for 'mass'; --features",
+            "another order: 'mass' for 'height', 'height' for 'mass'. Select",
         ),
         (
             ["--metric", "M", "--queries", "wide.csv"],
             "--queries: expected rows of 3 features in wide.csv",
         ),
         (["--metric", "M", "--queries", "turned.csv"], "probmetric: --queries must"),
-        (["--draws", "D", "--queries", "none.csv"], "probmetric: --queries: expected"),
+        (["--draws", "D", "--queries", "none.csv"], "probmetric: --queries must"),
         (["--draws", "D", "--queries", "other.csv"], "without 'width'"),
         (
             ["--metric", "M", "--out", "near.txt"],

@@ -162,9 +162,9 @@ def test_arrays_that_are_no_metric_are_refused(tmp_path):
     np.savez(tmp_path / "data.npz", X=Q, y=np.arange(4))
     with pytest.raises(ValueError, match="no such header"):
         load_metric(tmp_path / "data.npz")
-    with pytest.raises(ValueError, match="must be an existing file"):
+    with pytest.raises(ValueError, match="expected a file that exists"):
         load_metric(tmp_path / "none.npz")
-    with pytest.raises(ValueError, match="must be a file, got a folder"):
+    with pytest.raises(ValueError, match="expected a file, got a folder"):
         load_metric(tmp_path)
 
 
