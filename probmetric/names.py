@@ -54,9 +54,9 @@ class Reading(NamedTuple):
         options = self._asdict()
         if (dtype := options.pop("dtype")) != "float64":
             raise ValueError(
-                f"--dtype must be float64 for {name!r}, whose rows are all loaded, got "
-                f"{dtype}. Only .npy files, a quoted glob, a folder of Parquet files "
-                "and a large Parquet file are read in chunks."
+                f"--dtype must be float64 for {name!r}, got {dtype}. Only .npy files, "
+                "a quoted glob, a folder of Parquet files and a large Parquet file are "
+                "read in chunks."
             )
         return options
 

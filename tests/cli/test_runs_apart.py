@@ -248,7 +248,7 @@ def test_a_folder_in_which_nothing_can_be_locked_is_refused_by_name(
 
     monkeypatch.setattr(files, "_take", no_locks)
     with (
-        pytest.raises(ValueError, match=r"--out: expected .* can be locked.*No locks"),
+        pytest.raises(ValueError, match=r"--out must .* can be locked.*No locks"),
         claim(tmp_path, ("a",), force=False),
     ):
         pass

@@ -205,7 +205,7 @@ def test_draws_cut_anywhere_are_refused(laplace, tmp_path):
         path.write_bytes(whole[: int(share * len(whole))])
         with pytest.raises(ValueError, match="expected a readable NetCDF file"):
             load_draws(path)
-    with pytest.raises(ValueError, match="must be an existing file"):
+    with pytest.raises(ValueError, match=r"got .*none.nc"):
         load_draws(tmp_path / "none.nc")
 
 
