@@ -1,4 +1,4 @@
-"""Check single arguments. Errors have the name, the allowed values and the value."""
+"""Check single arguments. Errors name the argument, allowed values and the value."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class WrongType(ValueError, TypeError):
-    """A bad argument for which scikit-learn requires a TypeError."""
+    """An invalid argument for which scikit-learn requires a TypeError."""
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -27,9 +27,10 @@ def check_number(
     open_high: bool = False,
     word: str | None = None,
 ) -> Any:
-    """Return a number in [low, high], excluding open ends, or the ``word``.
+    """Return a value that is a number in [low, high] or equals ``word``, or raise.
 
-    Whole numbers are converted to int: small NumPy types overflow.
+    Open ends are excluded. Whole numbers are converted to int, because small NumPy
+    types overflow.
     """
     if word is not None and isinstance(value, str) and value == word:
         return value
@@ -67,13 +68,16 @@ def interval(
 
 
 def check_bool(name: str, value: object) -> None:
-    """Raise if a value is neither True nor False: texts such as "no" are truthy."""
+    """Raise if a value is neither True nor False.
+
+    A string such as "no" would count as true.
+    """
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name}: expected True or False, got {value!r}")
 
 
 def check_counts(**sizes: object) -> tuple[int, ...]:
-    """Return whole numbers of at least 1 as int, or raise.
+    """Return the values as int; raise unless each is a whole number of at least 1.
 
     Examples
     --------
@@ -84,7 +88,7 @@ def check_counts(**sizes: object) -> tuple[int, ...]:
 
 
 def check_count(name: str, value: object, largest: int, why: str) -> int:
-    """Return a whole number from 1 to largest; ``why`` is the reason of the limit."""
+    """Return a whole number from 1 to ``largest``; ``why`` explains the limit."""
     count: int = check_number(name, value, 1, whole=True)
     if count > largest:
         raise ValueError(f"{name}: expected at most {largest} ({why}), got {count}")
@@ -92,7 +96,7 @@ def check_count(name: str, value: object, largest: int, why: str) -> int:
 
 
 def store_counts(settings: object, *names: str, low: int = 1) -> None:
-    """Convert counts of a frozen dataclass to int, or raise."""
+    """Convert the named counts of a frozen dataclass to int, or raise."""
     for name in names:
         value = check_number(name, getattr(settings, name), low, whole=True)
         object.__setattr__(settings, name, value)

@@ -1,13 +1,13 @@
 """Cache of compiled programs on disk, and a bound on those in memory.
 
 JAX compiles a program for every function and shape. ``compilation_cache`` turns on
-JAX's persistent cache for a block, and restores its options afterwards. The library
-never does so by itself. The command line does, in its own process. This is the only
+JAX's persistent cache for a block, and restores its options afterwards. Library
+code never turns the cache on. The command line does, in its process. This is the only
 module that sets options of JAX.
 
 JAX keeps every compiled program in memory, where each takes several memory maps. Linux
-allows a process 65530 maps, and beyond them the compiler crashes. ``bound_programs``
-clears JAX's caches long before that.
+allows a process 65530 maps. With more, the compiler crashes. ``bound_programs`` clears
+JAX's caches long before that.
 """
 
 import ctypes
@@ -52,11 +52,12 @@ Random gamma and normal variates compile in a third of the time and run half as 
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the cache; None if PROBMETRIC_CACHE is empty, "0" or "off".
+    """Return the folder of the cache, or None if the cache is disabled.
 
-    That variable, or ``probmetric`` in the user's cache folder: XDG_CACHE_HOME or
-    ~/.cache on Linux, ~/Library/Caches on macOS, LOCALAPPDATA on Windows. RuntimeError
-    if there is no home folder.
+    The environment variable PROBMETRIC_CACHE sets the folder. The values "", "0" and
+    "off" disable the cache. By default the folder is ``probmetric`` in the user's cache
+    folder: XDG_CACHE_HOME or ~/.cache on Linux, ~/Library/Caches on macOS, LOCALAPPDATA
+    on Windows. If there is no home folder, RuntimeError is raised.
     """
     setting = os.environ.get(VARIABLE)
     if setting is not None:
@@ -88,22 +89,23 @@ def _subfolder() -> str:
 def compilation_cache(
     folder: str | os.PathLike[str] | None = None,
 ) -> Generator[Path | None]:
-    """Store compiled programs on disk within a block, and load those already there.
+    """Store compiled programs on disk within a block, and load the stored ones.
 
     Results do not change.
 
     Parameters
     ----------
     folder : path, optional
-        Default: PROBMETRIC_CACHE if it is set, else a folder "probmetric" in the user's
-        cache folder (``probmetric cache`` shows it). If neither is set and JAX has a
-        cache already, that one is used.
+        Folder of the cache. The default is the environment variable PROBMETRIC_CACHE.
+        Without this variable, JAX's cache is used if JAX already has one. Otherwise the
+        default is ``probmetric`` in the user's cache folder, which ``probmetric cache``
+        prints.
 
     Yields
     ------
     Path or None
-        Where programs are stored. None: the cache is disabled, was set up in JAX, or
-        the default folder cannot be used.
+        Folder with the stored programs. It is None if the cache is disabled, if JAX's
+        cache is used, or if the default folder cannot be used.
 
     Raises
     ------
@@ -112,9 +114,10 @@ def compilation_cache(
 
     Notes
     -----
-    Anyone who can write to the folder can run code in processes that read it, so it is
-    created for its owner only. It grows until ``probmetric cache --clear`` empties it.
-    Options of JAX belong to the process, so other threads use the cache as well.
+    Anyone who can write to the folder can run code in processes that read it. The
+    folder is therefore created for its owner only. The folder grows until ``probmetric
+    cache --clear`` empties it. JAX's options apply to the whole process, so other
+    threads use the cache, too.
 
     Examples
     --------
@@ -170,7 +173,7 @@ def _configure(options: Mapping[str, object]) -> None:
 
 
 def stored_programs() -> tuple[int, int]:
-    """Return the number of stored programs and their size in bytes."""
+    """Return the number of stored programs and their total size in bytes."""
     sizes = [p.stat().st_size for f in _folders() for p in f.glob("*-cache")]
     return len(sizes), sum(sizes)
 
@@ -215,8 +218,9 @@ def give_back() -> None:
 def bound_programs() -> None:
     """Clear JAX's caches after ``MOST_PROGRAMS`` compilations.
 
-    Public functions call it first. Programs that are used again, the user's included,
-    are compiled again. Results do not change.
+    Public functions call ``bound_programs`` at their start. Cleared programs,
+    including those of the user, are compiled again at their next use. Results do not
+    change.
     """
     import jax
 

@@ -71,7 +71,7 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def readable(expected: str) -> Generator[None]:
-    """Translate errors of readers into a ValueError: ``expected`` and the reason."""
+    """Convert an error of a reader to a ValueError with the message ``expected``."""
     try:
         yield
     except UNREADABLE as error:
@@ -99,9 +99,9 @@ class Archive(Mapping[str, Any]):
     ----------
     path : Path
     expected : str
-        Start of the message of the ValueError if the file is missing, damaged, or no
-        archive of arrays, as in ``readable``. If empty, errors of readers
-        (``UNREADABLE``) are not translated.
+        Start of the ValueError's message, as in ``readable``. The error is raised if
+        the file is missing, damaged, or no archive of arrays. If ``expected`` is empty,
+        errors of readers (``UNREADABLE``) are not converted.
     packed : bool
         Ignored.
     """
@@ -194,8 +194,8 @@ def locked(folder: Path, argument: str, name: str = LOCK) -> Generator[None]:
     Raises
     ------
     ValueError
-        If another run has locked the folder, or no file in it can be written and
-        locked.
+        If another run has locked the folder.
+        If no file in the folder can be written and locked.
     """
     mine: set[str] = _locks.__dict__.setdefault("paths", set())
     key = os.path.join(os.path.realpath(folder), name)
@@ -221,7 +221,7 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
             file = os.open(path, os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o666)
         except OSError as error:
             raise ValueError(
-                f"{argument}: expected a folder to write to, {place} ({reason(error)})"
+                f"{argument} must be a folder to write to, {place} ({reason(error)})"
             ) from error
         try:
             _take(file)
@@ -235,7 +235,7 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
             os.close(file)
             path.unlink(missing_ok=True)
             raise ValueError(
-                f"{argument}: expected a folder in which files can be locked, {place} "
+                f"{argument} must be a folder in which files can be locked, {place} "
                 f"({reason(error)})"
             ) from error
         if not _is_open(file, path):  # Deleted by a run that ended in between.
@@ -244,7 +244,7 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
         if os.read(file, len(BEGIN)) not in (b"", BEGIN.encode()):
             os.close(file)
             raise ValueError(
-                f"{argument}: {str(path)!r} is the file of another program. Delete it, "
+                f"{argument}: {str(path)!r} is a file of another program. Delete it, "
                 "or use another folder."
             )
         os.lseek(file, 0, os.SEEK_SET)

@@ -23,7 +23,8 @@ def run_command(command: Callable[[], object]) -> NoReturn:
     Parameters
     ----------
     command : callable
-        Should import what it needs itself, which makes those imports interruptible.
+        Function to run. It should import its modules itself, so that these imports
+        can be interrupted.
     """
     try:
         command()

@@ -48,7 +48,8 @@ def blas_threads() -> int:
 def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:
     """Return the sign, 1 or -1, that makes each row's largest entry positive.
 
-    The sign of a row of zeros or NaN is 1. NumPy arrays give NumPy, JAX arrays JAX.
+    The sign of a row of zeros or NaN is 1. The result is a NumPy array for NumPy
+    arrays, and a JAX array for JAX arrays.
     """
     peak = rows[np.arange(len(rows)), abs(rows).argmax(1)]
     return (1 - 2 * (peak < 0)).astype(rows.dtype)[:, None]
@@ -95,21 +96,21 @@ def log1p_squares(
 def psd_factor(
     M: Float[Array, "d d"], *, tol: Float[Array, ""] | float | None = None
 ) -> Float[Array, "d d"]:
-    """Factor a positive semi-definite M as LᵀL, rows ordered by falling eigenvalue.
+    """Factor a positive semi-definite M as LᵀL, rows in descending order of eigenvalue.
 
     Parameters
     ----------
     M : array of shape (d, d)
         Symmetric, positive semi-definite up to rounding.
     tol : float, optional
-        Negative eigenvalues above ``-tol * max`` are set to 0. Default: ``d * eps`` of
-        the dtype.
+        Tolerance relative to the largest eigenvalue: negative eigenvalues above
+        ``-tol * max`` are set to 0. Default: ``d * eps`` of the dtype.
 
     Returns
     -------
     array of shape (d, d)
-        L with LᵀL = M; the largest entry of each row is positive. All NaN if M has an
-        eigenvalue below ``-tol * max``.
+        Factor L with LᵀL = M. The largest entry of each row is positive. If M has an
+        eigenvalue below ``-tol * max``, all entries are NaN.
     """
     return root_of(jnp, jnp.asarray(M), tol)
 
@@ -160,17 +161,20 @@ def mixed_with_identity(
     Parameters
     ----------
     factor : array of shape (r, d)
+        Factor of the learned matrix M.
     strength : float ≥ 0, may be infinite
-        s.
+        Weight s of the identity, in points.
     n : float > 0
+        Number of points.
     live : array of d bool, optional
-        Columns that vary. I and d refer to these columns, and the other columns of L
-        are zero. Default: all.
+        Columns that vary (default: all). I and d include only these columns; the other
+        columns of L are zero.
 
     Returns
     -------
     array of shape (d, d)
-        Rows by falling length; the largest entry of each row is positive.
+        Factor L, with rows in descending order of length. The largest entry of each row
+        is positive.
     """
     live = np.ones(factor.shape[1], bool) if live is None else live
     mixed = np.zeros((factor.shape[1],) * 2, factor.dtype)

@@ -64,7 +64,7 @@ def distances(
     B: Float[np.ndarray, "*#n d"],
     name: str,
 ) -> Float[np.ndarray, "n"]:
-    """Return |L(a - b)| of matching rows; only the distance itself must be in range.
+    """Return |L(a - b)| of matching rows, where only the squares may overflow.
 
     Raises
     ------
@@ -117,7 +117,8 @@ def balanced(
     L, points
         Unchanged if all sizes are ordinary.
     exponent : int
-        Squared distances are those of the returned L and points, times 2**exponent.
+        Squared distances equal the ones of the returned L and points, times
+        2**exponent.
     """
     high = np.max([np.abs(X).max(0) for X in points], 0)
     sizes = np.append(high, np.abs(L).max(0))
@@ -139,7 +140,7 @@ def no_nan(
     if np.isnan(values).any():
         size = np.max(np.abs(points), where=~np.isnan(points), initial=0.0)
         raise ValueError(
-            f"{name} must have log densities in the range of float64, got a largest "
-            f"entry of {size:.3g}. Rescale the points."
+            f"{name} has points whose log density overflows float64 (largest entry "
+            f"{size:.3g}). Rescale the points."
         )
     return values

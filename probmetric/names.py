@@ -54,9 +54,9 @@ class Reading(NamedTuple):
         options = self._asdict()
         if (dtype := options.pop("dtype")) != "float64":
             raise ValueError(
-                f"--dtype: expected float64 where all rows are loaded, as of {name!r}, "
-                f"got {dtype}; only .npy files, a quoted glob, a folder of Parquet "
-                "files and a large Parquet file are read in chunks"
+                f"--dtype must be float64 for {name!r}, got {dtype}. Only .npy files, "
+                "a quoted glob, a folder of Parquet files and a large Parquet file are "
+                "read in chunks."
             )
         return options
 
@@ -81,8 +81,8 @@ def looked_up(path: Path, argument: str) -> Path:
     Raises
     ------
     ValueError
-        If the name is too long or contains a null character, or if a folder of the path
-        may not be entered.
+        If the name is too long or contains a null character.
+        If a folder of the path cannot be entered.
     """
     try:
         os.stat(path)
@@ -92,19 +92,19 @@ def looked_up(path: Path, argument: str) -> Path:
         text = str(path)
         shown = text if len(text) <= 100 else f"{text[:40]}...{text[-20:]}"
         raise ValueError(
-            f"{argument}: expected a path that can be looked up, got {shown!r} "
+            f"{argument} must be a path that can be looked up, got {shown!r} "
             f"({getattr(error, 'strerror', None) or error})"
         ) from error
     return path
 
 
 def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
-    """Expand ~ in a path; raise for addresses, and as ``looked_up``."""
+    """Expand ~ in a path; raise for web addresses and invalid paths."""
     text = os.path.expanduser(name)
     if "://" in text:
         raise ValueError(
-            f"{argument}: expected a file of this machine, got the address {text!r}; "
-            "fetch it first"
+            f"{argument} must be a file on this machine, got the address {text!r}. "
+            "Download it first."
         )
     return looked_up(Path(text), argument)
 
@@ -133,11 +133,11 @@ def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
             files += inside
         else:
             raise ValueError(
-                f"{name}: expected files, or one folder of .parquet files, got the "
+                f"{name} must be files, or one folder of .parquet files, got the "
                 f"folder {str(path)!r}"
             )
     if not files:
-        raise ValueError(f"{name}: expected files, got none at {text!r}")
+        raise ValueError(f"{name} must be existing files, got none at {text!r}")
     return files
 
 
@@ -166,13 +166,11 @@ def existing(name: str, argument: str = "data") -> Path:
     if path.is_file():
         return path
     if path.exists():
-        raise ValueError(
-            f"{argument}: expected a file, got {kind_of(path)} at {name!r}"
-        )
+        raise ValueError(f"{argument} must be a file, got {kind_of(path)} at {name!r}")
     if ending(path) in ENDINGS or len(path.parts) > 1:
-        raise ValueError(f"{argument}: expected a file that exists, got {name!r}")
+        raise ValueError(f"{argument} must be an existing file, got {name!r}")
     raise ValueError(
-        f"{argument}: expected one of {', '.join(sorted([*STORED, *GENERATED]))}, a "
+        f"{argument} must be one of {', '.join(sorted([*STORED, *GENERATED]))}, a "
         f"file ending in {', '.join(ENDINGS)}, or openml:NAME, got {name!r}"
     )
 

@@ -98,8 +98,8 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     Returns
     -------
     callable
-        The same function. Traced values pass through. Otherwise it runs in a local
-        ``jax.enable_x64`` scope if an argument has float64, and its result is copied to
+        The same function for traced values. For other values it runs in a local
+        ``jax.enable_x64`` scope if an argument has float64. The result is copied to
         NumPy unless an argument is a JAX array other than a random key. Complex numbers
         raise ValueError.
     """
@@ -125,8 +125,8 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 def one_program[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function of arrays, or of trees of arrays, as one program.
 
-    Without this, every operation compiles for every shape. Traced values pass through,
-    into the caller's program.
+    Otherwise every operation is compiled for every shape. For traced values, the
+    operations become a part of the caller's program.
     """
     program: Callable[P, R] = jax.jit(function)
 
@@ -152,8 +152,8 @@ def host_or_program[R](
     Returns
     -------
     callable
-        The function without xp. It is one compiled program for JAX arrays, in a
-        caller's program, and if NumPy's factorization fails (JAX returns NaN). NumPy
+        The function without xp. It runs as one compiled program for JAX arrays, for
+        traced values, and if NumPy's factorization fails (JAX returns NaN). NumPy
         results share no memory with the arguments.
     """
     program: Callable[..., R] = jax.jit(partial(function, jnp), static_argnames=static)

@@ -100,15 +100,16 @@ def progress_bar(
     label : str
         Text before the bar.
     show : bool or None
-        None: a bar in terminals and notebooks after one second, removed at the end;
-        otherwise, as in a log, a line every 10 s. True: a bar at once. False: none.
+        True shows a bar at once; False shows none. With None, terminals and notebooks
+        show a bar after one second and remove it at the end. Elsewhere, as in a log, a
+        line is printed every 10 s.
     unit : str, default="step"
-        Name of an item.
+        Name of one item.
 
     Returns
     -------
     iterable
-        The items; a bar has ``set_postfix_str`` for the current item.
+        The items. ``set_postfix_str`` of the bar shows a text about the current item.
     """
     if show is False or (show is None and _State.silent):
         return items

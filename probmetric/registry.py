@@ -43,37 +43,38 @@ class ModelSpec:
     data_kind : type
         One of the containers of ``probmetric.data.containers``.
     params : type
-        The ``Params`` NamedTuple.
+        NamedTuple of the model's parameters.
     model : callable or None
-        The NumPyro model ``model(data, prior, ...)``, if there is one.
+        NumPyro model ``model(data, prior, ...)``; None if there is none.
     simulate : callable or None
         ``simulate(key, params, data) -> data`` with new labels or observations.
     fit : callable
-        ``fit(problem) -> Fit`` on the problem's data, prior and options, with the
-        user's default initialization (not ``problem.params``).
+        ``fit(problem) -> Fit``: fit to the problem's data, prior and options, from the
+        default initialization (not from ``problem.params``).
     to_metric, metric_kind : callable, type
-        ``to_metric(params) -> Metric``, of this class.
+        ``to_metric(params) -> Metric``, and the class of this metric.
     toy : callable
         ``toy(seed) -> Problem``: a small simulated problem with true parameters.
     invariants : mapping of str to callable
-        ``name -> f(problem) -> problem``: changes of a problem that must leave the
-        learned metric unchanged (permuting points, translating inputs, ...).
+        Functions ``f(problem) -> problem`` by name. Each changes the problem but must
+        not change the learned metric (permuting points, translating inputs, ...).
     from_labels : callable or None
-        ``from_labels(X, y) -> Problem``: the fitted problem of a labelled dataset.
+        ``from_labels(X, y) -> Problem``: the fitted problem of a labeled dataset.
     variants : mapping of str to place
-        Other estimators of the same model by name; they are not imported on access.
+        Places of other estimators of the same model by name; access does not import
+        them.
     methods : tuple of str
         Values of ``method`` in ``sample``; empty if there are no draws.
     metrics_of_draws : callable, optional
-        ``metrics_of_draws(draws) -> list of Metric``, one a draw of the DataTree of
-        ``sample``; None for other draws.
+        ``metrics_of_draws(draws) -> list of Metric``: one metric for each draw in the
+        DataTree of ``sample``; None if the draws define no metric.
     criticism : callable, optional
         ``criticism(fitted estimator, *, seed) -> list of Finding`` for ``check_model``.
     study, study_sections : callable, optional
         ``study(data, *, quick, seed) -> Study`` for ``validate --data --out``, and
         ``study_sections(study, data, *, seed) -> list of Section``.
     reduction : Reduction, optional
-        Sums over rows, with which ``fit`` reads a dataset on disk in chunks.
+        Sums over rows that let ``fit`` read a dataset on disk in chunks.
 
     Examples
     --------
@@ -327,9 +328,9 @@ def _learner(name: str) -> tuple[str, str]:
                 return learner, spec.name
             near |= {learner.replace("_", ""): learner, kind.lower(): learner}
     match = get_close_matches(name.lower().replace("_", ""), near, 1, 0.8)
-    question = f"; did you mean {near[match[0]]}?" if match else ""
+    question = f". Did you mean {near[match[0]]}?" if match else ""
     raise ValueError(
-        f"model: expected one of {', '.join(estimators())}, got {name!r}{question}"
+        f"model must be one of {', '.join(estimators())}, got {name!r}{question}"
     )
 
 
@@ -354,13 +355,13 @@ def method_of(model: str, method: str | None = None) -> str:
     methods = {each: MODELS[model_of(each)].methods for each in estimators()}
     if not methods[name]:
         raise ValueError(
-            "model: expected a learner with draws, "
-            f"{', '.join(each for each in methods if methods[each])}, got "
-            f"{_class_name(estimators()[name])}, which has none"
+            "model must be a learner with draws ("
+            f"{', '.join(each for each in methods if methods[each])}), got "
+            f"{_class_name(estimators()[name])}"
         )
     if method is not None and method not in methods[name]:
         raise ValueError(
-            f"--method: expected one of {', '.join(methods[name])}, got {method!r}"
+            f"--method must be one of {', '.join(methods[name])}, got {method!r}"
         )
     return method or methods[name][0]
 
@@ -378,9 +379,9 @@ def make(
     unknown = sorted(settings.keys() - arguments.keys())
     if unknown:
         near = [n for name in unknown for n in get_close_matches(name, [*arguments], 1)]
-        question = f"; did you mean {' and '.join(dict.fromkeys(near))}?"
+        question = f". Did you mean {' and '.join(dict.fromkeys(near))}?"
         raise ValueError(
-            f"settings (--set): expected arguments of {kind.__name__} "
+            f"settings (--set) must be arguments of {kind.__name__} "
             f"({', '.join(sorted(arguments))}), got {', '.join(unknown)}"
             f"{question if near else ''}"
         )
@@ -392,8 +393,8 @@ def make(
 def fit_named(estimator: Any, data: Any) -> Any:
     """Fit an estimator to a ``Dataset``: by classes, groups, or both.
 
-    If it learns from groups and the data have none, each class is a group. ValueError
-    if the data have groups that it does not take.
+    If the estimator learns from groups and the data have none, each class is a group.
+    If the data have groups and the estimator uses none, ValueError is raised.
     """
     groups = data.groups
     if groups is None or takes_groups(estimator):
@@ -401,8 +402,8 @@ def fit_named(estimator: Any, data: Any) -> Any:
     if "groups" in signature(estimator.fit).parameters:
         return estimator.fit(data.frame, data.y, groups=groups)
     raise ValueError(
-        f"groups: expected none for {type(estimator).__name__}, which learns from "
-        "classes"
+        f"groups cannot be used with {type(estimator).__name__}, which learns from "
+        "classes. Leave groups out."
     )
 
 
@@ -422,10 +423,10 @@ def without_points(estimator: Any) -> bool:
 
 
 def fit_labels(estimator: Any, X: object, labels: object) -> Any:
-    """Fit an estimator to labels: groups if it takes them, otherwise classes."""
+    """Fit an estimator to labels, as groups if it learns from groups, or as classes."""
     if without_points(estimator):
         raise ValueError(
-            f"data: expected triplets of objects (--answers) for "
+            f"data must be triplets of objects (--answers) for "
             f"{type(estimator).__name__}, got points and labels"
         )
     if takes_groups(estimator):
@@ -434,7 +435,7 @@ def fit_labels(estimator: Any, X: object, labels: object) -> Any:
 
 
 def fit_rows(estimator: Any, source: Any) -> Any:
-    """Fit an estimator to a dataset on disk; labels are groups if it takes them."""
+    """Fit an estimator to a dataset on disk, whose labels are classes or groups."""
     if takes_groups(estimator):
         return estimator.fit(source, groups="label" if source.labelled else None)
     if "y" in signature(estimator.fit).parameters:
@@ -464,8 +465,8 @@ class _Unread:
 def refuses_source(estimator: Any, source: Any) -> str | None:
     """Return why an estimator cannot read rows in chunks; None if it can.
 
-    ``fit`` of a copy is called, with the same settings, until it reads rows. A learner
-    or an option that needs all rows at once raises ValueError before.
+    ``fit`` of a copy with the same settings runs until it reads rows. If the learner or
+    a setting needs all rows at once, ``fit`` raises ValueError before it reads any.
     """
     copy = type(estimator)(**estimator.get_params(deep=False))
     try:

@@ -2,8 +2,8 @@
 
 ``n`` points, ``d`` features, ``p`` latent dimensions, ``N`` pairs, ``c`` classes,
 ``k`` mixture components, ``s`` draws, as NumPy or JAX arrays. ``ArrayLike``,
-``DrawsLike``, ``Names`` and ``Preprocessor`` are for type checkers only: at run time
-wrong values raise the errors of the functions.
+``DrawsLike``, ``Names`` and ``Preprocessor`` are for type checkers only. At run time,
+functions check their arguments and raise the errors.
 """
 
 from typing import TYPE_CHECKING, Any, Literal

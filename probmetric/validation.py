@@ -48,7 +48,7 @@ class Judgement(NamedTuple):
 
     @property
     def unreliable(self) -> bool:
-        """Whether an approximation keeps its bound and only k-hat is too large."""
+        """Whether an approximation is within its bound but its k-hat is too large."""
         return bool(self.table.attrs.get("unreliable", False))
 
     @property
@@ -81,7 +81,7 @@ class Validation:
     name : str
         The model's name, or "checks".
     judgements : tuple of Judgement
-        One per check (or negative control) and problem.
+        One judgement per problem and check (or negative control).
     broken : bool
         Whether negative controls were judged instead of the claims.
     """
@@ -104,12 +104,12 @@ class Validation:
     def verdict(self) -> str:
         """Return the most severe verdict.
 
-        "agree", "disagree" or "inconclusive"; for negative controls "rejected" (all of
-        them) or "missed". Without any claim "inconclusive".
+        The verdict of claims is "agree", "disagree" or "inconclusive". The verdict of
+        negative controls is "rejected" if all were rejected, and otherwise "missed".
+        Without any claim the verdict is "inconclusive".
 
-        An approximation within its bound with a k-hat of 0.7 or more is inconclusive
-        but does not change this verdict: its draws were compared with draws that do not
-        depend on it.
+        An approximation within its bound with a k-hat of 0.7 or more does not change
+        this verdict, because its reference draws do not depend on the approximation.
         """
         counts = self.counts
         if self.broken:
@@ -132,7 +132,7 @@ class Validation:
 
         Approximations that are inconclusive only by k-hat are ignored.
 
-        For negative controls the code is 1 if every one is rejected, 0 if one was
+        For negative controls the code is 1 if all were rejected and 0 if any was
         missed.
         """
         return int(self.verdict not in ("agree", "missed"))
@@ -141,8 +141,8 @@ class Validation:
         """Return every entry of every check as a row.
 
         Columns: model, problem, check, kind, layer, control, entry, reference,
-        estimate, error, z, detectable, khat, verdict; see ``judge``. The verdict of a
-        negative control is the one of the comparison ("disagree" if rejected).
+        estimate, error, z, detectable, khat, verdict; see ``judge``. A rejected
+        negative control has the verdict "disagree".
         """
         frames = [
             j.table.to_dataframe().reset_index().assign(**j.names)
@@ -156,7 +156,7 @@ class Validation:
         return whole.reindex(columns=first + rest)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row per check: entries, largest error and z, verdict, seconds."""
+        """Return a row per check: entries, largest error and z, verdict, seconds."""
         return pd.DataFrame(
             [
                 {
@@ -172,7 +172,7 @@ class Validation:
         )
 
     def by_model(self) -> pd.DataFrame:
-        """Return one row per model: claims or controls, verdict, seconds."""
+        """Return a row per model: claims or controls, verdict, seconds."""
         rows: list[dict[str, object]] = []
         for name in dict.fromkeys(j.model for j in self.judgements):
             rows_of = tuple(j for j in self.judgements if j.model == name)
@@ -233,37 +233,46 @@ def validate(
     Parameters
     ----------
     model : str, ModelSpec, sequence of Check, or callable
-        A registered name, or your own checks; or a NumPyro model ``model(data)``, which
-        is checked by simulation-based calibration (``sbc``).
+        Name or ``ModelSpec`` of a registered model, your own checks, or a NumPyro model
+        ``model(data)``. A NumPyro model is checked by simulation-based calibration
+        (``sbc``).
     data : Problem, sequence of Problem, Labelled, or anything, optional
-        Problems to check on. Default: two simulated problems of a registered model (one
-        with ``quick``). A registered model is fitted to labeled data. Your own checks
-        get any data as ``problem.data``. A NumPyro model takes its data, or a
-        ``Problem`` with its second argument as prior and its keywords as options.
+        Problems to check on.
+
+        - Registered model: a ``Problem``, or labeled data to which the model is fitted.
+          Default: two simulated problems (one with ``quick``).
+        - Your own checks: any data, which the checks read as ``problem.data``.
+        - NumPyro model: its data, or a ``Problem``. The ``prior`` of the problem is the
+          second argument of the model, and the ``options`` are its keyword arguments.
     quick : bool, default=False
-        Skip the checks marked slow. The only check of a NumPyro model always runs.
+        Skip the checks marked slow. The check of a NumPyro model is never skipped.
     break_ : bool, default=False
-        Judge the negative controls instead of the claims: each must be rejected.
+        Judge the negative controls instead of the claims. Each control must be
+        rejected.
     seed : int, default=0
         Seed of the simulated problems.
     progress : bool, optional
         Default: a bar over the checks in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
-        False-alarm rate of this call: each of its T statistical tests (samples, ranks)
-        has alpha/T (Bonferroni), shared among its entries by Holm's method.
+        False-alarm rate of this call. Each of the T statistical tests (of draws or
+        ranks) has the rate alpha/T (Bonferroni), which Holm's method shares among the
+        entries of the test.
 
     Returns
     -------
     Validation
-        Print it for one line with the counts; ``exit_code`` is 0 only if all claims
-        hold.
+        Verdicts of all checks. ``print`` shows one line with the counts. ``exit_code``
+        is 0 only if all exact claims agree and all approximations are within their
+        bound.
 
     Raises
     ------
     ValueError
-        An unknown name, labeled data for a model that does not take them, no checks.
+        If ``model`` is an unknown name.
+        If the data are labeled and the model has no fit to labeled data.
+        If there is no check to run.
     TypeError
-        A model of another type, such as an estimator.
+        If ``model`` has another type, such as an estimator.
 
     Examples
     --------

@@ -251,10 +251,10 @@ def test_refusals_name_it(data, tmp_path):
     out = ("--data", data, "--out", tmp_path / "no")
     assert "mds, means, pair_lda" in refused("fit", "mean", *out)
     line = refused("sample", "means", *out, "--method", "nuts")
-    assert "--method: expected one of bootstrap, got 'nuts'" in line
+    assert "--method must be one of bootstrap, got 'nuts'" in line
 
 
 def test_without_its_entry_nothing_knows_it(data, tmp_path, monkeypatch):
     monkeypatch.delitem(MODELS, "means")
     line = refused("fit", "means", "--data", data, "--out", tmp_path / "no")
-    assert "model: expected one of" in line
+    assert "model must be one of" in line

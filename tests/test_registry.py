@@ -104,7 +104,7 @@ def test_every_name_of_a_learner_leads_to_its_model():
     assert model_of("rca") == model_of("RCA") == "lda"
     assert method_of("RCA") == method_of("lda") == "exact"
     for lookup in (model_of, learner_name):
-        with pytest.raises(ValueError, match=r"model: expected one of .*, got 'Lda'"):
+        with pytest.raises(ValueError, match=r"model must be one of .*, got 'Lda'"):
             lookup("Lda")
 
 
@@ -119,13 +119,13 @@ def test_every_class_of_a_learner_is_its_name_or_leads_to_one():
             try:
                 lookup(name)
             except ValueError as error:
-                refused.add(f"{name}: {str(error).rsplit('; ')[-1]}")
+                refused.add(f"{name}: {str(error).rsplit('. ')[-1]}")
     assert refused == {
-        "GaussianClasses: did you mean glml?",
-        "LCAClassifier: did you mean lca?",
+        "GaussianClasses: Did you mean glml?",
+        "LCAClassifier: Did you mean lca?",
     }
     for near, meant in (("two-stage", "two_stage"), ("Lda", "lda"), ("PCA", None)):
         with pytest.raises(ValueError, match=f"got {near!r}") as caught:
             learner_name(near)
-        asked = f"; did you mean {meant}?" if meant else f"got {near!r}"
+        asked = f". Did you mean {meant}?" if meant else f"got {near!r}"
         assert str(caught.value).endswith(asked)

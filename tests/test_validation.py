@@ -217,7 +217,7 @@ def test_what_is_no_model_is_refused_by_its_type(model):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: validate("no such model"), "model: expected one of"),
+        (lambda: validate("no such model"), "model must be one of"),
         (lambda: validate([], DATA), "model must have at least one check"),
         (lambda: validate([WEAK], DATA, quick=True), "model must have at least one"),
         (lambda: validate(SPEC, DATA), "data must be a Problem or Labelled"),

@@ -5,18 +5,18 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
 
 ``check``        ``Check``, ``Problem`` and ``judge``, which selects the comparison.
 ``values``       values compared with values; a distance compared with its bound.
-``compare``      values or draws compared with draws: z (1), detectable shift (2), Holm.
-``uniformity``   ranks of SBC: mean (1), shape (2), detectable shift (3).
+``compare``      values or draws compared with draws: z, detectable shift, Holm.
+``uniformity``   tests of SBC ranks: mean, shape, detectable shift.
 ``criticism``    ``check_model``: prior, predictive check and calibration, in words.
 ``sbc``          simulation-based calibration with NUTS.
 ``claims``       builders of claims: density, Hessian, mode, NUTS, SBC.
-``problems``     what all problems share: a fit, and changes of the data.
-``sides``        what many checks compare: NumPyro's density, its draws, an EM's falls.
+``problems``     functions for all problems: standardize, fit, change the data.
+``sides``        shared sides of checks: NumPyro density and draws, decreases of an EM.
 ``lca``, ``two_stage``, ``gaussian_classes``, ``dca_gm``, ``gdm``,
 ``point_effects``, ``triplet_comparisons``
-                 a folder per learner: ``problems`` (data sets), ``density``, then
+                 a folder per learner: ``problems`` (data sets), ``density``,
                  ``quadrature`` or ``posterior``, and ``sampling``.
-``own``          ``sbc`` and ``check_model`` of a NumPyro model of your own.
+``own``          ``sbc`` and ``check_model`` for your own NumPyro model.
 ``eig_dml``, ``hierarchical_lca``, ``lda``, ``mds``, ``pair_lda``
                  a file per learner.
 """

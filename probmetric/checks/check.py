@@ -33,10 +33,10 @@ from probmetric.checks.values import compare_values, within_bound
 from probmetric.typing import ArrayLike, no_type_check
 
 COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
-"""Numeric columns in the table of ``judge``."""
+"""Numeric columns of the table that ``judge`` returns."""
 
 SETTINGS = "alpha", "tol", "z_crit", "unreliable", "bound"
-"""Attributes of the comparison that the table of ``judge`` has, if they apply."""
+"""Attributes of the comparison that ``judge`` copies to its table."""
 
 type Kind = Literal["exact", "approximate"]
 type Layer = Literal["algebra", "quadrature", "gradient", "sampling", "sbc"]
@@ -59,18 +59,18 @@ class Problem[D]:
     name : str
         Name in reports and tables.
     params : pytree of arrays
-        Fitted or true parameters of the model; None if the checks need none.
+        Fitted or true parameters of the model. None if the checks use none.
     data : pytree of arrays
-        A container of ``probmetric.data``, or any data that your checks read.
+        Container of ``probmetric.data``, or any data that your checks read.
     prior : pytree of arrays, optional
-        The model's prior.
+        Prior of the model.
     options : mapping of str, optional
         Static settings (learning rate, sizes) by name.
 
     Notes
     -----
-    Nothing is validated: a check gets the problem as it is. Problems are compared by
-    identity; use ``dataclasses.replace`` to change a copy.
+    Nothing is validated. Two problems are equal only if they are the same object. Use
+    ``dataclasses.replace`` to make a changed copy.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def uniform(problem: Problem[object]) -> None:
 
 
 def zero(problem: Problem[object]) -> None:
-    """Require zeros: the reference if all values of the estimate must be zero."""
+    """Require zeros: the reference of an estimate whose values must all be zero."""
     del problem
 
 
@@ -107,45 +107,49 @@ class Check:
     name : str
         The claim as a sentence: "the fit is a mode of the NumPyro density".
     kind : {"exact", "approximate"}
-        Exact claims must *agree*. Approximate claims are reported as a distance from
-        the reference, which must be *within* a bound.
+        Exact claims must *agree* with the reference. Approximate claims must be
+        *within* ``bound``: their distance from the reference is at most the bound.
     reference : callable
-        ``reference(problem) -> values, draws or ranks``, independent of the code
-        under test. Use ``zero`` if all values must be zero, ``uniform`` for ranks.
+        ``reference(problem) -> values or draws``, independent of the code under test.
+        Use ``zero`` if all values must be zero, and ``uniform`` for ranks.
     estimate : callable
-        ``estimate(problem)``: the claimed result. *Values* are arrays by name, *draws*
-        a Dataset or DataTree with dims chain and draw, *ranks* a result of ``sbc``.
+        ``estimate(problem)`` computes the claimed values, draws or ranks. *Values* are
+        arrays by name. *Draws* are a Dataset or DataTree with dims chain and draw.
+        *Ranks* are a result of ``sbc``.
     controls : mapping of str to callable, optional
-        Wrong claims by name, each of which ``judge`` must reject. An exact check
-        requires at least one.
+        Negative controls by name: wrong versions of ``estimate`` that ``judge`` must
+        reject. An exact check requires at least one.
     rtol : float >= 0, default=1e-9
-        Tolerance between values and values, relative to the largest entry of the
-        reference under each name; ignored for draws.
+        Tolerance for values, relative to the largest entry of the reference array of
+        the same name. It is ignored if a side has draws.
     atol : float >= 0, default=0.0
-        Absolute tolerance, added to the relative one.
+        Absolute tolerance, added to the relative tolerance.
     bound : float > 0, optional
-        For approximate checks: largest allowed distance of a mean in posterior sd,
-        and of a log standard deviation. For values: the largest error relative to the
-        largest entry of the reference.
+        Bound of an approximate check. For draws it limits the shift of a mean, in
+        posterior sd, and the log ratio of two sd. For values it limits the error,
+        relative to the largest entry of the reference.
     tol : float > 0, default=0.1
-        Shift of draws that must be detectable, in posterior sd.
+        Shift of a mean that must be detectable, in posterior sd.
     ess_min : float > 0, default=1000
-        Smallest effective sample size of usable draws.
+        Smallest effective sample size. With fewer effective draws a check is
+        inconclusive.
     layer : {"algebra", "quadrature", "gradient", "sampling", "sbc"}
         Method of the reference, in order of cost.
     slow : bool, default=False
-        Skip in ``validate(quick=True)``.
+        Whether ``validate(quick=True)`` skips the check.
 
     Raises
     ------
     ValueError
-        An unknown kind or layer, a number outside its range, an exact check without
-        controls, an approximate check without a bound.
+        If ``kind`` or ``layer`` is unknown.
+        If a number is outside its range.
+        If an exact check has no controls.
+        If an approximate check has no bound.
 
     Notes
     -----
-    A check that agrees proves the claim on the judged problems, to its tolerance. Its
-    controls prove that it could have failed.
+    A check that agrees shows that the claim is right for the judged problems, within
+    the tolerance. Its controls show that the check could have failed.
 
     Examples
     --------
@@ -181,7 +185,7 @@ class Check:
 
     @property
     def tests(self) -> bool:
-        """Whether it is a statistical test, with a false-alarm rate."""
+        """Whether the check is a statistical test with a false-alarm rate."""
         return self.kind == "exact" and self.layer in ("sampling", "sbc")
 
     def __post_init__(self) -> None:
@@ -225,30 +229,32 @@ def judge(
     Parameters
     ----------
     check : Check
-        The claim.
+        Claim to judge.
     problem : Problem
-        The problem to check it on.
+        Problem on which both sides are evaluated.
     control : str, optional
-        Judge this negative control instead of the estimate. The verdict should then be
-        "disagree" (or "outside").
+        Name of the negative control to judge instead of the estimate. The verdict of
+        the control should be "disagree" (or "outside").
     reference : optional
-        ``check.reference(problem)``, if it has been evaluated already.
+        Result of ``check.reference(problem)``. By default it is computed.
     alpha : float in (0, 1), default=0.01
         False-alarm rate of a claim about draws or ranks.
 
     Returns
     -------
     Dataset
-        Over ``entry``: reference, estimate, error (as in ``compare_values``, or a
-        signed distance as in ``within_bound``), z, detectable (in posterior sd), khat
-        and verdict; NaN if a column does not apply. Attributes check, kind, layer,
-        control and verdict: "agree", "disagree", "inconclusive" for exact claims,
-        "within", "outside", "inconclusive" for approximate claims.
+        Table with dim ``entry`` and the columns reference, estimate, error, z,
+        detectable (in posterior sd), khat and verdict. The error is the one of
+        ``compare_values``, or the signed distance of ``within_bound``. Columns that do
+        not apply are NaN. The attributes are check, kind, layer, control and verdict.
+        The verdict is "agree", "disagree" or "inconclusive" for exact claims, and
+        "within", "outside" or "inconclusive" for approximate claims.
 
     Raises
     ------
     ValueError
-        An unknown control; sides that cannot be compared.
+        If the control is unknown.
+        If the two sides cannot be compared.
 
     Examples
     --------

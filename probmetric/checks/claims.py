@@ -1,18 +1,18 @@
 """Builders of claims: facts about a NumPyro model, checked in another way than the fit.
 
 =================  ==================================================================
-``density``        a closed-form log density is NumPyro's, value and gradient
-``hessian``        a matrix of second derivatives is that of NumPyro's density
+``density``        a closed-form log density and its gradient equal NumPyro's
+``hessian``        a matrix of second derivatives equals the one of NumPyro's density
 ``mode``           the gradient of NumPyro's density is zero at the fit
-``spread_claims``  Laplace's density of a spread, and its mode
-``nuts``           draws of a closed-form target are those of NUTS on the NumPyro model
+``spread_claims``  Laplace's density of a spread is right, and the fit is at its mode
+``nuts``           draws of a closed-form target equal NUTS draws of the NumPyro model
 ``calibrated``     ranks of simulation-based calibration are uniform
 =================  ==================================================================
 
-A wrong claim (negative control) is a *change* of the problem: the closed form of
-another prior, of other data weights, of swapped labels, judged against the model of
-the right problem. A wrong claim that is no change of the problem is given as keyword
-arguments of the closed form.
+A wrong claim (negative control) is usually a *change* of the problem, such as another
+prior, other data weights or swapped labels. The closed form of the changed problem is
+judged against the model of the right problem. Other wrong claims are keyword arguments
+of the closed form.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ from probmetric.inference.sampling.target import (
 from probmetric.typing import Array
 
 type Change = Callable[[Problem[Any]], Problem[Any]]
-"""Make another problem of one: a wrong prior, swapped labels."""
+"""Function that changes a problem, for instance its prior or its labels."""
 
 type Wrong = Mapping[str, Change | Mapping[str, Any]]
 """Wrong claims by name: a change of the problem, or arguments of the closed form."""
@@ -74,7 +74,7 @@ def same(problem: Problem[Any]) -> Problem[Any]:
 
 
 def prior_times(**factors: float) -> Change:
-    """Return the change that multiplies fields of the prior, or of its common part."""
+    """Return a change that multiplies fields of the prior by factors."""
 
     def changed(problem: Problem[Any]) -> Problem[Any]:
         prior = problem.prior
@@ -120,7 +120,8 @@ def numpyro_density(model: Model, problem: Problem[Any]) -> Any:
 def around(at: Sites, positive: Sequence[str] = ()) -> list[Sites]:
     """Return three positions: ``at``, and two at random distances from it.
 
-    Matrices move relative to the size of their entries, positive sites by a factor.
+    Matrices change relative to the size of their entries. Positive sites are multiplied
+    by a factor.
     """
     rng, positions = np.random.default_rng(0), list[Sites]()
     for size in (0.0, 0.3, 1.0):
@@ -164,13 +165,14 @@ def density(
     Parameters
     ----------
     points : callable
-        ``points(problem) -> list of sites``: where to evaluate both.
+        ``points(problem) -> list of sites``: positions at which both are evaluated.
     closed : callable
-        ``closed(problem) -> (function, arguments)``, a module-level
-        ``function(sites, *arguments) -> scalar``: all wrong claims share its program.
+        ``closed(problem) -> (function, arguments)`` with a module-level
+        ``function(sites, *arguments) -> scalar``. Wrong claims share its compiled
+        program.
     wrong : Wrong
     changed : Change, optional
-        Make the problem that the claim is about of the registered one.
+        Change from the registered problem to the problem of the claim.
     """
 
     def reference(problem: Problem[Any]) -> Values:
@@ -222,7 +224,7 @@ def hessian(
 ) -> Check:
     """Claim that ``closed(problem, sites)`` is minus the Hessian of NumPyro's density.
 
-    In the sites ``names``, flattened in alphabetical order.
+    The Hessian is in the sites ``names``, flattened in alphabetical order.
     """
 
     def reference(problem: Problem[Any]) -> Values:
@@ -260,7 +262,8 @@ def mode(
 ) -> Check:
     """Claim that the gradient of NumPyro's density is zero at ``end(problem)``.
 
-    Per unit of data, and in the sites ``names`` only, if given.
+    The gradient is divided by ``size_of(problem)``. It is taken in the sites ``names``,
+    by default in all.
     """
 
     def estimate(problem: Problem[Any], change: Change = same, **arguments: Any) -> Any:
@@ -294,10 +297,11 @@ def spread_claims(
     Parameters
     ----------
     mode_at : callable
-        ``mode_at(problem, spread)`` has ``at``, the mode given the spread, and
-        ``log_density``, Laplace's approximation of the spread's density.
+        ``mode_at(problem, spread)`` returns an object with two fields. ``at`` is the
+        mode given the spread. ``log_density`` is Laplace's approximation of the
+        spread's log density.
     wrong : mapping of str to callable
-        What wrong claims add to that density, a function of the mode.
+        Terms by name that wrong claims add to that log density: functions of the mode.
     """
 
     def reference(problem: Problem[Any]) -> Values:
@@ -316,7 +320,7 @@ def spread_claims(
         return {"log density of ω": values}
 
     def score(problem: Problem[Any], factor: float = 1.0) -> Values:
-        """Differentiate by central differences, in posterior sd; 0 at an end."""
+        """Compute the score by central differences, in posterior sd; 0 at an end."""
         spread = float(fit(problem).params.spread)
         spread = spread if factor == 1.0 else max(factor * spread, 0.5)
         if spread == 0:
@@ -353,7 +357,7 @@ def nuts_draws(
     n_draws: int,
     sampler: NUTS = NUTS(),  # noqa: B008
 ) -> Callable[[Problem[Any]], xr.Dataset]:
-    """Return the reference that samples the NumPyro model from no warm start."""
+    """Return a reference: NUTS on the NumPyro model without a warm start."""
 
     def reference(problem: Problem[Any]) -> xr.Dataset:
         args, cold = (problem.data, problem.prior), replace(sampler, n_warmup=500)
@@ -378,7 +382,7 @@ def nuts(
 ) -> Check:
     """Claim that NUTS on ``posterior(problem)`` gives the reference's draws.
 
-    Wrong claims are judged on ``n_wrong`` draws a chain.
+    Wrong claims are judged with ``n_wrong`` draws per chain.
     """
 
     def estimate(
@@ -400,7 +404,7 @@ def nuts(
 
 
 def observe(data: Any, sites: Mapping[str, Array]) -> Any:
-    """Put simulated labels where the model looks for them."""
+    """Store simulated labels in the data of the model."""
     return data._replace(y=sites["y"])
 
 
@@ -423,7 +427,7 @@ def calibrated(
     wrong : mapping of str to model
         Models whose posteriors must be rejected, in ``n_wrong`` simulations.
     functionals : callable, optional
-        ``functionals(position, data)``: what is ranked instead of all sites.
+        ``functionals(position, data)``: quantities to rank instead of all sites.
     """
 
     def estimate(

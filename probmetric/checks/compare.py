@@ -10,7 +10,7 @@ reference value r whose own Monte Carlo error is e (0 when exact):
 For a skewed quantity m̂ and s are correlated, and z has one heavy tail: without a
 correction the false-alarm rate is up to four times the nominal one. With q the
 skewness of m̂ - r, which is γ/√E for draws of skewness γ and an exact r, Hall's monotone
-transformation takes that to the next order away:
+transformation removes this skewness to the next order:
 
     t = z + q z²/3 + q² z³/27 + q/6.                                            (2)
 
@@ -23,9 +23,10 @@ smallest shift detected with the stated power is, in posterior sd,
 
     detectable = (z_{1-α/(2m)} + z_{power}) mcse / s.                           (3)
 
-An entry *disagrees* when its adjusted p-value is below α, *agrees* when it is not and
-(3) is at most ``tol``, and is *inconclusive* otherwise, or if R-hat or E is too poor
-for (1). A weak run never passes. ``overall`` is the most severe verdict.
+An entry *disagrees* if its adjusted p-value is below α. It *agrees* if it is not and
+the detectable shift (3) is at most ``tol``, and is *inconclusive* otherwise. It is also
+*inconclusive* if R-hat is too large or E too small for Eq. (1). A weak run never
+passes. ``overall`` is the most severe verdict.
 
 References
 ----------
@@ -53,7 +54,7 @@ from probmetric.inference.sampling.summary import (
 from probmetric.typing import ArrayLike
 
 MOST_SKEW = 0.2
-"""Largest skewness of a mean at which (2) holds the false-alarm rate
+"""Largest skewness of a mean for which Eq. (2) keeps the false-alarm rate
 (benchmarks/false_alarms.py)."""
 
 
@@ -62,7 +63,8 @@ def holm(p: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    The smallest of three is multiplied by three, the next by two; order is preserved:
+    The smallest of three p-values is multiplied by three and the next by two. Adjusted
+    p-values have the order of the p-values:
 
     >>> import numpy as np
     >>> from probmetric.checks import holm
@@ -79,7 +81,7 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def without_skew(z: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Return t of Eq. (2): z of a mean of skewness q, nearer to normal."""
+    """Correct z for the skewness q of the mean: t of Eq. (2)."""
     return z + q * z**2 / 3 + q**2 * z**3 / 27 + q / 6
 
 
@@ -101,19 +103,19 @@ def compare(
     rhat_max: float = 1.01,
     ess_min: float | int = 1000,
 ) -> xr.Dataset:
-    """Compare a reference with posterior draws, entry by entry; return a table.
+    """Compare a reference with the means of posterior draws, entry by entry.
 
     Parameters
     ----------
     reference : mapping of str to array, or Dataset or DataTree of draws
-        Posterior means by name (a functional of the parameters has a mean as well), or
-        draws from another run with their Monte Carlo errors, R-hat and effective sample
-        sizes. Only its names are compared.
+        Posterior means of parameters or of functions of them, by name; or draws of
+        another run. For draws, their Monte Carlo error, R-hat and effective sample size
+        are used, too. Only names in the reference are compared.
     draws : Dataset or DataTree
         Draws with dims ``chain`` (at least 2) and ``draw``; a DataTree must have the
         group ``posterior``.
     reference_mcse : mapping of str to array, optional
-        Monte Carlo errors of the reference values, if they have any.
+        Monte Carlo errors of the reference values. Default: 0.
     alpha : float in (0, 1), default=0.01
         Family-wise false-alarm rate over all entries.
     power : float in (0, 1), default=0.9
@@ -121,29 +123,34 @@ def compare(
     tol : float, default=0.1
         Shift that must be detectable, in posterior standard deviations.
     rhat_max : float, default=1.01
-        Upper limit of R-hat.
+        Upper limit of R-hat, above which an entry is inconclusive.
     ess_min : float, default=1000
-        Lower limit of the effective sample size of the mean. Smaller limits raise the
-        false-alarm rate of skewed quantities.
+        Lower limit of the effective sample size of the mean, below which an entry is
+        inconclusive. Smaller limits raise the false-alarm rate of skewed quantities.
 
     Returns
     -------
     Dataset
-        Over ``entry``: reference, estimate, sd, mcse, ess, rhat, z (t of Eq. 2),
-        p_holm, detectable, verdict; attributes alpha, power, tol, m, z_crit, verdict
-        (the most severe one). Constant draws must be equal up to a thousand roundings.
+        Table with dim ``entry`` and the columns reference, estimate, sd, mcse, ess,
+        rhat, z (t of Eq. 2), p_holm, detectable and verdict. The attributes are alpha,
+        power, tol, m, z_crit and verdict (the most severe verdict). If the draws are
+        constant, they must equal the reference up to a thousand roundings.
 
     Raises
     ------
     ValueError
-        Names missing from ``draws``, unequal shapes, missing dims, fewer than 2
-        chains or 4 draws, two chains that are equal draw by draw, NaN or infinity, a
-        level outside its range.
+        If ``draws`` lack a name of the reference.
+        If shapes differ or dims are missing.
+        If there are fewer than 2 chains or 4 draws.
+        If two chains have the same draws.
+        If there is NaN or infinity.
+        If a level is outside its range.
 
     Notes
     -----
-    Only means are compared: posteriors with equal means and different widths agree. Add
-    squares, indicators of quantiles or the log likelihood to compare more.
+    Only means are compared, so posteriors with equal means and different widths agree.
+    To compare more than means, add squares, indicators of quantiles or the log
+    likelihood to both sides.
 
     Examples
     --------
@@ -161,8 +168,8 @@ def compare(
     if isinstance(reference, xr.Dataset | xr.DataTree):
         if reference_mcse is not None:
             raise ValueError(
-                "reference_mcse: expected None where the reference is draws (their own "
-                "error counts), got a mapping"
+                "reference_mcse must be None if the reference has draws, got a "
+                "mapping. Their Monte Carlo error is computed."
             )
         other = select(reference, None, "reference")
         table = align(other, select(draws, list(other), "draws"), "draws")
@@ -179,7 +186,7 @@ def compare(
             error = flatten(reference_mcse, table, "reference_mcse")
         if np.any(error < 0):
             raise ValueError(
-                "reference_mcse: expected numbers >= 0, got a negative one"
+                "reference_mcse must be nonnegative, got a negative number"
             )
         constant, usable = error == 0, np.full(values.shape, True)
         third = np.zeros_like(values)
@@ -237,31 +244,38 @@ def _third_moment(of: Summary) -> np.ndarray:
 def distance(
     reference: "xr.Dataset | xr.DataTree", draws: "xr.Dataset | xr.DataTree"
 ) -> xr.Dataset:
-    """Measure how far an approximation lies from reference draws; no verdict.
+    """Measure the distance of approximate draws from reference draws.
 
-    An approximation cannot agree exactly; it has a distance.
+    The distance is the shift of each mean and the log ratio of the sd, without a
+    verdict.
 
     Parameters
     ----------
     reference : Dataset or DataTree
-        Draws with dims chain (at least 2) and draw, of NUTS for instance. Only its
-        names are measured.
+        Reference draws with dims chain (at least 2) and draw, for instance of NUTS.
+        Only names in the reference are compared.
     draws : Dataset or DataTree
-        Draws of the approximation; one chain of independent draws is enough.
+        Draws of the approximation. One chain of independent draws is enough.
 
     Returns
     -------
     Dataset
-        Over ``entry``: reference, estimate (means), sd (of the reference),
-        estimate_sd, shift (difference of means, in sd of the reference), log_sd_ratio
-        (natural log of approximate over reference sd), their Monte Carlo errors
-        shift_mcse and log_sd_ratio_mcse, and ess and rhat of the *reference*. Equal
-        constants on both sides have distance 0, other constants an infinite distance.
+        Table with dim ``entry`` and these columns:
+
+        - reference, estimate: means of the two sides;
+        - sd, estimate_sd: their standard deviations;
+        - shift: difference of the means, in sd of the reference;
+        - log_sd_ratio: natural log of approximate over reference sd;
+        - shift_mcse, log_sd_ratio_mcse: Monte Carlo errors of both distances;
+        - ess, rhat: effective sample size and R-hat of the *reference*.
+
+        Equal constants on both sides have distance 0. Other constants have an infinite
+        distance.
 
     Raises
     ------
     ValueError
-        As ``compare``.
+        For the same draws as ``compare``.
     """
     other = select(reference, None, "reference")
     table = align(other, select(draws, list(other), "draws", min_chains=1), "draws")
@@ -299,7 +313,7 @@ def entry_table(
     entries: Sequence[str],
     attrs: Mapping[str, str | float | bool] | None = None,
 ) -> xr.Dataset:
-    """Return columns over ``entry``, with their most severe verdict as attribute."""
+    """Return a table with dim ``entry`` and the most severe verdict as attribute."""
     table = xr.Dataset(
         {name: ("entry", np.asarray(column)) for name, column in columns.items()},
         {"entry": list(entries)},

@@ -1,9 +1,9 @@
 """``check_model``: could the model have produced the data? One of three verdicts.
 
-A closed form that agrees with sampling is right under the model and its prior. Here the
-model and the prior are compared with the data, in parts:
+A closed form that agrees with sampling is right under the model and its prior. The
+function ``check_model`` compares the model and the prior with the data, in parts:
 
-*prior*         does the posterior lie where the prior expects it?
+*prior*         is the posterior in a region that is probable under the prior?
 *predictive*    could the model have produced these observations?
 *calibration*   are the reported probabilities right on held-out data?
 
@@ -14,8 +14,9 @@ a size. A part is
     conflict   p < ALPHA_CONFLICT and the size is large enough to matter,        (1)
     doubtful   otherwise.
 
-A right model is not called adequate in at most about ALPHA of runs. A difference that
-only a large sample can detect, or that changes nothing, is not a conflict.
+For a right model, the probability of another verdict than adequate is at most about
+ALPHA. A difference that is too small to matter is not a conflict, even if a large
+sample detects it.
 """
 
 from collections.abc import Sequence
@@ -40,22 +41,23 @@ Word = Literal["adequate", "doubtful", "conflict"]
 
 
 class Finding(NamedTuple):
-    """Result of one part.
+    """Result of one part of ``check_model``.
 
     Attributes
     ----------
     part : str
-        "prior", "predictive" or "calibration".
+        Name of the part: "prior", "predictive" or "calibration".
     statistic, p_value : float
-        A statistic, and its p-value under the model.
+        Test statistic, and its p-value under the model.
     size, matters : float
-        Size of the difference, and the size from which it matters.
+        Size of the difference between model and data, and the smallest size that
+        matters.
     said : str
-        The result in words, with its figures.
+        Sentence with the result and its numbers.
     remedy : str
-        What to do if the part is not adequate.
+        Recommended action if the part is not adequate.
     bins : DataFrame, optional
-        Columns at, observed, expected, low, high, pairs, for a figure.
+        Data of a figure, with columns at, observed, expected, low, high and pairs.
 
     Examples
     --------
@@ -84,7 +86,7 @@ class Finding(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One judged part: a finding, its p-value after Holm, and its verdict.
+    """One part with its verdict, and its p-value adjusted by Holm's method.
 
     Examples
     --------
@@ -109,12 +111,13 @@ class ModelVerdict:
     Parameters
     ----------
     model : str
-        The learner's name.
+        Name of the learner.
     parts : tuple of Part
+        Judged parts.
 
     Examples
     --------
-    ``check_model`` returns it; its verdict is the most severe of its parts:
+    The overall verdict is the most severe verdict among the parts:
 
     >>> from probmetric.checks import Finding, ModelVerdict, Part
     >>> far = Finding("prior", 9.0, 0.003, 3.0, 2.0, "b is 3 sd out", "widen its prior")
@@ -136,7 +139,7 @@ class ModelVerdict:
         return max((p.verdict for p in self.parts), key=WORDS.index)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a row per part: verdict, p-value, size, words and remedy."""
+        """Return a row per part, with its verdict, p-value, size, result and remedy."""
         rows = [
             {
                 "part": p.finding.part,
@@ -154,7 +157,7 @@ class ModelVerdict:
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
-        """Return a line per part, with the remedy unless it is adequate."""
+        """Return a line per part, with a remedy for parts that are not adequate."""
         lines = [f"{self.model} against its data: {self.overall}"]
         for row in self.to_dataframe().itertuples():
             row: Any
@@ -167,7 +170,7 @@ class ModelVerdict:
 
 
 def verdict_of(model: str, findings: Sequence[Finding]) -> ModelVerdict:
-    """Judge findings by Eq. (1)."""
+    """Return the verdict of each part by Eq. (1)."""
     adjusted = holm(np.array([f.p_value for f in findings]))
     parts: list[Part] = []
     for finding, p in zip(findings, adjusted, strict=True):
@@ -185,34 +188,40 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     Parameters
     ----------
     fit : estimator or DataTree
-        Fitted; a learner whose entry in ``MODELS`` has a ``criticism`` (LCA). Or draws
-        of ``sample(..., log_prior=True, predictive=True, prior_draws=1000)`` from a
-        model of your own, ``TwoStageMixture``, ``DCAGM`` or ``GaussianClasses``. Draws
-        are not checked for calibration, which needs held-out data.
+        Fitted learner or draws.
+
+        - Learner: a fitted ``LCA``, or another learner whose entry in ``MODELS`` has a
+          ``criticism``.
+        - Draws: a result of ``sample(..., log_prior=True, predictive=True,
+          prior_draws=1000)`` for your own model, ``TwoStageMixture``, ``DCAGM`` or
+          ``GaussianClasses``. Their calibration is not checked, because it requires
+          held-out data.
     seed : int, default=0
-        Seed of replicates and of folds.
+        Seed of the replicates and folds.
 
     Returns
     -------
     ModelVerdict
-        ``overall`` is "adequate", "doubtful" or "conflict", the most severe of
-        ``parts``. Print it to see each part and, unless adequate, a remedy. Calibration
-        is left out if a class has two points.
+        ``overall`` is the most severe verdict among ``parts``: "adequate", "doubtful"
+        or "conflict". ``print`` shows each part, with a remedy if it is not adequate.
+        If a class has only two points, calibration is not checked.
 
     Raises
     ------
     NotFittedError
-        Before ``fit``.
+        If the learner is not fitted.
     ValueError
-        Another object, a learner without this check, a fit per anchor, or draws
-        without the required groups.
+        If ``fit`` is neither a learner with this check nor draws.
+        If the learner was fitted per anchor.
+        If the draws lack one of the required groups.
 
     Notes
     -----
-    *Adequate* does not mean *true*: the checks found nothing with this number of data.
-    For error rates on independent pairs see ``benchmarks/results/model_verdict.md``.
-    Pairs built from labels share points; their replicates are widened for one point of
-    each pair, not for both.
+    *Adequate* does not mean *true*. It means that the checks found no difference with
+    this number of data. For error rates on independent pairs see
+    ``benchmarks/results/model_verdict.md``. Pairs made from labels share points. The
+    bands of their replicates are widened for one shared point of each pair, not for
+    both.
 
     Examples
     --------
@@ -239,8 +248,8 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
         name = ""
     if name not in able:
         raise ValueError(
-            "fit: expected draws of sample(model, ...) or of a learner's sample, or a "
-            f"fitted learner of {', '.join(able)}, got {type(fit).__name__}"
+            "fit must be draws of sample(model, ...) or of a learner's sample, or a "
+            f"fitted learner ({', '.join(able)}), got {type(fit).__name__}"
         )
     check_is_fitted(fit)
     criticism: Any = MODELS[name].criticism

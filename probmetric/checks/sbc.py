@@ -1,13 +1,14 @@
 """Simulation-based calibration (SBC): ranks of true values among posterior draws.
 
-Draw parameters from the prior, data from the model, then draws from the posterior
-under test: the rank of the true value among its draws is uniform for every quantity,
-if the sampler, the density and the simulator belong to one model. All simulations run
-in one compiled program, ``n_simulations`` fits of NUTS one after the other.
+Each simulation draws parameters from the prior, data from the model, and draws from the
+posterior under test. If the sampler, the density and the simulator belong to one model,
+the rank of the true value among the draws is uniform for every quantity. All
+simulations run in one compiled program, ``n_simulations`` fits of NUTS one after the
+other.
 
-Ties with the true value are broken at random, which makes ranks of discrete quantities
-uniform as well. A quantity that does not vary has no rank: it is right if it always
-equals the true value.
+Ties with the true value are broken at random, so ranks of discrete quantities are
+uniform, too. A quantity that does not vary has no rank. It is right if it always equals
+the true value.
 
 The log likelihood is always among the ranked quantities. Without it a "posterior" that
 ignores the data (the prior itself) passes: its ranks of parameters are uniform too.
@@ -57,17 +58,17 @@ LOG_LIKELIHOOD = "log_likelihood"
 
 
 class Story(NamedTuple):
-    """Simulator and log likelihood, as module-level pure functions (static).
+    """Simulator and log likelihood of a model, as module-level pure functions.
 
     Attributes
     ----------
     simulate : callable
-        ``simulate(key, data) -> (position, data)``: a position drawn from the prior
-        and data drawn given it, as the target takes them. Constants in ``data``
-        (inputs, sizes) are copied.
+        ``simulate(key, data) -> (position, data)`` draws a position from the prior, and
+        data given this position, in the form that the target uses. Constants in
+        ``data`` (inputs, sizes) are copied.
     log_likelihood : callable
-        ``log_likelihood(position, data) -> scalar`` of the *right* model, whatever
-        the target under test is.
+        ``log_likelihood(position, data) -> scalar`` of the *right* model, even if the
+        target under test is wrong.
 
     Examples
     --------
@@ -171,14 +172,14 @@ def sbc(
     dtype: str = "float64",
     progress: bool | None = None,
 ) -> Ranks:
-    """Return the ranks of true values among NUTS draws, over simulated data sets.
+    """Rank true values among NUTS draws for simulated data sets.
 
     Parameters
     ----------
     target : Target
-        The posterior under test. To see that SBC can fail, test a wrong one.
+        Posterior under test. A wrong posterior shows that SBC can fail.
     story : Story
-        Simulator and log likelihood.
+        Simulator and log likelihood of the model.
     data : pytree of arrays
         Data that all simulations share.
     seed : int
@@ -189,34 +190,36 @@ def sbc(
     n_draws : int, default=99
         Draws per simulation; ranks are 0..n_draws.
     thin : int, default=5
-        Iterations per draw: correlated draws give ranks that are not uniform.
+        Iterations per draw. Ranks among correlated draws are not uniform.
     n_warmup : int, default=200
         Warm-up iterations.
     target_accept, dense_mass : optional
-        As in ``NUTS``.
+        Settings of ``NUTS``.
     chunk : int, default=50
         Simulations per compiled call.
     dtype : {"float64", "float32"}, default="float64"
         Precision.
     progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+        Whether to show progress. Default: a bar in terminals and notebooks, elsewhere a
+        line every 10 s.
 
     Returns
     -------
     Ranks
-        One row per entry of every functional, and ``log_likelihood``. Entries with the
-        same ranks as an earlier one in every simulation (the other half of a symmetric
-        matrix) are left out. ``constants`` lists entries that do not vary, and whether
-        they are right. Judge the ranks with ``uniformity``.
+        Ranks of every entry of every functional, and of ``log_likelihood``. An entry is
+        left out if another entry has the same ranks in every simulation (the other half
+        of a symmetric matrix). ``constants`` lists entries that do not vary, and
+        whether they are right. Test the ranks with ``uniformity``.
 
     Raises
     ------
     ValueError
-        Sizes below 1, or a functional called ``log_likelihood``.
+        If a size is below 1.
+        If a functional has the name ``log_likelihood``.
 
     Examples
     --------
-    A few short runs, to show the call; a verdict needs hundreds of simulations.
+    Four short simulations show the call. A verdict requires hundreds of simulations.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -287,27 +290,28 @@ def model_story[D](
     options: Kwargs | None = None,
     dtype: str = "float64",
 ) -> tuple[Target, Story, list[Array]]:
-    """Return target, story and data of a NumPyro model for ``sbc``.
+    """Return the target, the story and the data of a NumPyro model for ``sbc``.
 
     Parameters
     ----------
     model : callable
-        ``model(data, prior, **options)`` (no prior: ``model(data, **options)``).
+        NumPyro model ``model(data, prior, **options)``, or ``model(data, **options)``
+        if ``prior`` is None.
     data : pytree of arrays
-        Data without observations (``y=None``): the model simulates them.
+        Data without observations (``y=None``), which the model simulates.
     observe : callable
-        ``observe(data, sites) -> data`` puts the simulated values of sites where the
-        model looks for observations. A module-level function, such as ``lambda pairs,
-        sites: pairs._replace(y=sites["y"])``.
+        Module-level function ``observe(data, sites) -> data`` that stores the simulated
+        values of sites as observations, such as ``lambda pairs, sites:
+        pairs._replace(y=sites["y"])``.
     prior, options : optional
-        As in ``sample``.
+        Arguments of the model.
     dtype : {"float64", "float32"}, default="float64"
         Precision.
 
     Returns
     -------
     target, story, data
-        The arguments of ``sbc``, in order.
+        First three arguments of ``sbc``.
 
     Examples
     --------
@@ -348,10 +352,10 @@ def model_story[D](
 
 
 def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Arrays:
-    """Draw every sample site from a NumPyro model: parameters from their priors, data.
+    """Draw every sample site of a NumPyro model: parameters and data.
 
-    True values must not come from the sampler under test: a fault that prior and
-    posterior draws share cancels in the ranks.
+    True values must not come from the sampler under test, because an error that true
+    values and posterior draws share cancels in the ranks.
     """
     return {name: s["value"] for name, s in traced(model, key, args, kwargs).items()}
 

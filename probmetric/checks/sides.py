@@ -1,4 +1,4 @@
-"""Sides that many checks share: NumPyro's density, its draws, the falls of an EM."""
+"""Sides that many checks share: NumPyro's density and draws, decreases of an EM."""
 
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
@@ -35,7 +35,7 @@ def density_of(
 ) -> Callable[[Mapping[str, Array]], tuple[Array, Arrays]]:
     """Return NumPyro's log density and its gradient, as a function of the sites.
 
-    Claims about the same model share one program: its data are arguments.
+    Claims about the same model share one program, because the data are arguments.
     """
     tree, static, arrays = split_arguments(args, dict(options))
 
@@ -89,7 +89,7 @@ def stretched[D](
 ) -> Callable[..., xr.Dataset]:
     """Return a function of a problem and ``wide``: draws, stretched about their mean.
 
-    The draws of the last problem are cached: a wrong claim reuses them.
+    The draws of the last problem are cached for the wrong claims.
     """
     last: list[tuple[Problem[D], xr.Dataset]] = []
 
@@ -107,7 +107,7 @@ def stretched[D](
 def largest_fall[P, D](
     step: Callable[[P, D], tuple[P, Scalar]], start: P, data: D, *, max_steps: int
 ) -> Values:
-    """Return the largest fall of an EM's objective in a step, relative to its end."""
+    """Return the largest decrease of an EM objective, relative to its final value."""
     run = run_em(step, start, data, max_steps=max_steps, tol=0.0)
     trace = np.asarray(run.trace[: int(run.n_steps)])
     fall = np.max(np.maximum(-np.diff(trace), 0.0))

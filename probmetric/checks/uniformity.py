@@ -2,14 +2,15 @@
 
 If parameters come from the prior, data from the model and draws from the exact
 posterior, the rank of the true value among L independent draws is uniform on 0..L.
-With u = (rank + ½)/(L + 1) of N simulations, two tests are made of each quantity:
+With u = (rank + ½)/(L + 1) of N simulations, each quantity has two tests:
 
     mean:   z = (ū - ½) / √(v/N),    v = L(L + 2) / (12 (L + 1)²);              (1)
     shape:  χ² = Σ_bins (count - expected)² / expected.                         (2)
 
-Both, over all quantities, share one family-wise false-alarm rate by Holm's method.
-If every posterior mean is off by the same δ posterior sd, and posteriors are normal,
-the mean of u moves by δ/(2√π). Then (1) detects, with the stated power,
+By Holm's method, the tests of all quantities share one family-wise false-alarm rate.
+If every posterior mean is shifted by the same δ posterior sd, and posteriors are
+normal, the mean of u changes by δ/(2√π). The test of the mean, Eq. (1), then has the
+stated power for a shift of
 
     detectable = 2√π (z_{1-α/(2m)} + z_{power}) √(v/N).                         (3)
 
@@ -39,16 +40,18 @@ class Ranks(NamedTuple):
     Attributes
     ----------
     ranks : mapping of str to array of shape (n_simulations,), int
-        For each quantity, the number of draws below the true value: 0..n_draws.
+        Number of draws below the true value (0..n_draws) for each quantity.
     n_draws : int
         Draws per simulation.
     constants : mapping of str to bool
-        For quantities whose draws are constant in every simulation: whether the
-        constant was always the true value, up to rounding. Their ranks are ignored.
+        Quantities whose draws are constant in every simulation. The value is True if
+        the constant always equaled the true value, up to rounding. Constant quantities
+        have no ranks.
 
     Examples
     --------
-    Three simulations with nine draws each; the true value was once below all draws:
+    Three simulations have nine draws each. In the first, the true value is below all
+    draws:
 
     >>> import numpy as np
     >>> from probmetric.checks import Ranks
@@ -65,38 +68,41 @@ class Ranks(NamedTuple):
 def uniformity(
     ranks: Ranks, *, alpha: float = 0.01, power: float = 0.9, tol: float | int = 0.3
 ) -> xr.Dataset:
-    """Return a table of tests that the ranks of each quantity are uniform.
+    """Test whether the ranks of each quantity are uniform.
 
     Parameters
     ----------
     ranks : Ranks
-        Integers 0..n_draws of shape (n_simulations,) by name. Its ``constants`` are not
-        tested: they agree if they equal the true value, otherwise they disagree.
+        Ranks by name: integers 0..n_draws of shape (n_simulations,). The verdict of
+        its ``constants`` is "agree" if they equal the true value, and otherwise
+        "disagree".
     alpha : float in (0, 1), default=0.01
         Family-wise false-alarm rate over all quantities and both tests.
     power : float in (0, 1), default=0.9
         Probability with which a shift of ``tol`` must be detected.
     tol : float, default=0.3
-        Shift of all posteriors that must be detectable, in posterior sd (Eq. 3). With
-        ten quantities 0.3 needs 270 simulations, 0.25 needs 400.
+        Shift of all posterior means that must be detectable, in posterior sd (Eq. 3).
+        With ten quantities, 0.3 requires 270 simulations and 0.25 requires 400.
 
     Returns
     -------
     Dataset
-        Over ``entry``, "mean rank of q" and "shape of ranks of q": reference,
-        estimate (mean of u; χ²), z, p_holm, detectable and verdict; attributes
-        alpha, power, tol, m, n_needed, verdict. A row is "inconclusive" if there are
-        too few simulations to detect ``tol``, or to expect five in every bin;
-        ``n_needed`` are enough.
+        Table with dim ``entry``: "mean rank of q" and "shape of ranks of q" for each
+        quantity q. The columns are reference, estimate (mean of u, or χ²), z, p_holm,
+        detectable and verdict. The attributes are alpha, power, tol, m, n_needed and
+        verdict. A row is "inconclusive" if there are too few simulations to detect
+        ``tol``, or to expect five ranks in every bin. ``n_needed`` is the sufficient
+        number of simulations.
 
     Raises
     ------
     ValueError
-        No quantities, or ranks that are not integers in 0..n_draws.
+        If there are no quantities.
+        If ranks are not integers in 0..n_draws.
 
     Examples
     --------
-    Equally frequent ranks are uniform; half of each has too low a mean:
+    Equally frequent ranks are uniform. If each rank is halved, the mean is too low:
 
     >>> import numpy as np
     >>> from probmetric.checks import Ranks, uniformity
@@ -110,7 +116,7 @@ def uniformity(
     shape of ranks of low disagree
     """
     if not ranks.ranks:
-        raise ValueError("ranks: expected at least one quantity, got none")
+        raise ValueError("ranks must have at least one quantity, got none")
     n_draws, names = ranks.n_draws, list(ranks.ranks)
     table = np.stack([_checked(name, ranks) for name in names])
     n_simulations = table.shape[1]
@@ -166,12 +172,12 @@ def _checked(name: str, ranks: Ranks) -> np.ndarray:
     row = np.asarray(ranks.ranks[name])
     if row.ndim != 1 or row.dtype.kind not in "iu" or not row.size:
         raise ValueError(
-            f"ranks: expected integers of shape (n_simulations,) for {name!r}, got "
+            f"ranks must be integers of shape (n_simulations,) for {name!r}, got "
             f"{row.dtype} of shape {row.shape}"
         )
     if row.min() < 0 or row.max() > ranks.n_draws:
         raise ValueError(
-            f"ranks: expected {name!r} in 0..{ranks.n_draws}, got "
+            f"ranks must be in 0..{ranks.n_draws} for {name!r}, got "
             f"{row.min()}..{row.max()}"
         )
     return row

@@ -10,7 +10,7 @@ from probmetric.inference.sampling.diagnostics import KHAT_MAX
 from probmetric.typing import ArrayLike
 
 ESS_MIN = 400
-"""Effective reference draws for a Monte Carlo error of a distance of 0.05 sd."""
+"""Effective reference draws that give a Monte Carlo error of 0.05 sd."""
 
 
 def compare_values(
@@ -26,25 +26,28 @@ def compare_values(
     Parameters
     ----------
     reference, estimate : mapping of str to array
-        Equal shapes under each name of ``reference``. Infinities agree with equal
-        infinities only; NaN agrees with nothing.
+        Arrays by name. ``estimate`` must have every name of ``reference``, with equal
+        shapes. An infinity agrees only with an equal infinity, and NaN with nothing.
     rtol, atol : float
-        Tolerances, relative to the largest finite entry of the named reference
-        array, and absolute.
+        Relative and absolute tolerance. The relative tolerance is multiplied by the
+        largest finite entry of the reference array.
     words : pair of str
-        Verdicts within and outside the tolerance.
+        Verdicts for errors within and outside the tolerance.
 
     Returns
     -------
     Dataset
-        One entry per name: reference and estimate at their largest difference, error
-        (relative to the largest entry; absolute if ``atol`` allows more than ``rtol``
-        or that entry is 0), verdict.
+        Table with an entry per name. The columns reference and estimate are the values
+        at their largest difference. The error is relative to the largest entry of the
+        reference. It is absolute if this entry is 0, or if ``atol`` allows a larger
+        difference than ``rtol``. The last column is the verdict.
 
     Raises
     ------
     ValueError
-        No names, missing names, unequal shapes, NaN in the reference.
+        If there are no names, or ``estimate`` lacks a name.
+        If shapes differ.
+        If the reference has NaN.
     """
     if not reference:
         raise ValueError("reference must have at least one quantity, got none")
@@ -93,20 +96,25 @@ def within_bound(
     Parameters
     ----------
     reference, draws : Dataset or DataTree
-        As in ``distance``. A PSIS k-hat is read from ``draws.attrs["khat"]``.
+        Draws as in ``distance``. A PSIS k-hat is read from ``draws.attrs["khat"]``.
     bound : float
-        Largest |shift of the mean| in posterior sd, and |log ratio of sd|.
+        Largest allowed |shift of the mean|, in posterior sd, and |log ratio of sd|.
 
     Returns
     -------
     Dataset
-        Two entries a quantity, "mean of M[0, 0]" and "log sd of M[0, 0]": reference
-        and estimate (the two means, the two sd), error (the signed distance: of the
-        means in posterior sd, of the sd the log of their ratio), khat, verdict
-        "within", "outside", or "inconclusive". It is inconclusive if the reference has
-        R-hat ≥ 1.01 or fewer than 400 effective draws, if three Monte Carlo errors
-        reach across the bound, or if k-hat is 0.7 or more. Attributes ``unreliable``:
-        whether only k-hat prevents "within"; ``bound``.
+        Table with two entries per quantity, such as "mean of M[0, 0]" and "log sd of
+        M[0, 0]". The columns reference and estimate are the two means, or the two sd.
+        The error is the signed difference of the means in posterior sd, or the log
+        ratio of the sd. The other columns are khat and verdict. The verdict is
+        "within", "outside" or "inconclusive". It is inconclusive
+
+        - if the reference has R-hat ≥ 1.01 or fewer than 400 effective draws,
+        - if the bound is within three Monte Carlo errors of the distance, or
+        - if the distance is within the bound but k-hat is 0.7 or more.
+
+        The attribute ``unreliable`` is True if only k-hat prevents "within". The
+        attribute ``bound`` is the bound.
     """
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)

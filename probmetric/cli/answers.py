@@ -76,10 +76,10 @@ def read_table(
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
     y = ", y" if answers else ""
-    wanted = f"{option} must have columns i, j{y} (pairs), or anchor, near, far "
-    wanted += "(triplets; with other: quadruplets)"
+    wanted = f"{option} must have columns i, j{y} for pairs; anchor, near, far "
+    wanted += "for triplets; or anchor, near, far, other for quadruplets"
     if answers:
-        wanted += "; optional trials for pairs, y for the others, and weight"
+        wanted += " (optional: weight; trials for pairs; y for triplets, quadruplets)"
     if not isinstance(frame, pd.DataFrame) or not len(frame):
         raise ValueError(f"{wanted}, got no table in {path.name}.")
     columns = [str(column) for column in frame.columns]
@@ -115,7 +115,7 @@ def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> No
     """Raise for row numbers beyond the n points."""
     if (largest := int(table.rows.max())) >= n:
         raise ValueError(
-            f"{option} must be about rows 0..{n - 1} of {data}, got row {largest}."
+            f"{option} must have row numbers 0..{n - 1} of {data}, got {largest}."
         )
 
 
@@ -194,12 +194,12 @@ def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
     elif "preprocessor" not in estimator.get_params():
         fit = None
     if fit is None:
-        raise ValueError(f"--answers must be for a learner of {kind}, got {name}.")
+        raise ValueError(f"--answers with {kind} cannot be used with {name}.")
     lacking = table.values.keys() - signature(fit).parameters.keys()
     if lacking:
         raise ValueError(
-            f"--answers must have no column {min(lacking)!r} for {name}, got it in "
-            f"{table.path.name}."
+            f"--answers must have no column {min(lacking)!r} for {name}, got "
+            f"{table.path.name}. Remove the column."
         )
     return fit
 
@@ -227,11 +227,12 @@ def some(data: Answered, rows: Int[np.ndarray, "m"]) -> Answered:
 def probabilities(
     metric: Dissimilarity | MetricDraws, data: Answered, *, log_odds: bool
 ) -> tuple[Float[np.ndarray, "N"] | None, Float[np.ndarray, "N"], str]:
-    """P(yes) of judgments under a metric or draws, a score, and a reason if P is None.
+    """Compute P(yes) of judgments, a score, and the reason if P is None.
 
-    Yes is *same* for a pair, and *near is nearer* for a triplet. The score is minus the
-    distance, or the excess distance of far. P is averaged over draws. ``log_odds``:
-    squared distances are in units of log odds, as after a fit to triplets.
+    Yes is *same* for a pair, and *near is nearer* for a triplet. The score of a pair is
+    minus the distance. The score of a triplet is the distance of far minus the distance
+    of near. P is averaged over draws. ``log_odds`` is true if squared distances are in
+    units of log odds, as after a fit to triplets.
     """
     X = np.eye(int(getattr(metric, "n_features"))) if data.X is None else data.X  # noqa: B009
     ends = [X[rows] for rows in data.table.rows.T]
@@ -246,7 +247,7 @@ def probabilities(
     far = _distances(metric, other[0] if other else anchor, away)
     score = (far - near).mean(0)
     if not log_odds:
-        reason = "the metric is not known to be fitted to triplets: no P(near)"
+        reason = "P(near) requires a metric fitted to triplets"
         return None, score, reason
     return expit(far**2 - near**2).mean(0), score, ""
 
@@ -263,7 +264,7 @@ def _distances(
 def figures_of(
     data: Answered, P: Float[np.ndarray, "N"] | None, score: Float[np.ndarray, "N"]
 ) -> dict[str, float]:
-    """Scores of probabilities of judgments; without P scores of the order.
+    """Evaluate probabilities of judgments, or only their order if P is None.
 
     Each triplet also counts with near and far exchanged, because no score may depend on
     which of the two a table calls near.
@@ -310,7 +311,7 @@ def judged_rows(data: Answered) -> np.ndarray:
 
 
 def ordered(kind: str, rows: Int[np.ndarray, "N k"]) -> Int[np.ndarray, "N k"]:
-    """Sort the rows that a question treats equally: both of a pair, near and far."""
+    """Sort rows whose order does not matter: rows of a pair, or near and far."""
     if kind == "triplets":
         return np.hstack([rows[:, :1], np.sort(rows[:, 1:], 1)])
     if kind == "pairs":

@@ -3,11 +3,15 @@
 A command checks names (learner, dataset, method) and existing files, then imports its
 file and calls ``run`` with its options.
 
-Exit codes: 0, done, and for ``validate`` every exact claim agrees and every
-approximation is within its bound; 1, something disagrees or is inconclusive not only by
-k-hat, or a fit or its draws have a warning that they are unreliable; 2, unusable input
-or an unwritable file (one sentence on standard error); 75, a process was lost, also
-after all restarts; 130, interrupted.
+Exit codes:
+
+0    done; for ``validate`` also: all exact claims agree and all approximations are
+     within their bound
+1    a claim disagrees, is outside its bound or is inconclusive (except by k-hat only),
+     or a fit or its draws have a warning that they are unreliable
+2    unusable input or an unwritable file (one sentence on standard error)
+75   a process was lost after all restarts
+130  interrupted
 """
 
 import sys
@@ -146,7 +150,7 @@ def _launch(size: int, restarts: int = 0, *, resume: bool = False) -> None:
 
 @command(Fit)
 def fit(options: Fit) -> None:
-    """Learn a metric: metric.npz, summary.json and report.html."""
+    """Learn a metric; write metric.npz, summary.json and report.html."""
     with first(options):
         options.model = learner_name(options.model)
         check_sources(options.data, options.answers, rows=True)
@@ -163,7 +167,7 @@ def fit(options: Fit) -> None:
 
 @command(Neighbors)
 def neighbors(options: Neighbors) -> None:
-    """Nearest rows; with --draws probabilities instead of distances."""
+    """Find nearest rows, with distances, or with probabilities (--draws)."""
     with first(options):
         if options.out is not None:
             check_new(options.out.parent, (options.out.name,), force=options.force)
@@ -176,7 +180,7 @@ def neighbors(options: Neighbors) -> None:
 
 @command(Sample)
 def sample(options: Sample) -> None:
-    """Sample the posterior of a metric: draws.nc and report.html."""
+    """Sample the posterior of a metric; write draws.nc and report.html."""
     with first(options):
         options.model = learner_name(options.model)
         options.method = method_of(options.model, options.method)
@@ -190,7 +194,7 @@ def sample(options: Sample) -> None:
 
 @command(Next)
 def next(options: Next) -> None:
-    """Most useful pairs or triplets to ask about: a table for --answers."""
+    """Choose the most informative pairs or triplets to judge (for --answers)."""
     with first(options):
         if options.out is not None:
             check_new(options.out.parent, (options.out.name,), force=options.force)
@@ -219,7 +223,7 @@ def evaluate(options: Evaluate) -> None:
 
 @command(Explore)
 def explore(options: Explore) -> None:
-    """Interactive page of points, neighbors and metric (needs the extra explore)."""
+    """Make an interactive page of points and neighbors (requires the extra explore)."""
     with first(options):
         check_new(options.out.parent, (options.out.name,), force=options.force)
         check_source(options.data)
@@ -240,7 +244,7 @@ def report(options: Report) -> None:
 
 @command(Validate)
 def validate(options: Validate) -> None:
-    """Check the package's formulas against references."""
+    """Check formulas of the package against independent references."""
     with first(options):
         options.model = model = model_name(options.model, options.every)
         if options.data is not None:
@@ -258,10 +262,10 @@ def cache(
         bool, typer.Option("--clear", help="Remove the compiled programs.")
     ] = False,
 ) -> None:
-    """Folder, number and size of the cached compiled programs.
+    """Show the folder, number and size of the cached compiled programs.
 
-    The cache lets the next command start sooner. The variable PROBMETRIC_CACHE sets the
-    folder; empty, "0" or "off" disables it.
+    With the cache the next command starts sooner. The variable PROBMETRIC_CACHE sets
+    its folder. The values "", "0" and "off" disable the cache.
     """
     from probmetric.compilation import cache_folder, clear_cache, stored_programs
 

@@ -85,11 +85,11 @@ from probmetric.report.evaluate import pairs_in_words, with_limits
 PROB = 0.9
 """Nominal coverage of the intervals of pairs."""
 
-UNSEEN = "use rows of sources that were not learned from"
+UNSEEN = "use rows of sources that are not in the training data"
 ABOUT = "judgments are about the rows of judgments"
 SHARED = (
-    "judgments share rows: the scores are for rows with other judgments, not for new "
-    "rows"
+    "training and test judgments share rows, so the scores may be too optimistic for "
+    "new rows"
 )
 
 
@@ -305,8 +305,8 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
     plain = tested.source if isinstance(tested, View) else tested
     sample, where = sample_of(plain, test, MOST), "of a sample of --test"
     remarks = [
-        "rows are read in chunks: neighbors have one vote each, and the Euclidean "
-        "distance is of features standardized by a sample of --data",
+        "rows are read in chunks: each neighbor has one vote, and the Euclidean "
+        "distance uses features standardized by a sample of --data",
         *if_seen(stored, sample, where=where),
         *if_among(sample, hashes_of(rows), where),
     ]
@@ -379,7 +379,7 @@ def _of_stored(
         if value is not None:
             raise ValueError(
                 f"{option} cannot be combined with --answers and a stored metric, got "
-                f"{value!r}. --answers are the test."
+                f"{value!r}. The metric is evaluated on all of --answers."
             )
     stored, spec = load_stored(options), options.spec(options.data or "")
     model = MODELS.get(str(stored.learner))
@@ -427,7 +427,7 @@ def _refits(
                 f"{tested.table.kind}."
             )
         every = np.arange(len(tested.table.rows))
-        todo = "of --answers, learned from: the figures may be too optimistic"
+        todo = "of --answers (training data): the figures may be too optimistic"
         hashes = hashes_of(judged_rows(data))
         remarks = describe_overlap(judged_rows(tested), hashes, ABOUT, todo)
         return data, (fitted(data, tested, every) for _ in range(1)), remarks

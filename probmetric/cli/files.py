@@ -86,7 +86,7 @@ def note(text: object) -> None:
 
 
 def sentence(error: BaseException) -> str:
-    """Message of an error as one line of bounded length."""
+    """Format the message of an error as one line of bounded length."""
     text = " ".join(str(error).split())
     return text if len(text) <= LONGEST else f"{text[:300]} … {text[-90:]}"
 
@@ -244,7 +244,7 @@ def safe_labels(table: Frame, columns: tuple[str, ...], *, quote: bool) -> Frame
             table = table.assign(**{column: quoted})
             action = "is written with ' before it"
         else:
-            action = "is written unchanged; --quote-formulas puts ' before it"
+            action = "is written unchanged. --quote-formulas puts ' before it"
         note(f"{column} {risky[0]!r}, which a spreadsheet runs as a formula, {action}")
     return table
 

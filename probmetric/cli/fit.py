@@ -196,10 +196,10 @@ def _in_chunks(estimator: Learner, rows: Source) -> str:
     pairs = "" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)"
     if getattr(estimator, "candidates", "") == "ivf":
         recall: float = getattr(estimator, "recall_")  # noqa: B009
-        pairs += f", {recall:.1%} of their partners found (recall_)"
+        pairs += f", with {recall:.1%} of their partners found (recall_)"
     return (
-        f"rows were read in chunks: {n_rows(rows):,} of columns {names}{pairs}; "
-        "starting values and priors by votes are from a sample"
+        f"rows were read in chunks: {n_rows(rows):,} rows with columns {names}{pairs}; "
+        "starting values, and priors chosen by votes, use a sample of the rows"
     )
 
 

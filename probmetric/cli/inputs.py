@@ -230,7 +230,7 @@ def check_features(
 ) -> None:
     """Raise if the features of data differ from a metric's, also in their order."""
     if wanted is not None and (text := difference(wanted, features, of)):
-        todo = "; --features chooses those" if set(wanted) <= set(features) else ""
+        todo = ". Select them with --features." if set(wanted) <= set(features) else ""
         raise ValueError(f"data must have in {source} the {text}{todo}")
 
 
@@ -319,7 +319,7 @@ def if_seen(
 ) -> list[str]:
     """Note that a metric was fitted to some or all of the points to evaluate on.
 
-    Files of 0.2 have no hashes of rows, only the hash of all.
+    Files of version 0.2 have one hash of all rows instead of a hash for each row.
     """
     was, its = ("was", "its") if stored.n_metrics == 1 else ("were", "their")
     name, biased = stored.name, f"{its} figures are too optimistic; {otherwise}"
@@ -344,7 +344,7 @@ def if_among(data: Dataset, hashes: np.ndarray, where: str) -> list[str]:
 def points_for(
     spec: DataSpec, stored: StoredMetric, *, bare: bool = False
 ) -> datasets.Unlabelled:
-    """Load points with the features of a metric; labels are optional."""
+    """Load points with the features of a metric, with or without labels."""
     data = datasets.load_points(
         spec.name,
         stored.n_features,

@@ -10,9 +10,9 @@ code 1, 2 or 130) is the code of the run. If a copy was killed, or exited with 7
 because it lost the others, all copies are started again, from the checkpoint if there
 is one.
 
-A copy also ends with this process, because the system then closes a pipe between them.
-Standard output is of the first copy. The last lines of standard error of the copy that
-ended the run are shown, too.
+If this process ends, the system closes its pipes to the copies, which then end, too.
+The standard output of the first copy is shown. The last lines of standard error are
+shown for the copy that ended the run.
 """
 
 import os
@@ -99,9 +99,9 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
 def launch(words: list[str], size: int, restarts: int, *, resume: bool) -> int:
     """Run a command (executable first) in ``size`` processes.
 
-    After a lost process all are started again, at most ``restarts`` times, and with
-    ``--resume`` if the command has a checkpoint (``resume``). The exit code is 0, an
-    error 1, 2 or 130 of the command, or 75 if a process was lost again.
+    After a lost process, all processes are started again, at most ``restarts`` times.
+    ``resume`` adds ``--resume`` to the restarted command. The exit code is 0, an error
+    1, 2 or 130 of the command, or 75 if a process was lost after all restarts.
     """
     for attempt in range(restarts + 1):
         again = resume and attempt > 0 and "--resume" not in words
@@ -111,7 +111,7 @@ def launch(words: list[str], size: int, restarts: int, *, resume: bool) -> int:
         left = restarts - attempt
         typer.echo(
             f"probmetric: a process was lost; {left} restarts left"
-            + (", going on from the checkpoint" if resume and left else ""),
+            + (", continuing from the checkpoint" if resume and left else ""),
             err=True,
         )
     return RESTART

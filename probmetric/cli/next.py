@@ -1,6 +1,6 @@
 """``probmetric next``: useful questions, as a table with an empty column y.
 
-After y is filled in, the table is one for ``--answers``.
+With y filled in, the table can be used as ``--answers``.
 """
 
 import re

@@ -21,14 +21,13 @@ from probmetric.names import AS_IS, DTYPES, Reading, check_source, looked_up
 from probmetric.registry import MODELS, estimators, model_of
 
 VALIDATED = (
-    "Exit code: 0 all agree; 1 something disagrees, is outside its bound or is "
-    "inconclusive (a high k-hat does not count); 2 unusable input. With --strict also "
-    "1 for a conflict with data."
+    "Exit code: 0 all claims agree; 1 a claim disagrees, is outside its bound or is "
+    "inconclusive (except by k-hat only), or with --strict the model conflicts with "
+    "the data; 2 unusable input."
 )
 LEARNED = (
-    "Exit code: 0 done; 1 done, but a fit did not converge or the draws have "
-    "problems (named in the notes), or a fit failed; 2 unusable input or unwritable "
-    "file; 130 interrupted."
+    "Exit code: 0 done; 1 a fit failed or did not converge, or the draws have problems "
+    "(see the notes); 2 unusable input or unwritable file; 130 interrupted."
 )
 USED = "Exit code: 0 done; 2 unusable input or unwritable file; 130 interrupted."
 SOURCES = (
@@ -85,7 +84,7 @@ EXAMPLES = {
         "evaluate --model lca --data wine --folds 5",
     ),
 }
-"""Last line and two examples of the help of each command."""
+"""Exit codes and two examples for the help of each command."""
 
 
 def below(command: str) -> str:
@@ -117,21 +116,21 @@ def argument(default: object, help: str, **settings: Any) -> Any:
 
 
 ANSWERS = (
-    "Table of judgments about rows of --data, to learn from without labels: pairs "
-    "(columns i, j, y; trials for counts) or triplets (anchor, near, far; y if far may "
-    "be nearer; other for quadruplets, where far is compared with other)."
+    "Table of judgments about rows of --data (instead of labels). Columns of pairs: i, "
+    "j, y (trials for counts). Columns of triplets: anchor, near, far (y if far may be "
+    "nearer). Quadruplets also have other, which is compared with far."
 )
 CHUNK_DTYPE = (
     "Precision for rows read in chunks: float64, or float32 (faster, rounds on read)."
 )
 GROUPS = (
-    "Column of the source of each row (two_stage); default the class. With evaluate "
-    "and neither --test nor --folds: same-source and different-source pairs."
+    "Column with the source of each row (two_stage); default the class. Without --test "
+    "and --folds, evaluate compares same-source with different-source pairs."
 )
 MAX_DRAWS = "Number of draws to use, evenly spaced in --draws."
 OVERWRITE = "Overwrite existing files."
 PROCESSES = "Processes on this machine for rows read in chunks."
-QUOTE = "Quote (') before labels that a spreadsheet would run, such as =1+1."
+QUOTE = "Put ' before labels that a spreadsheet runs as formulas, such as =1+1."
 SETTING = "Argument of the learner, for example n_components=2; repeatable."
 TABLE_OUT = "Output .csv file; default standard output."
 UNLABELED = "Label or group of rows to omit, such as -1; nan for a missing label."
@@ -156,7 +155,7 @@ class ReadOptions(Options):
     encoding: str = option("utf-8", "Encoding of a text file, such as latin-1.")
     na: list[str] | None = option(
         None,
-        "Text, or number such as -999, for missing in a text file; repeatable.",
+        "Text or number, such as -999, of a missing value in a text file; repeatable.",
         metavar="TEXT",
     )
     thousands: str | None = option(
@@ -199,13 +198,15 @@ class Fit(LearnOptions):
 
     data: str | None = option(None, PARTS)
     dtype: str = option("float64", CHUNK_DTYPE)
-    checkpoint: Path | None = option(None, "Folder for the passes over the rows.")
+    checkpoint: Path | None = option(
+        None, "Folder for checkpoints of the passes over the rows."
+    )
     resume: bool = option(
         False, "Continue from the passes in --checkpoint.", "--resume"
     )
     processes: int = option(1, PROCESSES, min=1)
     restarts: int = option(
-        3, "Restarts after a lost process, each from --checkpoint.", min=0
+        3, "Number of restarts from --checkpoint after a lost process.", min=0
     )
 
 
@@ -220,10 +221,10 @@ class Sample(LearnOptions):
         "the first of these that the model has.",
     )
     draws: int | None = option(
-        None, "Draws per chain; default 1000, 200 for bootstrap.", min=1
+        None, "Draws per chain; default 1000 (bootstrap: 200).", min=1
     )
     chains: int | None = option(
-        None, "Chains; default 4 for nuts, 1 for the others.", min=1
+        None, "Number of chains; default 4 (nuts) or 1 (other methods).", min=1
     )
     checkpoint: Path | None = option(
         None, "Folder for finished blocks of draws (nuts, bootstrap)."
@@ -249,7 +250,8 @@ class Neighbors(UseOptions):
 
     data: str = option(MISSING, PARTS)
     queries: str | None = option(
-        None, "Query points; default the rows of --data, each without itself."
+        None,
+        "Query points; default the rows of --data (a row is not its own neighbor).",
     )
     k: int = option(5, "Number of neighbors per query.", "-k", "--k", min=1)
     out: Path | None = option(None, TABLE_OUT)
@@ -265,20 +267,20 @@ class Evaluate(UseOptions):
     data: str | None = option(None, PARTS)
     answers: str | None = option(
         None,
-        "Table of judgments as in fit, to evaluate on: all of it with --metric or "
-        "--draws; with --model its --folds, or the table --test.",
+        "Table of judgments as in fit. --metric or --draws is evaluated on all "
+        "judgments, --model on its --folds or on the table --test.",
     )
-    model: str | None = option(None, f"Learner to fit on the other points: {NAMES}.")
+    model: str | None = option(None, f"Learner to fit to the training points: {NAMES}.")
     settings: list[str] | None = option(None, SETTING, "--set", metavar="NAME=VALUE")
     test: str | None = option(
-        None, "File of held-out rows; with --answers, of judgments."
+        None, "File of held-out rows, or (with --answers) of held-out judgments."
     )
     folds: int | None = option(
         None, "Number of cross-validation folds (instead of --test)."
     )
     k: int | None = option(
         None,
-        "Number of neighbors that set the bandwidth of the votes; default 5.",
+        "Number of neighbors that determine the bandwidth of the votes; default 5.",
         *("-k", "--k"),
         min=1,
     )
@@ -312,14 +314,18 @@ class Next(ReadOptions):
     data: str | None = option(None, SOURCES)
     draws: Path = option(MISSING, "draws.nc of sample.")
     candidates: str | None = option(
-        None, "Table of possible questions; default random."
+        None, "Table of candidate questions; default random candidates."
     )
     random: int | None = option(
         None, "Number of random candidates; default 10000.", min=1
     )
-    answers: str | None = option(None, "Table of judgments, which are not asked again.")
+    answers: str | None = option(
+        None, "Table of judgments to exclude from the candidates."
+    )
     n: int = option(10, "Number of questions.", "-n", "--n", min=1)
-    criterion: str = option("information", "information or disagreement.")
+    criterion: str = option(
+        "information", "Criterion of the questions: information or disagreement."
+    )
     max_draws: int = option(200, MAX_DRAWS, min=1)
     out: Path | None = option(None, TABLE_OUT)
     seed: int = option(0, "Random seed.", min=0)
@@ -335,10 +341,10 @@ class Validate(ReadOptions):
     data: str | None = option(None, f"{SOURCES} Default: simulated problems.")
     out: Path | None = option(None, "Folder for the report, its tables and draws.")
     quick: bool = option(
-        False, "No slow checks; fewer draws and splits in the study.", "--quick"
+        False, "Skip slow checks; use fewer draws and splits.", "--quick"
     )
     broken: bool = option(
-        False, "Wrong formulas instead of the right ones: must exit with 1.", "--break"
+        False, "Check wrong formulas; the exit code must be 1.", "--break"
     )
     strict: bool = option(
         False, "Exit code 1 also for a conflict with --data.", "--strict"
@@ -355,8 +361,8 @@ class Report(Options):
     force: bool = option(False, "Not needed.", "--force", hidden=True)
     explore: bool = option(
         False,
-        "Also an interactive page, explorer.html, for a fit or draws (needs the extra "
-        "explore).",
+        "Also write an interactive page, explorer.html, of a fit or draws (requires "
+        "the extra explore).",
         "--explore",
     )
 

@@ -38,14 +38,14 @@ WORDS = {
     "min_dcf": "minDCF ↓",
 }
 VOTES = (
-    "Class probabilities: accuracy, log loss, Brier score and calibration error. "
-    "Retrieval and pairs: each held-out point is compared with the other held-out "
-    "points."
+    "Accuracy, log loss, Brier score and calibration error measure the class "
+    "probabilities. The other scores compare each held-out point with the other "
+    "held-out points."
 )
 JUDGMENTS = (
-    "Probabilities of judgments: accuracy (share of judgments predicted), log loss, "
-    "Brier score and calibration error, each a mean over judgments. Pairs also have "
-    "the ROC-AUC of same against different."
+    "Accuracy is the share of judgments predicted correctly. Accuracy, log loss, Brier "
+    "score and calibration error are means over judgments. Pairs also have the "
+    "ROC-AUC of same against different."
 )
 COSTS = (
     "Cllr is the cost of log likelihood ratios in bits: 0 is perfect, 1 is no "
@@ -55,11 +55,11 @@ COSTS = (
     "decision."
 )
 DET = (
-    "Misses against false alarms at every threshold, on normal axes (DET plot). Points "
-    "are the equal error rates. There is no band, because pairs that share a source "
-    "are dependent; the table has the limits."
+    "Misses against false alarms at every threshold, on normal-quantile axes (DET "
+    "plot). Points are the equal error rates. There is no band, because pairs that "
+    "share a source are dependent. The table contains the intervals."
 )
-SHARES = "Judgments by predicted P, and the share of yes (triplets: right)."
+SHARES = "Share of yes by predicted P (for triplets: share predicted correctly)."
 CALIBRATION = "Are the probabilities calibrated?"
 
 
@@ -86,7 +86,7 @@ def evaluate_page(
     votes = "Soft votes of neighbors, with the bandwidth chosen by leave-one-out"
     if summary.get("votes") == "count":
         votes = f"One vote for each of the {summary['neighbors']} nearest neighbors"
-        votes += "; the probabilities below are of a sample"
+        votes += ". The probabilities below are from a sample of the points"
     return page(
         summary,
         title=f"{name} evaluated on {source}",
@@ -130,7 +130,7 @@ def _answers_page(folder: Path, summary: Summary) -> Report:
         lead=f"Held-out {about['kind']} of {test}"
         + (f", in {folds} folds." if folds and not summary["test"] else "."),
         headline=headline,
-        explanation="Means over splits; a response of m judges counts m times.",
+        explanation="Means over splits. A response of m judges counts m times.",
         sections=sections,
         cards=[(f"{score['ece']:.3f}", "calibration error")] if has_P else [],
     )
@@ -200,7 +200,7 @@ def pairs_in_words(summary: Summary) -> str:
 def _shares(predictions: pd.DataFrame) -> Section:
     """Show the share of yes by predicted P.
 
-    Triplets with P < ½ are reversed, because near and far are interchangeable.
+    Near and far are exchanged in triplets with P < ½.
     """
     if "anchor" in predictions:
         P, y = predictions["P"], predictions["y"]
@@ -232,8 +232,9 @@ def _shares(predictions: pd.DataFrame) -> Section:
         return Section(CALIBRATION, Table(table, SHARES))
     codes, P = predictions["y"].to_numpy().astype(int), predictions["P"].to_numpy(float)
     caption = (
-        "Share of yes (triplets: right) by predicted probability. Bars: 95% Wilson "
-        "limits, too narrow for judgments that share rows."
+        "Share of yes (for triplets: share predicted correctly) by predicted "
+        "probability. Bars are 95% Wilson intervals, which are too narrow for "
+        "judgments that share rows."
     )
     figure = plots.calibration(codes, P, label="probability")
     return Section(CALIBRATION, Picture(figure, caption), Table(table, SHARES))
@@ -266,8 +267,8 @@ def _calibration(predictions: pd.DataFrame) -> Section:
         confidence[str(name)] = top.clip(0, 1)
     label = "probability of the predicted class"
     caption = (
-        "Share of right predictions by the probability of the predicted class (bars: "
-        "95% Wilson limits). Points below the diagonal are overconfident."
+        "Share of correct predictions by the probability of the predicted class. Bars "
+        "are 95% Wilson intervals. Points below the diagonal are overconfident."
     )
     figure = plots.calibration(right, confidence, label=label)
     return Section(CALIBRATION, Picture(figure, caption))

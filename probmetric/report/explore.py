@@ -35,7 +35,7 @@ MOST_FEATURES = 64
 LEAST = 0.01
 """Minimum probability of a neighbor that is shown."""
 MOST_NEIGHBORS = 5
-"""Maximum number of neighbors shown, as a multiple of k; the rest is counted."""
+"""Maximum number of neighbors shown, as a multiple of k."""
 
 SYMBOLS = dict(zip("osD^vPX*.", (
     "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star",
@@ -52,6 +52,7 @@ class Page(NamedTuple):
     Attributes
     ----------
     html : str
+        Text of the page.
 
     Examples
     --------
@@ -62,16 +63,17 @@ class Page(NamedTuple):
     html: str
 
     def save(self, path: str | Path) -> None:
-        """Write the page to an .html file, atomically; an old file is replaced.
+        """Write the page to an .html file, atomically.
 
         Parameters
         ----------
         path : str or Path
+            File to write. An existing file is replaced.
 
         Raises
         ------
         ValueError
-            If the ending differs.
+            If the name does not end in .html.
         """
         if Path(path).suffix.lower() != ".html":
             raise ValueError(f"path must end in .html, got {str(path)!r}.")
@@ -105,48 +107,50 @@ def explore(
     Parameters
     ----------
     learned : estimator, Metric, PosteriorMetric, IntervalMetric or DataTree
-        A fit, a metric, or draws; a DataTree must be from ``sample``.
+        Fitted estimator, metric, or draws. A DataTree must be from ``sample``.
     X : array of shape (n, d)
-        At most 2000 points. Each is a query among the others.
+        At most 2000 points. The neighbors of each point are among the other points.
     y : array of shape (n,)
         Class labels, for colors and votes.
     k : int, default=10
-        Number of neighbors that vote, 1 ≤ k < n.
+        Number of neighbors that vote, with 1 ≤ k < n.
     feature_names : sequence of d str, optional
-        Default: names of X or of the fit.
+        Names of the columns. Default: the names of X or of the fit.
     target_names : sequence of str, optional
         Name of each class code.
     title : str
+        Title of the page.
 
     Returns
     -------
     Page
-        ``.save(path)`` writes it; a notebook displays it.
+        Page that ``.save(path)`` writes and a notebook displays.
 
     Raises
     ------
     ValueError
-        If there are more than 2000 points, X is invalid for ``nearest``, or the number
-        of names or labels is wrong.
+        If there are more than 2000 points.
+        If X is invalid for ``nearest``.
+        If the number of names or labels is wrong.
     TypeError
-        If ``learned`` is no metric.
+        If ``learned`` is none of the types above.
     ImportError
-        Without the extra.
+        If the extra ``explore`` is not installed.
 
     Notes
     -----
-    With a metric that has ``transform`` the plane shows the first two principal
-    components of the transformed points, with their share of the squared distance.
-    Otherwise it shows the standardized points and not the metric. Neighbors always use
-    the whole metric.
+    If the metric has ``transform``, the plane shows the first two principal components
+    of the transformed points, and their share of the squared distance. Otherwise the
+    plane shows the standardized points, whose distances are not the metric's. Neighbors
+    always use the whole metric.
 
-    The probability of a neighbor is the share of draws with it among the k nearest. The
-    probability of a class is its mean share of the k votes. Without draws the votes are
-    not calibrated. Points with probability below 0.01, or beyond the 5k most probable,
-    are counted together. Distances have limits (nominal 90%) if ``learned`` was made
-    for intervals. Standard deviations of the matrix are over draws and are not
-    intervals. The points are usually training points; use ``evaluate`` for held-out
-    performance.
+    The probability of a neighbor is the share of draws in which it is among the k
+    nearest. The probability of a class is its mean share of the k votes. Without draws
+    these shares are not calibrated. The page shows at most the 5k most probable
+    neighbors with probability at least 0.01, and counts the other points. Distances
+    have intervals (nominal 90%) if ``learned`` was made for intervals. The standard
+    deviations of the matrix are computed over draws and are not intervals. If the
+    points are training points, use ``evaluate`` for held-out performance.
 
     Examples
     --------
@@ -186,7 +190,10 @@ def explore(
     y = np.asarray(y)
     label_codes(y)
     if y.shape != (len(X),):
-        raise ValueError(f"y must have shape ({len(X)},) as X has rows, got {y.shape}.")
+        raise ValueError(
+            f"y must have shape ({len(X)},), got {y.shape}. Pass a label for each row "
+            "of X."
+        )
     codes, classes = class_names(y, target_names)
     plane, caption = _plane(metric, X)
     content = {
@@ -239,8 +246,8 @@ def _plane(metric: Learned, X: np.ndarray) -> tuple[np.ndarray, str]:
     spread = X.std(0)
     Z, share = plane(X / np.where(spread > 0, spread, 1.0))
     return Z, (
-        f"plane with {share.sum():.0%} of the variance of the features: it does not "
-        "show this metric, which has no single plane"
+        f"plane with {share.sum():.0%} of the variance of the features; its distances "
+        "are not the distances of this metric"
     )
 
 

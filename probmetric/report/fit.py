@@ -88,7 +88,7 @@ def _of_answers(metric: Dissimilarity, about: Summary) -> list[Picture | Table]:
     L = np.asarray(metric.factor, float)
     if about["source"] == about["answers"]["source"]:
         table = pd.DataFrame(L.T, columns=[f"z{k}" for k in range(len(L))])
-        caption = "Places of the objects; only distances between them are identified"
+        caption = "Places of the objects; only their distances are identified"
     else:
         table = pd.DataFrame(L.T @ L, columns=names)
         caption = "M, in units of the data"
@@ -105,8 +105,8 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
         pictures = [
             Picture(
                 plots.matrix(metric, data.X, feature_names=data.feature_names),
-                "The squared distance is the sum of these entries times products of "
-                "differences. Features with dark diagonal entries matter most. Bars: "
+                "The squared distance sums M[j, k] times the differences in features j "
+                "and k. Features with dark diagonal entries contribute most. Bars are "
                 "shares of the mean squared distance between two points.",
             ),
             Picture(
@@ -120,8 +120,8 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
         pictures = [
             Picture(
                 plots.local_ellipses(metric, X, y, **names),
-                "Points on an ellipse are equally far from its center, in the plane of "
-                "the first two features.",
+                "All points on an ellipse have the same distance from its center. The "
+                "plane shows the first two features.",
             )
         ]
     histogram = Picture(

@@ -34,10 +34,10 @@ MOST_SVG = 1_000_000
 """Bytes of an SVG figure above which PNG is stored instead."""
 
 RANKS = (
-    "Rank plots: distance of each chain's ranks from uniform, near 0 if chains agree. "
-    "The p-values and bands assume independent draws, so correlated chains that agree "
-    "may be marked. With two or three chains p is always near 1. Use R-hat and the "
-    "effective sample sizes to decide."
+    "Rank plots show the distance of each chain's ranks from uniform ranks. If the "
+    "chains agree, it is near 0. The p-values and bands assume independent draws, so "
+    "correlated chains that agree may be marked. With two or three chains p is always "
+    "near 1. Use R-hat and the effective sample sizes to decide."
 )
 """Caption of rank plots."""
 
@@ -45,7 +45,7 @@ type Summary = Mapping[str, Any]
 """The content of summary.json."""
 
 type Cards = list[tuple[str, str]]
-"""Figures to show at a glance, with their names."""
+"""Numbers at the top of the page, with their names."""
 
 
 class Picture(NamedTuple):
@@ -56,7 +56,7 @@ class Picture(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table and its caption; a folded table opens on a click."""
+    """A table and its caption. A folded table is shown after a click."""
 
     frame: pd.DataFrame
     caption: str
@@ -90,8 +90,8 @@ class Banner(NamedTuple):
 class Report(NamedTuple):
     """A page.
 
-    ``verdict`` is the color of the banner: "agree", "disagree", "inconclusive", or
-    "done" if nothing was judged. ``banners`` are further verdicts.
+    ``verdict`` determines the color of the banner: "agree", "disagree", "inconclusive",
+    or "done" if nothing was judged. ``banners`` are more verdicts, below the first.
     """
 
     title: str
@@ -195,7 +195,7 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
     if source.startswith("openml:"):
         return None, f"{lead}{source} is not downloaded again."
     if "answers" in about:
-        return None, f"{lead}they need classes, and the fit used judgments."
+        return None, f"{lead}these figures need classes, but the fit used judgments."
     try:
         data = _rows_again(about) if "sampled" in about else _loaded_again(about)
     except ValueError as error:

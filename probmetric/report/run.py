@@ -70,8 +70,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
     if summary.get("format_version") != VERSION:
         raise ValueError(
             f"DIR must have format version {VERSION}, got "
-            f"{summary.get('format_version')} in {str(path)!r}, written by probmetric "
-            f"{summary.get('probmetric_version')}. This is {__version__}."
+            f"{summary.get('format_version')} in {str(path)!r}. It was written by "
+            f"probmetric {summary.get('probmetric_version')}; this is {__version__}."
         )
     return summary
 
@@ -102,8 +102,9 @@ def render_run(
     """Render the report of a run's folder as one HTML page.
 
     ``explorer`` adds a link to ``explorer.html``. Without ``data`` the run's data is
-    loaded again, but never from OpenML. If it has changed or is missing, the page omits
-    its figures and gives the reason. ValueError if the folder or a file is damaged.
+    loaded again, but never from OpenML. If the data have changed or are missing, the
+    page has no figures of the data and gives the reason. If the folder or a file is
+    damaged, ValueError is raised.
     """
     folder = Path(folder)
     summary = read_summary(folder)

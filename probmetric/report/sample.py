@@ -32,8 +32,8 @@ MEANING = {
     "laplace": "Gaussian approximation at the posterior mode, with its k-hat.",
     "exact": "Independent draws of the model's posterior in closed form.",
     "svi": "Variational approximation, with its k-hat.",
-    "bootstrap": "Refits under random weights of the points: variation of the fit "
-    "under new data.",
+    "bootstrap": "Refits under random weights of the points. They estimate the "
+    "variation of the fit under new data.",
 }
 N_METRICS = 200
 """Maximum number of draws in the figure of neighbors."""
@@ -131,9 +131,10 @@ def _metric_section(shown: xr.DataTree | None, summary: Summary) -> Section:
         ),
         Picture(
             plots.eigenvalues(shown),
-            "Eigenvalues of M under the draws: the number of directions that matter. "
-            "Squares: eigenvalues of the mean over draws. They are closer together "
-            "than in one draw, because averaging cancels directions that differ.",
+            "Eigenvalues of M in each draw. The number of large eigenvalues is the "
+            "number of important directions. Squares are the eigenvalues of the mean "
+            "of M over draws. They are closer together than in one draw, because the "
+            "mean averages over different directions.",
         ),
     )
 
@@ -163,7 +164,7 @@ def _neighbor_parts(
     return (
         f"Row {row} ({data.labels[row]}) has the most uncertain {k} nearest neighbors "
         f"among {N_QUERIES} rows.",
-        Picture(figure, f"Share of draws with a point among the {k} nearest."),
+        Picture(figure, f"Share of draws in which a point is among the {k} nearest."),
     )
 
 
@@ -215,7 +216,7 @@ def _quantities(draws: xr.DataTree) -> Table | None:
         **({"R-hat": result.rhat} if posterior.sizes["chain"] > 1 else {}),
     }
     caption = (
-        "Every entry, in units of the data (figures are per sd of each feature if the "
+        "Every entry, in units of the data (figures use standardized features if the "
         "data is available)"
     )
     return Table(pd.DataFrame(columns), caption, folded=True)

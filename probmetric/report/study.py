@@ -114,7 +114,7 @@ def _query_pictures(data: Dataset, seed: int) -> list[Picture]:
         near, query, X, 5, names=train, y=y, target_names=data.target_names
     )
     return [
-        Picture(classes, "One dot per draw of the metric; the bar is the mean."),
+        Picture(classes, "Each dot is one draw of the metric. The bar is the mean."),
         Picture(neighbors, "Probability of being among the five nearest neighbors."),
     ]
 
@@ -159,57 +159,58 @@ def lca_sections(study: Study, data: Dataset, *, seed: int) -> list[Section]:
         Section(
             "The learned metric",
             "Posterior of the metric M under the model, sampled by NUTS. M and the "
-            "intercept b are identified. The map W behind M is identified only up to "
-            "rotation and is not shown.",
+            "intercept b are identified. The linear map W with M = WᵀW is identified "
+            "only up to rotation and is not shown.",
             "These are posterior intervals under the model for its pairs, not "
             "confidence intervals under new data. For distances between points use "
             "posterior_metric('intervals').",
             Picture(
                 plots.metric(draws),
-                "Above: posterior mean of M. Below: standard deviation over draws. "
+                "Above is the posterior mean of M, and below its standard deviation. "
                 "Features with large diagonal entries separate the classes.",
             ),
             Picture(
                 plots.eigenvalues(draws, reference=estimator.get_metric().matrix),
-                "Eigenvalues of M: the number of directions that matter. Circles and "
-                "lines: draws. Squares: the mean E[M]. Diamonds: M at the mode of W "
-                "(closed form). Noise of W increases the eigenvalues of E[M]. The "
-                "eigenvalues of a single draw are more spread out. A diamond or square "
-                "beside its line is therefore no disagreement.",
+                "Eigenvalues of M. The number of large eigenvalues is the number of "
+                "important directions. Circles and lines are draws, squares the mean "
+                "E[M], and diamonds M at the mode of W (closed form). Posterior "
+                "variance of W increases the eigenvalues of E[M]. The eigenvalues of a "
+                "single draw are more spread out. A diamond or square may therefore "
+                "lie beside its line without a disagreement.",
             ),
             Picture(
                 plots.embedding(
                     estimator, data.X, data.y, links=3, target_names=data.target_names
                 ),
                 "All points in the plane with the largest share of the learned "
-                "distance under M at the mode (closed form), linked to their three "
-                "nearest neighbors (training points, not a test).",
+                "distance, for M at the mode (closed form). Lines link each point to "
+                "its three nearest neighbors. These are training points, not a test.",
             ),
         ),
         Section(
             "Predictive check of the labels",
             f"{len(pairs.i):,} pairs of nearest points, made from the class labels. "
             f"Their likelihood has the learning rate {estimator.learning_rate_:.3g}, "
-            "because pairs that share points are dependent. The prior of W has its "
-            "center and scale from the same pairs (empirical Bayes). P(same) of "
-            "identical points is uniform on (0, 1) under the prior.",
+            "because pairs that share points are dependent. The center and scale of "
+            "the prior of W are estimated from the same pairs (empirical Bayes). Under "
+            "the prior, P(same) of identical points is uniform on (0, 1).",
             Picture(
                 plots.predictive_check(draws, in_units, prior=prior, seed=seed),
-                "Share of same-class pairs by distance: observed, and replicated under "
-                "prior and posterior draws (each band contains 95% of whole curves), "
-                "by the link of the model, exp(-(b + dist²/2)), on pairs of the fit. "
-                "Replicates that are fitted again give the narrower bands above. Near "
-                "pairs above the band mean that the prior and learning rate chosen for "
-                "neighbors underestimate P(same) there. P(same) of LCA is calibrated "
-                "on held-out pairs.",
+                "Share of same-class pairs by distance: observed, and replicated from "
+                "prior and posterior draws with P(same) = exp(-(b + dist²/2)). The "
+                "pairs are the fitted pairs. Each band contains 95% of whole curves. "
+                "The bands above are narrower, because their replicates are refitted. "
+                "If near pairs are above the band, the model underestimates their "
+                "P(same), because the prior and learning rate were chosen for "
+                "neighbors. P(same) of LCA is calibrated on held-out pairs.",
             ),
         ),
         Section(
             "Neighbors of held-out points",
-            "Soft votes of neighbors on 30% held-out points, with bandwidths chosen by "
-            "leave-one-out on the training part. The posterior average averages the "
-            "votes of draws, not distances: the mean squared distance is the distance "
-            "under the mean metric.",
+            "Soft votes of neighbors on 30% held-out points. Bandwidths are chosen by "
+            "leave-one-out on the training points. The posterior average is the mean "
+            "of votes over draws, not of distances, because the mean squared distance "
+            "is the distance under the mean metric.",
             *_query_pictures(data, seed),
             Table(
                 study.tables["neighbors"],
@@ -225,7 +226,7 @@ def lca_sections(study: Study, data: Dataset, *, seed: int) -> list[Section]:
             "methods are approximations, shown with their distance from NUTS. The "
             "checks use longer SVI runs with a random start, so their figures differ.",
             Picture(plots.rank(draws), RANKS),
-            Picture(plots.trace(draws), "Densities and traces of the same, by chain."),
+            Picture(plots.trace(draws), "Densities and traces, by chain."),
             Table(
                 study.tables["approximations"],
                 "Approximations against NUTS, over all entries of M and b",

@@ -36,13 +36,14 @@ HEADLINES = {
     "conflict": "Conflict: the model would not have produced these data",
 }
 AGREEMENT = (
-    "Left: difference in Monte Carlo errors, inside the band if the two agree. Right: "
-    "the shift that this run could detect."
+    "Left: difference between estimate and reference in Monte Carlo errors. If they "
+    "agree, it is inside the band. Right: the smallest shift that this run could "
+    "detect."
 )
 ENTRIES = (
-    "Every entry of every check. Errors of values are relative, or absolute beside an "
-    "absolute tolerance. Errors of an approximation are in posterior sd for means, and "
-    "log ratios for sd."
+    "Every entry of every check. Errors of values are relative, or absolute if the "
+    "tolerance is absolute. Errors of an approximate mean are in posterior sd. Errors "
+    "of an approximate sd are log ratios."
 )
 
 
@@ -51,8 +52,8 @@ def khat_words(judgement: Judgement) -> str:
     khat = float(judgement.table["khat"].max())
     return (
         f"{judgement.table.attrs['check']}: k-hat {khat:.2g} is not below {KHAT_MAX}. "
-        "The measured distances are within their bound; others may not be. Sample with "
-        "method='nuts' if they matter."
+        "The measured distances are within their bound, but other quantities may not "
+        "be. If you need other quantities, sample with method='nuts'."
     )
 
 
@@ -60,8 +61,8 @@ def _sampler_banner(problems: Sequence[Mapping[str, str]]) -> Banner:
     """Banner with the problems of the study's draws."""
     if not problems:
         sentence = (
-            "Divergences, tree depth, E-BFMI, R-hat and effective sample sizes of bulk "
-            "and tails were checked, without a problem."
+            "Divergences, tree depth, E-BFMI, R-hat, bulk and tail effective sample "
+            "sizes were checked. No problem was found."
         )
         return Banner("agree", "The draws of NUTS are reliable", [sentence])
     names = ", ".join(dict.fromkeys(problem["name"] for problem in problems))
@@ -106,7 +107,7 @@ def described(
 def agreement_table(result: Validation, fit: ModelVerdict | None) -> pd.DataFrame:
     """Table for ``agreement.csv``: the entries of all checks, then the model's parts.
 
-    For a part ``z`` is the statistic and ``error`` the size of the difference.
+    In rows of parts, ``z`` is the statistic and ``error`` the size of the difference.
     """
     table = result.to_dataframe()
     if fit is None:
@@ -155,16 +156,16 @@ def _fit_banner(fit: ModelVerdict) -> Banner:
 def _fit_section(fit: ModelVerdict) -> Section:
     return Section(
         "Does the model fit the data?",
-        "Closed form and sampling share the model and its prior; they can agree "
-        "although the model is wrong. A part is in conflict if the data are surprising "
-        "(p below 0.01 after Holm) and the difference is relevant. It is doubtful if "
-        "the difference is not relevant, or p is only below 0.02.",
+        "Closed form and sampling share the model and its prior. They can agree "
+        "although the model is wrong. A part is in conflict if p is below 0.01 after "
+        "Holm and the difference is relevant. A part with p below 0.02 is doubtful if "
+        "p is not below 0.01 or the difference is not relevant.",
         Picture(
             model_check(fit),
-            "Left: labels of the pairs of the fit by fitted distance, against P(same) "
-            "under the model. Right: labels of held-out pairs against the calibrated "
-            "P(same). The bands are simultaneous: they contain the whole curve with "
-            "95% probability if the model is right.",
+            "Left: labels of the fitted pairs by fitted distance, with P(same) under "
+            "the model. Right: labels of held-out pairs, with the calibrated P(same). "
+            "The bands are simultaneous: they contain the whole curve with 95% "
+            "probability if the model is right.",
         ),
         Table(
             fit.to_dataframe().drop(columns=["said", "remedy"]), "Parts of the check"
@@ -221,7 +222,9 @@ def validate_page(folder: Path, summary: Summary, data: Dataset | None) -> Repor
     fit, banners = _fit(summary), list[Banner]()
     if fit is not None:
         banners, sections = [_fit_banner(fit)], [_fit_section(fit), *sections]
-        explanation += " This verdict is on the formulas; the next is on the model."
+        explanation += (
+            " This verdict is about the formulas. The next verdict is about the model."
+        )
     if "diagnosed" in summary:
         banners.append(_sampler_banner(summary["diagnosed"]))
     if counts.controls == 0:
@@ -251,7 +254,11 @@ def _verdict_words(result: Validation) -> tuple[str, str, str]:
     if result.broken:
         verdict = "agree" if result.verdict == "rejected" else "disagree"
         headline = f"{counts.rejected} of {counts.controls} wrong claims were rejected"
-        return verdict, headline, "Negative controls: wrong formulas replace the right."
+        return (
+            verdict,
+            headline,
+            "In negative controls, wrong formulas replace the correct ones.",
+        )
     headline = f"{counts.agree} of {counts.exact} exact claims agree"
     if counts.approximate:
         within = counts.within + result.unreliable
@@ -261,8 +268,9 @@ def _verdict_words(result: Validation) -> tuple[str, str, str]:
         headline += f", {result.unreliable} of them inconclusive by k-hat"
     text = (
         "Each exact claim was compared with an independent reference: quadrature, "
-        "automatic derivatives of the NumPyro model, or sampling. A run that is too "
-        "weak to detect a relevant difference is inconclusive, and never passes."
+        "automatic derivatives of the NumPyro model, or sampling. If a run is too "
+        "short to detect a relevant difference, its verdict is inconclusive, which is "
+        "no pass."
     )
     return result.verdict, headline, text
 
@@ -288,7 +296,7 @@ def _check_section(result: Validation) -> Section:
             pictures.append(Picture(agreement(table, title=title), AGREEMENT))
     by_khat = [khat_words(j) for j in result.judgements if j.unreliable]
     if by_khat:
-        reason = "the approximation was compared with draws that do not depend on it."
+        reason = "the reference draws do not depend on the approximation."
         by_khat = [f"A high k-hat does not change the verdict: {reason}", *by_khat]
     return Section(
         "Closed forms against independent references",

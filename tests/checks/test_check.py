@@ -206,7 +206,7 @@ def test_the_detectable_shift_of_ranks_is_that_of_normal_posteriors():
     ],
 )
 def test_what_is_no_rank_is_refused(ranks):
-    with pytest.raises(ValueError, match="ranks: expected"):
+    with pytest.raises(ValueError, match="ranks must"):
         uniformity(ranks)
 
 

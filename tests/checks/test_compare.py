@@ -254,7 +254,7 @@ BAD = {
     ),
     "mcse sign": (
         lambda d: compare({"x": 0.0}, d, reference_mcse={"x": -1.0}),
-        "reference_mcse: .*negative",
+        "reference_mcse must .*negative",
     ),
     "mcse of draws": (
         lambda d: compare(d, d, reference_mcse={"x": 0.0}),

@@ -134,17 +134,17 @@ def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
 @pytest.mark.parametrize(
     ("model", "answers", "words"),
     [
-        ("lda", "pairs", "--answers must be for a learner of pairs, got LDA"),
-        ("gdm", "triplets", "--answers must .* triplets, got GDM"),
+        ("lda", "pairs", "--answers with pairs cannot be used with LDA"),
+        ("gdm", "triplets", "--answers with triplets .* GDM"),
         ("point_effects", "counts", "no column 'trials' for PointEffectsLCA"),
-        ("gdm", "sites", "columns i, j, y .* got rain, pH in sites.csv"),
+        ("gdm", "sites", "columns i, j, y for pairs.* got rain, pH in sites.csv"),
         (
             "gdm",
             "wrong",
             "whole row numbers .* wrong.csv, got '1.5' as j in",
         ),
-        ("gdm", "high", "rows 0..20 of .*sites.csv, got row 21"),
-        ("gdm", "nowhere", "a file that exists"),
+        ("gdm", "high", "numbers 0..20 of .*sites.csv, got 21"),
+        ("gdm", "nowhere", "existing file, got .*nowhere.csv"),
         (
             "triplet_embedding",
             "triplets",
@@ -319,7 +319,9 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
     said = refused(*asked, "--model", "gdm", "--folds", 1)
     assert "--folds must be 2 to 210, the number of judgments, got 1" in said
     test = "--test", paths["triplets"]
-    assert "of triplets, got GDM" in refused(*asked, "--model", "gdm", *test)
+    assert "triplets cannot be used with GDM" in refused(
+        *asked, "--model", "gdm", *test
+    )
     said = refused("evaluate", *metric)
     assert "--data or --answers must be given, got neither" in said
 

@@ -135,7 +135,7 @@ def test_version_is_the_packages_version():
 def test_help_names_the_exit_codes():
     said = " ".join(run("validate", "--help").output.split())
     assert "2 unusable input" in said
-    assert "high k-hat does not count" in said
+    assert "except by k-hat only" in said
     assert "fewer draws and splits" in said
 
 
@@ -226,7 +226,7 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "<h1>lca validated on iris</h1>" in page
     above, below = page.split("Does the model fit the data?")
     assert "Conflict: the model would not have produced these data" in above
-    assert "the next is on the model" in above
+    assert "The next verdict is about the model" in above
     assert "Closed forms against independent references" in below
     assert "predictive, conflict: one said. Do this" in above
     assert "Do this" not in below
@@ -343,10 +343,10 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
         (["validate"], "MODEL must be one of"),
         (["validate", "no_such"], "got 'no_such'"),
         (["validate", "lca", "--all"], "MODEL cannot be combined with --all"),
-        (["validate", "lca", "--data", "wein"], "expected one of breast_cancer"),
-        (["validate", "lca", "--data", "none.csv"], "expected a file that exists"),
+        (["validate", "lca", "--data", "wein"], "must be one of breast_cancer"),
+        (["validate", "lca", "--data", "none.csv"], "must be an existing file"),
         (["validate", "lca", "--label", "y"], "--label requires --data"),
-        (["validate", "lca", "--data", "iris", "--out", __file__], "expected a folder"),
+        (["validate", "lca", "--data", "iris", "--out", __file__], "must be a folder"),
         (["validate", "lca", "--seed", "-1"], "--seed"),
         (["validate", "lca", "--no-such-option"], "no-such-option"),
     ],

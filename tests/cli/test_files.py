@@ -62,7 +62,7 @@ def test_an_interrupted_write_leaves_a_readable_file(tmp_path):
 def test_a_folder_without_permission_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     with (
-        pytest.raises(ValueError, match="expected a folder to write to"),
+        pytest.raises(ValueError, match="must be a folder to write to"),
         claim(tmp_path, ("a",), force=False),
     ):
         pass

@@ -146,7 +146,7 @@ def test_groups_are_a_column_and_no_feature(tmp_path):
     direct = pm.TwoStageMixture().fit(table()[NAMES], groups=table()["item"])
     np.testing.assert_array_equal(stored.metric.between, direct.between_)
     line = refused("fit", "lda", "--data", path, *more, "--out", tmp_path / "no")
-    assert "groups: expected none for LDA" in line
+    assert "groups cannot be used with LDA" in line
 
 
 def test_files_that_exist_are_kept_without_force(data, tmp_path):
@@ -162,11 +162,11 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["fit", "nope"], "model: expected one of dca_gm.*got 'nope'"),
+        (["fit", "nope"], "model must be one of dca_gm.*got 'nope'"),
         (["fit", "lda", "--set", "n_components"], "--set must be NAME=VALUE, got"),
         (["fit", "lda", "--set", "n_components="], "--set must be NAME=VALUE, got"),
-        (["fit", "lda", "--set", "depth=2"], "expected arguments of LDA.*got depth"),
-        (["fit", "lda", "--set", "n_component=2"], "did you mean n_components\\?"),
+        (["fit", "lda", "--set", "depth=2"], "must be arguments of LDA.*got depth"),
+        (["fit", "lda", "--set", "n_component=2"], "Did you mean n_components\\?"),
         (
             ["fit", "lda", "--set", "shrinkage=1", "--set", "shrinkage=2"],
             "--set must name each .* 'shrinkage' twice",

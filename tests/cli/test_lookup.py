@@ -18,22 +18,22 @@ from tests.cli.runs import refused, run, write_data
 HEAVY = ("arviz", "jax", "matplotlib", "numpyro", "pandas", "scipy", "sklearn")
 WINE = ("--data", "wine", "--out", "OUT")
 TYPOS = {
-    "learner of fit": ("model: expected one of", "fit", "lcaa", *WINE),
-    "learner of sample": ("model: expected one of", "sample", "lcaa", *WINE),
+    "learner of fit": ("model must be one of", "fit", "lcaa", *WINE),
+    "learner of sample": ("model must be one of", "sample", "lcaa", *WINE),
     "learner of evaluate": (
-        *("model: expected one of", "evaluate", "--model", "lcaa"),
+        *("model must be one of", "evaluate", "--model", "lcaa"),
         *("--data", "wine", "--folds", "2"),
     ),
     "learner without draws": ("a learner with draws", "sample", "pair_lda", *WINE),
-    "registered model": ("model: expected one of", "validate", "lcaa"),
+    "registered model": ("model must be one of", "validate", "lcaa"),
     "no model": ("MODEL must be one of", "validate"),
-    "method": ("--method: expected one of", "sample", "lca", *WINE, "--method", "nut"),
+    "method": ("--method must be one of", "sample", "lca", *WINE, "--method", "nut"),
     "method of another learner": (
-        *("--method: expected one of nuts, laplace, svi", "sample", "two_stage"),
+        *("--method must be one of nuts, laplace, svi", "sample", "two_stage"),
         *(*WINE, "--method", "bootstrap"),
     ),
     "data set of fit": (
-        "data: expected one of",
+        "data must be one of",
         "fit",
         "lda",
         "--data",
@@ -41,32 +41,38 @@ TYPOS = {
         *WINE[2:],
     ),
     "data set of sample": (
-        *("data: expected one of", "sample", "lca", "--data", "wein"),
+        *("data must be one of", "sample", "lca", "--data", "wein"),
         *WINE[2:],
     ),
     "data set of validate": (
-        "data: expected one of",
+        "data must be one of",
         "validate",
         "lca",
         "--data",
         "wein",
     ),
     "data set of evaluate": (
-        *("data: expected one of", "evaluate", "--model", "lda", "--data", "wein"),
+        *("data must be one of", "evaluate", "--model", "lda", "--data", "wein"),
         *("--folds", "2"),
     ),
     "test set of evaluate": (
-        *("--test: expected one of", "evaluate", "--model", "lda", "--data", "wine"),
+        *("--test must be one of", "evaluate", "--model", "lda", "--data", "wine"),
         *("--test", "wein"),
     ),
     "data set of neighbors": (
-        *("data: expected one of", "neighbors", "--metric", "m.npz", "--data", "wein"),
+        *("data must be one of", "neighbors", "--metric", "m.npz", "--data", "wein"),
     ),
     "data set of next": (
-        *("data: expected one of", "next", "--draws", "d.nc", "--data", "wein"),
+        *("data must be one of", "next", "--draws", "d.nc", "--data", "wein"),
     ),
     "candidates of next": (
-        *("--candidates: expected a file", "next", "--draws", "d.nc", *WINE[:2]),
+        *(
+            "--candidates must be an existing file",
+            "next",
+            "--draws",
+            "d.nc",
+            *WINE[:2],
+        ),
         *("--candidates", "no.csv"),
     ),
     "folder of report": ("DIR must be a run's folder", "report", "no_such_folder"),
@@ -175,7 +181,7 @@ def test_a_path_that_the_system_does_not_take_is_named_and_cut(place, name, tmp_
     argument, *words = place
     with contextlib.chdir(tmp_path):
         said = refused(*(word.format(name) for word in words))
-    assert said.startswith(f"probmetric: {argument}: expected a path that can be")
+    assert said.startswith(f"probmetric: {argument} must be a path that can be")
     assert len(said) < 250
     assert not [*tmp_path.iterdir()]
 
@@ -183,7 +189,7 @@ def test_a_path_that_the_system_does_not_take_is_named_and_cut(place, name, tmp_
 @pytest.mark.parametrize("name", ["~nosuchuser/a.csv", "~nosuchuser/a.npy", "~nobody"])
 def test_the_folder_of_an_unknown_user_is_no_file(name, tmp_path):
     said = refused("fit", "lda", "--data", name, "--out", tmp_path / "out")
-    assert said.startswith("probmetric: data: expected")
+    assert said.startswith("probmetric: data must")
 
 
 def test_a_name_that_is_no_text_is_shown(tmp_path):
@@ -202,7 +208,7 @@ def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "stat", stat)
-    with pytest.raises(ValueError, match=r"^--out: expected a path .*Permission den"):
+    with pytest.raises(ValueError, match=r"^--out must be a path .*Permission den"):
         names.looked_up(tmp_path, "--out")
 
 
@@ -212,11 +218,11 @@ def test_a_pattern_may_be_longer_than_a_name():
 
 def test_an_address_is_no_file():
     said = refused("fit", "lda", "--data", "s3://rows/all.parquet", "--out", "out")
-    assert said.startswith("probmetric: data: expected a file of this machine")
+    assert said.startswith("probmetric: data must be a file on this machine")
 
 
 def test_a_null_character_is_named():
-    with pytest.raises(ValueError, match=r"^data: expected a path .* null"):
+    with pytest.raises(ValueError, match=r"^data must be a path .* null"):
         names.existing("a\0.csv")
 
 

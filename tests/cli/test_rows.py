@@ -274,7 +274,7 @@ def test_a_command_that_loads_all_rows_refuses_parts(command, work, tmp_path):
     model = ["lda"] if command == "sample" else []
     out = tmp_path / "a.html"
     said = refused(command, *model, "--data", work / "rows/*.parquet", "--out", out)
-    assert "data: expected a file that exists" in said
+    assert "data must be an existing file" in said
 
 
 def test_a_pattern_that_the_shell_expanded_is_to_be_quoted(work, tmp_path):
@@ -306,7 +306,7 @@ def test_a_pattern_that_the_shell_expanded_is_to_be_quoted(work, tmp_path):
 
 def test_no_files_are_no_rows(work, tmp_path):
     said = refused(*LDA, "--data", work / "no*.parquet", "--out", tmp_path / "out")
-    assert "data: expected files, got none" in said
+    assert "data must be existing files, got none" in said
 
 
 def test_one_large_file_is_loaded_by_a_learner_of_all_rows(work, tmp_path, monkeypatch):

@@ -222,7 +222,7 @@ def test_a_lock_that_another_run_deleted_is_made_again(tmp_path, monkeypatch):
 
 def test_a_file_of_another_program_is_not_truncated(tmp_path):
     (tmp_path / LOCK).write_text("a year of work")
-    with pytest.raises(ValueError, match=rf"^--out: '.*{LOCK}' is the file of another"):
+    with pytest.raises(ValueError, match=rf"^--out: '.*{LOCK}' is a file of another"):
         claim(tmp_path, ("a",), force=False).__enter__()
     assert (tmp_path / LOCK).read_text() == "a year of work"
 
@@ -260,7 +260,7 @@ def test_a_folder_in_which_nothing_can_be_locked_is_refused_by_name(
 
     monkeypatch.setattr(files, "_take", no_locks)
     with (
-        pytest.raises(ValueError, match=r"--out: expected .* can be locked.*No locks"),
+        pytest.raises(ValueError, match=r"--out must .* can be locked.*No locks"),
         claim(tmp_path, ("a",), force=False),
     ):
         pass
@@ -272,7 +272,7 @@ def test_a_folder_that_is_read_only_is_refused_by_name(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(os, "open", read_only)
-    wanted = r"checkpoint: expected a folder to write to.*Read-only"
+    wanted = r"checkpoint must be a folder to write to.*Read-only"
     with pytest.raises(ValueError, match=wanted):
         blocks(one_draw, tmp_path)
 

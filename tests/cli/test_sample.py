@@ -165,10 +165,10 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
     [
         (
             ["pair_lda"],
-            "expected a learner with draws, dca_gm, gdm, glml, hierarchical_lca, lca.*"
+            "must be a learner with draws .dca_gm, gdm, glml, hierarchical_lca, lca.*"
             "got PairLDA",
         ),
-        (["lca", "--method", "gibbs"], "--method: expected one of nuts"),
+        (["lca", "--method", "gibbs"], "--method must be one of nuts"),
         (["lca", "--resume"], "--resume requires --checkpoint"),
         (
             ["lca", "--method", "svi", "--checkpoint", "x"],
@@ -205,7 +205,7 @@ def test_draws_cut_anywhere_are_refused(laplace, tmp_path):
         path.write_bytes(whole[: int(share * len(whole))])
         with pytest.raises(ValueError, match="expected a readable NetCDF file"):
             load_draws(path)
-    with pytest.raises(ValueError, match="expected a file that exists"):
+    with pytest.raises(ValueError, match=r"got .*none.nc"):
         load_draws(tmp_path / "none.nc")
 
 

@@ -152,7 +152,7 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
             "--metric and --draws must be given, got both",
         ),
         ([], "--metric and --draws must be given, got neither"),
-        (["--metric", "none.npz"], "expected a file that exists"),
+        (["--metric", "none.npz"], "none.npz'"),
         (["--metric", "data.npz"], "which has no such header"),
         (["--metric", "data.csv"], "expected a readable metric file"),
         (["--draws", "data.npz"], "expected a readable NetCDF file"),
@@ -162,14 +162,14 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
         (
             ["--metric", "M", "--queries", "turned.csv"],
-            "another order: 'mass' for 'height', 'height' for 'mass'; --features",
+            "another order: 'mass' for 'height', 'height' for 'mass'. Select",
         ),
         (
             ["--metric", "M", "--queries", "wide.csv"],
             "--queries: expected rows of 3 features in wide.csv",
         ),
         (["--metric", "M", "--queries", "turned.csv"], "probmetric: --queries must"),
-        (["--draws", "D", "--queries", "none.csv"], "probmetric: --queries: expected"),
+        (["--draws", "D", "--queries", "none.csv"], "probmetric: --queries must"),
         (["--draws", "D", "--queries", "other.csv"], "without 'width'"),
         (
             ["--metric", "M", "--out", "near.txt"],
@@ -241,7 +241,7 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Are the probabilities calibrated?" in page
     assert "<h1>metric.npz evaluated on data.csv</h1>" in page
-    assert "bars: 95% Wilson limits" in page
+    assert "95% Wilson intervals" in page
 
 
 @pytest.mark.long
@@ -303,7 +303,7 @@ def test_draws_are_evaluated_by_averaged_votes(work):
             ["--metric", "M", "--folds", "2", "--model", "lda"],
             "--model cannot be combined with --metric",
         ),
-        (["--model", "nope", "--folds", "2"], "model: expected one of"),
+        (["--model", "nope", "--folds", "2"], "model must be one of"),
         (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set requires --model"),
         (
             ["--metric", "M", "--test", "third.csv"],
@@ -478,7 +478,7 @@ def test_report_without_the_data_says_so(tmp_path):
     assert "has changed since the run" in (out / "report.html").read_text()
     paths["csv"].unlink()
     assert run("report", out, "--force").exit_code == 0
-    assert "expected a file that exists" in (out / "report.html").read_text()
+    assert "must be an existing file" in (out / "report.html").read_text()
 
 
 @pytest.mark.filterwarnings("default:names")

@@ -360,7 +360,7 @@ def test_a_folder_of_text_is_text(tmp_path: Path) -> None:
     np.save(tmp_path / "bare/X.npy", points(5)[0])
     (tmp_path / "bare/README.txt").write_text("made of rows")
     for where in ("bare", "b*"):
-        with pytest.raises(ValueError, match=r"^data: expected files, or .* folder"):
+        with pytest.raises(ValueError, match=r"^data must be files, or .* folder"):
             pm.open(tmp_path / where)
 
 
@@ -393,7 +393,7 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
         rows.append_column("t", pa.array(["a"] * 20)), tmp_path / "t.parquet"
     )
     for arguments, said in [
-        (((tmp_path / "absent.npy"),), "expected files, got none at"),
+        (((tmp_path / "absent.npy"),), "must be existing files, got none at"),
         (((tmp_path / "*.npy"),), "shape .*, got .* by column; save np.asc"),
         (((tmp_path / "[Xw]*.npy"),), "expected 3 columns, as in"),
         (((tmp_path / "cut.npy"),), "it was cut short"),

@@ -214,7 +214,7 @@ BAD_FILES = {
         # Which of the two faults is met first differs by the version of pandas.
         "expected 1 column in every row|no text in the encoding 'utf-8'",
     ),
-    "folder.npz": (lambda p: p.mkdir(), "expected a file, got a folder"),
+    "folder.npz": (lambda p: p.mkdir(), "must be a file, got a folder"),
     "flipped.npz": (write_flipped_npz, "expected a readable NPZ file"),
     "packed.npz": (write_packed_npz, "expected a readable NPZ file"),
     "half.parquet": (write_half_parquet, "expected a readable PARQUET file"),
@@ -261,13 +261,13 @@ def test_a_missing_label_column_is_named_with_those_there(tmp_path, frame):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"expected one of breast_cancer.*got 'wein'"):
+    with pytest.raises(ValueError, match=r"must be one of breast_cancer.*got 'wein'"):
         datasets.load("wein")
 
 
 def test_a_missing_file_is_named():
     with pytest.raises(
-        ValueError, match=r"expected a file that exists, got 'no/such\.csv'"
+        ValueError, match=r"must be an existing file, got 'no/such\.csv'"
     ):
         datasets.load("no/such.csv")
 

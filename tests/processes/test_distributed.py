@@ -169,7 +169,7 @@ def test_several_processes_with_random_delays_give_the_bits_of_one(tmp_path, alo
 def test_a_killed_process_costs_a_pass_and_changes_nothing(tmp_path, alone):
     code, said = run(tmp_path, fault="kill:1:5")
     assert code == 0
-    assert "going on from the checkpoint" in said
+    assert "continuing from the checkpoint" in said
     same_bits(tmp_path, alone)
 
 

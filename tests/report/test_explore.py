@@ -91,7 +91,7 @@ def test_a_local_metric_says_that_the_plane_does_not_show_it():
     fit = SimpleNamespace(get_metric=lambda: build("LocalMahalanobis"))
     said = content(explore(fit, X, y, k=3))
     assert said["matrix"] is None
-    assert "does not show this metric" in said["words"]
+    assert "are not the distances of this metric" in said["words"]
 
 
 def test_names_are_those_of_the_data():

@@ -10,8 +10,8 @@ program. SBC must reject them:
 
 *posterior = prior*      η = 0: the data are ignored;
 *η = 2*                  the data count twice;
-*shuffled observations*  x' is x with its rows permuted. It is left out where the log
-                         likelihood is unchanged, as for exchangeable rows.
+*shuffled observations*  x' is x with its rows permuted. It is left out if the log
+                         likelihood does not change, as for exchangeable rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,15 +78,16 @@ class Calibration:
     Parameters
     ----------
     model : str
+        Name of the model.
     ranks : Ranks
         Ranks of the model's posterior.
     table : Dataset
-        ``uniformity`` of the ranks.
+        Tests of these ranks by ``uniformity``.
     controls : mapping of str to Dataset
-        ``uniformity`` of each wrong posterior.
+        Tests of each wrong posterior by ``uniformity``.
     left_out : tuple of str
-        Wrong posteriors that are right for this model: exchangeable rows may be
-        shuffled.
+        Negative controls that were not run, because they are right for this model
+        (shuffled observations, if rows are exchangeable).
     """
 
     model: str
@@ -103,26 +104,26 @@ class Calibration:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict: "inconclusive" if a wrong posterior was missed."""
+        """Verdict on the model; not "agree" if a wrong posterior was not rejected."""
         verdict = str(self.table.attrs["verdict"])
         return "inconclusive" if verdict == "agree" and self.missed else verdict
 
     def __str__(self) -> str:
-        """Return one line, and one for each quantity that disagrees."""
+        """Return the counts and the verdict, and a line for each problem."""
         attrs = self.table.attrs
         n = len(self.controls)
         lines = [
             f"{self.model}: {len(self.ranks.ranks)} quantities in "
-            f"{attrs['n_simulations']} simulated worlds, {n - len(self.missed)} of {n} "
+            f"{attrs['n_simulations']} simulations, {n - len(self.missed)} of {n} "
             f"wrong posteriors rejected: {self.verdict}"
         ]
         bad = self.table["entry"].to_numpy()[self.table["verdict"] == "disagree"]
         lines += [f"  {name} is not uniform" for name in bad]
-        lines += [f"  not noticed: {name}" for name in self.missed]
+        lines += [f"  not rejected: {name}" for name in self.missed]
         if attrs["verdict"] == "inconclusive":
             lines.append(
-                "  too few simulations: give some n_simulations="
-                f"{attrs['n_needed']}, of which a shift of {attrs['tol']:g} sd is seen"
+                "  too few simulations. Use about n_simulations="
+                f"{attrs['n_needed']}, which detect a shift of {attrs['tol']:g} sd"
             )
         return "\n".join(lines)
 
@@ -148,28 +149,29 @@ def sbc(
 ) -> Calibration:
     """Check by simulation that NUTS draws from the posterior of a model.
 
-    The model draws parameters and observations; NUTS runs on each simulated data set;
-    the rank of the true value among the draws must be uniform. This detects errors in
-    the density, priors that the sampler cannot explore, and sites without
-    identification.
+    The model simulates parameters and observations, and NUTS samples the posterior of
+    each simulated data set. The rank of the true value among the draws must be uniform.
+    This detects errors in the density, priors that the sampler cannot explore, and
+    sites that are not identified.
 
     Parameters
     ----------
     model : callable
-        A NumPyro model ``model(data, *args, **kwargs)`` of continuous sites with proper
-        priors, whose observed sites can be drawn.
+        NumPyro model ``model(data, *args, **kwargs)``. Its latent sites must be
+        continuous and have proper priors. It must be possible to draw its observed
+        sites.
     data : pytree of arrays
-        As for ``sample``, with observations (only their shapes are used). Other data
-        (points, sizes) are shared by all simulations. A few dozen observations are
-        enough.
+        Data of the model, with observations. Only the shapes of the observations are
+        used. Other data (points, sizes) are shared by all simulations. A few dozen
+        observations are enough.
     args, kwargs : optional
-        As for ``sample``.
+        Other arguments of the model, as in ``sample``.
     seed : int, default=0
         The same seed gives the same ranks.
     identified : sequence of str, optional
-        Sites and deterministics to be ranked. Leave out a map W that is identified only
-        up to rotation, and rank M = WᵀW. Default: all. The log likelihood is always
-        ranked.
+        Names of the sites and deterministics to rank. Default: all. The log likelihood
+        is always ranked. If a linear map W is identified only up to rotation, rank
+        M = WᵀW instead of W.
     n_simulations : int, default=400
         Number of simulations. 400 detect a common shift of a quarter of a posterior sd
         among ten quantities.
@@ -178,32 +180,36 @@ def sbc(
     n_draws, thin, n_warmup : int, defaults 99, 5 and 200
         Draws per simulation, iterations per draw, and warm-up iterations.
     target_accept : float in (0, 1), default=0.8
-        As in ``NUTS``.
+        Target acceptance probability of ``NUTS``.
     dtype : {"float64", "float32"}, default="float64"
         Precision.
     progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+        Whether to show progress. Default: a bar in terminals and notebooks, elsewhere a
+        line every 10 s.
 
     Returns
     -------
     Calibration
-        ``verdict``: "agree" if ranks are uniform and every wrong posterior was
-        rejected, "disagree" or "inconclusive". ``table`` has a row per test;
-        ``plots.sbc`` draws the ranks.
+        ``verdict`` is "agree" if the ranks are uniform and every wrong posterior was
+        rejected. Otherwise it is "disagree" or "inconclusive". ``table`` has a row per
+        test. ``plots.sbc`` draws the ranks.
 
     Raises
     ------
     ValueError
-        A discrete latent site, an improper prior, ``numpyro.factor`` (nothing can be
-        drawn from it), no observations, an unknown name in ``identified``.
+        If a latent site is discrete.
+        If a prior is improper.
+        If the model has a ``numpyro.factor``, from which nothing can be drawn.
+        If the model has no observations.
+        If ``identified`` has an unknown name.
     TypeError
-        A model that cannot be called with these arguments.
+        If the model cannot be called with these arguments.
 
     Notes
     -----
-    Uniform ranks mean that draws and density belong to the same model, not that the
-    model fits any data: use ``check_model`` for that. ``probmetric.checks.sbc`` ranks
-    under your own ``Target`` and ``Story``.
+    Uniform ranks mean that draws and density belong to the same model. They do not mean
+    that the model fits any data; use ``check_model`` for that. To use your own
+    ``Target`` and ``Story``, call ``probmetric.checks.sbc``.
 
     References
     ----------
@@ -247,10 +253,10 @@ def sbc(
 
 
 def sbc_check(model: Model) -> Check:
-    """Return ``sbc`` of a model as a ``Check``, for ``validate``.
+    """Return a ``Check`` for ``validate`` that runs ``sbc`` for a model.
 
-    The model is called with the problem's ``data``, ``prior`` and ``options``. Only
-    posteriors that are wrong for every model are controls.
+    The model is called with the problem's ``data``, ``prior`` and ``options``. The
+    controls are the posteriors that are wrong for every model.
     """
 
     def ranked(problem: Problem[Any], n_simulations: int, wrong: str = "") -> Ranks:
@@ -332,9 +338,9 @@ def _ranking(
         for name, kind in kinds.items():
             if issubclass(kind, dist.Unit):
                 raise ValueError(
-                    "model: expected observations that can be drawn, got "
-                    f"numpyro.factor({name!r}, ...), a density of nothing; write it as "
-                    "a Distribution with numpyro.sample(..., obs=...)"
+                    "model must have only observations that can be drawn, got "
+                    f"numpyro.factor({name!r}, ...). Write it as a Distribution with "
+                    "numpyro.sample(..., obs=...)."
                 )
         latent = tuple(sorted(shapes))
         observed: Arrays = {
@@ -353,7 +359,7 @@ def _ranking(
         unknown = [name for name in identified or () if name not in values]
         if unknown:
             raise ValueError(
-                f"identified: expected names among {sorted(values)}, got {unknown}"
+                f"identified must have names among {sorted(values)}, got {unknown}"
             )
         keep = None if identified is None else tuple(identified)
         target = _cached(model, tree, static, latent, keep)[0]

@@ -56,15 +56,15 @@ def criticise(draws: xr.DataTree, *, seed: int = 0) -> list[Finding]:
     Raises
     ------
     ValueError
-        Draws without one of the required groups.
+        If the draws lack one of the required groups.
     """
     del seed  # All random numbers are in the draws.
     needed = ("prior", "log_prior", "posterior_predictive", "observed_data")
     missing = [name for name in needed if name not in draws.children]
     if missing:
         raise ValueError(
-            f"draws: expected groups {', '.join(needed)}, got none of "
-            f"{', '.join(missing)}: sample with {REMEDY}"
+            f"draws must have the groups {', '.join(needed)}, got draws without "
+            f"{', '.join(missing)}. Sample with {REMEDY}."
         )
     findings = [_prior(draws)]
     for name in draws["observed_data"].to_dataset().data_vars:
@@ -101,10 +101,11 @@ def _prior(draws: xr.DataTree) -> Finding:
         f"{sizes[most]:.2f}, of {most}"
     )
     remedy = (
-        "Prior and data disagree, and the answer depends on both: widen that prior, or "
-        "say where it is from."
+        "Prior and data disagree, and the posterior depends on both. Widen this prior, "
+        "or report its source."
         if sizes[most] >= SENSITIVE
-        else "The prior is surprised, but hardly moves the answer: say so with results."
+        else "Prior and data disagree, but the prior hardly changes the posterior. "
+        "Report this."
     )
     p_value = float(p.min())
     size = sizes[most]

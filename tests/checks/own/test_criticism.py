@@ -45,9 +45,9 @@ def test_each_fault_is_found_in_its_part_and_a_right_model_is_adequate():
 def test_groups_that_are_not_there_are_asked_for_by_the_arguments_that_store_them():
     noisy = X[:, 0] + X[::-1, 1]
     draws = pm.sample(line, (X, noisy), method="laplace", n_draws=50, n_chains=1)
-    with pytest.raises(ValueError, match="sample with prior_draws=1000, predictive=T"):
+    with pytest.raises(ValueError, match="Sample with prior_draws=1000, predictive=T"):
         pm.check_model(draws)
-    with pytest.raises(ValueError, match="fit: expected draws of sample"):
+    with pytest.raises(ValueError, match="fit must be draws of sample"):
         pm.check_model(X)
 
 
