@@ -26,7 +26,7 @@ from probmetric.typing import ArrayLike
 
 
 def draws_of(metric: object) -> list[Dissimilarity]:
-    """Return the draws of a posterior, or a list of the one metric."""
+    """Return the draws of a posterior, or a list with the single metric."""
     if isinstance(metric, MetricDraws):
         return metric.metrics()
     if not isinstance(metric, Dissimilarity):
@@ -44,22 +44,23 @@ def metric_for(
     labels: ArrayLike | None,
     n_features: int,
 ) -> tuple[Any, Any]:
-    """Return the metric or draws to use, and the learner that was fitted for it.
+    """Return the metric or draws to use, and the fitted learner.
 
     Parameters
     ----------
     metric : Metric, MetricDraws, learner or None
-        A learner is cloned and fitted; None is the Euclidean distance.
+        Metric, draws, or a learner to clone and fit. None is the Euclidean distance.
     draws : {None, "prediction", "intervals"}
-        Argument of the learner's ``posterior_metric``; None uses ``get_metric``.
+        Argument of the learner's ``posterior_metric``. None uses ``get_metric``.
     X, labels
-        Training data of a learner.
+        Training data of the learner.
     n_features : int
+        Number of features of the Euclidean distance.
 
     Returns
     -------
     metric, learner
-        The learner is None if nothing was learned.
+        Metric or draws, and the fitted learner (None if nothing was learned).
     """
     if hasattr(metric, "fit") and not isinstance(metric, type):
         name = type(metric).__name__
@@ -67,7 +68,7 @@ def metric_for(
             method = getattr(metric, "get_metric", None)
             if method is None or _needs_arguments(method):
                 raise ValueError(
-                    f"metric must be a learner of a single metric, got {name}"
+                    f"metric must be a learner with get_metric(), got {name}"
                 )
             learner = _fitted(metric, X, labels)
             return learner.get_metric(), learner
@@ -109,20 +110,20 @@ def warn_of_training_data(
     X: Float[np.ndarray, "n d"],
     labels: np.ndarray,
 ) -> None:
-    """Warn if rows and labels to score are those of ``fit``, in the same order.
+    """Warn if the rows and labels are the training data in the same order.
 
-    Equal rows in another order are no evidence: data have duplicates.
+    Training rows in another order give no warning, because data may have duplicates.
     """
     if np.array_equal(Q, X) and np.array_equal(np.asarray(y), labels):
         warnings.warn(
-            f"score: the metric was learned from these {len(X)} rows of X and y, which "
-            "makes the score too high. Score other rows, or use cross_val_score.",
+            f"score: the metric was learned from these {len(X)} rows of X and y. The "
+            "score is too high. Use held-out rows, or cross_val_score.",
             stacklevel=3,
         )
 
 
 def queries_of(estimator: BaseEstimator, X: ArrayLike) -> Float[np.ndarray, "m d"]:
-    """Check the queries of a fitted estimator."""
+    """Check and return the queries of a fitted estimator."""
     check_is_fitted(estimator)
     check_numeric(X)
     check_fitted_columns(estimator, X)

@@ -67,26 +67,29 @@ def distance_limits(
     covariance: Float[np.ndarray, "m p p"],
     prob: float = 0.9,
 ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
-    """Compute limits (2) for the lengths of vectors estimated by the rows of v.
+    """Compute limits for the lengths of vectors estimated by the rows of v, Eq. (2).
 
     Parameters
     ----------
     v : array of shape (m, p)
-        Estimates, approximately normal around the vectors.
+        Estimates of the vectors, approximately normal and unbiased.
     covariance : array of shape (m, p, p)
-        Covariances of the estimates, positive semidefinite. If estimated from n values,
-        multiply by (t/z)², the quantiles of t with n - 1 degrees of freedom and of the
-        normal.
+        Covariances of the estimates, positive semidefinite. If a covariance was
+        estimated from n values, multiply it by (t/z)², with t the quantile of Student's
+        t with n - 1 degrees of freedom and z the normal quantile.
     prob : float in (0, 1), default 0.9
+        Nominal coverage.
 
     Returns
     -------
     lower, upper : arrays of shape (m,)
-        0 ≤ lower ≤ ‖v‖ ≤ upper. Both are ‖v‖ if the covariance is zero.
+        Limits with 0 ≤ lower ≤ ‖v‖ ≤ upper. Both limits are ‖v‖ if the covariance is
+        zero.
 
     Notes
     -----
-    Assumes that noise along u and across it is uncorrelated.
+    The limits assume that the noise along u = v/‖v‖ is uncorrelated with the noise
+    orthogonal to u.
 
     Examples
     --------

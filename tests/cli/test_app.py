@@ -344,7 +344,7 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
         (["validate", "no_such"], "got 'no_such'"),
         (["validate", "lca", "--all"], "MODEL cannot be combined with --all"),
         (["validate", "lca", "--data", "wein"], "expected one of breast_cancer"),
-        (["validate", "lca", "--data", "none.csv"], "expected a file that exists"),
+        (["validate", "lca", "--data", "none.csv"], "a file that exists"),
         (["validate", "lca", "--label", "y"], "--label requires --data"),
         (["validate", "lca", "--data", "iris", "--out", __file__], "expected a folder"),
         (["validate", "lca", "--seed", "-1"], "--seed"),

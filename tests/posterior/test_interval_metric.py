@@ -400,7 +400,7 @@ def test_a_class_of_one_point_is_refused_before_the_learner_is_asked():
     X = np.random.default_rng(0).normal(size=(5, 2))
     with pytest.raises(ValueError, match=r"y .*two or more points of each"):
         with_intervals(never, X, np.arange(5))
-    with pytest.raises(ValueError, match="got one of class 'b'"):
+    with pytest.raises(ValueError, match="y .*class 'b'"):
         with_intervals(never, X, np.array([*"aabcc"]))
 
 
@@ -413,13 +413,13 @@ def test_prob_is_a_number_or_refused_by_name(made, X):
     for ask in asks:
         np.testing.assert_array_equal(ask(np.float64(0.9)), ask(0.9))
         assert np.all(np.isfinite(ask(1e-15)))
-        with pytest.raises(ValueError, match="prob: expected a number"):
+        with pytest.raises(ValueError, match="prob.*got"):
             ask(1e-17)
     for prob in (np.array(0.9), np.float64(0.9), 0.9):
         assert checked_prob(prob) == 0.9
         assert type(checked_prob(prob)) is float
     for prob in ([0.9], np.array([0.9]), 1e-17, "0.9", None, np.array(True), 1.0):
-        with pytest.raises(ValueError, match="prob: expected a number"):
+        with pytest.raises(ValueError, match="prob.*got"):
             checked_prob(prob)
 
 

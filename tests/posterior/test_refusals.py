@@ -67,7 +67,7 @@ def test_intervals_that_mean_what_they_say_come_alone(name, facts, X):
 @pytest.mark.parametrize("name", [n for n in NAMES if not build(n).is_distance])
 def test_what_is_no_distance_has_no_ratio(name, X):
     posterior = PosteriorMetric(draws_of(name, 2), "intervals", source="bootstrap")
-    with pytest.raises(ValueError, match="ratio_interval requires a distance, got"):
+    with pytest.raises(ValueError, match="ratio_interval .*got"):
         posterior.ratio_interval((X[0], X[1]), (X[2], X[3]))
 
 
