@@ -236,9 +236,7 @@ def _stated(
         )
     m, c = stated.shape
     if true.shape != (m,):
-        raise ValueError(
-            f"codes must have one entry per row of P ({m}), got shape {true.shape}."
-        )
+        raise ValueError(f"codes must have shape ({m},) for this P, got {true.shape}.")
     wrong = true[~np.isin(true, np.arange(c))]
     if len(wrong):
         raise ValueError(

@@ -199,7 +199,7 @@ def test_embedding_of_an_estimator_uses_its_metric():
 
 
 def test_embedding_refuses_what_has_no_transform():
-    with pytest.raises(ValueError, match="learned must .*transform, got object"):
+    with pytest.raises(ValueError, match=r"learned must .*transform, got object"):
         plots.embedding(object(), np.zeros((3, 2)), np.zeros(3))
 
 
@@ -292,9 +292,9 @@ def test_det_draws_no_errors_and_nothing_but_errors(scores):
 
 
 def test_det_says_what_is_wrong():
-    with pytest.raises(ValueError, match="one kind only"):
+    with pytest.raises(ValueError, match=r"same .*only one kind"):
         plots.det([1.0, 2.0], [1, 1])
-    with pytest.raises(ValueError, match="log_ratio .*got none"):
+    with pytest.raises(ValueError, match=r"log_ratio .*got none"):
         plots.det({}, [1, 0])
 
 
@@ -461,6 +461,6 @@ def test_a_backend_that_arviz_does_not_have_is_refused(draws):
 
 
 def test_one_chain_has_nothing_to_be_compared_with():
-    with pytest.raises(ValueError, match="draws .* 2 chains, got 1"):
+    with pytest.raises(ValueError, match=r"draws .* 2 chains, got 1"):
         plots.rank(wishart_draws(1, 50))
     assert_drawn(plots.trace(wishart_draws(1, 50)), "bulk ESS")

@@ -54,7 +54,7 @@ def test_a_file_makes_nothing_that_was_not_handed_in(tmp_path):
     path = tmp_path / "one.npz"
     pm.save_metric(City(np.ones(2)), path)
     with pytest.raises(
-        ValueError, match=r"load_metric\(path, kinds=\[City\]\), got \[\]"
+        ValueError, match=r"got \[\]. Use load_metric\(path, kinds=\[City\]\)"
     ):
         pm.load_metric(path)
     with pytest.raises(ValueError, match=r"got \['Mahalanobis'\]"):
