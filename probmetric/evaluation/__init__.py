@@ -1,11 +1,11 @@
 """Scores on held-out data, and model choice.
 
-``evaluate``         calibration error (1), retrieval (2), AUC of pairs.
-``ranking``          figures shared by arrays and datasets on disk.
-``rows``             the figures of a dataset on disk.
-``cross_validate``   soft votes of neighbors on held-out points; ``held_out``.
-``loo``              PSIS-LOO for independent units.
-``answers``          probabilities judged by responses, yes or no, or k of m.
+``evaluate``         scores of a classifier or metric: calibration, retrieval, AUC.
+``ranking``          scores shared by arrays and datasets on disk.
+``rows``             scores on a dataset on disk.
+``cross_validate``   scores of soft votes of neighbors on held-out points.
+``loo``              leave-one-out (PSIS-LOO) for independent observations.
+``answers``          scores of probabilities for yes/no responses or counts.
 ``verification``     costs of log likelihood ratios: Cllr, EER, minDCF.
 ``sources``          costs of a metric on same-source and different-source pairs.
 """

@@ -1,7 +1,7 @@
-"""Scores of probabilities judged by responses: yes or no, or k of m.
+"""Scores of probabilities for held-out responses: yes or no, or y of m judgments.
 
-A response is m judgments, y of them *yes*; m = 1 without ``trials``. Each judgment
-counts with its data weight. All scores are means over judgments.
+A response consists of m judgments, of which y are *yes*. Without ``trials``, m = 1. All
+scores are means over judgments, weighted by the data weights.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def answer_scores(
     P : array-like of shape (N,)
         Probabilities of *yes*, in [0, 1].
     y : array-like of shape (N,)
-        Responses: 1 yes, 0 no; with ``trials`` the number of *yes* judgments.
+        Responses, 1 for yes and 0 for no. With ``trials``, numbers of *yes* judgments.
     trials : array-like of shape (N,), optional
         Number of judgments of each response, at least 1.
     sample_weight : array-like of shape (N,), optional
@@ -39,11 +39,15 @@ def answer_scores(
     Returns
     -------
     dict
-        ``accuracy``, the share of judgments predicted by P > ½ (P = ½ counts half);
-        ``log_loss``, infinite if an event with P = 0 occurred; ``brier``, the mean of
-        (P - judgment)², in [0, 1], half of ``brier_score`` for two classes;
-        ``ece``, the mean gap between P and the share of *yes* over bins of P;
-        ``roc_auc`` of P, NaN if all judgments are equal.
+        Scores by name:
+
+        * ``accuracy``: share of judgments predicted by P > ½ (P = ½ counts half).
+        * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0.
+        * ``brier``: mean of (P - judgment)², in [0, 1]. It is half of ``brier_score``
+          for two classes.
+        * ``ece``: mean absolute difference between P and the share of *yes* over bins
+          of P.
+        * ``roc_auc``: area under the ROC curve of P, NaN if all judgments are equal.
 
     Examples
     --------
@@ -83,10 +87,11 @@ def answer_auc(
     trials: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Compute how often a *yes* judgment has a higher score than a *no* judgment.
+    """Compute the area under the ROC curve of scores for held-out responses.
 
-    This is the area under the ROC curve, ties half; NaN if all judgments are equal.
-    The arguments are those of `answer_scores`.
+    The area is the share of (*yes*, *no*) pairs of judgments in which *yes* has the
+    higher score. Ties count half. The area is NaN if all judgments are equal. The
+    arguments are as in `answer_scores`.
 
     >>> answer_auc([-1.0, -2.0, -3.0], [1, 0, 1])
     0.5

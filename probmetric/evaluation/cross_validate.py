@@ -1,11 +1,11 @@
 """Soft votes of nearest neighbors on held-out points, under several metrics.
 
-``cross_validate`` learns each metric from the training part of a split only, lets the
-same points vote, and uses the same splits for all candidates, so that differences are
-paired. Two tables of scores are built on it:
+``cross_validate`` learns each metric only from the training points of a split, and the
+same points vote. All candidates use the same splits, so that differences are paired.
+Two functions compute tables of scores:
 
-``held_out``       learners, compared by log scores over folds;
-``vote_scores``    metrics, split by split, and ``summary``, its table of means.
+``held_out``       compares learners by log scores over folds.
+``vote_scores``    scores metrics split by split; ``summary`` computes the means.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -45,7 +45,7 @@ class Stated(NamedTuple):
     P: Float[np.ndarray, "m c"]
 
     def of_truth(self, y: np.ndarray) -> tuple[Rows, Float[np.ndarray, "m"]]:
-        """Codes of the true classes, and their probabilities."""
+        """Return the codes of the true classes, and their probabilities."""
         codes = np.searchsorted(self.classifier.classes_, y[self.rows])
         return codes, self.P[np.arange(len(codes)), codes]
 
@@ -60,8 +60,8 @@ def cross_validate(
 ) -> Generator[Stated]:
     """Classify the held-out points of each split by soft votes under each metric.
 
-    ``metrics`` are functions of the training rows; ``splits`` are pairs of training
-    rows and held-out rows. Results come split by split, in the order of ``metrics``.
+    ``metrics`` are functions of the training rows. ``splits`` are pairs of training
+    rows and held-out rows. Results are ordered by split, then as ``metrics``.
     """
     for number, (train, test) in enumerate(splits):
         for name, learn in metrics.items():
@@ -76,8 +76,8 @@ def stratified_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Make stratified folds of (training rows, held-out rows).
 
-    The only row of a class is a training row in every fold. A ValueError about too
-    many folds names the argument ``name``.
+    If a class has only one row, this row is a training row in every fold. ``name`` is
+    the argument in the error message for too many folds.
     """
     sizes = np.bincount(codes)
     smallest = int(sizes[sizes > 1].min()) if np.any(sizes > 1) else 1
@@ -111,35 +111,38 @@ def held_out(
 ) -> pd.DataFrame:
     """Compare learners by the log score of soft votes on held-out points.
 
-    In each stratified fold a candidate is fitted on the other folds. A
-    ``KNeighborsClassifier`` on the same points uses
+    For each stratified fold a candidate is fitted on the other folds. A
+    ``KNeighborsClassifier`` with the same training points predicts the fold. It uses
     ``posterior_metric("prediction")``, or ``get_metric()`` if the candidate has no
     posterior. Votes are averaged over draws.
 
     Parameters
     ----------
     candidates : mapping of str to estimator
-        Unfitted learners with ``get_metric``; they are cloned.
+        Unfitted learners with ``get_metric``, which are cloned.
     X : array-like of shape (n, d)
+        Points.
     y : array-like of shape (n,)
+        Classes.
     n_neighbors : int, default=5
+        As in ``KNeighborsClassifier``.
     n_folds : int, default=5
-        At most the size of the smallest class.
+        Number of folds, at most the size of the smallest class.
     seed : int, default=0
         Seed of the folds, which all candidates share.
 
     Returns
     -------
     DataFrame
-        Indexed by candidate, best first: ``elpd``, the sum of log scores over points,
-        and its standard error ``se``; ``elpd_diff`` ≥ 0 to the best, and its standard
-        error ``dse``. Points of one fold share a fit, so both errors are slightly too
-        small.
+        One row per candidate, the best first. ``elpd`` is the sum of log scores over
+        points, with standard error ``se``. ``elpd_diff`` ≥ 0 is the difference to the
+        best candidate, with standard error ``dse``. Both standard errors are slightly
+        too small, because points of one fold are predicted by the same fit.
 
     Raises
     ------
     ValueError
-        If a candidate has no single metric, or a class is smaller than ``n_folds``.
+        If a candidate has no ``get_metric``, or a class is smaller than ``n_folds``.
 
     Examples
     --------
@@ -215,7 +218,10 @@ def _metric(fitted: object) -> Dissimilarity | MetricDraws:
 
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
-    """Euclidean metric of standardized features; constant features keep their scale."""
+    """Return the Euclidean metric of standardized features.
+
+    Constant features are not rescaled.
+    """
     varies = not constant_columns(X).all()
     scale = fit_scaler(X, standardize=varies).scale
     return Mahalanobis(np.diag(1 / scale))
@@ -235,9 +241,9 @@ def vote_scores(
 ) -> pd.DataFrame:
     """Score soft votes on held-out points under each metric, split by split.
 
-    ``metrics`` are functions of X_train and y_train. Splits are stratified, with 30%
-    held out. The table has one line per split and metric: means over the held-out
-    points of ``accuracy``, ``log_score`` and ``brier``.
+    ``metrics`` are functions of X_train and y_train. Splits are stratified, with 30% of
+    the points held out. The table has one row per split and metric, with the means of
+    ``accuracy``, ``log_score`` and ``brier`` over the held-out points.
     """
     learners: dict[str, Learn] = {
         name: lambda rows, fit=fit: fit(X[rows], y[rows])
@@ -262,11 +268,11 @@ def vote_scores(
 
 
 def summary(scores: pd.DataFrame) -> pd.DataFrame:
-    """Table of error, log score and Brier score, one line per metric.
+    """Compute a table of error, log score and Brier score, one row per metric.
 
-    The last column is the paired difference of the log score to the first metric, with
-    its standard error over splits. Splits overlap: this describes the table and is not
-    a test.
+    The last column is the paired difference in log score to the first metric, with its
+    standard error over splits. Splits overlap, so the standard error describes the
+    table and must not be used for a test.
     """
     means: Any = scores.drop(columns="split").groupby("metric", sort=False).mean()
     wide: Any = scores.pivot(index="split", columns="metric", values="log_score")
@@ -296,9 +302,9 @@ def class_spread(
     bandwidth: float,
     n_draws: int = 100,
 ) -> Float[np.ndarray, "s c"]:
-    """Class probabilities of one query under evenly spaced draws of the metric.
+    """Compute class probabilities of one query under evenly spaced draws.
 
-    ``bandwidth`` is the one of the classifier that averages over all draws.
+    ``bandwidth`` is the bandwidth of the classifier that averages over all draws.
     """
     metrics = draws.metrics()
     chosen = np.unique(np.linspace(0, len(metrics) - 1, n_draws).astype(int))

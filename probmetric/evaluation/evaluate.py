@@ -1,34 +1,35 @@
 """Scores of a metric, a classifier or an interval, with their definitions.
 
-Classification, for probabilities P (m, c) and true labels: accuracy; log loss
--mean log P(true); Brier score mean Σ_c (P_c - 1[c true])² in [0, 2]; expected
-calibration error over equal bins of the largest probability,
+Classification scores compare probabilities P (m, c) with true labels. They are the
+accuracy, the log loss -mean log P(true), the Brier score mean Σ_c (P_c - 1[c true])² in
+[0, 2], and the expected calibration error over equal bins of the largest probability,
 
     ECE = Σ_b (m_b / m) |accuracy_b - mean confidence_b|.                          (1)
 
-Retrieval, for each labeled point among the others, as in pytorch-metric-learning. With
-R the number of other points of the query's class and r_i = 1 if the i-th nearest
-neighbor has that class,
+Retrieval scores use each labeled point as a query among the other points, as in
+pytorch-metric-learning. With R the number of other points of the query's class and
+r_i = 1 if the i-th nearest neighbor has the query's class,
 
     R-precision = (1/R) Σ_{i≤R} r_i,
     MAP@R       = (1/R) Σ_{i≤R} r_i · (1/i) Σ_{j≤i} r_j,                           (2)
 
-averaged over the queries with R > 0; precision at 1 is the mean of r_1. If R exceeds
+averaged over the queries with R > 0. Precision at 1 is the mean of r_1. If R exceeds
 ``max_depth``, min(R, max_depth) replaces R. If there are more than ``max_queries``
-queries, they are sampled by a hash of their number. The figures contain ``depth`` and
-``queries`` if these limits took effect.
+queries, they are sampled by a hash of their number. The result contains ``depth`` and
+``queries`` if these limits were reached.
 
-Pairs: area under the ROC curve of "same class" against minus the dissimilarity, over
-all pairs, or ``max_pairs`` sampled without replacement (standard error at most
-0.5 / √(sampled pairs of the rarer kind)).
+The score of pairs is the area under the ROC curve for "same class", with minus the
+dissimilarity as the score. It uses all pairs, or ``max_pairs`` sampled without
+replacement (standard error at most 0.5 / √(sampled pairs of the rarer kind)).
 
-For a posterior, retrieval and pairs use ``mean_metric()``; the classifier averages
+For a posterior, retrieval and pairs use ``mean_metric()``, and the classifier averages
 probabilities over draws.
 
-A dataset on disk (``evaluation.rows``) gives the figures of the same rows in memory.
+Scores on a dataset on disk (``evaluation.rows``) equal the scores on the same rows in
+memory.
 
-Memory in numbers of 8 bytes, beside the data: 512 · depth for retrieval (512 queries at
-a time), 6 · max_pairs + 1024 d for pairs. No n × n matrix is formed.
+Memory besides the data, in numbers of 8 bytes, is 512 · depth for retrieval (512
+queries at a time) and 6 · max_pairs + 1024 d for pairs. No n × n matrix is formed.
 """
 
 from typing import NamedTuple, cast
@@ -79,12 +80,12 @@ def evaluate(
     Parameters
     ----------
     X : array-like of shape (n, d), or Source
-        Held-out points, or a labeled dataset on disk (``pm.open``), read in chunks.
-        Several processes share only the search.
+        Held-out points, or a labeled dataset on disk (``pm.open``), which is read in
+        chunks. With several processes only the neighbor search is distributed.
     y : array-like of shape (n,)
-        Class labels; None for a dataset on disk.
+        Class labels, or None for a dataset on disk.
     classifier : fitted classifier, optional
-        Must have ``predict_proba`` and ``classes_``.
+        Classifier with ``predict_proba`` and ``classes_``.
     metric : Metric or PosteriorMetric, optional
         Default: ``classifier.metric_``, if present.
     n_bins : int, default=15
@@ -92,8 +93,8 @@ def evaluate(
     max_pairs : int, default=200000
         Maximum number of pairs.
     max_queries : int, optional
-        Maximum number of retrieval queries (default 10,000, on disk 1000). The standard
-        error of a figure is at most 0.5 / √max_queries.
+        Maximum number of retrieval queries. Default: 10,000, or 1000 for a dataset on
+        disk. The standard error of a retrieval score is at most 0.5 / √max_queries.
     max_depth : int, default=1000
         Maximum number of neighbors per query.
     seed : int, default=0
@@ -102,16 +103,20 @@ def evaluate(
     Returns
     -------
     dict of str to float
-        With a classifier: ``accuracy, log_loss, brier, ece``. With a metric:
-        ``precision_at_1, r_precision, map_at_r, pair_roc_auc``, and ``queries`` or
-        ``depth`` if a limit took effect. With a log-ratio ``PairSimilarity`` also
-        ``cllr, cllr_min, eer, min_dcf`` (`verification`).
+        Scores by name:
+
+        * ``accuracy, log_loss, brier, ece`` with a classifier.
+        * ``precision_at_1, r_precision, map_at_r, pair_roc_auc`` with a metric, and
+          ``queries`` or ``depth`` if one of these limits was reached.
+        * ``cllr, cllr_min, eer, min_dcf`` (`verification`) with a ``PairSimilarity``
+          whose score is "log_ratio".
 
     Raises
     ------
     ValueError
-        If classifier and metric are both missing, a label is unknown to the classifier,
-        or no class has two points.
+        If there is neither a classifier nor a metric.
+    ValueError
+        If a label is not a class of the classifier, or no class has two points.
 
     Examples
     --------
@@ -125,7 +130,7 @@ def evaluate(
     if metric is None:
         metric = getattr(classifier, "metric_", None)
     if classifier is None and metric is None:
-        raise ValueError("classifier or metric must be given, got neither.")
+        raise ValueError("classifier or metric must be passed, got neither.")
     check_columns(metric, X=X)
     if isinstance(metric, MetricDraws):
         metric = metric.mean_metric()
@@ -141,14 +146,14 @@ def evaluate(
     table = cast("ArrayLike", X)
     X, y = inputs.points(table), np.asarray(y)
     if y.shape != (len(X),):
-        raise ValueError(f"y must have shape ({len(X)},) as X has rows, got {y.shape}.")
+        raise ValueError(f"y must have shape ({len(X)},) for these X, got {y.shape}.")
     figures: dict[str, float] = {}
     if classifier is not None:
         classes = np.asarray(classifier.classes_)
         unknown = sorted(set(y.tolist()) - set(classes.tolist()))
         if unknown:
             raise ValueError(
-                f"y must be classes of the classifier, got also {unknown}."
+                f"y must contain only classes of the classifier, got {unknown}."
             )
         P = classifier.predict_proba(table)
         codes, P = _stated(np.searchsorted(classes, y), P)
@@ -172,7 +177,7 @@ def _evaluate_rows(
 ) -> dict[str, float]:
     if y is not None:
         raise ValueError(
-            "y must be None for a dataset on disk. Use pm.open(..., label=)."
+            "y must be None for a dataset on disk, got y. Use pm.open(..., label=)."
         )
     figures: dict[str, float] = {}
     if classifier is not None:
@@ -180,8 +185,8 @@ def _evaluate_rows(
     if metric is not None:
         if source.weighted:
             raise ValueError(
-                f"X must have no weights to evaluate a metric, got {source.name} with "
-                "weights. Omit weight= in pm.open, or evaluate only a classifier."
+                f"X must have no weights if a metric is evaluated, got {source.name} "
+                "with weights. Omit weight= in pm.open, or evaluate only a classifier."
             )
         figures |= ranked(source, metric, most)
         figures |= pair_figures(metric, *compared(source, metric, most))
@@ -191,7 +196,7 @@ def _evaluate_rows(
 def pair_figures(
     metric: Dissimilarity, same: Bool[np.ndarray, "N"], D: Float[np.ndarray, "N"]
 ) -> dict[str, float]:
-    """ROC-AUC of pairs, and the verification costs of log likelihood ratios."""
+    """Compute the ROC AUC of pairs, and the costs of log likelihood ratios."""
     figures = {"pair_roc_auc": float(roc_auc_score(same, -D))}
     if isinstance(metric, PairSimilarity) and metric.score == "log_ratio":
         figures |= verification(-D, same)._asdict()
@@ -199,12 +204,12 @@ def pair_figures(
 
 
 def brier_score(codes: ArrayLike, P: ArrayLike) -> float:
-    """Compute the mean squared distance of P from the truth, in [0, 2].
+    """Compute the Brier score: mean squared error summed over classes, in [0, 2].
 
     Parameters
     ----------
     codes : int array of shape (m,)
-        The true class of each point, 0 to c - 1: a column of ``P``.
+        True class of each point, as a column number of ``P`` (0 to c - 1).
     P : array of shape (m, c)
         Probabilities of the classes, in [0, 1].
 
@@ -231,31 +236,29 @@ def _stated(
         )
     m, c = stated.shape
     if true.shape != (m,):
-        raise ValueError(
-            f"codes must have shape ({m},) as P has rows, got {true.shape}."
-        )
+        raise ValueError(f"codes must have shape ({m},) for this P, got {true.shape}.")
     wrong = true[~np.isin(true, np.arange(c))]
     if len(wrong):
         raise ValueError(
-            f"codes must be columns of P (0 to {c - 1}), got {wrong[0]:g}. For labels "
-            "use np.searchsorted(classes, labels)."
+            f"codes must be column numbers of P (0 to {c - 1}), got {wrong[0]:g}. For "
+            "labels use np.searchsorted(classes, labels)."
         )
     return true.astype(int), stated
 
 
 def calibration_error(codes: ArrayLike, P: ArrayLike, *, n_bins: int = 15) -> float:
-    """Compute the expected calibration error (1), in [0, 1].
+    """Compute the expected calibration error, Eq. (1), in [0, 1].
 
     Parameters
     ----------
     codes, P
-        As for `brier_score`; the largest probability of a row is its confidence.
+        As in `brier_score`. The confidence is the largest probability of a row.
     n_bins : int ≥ 1, default=15
         Number of bins of equal width. Few points per bin increase the error by chance.
 
     Examples
     --------
-    A confidence of 0.75, with three of four predictions right:
+    All confidences are 0.75, and three of four predictions are right:
 
     >>> P = np.tile([0.75, 0.25], (4, 1))
     >>> calibration_error(np.array([0, 0, 0, 1]), P)
@@ -272,7 +275,7 @@ def calibration_error(codes: ArrayLike, P: ArrayLike, *, n_bins: int = 15) -> fl
 def _check_length(X: np.ndarray, codes: np.ndarray) -> None:
     if np.shape(codes) != (len(X),):
         raise ValueError(
-            f"codes must have shape ({len(X)},) as X has rows, got {np.shape(codes)}."
+            f"codes must have shape ({len(X)},) for these X, got {np.shape(codes)}."
         )
 
 
@@ -285,15 +288,15 @@ def retrieval(
     max_depth: int | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Compute precision at 1, R-precision and MAP@R (2) of points among each other.
+    """Compute precision at 1, R-precision and MAP@R, Eq. (2), of labeled points.
 
-    By default every point is a query and the depth is R. ``queries`` and ``depth`` are
-    returned if a limit took effect.
+    By default every point is a query among the other points, and the depth is R.
+    ``queries`` and ``depth`` are returned only if these limits were reached.
 
     Examples
     --------
-    Points 0 and 1.9 have one class, 3 and 4 another. Only 1.9 has a nearest neighbor of
-    the other class.
+    Points 0 and 1.9 have class 0, points 3 and 4 have class 1. Only point 1.9 has a
+    nearest neighbor of the other class.
 
     >>> from probmetric.metric import Mahalanobis
     >>> line, codes = np.array([[0.0], [1.9], [3.0], [4.0]]), np.array([0, 0, 1, 1])
@@ -327,11 +330,12 @@ def pair_roc_auc(
 ) -> float:
     """Compute the area under the ROC curve of "same class" over pairs i < j.
 
-    Both orders of a pair are scored if the metric is not symmetric.
+    Both orders of a pair are used if the metric is not symmetric.
 
     Examples
     --------
-    The same-class pair is nearest (distance 1), then farthest:
+    The same-class pair at distance 1 is the nearest pair in the first call, and the
+    farthest pair in the second call:
 
     >>> from probmetric.metric import Mahalanobis
     >>> metric, codes = Mahalanobis(np.eye(1)), np.array([0, 0, 1])
@@ -352,7 +356,7 @@ def scored_pairs(
     max_pairs: int,
     seed: int,
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Whether pairs i < j have one class, and their dissimilarity."""
+    """Return whether pairs i < j have the same class, and their dissimilarities."""
     _check_length(X, codes)
     i, j = chosen_pairs(len(X), max_pairs, seed, symmetric=metric.symmetric)
     return scored(metric, X, codes, i, j)
@@ -362,7 +366,8 @@ class Coverage(NamedTuple):
     """Share of intervals that contain the truth, and its binomial standard error.
 
     The standard error assumes independent intervals. Intervals of one fit are
-    dependent: compute one share per fit with ``coverage`` and use their spread.
+    dependent. For several fits, compute one share per fit with ``coverage``, and use
+    the standard deviation of the shares.
 
     Examples
     --------
@@ -379,7 +384,9 @@ class Coverage(NamedTuple):
 
 
 def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
-    """Compute how often lower ≤ truth ≤ upper; the shapes must be equal.
+    """Compute the share of intervals with lower ≤ truth ≤ upper.
+
+    ``truth`` must have the shape of the limits.
 
     Examples
     --------

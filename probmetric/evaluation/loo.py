@@ -1,13 +1,14 @@
-"""Leave-one-out cross-validation for independent units.
+"""Leave-one-out cross-validation for independent observations.
 
-``loo`` is ArviZ's PSIS-LOO after a validity check. It estimates Σ_i log p(y_i | y_-i)
-from posterior draws. The draws must be of the exact posterior (not tempered, no
-approximation, no bootstrap), and the units must be independent. Pairs that share points
-are not independent: the other pairs predict the left-out pair. Invalid draws raise an
-error with the reason. For metrics learned from labels use ``cross_validate.held_out``.
+``loo`` calls ArviZ's PSIS-LOO after a validity check. It estimates Σ_i log p(y_i |
+y_-i) from posterior draws. The draws must be from the exact posterior (not tempered, no
+approximation, no bootstrap), and the observations must be independent. Pairs that share
+points are not independent, because the other pairs predict the left-out pair. Invalid
+draws raise ValueError with the reason. For metrics learned from labels use
+``cross_validate.held_out``.
 
-``PointEffectsLCA`` has one term per point: leaving out a point leaves out all its pairs
-and its effect. These units are exchangeable.
+``PointEffectsLCA`` has one term per point. Leaving out a point leaves out all pairs
+with this point, and the effect of the point. The points are exchangeable.
 """
 
 import warnings
@@ -30,34 +31,38 @@ NEGLIGIBLE = 0.1
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
-    """Estimate the expected log predictive density of a left-out unit (PSIS-LOO).
+    """Estimate the expected log pointwise predictive density by PSIS-LOO.
 
     Parameters
     ----------
     draws : DataTree
-        From ``sample(..., method="nuts", log_likelihood=True)``. For
-        ``PointEffectsLCA`` the units are points with all their pairs, so each pair is
-        in two terms.
+        Result of ``sample(..., method="nuts", log_likelihood=True)``. For
+        ``PointEffectsLCA`` each left-out observation is a point with all its pairs, so
+        each pair is in two terms.
     var_name : str, optional
-        Observed site to use if there are several.
+        Observed NumPyro site to use if there are several.
 
     Returns
     -------
     arviz.ELPDData
-        With pointwise values and ``pareto_k``. A term with ``pareto_k`` above
+        Estimate with pointwise values and ``pareto_k``. A term with ``pareto_k`` above
         ``good_k`` (0.7 or less) is unreliable. A warning is issued if the sizes of
-        these terms sum to more than 0.1 standard errors of elpd. The size of a term is
-        the larger of |elpd_i| and its distance to the in-sample log density.
-        ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})`` compares models on one
-        dataset.
+        unreliable terms sum to more than 0.1 standard errors of elpd. The size of a
+        term is the larger of |elpd_i| and the absolute difference between elpd_i and
+        the in-sample log density. ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})``
+        compares models on one dataset.
 
     Raises
     ------
     ValueError
-        If leave-one-out is invalid: no log likelihood is stored; draws are from an
-        approximation or the bootstrap; the learning rate or a data weight is not 1;
-        pairs in ``Pairs`` share points. In custom models shared points are not
-        detected: do not use ``loo`` there unless no two observations share a point.
+        If no log likelihood is stored.
+    ValueError
+        If draws are from an approximation or the bootstrap.
+    ValueError
+        If the learning rate or a data weight is not 1.
+    ValueError
+        If pairs in ``Pairs`` share points. In custom models shared points are *not*
+        detected: do not use ``loo`` if two observations share a point.
 
     References
     ----------
@@ -99,9 +104,9 @@ def _warn_of_unreliable(result: Any, terms: xr.Dataset, var_name: str | None) ->
     if bad.any() and not size <= NEGLIGIBLE * result.se:
         warnings.warn(
             f"loo: k-hat is above {result.good_k:.2f} for {bad.sum()} of {bad.size} "
-            f"units that contribute {elpd[bad].sum():.3g} to elpd {result.elpd:.3g} "
+            f"terms, which sum to {elpd[bad].sum():.3g} of elpd {result.elpd:.3g} "
             f"(standard error {result.se:.2g}). elpd is unreliable. Use a model that "
-            "single units influence less, or refit without each of these units",
+            "single observations influence less, or refit without each of them.",
             stacklevel=3,
         )
 
@@ -127,6 +132,6 @@ def _check_valid(draws: xr.DataTree) -> None:
     method = draws.attrs.get("method", "nuts")
     if method != "nuts":
         raise ValueError(
-            f"draws must be of the posterior itself (method='nuts'), got {method!r}. "
-            "PSIS needs the exact posterior density."
+            f"draws must be from sample(method='nuts'), got {method!r}. PSIS requires "
+            "draws from the exact posterior."
         )

@@ -1,4 +1,4 @@
-"""Figures of classification, retrieval and pairs, for ``evaluate`` and ``rows``."""
+"""Scores of classification, retrieval and pairs, for ``evaluate`` and ``rows``."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ type Classified = tuple[
 
 
 def class_figures(batches: Iterable[Classified], n_bins: int) -> dict[str, float]:
-    """Weighted accuracy, log loss, Brier score and calibration error of all batches."""
+    """Compute weighted accuracy, log loss, Brier score and ECE over all batches."""
     tiny = np.finfo(float).eps
     total, sums, bins = 0.0, np.zeros(3), np.zeros((2, n_bins))
     for codes, P, w in batches:
@@ -40,7 +40,7 @@ def class_figures(batches: Iterable[Classified], n_bins: int) -> dict[str, float
 def query_rows(
     R: Int[np.ndarray, "n"], max_queries: int | None, seed: int
 ) -> Int[np.ndarray, "m"]:
-    """Choose at most ``max_queries`` points with R > 0 others of their class."""
+    """Choose at most ``max_queries`` points whose class has R > 0 other points."""
     queries = np.flatnonzero(R > 0)
     if len(queries) == 0:
         raise ValueError("y must have a class with two points, got none.")
@@ -69,7 +69,7 @@ def ranking_figures(
     deepest: int,
     max_depth: int | None,
 ) -> dict[str, float]:
-    """Mean figures, with ``queries`` and ``depth`` if these limits took effect."""
+    """Compute mean scores, with ``queries`` and ``depth`` if limits were reached."""
     names = ["precision_at_1", "r_precision", "map_at_r"]
     figures = dict(zip(names, map(float, sums / n_queries), strict=True))
     if n_queries < n_able:
@@ -82,7 +82,7 @@ def ranking_figures(
 def chosen_pairs(
     n: int, max_pairs: int, seed: int, *, symmetric: bool
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Choose at most ``max_pairs`` pairs i < j; both orders if not symmetric."""
+    """Choose at most ``max_pairs`` pairs i < j, in both orders if not symmetric."""
     (max_pairs,) = check_counts(max_pairs=max_pairs)
     total = n * (n - 1) // 2
     if total <= max_pairs:
@@ -121,11 +121,11 @@ def scored(
     i: Int[np.ndarray, "N"],
     j: Int[np.ndarray, "N"],
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Whether pairs of rows have one class, and their dissimilarity."""
+    """Return whether pairs of rows have the same class, and their dissimilarities."""
     same = codes[i] == codes[j]
     if same.all() or not same.any():
         raise ValueError(
-            "y must give pairs of one class and of two, got only one kind."
+            "y must have pairs of equal and of different classes, got only one kind."
         )
     D = np.empty(len(i))
     for start in range(0, len(i), PAIR_TILE):

@@ -1,10 +1,10 @@
-"""Figures of ``evaluate`` for a dataset on disk.
+"""Scores of ``evaluate`` on a dataset on disk.
 
-Class figures are sums over chunks of rows. Queries and pairs are the ones that would be
-chosen for points in memory; only their rows are loaded.
+Class scores are sums over chunks of rows. The same queries and pairs are chosen as for
+points in memory, and only the rows of queries and pairs are loaded.
 
-Memory in numbers of 8 bytes, beside a chunk and its probabilities: (d + 4 depth) per
-query and (2 d + 6) per pair.
+Memory besides a chunk and its probabilities, in numbers of 8 bytes, is (d + 4 depth)
+per query and (2 d + 6) per pair.
 """
 
 from collections.abc import Generator
@@ -39,7 +39,7 @@ from probmetric.typing import ArrayLike
 
 @runtime_checkable
 class Classifier(Protocol):
-    """A fitted classifier with class probabilities."""
+    """The interface of a fitted classifier with class probabilities."""
 
     @property
     def classes_(self) -> ArrayLike: ...  # noqa: D102
@@ -48,7 +48,7 @@ class Classifier(Protocol):
 
 
 class Limits(NamedTuple):
-    """Calibration bins; maximum numbers of pairs, queries and neighbors; the seed."""
+    """Number of bins, maximum numbers of pairs, queries and neighbors, and seed."""
 
     n_bins: int
     max_pairs: int
@@ -58,7 +58,7 @@ class Limits(NamedTuple):
 
 
 def predicted(source: Source, classifier: Classifier, n_bins: int) -> dict[str, float]:
-    """Compute ``class_figures`` in one pass, with the weights of the dataset."""
+    """Compute ``class_figures`` in one pass, weighted by the dataset's weights."""
     check_labels(source)
     classes = np.asarray(classifier.classes_)
 
@@ -81,7 +81,7 @@ def as_fitted(
 
 
 def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, float]:
-    """Compute precision at 1, R-precision and MAP@R of sampled rows among all."""
+    """Compute precision at 1, R-precision and MAP@R of sampled rows among all rows."""
     check_labels(source)
     classes, members = class_counts(source, source.parts, MOST_ROWS)
     rows = _queries(source, classes[members > 1], most)
@@ -122,7 +122,7 @@ def _queries(source: Source, classes: np.ndarray, most: Limits) -> np.ndarray:
 def compared(
     source: Source, metric: Dissimilarity, most: Limits
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Whether sampled pairs of rows have one class, and their dissimilarity."""
+    """Return whether sampled pairs have the same class, and their dissimilarities."""
     n, symmetric = n_rows(source), metric.symmetric
     pairs = chosen_pairs(n, most.max_pairs, most.seed, symmetric=symmetric)
     loaded = picked(source, np.concatenate(pairs))

@@ -1,8 +1,8 @@
 """Same-source and different-source pairs of rows, and the costs of metrics on them.
 
-Same-source pairs are few and determine the precision. Each kind is used in full, or
-sampled down to ``max_pairs`` of that kind. The scores of ``verification`` do not depend
-on the ratio of the two numbers.
+Same-source pairs are few, so their number determines the precision. All pairs of each
+kind are used, or a sample of ``max_pairs`` if there are more. The costs of
+``verification`` do not depend on the ratio of same-source to different-source pairs.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ MAX_PAIRS = 200_000
 
 
 class Judged(NamedTuple):
-    """Scores (N,) of pairs, larger if *same*, with their costs and intervals.
+    """Scores (N,) of pairs, larger for *same*, with their costs and intervals.
 
-    The score is the log likelihood ratio if the metric has one. Otherwise it is minus
-    the dissimilarity, and ``cllr`` is NaN.
+    The score is the log likelihood ratio if the metric defines one. Otherwise the score
+    is minus the dissimilarity, and ``cllr`` is NaN.
     """
 
     score: Float[np.ndarray, "N"]
@@ -67,11 +67,11 @@ def judge_sources(
     Parameters
     ----------
     metrics : mapping of str to Metric or PosteriorMetric
-        Draws are replaced by their ``mean_metric()``.
+        Metrics by name. A posterior is replaced by its ``mean_metric()``.
     X, sources : arrays of shape (n, d) and (n,)
         Points, and codes 0..G-1 of their sources.
     prob, seed
-        As for ``verification_intervals``.
+        As in ``verification_intervals``.
     max_pairs : int, default=200000
         Maximum number of pairs of each kind. Both orders of a pair are used if one of
         the metrics is not symmetric.
@@ -79,7 +79,7 @@ def judge_sources(
     Raises
     ------
     ValueError
-        If there are fewer than three sources, or fewer than two with two rows.
+        If there are fewer than three sources, or fewer than two sources with two rows.
 
     Examples
     --------
@@ -95,8 +95,8 @@ def judge_sources(
     n_able = int(np.sum(counts > 1))
     if len(counts) < 3 or n_able < 2:
         raise ValueError(
-            "sources must be three or more, two of them with two rows or more, got "
-            f"{len(counts)}, {n_able} of them with two rows or more."
+            "sources must be three or more, with two rows or more in at least two, got "
+            f"{len(counts)} sources, with two rows or more in {n_able}."
         )
     single = {
         name: metric.mean_metric() if isinstance(metric, MetricDraws) else metric

@@ -5,12 +5,13 @@ ratio l = log Pr(pair | same)/Pr(pair | different), the log-likelihood-ratio cos
 
     Cllr = ½ [ 1/n₁ Σ_same log₂(1 + e^(-l)) + 1/n₀ Σ_diff log₂(1 + e^l) ],          (1)
 
-0 for a perfect system and 1 for l = 0 throughout. ``cllr_min`` is its minimum over
-monotone maps of l, attained by the pool-adjacent-violators map; Cllr - cllr_min is the
-calibration loss. The vertices (P_miss, P_fa) of that map form the convex hull of the
-ROC curve. The equal error rate is the point P_miss = P_fa of the hull. With
-π = ``p_same``, the detection cost is minimized over the vertices and divided by the
-cost of the better constant decision:
+which is 0 for a perfect system and 1 if l = 0 for every pair. ``cllr_min`` is the
+minimum of Cllr over monotone transformations of l. The pool-adjacent-violators
+algorithm computes it. Cllr - cllr_min is the calibration loss. The steps (P_miss, P_fa)
+of this transformation are the vertices of the convex hull of the ROC curve. The equal
+error rate is the point P_miss = P_fa of the hull. The minimum detection cost with
+π = ``p_same`` is the minimum over the vertices, divided by the cost of the better
+constant decision:
 
     minDCF = min (π C_miss P_miss + (1 - π) C_fa P_fa)
              / min(π C_miss, (1 - π) C_fa).                                         (2)
@@ -48,15 +49,18 @@ class Verification(NamedTuple):
     Attributes
     ----------
     cllr : float ≥ 0, in bits
-        Eq. (1). Infinite if a ratio of 0 or ∞ was wrong.
+        Log-likelihood-ratio cost, Eq. (1). It is infinite if a ratio was 0 for a
+        same-source pair or ∞ for a different-source pair.
     cllr_min : float in [0, 1], in bits
+        Minimum of ``cllr`` over monotone transformations.
     eer : float in [0, 1/2]
+        Equal error rate.
     min_dcf : float in [0, 1]
-        Eq. (2).
+        Minimum detection cost, Eq. (2).
 
     Examples
     --------
-    A log ratio of 0 for every pair costs one bit:
+    If the log ratio is 0 for every pair, ``cllr`` is one bit:
 
     >>> costs = verification([0.0, 0.0, 0.0, 0.0], [1, 1, 0, 0])
     >>> costs.cllr, costs.eer
@@ -101,13 +105,13 @@ def verification(
     Parameters
     ----------
     log_ratio : array-like of shape (N,)
-        Natural log likelihood ratios; ±inf is allowed. Use for example
-        ``PairSimilarity.log_ratio(A, B)``. With minus a dissimilarity ``cllr`` is
-        meaningless; the other costs are valid.
+        Natural log likelihood ratios, for example ``PairSimilarity.log_ratio(A, B)``.
+        ±inf is allowed. If you pass minus a dissimilarity, ``cllr`` is meaningless, and
+        the other costs are valid.
     same : array-like of shape (N,), of bool
-        Whether a pair has one source. Both kinds must occur.
+        Whether the two members of a pair have the same source. Both kinds must occur.
     p_same : float in (0, 1), default=0.01
-        π of Eq. (2): the share of same-source pairs in use.
+        Probability π of a same-source pair in the application, Eq. (2).
     cost_miss, cost_false_alarm : float > 0, default=1
         Costs of the two errors in Eq. (2).
 
@@ -122,7 +126,7 @@ def verification(
 
     Notes
     -----
-    Costs on the pairs that a system was fitted to are too small.
+    Costs are too small on the pairs that a system was fitted to.
 
     Examples
     --------
@@ -145,19 +149,21 @@ def verification_intervals(
     cost_false_alarm: float | int = 1,
     seed: int = 0,
 ) -> VerificationIntervals:
-    """Compute jackknife intervals of the costs, with sources as units.
+    """Compute jackknife intervals of the costs by leaving out sources.
 
     Pairs that share a source are dependent. Each jackknife sample leaves out one source
-    with all its pairs, or one of 100 groups of sources if there are more. The t limits
-    are computed on the log scale. They are widened to cover both the cost and its
-    jackknife bias correction, because a cost minimized on its own data is too small.
+    with all its pairs. If there are more than 100 sources, each sample leaves out one
+    of 100 groups of sources. The t limits are computed on the log scale. They are
+    widened to include both the cost and the bias-corrected cost, because a cost that is
+    minimized on the same data is too small.
 
     Parameters
     ----------
     log_ratio, same, p_same, cost_miss, cost_false_alarm
-        As for `verification`.
+        As in `verification`.
     sources : array-like of shape (N, 2), of int or str
-        Sources of the two members of each pair; equal exactly if ``same``.
+        Sources of the two members of each pair. They must be equal if ``same`` is True,
+        and different otherwise.
     prob : float in (0, 1), default=0.9
         Nominal coverage.
     seed : int, default=0
@@ -166,20 +172,24 @@ def verification_intervals(
     Returns
     -------
     VerificationIntervals
-        ``(lower, upper)`` of each cost, with ``upper`` at most the largest possible
-        value. For a cost of 0 or ∞ the interval is (0, largest possible value).
+        Limits ``(lower, upper)`` of each cost, with ``upper`` at most the largest
+        possible cost. If the cost is 0 or ∞, the interval is (0, largest possible
+        cost).
 
     Raises
     ------
     ValueError
-        If sources contradict ``same``, there are fewer than three, or leaving one out
-        removes all pairs of one kind.
+        If ``sources`` contradict ``same``.
+    ValueError
+        If there are fewer than three sources.
+    ValueError
+        If leaving out one source removes all pairs of one kind.
 
     Notes
     -----
-    Coverage was measured for normal features only, and is slightly low for the equal
-    error rate; see What was measured. The uncertainty of a fitted system is not
-    included.
+    Coverage was measured only for normal features, and is slightly low for the equal
+    error rate; see What was measured. The intervals do not include the uncertainty from
+    fitting the system.
 
     Examples
     --------
@@ -205,8 +215,8 @@ def verification_intervals(
     if len(wrong):
         k = int(wrong[0])
         raise ValueError(
-            f"sources must be equal exactly if same is True, got {names[k].tolist()} "
-            f"for pair {k}, where same is {bool(is_same[k])}."
+            f"sources must be equal if same is True and different if not, got "
+            f"{names[k].tolist()} for pair {k} with same={bool(is_same[k])}."
         )
     group = _groups(names, seed)
     costs = [_scores(scores, is_same, *cost)]
@@ -214,9 +224,9 @@ def verification_intervals(
         rest = (group != g).all(1)
         if not is_same[rest].any() or is_same[rest].all():
             raise ValueError(
-                "sources must leave pairs of both kinds without any one source (with "
-                f"more than {N_GROUPS}: group of sources), got only one kind without "
-                f"group {g}."
+                "sources must leave pairs of both kinds if one source is left out (or "
+                f"one group of more than {N_GROUPS} sources), got only one kind "
+                f"without group {g}."
             )
         costs.append(_scores(scores[rest], is_same[rest], *cost))
     columns = zip(np.array(costs).T, LARGEST, strict=True)
@@ -228,8 +238,9 @@ def error_rates(
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
     """Compute false alarm and miss rates at every threshold.
 
-    The rates go from (0, 1), no pair called *same*, to (1, 0). Pairs with a ratio at
-    or above the threshold are called *same*; each distinct ratio is a threshold.
+    Pairs with a ratio at or above the threshold are classified as *same*. Each distinct
+    ratio is a threshold. The rates (false alarms, misses) go from (0, 1), where no pair
+    is classified as *same*, to (1, 0).
 
     Examples
     --------
@@ -253,7 +264,7 @@ def _checked(
     scores = scores.astype(float)
     if scores.ndim != 1 or is_same.shape != scores.shape:
         raise ValueError(
-            "log_ratio and same must have one shape (N,), got "
+            "log_ratio and same must have the same shape (N,), got "
             f"{scores.shape} and {is_same.shape}."
         )
     if np.isnan(scores).any():

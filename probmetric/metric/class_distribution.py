@@ -57,8 +57,9 @@ def component_log_joint(
 ) -> Float[Array, "c k n"]:
     """Return log p(y_i, c, k); memory n · c · k · p.
 
-    ``chol`` (c, 1, p, p) is one covariance per class, (c, k, p, p) one per component.
-    A missing component has log_weight -inf and finite μ, L.
+    ``chol`` has shape (c, 1, p, p) for one covariance per class, or (c, k, p, p) for
+    one covariance per component. A missing component has log_weight -inf and finite μ
+    and L.
     """
     return _log_joint_of(_whiten(Y, mu, chol), log_weight, chol)
 
@@ -69,7 +70,7 @@ def class_log_joint(
     mu: Float[Array, "c k p"],
     chol: Float[Array, "c _k p p"],
 ) -> Float[Array, "n c"]:
-    """Return log p(y_i, c) of Eq. (1), density with respect to dy."""
+    """Return the log joint density log p(y_i, c), Eq. (1), with respect to dy."""
     return logsumexp(component_log_joint(Y, log_weight, mu, chol), axis=1).T
 
 
@@ -79,7 +80,7 @@ def scores(
     mu: Float[Array, "c k p"],
     chol: Float[Array, "c _k p p"],
 ) -> tuple[Float[Array, "n c"], Float[Array, "n c p"]]:
-    """Return log p(c|y_i) and the class scores m_c(y_i) of Eq. (2)."""
+    """Return log probabilities log p(c|y_i) and class scores m_c(y_i), Eq. (2)."""
     white = _whiten(Y, mu, chol)
     joint = _log_joint_of(white, log_weight, chol)
     per_class = logsumexp(joint, axis=1)
@@ -118,8 +119,9 @@ def jensen_shannon(
 ) -> Float[Array, "*n"]:
     """Return the Jensen-Shannon divergence in nats, between 0 and log 2.
 
-    With m = (p+q)/2 and u = (log p - log q)/2 it is Σ m (u tanh u - log cosh u), whose
-    terms are all ≥ 0. (The usual difference of entropies cancels.)
+    The divergence is Σ m (u tanh u - log cosh u) with m = (p+q)/2 and
+    u = (log p - log q)/2. All terms are ≥ 0, so this formula loses no digits. The usual
+    difference of entropies loses digits for close points.
     """
     log_m = jnp.logaddexp(log_p, log_q) - jnp.log(2.0).astype(log_p.dtype)
     u = jnp.abs(log_p - log_q) / 2
@@ -141,22 +143,23 @@ class ClassDistribution:
     Parameters
     ----------
     A : array of shape (p, d)
-        The projection.
+        Matrix of the projection y = Ax.
     log_weight : array of shape (c, k)
-        log α_c β_ck.
+        Logarithms of the joint weights α_c β_ck of class c and component k.
     mu : array of shape (c, k, p)
-        Centers in the projection.
+        Means of the components in the projection.
     chol : array of shape (c, 1, p, p) or (c, k, p, p)
         Lower Cholesky factors of the covariances.
     divergence : {"hellinger", "jensen_shannon"}, default="hellinger"
-        1 - Σ√(p p'), or the Jensen-Shannon divergence in nats.
+        The squared Hellinger distance 1 - Σ√(p p'), or the Jensen-Shannon divergence
+        in nats.
 
     Notes
     -----
-    ``dissimilarity`` is the divergence. ``distance`` is its square root, a
-    pseudo-metric: points with equal class probabilities are at distance 0. Changes of
-    parameters that do not change p(c|x) (gauge and tilt, maths B5) do not change the
-    metric.
+    ``dissimilarity`` is the divergence. ``distance`` is the square root of the
+    divergence, a pseudo-metric: points with equal class probabilities are at
+    distance 0. Changes of parameters that do not change p(c|x) (gauge and tilt, maths
+    B5) do not change the metric.
 
     Examples
     --------
@@ -189,7 +192,7 @@ class ClassDistribution:
     @log_measured
     @one_program
     def log_probability(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
-        """Return log p(c|x_i), natural log."""
+        """Return the natural logarithms of the class probabilities p(c|x_i)."""
         Y = jnp.asarray(X) @ self.A.T
         joint = class_log_joint(Y, self.log_weight, self.mu, self.chol)
         return jax.nn.log_softmax(joint, axis=-1)
@@ -222,7 +225,7 @@ class ClassDistribution:
     def distance(
         self, A: Float[Array, "n d"], B: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the distances (root of the divergence) of matching rows."""
+        """Return the distances (square roots of the divergences) of matching rows."""
         log_a = self.log_probability(jnp.asarray(A))
         log_b = self.log_probability(jnp.asarray(B))
         return jnp.sqrt(_DIVERGENCE[self.divergence](log_a, log_b))

@@ -103,8 +103,9 @@ def difference(
 ) -> str:
     """Describe the difference between feature names and data columns ("" if none).
 
-    Default names match any names: x0, x1, ... of files without names, and 0, 1, ... of
-    data frames without names (unless the other names are also numbers).
+    Default names match any names. Files without names have the default names x0, x1,
+    ... and data frames without names have 0, 1, ... The numbers do not match if the
+    names that they are compared with are also numbers.
     """
     if list(names) == list(columns):
         return ""

@@ -27,7 +27,7 @@ from probmetric.typing import Array
 def fisher_factor(
     log_p: Float[Array, "n c"], m: Float[Array, "n c p"]
 ) -> Float[Array, "n c p"]:
-    """Return F(y_i) of Eq. (2) from log p(c|y_i) and the class scores."""
+    """Return the factors F(y_i), Eq. (2), from log p(c|y_i) and the class scores."""
     p = jnp.exp(log_p)
     return jnp.exp(log_p / 2)[..., None] * (m - jnp.einsum("nc,ncp->np", p, m)[:, None])
 
@@ -39,7 +39,7 @@ def mean_fisher(
     chol: Float[Array, "c _k p p"],
     w: Float[Array, "n"] | None = None,
 ) -> Float[Array, "p p"]:
-    """Return the (weighted) mean of J_y over the rows of Y, without n matrices."""
+    """Return the (weighted) mean of J_y over Y without storing n matrices."""
     F = fisher_factor(*scores(Y, log_weight, mu, chol))
     w = jnp.ones(len(Y), Y.dtype) if w is None else w
     flat = (jnp.sqrt(w / jnp.sum(w))[:, None, None] * F).reshape(-1, Y.shape[1])
@@ -58,13 +58,15 @@ class LocalFisher:
 
     Notes
     -----
-    Not symmetric, and not a distance: the matrix depends on the query. For close points
-    it is 8 times the divergence of ``ClassDistribution``.
+    The matrix depends on the query, so the squared distance is not symmetric and
+    ``is_distance`` is False. For close points the squared distance is 8 times the
+    divergence of ``ClassDistribution``.
 
     Examples
     --------
-    Two Gaussian classes along the first feature, at -1 and 1. This feature has its
-    largest weight between them; the second feature has weight 0.
+    Two Gaussian classes have their means at -1 and 1 on the first feature. The weight
+    of the first feature is largest between the two means. The second feature has weight
+    0.
 
     >>> import numpy as np
     >>> mu, chol = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
@@ -89,7 +91,7 @@ class LocalFisher:
         return self.A.shape[-1]
 
     def maps(self) -> list[Array]:
-        """Return [A]."""
+        """Return the list [A] of the one linear map."""
         return [self.A]
 
     def _factor(self, X: Float[Array, "n d"]) -> Float[Array, "n c p"]:
@@ -99,7 +101,7 @@ class LocalFisher:
     @measured
     @one_program
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Return J(x_i) of Eq. (3), shape (n, d, d)."""
+        """Return the Fisher matrices J(x_i), Eq. (3), shape (n, d, d)."""
         rows = self._factor(jnp.asarray(X)) @ self.A
         return jnp.swapaxes(rows, 1, 2) @ rows
 
@@ -108,7 +110,7 @@ class LocalFisher:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the squared distances from a query q to the rows of Y, under J(q)."""
+        """Return the squared distances under J(q) from a query q to the rows of Y."""
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -116,7 +118,7 @@ class LocalFisher:
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances, (m, n), under J(q); memory m · n · c."""
+        """Return all squared distances under J(q), shape (m, n); memory m · n · c."""
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
         return jax.vmap(lambda f, z: jnp.sum(((V - z) @ f.T) ** 2, -1))(F, Z)

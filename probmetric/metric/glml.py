@@ -74,7 +74,7 @@ BISECTIONS = 70
 
 
 class Spectrum(NamedTuple):
-    """A = U diag(a) Uᵀ: a (d,) ≥ 0, U (d, d) orthogonal."""
+    """Eigenvalues a (d,) ≥ 0 and eigenvectors U (d, d) of A = U diag(a) Uᵀ."""
 
     a: Float[Array, "d"]
     U: Float[Array, "d d"]
@@ -83,7 +83,7 @@ class Spectrum(NamedTuple):
 def bias_matrix(
     log_rho: Float[Array, "c"], H: Float[Array, "c d d"]
 ) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
-    """Return B up to a positive factor (Eqs. 2 and 3), and the size of its terms.
+    """Return B (Eqs. 2 and 3) up to a positive factor, and the size of its terms.
 
     Parameters
     ----------
@@ -114,16 +114,20 @@ def fisher_matrix(
 ) -> Float[Array, "d d"]:
     """Return the Fisher information of the class posterior in x.
 
-    Σ_{i<j} ρ_iρ_j (g_i - g_j)(g_i - g_j)ᵀ with g_c = ∇ log p_c. The KL divergence
-    between the posteriors at x and x + δ is ½ δᵀFδ to second order. Rank at most c - 1.
-    The paper's "local" Fisher metric of one Gaussian is global (erratum G5).
+    The matrix is F = Σ_{i<j} ρ_iρ_j (g_i - g_j)(g_i - g_j)ᵀ with g_c = ∇ log p_c. Its
+    rank is at most c - 1. The KL divergence between the class posteriors at x and x + δ
+    is ½ δᵀFδ to second order. The paper's "local" Fisher metric of one Gaussian is
+    global (erratum G5).
 
     Parameters
     ----------
     log_rho : array of shape (c,)
+        Log posterior class probabilities.
     scores : array of shape (c, d)
+        Gradients g_c of the log class densities.
     relative : bool, default=False
-        Divide by the largest ρ_iρ_j (which may underflow far from the boundary).
+        Whether to divide by the largest ρ_iρ_j, which may underflow far from the
+        boundary.
     """
     i, j = jnp.triu_indices(scores.shape[0], 1)
     log_weight = log_rho[i] + log_rho[j]
@@ -134,7 +138,7 @@ def fisher_matrix(
 
 
 def unit_determinant(a: Float[Array, "d"]) -> Float[Array, "d"]:
-    """Divide by the geometric mean of the nonzero entries."""
+    """Divide eigenvalues by the geometric mean of the nonzero eigenvalues."""
     live = a > 0
     log_a = jnp.log(jnp.where(live, a, 1.0))
     return a * jnp.exp(-jnp.sum(log_a) / jnp.maximum(jnp.sum(live), 1))
@@ -152,7 +156,7 @@ def _eigen(
 def zero_bias(
     B: Float[Array, "d d"], *, size: Float[Array, ""] | float = 0.0
 ) -> Spectrum:
-    """Return the paper's A_opt (Eq. 4), |A| = 1 on its range; I for B = 0."""
+    """Return the paper's A_opt (Eq. 4) with |A| = 1 on its range, or I if B = 0."""
     values, U = _eigen(B, size)
     up, down = values > 0, values < 0
     a = jnp.where(up, jnp.sum(up) * values, -jnp.sum(down) * values)
@@ -181,7 +185,7 @@ def min_norm(
     size: Float[Array, ""] | float = 0.0,
     max_multiplier: float = MAX_MULTIPLIER,
 ) -> Spectrum:
-    """Return the metric nearest to I that removes the bias (Eq. 5), |A| = 1."""
+    """Return the matrix A nearest to I that removes the bias (Eq. 5), with |A| = 1."""
     values, U = _eigen(B, size)
     top = jnp.max(jnp.abs(values))
     scaled = values / jnp.where(top > 0, top, 1.0)
@@ -203,12 +207,12 @@ def min_norm(
 def log_inverse(
     g: Float[Array, "d"], epsilon: Float[Array, ""] | float
 ) -> Float[Array, "d"]:
-    """Return log p of Eqs. (6) and (8) at eigenvalues g (tλ in Eq. 6)."""
+    """Return log eigenvalues of P = A⁻¹, Eqs. (6) and (8), from g (g = tλ in Eq. 6)."""
     return -0.5 * jnp.log(epsilon) - jnp.arcsinh(g / (2 * jnp.sqrt(epsilon)))
 
 
 def regularised(B: Float[Array, "d d"], epsilon: Float[Array, ""] | float) -> Spectrum:
-    """Return A = P⁻¹ of the penalized problem (Eq. 6), |A| = 1; ε > 0."""
+    """Return the minimizer A = P⁻¹ of the penalized bias (Eq. 6), |A| = 1, ε > 0."""
     values, U = jnp.linalg.eigh(B)
     # Stationarity gives t² + ε‖P‖² = D, which bounds t.
     bound = jnp.sqrt(jnp.asarray(values.shape[-1], B.dtype))
@@ -221,9 +225,9 @@ def regularised(B: Float[Array, "d d"], epsilon: Float[Array, ""] | float) -> Sp
 
 
 def with_base(spectrum: Spectrum, gamma: Float[Array, ""] | float) -> Spectrum:
-    """Add the base metric, γI + D·A/tr A, and divide by |·|^{1/D}.
+    """Add the base metric, γI + D·A/tr A, and normalize to determinant 1.
 
-    γ = 0 does not change A; γ = ∞ is the base metric. A singular A needs γ > 0.
+    The result is A if γ = 0, and the base metric if γ = ∞. A singular A requires γ > 0.
     """
     a = spectrum.a
     total = jnp.sum(a)
@@ -242,16 +246,16 @@ def compose(spectrum: Spectrum) -> Float[Array, "d d"]:
 def expected_bias(
     B: Float[Array, "s d d"], epsilon: Float[Array, ""] | float, *, max_steps: int = 50
 ) -> Spectrum:
-    """Return A = P⁻¹ that minimizes the expected squared bias (Eq. 7), |A| = 1.
+    """Return the minimizer A = P⁻¹ of the expected squared bias (Eq. 7) with |A| = 1.
 
     Parameters
     ----------
     B : array of shape (s, d, d)
         One bias matrix per draw.
-    epsilon : float
-        Ridge on P, > 0, in units of B².
+    epsilon : float > 0
+        Ridge penalty on P, in units of B².
     max_steps : int, default=50
-        Maximum number of damped Newton steps (usually about ten are used).
+        Maximum number of damped Newton steps. About ten steps are usually enough.
     """
     s = B.shape[0]
 

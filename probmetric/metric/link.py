@@ -4,17 +4,18 @@
     calibrated   log odds = a - γ log max(D, D_min): P = 1/(1 + (D/D₀)^γ)    (2)
     calibrated   P = a decreasing function of D, linear between knots        (3)
 
-(1) is the link of Latent Coincidence Analysis (maths A2). (2), with D₀ = exp(a/γ), and
-(3) are fitted to the distances of held-out pairs, and are valid for pairs chosen in the
-same way (``pairs``). D_min is the smallest positive distance of these pairs; equal
-points are treated as points at distance D_min.
+The model's link (1) is the link of Latent Coincidence Analysis (maths A2). The
+calibrated links (2), with D₀ = exp(a/γ), and (3) are fitted to the distances of
+held-out pairs. They are valid for pairs chosen in the same way (``pairs``). D_min is
+the smallest positive distance of the held-out pairs. Equal points are treated as points
+at distance D_min.
 
-Odds. If pairs are chosen without regard to their distance, p(D | y) is the population's
-for any share of *same* pairs. The log odds then shift by
-log(prior odds / odds of the pairs): a choice of pairs given y changes only the
-intercept of a logistic regression (Prentice and Pyke 1979). Nearest pairs are chosen by
-their distance, and the model's b includes its prior. For both, prior odds raise an
-error.
+Prior odds. If pairs are chosen without regard to their distance, p(D | y) equals its
+population value for any share of *same* pairs. Other prior odds then add
+log(prior odds / odds of the pairs) to the log odds: choosing pairs given y changes only
+the intercept of a logistic regression (Prentice and Pyke 1979). Prior odds raise an
+error for links fitted to nearest pairs, which are chosen by their distance. They also
+raise an error for the model's link, because b includes the model's prior odds.
 """
 
 from collections.abc import Callable
@@ -73,8 +74,8 @@ def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
         raise ValueError(
             f"prior_odds must be None for the {link.kind} link of "
             f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. Calibrate a link on "
-            "pairs drawn at random given y: LCA(link_pairs='all').fit(X, y). For your "
-            "own pairs, multiply the odds by your odds over the odds of the pairs."
+            "pairs chosen at random given y: LCA(link_pairs='all').fit(X, y). For your "
+            "own pairs, multiply P/(1 - P) by prior_odds / odds of the pairs."
         )
 
 
@@ -126,13 +127,15 @@ class Link:
     Parameters
     ----------
     b, scale : arrays of shape ()
-        b ≥ 0, scale > 0.
+        Intercept b ≥ 0 and scale > 0.
     pairs : str, default=""
-        The pairs that it was fitted to; "" if unknown (files of version 0.1.0).
+        Choice of the pairs that the link was fitted to, or "" if unknown (files of
+        version 0.1.0).
 
     Notes
     -----
-    For pairs built from labels this link is steeper than the observed frequencies.
+    For pairs built from labels, P(same) of this link falls more steeply with D than the
+    observed frequencies.
 
     Examples
     --------
@@ -158,7 +161,7 @@ class Link:
     def probability(
         self, squared: ArrayLike, prior_odds: Scalar | None = None
     ) -> Float[Array, "*n"]:
-        """Return P(same) at squared distances; prior odds raise ValueError."""
+        """Return P(same) at squared distances; raise ValueError for prior odds."""
         _check_odds_of(self, prior_odds)
         return _exp_of_log(self, jnp.asarray(squared))
 
@@ -171,13 +174,14 @@ class LogLogisticLink:
     Parameters
     ----------
     intercept, slope : arrays of shape ()
-        a = γ log D₀ and γ ≥ 0 of log odds = a - γ log D.
+        Coefficients a = γ log D₀ and γ ≥ 0 of the log odds a - γ log D.
     floor : array of shape ()
-        D_min > 0: closer pairs have P(same) at this distance.
+        Smallest distance D_min > 0. Closer pairs have the P(same) of pairs at D_min.
     odds : array of shape ()
-        Odds of *same* among the pairs that it was fitted to.
+        Odds of *same* among the pairs that the link was fitted to.
     pairs : str
-        The choice of these pairs: "nearest", "impostors", or "all" (at random given y).
+        Choice of these pairs: "nearest", "impostors", or "all" (randomly chosen
+        given y).
 
     Examples
     --------
@@ -219,8 +223,8 @@ class IsotonicLink:
     Parameters
     ----------
     squared, same : arrays of shape (m,)
-        Knots: increasing squared distances, and nonincreasing P(same) in (0, 1). Linear
-        between knots, constant beyond.
+        Increasing squared distances of the knots, and nonincreasing P(same) in (0, 1)
+        at the knots. The link is linear between knots and constant outside them.
     odds, pairs
         See ``LogLogisticLink``.
 

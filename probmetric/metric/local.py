@@ -1,17 +1,18 @@
 """GLML's local Mahalanobis metric: its matrix depends on the query.
 
-With z = F(x - centre) the coordinates of the *frame*, the dissimilarity of y from query
-x is
+With z = F(x - centre) the transformed coordinates, F the matrix ``frame``, the
+dissimilarity of y from query x is
 
     (z_y - z_x)ᵀ A(z_x) (z_y - z_x),                                              (1)
 
-neither symmetric nor a distance. A(z) is computed from the class densities by one of
-the rules of ``metric.glml``. |A(z)| = 1 on its range, so dissimilarities from different
-queries are comparable, except for "fisher": its range (at most c - 1 directions) may be
-smaller far from a boundary. In input units the matrix is FᵀA F.
+which is neither symmetric nor a distance. A(z) is computed from the class densities by
+one of the rules of ``metric.glml``. Its determinant on its range is 1, so
+dissimilarities from different queries are comparable. The rule "fisher" is an
+exception: the range of its matrix (at most c - 1 directions) may be smaller far from a
+boundary. In input units the matrix is FᵀA F.
 
-All pairs are one matrix product. With A_x the matrix of query x and φ(t) = (t_it_j for
-i ≤ j, t) the f = D(D+1)/2 + D features of a point,
+The dissimilarities of all pairs are one matrix product. With A_x the matrix of query x
+and φ(t) = (t_it_j for i ≤ j, t) the f = D(D+1)/2 + D features of a point,
 
     (t - x)ᵀA_x(t - x) = φ(t)·ψ_x + xᵀA_x x,  ψ_x = (A_ij (1 + [i<j]), -2A_x x),   (2)
 
@@ -119,26 +120,31 @@ class LocalMahalanobis:
     Parameters
     ----------
     classes : ClassDensities
-        Densities in the coordinates of the frame. For ``rule="expected_bias"`` every
-        field has a leading axis of draws, for the expectation.
+        Class densities in the transformed coordinates z = F(x - centre). For
+        ``rule="expected_bias"`` every field has a leading axis of draws, over which the
+        expectation is computed.
     frame : array of shape (d, d)
-        F, invertible: the rules prefer matrices near I in these coordinates. F is the
-        pooled whitening in ``local_metric``; the identity gives the paper's metric.
+        Invertible linear map F to the coordinates in which the rules prefer matrices
+        near I. ``local_metric`` uses the pooled whitening. The identity gives the
+        paper's metric.
     centre : array of shape (d,)
-        Subtracted first, to keep the products of Eq. (2) small.
+        Point that is subtracted before F is applied, to keep the products of Eq. (2)
+        small.
     gamma : array of shape (), default 0
-        Share of the base metric FᵀF: γI + D·A/tr A. ∞ is the base metric.
+        Weight γ ≥ 0 of the base metric in γI + D·A/tr A. The metric is the base metric
+        FᵀF if γ = ∞.
     epsilon : array of shape (), default 0.05
-        Ridge of the rules "regularised" and "expected_bias", relative to B², > 0.
+        Ridge penalty > 0 of the rules "regularised" and "expected_bias", relative to
+        B².
     rule : str
         "min_norm" (default), "zero_bias" (Eq. (10) of the paper), "regularised",
         "expected_bias" or "fisher" (information of the class posterior).
 
     Notes
     -----
-    Valid to second order in the distance to the neighbor, if the densities are correct.
-    A *negative* bias (a smaller error than in the limit) is also removed (maths 2.3,
-    caveats).
+    The theory is valid to second order in the distance to the neighbor, if the class
+    densities are correct. The rules also remove a *negative* bias, an error smaller
+    than the asymptotic error (maths 2.3, caveats).
 
     Examples
     --------
@@ -173,21 +179,21 @@ class LocalMahalanobis:
         return replace(self, frame=self.frame / scale, centre=centre)
 
     def refuse_far(self, X: Float[np.ndarray, "n d"], name: str) -> None:
-        """Raise ValueError for coordinates in the frame beyond 1e75.
+        """Raise ValueError for transformed coordinates z beyond 1e75.
 
-        A(z) needs their fourth powers.
+        The matrix A(z) is computed from fourth powers of z.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
             raise ValueError(
-                f"{name} must be within 1e75 of the center in the coordinates of the "
-                f"frame, got {np.abs(X).max():.3g}. Rescale the points."
+                f"{name} must be within 1e75 of the center after the linear map frame, "
+                f"got {np.abs(X).max():.3g}. Rescale the points."
             )
 
     @measured
     def frame_matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Return A(z) of each row (determinant 1), in frame coordinates, (n, d, d)."""
+        """Return A(z) of each row in transformed coordinates, shape (n, d, d)."""
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
         queries = jnp.asarray(X)
@@ -218,7 +224,8 @@ class LocalMahalanobis:
     ) -> Float[Array, "m n"]:
         """Return all squared distances as one product, shape (m, n), at least 0.
 
-        For several sets of points call ``prepare(Q)`` once, then ``from_prepared``.
+        For several sets of points, call ``prepare(Q)`` once and ``from_prepared`` for
+        each set.
         """
         return _from_all(self.frame, self.centre, self.frame_matrix_at(Q), Q, P)
 
@@ -228,7 +235,7 @@ class LocalMahalanobis:
         return float(self.dissimilarity(u, v[None])[0])
 
     def maps(self) -> list[Array]:
-        """Return [F]."""
+        """Return the list [F] of the one linear map."""
         return [self.frame]
 
     def prepare(self, Q: Float[Array, "m d"]) -> QueryForms:
@@ -360,13 +367,13 @@ def local_metric(
     """Return the local metric of class densities in input coordinates.
 
     ``frame="pooled"`` whitens by the pooled scale matrix Σ_c π_c Σ_m ω_cm S_cm, which
-    must be positive definite; "identity" does not change the axes. Points are centered
-    at the mean location of the densities.
+    must be positive definite. ``frame="identity"`` does not transform the axes. Points
+    are centered at the mean location of the densities.
 
     Examples
     --------
-    Two normals: between them, steps towards the other class are long. The matrix has
-    determinant 1.
+    Between the means of two normal classes, a step toward the other class is longer
+    than a step across. The matrix has determinant 1.
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities

@@ -33,7 +33,7 @@ def check_factor(factor: ArrayLike) -> Array:
     shape, kind = np.shape(factor), getattr(factor, "dtype", None)
     if len(shape) != 2 or kind is None or kind.kind in "cOUSmM":
         raise ValueError(
-            "factor must be an array of real numbers of shape (p, d), got "
+            "factor must be an array of real numbers with shape (p, d), got "
             f"{type(factor).__name__ if kind is None else kind} of shape {shape}"
         )
     return cast("Array", factor)
@@ -60,10 +60,11 @@ class Mahalanobis:
     Parameters
     ----------
     factor : array of shape (p, d)
-        L. Identified only up to a rotation or reflection of its rows.
+        Linear map L, identified only up to an orthogonal transformation QL.
     link : Link, LogLogisticLink or IsotonicLink, optional
-        Maps a squared distance to P(same): the model's link, or a link calibrated on
-        held-out pairs. The ``repr`` of the metric includes its kind and pairs.
+        Function from a squared distance to P(same): the model's link, or a link
+        calibrated on held-out pairs. The ``repr`` of the metric includes the kind of
+        the link and its pairs.
 
     Notes
     -----
@@ -101,7 +102,7 @@ class Mahalanobis:
     @measured
     @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
-        """Return Lx; the Euclidean distance of images is the distance of points."""
+        """Return the images Lx; their Euclidean distance is the distance of points."""
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
@@ -140,7 +141,7 @@ class Mahalanobis:
         return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), prepared)
 
     def maps(self) -> list[Array]:
-        """Return [L]."""
+        """Return the list [L] of the one linear map."""
         return [self.factor]
 
     @measured
@@ -187,8 +188,10 @@ class Mahalanobis:
         Raises
         ------
         ValueError
-            If the metric has no link, or if ``prior_odds`` is passed and the link is
-            not calibrated on pairs chosen at random given y (``link.pairs == "all"``).
+            If the metric has no link.
+        ValueError
+            If ``prior_odds`` is passed, unless the link was calibrated on pairs chosen
+            at random given y (``link.pairs == "all"``).
         """
         if self.link is None:
             raise ValueError(NO_LINK)
@@ -203,8 +206,9 @@ class Mahalanobis:
         Parameters
         ----------
         points : array of shape (n, d), optional
-            Finite points to add. Their mean becomes the origin of the map, which
-            reduces rounding. Default: no points, and origin 0.
+            Finite points to add to the index. The mean of the points is subtracted
+            before the map, which reduces rounding errors. By default the index has no
+            points, and nothing is subtracted.
 
         Returns
         -------

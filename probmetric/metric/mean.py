@@ -29,9 +29,9 @@ from probmetric.typing import Array
 class MeanDissimilarity:
     """The mean dissimilarity over draws of a metric, as one metric.
 
-    It can rank points, but it is not a distance, even if the draws are distances. For
-    votes use the draws: averaged probabilities are better calibrated than votes under
-    a single metric.
+    The mean dissimilarity ranks points, but it is not a distance, even if the draws are
+    distances. For votes use the draws: averaged probabilities are better calibrated
+    than votes under a single metric.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class MeanDissimilarity:
         return [L for draw in self.draws for L in maps_of(draw)]
 
     def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
-        """Raise for queries that are too far for one of the draws."""
+        """Raise ValueError for queries that one of the draws does not support."""
         for draw in self.draws:
             if isinstance(draw, Bounded):
                 draw.refuse_far(X, name)
@@ -110,8 +110,8 @@ def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:
     """Return the metric of mean dissimilarity: E[M] for Mahalanobis metrics.
 
     The mean of squared distances is the squared distance under E[M], a Mahalanobis
-    metric (usually with full rank). It has no link: P(same) at the mean distance is not
-    the mean of P(same).
+    metric (usually with full rank). The mean metric has no link, because P(same) at the
+    mean distance is not the mean of P(same).
 
     Examples
     --------

@@ -3,17 +3,18 @@
 Scores of a query Q and a database element Y; larger is more similar:
 
 * ``log_ratio``    log Pr(Q, Y) - log Pr(Q) - log Pr(Y), the log odds of a common
-  source, up to the prior odds. If the stored elements have different sources, it ranks
-  as the Bayes rule (erratum Y10 of seed 002, which ranks by the joint);
-* ``joint``        log Pr(Q, Y), as in the paper;
-* ``conditional``  log Pr(Q | Y);
-* ``kernel``       log of Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)) ≤ 0, zero for Y = Q: only for
-  this score is Q always its own best match (erratum Y11);
-* ``vq``           log Pr(Q, k(Y) | Y) with the likeliest component k(Y): a lower bound
-  of ``conditional``, which is larger by -log P(k(Y) | Q, Y).
+  source for even prior odds. If every database element has a different source, the
+  ranking by this score is the Bayes rule (erratum Y10 of seed 002, which ranks by the
+  joint).
+* ``joint``        log Pr(Q, Y), as in the paper.
+* ``conditional``  log Pr(Q | Y).
+* ``kernel``       log of Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)) ≤ 0, and 0 if Y = Q. Only
+  under this score is Q always the best match of Q (erratum Y11).
+* ``vq``           log Pr(Q, k(Y) | Y) with the likeliest component k(Y), a lower bound
+  of ``conditional``. The difference is -log P(k(Y) | Q, Y).
 
-None is a distance: there is no triangle inequality, and except for ``kernel`` the best
-match of Q may be another point. ``dissimilarity`` is minus the score.
+No score is a distance: the triangle inequality does not hold, and except for ``kernel``
+the best match of Q may be another point. ``dissimilarity`` is minus the score.
 """
 
 from dataclasses import dataclass, field
@@ -44,31 +45,35 @@ class PairSimilarity:
     Parameters
     ----------
     log_weights : array of shape (k,)
-        log c_k; for blended models log π_n + log c_nk, model after model.
+        Logarithms of the component weights c_k. For blended models these are
+        log π_n + log c_nk, with the components of one model after another.
     means : array of shape (k, d)
+        Means of the components.
     between : array of shape (k, d, d)
         Covariance B_k of the representatives.
     noise : array of shape (k, d, d)
         Covariance W_k of an instance around its representative.
     noise_other : array of shape (k, d, d), optional
-        W_k of database elements. Default: ``noise``.
+        Covariance W_k of database elements. Default: ``noise``.
     score : str, default="log_ratio"
-        ``dissimilarity`` and ``pairwise`` are minus this score; see the module.
+        Score whose negative is returned by ``dissimilarity`` and ``pairwise``: one of
+        "log_ratio", "joint", "conditional", "kernel" and "vq".
     blocks : tuple of int, optional
-        Component counts of blended models; () for one model. Q and Y have the same
-        model even if they have different sources, so the denominator of the log ratio
-        is blended as Pr_n(Q) Pr_n(Y).
+        Numbers of components of blended models, or () for one model. Q and Y have the
+        same model even if they have different sources. The denominator of the log ratio
+        is therefore blended as Pr_n(Q) Pr_n(Y).
 
     Notes
     -----
-    Outside ``jit``, NaN entries are integrated out. ``symmetric`` is False for the
-    class. The joint, log ratio and kernel are symmetric up to rounding unless
-    ``noise_other`` is set.
+    Outside ``jit``, NaN entries are integrated out. ``symmetric`` is False for all
+    scores. The joint, log ratio and kernel are nevertheless symmetric up to rounding
+    unless ``noise_other`` is passed.
 
     Examples
     --------
-    Sources have variance 4 and their instances variance 1. Instances at distance 0.5
-    are evidence for a common source, instances at distance 3 against it.
+    Sources have variance 4, and instances of a source have variance 1. Two instances at
+    distance 0.5 are evidence for a common source. Two instances at distance 3 are
+    evidence against a common source.
 
     >>> import numpy as np
     >>> W = np.ones((1, 1, 1))
@@ -99,7 +104,7 @@ class PairSimilarity:
     def log_marginal(
         self, X: Float[Array, "*n d"], *, other: bool = False
     ) -> Float[Array, "*n"]:
-        """Return log Pr(x) of rows; ``other`` is True for database elements."""
+        """Return log Pr(x) of rows, or of database elements if ``other`` is True."""
         rows = jnp.asarray(X)
         flat, missing = rows.reshape(-1, rows.shape[-1]), _has_missing(X)
         log_p = tiles.marginal(self._model, flat, other=other, missing=missing)
@@ -116,7 +121,7 @@ class PairSimilarity:
     def log_joint(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return log Pr(Q, Y) of matching rows, by the exact EQ-2."""
+        """Return log Pr(Q, Y) of matching rows, by the exact EQ-2 of the paper."""
         return self._rows(A, B, "joint")
 
     @measured
@@ -130,7 +135,7 @@ class PairSimilarity:
     def log_ratio(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return the log likelihood ratio of one source to two sources."""
+        """Return the log likelihood ratio of one common source to two sources."""
         return self._rows(A, B, "log_ratio")
 
     @measured
@@ -144,7 +149,7 @@ class PairSimilarity:
     def pair_score(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return the metric's ``score`` of matching rows; higher is more similar."""
+        """Return the ``score`` of matching rows, larger for more similar rows."""
         return self._rows(A, B, self.score)
 
     @measured
@@ -163,7 +168,7 @@ class PairSimilarity:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return minus the scores of a query with the rows of Y (difference form)."""
+        """Return minus the scores of a query with the rows of Y, from differences."""
         return -self._rows(jnp.broadcast_to(q, Y.shape), Y, self.score)
 
     @measured
@@ -172,9 +177,9 @@ class PairSimilarity:
     ) -> Float[Array, "m n"]:
         """Return minus the scores of all pairs, shape (m, n).
 
-        One matrix product per component, in tiles. Memory is the result, 2 k (d + 2)
-        numbers per row, and about ten tiles. The absolute error by cancellation is
-        eps · ‖S‖/‖W‖; ``refine`` does not cancel.
+        The scores are computed in tiles, by one matrix product per component. Memory is
+        the result, 2 k (d + 2) numbers per row, and about ten tiles. Cancellation
+        causes an absolute error of eps · ‖S‖/‖W‖. ``refine`` avoids this error.
         """
         args = self._model, self.score, self.blocks
         if _has_missing(Q) or _has_missing(P):
@@ -190,7 +195,7 @@ class PairSimilarity:
     ) -> Float[Array, "m s"]:
         """Return minus the scores of each query with its short list P[idx].
 
-        The mean-difference form does not cancel for small W.
+        The scores are computed from differences, which do not cancel for small W.
         """
         Y = jnp.asarray(P)[jnp.asarray(idx)]
         A = jnp.broadcast_to(jnp.asarray(Q)[:, None], Y.shape)

@@ -122,7 +122,7 @@ def matching(
     *,
     missing: bool,
 ) -> Float[Array, "n"]:
-    """Return the scores of matching rows, by the mean-difference form."""
+    """Return the scores of matching rows, computed from differences."""
     pair = log_pair_components(model, A, B, missing=missing)
     joint = logsumexp(pair, -1)
     if score == "joint":
@@ -155,7 +155,7 @@ def pairwise(
     *,
     tile: int = TILE,
 ) -> Float[Array, "m n"]:
-    """Return minus all scores, with the masks of features observed in Q and in P."""
+    """Return minus the scores of all pairs; masks mark observed features."""
     reg = regression(model, mask_q, mask_y)
 
     def terms(X: Array, mask: Array | None, other: bool) -> Array:
@@ -237,7 +237,7 @@ def pairwise_missing(
     Q: Float[np.ndarray, "m d"],
     P: Float[np.ndarray, "n d"],
 ) -> Float[Array, "m n"]:
-    """Evaluate ``pairwise`` in blocks with the same missing features."""
+    """Return ``pairwise`` scores in blocks of rows with the same missing features."""
     out = np.empty((len(Q), len(P)), Q.dtype)
     masks_q, code_q = np.unique(~np.isnan(Q), axis=0, return_inverse=True)
     masks_y, code_y = np.unique(~np.isnan(P), axis=0, return_inverse=True)

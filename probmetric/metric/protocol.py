@@ -1,10 +1,10 @@
 """Interfaces of metrics, and the checks of their arguments.
 
-All metrics of this package are a ``Metric``. Your own class needs only the methods of
-``Dissimilarity`` for neighbors, votes and posteriors, and must be registered as a
-pytree (``jax.tree_util.register_dataclass``). If it has ``n_features``, points with
-another number of features raise an error. ``Prepared``, ``Squared`` and ``Bounded`` are
-optional and used by the search.
+All metrics of this package implement ``Metric``. Your own class requires only the
+methods of ``Dissimilarity`` for neighbors, votes and posteriors. It must be registered
+as a pytree (``jax.tree_util.register_dataclass``). If the class has ``n_features``,
+points with another number of features raise an error. The interfaces ``Prepared``,
+``Squared`` and ``Bounded`` are optional and are used by the neighbor search.
 
 Functions under ``jit`` are compiled once for each kind and shape of metric.
 """
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Dissimilarity(Protocol):
-    """The interface that neighbors need, sufficient for your own metric.
+    """The interface that the neighbor search requires, for your own metrics.
 
-    If ``is_distance`` is True, ``distance(A, B)`` is also required: the distances (not
-    squared) between matching rows.
+    If ``is_distance`` is True, the method ``distance(A, B)`` is also required. It
+    returns the distances (not squared) between matching rows.
 
     Examples
     --------
@@ -90,16 +90,16 @@ class Metric(Dissimilarity, Protocol):
 
     Notes
     -----
-    ``metric(u, v)`` is the distance if ``is_distance``, otherwise the entry of
+    ``metric(u, v)`` is the distance if ``is_distance`` is True, otherwise the entry of
     ``pairwise``. ``pairwise`` is the squared distance for ``Mahalanobis`` and
-    ``ClassDistribution``, and minus the score for ``PairSimilarity`` (it may be
-    negative).
+    ``ClassDistribution``. For ``PairSimilarity`` it is minus the score, and may be
+    negative.
 
-    Metrics are equal only if they are the same object, and can be used in sets and as
-    dictionary keys.
+    Two metrics are equal only if they are the same object. Metrics can be used in sets
+    and as dictionary keys.
 
-    ``sklearn.metrics.pairwise_distances(X, metric=metric)`` accepts a metric. Given one
-    set of points, scikit-learn computes half of the matrix and mirrors it. If
+    ``sklearn.metrics.pairwise_distances(X, metric=metric)`` accepts a metric. For one
+    set of points, scikit-learn computes only half of the matrix and mirrors it. If
     ``symmetric`` is False, use ``pairwise_distances(Q, P, metric=metric)`` instead.
 
     Examples
@@ -125,9 +125,10 @@ class Metric(Dissimilarity, Protocol):
 class Prepared(Protocol):
     """A metric with computations that depend only on the queries.
 
-    A search passes their result to ``refine(Q, P, idx, prepared=None)`` if the metric
-    has this method. If it has ``prepare_alone(Q)``, which returns the same as NumPy
-    arrays, a search calls that instead of tracing ``prepare``.
+    If the metric has a method ``refine(Q, P, idx, prepared=None)``, the neighbor search
+    passes the result of ``prepare`` to it. If the metric has a method
+    ``prepare_alone(Q)``, which returns this result as NumPy arrays, the search calls it
+    instead of tracing ``prepare``.
 
     Examples
     --------
@@ -158,7 +159,9 @@ class Prepared(Protocol):
 
 @runtime_checkable
 class Squared(Protocol):
-    """A metric of squared lengths of mapped differences, which may overflow.
+    """A metric computed from squared images of differences under linear maps.
+
+    The search uses the linear maps to detect overflow of the squares.
 
     Examples
     --------
@@ -170,7 +173,7 @@ class Squared(Protocol):
     """
 
     def maps(self) -> list[Array]:
-        """Return the linear maps that are applied before squaring."""
+        """Return the linear maps that are applied to differences before squaring."""
         ...
 
 
@@ -180,8 +183,8 @@ class Bounded(Protocol):
 
     Examples
     --------
-    A metric from class densities computes fourth powers of points, and supports queries
-    up to a distance of 1e75:
+    A metric from class densities computes fourth powers of coordinates. It supports
+    queries up to 1e75 from the center:
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities
@@ -194,8 +197,8 @@ class Bounded(Protocol):
     (True, False)
     >>> metric.refuse_far(np.array([[1e80]]), "X")
     Traceback (most recent call last):
-    ValueError: X must be within 1e75 of the center in the coordinates of the frame, \
-got 1e+80. Rescale the points.
+    ValueError: X must be within 1e75 of the center after the linear map frame, got \
+1e+80. Rescale the points.
     """
 
     def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
@@ -205,7 +208,7 @@ got 1e+80. Rescale the points.
 
 @runtime_checkable
 class MetricDraws(Protocol):
-    """Draws of a metric, such as a ``PosteriorMetric``, as neighbors use them."""
+    """The interface of draws of a metric, such as a ``PosteriorMetric``."""
 
     def metrics(self) -> list[Dissimilarity]:
         """Return the draws."""
@@ -243,7 +246,7 @@ def features_of(metric: object) -> int | None:
 
 
 def maps_of(metric: object) -> list[Array]:
-    """Return the linear maps of a ``Squared`` metric; none for other metrics."""
+    """Return the linear maps of a ``Squared`` metric, or [] for other metrics."""
     return metric.maps() if isinstance(metric, Squared) else []
 
 
@@ -282,16 +285,16 @@ def two_points(metric: object, u: ArrayLike, v: ArrayLike) -> tuple[Array, Array
 def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a metric's method as ``numpy_in_numpy_out``, and check its arguments.
 
-    The positional arguments are points (real numbers), except ``idx``. Their shape must
-    match the annotation and the metric's number of features. Lists and integer arrays
-    become floats (differences of uint8 are modulo 256). A NumPy result with NaN or
-    infinity raises ValueError.
+    All positional arguments except ``idx`` are points (real numbers). The shape of the
+    points must match the annotation and the metric's number of features. Lists and
+    integer arrays are converted to floats, because differences of uint8 are modulo 256.
+    A NumPy result with NaN or infinity raises ValueError.
     """
     return _checked(function, infinite=False)
 
 
 def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap as ``measured``, for results that are logarithms (may be infinite)."""
+    """Wrap a method as ``measured`` if its results are logarithms (may be infinite)."""
     return _checked(function, infinite=True)
 
 

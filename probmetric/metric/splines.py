@@ -46,12 +46,14 @@ def i_splines(
     ----------
     X : array of shape (..., d)
     knots : array of shape (d, K)
-        Ascending in each row; equal knots make triangles with width 0.
+        Knots of each feature, in ascending order. Equal knots give triangles of width
+        0.
 
     Returns
     -------
     array of shape (..., d, K)
-        Values in [0, 1] up to rounding, in NumPy for NumPy arrays.
+        Values in [0, 1] up to rounding, as a NumPy array if the arguments are NumPy
+        arrays.
 
     Examples
     --------
@@ -87,18 +89,18 @@ class SplineCityBlock:
     Parameters
     ----------
     knots : array of shape (d, k)
-        Ascending in each row.
+        Knots of each feature, in ascending order.
     heights : array of shape (d, k)
-        θ ≥ 0, the height of each I-spline.
+        Heights θ ≥ 0 of the I-splines.
     link : Link, optional
-        Maps the distance (not squared) to P(same), which is 1 - E[dissimilarity] of a
-        generalized dissimilarity model.
+        Function from the distance (not squared) to P(same). In a generalized
+        dissimilarity model P(same) is 1 - E[dissimilarity].
 
     Notes
     -----
-    ``dissimilarity``, ``pairwise``, ``distance`` and a call all return this distance.
-    It is a pseudo-metric: points that differ only where the curves are flat, or beyond
-    the knots, are at distance 0.
+    ``dissimilarity``, ``pairwise``, ``distance`` and a call all return the city-block
+    distance of the curves. It is a pseudo-metric: points that differ only where the
+    curves are flat, or outside the knots, are at distance 0.
 
     Examples
     --------

@@ -6,16 +6,16 @@ approximate; ``shortlist_recall`` measures its recall). ``KNeighborsClassifier``
 posterior.
 
 ``search``       ``nearest``: the entry point, and ties.
-``linear``       Mahalanobis kinds with scikit-learn; settled rows (1), rounding (2).
-``scan``         other kinds, tile by tile.
-``block``        merging a block of points into the k best (1).
-``stream``       points on disk, in one process or several.
-``range``        values whose squares float64 cannot represent.
+``linear``       exact search under Mahalanobis metrics with scikit-learn.
+``scan``         exact search under other metrics, tile by tile.
+``block``        merging a block of points into the k best candidates.
+``stream``       search among points on disk, in one process or several.
+``range``        errors for values whose squares float64 cannot represent.
 ``shortlist``    approximate search for local metrics, and its recall.
-``votes``        soft votes (1), their scale (2), the class prior (3), tuning.
+``votes``        soft votes, their scale, the class prior, and tuning.
 ``source_votes`` count votes among points on disk.
-``strength``     choice of a prior's strength by folds.
-``learned``      a metric learned inside ``fit``.
+``strength``     choice of a prior's strength by cross-validation.
+``learned``      learning a metric inside ``fit``.
 ``classifier``, ``regressor``, ``table``  the public objects.
 """
 

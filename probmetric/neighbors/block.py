@@ -61,7 +61,8 @@ type Screens = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
 class Candidates:
     """The k best points of m queries so far, ordered by (value, row).
 
-    NaN is no entry. ``rows`` returns the points themselves if ``hold`` was called.
+    NaN means that there is no entry yet. ``rows`` returns the points if ``hold`` was
+    called.
     """
 
     def __init__(self, m: int, k: int) -> None:
@@ -99,7 +100,7 @@ class Candidates:
         return index[wanted], rows[wanted]
 
     def rows(self, d: int) -> Float[np.ndarray, "m k d"]:
-        """Return the points of the entries; zero without an entry."""
+        """Return the points of the entries, or zeros if there is no entry."""
         points = np.zeros((*self.index.shape, d))
         if self._stored:
             index, rows = self._still_wanted()
@@ -148,7 +149,7 @@ class Block:
 
     @cached_property
     def images(self) -> tuple[float, Screens]:
-        """The factor that scales squares in Eq. (1), and its screens."""
+        """Factor that scales squares in Eq. (1), and the screens (float32, float64)."""
         L, center = self.L, self.X.mean(0)
         V, Z = (centered_images(L, A, center) for A in (self.X, self.Q))
         largest = max(np.abs(A).max() for A in (V, Z))

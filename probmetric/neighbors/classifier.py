@@ -1,8 +1,8 @@
 """A nearest-neighbor classifier for any metric, or for a posterior of metrics.
 
-Scikit-learn's conventions. The mathematics is in ``neighbors.search`` (which points are
-near) and ``neighbors.votes`` (the votes). A posterior is any
-``metric.protocol.MetricDraws``.
+The classifier follows scikit-learn's conventions. ``neighbors.search`` finds the
+neighbors, and ``neighbors.votes`` defines the votes. A posterior is any object with the
+interface ``metric.protocol.MetricDraws``.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -53,7 +53,7 @@ type Grids = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def grid(value: str | float, default: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the values to try: the default grid for "loo", else the value."""
+    """Return the values to try: the default grid if "loo", otherwise the value."""
     return default if isinstance(value, str) else (float(value),)
 
 
@@ -65,8 +65,8 @@ def common_type(classes: np.ndarray, label: object) -> np.dtype:
     }
     if label is None or labels.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
-            f"reject_label must be no class but of the type of the classes "
-            f"{classes.tolist()}, got {label!r}"
+            f"reject_label must have the type of the classes {classes.tolist()} and "
+            f"must not be a class, got {label!r}"
         )
     return np.result_type(classes, labels)
 
@@ -78,60 +78,66 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner or None, default=None
-        None is the Euclidean distance. *Probabilities* are averaged over the draws of a
-        posterior, never distances. A learner, such as ``LCA()``, is cloned and fitted
-        inside ``fit`` (a learner from groups uses the classes as groups):
-        cross-validation then evaluates both together, and
-        ``metric__regularization`` is a parameter of both. Draws for prediction may
-        choose another prior, see ``posterior_metric``. Evaluate a metric learned
-        before on points that it was not learned from.
+        Metric of the neighbors; None is the Euclidean distance. Under a posterior the
+        *probabilities* are averaged over draws, never the distances. A learner, such as
+        ``LCA()``, is cloned and fitted inside ``fit``, so cross-validation evaluates
+        the learner and the votes together. The parameters of a learner are available
+        as, for example, ``metric__regularization``. A learner from groups uses the
+        classes as groups. Draws for prediction may choose another prior, see
+        ``posterior_metric``. If the metric was learned before ``fit``, evaluate the
+        classifier on points that were not used to learn it.
     n_neighbors : int, default=5
-        Number of voters for count votes. With soft votes all points vote, and this sets
-        the scale of the bandwidth.
+        Number of neighbors that vote if ``votes="count"``. If ``votes="soft"``, all
+        points vote, and this number sets the scale of the bandwidth.
     votes : {"soft", "count"}, default="soft"
-        Weights that decrease with dissimilarity, or one vote for each of the nearest.
-        Averaged count votes are underconfident; soft votes are not.
+        Weights that decrease with dissimilarity ("soft"), or one vote for each of the
+        nearest neighbors ("count"). Averaged count votes are underconfident; soft votes
+        are not.
     draws : {None, "prediction", "intervals"}, default=None
-        Use draws from the learner's ``posterior_metric``; None uses its single metric.
+        Purpose of the draws of the learner's ``posterior_metric``. None uses the
+        learner's single metric instead of draws.
     bandwidth : "loo" or float > 0, default="loo"
-        Bandwidth of soft votes in units of the metric's scale: rescaling a metric
-        changes nothing. "loo" chooses among 0.1, 0.25, 0.5, 1, 2 and 4 the best log
-        score of the averaged prediction of each training point from the others.
+        Bandwidth of soft votes in units of the metric's scale, so that rescaling a
+        metric changes nothing. "loo" predicts each training point from the other
+        points, averaged over draws, and chooses among 0.1, 0.25, 0.5, 1, 2 and 4 the
+        bandwidth with the best log score.
     prior_weight : "loo" or float ≥ 0, default="loo"
-        Weight of the training shares of the classes: a number of extra votes for count
-        votes ("loo" chooses among 0.5, 1, 2, 4), a share in [0, 1) for soft votes
-        ("loo" is 0.02).
+        Weight of the training shares of the classes. For count votes it is a number of
+        extra votes, and "loo" chooses among 0.5, 1, 2 and 4. For soft votes it is a
+        share in [0, 1), and "loo" is 0.02.
     reject_below : float in [0, 1], default=0
-        ``predict`` abstains if the largest averaged probability is below this. With
-        cost c of abstaining and 1 of an error, 1 - c is the optimal threshold of a
-        calibrated classifier (Chow's rule).
+        ``predict`` abstains if the largest averaged probability is below this
+        threshold. If abstaining costs c and an error costs 1, the optimal threshold of
+        a calibrated classifier is 1 - c (Chow's rule).
     reject_label : label, optional
-        Value that ``predict`` returns to abstain: no class, of the type of the classes.
-        Required if ``reject_below`` > 0. ``score`` counts an abstention as an error.
+        Value that ``predict`` returns to abstain. It must have the type of the classes
+        and must not be a class. Required if ``reject_below`` > 0. ``score`` counts an
+        abstention as an error.
     unlabeled : label, default="warn"
-        Leave out rows with this label, also in ``score``, for example -1; NaN also
-        stands for None. None and "warn" use every label as a class; "warn" warns about
-        a -1.
+        Label of rows to leave out in ``fit`` and ``score``, for example -1. NaN also
+        leaves out rows with the label None. None and "warn" use every label as a class;
+        "warn" also warns if a label is -1.
 
     Attributes
     ----------
     classes_ : array of shape (c,)
+        Class labels in sorted order.
     class_prior_ : array of shape (c,)
-        Training shares.
+        Training shares of the classes.
     metric_ : Metric or PosteriorMetric
-        The metric in use.
+        Metric that is used to find neighbors.
     learner_ : estimator or None
-        The fitted learner.
+        Fitted learner, or None if no metric was learned.
     bandwidth_, prior_weight_ : float
-        The values in use.
+        Bandwidth and prior weight, chosen or passed.
     scale_ : array of shape (s,)
         Scale of each draw for soft votes, Eq. (2) of ``neighbors.votes``.
     loo_scores_ : array of shape (g, a)
-        Mean leave-one-out log score over the grids (bandwidth, prior weight); NaN if
-        nothing was chosen. The metric was learned with the left-out point, so these
-        scores are optimistic about the metric.
+        Mean leave-one-out log score for each bandwidth and prior weight of the grids,
+        or NaN if nothing was chosen. The metric was learned with the left-out point, so
+        these scores are optimistic about the metric.
     n_features_in_, feature_names_in_
-        As in scikit-learn.
+        Number and names of features, as in scikit-learn.
 
     Examples
     --------
@@ -161,16 +167,16 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def fit(
         self, X: ArrayLike | Source, y: ArrayLike | None = None
     ) -> "KNeighborsClassifier":
-        """Learn the metric if it is a learner; store the points; tune the votes.
+        """Fit the metric if it is a learner, store the points, and tune the votes.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or dataset on disk
-            A dataset on disk (``pm.open`` with labels) supports only count votes. Each
-            prediction reads all rows, and ``prior_weight="loo"`` uses 2000 rows (all if
-            there are fewer), each predicted from all others.
+            Training points. A dataset on disk (``pm.open`` with labels) supports only
+            count votes, and each prediction reads all rows. For a dataset on disk
+            ``prior_weight="loo"`` predicts at most 2000 rows, each from all other rows.
         y : array-like of shape (n,)
-            Classes; None for a dataset on disk.
+            Classes of the points, or None for a dataset on disk.
 
         Returns
         -------
@@ -217,8 +223,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         if self.votes != "count":
             check_choice("votes", self.votes, tuple(PRIOR_WEIGHTS))
             raise ValueError(
-                f"votes must be 'count' for a dataset on disk, got {self.votes!r}, for "
-                "which all points vote for every query"
+                f"votes must be 'count' for a dataset on disk, got {self.votes!r}. Use "
+                "votes='count', or load the points into memory."
             )
         refuse_unlabeled(self.unlabeled)
         rows = voters(source)
@@ -290,7 +296,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self.bandwidth_, self.prior_weight_, self.loo_scores_ = tuned
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Compute class probabilities (m, c), averaged over draws; rows sum to one."""
+        """Compute class probabilities averaged over draws, shape (m, c)."""
         Q, c, k = queries_of(self, X), len(self.classes_), self.n_neighbors
         rows = self._voters()
         if rows is not None:
@@ -304,7 +310,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return mix_prior(votes, self.class_prior_, self.prior_weight_, k)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class (m,), the first if tied, or abstain."""
+        """Predict the most probable class, or abstain; ties give the first class."""
         probabilities = self.predict_proba(X)
         labels = self.classes_[probabilities.argmax(1)]
         if self.reject_below > 0:
@@ -314,7 +320,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return labels
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
-        """Compute logarithms of ``predict_proba`` (m, c); -inf for probability 0."""
+        """Compute the logarithms of ``predict_proba``, shape (m, c)."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
@@ -323,8 +329,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> float:
         """Compute the accuracy; warn if the metric was learned from these rows.
 
-        The warning requires a metric learned inside ``fit``, and the rows and labels of
-        ``fit`` in the same order. Other equal rows are ignored: data have duplicates.
+        A warning is issued if the metric was learned inside ``fit`` and X and y are the
+        training data in the same order. Training rows in another order give no warning,
+        because data may have duplicates.
 
         Parameters
         ----------
@@ -346,25 +353,27 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> Any:
         """Find the nearest training points, as in scikit-learn.
 
-        Under a posterior the order is by the mean dissimilarity over draws, that is
-        under E[M] for Mahalanobis kinds. See ``PosteriorMetric.neighbor_probability``
-        for the uncertainty of neighbors.
+        Under a posterior the neighbors are ordered by their mean dissimilarity over
+        draws. For Mahalanobis metrics this is the dissimilarity under E[M]. See
+        ``PosteriorMetric.neighbor_probability`` for the uncertainty of neighbors.
 
         Parameters
         ----------
         X : array-like of shape (m, d), optional
-            Queries. By default the training points; a point is not its neighbor.
+            Queries. By default the queries are the training points, and no point is its
+            own neighbor.
         n_neighbors : int, optional
-            Default: ``n_neighbors`` of the classifier.
+            Number of neighbors k. Default: ``n_neighbors`` of the classifier.
         return_distance : bool, default=True
+            Whether to return distances as well as indices.
 
         Returns
         -------
         distances : array of shape (m, k)
-            Distances (not squared) if the metric is one, otherwise dissimilarities.
-            Only with ``return_distance``.
+            Distances (not squared) if ``metric_.is_distance``, otherwise
+            dissimilarities. Returned only if ``return_distance`` is True.
         indices : array of shape (m, k)
-            Row numbers; ties by the lowest index.
+            Row numbers of the neighbors. Ties are ordered by row number.
         """
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
@@ -373,7 +382,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             metric = metric.mean_metric()
         rows = self._voters()
         if X is None and rows is not None:
-            raise ValueError("X must be queries for a dataset on disk, got None")
+            raise ValueError(
+                "X must be an array if the points are a dataset on disk, got None"
+            )
         Q = self.fit_X_ if X is None else queries_of(self, X)
         points = self.fit_X_ if rows is None else rows.source
         D, index = nearest(metric, Q, points, k, exclude_self=X is None)
@@ -405,6 +416,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         X, n_neighbors
             As in `kneighbors`.
         mode : {"connectivity", "distance"}, default="connectivity"
+            Whether the entries of neighbors are 1 or distances.
 
         Returns
         -------

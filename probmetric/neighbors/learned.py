@@ -26,7 +26,7 @@ from probmetric.typing import ArrayLike
 
 
 def draws_of(metric: object) -> list[Dissimilarity]:
-    """Return the draws of a posterior, or a list of the one metric."""
+    """Return the draws of a posterior, or a list with the single metric."""
     if isinstance(metric, MetricDraws):
         return metric.metrics()
     if not isinstance(metric, Dissimilarity):
@@ -56,7 +56,7 @@ def metric_for(
             method = getattr(metric, "get_metric", None)
             if method is None or _needs_arguments(method):
                 raise ValueError(
-                    f"metric must be a learner of a single metric, got {name}"
+                    f"metric must be a learner with get_metric(), got {name}"
                 )
             learner = _fitted(metric, X, labels)
             return learner.get_metric(), learner
@@ -98,9 +98,9 @@ def warn_of_training_data(
     X: Float[np.ndarray, "n d"],
     labels: np.ndarray,
 ) -> None:
-    """Warn if rows and labels to score are those of ``fit``, in the same order.
+    """Warn if the rows and labels are the training data in the same order.
 
-    Equal rows in another order are no evidence: data have duplicates.
+    Training rows in another order give no warning, because data may have duplicates.
     """
     if np.array_equal(Q, X) and np.array_equal(np.asarray(y), labels):
         warnings.warn(
@@ -111,7 +111,7 @@ def warn_of_training_data(
 
 
 def queries_of(estimator: BaseEstimator, X: ArrayLike) -> Float[np.ndarray, "m d"]:
-    """Check the queries of a fitted estimator."""
+    """Check and return the queries of a fitted estimator."""
     check_is_fitted(estimator)
     check_numeric(X)
     check_fitted_columns(estimator, X)

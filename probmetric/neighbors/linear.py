@@ -39,7 +39,7 @@ type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 def squared(
     L: Float[np.ndarray, "p d"], delta: Float[np.ndarray, "*n d"]
 ) -> Float[np.ndarray, "*n"]:
-    """Compute |Lδ|² by the same operations in every row: equal rows tie."""
+    """Compute |Lδ|² by the same operations in every row, so that equal rows tie."""
     # No BLAS: a GEMM may treat rows at the edge of a block differently.
     total = np.zeros(delta.shape[:-1])
     for row in L:
@@ -89,7 +89,7 @@ def nearest_linear(
     excluded: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> Nearest:
-    """Find neighbors by (1) and (2). ``found_but_own`` checks the arguments."""
+    """Find exact neighbors by the bounds (1) and (2), without checking arguments."""
     L = np.asarray(metric.factor, np.float64)
     center = P.mean(0)
     V, Z = (centered_images(L, X, center) for X in (P, Q))

@@ -15,7 +15,7 @@ RESCALE = "Rescale the points or the metric."
 
 
 def check_size(metric: Dissimilarity, X: Float[np.ndarray, "n d"], name: str) -> None:
-    """Raise for points, or images of points under the metric, of 1e150 or more."""
+    """Raise ValueError if points or their images under the metric reach 1e150."""
     largest = np.maximum(X.max(0), -X.min(0))
     sizes = [largest]
     with np.errstate(over="ignore"):
@@ -25,7 +25,7 @@ def check_size(metric: Dissimilarity, X: Float[np.ndarray, "n d"], name: str) ->
     size = np.concatenate(sizes).max()
     if not size < LARGEST:
         raise ValueError(
-            f"{name} must have entries and images under the metric below 1e150, got "
+            f"{name} must be below 1e150 before and after the map of the metric, got "
             f"{size:.3g} (largest entry {largest.max():.3g}). {RESCALE}"
         )
 
@@ -33,7 +33,7 @@ def check_size(metric: Dissimilarity, X: Float[np.ndarray, "n d"], name: str) ->
 def check_queries(
     metric: Dissimilarity, Q: Float[np.ndarray, "m d"], name: str
 ) -> None:
-    """Raise for queries at which the metric cannot be computed; see ``check_size``."""
+    """Raise ValueError if the metric cannot be computed at a query."""
     if isinstance(metric, Bounded):
         metric.refuse_far(Q, name)
     check_size(metric, Q, name)
@@ -46,11 +46,11 @@ def check_found(
     D: Float[np.ndarray, "m k"],
     index: Int[np.ndarray, "m k"],
 ) -> None:
-    """Raise for infinite dissimilarities of neighbors, and for lost squares."""
+    """Raise ValueError if dissimilarities of neighbors are infinite or underflow."""
     if not np.isfinite(D).all():
         size = max(np.abs(Q).max(), np.abs(P).max())
         raise ValueError(
-            "points must have finite dissimilarities of neighbors, got infinity "
+            "points must have finite dissimilarities from the queries, got infinity "
             f"(largest entry {size:.3g}). {RESCALE}"
         )
     row, column = np.nonzero(np.abs(D) < SMALLEST**2)
@@ -60,7 +60,7 @@ def check_found(
 def check_lost(
     metric: Dissimilarity, Q: Float[np.ndarray, "n d"], P: Float[np.ndarray, "n d"]
 ) -> None:
-    """Raise for rows with squares below 1e-300 unless they are at distance zero.
+    """Raise ValueError for squared distances below 1e-300 other than zero.
 
     Only metrics with linear maps (``metric.Squared``) are checked.
     """

@@ -1,9 +1,9 @@
-"""A nearest-neighbor regressor for any metric, learned or not, or for draws of one.
+"""A nearest-neighbor regressor for any metric, or for a posterior of metrics.
 
-Metrics, votes and scale are as in ``neighbors.classifier``. The prediction is the mean
-of y under the weights of the neighbors, averaged over draws. With u = (y - min y) /
-(max y - min y) in [0, 1], the ballot of point j (``neighbors.votes``) is
-(1 - u_j, u_j), and the share of the second column is the prediction of u.
+Metrics, votes and scale are defined as in ``neighbors.classifier``. The prediction is
+the weighted mean of y over the neighbors, averaged over draws. With
+u = (y - min y) / (max y - min y) in [0, 1], the ballot of point j (``neighbors.votes``)
+is (1 - u_j, u_j). The share of votes for the second column is the prediction of u.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -37,18 +37,18 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner or None, default=None
-        As in ``KNeighborsClassifier``. A learner is fitted to classes, the values of y
-        between its quantiles. That these suit y is not guaranteed; compare with None.
+        As in ``KNeighborsClassifier``. A learner is fitted to classes made by dividing
+        y at its quantiles. Such a metric is not guaranteed to be better for y than
+        None; compare the two.
     n_neighbors : int, default=5
         As in ``KNeighborsClassifier``.
     votes : {"soft", "count"}, default="soft"
-        Weights of all points that decrease with dissimilarity, or the plain mean of the
-        nearest.
+        Mean of all points with weights that decrease with dissimilarity ("soft"), or
+        unweighted mean of the nearest neighbors ("count").
     draws : {None, "prediction", "intervals"}, default=None
         As in ``KNeighborsClassifier``.
     bandwidth : "loo" or float > 0, default="loo"
-        As in ``KNeighborsClassifier``; "loo" minimizes the squared error of each
-        training point's prediction from the others.
+        As in ``KNeighborsClassifier``, but "loo" minimizes the mean squared error.
     n_bins : int ≥ 2, default=4
         Number of classes of about equal size into which y is divided for a learner.
 
@@ -57,10 +57,11 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     metric_, learner_, scale_, n_features_in_, feature_names_in_
         As in ``KNeighborsClassifier``.
     bandwidth_ : float
-        The value in use.
+        Bandwidth, chosen or passed.
     loo_scores_ : array of shape (g,)
-        Minus the mean squared leave-one-out error of each bandwidth; NaN if nothing was
-        chosen. The metric was learned with the left-out point.
+        Minus the mean squared leave-one-out error of each bandwidth, or NaN if nothing
+        was chosen. The metric was learned with the left-out point, so these scores are
+        optimistic about the metric.
 
     Examples
     --------
@@ -79,13 +80,14 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: Any = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Learn the metric if it is a learner; store the points; choose the bandwidth.
+        """Fit the metric if it is a learner, store the points, and tune the votes.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+            Training points.
         y : array-like of shape (n,)
-            Numbers.
+            Target values, finite numbers.
 
         Returns
         -------
@@ -179,9 +181,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
 def quantile_codes(y: Float[np.ndarray, "n"], n_bins: int) -> Int[np.ndarray, "n"]:
     """Divide values into at most ``n_bins`` classes of about equal size.
 
-    Equal values are in one class. If most are the smallest value, the others form the
-    second class. A class of one point, from which nothing can be learned, joins the
-    next.
+    Equal values are in one class. If most values equal the smallest value, the other
+    values form the second class. A class with only one point is merged with the next
+    class, because nothing can be learned from it.
     """
     cuts = np.quantile(y, np.arange(1, n_bins) / n_bins)
     cuts, above = cuts[cuts > y.min()], y[y > y.min()]

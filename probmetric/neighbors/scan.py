@@ -105,7 +105,7 @@ def _merged(best: Nearest, D: Float[np.ndarray, "q p"], first: int) -> Nearest:
 
 
 def bucket(n: int, tile: int) -> tuple[int, int]:
-    """Compute (tiles, rows of a tile) for n rows: few shapes, so jit is reused."""
+    """Compute the number of tiles and rows per tile, with few distinct shapes."""
     side = min(tile, 1 << max(5, (n - 1).bit_length()))
     return -(-n // side), side
 
@@ -113,13 +113,13 @@ def bucket(n: int, tile: int) -> tuple[int, int]:
 def in_tiles(
     X: Shaped[np.ndarray, "n *d"], shape: tuple[int, int]
 ) -> Shaped[np.ndarray, "t p *d"]:
-    """Split rows into tiles; the last row is repeated to fill the last tile."""
+    """Split rows into tiles, and repeat the last row to fill the last tile."""
     fill = np.repeat(X[-1:], shape[0] * shape[1] - len(X), 0)
     return np.concatenate([X, fill]).reshape(shape + X.shape[1:])
 
 
 def ready(metric: Dissimilarity, Q: Array) -> Any:
-    """Compute what all distances from the rows of Q share, or None."""
+    """Compute the terms that depend only on the queries Q, or None."""
     return metric.prepare(Q) if isinstance(metric, Prepared) else None
 
 
@@ -187,7 +187,7 @@ def nearest_scanned(
     tile: int,
     prepare: Prepare = ready_alone,
 ) -> Nearest:
-    """Find neighbors by tiles. ``found_but_own`` checks the arguments."""
+    """Find exact neighbors tile by tile, without checking arguments."""
     limit = len(P) - (excluded is not None)
     excluded = np.full(len(Q), HIDDEN) if excluded is None else excluded
     D, neighbors = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
@@ -226,7 +226,7 @@ def settle(
 ) -> tuple[
     Float[np.ndarray, "q k"], Int[np.ndarray, "q k"], Int[np.ndarray, "q k"], bool
 ]:
-    """Rerank a shortlist by ``refine``; check that no other point can be nearer.
+    """Rerank a shortlist by ``refine``, and check whether other points can be nearer.
 
     ``near`` and ``index`` are the shortlist by ``pairwise``, in order, and row numbers;
     ``place`` are positions in P. Returns the k best of each, and False if a point that
@@ -313,7 +313,7 @@ def refuse_nan(
     Q: Float[np.ndarray, "m d"],
     P: Float[np.ndarray, "n d"],
 ) -> None:
-    """Raise if the metric returned NaN, which cannot be ordered."""
+    """Raise ValueError if the metric returned NaN, which cannot be ordered."""
     if bad:
         size = max(np.abs(Q).max(), np.abs(P).max())
         raise ValueError(

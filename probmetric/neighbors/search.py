@@ -1,12 +1,12 @@
 """Exact nearest neighbors under any metric; memory does not grow with m · n.
 
-Neighbors are ordered by (dissimilarity, index): of equally near points the lower index
-comes first, also at the boundary between the k-th and the next.
+Neighbors are ordered by (dissimilarity, index). If points are equally near, the lower
+index comes first, also if only one of them can be the k-th neighbor.
 
-Mahalanobis kinds use scikit-learn's exact search (``neighbors.linear``), other kinds
-tiles of ``pairwise`` (``neighbors.scan``). Both modules give their memory as a formula.
-Besides the data, (m + n) d numbers, and the result, 2 m k, nothing grows with m or
-with m · n.
+Mahalanobis metrics use scikit-learn's exact search (``neighbors.linear``). Other
+metrics use tiles of ``pairwise`` (``neighbors.scan``). Both modules state their memory
+as a formula. Memory does not grow with m or m · n, except for the data, (m + n) d
+numbers, and the result, 2 m k numbers.
 """
 
 from typing import Any
@@ -44,49 +44,55 @@ def nearest(
     shortlist: int | None = None,
     tile: int = TILE,
 ) -> Nearest:
-    """Find the k nearest points of each query, exactly unless ``shortlist`` is given.
+    """Find the k nearest points of each query, exactly unless ``shortlist`` is set.
 
     Parameters
     ----------
     metric : Metric
-        Any kind, also asymmetric ones and scores. A user-defined metric needs only the
-        methods of ``probmetric.metric.Dissimilarity``.
+        Metric of any kind, which may be asymmetric or a score. A user-defined metric
+        requires only the methods of ``probmetric.metric.Dissimilarity``.
     queries, points : array-like of shape (m, d), (n, d)
-        Finite numbers. ``points`` may be a dataset on disk (``pm.open``): it is read
-        once, in blocks, divided among the processes of ``distributed``. The result is
-        bit-identical to the result in memory.
+        Finite numbers. ``points`` may be a dataset on disk (``pm.open``). A dataset is
+        read once, in blocks, which are divided among the processes of ``distributed``.
+        The result is bit-identical to the result in memory.
     k : int
-        1 ≤ k ≤ n, or n - 1 with ``exclude_self``.
+        Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 with ``exclude_self``.
     exclude_self : bool or array-like of int of shape (m,), default=False
-        If True, queries and points are the same array and query i does not return
-        point i (duplicates of it count as neighbors). If an array, query i does not
+        If True, queries and points are the same array, and query i does not return
+        point i. Duplicates of point i count as neighbors. If an array, query i does not
         return point ``exclude_self[i]``.
     shortlist : int, optional
-        For local Mahalanobis metrics: rerank only this many candidates, the nearest
-        under the base metric. Not exact: see ``neighbors.shortlist_recall``.
+        Number of candidates to rerank, for local Mahalanobis metrics only. The
+        candidates are the nearest points under the base metric, so the result is not
+        exact. See ``neighbors.shortlist_recall``.
     tile : int, default=1024
-        Number t of queries and points at a time. Memory besides data and result, in
-        numbers of 8 bytes: max(8 t², k' (d + 3)) for Mahalanobis kinds with k' > k
-        candidates per query; for other kinds 9 t² (or 9 k' if larger) and the memory
-        of ``pairwise`` for t² pairs.
+        Number t of queries and of points that are processed at a time. For Mahalanobis
+        metrics with k' > k candidates per query, memory besides data and result is
+        max(8 t², k' (d + 3)) numbers of 8 bytes. For other metrics it is 9 t² numbers
+        (or 9 k' if larger) and the memory of ``pairwise`` for t² pairs.
 
     Returns
     -------
     dissimilarities : ndarray of shape (m, k)
-        Ascending. Squared distances for Mahalanobis kinds.
+        Dissimilarities in ascending order (squared distances for Mahalanobis metrics).
     indices : ndarray of shape (m, k)
-        Row numbers of the points; ties by the lowest index.
+        Row numbers of the points. Ties are ordered by row number.
 
     Raises
     ------
     ValueError
-        If shapes do not match, entries are not finite or are 1e150 or more (also
-        images under the metric), neighbors under linear maps are closer than 1e-150
-        but not at zero, k is out of range, or the metric returns NaN or infinity.
+        If shapes do not match, or k is out of range.
+    ValueError
+        If an entry is not finite, or 1e150 or more before or after the map of the
+        metric.
+    ValueError
+        If neighbors under a linear map are closer than 1e-150 but not at distance zero.
+    ValueError
+        If the metric returns NaN or infinity.
 
     Notes
     -----
-    Points tie if float64 rounds their dissimilarities to one number.
+    Points tie if their dissimilarities are equal after rounding to float64.
 
     Examples
     --------
@@ -100,9 +106,9 @@ def nearest(
     """
     if isinstance(metric, MetricDraws):
         raise ValueError(
-            "metric must be a single metric, got a posterior. Use neighbor_table "
-            "(probmetric.neighbors), neighbor_probability, or nearest with a draw or "
-            "with mean_metric()."
+            "metric must be a single metric, got a posterior. Use "
+            "probmetric.neighbors.neighbor_table or neighbor_probability, or pass "
+            "mean_metric() or one draw to nearest."
         )
     check_metric(metric)
     check_columns(metric, queries=queries, points=points)
@@ -162,7 +168,7 @@ def found_but_own(
 ) -> Nearest:
     """Find neighbors as ``nearest``; query i does not return point ``excluded[i]``.
 
-    ``prepare`` computes the quantities that a tile of queries shares.
+    ``prepare`` computes the terms that depend only on a tile of queries.
     """
     metric, Q, P = in_native_order((metric, Q, P))
     k, tile = _check(metric, Q, P.shape, k, excluded, tile)
@@ -202,7 +208,7 @@ def _check(
 
 
 def check_dimension(metric: object, X: Float[np.ndarray, "n d"], name: str) -> None:
-    """Raise for points with another number of features than the metric."""
+    """Raise ValueError for points with another number of features than the metric."""
     if isinstance(metric, Mahalanobis):
         factor = np.asarray(check_factor(metric.factor))
         if not np.isfinite(factor).all():

@@ -1,10 +1,10 @@
 """Approximate neighbors under local metrics: rerank candidates of the base metric.
 
-A local metric weights the directions of its frame F differently at every query, near
-the base metric FᵀF. Scikit-learn finds the m nearest points under FᵀF in one space for
-all queries, and the local metric orders these exactly, by differences. The result is
-*not* exact: a point near under the query's matrix may be far under FᵀF.
-``shortlist_recall`` measures the loss.
+A local metric has a different matrix at every query, near its base metric FᵀF (F is the
+matrix ``frame``). Scikit-learn finds the m nearest points under FᵀF for all queries.
+The local metric then orders these candidates exactly, by differences. The result is
+*not* exact: a point that is near under the query's matrix may be far under FᵀF.
+``shortlist_recall`` measures the share of neighbors that are found.
 
 Memory in numbers of 8 bytes for a shortlist of m and tiles of t: 2 m per query, 8 t²
 for ``nearest_linear``, and 2 t m' d for t m' ≤ t² candidates reranked at a time.
@@ -30,7 +30,7 @@ def nearest_shortlisted(
     tile: int,
     shortlist: int,
 ) -> Nearest:
-    """Find k neighbors among the ``shortlist`` nearest under the base metric."""
+    """Find k neighbors among the ``shortlist`` nearest points under the base metric."""
     if not isinstance(metric, LocalMahalanobis):
         raise ValueError(
             "shortlist must be None unless metric is a LocalMahalanobis, got "
@@ -72,24 +72,27 @@ def shortlist_recall(
     Parameters
     ----------
     metric, queries, points, k, shortlist, tile
-        As in ``nearest``; the metric is a ``LocalMahalanobis``.
+        As in ``nearest``. The metric must be a ``LocalMahalanobis``.
     n_queries : int, default=200
         Number of queries to compare, drawn without replacement.
     seed : int, default=0
+        Seed of the choice of queries.
 
     Returns
     -------
     float in [0, 1]
+        Share of the exact neighbors that are in the result with a shortlist.
 
     Raises
     ------
     ValueError
-        As ``nearest``, and if n_queries < 1.
+        If ``nearest`` raises ValueError, or n_queries < 1.
 
     Examples
     --------
-    Between two classes, side by side, steps along the first feature are longer than
-    under the base metric. A shortlist of two misses one of the query's two neighbors.
+    Two classes are separated along the first feature. Between them, a step along the
+    first feature is longer than under the base metric. A shortlist of two points misses
+    one of the query's two neighbors.
 
     >>> import numpy as np
     >>> from probmetric.densities import ClassDensities

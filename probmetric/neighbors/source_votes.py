@@ -23,7 +23,7 @@ TUNED = 2000
 
 
 class Voters(NamedTuple):
-    """Rows that vote: the dataset, its sorted classes, and the rows of each class."""
+    """Rows that vote: the dataset, its sorted classes, and the size of each class."""
 
     source: Source
     classes: np.ndarray
@@ -31,7 +31,7 @@ class Voters(NamedTuple):
 
 
 def voters(source: Source) -> Voters:
-    """Make the rows of a dataset on disk voters, in one pass over the labels."""
+    """Read the classes of a dataset on disk in one pass, and return its voters."""
     check_labels(source)
     if source.weighted:
         raise ValueError(
@@ -61,7 +61,7 @@ def counted(
 def left_out(
     metrics: Sequence[Dissimilarity], rows: Voters, k: int
 ) -> tuple[Float[np.ndarray, "m c"], Int[np.ndarray, "m"]]:
-    """Compute votes for ``TUNED`` rows by all others, and the classes of these rows."""
+    """Compute votes of all other rows for ``TUNED`` rows, and their classes."""
     sample = sampled(rows.source, TUNED)
     assert sample.labels is not None
     votes = counted(metrics, sample.X, rows, k, sample.rows)

@@ -52,9 +52,9 @@ type Best = tuple[
 
 
 def over_processes(candidates: list[Candidates], d: int | None = None) -> list[Best]:
-    """Merge the candidates of all processes; include their rows if d is given.
+    """Merge the candidates of all processes; include their rows if d is set.
 
-    One gather, of m k (2 + d) numbers per process.
+    The merge requires one gather of m k (2 + d) numbers per process.
     """
     local = [(c.near, c.index, *([] if d is None else [c.rows(d)])) for c in candidates]
     return [_merged(*arrays) for arrays in gather(local)]
@@ -80,7 +80,7 @@ def nearest_streamed(
     excluded: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> Nearest:
-    """Find neighbors among points on disk; arguments as in ``found_but_own``."""
+    """Find neighbors among points on disk, with arguments as in ``found_but_own``."""
 
     def read() -> Iterator[tuple[np.ndarray, int]]:
         for block in blocks_of(source, block_rows(source), *together()):
@@ -117,7 +117,7 @@ def streamed_scan(
     excluded: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> Nearest:
-    """Find neighbors among n points as ``nearest_scanned``."""
+    """Find neighbors among n points on disk, as ``nearest_scanned`` does in memory."""
     limit = n - (excluded is not None)
     excluded = np.full(len(Q), HIDDEN) if excluded is None else excluded
     D, index = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)

@@ -58,7 +58,7 @@ b is 1 if the voters choose the bandwidth.
 class Chosen(NamedTuple):
     """The chosen strength, and the mean held-out loss of each strength.
 
-    ``errors`` are the standard errors of Eq. (1), without the ½.
+    ``errors`` are the standard errors of the paired differences in Eq. (1).
     """
 
     strength: float
@@ -67,7 +67,7 @@ class Chosen(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Rows to learn from, the voters among them, and rows to predict."""
+    """Training rows, the voters among them, and held-out rows to predict."""
 
     learned: Int[np.ndarray, "l"]
     voters: Int[np.ndarray, "v"]
@@ -82,8 +82,8 @@ def folds(
 ) -> Iterator[Fold]:
     """Yield stratified folds; each repeat divides the points anew.
 
-    With fewer points than folds each point is a fold. Folds without a point to predict
-    (only points whose class has no other) are left out.
+    If there are fewer points than folds, each point is a fold. A fold is left out if it
+    has no point to predict, because each of its points is the only one of its class.
     """
     voters = some_voters(X, codes)
     for repeat in range(repeats):
@@ -100,7 +100,8 @@ def deal(
 ) -> Int[np.ndarray, "n"]:
     """Assign a fold 0..n_folds-1 to each point, stratified by class.
 
-    -1 for the only point of a class, which is never held out: it cannot be predicted.
+    The only point of a class has fold -1 and is never held out, because it cannot be
+    predicted.
     """
     fold = np.empty(len(X), int)
     fold[by_class(X, codes, seed)] = np.arange(len(X)) % n_folds
@@ -120,8 +121,9 @@ def by_class(
 ) -> Int[np.ndarray, "n"]:
     """Sort the points by class and shuffle them within each class.
 
-    The order does not depend on the order of rows or columns or on class names. Every
-    k-th point, or equally spaced ones, are a stratified sample.
+    The result does not depend on the order of rows or columns or on class names.
+    Equally spaced points of the result, such as every k-th point, are a stratified
+    sample.
     """
     order = canonical_order(X, codes)
     order = order[np.random.default_rng(seed).permutation(len(order))]
@@ -148,7 +150,7 @@ def tuned_losses(
     Q: Float[np.ndarray, "m d"],
     classes: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "1 m"]:
-    """Compute minus log P of each query's class at the bandwidth that X chooses.
+    """Compute minus log P of each query's class at the bandwidth tuned on X.
 
     ``KNeighborsClassifier`` chooses the same: it predicts the points of X best, each by
     the others. If the map was learned from X, these points lie closer to their classes
@@ -197,7 +199,7 @@ def vote_losses(
 
 
 def reach(Z: Float[np.ndarray, "n p"]) -> float:
-    """Compute s of Eq. (2) of ``neighbors.votes`` for distances, without JAX."""
+    """Compute the scale s, Eq. (2) of ``neighbors.votes``, of distances without JAX."""
     k = min(NEIGHBORS, len(Z) - 1)
     # Each point is at zero from itself: the k-th other is the k + 1-st.
     near = np.partition(cdist(Z, Z, "sqeuclidean"), k, 1)[:, k]
@@ -210,7 +212,7 @@ def strongest(
     strengths: Sequence[int | float],
     tolerance: float | int = TOLERANCE,
 ) -> Chosen:
-    """Choose a strength by Eq. (1), each at its best bandwidth.
+    """Choose a strength by Eq. (1), with the best bandwidth for each strength.
 
     Losses are infinite for a failed fit; strengths are in descending order.
     """

@@ -27,35 +27,44 @@ def neighbor_table(
 ) -> pd.DataFrame:
     """Find the k nearest points of each query and return them as a table.
 
-    Memory in numbers of 8 bytes, besides ``nearest``: m k² under a posterior.
+    Memory besides ``nearest`` is m k² numbers of 8 bytes under a posterior.
 
     Parameters
     ----------
     metric : Metric or PosteriorMetric
+        Metric, or draws of a metric.
     points : array-like of shape (n, d), or dataset on disk
-        A dataset on disk is read once per metric; the rows of neighbors once more.
+        Points to search. A dataset on disk is read once per metric, and the rows of the
+        neighbors are read once more.
     k : int
-        1 ≤ k ≤ n, or n - 1 without ``queries``.
+        Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 without ``queries``.
     queries : array-like of shape (m, d), optional
-        By default the points; a point is not its neighbor. Required for a dataset on
-        disk.
+        Queries, required for a dataset on disk. By default the queries are the points,
+        and no point is its own neighbor.
     labels : array-like of shape (n,), optional
-        Labels of the points. A dataset on disk contains its labels.
+        Labels of the points. For a dataset on disk, pass the labels to ``pm.open``
+        instead.
 
     Returns
     -------
     DataFrame
-        Columns ``query`` and ``neighbor`` (index labels of a DataFrame, otherwise row
-        numbers from 0), ``rank`` from 1, ``dissimilarity``, ``distance`` if the metric
-        is one, and ``label`` of the neighbor if there are labels. Under a posterior
-        ``dissimilarity`` is the mean over draws (of E[M] for Mahalanobis kinds),
-        ``distance`` is missing, and ``probability`` is the share of draws in which the
-        neighbor is among the k nearest.
+        The table has these columns:
+
+        * ``query`` and ``neighbor``: index labels of a DataFrame, otherwise row numbers
+          from 0.
+        * ``rank``: rank of the neighbor, from 1.
+        * ``dissimilarity``: under a posterior the mean over draws, which is the
+          dissimilarity under E[M] for Mahalanobis metrics.
+        * ``distance``: distance (not squared), only if the metric is a distance and not
+          a posterior.
+        * ``label``: label of the neighbor, only if there are labels.
+        * ``probability``: share of draws in which the neighbor is among the k nearest,
+          only under a posterior.
 
     Raises
     ------
     ValueError
-        As ``nearest``, and for labels of another shape.
+        If ``nearest`` raises ValueError, or labels have another shape.
 
     Examples
     --------
@@ -75,7 +84,9 @@ def neighbor_table(
     check_columns(metric, points=points, queries=queries)
     if isinstance(points, Source):
         if queries is None:
-            raise ValueError("queries must be points for a dataset on disk, got None")
+            raise ValueError(
+                "queries must be an array if points are a dataset on disk, got None"
+            )
         if labels is not None:
             raise ValueError(
                 "labels must be None for a dataset on disk, got labels. Use "

@@ -81,7 +81,7 @@ def neighborhood_scale(
     k: int,
     prepare: Prepare = ready_alone,
 ) -> Float[np.ndarray, ""] | float:
-    """Compute s > 0 of Eq. (2) from the k nearest neighbors of each point."""
+    """Compute the scale s > 0, Eq. (2), from the k nearest neighbors of each point."""
     n = len(X)
     if n == 1:
         return 1.0
@@ -141,34 +141,38 @@ def soft_votes(
     own: Int[np.ndarray, "m"] | None = None,
     prepare: Prepare = ready_alone,
 ) -> Float[np.ndarray, "g m c"]:
-    """Compute the normalized weights, Eq. (1), of the classes, averaged over metrics.
+    """Compute the class shares of soft votes, Eq. (1), averaged over metrics.
 
     Parameters
     ----------
     metrics : sequence of Metric
-        Metrics of one structure.
+        Metrics of the same kind and shape.
     scales : array of shape (s,)
-        s of Eq. (2) for each metric.
+        Scale s of each metric, Eq. (2).
     bandwidths : array of shape (g,)
+        Bandwidths b, in units of the scale.
     Q, X : arrays of shape (m, d), (n, d)
-        Queries and points. A query that is infinitely far from every point has equal
-        weights.
+        Queries and points. If a query is infinitely far from every point, all points
+        have equal weights.
     codes : array of shape (n,) or (n, c)
         Classes of the points, or ballots whose rows sum to one.
     n_classes : int
+        Number of classes c.
     own : array of shape (m,), optional
-        Point that does not vote for each query.
+        For each query, the row number of the point that does not vote.
     prepare : callable, optional
-        Computes the quantities that a tile of queries shares under a draw.
+        Function that computes the terms that depend only on a tile of queries and a
+        metric.
 
     Returns
     -------
     ndarray of shape (g, m, c)
+        Share of the votes for each class, by bandwidth and query.
 
     Examples
     --------
     Two points at squared distances 1 and 4 from the query have weights exp(-1/2) and
-    exp(-4/2) for h = 1, with odds exp(3/2):
+    exp(-4/2) if h = 1. The odds of their classes are exp(3/2):
 
     >>> import numpy as np
     >>> from probmetric.metric import Mahalanobis
@@ -220,7 +224,7 @@ def _together(metrics: Sequence[Dissimilarity]) -> int:
 
 
 class Neighborhood(NamedTuple):
-    """Points that vote, with metrics and the scale s of each, Eq. (2)."""
+    """Points that vote, the metrics, and the scale s of each metric, Eq. (2)."""
 
     metrics: Sequence[Dissimilarity]
     X: Float[np.ndarray, "n d"]
@@ -233,7 +237,7 @@ class Neighborhood(NamedTuple):
         codes: Votes,
         n_classes: int,
     ) -> Float[np.ndarray, "g m c"]:
-        """Compute ``soft_votes`` for queries."""
+        """Compute the ``soft_votes`` of these points for queries."""
         for metric in self.metrics:
             check_queries(metric, Q, "X")
         b = np.array(bandwidths)
@@ -248,10 +252,10 @@ def neighborhood(
     codes: Votes,
     n_classes: int,
 ) -> tuple[Neighborhood, Float[np.ndarray, "g n c"]]:
-    """Compute scales, and the votes for each point by the others, shape (g, n, c).
+    """Compute scales, and the votes of the other points for each point, (g, n, c).
 
-    The shared quantities of a draw serve its scale and its votes if one tile holds all
-    points.
+    If all points fit into one tile, the terms that depend only on queries are computed
+    once per draw, for both its scale and its votes.
     """
     for metric in metrics:
         check_queries(metric, X, "X")
@@ -289,7 +293,7 @@ def _padded(
 def stack(
     metrics: Sequence[Dissimilarity],
 ) -> tuple[tuple[np.ndarray, ...], Any]:
-    """Return leaves with a leading draw axis, and the structure of one metric."""
+    """Return leaves with a leading draw axis, and the structure of a single metric."""
     leaves = zip(*map(jax.tree.leaves, metrics), strict=True)
     return (
         tuple(np.stack([np.asarray(a) for a in leaf]) for leaf in leaves),
@@ -383,13 +387,13 @@ def mix_prior(
     weight: float,
     k: int | None,
 ) -> Float[np.ndarray, "*g m c"]:
-    """Compute Eq. (3) for count votes, or for soft votes if k is None."""
+    """Mix the class prior into k count votes, or soft votes if k is None, Eq. (3)."""
     share = weight if k is None else weight / (k + weight)
     return (1 - share) * votes + share * prior
 
 
 class Tuned(NamedTuple):
-    """b and a chosen by leave-one-out, and the mean log score of each pair."""
+    """Bandwidth b and weight a chosen by leave-one-out, and all mean log scores."""
 
     bandwidth: float
     prior_weight: float
@@ -397,7 +401,7 @@ class Tuned(NamedTuple):
 
 
 def untuned(bandwidths: Sequence[float], prior_weights: Sequence[float]) -> Tuned:
-    """Take the middle of each grid, or its only entry; the scores are NaN."""
+    """Return the middle of each grid without tuning, with scores NaN."""
     return Tuned(
         bandwidths[len(bandwidths) // 2],
         prior_weights[(len(prior_weights) - 1) // 2],
@@ -413,10 +417,11 @@ def leave_one_out(
     k: int | None,
     members: Int[np.ndarray, "c"] | None = None,
 ) -> Tuned:
-    """Choose b and a from averaged votes for each point by the others.
+    """Choose bandwidth b and weight a by the log score of leave-one-out votes.
 
     ``members`` are the class sizes of the points that vote (default: from ``codes``).
-    If no point can be scored (each is the only one of its class) see `untuned`.
+    If every point is the only one of its class, no point can be scored, and `untuned`
+    is returned.
     """
     if members is None:
         members = np.bincount(codes, minlength=votes.shape[2])

@@ -1,13 +1,13 @@
 """Figures of metrics, draws and checks; every function returns its figure.
 
-``fit``      a learned metric: its matrix, class separation.
+``fit``      matrix of a learned metric, and separation of classes.
 ``curves``   curves of a generalized dissimilarity model.
-``draws``    the matrix with its spread, eigenvalues, ranks and traces.
-``space``    points under a metric: embedding, classes, neighbors.
-``local``    ellipses of a metric that changes from place to place.
-``checks``   agreement, predictive checks, calibration.
+``draws``    mean and spread of the matrix, eigenvalues, ranks and traces.
+``space``    embedding, class probabilities and neighbors of points.
+``local``    ellipses of a metric that depends on the point.
+``checks``   agreement with sampling, predictive checks, calibration.
 ``verification``  errors at every threshold.
-``story``    graph of a model; ranks of simulation-based calibration.
+``story``    graph of a model, and ranks of simulation-based calibration.
 ``style``    palette, blank figures, reading of draws.
 """
 

@@ -40,24 +40,25 @@ def agreement(
     title: str | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw a table of ``compare``: z of each quantity, and the detectable shift.
+    """Draw the result of ``compare``: z of each quantity, and the detectable shift.
 
     Parameters
     ----------
     compared : Dataset
-        From ``probmetric.compare``.
+        Result of ``probmetric.compare``.
     title : str, optional
-        Default: the verdict and the number of quantities.
+        Title. Default: the verdict and the number of quantities.
     axes : sequence of 2 Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Left: z, with critical lines at the family-wise error rate. Right: the shift, in
-        posterior sd, that this run could detect; beyond the tolerance a quantity is
-        inconclusive. Infinite values are at the edge. A constant has no z: it is at 0
-        if it agrees, at the edge if it disagrees.
+        The left panel shows z with critical values at the family-wise error rate. The
+        right panel shows the smallest shift, in posterior standard deviations, that the
+        comparison can detect. A quantity is inconclusive if this shift exceeds the
+        tolerance. Infinite values are drawn at the edge. A constant has no z, and is
+        drawn at 0 if it agrees and at the edge if it disagrees.
 
     Examples
     --------
@@ -71,7 +72,7 @@ def agreement(
     'Closed form against sampling: agree (1 quantity)'
     """
     if "z" not in compared or "verdict" not in compared:
-        raise ValueError(f"compared: expected the result of compare, got {compared!r}")
+        raise ValueError(f"compared must be the result of compare, got {compared!r}")
     names = [str(name) for name in compared["entry"].to_numpy()]
     verdicts = compared["verdict"].to_numpy().astype(str)
     rows, many = np.arange(len(names)), len(names) > 45
@@ -167,23 +168,25 @@ def predictive_check(
     draws : DataTree or Dataset
         Posterior draws of ``M`` (in units of the link) and ``b``.
     pairs : Pairs
-        Observed pairs, with ``y``. Counts give shares of judgments.
+        Observed pairs with ``y``. For counts the shares are shares of judgments.
     prior : DataTree or Dataset, optional
-        Prior draws of the same. Default: the group ``prior`` of ``draws``, if any.
+        Prior draws of ``M`` and ``b``. Default: the group ``prior`` of ``draws``, if
+        any.
     bins : int, default=10
-        Equal-count bins of the distance under the posterior mean of M.
+        Number of equal-count bins of the distance under the posterior mean of M.
     max_draws : int, default=200
-        Number of draws to replicate with, evenly spaced.
+        Maximum number of replicated datasets, one per draw, evenly spaced.
     seed : int, default=0
+        Seed of the replicated datasets.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
         Each band is simultaneous: it contains 95% of whole replicated curves. The bands
-        do not account for fitting, so the fitted curve stays inside more often than
-        95%; ``check_model`` refits.
+        do not account for fitting, so the observed curve is inside more often than 95%.
+        ``check_model`` accounts for fitting by refits.
 
     Examples
     --------
@@ -202,7 +205,7 @@ def predictive_check(
     ['posterior predictive', 'observed (0 of 10 outside)']
     """
     if getattr(pairs, "_fields", None) != Pairs._fields:
-        raise ValueError(f"pairs: expected Pairs, got {type(pairs).__name__}")
+        raise ValueError(f"pairs must be Pairs, got {type(pairs).__name__}")
     if pairs.y is None:
         raise ValueError("pairs must have observed labels, got y=None.")
     fitted = posterior(draws, "M", "b")
@@ -266,25 +269,26 @@ def calibration(
     band: float | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw observed frequency against stated probability, with its sampling error.
+    """Draw a calibration curve: observed frequency against predicted probability.
 
     Parameters
     ----------
     y : array of shape (n,), or mapping of str to such arrays
-        Outcomes, 0 or 1; a mapping if they differ between curves.
+        Outcomes, 0 or 1. Pass a mapping if outcomes differ between curves.
     probability : array of shape (n,), or mapping of str to such arrays
-        Stated probabilities, without NaN; a mapping gives several named curves. Up to
-        64 have distinct colors and markers.
+        Predicted probabilities, without NaN. A mapping gives several named curves. Up
+        to 64 curves have distinct colors and markers.
     bins : int, default=10
-        Equal-count bins. A bin with less than half of its share, because of equal
-        values, is merged with its neighbor.
+        Number of equal-count bins. If equal values leave a bin with less than half of
+        n / bins points, it is merged with the adjacent bin.
     label : str
-        Name of the probability, for the axis.
+        Label of the axis of the probability.
     band : float in (0, 1), optional
-        Draw a simultaneous band, which contains this share of whole curves if the
-        stated probabilities are right, and count the bins outside.
+        Nominal coverage of a simultaneous band. The band contains this share of whole
+        curves if the predicted probabilities are right. The legend contains the number
+        of bins outside the band.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
@@ -307,7 +311,7 @@ def calibration(
     curves = probability if isinstance(probability, Mapping) else {"": probability}
     happened = y if isinstance(y, Mapping) else dict.fromkeys(curves, y)
     if happened.keys() != curves.keys():
-        raise ValueError(f"y: expected the names {[*curves]}, got {[*happened]}")
+        raise ValueError(f"y must have the names {[*curves]}, got {[*happened]}")
     place, width = beside([f"{name} (10 of 10 outside)" for name in curves])
     figure, axis = blank(size=(4.9 + width, 4.6), axes=ax)
     axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
@@ -315,11 +319,11 @@ def calibration(
     for (key, stated), name, (color, marker) in shown:
         y, stated = np.asarray(happened[key]), np.asarray(stated, float)
         if not np.isin(y, (0, 1)).all():
-            raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
+            raise ValueError(f"y must be 0 or 1, got {np.unique(y)[:5]}")
         if stated.shape != y.shape or stated.size == 0:
             raise ValueError(
-                f"probability must have shape {y.shape} and an entry or more, got "
-                f"{stated.shape}."
+                f"probability must have the shape of y, {y.shape}, and at least one "
+                f"entry, got {stated.shape}."
             )
         if (bad := ~((stated >= 0) & (stated <= 1))).any():
             of = f" in {key!r}" if key else ""
@@ -356,20 +360,21 @@ def calibration(
 
 @styled
 def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
-    """Draw the binned shares that ``check_model`` judged, with their bands.
+    """Draw the binned shares of ``check_model``, with their bands.
 
     Parameters
     ----------
     verdict : ModelVerdict
-        From ``probmetric.check_model``.
+        Result of ``probmetric.check_model``.
     axes : sequence of Axes, optional
-        One for each part that has bins. Default: a new figure.
+        Axes to draw in, one per part with bins. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        For each part with bins: observed and stated shares, and the simultaneous 95%
-        band, which contains the whole curve if the model is right.
+        Each panel shows the observed and predicted shares of one part, and a
+        simultaneous 95% band. If the model is right, the band contains the whole curve
+        with probability 95%.
 
     Examples
     --------
@@ -385,7 +390,7 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
     """
     shown = [p for p in verdict.parts if p.finding.bins is not None]
     if not shown:
-        raise ValueError("verdict: expected a part with bins, got none")
+        raise ValueError("verdict must have a part with bins, got none")
     size = (4.6 * len(shown), 4.1)
     figure, panels = blank(len(shown), size=size, sharey=True, axes=axes)
     for axis, part in zip(np.atleast_1d(panels), shown, strict=True):

@@ -31,24 +31,24 @@ def curves(
     Parameters
     ----------
     found : Curves
-        From ``GDM.curves`` or ``pm.posterior.curves``, with or without limits.
+        Result of ``GDM.curves`` or ``pm.posterior.curves``, with or without limits.
     names : sequence of d str, optional
-        Names of the covariates. Default: ``found.names``, else x0, x1, ...
+        Names of the covariates. Default: ``found.names``, or x0, x1, ...
     most : int ≥ 1, default=9
-        Number of curves to draw.
+        Maximum number of curves to draw.
     axes : sequence of Axes, optional
-        One a curve. Default: a new figure, three side by side.
+        Axes to draw in, one per curve. Default: a new figure with three panels per row.
 
     Returns
     -------
     matplotlib.figure.Figure
-        All panels have one scale, so heights can be compared. A curve is steep where
-        sites change most along the covariate. Limits are pointwise.
+        All panels have the same vertical scale, so heights can be compared. A curve is
+        steep where sites differ most along the covariate. Limits are pointwise.
 
     Raises
     ------
     ValueError
-        If there are not d names.
+        If the number of names is not d.
 
     Examples
     --------
@@ -64,7 +64,9 @@ def curves(
     names = found.names if names is None else names
     names = [f"x{f}" for f in range(d)] if names is None else list(names)
     if len(names) != d:
-        raise ValueError(f"names: expected {d}, one per covariate, got {len(names)}")
+        raise ValueError(
+            f"names must have {d} entries, one per covariate, got {len(names)}"
+        )
     most = check_number("most", most, 1, whole=True)
     order = np.argsort(-found.s[:, -1], kind="stable")[:most]
     shown = readable(names)

@@ -52,26 +52,26 @@ def metric(
     Parameters
     ----------
     learned : estimator, Mahalanobis, PosteriorMetric, DataTree or Dataset
-        A fitted learner or a metric with one matrix M, or draws: of ``sample``, with a
-        posterior of ``M`` (chain, draw, feature, feature_bis), or a
-        ``PosteriorMetric``.
+        Fitted learner or metric with one matrix M, a ``PosteriorMetric``, or the result
+        of ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
     prob : float, optional
         Deprecated and ignored, with a warning.
     axes : sequence of Axes, optional
-        1 for a learner or a metric, 2 for draws. Default: a new figure.
+        Axes to draw in: 1 for a learner or a metric, 2 for draws. Default: a new
+        figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Entries are per standard deviation of each feature if it is available, from the
-        points stored with draws, or from a learner that standardizes. Otherwise they
-        are in input units (``matrix`` takes the points). Standard deviations over draws
-        are not intervals, which entries do not have
-        (``PosteriorMetric.matrix_interval``).
+        Entries are multiplied by the standard deviations of both features if these are
+        available, from the points stored with draws or from a learner that
+        standardizes. Otherwise entries are in input units. Use ``matrix`` to pass the
+        points. Standard deviations over draws are not intervals. Intervals of entries
+        are not calibrated (``PosteriorMetric.matrix_interval``).
 
     See Also
     --------
-    matrix : The matrix, and how many directions matter among points.
+    matrix : Matrix of a metric, and the number of directions that matter.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def metric(
     >>> figure.axes[0].images[0].get_array().tolist()
     [[4.0, 0.0], [0.0, 1.0]]
 
-    Draws, as from ``LCA().fit(X, y).sample("laplace")``:
+    Use draws such as the result of ``LCA().fit(X, y).sample("laplace")``:
 
     >>> import xarray as xr
     >>> M = np.diag([4.0, 1.0]) * np.array([0.5, 1.5]).reshape(2, 1, 1, 1)
@@ -94,8 +94,8 @@ def metric(
     """
     if prob is not None:
         warnings.warn(
-            f"prob must be None, got {prob!r}. It is ignored, as entries of M have "
-            "no intervals, and will be an error in the next release.",
+            f"prob must be None, got {prob!r}. It is ignored because intervals for "
+            "entries of M are not supported, and will be an error in the next release.",
             FutureWarning,
             stacklevel=3,
         )
@@ -140,13 +140,13 @@ def eigenvalues(
     Parameters
     ----------
     draws : DataTree or Dataset
-        With a posterior of ``M``.
+        Posterior draws of ``M``.
     prob : float, default=0.9
-        Share of the draws on the thin line; the thick one contains half.
+        Share of the draws that a thin line contains. A thick line contains half.
     reference : array of shape (d, d), optional
         M at the mode of W in input units (closed form), drawn as diamonds.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
@@ -218,7 +218,7 @@ def _identified(draws: DrawsLike) -> xr.Dataset:
         for k in range(min(3, largest.shape[-1])):
             quantities[f"eigenvalue {k + 1}"] = xr.DataArray(largest[..., k], dims=dims)
     if not quantities:
-        raise ValueError(f"draws: expected b or M, got {', '.join(map(str, sampled))}")
+        raise ValueError(f"draws must have b or M, got {', '.join(map(str, sampled))}")
     return xr.Dataset(quantities).assign_coords(
         {dim: sampled[dim].to_numpy() for dim in dims}
     )
@@ -233,7 +233,7 @@ def _through_arviz(
 ) -> tuple[Any, xr.Dataset]:
     """Return the figure of an ArviZ plot of identified quantities, and these."""
     if backend not in BACKENDS:
-        raise ValueError(f"backend: expected one of {BACKENDS}, got {backend!r}")
+        raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}")
     shown = _identified(draws)
     tree = xr.DataTree.from_dict({"posterior": shown})
     figure = plot(tree, backend=backend, **layout).viz["figure"].item()
@@ -249,19 +249,20 @@ def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
 
     Each line is the deviation of a chain's ranks from uniform, near 0 if chains agree.
     The p-value (before ArviZ 1.3: the band) assumes independent draws, so it also
-    rejects correlated chains that agree. It is *not* evidence that chains differ; use
-    R-hat and effective sample sizes.
+    rejects autocorrelated chains that agree. A small p-value is *not* evidence that
+    chains differ. Use R-hat and effective sample sizes.
 
     Parameters
     ----------
     draws : DataTree or Dataset
-        With a posterior of ``M`` or ``b``.
+        Posterior draws of ``M`` or ``b``.
     backend : {"matplotlib", "plotly", "bokeh"}, default="matplotlib"
+        Plotting library.
 
     Returns
     -------
     Figure
-        Of the backend.
+        Figure of the plotting library.
 
     Raises
     ------
@@ -281,7 +282,7 @@ def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     """
     n = posterior(draws).sizes.get("chain", 0)
     if n < 2:
-        raise ValueError(f"draws: expected at least 2 chains to compare, got {n}")
+        raise ValueError(f"draws must have at least 2 chains, got {n}")
     figure, _ = _through_arviz(az.plot_rank, draws, backend, 2.2, col_wrap=2)
     if backend == "matplotlib":
         figure.supylabel("excess over uniform", fontsize=10)
@@ -295,7 +296,7 @@ def trace(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
 
     Examples
     --------
-    The second of two chains is far from the first, and R-hat far from 1:
+    The two chains are far apart, so R-hat is far from 1:
 
     >>> import numpy as np
     >>> import probmetric as pm

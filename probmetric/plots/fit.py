@@ -1,4 +1,4 @@
-"""Figures of one learned metric: its matrix, and how well it separates classes."""
+"""Figures of one learned metric: its matrix, and the separation of classes."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,34 +36,36 @@ def matrix(
     feature_names: Names | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw a metric's matrix per standard deviation, and how many directions matter.
+    """Draw the matrix M per standard deviation, and the shares of its directions.
 
     Parameters
     ----------
     learned : estimator or Mahalanobis
-        A fitted learner or a metric with one matrix M = LᵀL.
+        Fitted learner, or metric with one matrix M = LᵀL.
     X : array of shape (n, d)
         Points, without NaN.
     feature_names : sequence of d str, optional
-        Default: column names of X, or names of the fit.
+        Feature names. Default: column names of X, or names of the fit.
     axes : sequence of 2 Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Above: entries of M times the standard deviations of both features in X. Below:
-        the eigenvalues of L Cov(X) Lᵀ as shares of their sum, each the share of one
-        direction in the mean squared distance between two random points. At most 20
-        directions are shown; the title has their number.
+        The upper panel shows the entries of M times the standard deviations of both
+        features in X. The lower panel shows the eigenvalues of L Cov(X) Lᵀ, divided by
+        their sum. Each is the share of one direction in the mean squared distance
+        between two random points. At most 20 directions are shown. The title contains
+        the number of directions.
 
     See Also
     --------
-    metric : The matrix only, also of draws.
+    metric : Matrix of a metric, or of draws, as a heat map.
 
     Examples
     --------
-    The second feature varies half as much, and its differences count three times:
+    The second feature has half the standard deviation of the first, and its differences
+    are multiplied by 3:
 
     >>> import numpy as np
     >>> import probmetric as pm
@@ -103,20 +105,22 @@ def pair_histogram(
     seed: int = 0,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw dissimilarities of pairs of one class and of two, up to 20,000 pairs.
+    """Draw histograms of the dissimilarities within classes and between classes.
+
+    At most 20,000 pairs are used.
 
     Parameters
     ----------
     learned : estimator or metric
-        A fitted learner or a metric of any kind.
+        Fitted learner, or metric of any kind.
     X : array of shape (n, d)
         Points, without NaN.
     y : array of shape (n,)
-        Classes, none missing.
+        Classes, without missing values.
     seed : int, default=0
         Seed of the random choice of pairs.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------

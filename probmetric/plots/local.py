@@ -1,4 +1,4 @@
-"""Figure of a metric that changes from place to place."""
+"""Figure of a metric whose matrix depends on the point."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,34 +36,40 @@ def local_ellipses(
     size: float = 0.08,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the balls of a metric that changes from place to place.
+    """Draw ellipses of equal distance for a metric that depends on the point.
 
     Parameters
     ----------
     learned : estimator or metric
-        With ``matrix_at(X) -> (n, d, d)``, or one ``matrix`` for all places.
+        Learner or metric with ``matrix_at(X) -> (n, d, d)``, or with one ``matrix``.
     X : array of shape (n, d)
+        Points.
     y : array of shape (n,)
+        Classes.
     at : array of shape (m, d), optional
-        Centers of the balls. Default: ``number`` rows of X, evenly spaced.
+        Centers of the ellipses. Default: ``number`` evenly spaced rows of X.
     features : (int, int), default=(0, 1)
-        Features to draw; the figure is the section of the balls by their plane.
+        Column numbers of the two features to draw. Each ellipse is the section of a
+        ball by the plane of these features.
     feature_names, target_names : sequence of str, optional
+        Names of the features and of the classes.
     number : int, default=25
+        Number of ellipses.
     size : float, default=0.08
-        Radius of the median ball, as a share of the figure.
+        Radius of the median ellipse, as a share of the figure.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Points on an ellipse are equally far from its center. Both axes have one scale,
-        unless one feature has more than three times the range of the other.
+        All points on an ellipse are equally far from its center. Both axes have the
+        same scale, unless one feature has more than three times the range of the other.
 
     Examples
     --------
-    A step along the second feature is twice as long, so balls are half as high:
+    A step along the second feature is twice as long as along the first, so ellipses are
+    half as high as wide:
 
     >>> import numpy as np
     >>> import probmetric as pm
@@ -85,7 +91,7 @@ def local_ellipses(
         matrices = np.broadcast_to(metric.matrix, (len(places), *metric.matrix.shape))
     else:
         raise ValueError(
-            f"learned: expected a metric with matrix_at or matrix, got "
+            f"learned must be a metric with matrix_at or matrix, got "
             f"{type(metric).__name__}"
         )
     plane = matrices[:, features][:, :, features]

@@ -54,25 +54,29 @@ def embedding(
     title: str = "The data, as the metric sees them",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the data in the plane that shows most of the learned squared distance.
+    """Draw the first two principal components of the transformed points.
+
+    This plane contains most of the learned squared distance.
 
     Parameters
     ----------
     learned : estimator or Mahalanobis
-        With ``transform``; the plane has the first two principal components of the
-        transformed points.
+        Fitted learner or metric with ``transform``.
     X : array of shape (n, d)
+        Points.
     y : array of shape (n,)
-        Classes. Up to 64 have distinct colors and markers; others are drawn as "other
-        classes".
+        Classes. Up to 64 classes have distinct colors and markers. The other classes
+        are drawn as "other classes".
     links : int, default=0
-        Draw links from each point to this many nearest neighbors under the *whole*
-        metric, gray to the same class and red to another.
+        Number of nearest neighbors to which each point is linked by a line, gray for
+        the same class and red for another class. Neighbors are found under the metric
+        in all dimensions, not in the plane.
     target_names : sequence of str, optional
         Name of each class code.
     title : str
+        Title of the figure.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
@@ -90,7 +94,7 @@ def embedding(
     metric = metric_of(learned)
     if not hasattr(metric, "transform"):
         raise ValueError(
-            f"learned: expected a metric with transform, got {type(metric).__name__}"
+            f"learned must be a metric with transform, got {type(metric).__name__}"
         )
     X, codes, labels = labelled(metric, X, y, target_names)
     Z, share = plane(np.asarray(metric.transform(X)))
@@ -137,17 +141,19 @@ def class_probabilities(
     probabilities : array of shape (s, c)
         Class probabilities under each draw of the metric, without NaN.
     classes : sequence of c str
+        Names of the classes.
     truth : str, optional
         True class of the query, for the title.
     title : str, optional
+        Title of the figure.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Bars are means over draws, the classifier's probabilities. Dots are draws; the
-        line contains 90% of them.
+        Bars are means over draws, which are the classifier's probabilities. Dots are
+        draws, and a line contains 90% of the draws.
 
     Examples
     --------
@@ -160,7 +166,7 @@ def class_probabilities(
     values = np.asarray(probabilities, float)
     if values.ndim != 2 or values.shape[1] != len(classes):
         raise ValueError(
-            f"probabilities: expected shape (s, {len(classes)}), got {values.shape}"
+            f"probabilities must have shape (s, {len(classes)}), got {values.shape}"
         )
     if np.isnan(values).any():
         lacking = np.array([*map(str, classes)])[np.isnan(values).any(0)]
@@ -202,33 +208,38 @@ def neighbor_probabilities(
     target_names: Names | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the probable neighbors of a query, with their probabilities.
+    """Draw the most probable neighbors of a query, with their probabilities.
 
     Parameters
     ----------
     posterior : PosteriorMetric
+        Draws of the metric.
     query : array of shape (d,)
+        Query point.
     points : array of shape (n, d)
+        Points that may be neighbors.
     k : int
         Number of neighbors.
     top : int, default=12
         Number of candidates to show, the most probable first.
     names : sequence of n str, optional
-        Name of each point. Default: its row.
+        Name of each point. Default: row numbers.
     y : array of shape (n,), optional
         Classes, for the colors.
     target_names : sequence of str, optional
+        Name of each class code.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Whiskers are binomial standard errors of a share of draws.
+        Bars are shares of draws, and whiskers are their binomial standard errors.
 
     Examples
     --------
-    Two points at 1 on either axis; the second is nearer under one of three draws:
+    Two points lie at 1 on the first and second axis. The second point is nearer under
+    one of three draws:
 
     >>> import numpy as np
     >>> import probmetric as pm

@@ -39,24 +39,25 @@ def story(
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
 ) -> Figure:
-    r"""Draw the graph of a model: its sites, their dependencies and plates.
+    r"""Draw the graph of a NumPyro model: its sites, dependencies and plates.
 
     Parameters
     ----------
     model : str or callable
-        A registered name with a NumPyro model ("lca"), or a NumPyro model of your own.
+        Name of a registered learner with a NumPyro model, such as "lca", or your own
+        NumPyro model.
     data : pytree of arrays, optional
-        First argument of a model of your own. A registered one uses its toy problem.
+        First argument of your own model. A registered model uses its toy problem.
     args, kwargs : optional
-        As for ``sample``.
+        As in ``sample``.
 
     Returns
     -------
     matplotlib.figure.Figure
-        One ellipse per site with its distribution, gray if observed, dashed if
-        deterministic; an arrow from each site that it depends on; a frame per plate.
-        Dependencies come from NumPyro's ``get_model_relations``, which traces the
-        code.
+        Each NumPyro site is an ellipse with its distribution, gray if observed and
+        dashed if deterministic. Arrows connect a site to the sites that depend on it.
+        Each plate is a rectangle. Dependencies are computed by NumPyro's
+        ``get_model_relations``, which traces the code.
 
     Raises
     ------
@@ -81,8 +82,8 @@ def story(
         if spec.model is None:
             able = [n for n, other in MODELS.items() if other.model is not None]
             raise ValueError(
-                f"model: expected a learner with a NumPyro model, {', '.join(able)}, "
-                f"or such a model, got {model!r}"
+                f"model must be a learner with a NumPyro model ({', '.join(able)}), "
+                f"or your own NumPyro model, got {model!r}"
             )
         toy = spec.toy(0)
         model, data, kwargs = spec.model, toy.data, dict(toy.options)
@@ -276,19 +277,20 @@ def sbc(found: Any) -> Figure:
     Parameters
     ----------
     found : Calibration
-        From ``probmetric.sbc``.
+        Result of ``probmetric.sbc``.
 
     Returns
     -------
     matplotlib.figure.Figure
-        For each quantity the empirical distribution of its ranks minus the uniform one,
-        with its pointwise 99% band if the sampler is right. Quantities that *disagree*
-        in ``found.table`` are red. Negative controls (``found.controls``) are not
-        drawn.
+        Each line is the empirical distribution function of a quantity's ranks minus the
+        uniform distribution function. The band contains 99% of the differences at each
+        rank if the sampler is right. Quantities with the verdict *disagree* in
+        ``found.table`` are red. Negative controls (``found.controls``) are not drawn.
 
     Examples
     --------
-    Ranks by hand instead of ``pm.sbc(model, data)``; the ranks of sigma are too low.
+    The ranks are made by hand instead of ``pm.sbc(model, data)``. The ranks of sigma
+    are too low:
 
     >>> from types import SimpleNamespace
     >>> import numpy as np
@@ -302,7 +304,7 @@ def sbc(found: Any) -> Figure:
     """
     if not hasattr(found, "ranks") or not hasattr(found, "table"):
         raise ValueError(
-            f"found: expected the result of probmetric.sbc, got {type(found).__name__}"
+            f"found must be the result of probmetric.sbc, got {type(found).__name__}"
         )
     ranks, n_draws = found.ranks.ranks, found.ranks.n_draws
     n = found.table.attrs["n_simulations"]

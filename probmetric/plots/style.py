@@ -87,7 +87,7 @@ def ink() -> str:
 
 
 def shade(share: float) -> tuple[float, ...]:
-    """Mix the current background with this share of ``ink``."""
+    """Return the background color mixed with this share of ``ink``."""
     mixed = (1 - share) * np.array(to_rgb(plt.rcParams["figure.facecolor"]))
     return tuple(mixed + share * np.array(to_rgb(ink())))
 
@@ -113,7 +113,7 @@ def marks(n: int) -> list[tuple[str, str]]:
 def class_marks(
     codes: np.ndarray, labels: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, str, str, str]]:
-    """Yield rows, name, color and marker of each class; those beyond 64 together."""
+    """Yield rows, name, color and marker of each class; those beyond 64 are merged."""
     shown = readable(labels[:MOST_MARKS])
     for c, (name, (color, marker)) in enumerate(zip(shown, marks(64), strict=False)):
         yield codes == c, name, color, marker
@@ -131,7 +131,7 @@ def legend_columns(labels: Sequence[str]) -> tuple[int, float]:
 
 
 def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
-    """Return the place of a legend, beside the axes if it has more than 4 curves."""
+    """Return the location of a legend, beside the axes for more than 4 curves."""
     if len(curves) <= 4:
         return {}, 0.0
     columns, width = legend_columns(curves)
@@ -153,8 +153,8 @@ def readable(names: Iterable[object]) -> list[str]:
         return texts
     letters = "".join(sorted(lacking))
     warnings.warn(
-        f"names: no installed font has the letters {letters[:20]!r}; figures show their"
-        " codes instead. Install a font for them, for example Noto Sans CJK.",
+        f"names: no installed font has the letters {letters[:20]!r}. Figures show the "
+        "codes of these letters. Install a font, for example Noto Sans CJK.",
         skip_file_prefixes=(str(Path(__file__).parents[1]),),
     )
     code = {ord(c): c.encode("ascii", "backslashreplace").decode() for c in lacking}
@@ -196,8 +196,9 @@ def blank(
 ) -> tuple[Figure, Any]:
     """Return a new figure and its axes (one if ``panels`` is 1), or the user's axes.
 
-    Panels are side by side, or one below the other if ``down``; ``ratios`` are their
-    relative widths or heights. ValueError if ``axes`` has another number of axes.
+    Panels are side by side, or one below the other if ``down`` is True. ``ratios`` are
+    their relative widths or heights. Raise ValueError if ``axes`` has another number of
+    axes.
     """
     if axes is None:
         figure = shown_once(plt.figure(figsize=size, layout="compressed"))
@@ -209,9 +210,7 @@ def blank(
     )
     name = "ax" if panels == 1 else "axes"
     if len(several) != panels or not all(isinstance(a, Axes) for a in several):
-        raise ValueError(
-            f"{name}: expected {panels} of matplotlib's Axes, got {axes!r}"
-        )
+        raise ValueError(f"{name} must be {panels} matplotlib Axes, got {axes!r}")
     figure = several[0].get_figure(root=True)
     assert isinstance(figure, Figure)
     return figure, several[0] if panels == 1 else several
@@ -261,7 +260,7 @@ def matrix_side(d: int) -> float:
 def heatmap(
     axis: Axes, values: np.ndarray, names: Sequence[str], title: str, *, width: bool
 ) -> None:
-    """Draw a matrix (d, d): from zero for widths, else red and blue around zero."""
+    """Draw a matrix (d, d), in red and blue around zero, or from zero for widths."""
     limit = float(np.abs(values).max())
     colors, low = ("viridis", 0.0) if width else ("RdBu_r", -limit)
     image = axis.imshow(values, cmap=colors, vmin=low, vmax=limit)
@@ -281,13 +280,15 @@ def heatmap(
 def metric_of(learned: object) -> Any:
     """Return the metric of a fitted learner, or the metric itself."""
     if isinstance(learned, type):
-        raise TypeError(f"learned: expected a fit, got the class {learned.__name__}")
+        raise TypeError(
+            f"learned must be a fitted learner, got the class {learned.__name__}"
+        )
     get_metric = getattr(learned, "get_metric", None)
     return learned if get_metric is None else get_metric()
 
 
 def linear_metric(learned: object) -> Any:
-    """Return the metric of a fitted learner; ValueError without one matrix."""
+    """Return the metric of a fitted learner; raise ValueError without one matrix."""
     metric = metric_of(learned)
     metric = getattr(metric, "metric", metric)  # IntervalMetric has its fit.
     if not hasattr(metric, "transform") or not hasattr(metric, "matrix"):
@@ -304,17 +305,17 @@ def posterior(draws: object, *names: str) -> xr.Dataset:
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
             raise ValueError(
-                f"draws: expected a group 'posterior', got {sorted(draws.children)}"
+                f"draws must have a group 'posterior', got {sorted(draws.children)}"
             )
         draws = draws["posterior"].to_dataset()
     if not isinstance(draws, xr.Dataset):
         raise ValueError(
-            f"draws: expected a DataTree or Dataset, got {type(draws).__name__}"
+            f"draws must be a DataTree or Dataset, got {type(draws).__name__}"
         )
     missing = [name for name in names if name not in draws]
     if missing:
         raise ValueError(
-            f"draws: expected {', '.join(missing)}, got {', '.join(map(str, draws))}"
+            f"draws must have {', '.join(missing)}, got {', '.join(map(str, draws))}"
         )
     return draws
 
@@ -334,8 +335,8 @@ def stacked(variable: xr.DataArray) -> np.ndarray:
 def feature_scale(draws: object, d: int) -> tuple[np.ndarray, str]:
     """Return the unit of each feature, shape (d,), and its description.
 
-    Standard deviations of the points stored with draws, or of a learner, otherwise
-    ones.
+    The units are the standard deviations of the points stored with draws or of the
+    learner, or ones if neither is available.
     """
     if getattr(draws, "standardize", False) and hasattr(draws, "scale_"):
         return np.asarray(vars(draws)["scale_"], float), "per sd of each feature"
@@ -348,7 +349,7 @@ def feature_scale(draws: object, d: int) -> tuple[np.ndarray, str]:
 
 
 def names_of(variable: xr.DataArray) -> list[str]:
-    """Return the names along the last axis: its coordinate, or x0, x1, ..."""
+    """Return the names along the last axis: the axis coordinates, or x0, x1, ..."""
     axis = variable.dims[-1]
     if axis in variable.coords:
         names = [str(name) for name in variable.coords[axis].to_numpy()]
@@ -364,7 +365,7 @@ def labelled(
     target_names: Names | None = None,
     name: str = "X",
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return points (n, d), class codes (n,) and class names; check them."""
+    """Check and return points (n, d), class codes (n,) and class names."""
     check_columns(metric, **{name: X})
     points, (codes, labels) = inputs.points(X, name), class_names(y, target_names)
     if len(codes) != len(points):
@@ -379,7 +380,7 @@ def named_features(names: Names | None, X: ArrayLike, learned: object) -> list[s
         stored = getattr(X, "columns", getattr(learned, "feature_names_in_", None))
         names = [f"x{k}" for k in range(d)] if stored is None else list(stored)
     if len(names) != d:
-        raise ValueError(f"feature_names: expected {d}, got {len(names)}")
+        raise ValueError(f"feature_names must have {d} names, got {len(names)}")
     return [str(name) for name in names]
 
 
@@ -388,8 +389,8 @@ def class_names(
 ) -> tuple[np.ndarray, list[str]]:
     """Return codes (n,) and a name for each class.
 
-    Integers from 0 are positions in ``target_names``; other numbers take names in
-    order.
+    If the labels are integers from 0, they are indices of ``target_names``. Other
+    numbers are assigned to ``target_names`` in ascending order.
     """
     classes, codes = inputs.codes_of(y, "y")
     if target_names is None:

@@ -25,32 +25,33 @@ def det(
     *,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw misses against false alarms at every threshold, on normal axes (DET plot).
+    """Draw a DET plot: misses against false alarms, on normal-quantile axes.
 
     Parameters
     ----------
     log_ratio : array-like of shape (N,), or mapping of str to such arrays
-        Log likelihood ratios of *same*, as in ``verification``, or any score that is
-        larger for more similar pairs; a mapping gives several named curves.
+        Log likelihood ratios, as in ``verification``, or any score that is larger for
+        more similar pairs. A mapping gives several named curves.
     same : array-like of shape (N,), of bool
-        Whether a pair is of one source; both kinds are required.
+        Whether the two members of a pair have the same source. Both kinds are required.
     ax : Axes, optional
-        Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Both axes are Φ⁻¹ of a rate. Normal scores of both kinds of pairs give a
-        straight line, with slope -1 if their variances are equal. Points are the equal
-        error rates of ``verification``, on the convex hull, which can be a little below
-        the curve. A rate of 0 or 1 is drawn at 1/(2n) or 1 - 1/(2n), n pairs. There is
-        no band, because pairs that share sources are not independent; see
-        ``verification_intervals``.
+        Each axis is the normal quantile Φ⁻¹ of a rate. If the scores of both kinds of
+        pairs are normal, the curve is a straight line. The slope is -1 if the variances
+        are equal. Points are the equal error rates of ``verification``. They are on the
+        convex hull, which can be a little below the curve. A rate of 0 or 1 is drawn at
+        1/(2n) or 1 - 1/(2n), with n the number of pairs. There is no band, because
+        pairs that share sources are not independent. Use ``verification_intervals``
+        instead.
 
     Raises
     ------
     ValueError
-        As ``verification``.
+        If ``verification`` raises ValueError.
 
     References
     ----------
@@ -65,7 +66,7 @@ def det(
     """
     curves = log_ratio if isinstance(log_ratio, Mapping) else {"": log_ratio}
     if not curves:
-        raise ValueError("log_ratio: expected a curve or more, got none")
+        raise ValueError("log_ratio must have at least one curve, got none")
     n_same = int(np.sum(np.asarray(same, bool)))
     least = 0.5 / np.array([max(1, np.size(same) - n_same), max(1, n_same)])
     place, width = beside([f"{name} (equal error rate 0.01)" for name in curves])

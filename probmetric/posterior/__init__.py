@@ -1,16 +1,16 @@
-"""A metric's uncertainty: intervals and probabilities, and which of them are valid.
+"""Uncertainty of a metric: intervals, probabilities, and the next pairs to judge.
 
-``metric``      ``PosteriorMetric``: the only class with a draw axis; it raises for
-                questions that its draws do not answer.
+``metric``      ``PosteriorMetric``: draws of a metric, the only class with a draw
+                axis. Its methods raise an error if the draws are not valid for them.
 ``bands``       simultaneous bands of binned shares.
-``curves``      curves of a metric of splines, with limits.
-``draws``       draws of ``sample`` as one.
+``curves``      curves of a spline metric, with limits.
+``draws``       conversion of draws of ``sample`` to a ``PosteriorMetric``.
 ``intervals``   functions of one draw, and intervals of their values.
-``interval_metric``  ``IntervalMetric``: a fit and its jackknife; intervals, no draws.
-``jackknife``   groups of points, and limits from refits without them.
-``next_pairs``  which pairs to ask about next, by information or disagreement.
-``noncentral``  limits for the length of a vector that is seen with noise.
-``stack``       draws stacked for ``vmap``, and taken apart again.
+``interval_metric``  ``IntervalMetric``: intervals from jackknife refits, without draws.
+``jackknife``   groups of points, and limits from refits without each group.
+``next_pairs``  choice of the next pairs to judge, by information or disagreement.
+``noncentral``  limits for the length of a vector that is estimated with noise.
+``stack``       stacking draws for ``vmap``, and unstacking them.
 """
 
 import lazy_loader

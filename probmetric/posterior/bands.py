@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 def binned(
     values: Float[np.ndarray, "N"], bins: int
 ) -> tuple[Int[np.ndarray, "N"], Float[np.ndarray, "k"]]:
-    """Compute equal-count bins: the bin of each value, and the mean of each bin."""
+    """Compute the equal-count bin of each value, and the mean of each bin."""
     edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)))
     which = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     which = np.unique(which, return_inverse=True)[1]
@@ -25,7 +25,7 @@ def binned(
 def merged(
     which: Int[np.ndarray, "N"], size: Float[np.ndarray, "N m"], least: float
 ) -> Int[np.ndarray, "N"]:
-    """Merge adjacent bins until the sum of every column of ``size`` is ``least``."""
+    """Merge adjacent bins until each column of ``size`` sums to at least ``least``."""
     sums = np.stack([np.bincount(which, column) for column in size.T], 1)
     group, new, total = 0, np.zeros(len(sums), int), np.zeros(sums.shape[1])
     for k, row in enumerate(sums):
@@ -49,7 +49,7 @@ def deviation(
 def band(
     replicates: Float[np.ndarray, "s k"], prob: float
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
-    """Compute limits that contain a share ``prob`` of whole replicated curves."""
+    """Compute limits that contain a share ``prob`` of the whole replicated curves."""
     mean, sd = replicates.mean(0), replicates.std(0)
     q = np.quantile(deviation(replicates, mean, sd), prob)
     return mean - q * sd, mean + q * sd

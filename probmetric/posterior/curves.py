@@ -1,7 +1,7 @@
-"""The curves s_f of a spline metric, with limits by draws or by the jackknife.
+"""The curves s_f of a spline metric, with limits from draws or from the jackknife.
 
-s_f is identified up to a constant, and is 0 at the first knot. Limits are pointwise,
-not simultaneous.
+A curve s_f is identified up to a constant, and is set to 0 at the first knot. Limits
+are pointwise, not simultaneous.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,11 @@ class Curves(NamedTuple):
     Attributes
     ----------
     x : array of shape (d, g)
-        From the first to the last knot of each feature.
+        Evenly spaced values from the first to the last knot of each feature.
     s : array of shape (d, g)
-        0 at the left end, the height of the curve at the right.
+        Values of the curves, which are 0 at the first knot.
     lower, upper : array of shape (d, g), or None
+        Pointwise limits of the curves, or None without ``uncertainty``.
     names : tuple of d str, or None
         Feature names.
 
@@ -62,21 +63,25 @@ def curves(
     metric : SplineCityBlock
         The fitted metric.
     uncertainty : PosteriorMetric or IntervalMetric, optional
-        Draws or refits with the same knots. Limits are quantiles of draws, or s ± t √V
-        for refits (not below 0).
+        Draws or refits of the metric, with the same knots. Limits are quantiles of
+        draws, or s ± t √V for refits (not below 0).
     prob : float in (0, 1), default=0.9
-        Probability of the limits at each x.
+        Nominal coverage of the limits at each x.
     n_points : int ≥ 2, default=101
+        Number g of points per curve.
 
     Raises
     ------
     ValueError
-        For other kinds of metrics or other knots; draws with ``purpose="prediction"``.
+        If a metric is not a SplineCityBlock, or the knots differ.
+    ValueError
+        If the draws have ``purpose="prediction"``.
 
     Warns
     -----
     UserWarning
-        As ``PosteriorMetric.interval``.
+        If ``PosteriorMetric.interval`` warns: the pairs of the draws are not
+        independent.
 
     Examples
     --------

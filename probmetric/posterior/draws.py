@@ -70,9 +70,9 @@ def posterior_metric(
             )
             return named(posterior, _features(draws))
     raise ValueError(
-        "draws must be a posterior of a metric (M, J, or a two-stage mixture), got "
+        "draws must contain M, J, or a two-stage mixture, got "
         f"{', '.join(sorted(map(str, draws['posterior'].data_vars)))}. For your own "
-        "model, pass to_metric to draws_to_metric."
+        "model, use draws_to_metric with to_metric."
     )
 
 
@@ -87,7 +87,7 @@ def _features(draws: xr.DataTree) -> list[str] | None:
 
 
 def readers_of(learner: str | None) -> list[Reader]:
-    """Return the readers of a learner's draws; all readers for an unknown learner."""
+    """Return the readers of a learner's draws, or all readers if it is unknown."""
     specs = [MODELS[learner]] if learner in MODELS else list(MODELS.values())
     # In the order of the registry, each once.
     readers = [spec.metrics_of_draws for spec in specs if spec.metrics_of_draws]
@@ -112,18 +112,19 @@ def draws_to_metric(
     purpose, pairs_independent
         As in ``PosteriorMetric``.
     sel : mapping of str to label, optional
-        One label along an axis of the posterior, such as ``{"group": 0}`` or, with
-        ``coords``, ``{"group": "north"}``, to use the metric of that group.
+        Label to select along an axis of the posterior, such as ``{"group": 0}`` for the
+        metric of group 0. If the axis has coordinates, use its labels, such as
+        ``{"group": "north"}``.
     to_metric : callable, optional
-        ``to_metric(sites)`` gets the values of one draw by name (after ``sel``, without
-        chain and draw) and returns a factor W (p, d), for the ``Mahalanobis`` metric
-        M = WᵀW, or a metric. Called once per draw, in float64. Default: the matrix
-        ``M`` (d, d), or the draws of a registered learner. Without it your own model
-        has no P(same): return ``Mahalanobis(W, Link(b, 0.5))`` for
-        exp(-(b + dist²/2)).
+        ``to_metric(sites)`` is called once per draw, in float64. ``sites`` contains the
+        values of one draw by name (after ``sel``, without the axes chain and draw). The
+        function returns a metric, or a factor W (p, d) of the ``Mahalanobis`` metric M
+        = WᵀW. By default the matrix ``M`` (d, d) is used, or the draws of a registered
+        learner. The default has no P(same) for your own model. For P(same) = exp(-(b +
+        dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``.
     n_draws : int, optional
         Number of draws, evenly spaced over the joined chains. Default: all. Votes
-        hardly change beyond 100.
+        hardly change with more than 100 draws.
 
     Returns
     -------
@@ -132,10 +133,13 @@ def draws_to_metric(
     Raises
     ------
     ValueError
-        For draws without a metric, more axes than a matrix has, or an unknown label or
-        axis; and as ``PosteriorMetric``.
+        If the draws contain no metric, or more axes than one matrix per draw.
+    ValueError
+        If ``sel`` contains an unknown label or axis.
+    ValueError
+        If ``PosteriorMetric`` raises ValueError.
     TypeError
-        If ``to_metric`` returns another type.
+        If ``to_metric`` returns neither a metric nor a factor.
 
     Examples
     --------

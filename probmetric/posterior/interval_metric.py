@@ -1,21 +1,23 @@
 """A metric with intervals: a fit, and its refits without each group of points.
 
-There are no draws: the same fit gives the same limits (with more than 100 points the
-groups depend on a seed). Limits and point values are for the fit.
+The intervals do not use draws, so the same fit gives the same limits. With more than
+100 points the groups depend on a seed. Point values are computed from the fit to all
+points, and the limits as follows:
 
-    distance    the distribution of a noisy length, inverted (``noncentral``)
-    ratio       exp(log ratio ± t √V)                        (``jackknife``)
-    P(same)     log odds ± t √V, in (0, 1); the link is refitted in each refit
-    others      exp(log dissimilarity ± t √V) if that is ≥ 0, else without log
+    distance    inverted distribution of the length of a noisy vector (``noncentral``)
+    ratio       exp(log ratio ± t √V)                                 (``jackknife``)
+    P(same)     log odds ± t √V, in (0, 1); each refit includes its link
+    others      exp(log dissimilarity ± t √V) if dissimilarities are ≥ 0, otherwise
+                dissimilarity ± t √V
 
 Percentiles of bootstrap draws cover less: a distance is a norm, noise increases it, and
 each draw adds the noise once more.
 
-A map L is identified up to a rotation: refits are rotated onto the fit before their
-spread is computed. The distance between two maps depends on the units of the features.
-Here each feature has the unit in which its column of the fit's L has norm 1: limits do
-not depend on the units of the data. A rotation of the features changes those norms, and
-slightly the limits.
+A linear map L is identified only up to a rotation. The refits are rotated onto the fit
+before their spread is computed. The distance between two linear maps depends on the
+units of the features. Here each feature is scaled so that its column of the fitted L
+has norm 1. The limits therefore do not depend on the units of the data. A rotation of
+the features changes the norms, and slightly changes the limits.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,32 +59,36 @@ CHUNK = 2**22
 
 
 class IntervalMetric:
-    """A fitted metric with its jackknife, for intervals of distances.
+    """A fitted metric with its jackknife refits, for intervals of distances.
 
     Parameters
     ----------
     metric : Metric
-        The fit to all points.
+        Metric fitted to all points.
     left_out : sequence of Metric
-        Fits of the same kind and shape, each without one group of points; two or more.
-        Each has its refitted link.
+        Two or more refits of the same kind and shape, each without one group of points.
+        Each refit includes its refitted link.
     factor : float > 0, default=1
         Factor of the jackknife variances (``jackknife.factor_of``).
     about : str, default=""
-        Description of the fit: pairs, number of points, λ, link. Shown when printed.
+        Description of the fit (pairs, number of points, λ, link), shown when the metric
+        is printed.
     no_link : str, default=""
-        Reason for not supporting intervals of P(same).
+        Reason why intervals of P(same) are not supported, for the error message.
 
     Raises
     ------
     ValueError
-        For fewer than two refits, metrics that differ in kind or shape, or NaN.
+        If there are fewer than two refits.
+    ValueError
+        If metrics differ in kind or shape, or contain NaN.
 
     Notes
     -----
     Limits are approximate, equal-tailed, and not simultaneous. They cover the result of
-    the same method on many points of the same population: neither a wrong model nor
-    other points are covered. See the ``posterior_metric`` that created it for coverage.
+    the same method on many points of the same population. They do not account for a
+    wrong model or for points of another population. For coverage see the learner's
+    ``posterior_metric``.
 
     Examples
     --------
@@ -126,7 +132,7 @@ class IntervalMetric:
         """Raise AttributeError for methods that need posterior draws."""
         if name in OF_DRAWS:
             raise AttributeError(
-                f"{name} requires draws, got the refits of a jackknife. Use "
+                f"{name} requires draws, got jackknife refits. Use "
                 "posterior_metric('intervals', method='bootstrap') or "
                 "posterior_metric('prediction')."
             )
@@ -145,7 +151,7 @@ class IntervalMetric:
     def distance(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute the distance, or dissimilarity, of matching rows under the fit."""
+        """Compute the fitted distance, or dissimilarity, of matching rows."""
         shape, points = self._rows(A, B)
         values = over_draws(intervals.between_rows, (self.metric,), *points)
         return finite(values.reshape(shape), "distance", A, B)
@@ -153,15 +159,15 @@ class IntervalMetric:
     def same_probability(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute P(same) of matching rows of A and B under the fit.
+        """Compute the fitted P(same) of matching rows of A and B.
 
-        After ``LCA.fit`` it refers by default to *all* pairs, ``LCA.same_probability``
-        to nearest pairs, which have other prior odds.
+        After ``LCA.fit`` this P(same) refers by default to *all* pairs.
+        ``LCA.same_probability`` refers to nearest pairs, which have other prior odds.
 
         Raises
         ------
         ValueError
-            If there is no link, with the reason.
+            If the metric has no link. The message contains the reason.
         """
         return expit(self._log_odds(A, B)[0])
 
@@ -173,13 +179,15 @@ class IntervalMetric:
         Parameters
         ----------
         A, B : arrays of shape (..., d)
+            Points.
         prob : float in (0, 1), default 0.9
+            Nominal coverage.
 
         Returns
         -------
         Interval
-            Arrays of shape (...) with 0 ≤ lower ≤ ``distance(A, B)`` ≤ upper. A lower
-            limit of 0 means that only noise can produce so short a distance.
+            Arrays of shape (...) with 0 ≤ lower ≤ ``distance(A, B)`` ≤ upper. If the
+            lower limit is 0, the estimated distance may be due to noise only.
         """
         prob = checked_prob(prob)
         if isinstance(self.metric, Mahalanobis):
@@ -228,13 +236,18 @@ class IntervalMetric:
         Parameters
         ----------
         first, second : pairs of arrays of shape (..., d)
+            Points of the numerator and of the denominator.
         prob : float in (0, 1), default 0.9
+            Nominal coverage.
 
         Raises
         ------
         ValueError
-            If the metric is not a distance, the second distance is zero, or the first
-            is zero in the fit but not in every refit.
+            If the metric is not a distance.
+        ValueError
+            If the second distance is zero.
+        ValueError
+            If the first distance is zero in the fit but not in every refit.
         """
         prob = checked_prob(prob)
         intervals.need_distance(self.metric)
@@ -247,15 +260,15 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for P(same) of matching rows of A and B.
 
-        Computed on the scale of log odds. Parameters as in `interval`; raises if
-        `same_probability` raises.
+        The limits are computed on the log-odds scale. The parameters are as in
+        `interval`, and the errors as in `same_probability`.
         """
         prob = checked_prob(prob)
         values = self._log_odds(A, B)
         return Interval(*(expit(end) for end in limits(values, prob, self.factor)))
 
     def matrix_interval(self, *, prob: float = 0.9) -> Interval:
-        """Raise a ValueError, as ``PosteriorMetric.matrix_interval``."""
+        """Raise ValueError: intervals for entries of a matrix are not calibrated."""
         raise ValueError(intervals.MATRIX_REFUSAL.format(prob=checked_prob(prob)))
 
     def _log_odds(self, A: Array, B: Array) -> np.ndarray:
@@ -295,7 +308,7 @@ OF_DRAWS = (
 def same_size(metrics: Sequence[Dissimilarity]) -> list[Dissimilarity]:
     """Pad the factors of Mahalanobis metrics with rows of zeros to the same p.
 
-    A refit may have fewer directions; zeros change no distance.
+    A refit may have fewer rows. Rows of zeros do not change distances.
     """
     maps = [m for m in metrics if isinstance(m, Mahalanobis)]
     if len(maps) < len(metrics):
@@ -314,41 +327,45 @@ def with_intervals(
     seed: int = 0,
     about: str = "",
 ) -> IntervalMetric:
-    """Fit any learner with its jackknife, for intervals of its distances.
+    """Fit any learner with jackknife refits, for intervals of its distances.
 
     Parameters
     ----------
     learn : callable
         ``learn(X, y) -> Metric``, or ``learn(source) -> Metric`` for a dataset on disk.
-        Called once for all points and once without each group: n groups, or 50 for more
-        than 100 points.
+        The function is called once for all points, and once without each group of
+        points. There are n groups, or 50 groups for more than 100 points.
     X, y : arrays of shape (n, d) and (n,)
-        Labeled points, at least two per class. Or X is a dataset on disk (``pm.open``,
-        with or without labels) and y is None. Groups then use the hash of the row
-        number: they do not depend on chunks and processes, and every fit reads the rows
-        again. All rows of a small class may be in one group and missing from that
-        refit. ``LCA`` does not support weights there.
+        Labeled points, at least two per class. X can also be a dataset on disk
+        (``pm.open``, with or without labels), with y None. For a dataset on disk:
+
+        * The groups are a hash of the row number, and do not depend on chunks and
+          processes.
+        * Every fit reads the rows again.
+        * All rows of a small class may be in one group and missing from that refit.
+        * ``LCA`` does not support weights.
     seed : int, default=0
         Seed of the groups for more than 100 points.
     about : str, default=""
-        Shown when printed.
+        Description of the fit, shown when the metric is printed.
 
     Raises
     ------
     ValueError
-        For a class of one point, metrics of different kinds, and errors of ``learn``
-        if a class has too few members.
+        If a class has only one point, or refits differ in kind.
+    ValueError
+        If ``learn`` raises ValueError, for example for a class with too few points.
 
     Notes
     -----
     Nominal 90% intervals cover about 90% for LDA, RCA and PairLDA with a fixed prior
     strength, and somewhat less for TwoStageMixture and GLML; see docs/measured.md and
-    ``benchmarks/coverage.py``. Coverage with a strength chosen by the data, which every
-    refit chooses again, and with other learners was not measured.
+    ``benchmarks/coverage.py``. Coverage was not measured for other learners, or for a
+    prior strength chosen from the data (every refit chooses it again).
 
-    ``LCA.posterior_metric("intervals")`` uses the same groups at lower cost: its refits
-    keep the standardization, the prior's W₀ and c, and λ, and its link is calibrated on
-    held-out pairs.
+    ``LCA.posterior_metric("intervals")`` uses the same groups at lower cost. Its refits
+    do not recompute the standardization, the prior's W₀ and c, and λ. Its link is
+    calibrated on held-out pairs.
 
     Examples
     --------
@@ -368,7 +385,7 @@ def with_intervals(
     classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
     if (sizes == 1).any():
         raise ValueError(
-            "y must have two or more points of each class, got one of class "
+            "y must have two or more points of each class, got one point of class "
             f"{classes[sizes == 1].tolist()[0]!r}"
         )
     group, factor = groups_of(codes, seed, X), factor_of(codes)
@@ -400,7 +417,7 @@ def _of_source(
         classes, sizes = class_counts(source, source.parts)
         if (sizes == 1).any():
             raise ValueError(
-                "label must have two or more rows of each class, got one of class "
+                "label must have two or more rows of each class, got one row of class "
                 f"{classes[sizes == 1].tolist()[0]!r}"
             )
         factor = (sizes.sum() - 1) / (sizes.sum() - len(sizes))

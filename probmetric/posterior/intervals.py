@@ -42,7 +42,7 @@ class Interval(NamedTuple):
 
 
 def same_features(metric: object, **points: Array) -> None:
-    """Raise unless points have the features of the metric and of each other.
+    """Raise ValueError unless all points have the metric's number of features.
 
     Call this before broadcasting, which would repeat a single feature.
     """
@@ -61,7 +61,7 @@ def pairwise(metric: Dissimilarity, Q: Array, P: Array) -> Array:
 
 
 def between_rows(metric: Dissimilarity, A: Array, B: Array) -> Array:
-    """Compute the distance, or dissimilarity, of matching rows."""
+    """Compute the distance of matching rows, or the dissimilarity if not a distance."""
     if metric.is_distance:
         return metric.distance(A, B)  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(metric, Refining):
@@ -70,23 +70,23 @@ def between_rows(metric: Dissimilarity, A: Array, B: Array) -> Array:
 
 
 def need_distance(metric: Dissimilarity) -> None:
-    """Raise for ratios of dissimilarities that are not distances."""
+    """Raise ValueError for ratios if the metric is not a distance."""
     if not metric.is_distance:
         raise ValueError(
-            "ratio_interval requires a distance, got "
-            f"{type(metric).__name__}, which has no zero that means 'equal'"
+            "ratio_interval requires a metric that is a distance, got "
+            f"{type(metric).__name__}"
         )
 
 
 def apart(values: np.ndarray) -> np.ndarray:
-    """Return denominators of a ratio; raise for zeros."""
+    """Return the denominators of a ratio; raise ValueError for zeros."""
     if (values == 0).any():
-        raise ValueError("second must be different points, got a pair at distance zero")
+        raise ValueError("second must be at positive distances, got distance zero")
     return values
 
 
 def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Compute above / below; raise if float64 overflows."""
+    """Compute the ratio above / below; raise ValueError if it overflows float64."""
     with np.errstate(over="ignore"):  # ``finite`` raises.
         values = above / below
     return finite(values, "ratio_interval")
@@ -108,7 +108,7 @@ def same(metric: Dissimilarity, A: Array, B: Array) -> Array:
 
 
 def exponent(metric: Dissimilarity, A: Array, B: Array) -> Array:
-    """Compute -log P(same) of matching rows; with a link also if P underflows."""
+    """Compute -log P(same) of matching rows; with a link, P may underflow."""
     if isinstance(metric, Mahalanobis) and metric.link is not None:
         return -metric.link.log_probability(metric.distance(A, B) ** 2)
     return -jnp.log(same(metric, A, B))
@@ -116,7 +116,7 @@ def exponent(metric: Dissimilarity, A: Array, B: Array) -> Array:
 
 @numpy_in_numpy_out
 def log_odds(metric: Dissimilarity, A: Array, B: Array) -> Array:
-    """Compute log(P/(1 - P)) of P(same) of matching rows, also if P underflows."""
+    """Compute the log odds of P(same) of matching rows, also if P underflows."""
     link = getattr(metric, "link", None)
     if link is not None and hasattr(link, "log_odds"):
         return link.log_odds(between_rows(metric, A, B) ** 2)
@@ -125,7 +125,7 @@ def log_odds(metric: Dissimilarity, A: Array, B: Array) -> Array:
 
 
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
-    """Multiply the deviations of draws from their mean (of logarithms if positive).
+    """Multiply the deviations of draws from their mean (on the log scale if positive).
 
     Examples
     --------
@@ -140,8 +140,8 @@ def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
     if inflate == 1:
         return values
     warnings.warn(
-        "inflate will be removed in the next release. Use the jackknife, "
-        "posterior_metric('intervals'), for calibrated intervals.",
+        "inflate will be removed in the next release. For calibrated intervals use the "
+        "jackknife: posterior_metric('intervals').",
         FutureWarning,
         stacklevel=3,
     )

@@ -1,18 +1,19 @@
 """Delete-a-group jackknife: refits without a group of points, and their limits.
 
 Each group of points is left out in turn and the model is fitted again. A learner in
-``with_intervals`` is refitted completely; LCA keeps the standardization, the prior's W₀
-and c, and λ of the fit to all points. With θ_(k) the estimate without group k and θ̄
-their mean, the variance of θ̂ is
+``with_intervals`` is refitted completely. LCA uses the standardization, the prior's W₀
+and c, and λ of the fit to all points in every refit. With θ_(k) the estimate without
+group k and θ̄ the mean of these estimates, the variance of θ̂ is
 
     V = (g - 1)/g Σ_k (θ_(k) - θ̄)²,                                               (1)
 
-which for statistics of pairs of points is too large on average rather than too small
-(Efron and Stein). It takes n refits, or ``N_GROUPS`` for more than ``MOST_ALONE``
-points. Limits of θ̂ are θ̂ ± t √V with t of g - 1 degrees of freedom.
+which for statistics of pairs of points is on average too large rather than too small
+(Efron and Stein). The number of refits g is n, or ``N_GROUPS`` for more than
+``MOST_ALONE`` points. The limits are θ̂ ± t √V, with t a quantile of Student's t with
+g - 1 degrees of freedom.
 
-For points in C classes V is multiplied by (n - 1)/(n - C): C means are fitted, which
-use up as many degrees of freedom. This matters with two or three points per class.
+For points in C classes V is multiplied by (n - 1)/(n - C), because fitting C means uses
+C degrees of freedom. The factor matters with two or three points per class.
 
 References
 ----------
@@ -41,18 +42,19 @@ def groups_of(
     seed: int = 0,
     X: Float[np.ndarray, "n d"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Assign each point to the group 0..g-1 in which it is left out.
+    """Assign each point to one of the jackknife groups 0..g-1.
 
-    One point per group up to ``MOST_ALONE`` points; otherwise ``N_GROUPS`` random
-    groups, stratified by class.
+    Up to ``MOST_ALONE`` points, each group has one point. For more points there are
+    ``N_GROUPS`` random groups, stratified by class.
 
     Parameters
     ----------
     codes : array of shape (n,)
         Classes 0..c-1.
     seed : int, default=0
+        Seed of the random groups.
     X : array of shape (n, d), optional
-        Points: groups then do not depend on the order of the rows.
+        Points. If X is passed, the groups do not depend on the order of the rows.
 
     Examples
     --------
@@ -78,12 +80,12 @@ def groups_of(
 
 
 def factor_of(codes: Int[np.ndarray, "n"]) -> float:
-    """Compute (n - 1)/(n - C), the factor of V."""
+    """Compute (n - 1)/(n - C), the factor of the jackknife variance."""
     return (len(codes) - 1) / (len(codes) - len(np.unique(codes)))
 
 
 def covariance(left_out: Float[np.ndarray, "g *m p"]) -> Float[np.ndarray, "*m p p"]:
-    """Compute Eq. (1) for vectors."""
+    """Compute the jackknife covariance of vectors, Eq. (1)."""
     g, gap = len(left_out), left_out - left_out.mean(0)
     return (g - 1) / g * np.einsum("g...p,g...q->...pq", gap, gap)
 
@@ -94,24 +96,24 @@ def checked_prob(prob: Any) -> float:
     check_within_0_1(prob=number)
     if 1 + number == 1:
         raise ValueError(
-            f"prob: expected a number of at least {np.finfo(float).eps:.2g}, got "
-            f"{number!r}"
+            f"prob must be at least {np.finfo(float).eps:.2g}, got {number!r}"
         )
     return float(number)
 
 
 @cache
 def quantile_of_t(prob: float, df: int) -> float:
-    """Compute the t that |T| with df degrees of freedom exceeds with 1 - prob."""
+    """Compute the t with P(|T| ≤ t) = prob for Student's T (df degrees of freedom)."""
     return float(special.stdtrit(df, (1 + prob) / 2))
 
 
 def limits(
     values: Float[np.ndarray, "r *m"], prob: float, factor: float = 1.0
 ) -> Float[np.ndarray, "2 *m"]:
-    """Compute (lower, upper), value ± t √V; ``values[0]`` comes from the fit.
+    """Compute limits value ± t √V; ``values[0]`` is from the fit to all points.
 
-    Infinite values stay; a finite value with an infinite refit has infinite limits.
+    If the value is infinite, so are both limits. If the value is finite and a refit is
+    infinite, the limits are infinite.
     """
     prob = checked_prob(prob)
     value, left_out = np.asarray(values[0]), values[1:]
@@ -137,8 +139,7 @@ def positive_limits(
     if np.any(zero & (values[1:] != 0).any(0)):
         raise ValueError(
             f"{name} must be at a positive distance in the fit, or at zero in every "
-            "refit, got a pair at distance zero only in the fit, which has no interval "
-            "on the log scale"
+            "refit, got distance zero only in the fit. Leave out such pairs."
         )
     ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor)
     with np.errstate(over="ignore"):  # No upper limit if a refit is zero.
@@ -149,11 +150,11 @@ def positive_limits(
 def aligned(
     left_out: Float[np.ndarray, "g p d"], factor: Float[np.ndarray, "p d"]
 ) -> Float[np.ndarray, "g p d"]:
-    """Rotate maps onto a map, each by orthogonal Procrustes.
+    """Rotate each linear map onto a reference map by orthogonal Procrustes.
 
     Examples
     --------
-    A refit of the same metric in rotated coordinates is rotated back:
+    The same linear map in rotated coordinates is rotated back:
 
     >>> import numpy as np
     >>> from probmetric.posterior import aligned

@@ -6,16 +6,28 @@ a learning rate of the order of n / N for pairs built from labels).
 product-weight bootstrap, or the model's posterior if pairs are independent). Draws of
 one purpose cannot be used for the other, except for probabilities of an order.
 
-Some methods raise because their results would be wrong (see Benchmarks: posterior
-coverage): intervals from ``"prediction"``, which are far too narrow; intervals of the
-entries of a matrix, from any draws; and P(same) averaged over draws of pairs that are
-not independent, except bootstrap draws. Intervals of bootstrap draws cover less than
-nominal: a distance is a norm, and each draw adds its noise once more.
-``IntervalMetric`` has no draws and calibrated intervals. Other draws for
-``"intervals"`` of pairs that are not independent give a warning.
+* ``purpose="prediction"``: draws to be averaged in votes. For pairs built from labels
+  they come from a generalized posterior with a learning rate of the order of n / N.
+* ``purpose="intervals"``: draws that vary as the fit varies under new data. They come
+  from the product-weight bootstrap, or from the model's posterior if pairs are
+  independent.
 
-Only this class has a draw axis. A draw is an ordinary metric, and only ``mean_metric``
-averages metrics.
+Draws of one purpose cannot be used for the other. Draws of both purposes give
+probabilities that one point is nearer than another.
+
+Some methods raise ValueError because their results would be wrong (see Benchmarks:
+posterior coverage):
+
+* Intervals from draws for ``"prediction"``, which are far too narrow.
+* Intervals of the entries of a matrix, from any draws.
+* P(same) averaged over draws of pairs that are not independent, except bootstrap draws.
+
+Intervals of bootstrap draws cover less than nominal: a distance is a norm, and each
+draw adds its noise once more. Use ``IntervalMetric`` for calibrated intervals without
+draws. Other draws for ``"intervals"`` give a warning if pairs are not independent.
+
+Only this class has a draw axis. Each draw is an ordinary metric, and only
+``mean_metric`` averages metrics.
 
 Memory in numbers of 8 bytes, for s draws: ``pairwise`` returns s · m · n and computes
 16 draws at a time, each with the memory of its ``pairwise``; intervals need s times the
@@ -46,25 +58,27 @@ from probmetric.typing import Array, Purpose, Scalar
 
 @jax.tree_util.register_pytree_node_class
 class PosteriorMetric:
-    """A posterior over metrics of one kind.
+    """Draws from a posterior over metrics of one kind.
 
     Parameters
     ----------
     draws : sequence of Metric, or Metric
         One metric per draw, or one pytree whose arrays have a leading draw axis.
     purpose : {"prediction", "intervals"}
-        Purpose of the draws (see the module).
+        Purpose of the draws: averaging in votes, or intervals of distances. Draws of
+        one purpose cannot be used for the other.
     pairs_independent : bool, default=False
-        Whether the pairs (or points) behind the draws are independent observations.
-        False for pairs built from labels.
+        Whether the pairs (or points) that the model was fitted to are independent
+        observations. Pairs built from labels are not independent.
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
 
     Raises
     ------
     ValueError
-        If there are no draws, draws differ in kind or shape or contain NaN, or a name
-        is unknown.
+        If there are no draws, or draws differ in kind or shape, or contain NaN.
+    ValueError
+        If ``purpose`` or ``source`` is unknown.
 
     Examples
     --------
@@ -103,7 +117,7 @@ class PosteriorMetric:
         static: tuple[Purpose, bool, str],
         children: tuple[tuple[Dissimilarity, ...]],
     ) -> "PosteriorMetric":
-        """Rebuild without checks: JAX uses placeholders for arrays."""
+        """Rebuild from the draws without checks, because JAX uses placeholders."""
         new = object.__new__(cls)
         (new.draws,) = children
         new.purpose, new.pairs_independent, new.source = static
@@ -133,15 +147,15 @@ class PosteriorMetric:
         return self.draws[0].is_distance
 
     def metrics(self) -> list[Dissimilarity]:
-        """Return the draws."""
+        """Return the draws as a list of metrics."""
         return list(self.draws)
 
     def draw(self, s: int) -> Dissimilarity:
-        """Return draw s, an ordinary metric."""
+        """Return draw s as an ordinary metric."""
         return self.draws[s]
 
     def mean_metric(self) -> Metric:
-        """Return the metric of mean dissimilarity (E[M]), without a link."""
+        """Return the metric of mean dissimilarity over draws, without a link."""
         return named(mean_metric(self.draws), names_of(self))
 
     def dissimilarity(
@@ -161,7 +175,7 @@ class PosteriorMetric:
     def pair_draws(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "s *n"]:
-        """Compute the distance, or dissimilarity, of matching rows for every draw."""
+        """Compute distances (or dissimilarities) of matching rows for every draw."""
         values = self._by_rows(intervals.between_rows, A, B)
         return finite(values, "pair_draws", A, B)
 
@@ -178,10 +192,12 @@ class PosteriorMetric:
         Parameters
         ----------
         A, B : arrays of shape (..., d)
+            Points.
         prob : float in (0, 1), default=0.9
+            Nominal coverage.
         inflate : float > 0, default=1
-            Deprecated; will be removed in the next release. Spreads the draws about
-            their mean by this factor, on the log scale for distances.
+            Deprecated; will be removed in the next release. Factor for the deviations
+            of draws from their mean, on the log scale for distances.
 
         Returns
         -------
@@ -196,7 +212,8 @@ class PosteriorMetric:
         Warns
         -----
         UserWarning
-            For draws of a posterior over pairs that are not independent.
+            If the pairs that the model was fitted to are not independent, except for
+            bootstrap draws.
         """
         need_own_spread("interval", self)
         values = self.pair_draws(A, B)
@@ -213,14 +230,16 @@ class PosteriorMetric:
     ) -> Interval:
         """Compute an interval for ``distance(*first) / distance(*second)`` by rows.
 
-        The common scale of the metric cancels: ratios are better determined than
-        distances. Parameters and warnings as `interval`.
+        The scale of the metric cancels in a ratio, so ratios are estimated more
+        precisely than distances. ``prob``, ``inflate`` and warnings are as in
+        `interval`.
 
         Raises
         ------
         ValueError
-            If ``purpose="prediction"``, the metric is not a distance, or the second
-            distance is zero.
+            If ``purpose="prediction"``.
+        ValueError
+            If the metric is not a distance, or the second distance is zero.
         """
         need_own_spread("ratio_interval", self)
         intervals.need_distance(self.draws[0])
@@ -234,7 +253,7 @@ class PosteriorMetric:
         a: Float[Array, "*#n d"],
         b: Float[Array, "*#n d"],
     ) -> Float[np.ndarray, "*n"] | float:
-        """Compute the share of draws with a nearer to q than b; ties count half."""
+        """Compute the share of draws with a nearer to q than b (ties count half)."""
         to_a, to_b = self.pair_draws(q, a), self.pair_draws(q, b)
         return np.mean((to_a < to_b) + 0.5 * (to_a == to_b), 0)
 
@@ -248,7 +267,7 @@ class PosteriorMetric:
     ) -> Float[np.ndarray, "m n"]:
         """Compute the share of draws in which each point is among the k nearest.
 
-        Rows sum to k. Parameters as in ``neighbors.nearest``.
+        Each row sums to k. The parameters are as in ``neighbors.nearest``.
         """
         Q, P = self._points(Q=Q, P=P)
         counts = np.zeros((len(Q), len(P)))
@@ -260,9 +279,9 @@ class PosteriorMetric:
     def rank_interval(
         self, q: Float[Array, "d"], P: Float[Array, "n d"], *, prob: float = 0.9
     ) -> Interval:
-        """Compute an interval for each point's rank from q, integers from 1.
+        """Compute an interval for the rank (from 1) of each point by distance from q.
 
-        Raises if ``purpose="prediction"``, and warns as `interval`.
+        Errors and warnings are as in `interval`.
         """
         need_own_spread("rank_interval", self)
         Q, P = self._points(q=np.asarray(q)[None], P=P)
@@ -282,17 +301,19 @@ class PosteriorMetric:
         Parameters
         ----------
         A, B : arrays of shape (..., d)
+            Points.
         prior_odds : float > 0, optional
-            Prior odds of *same* for draws of a ``PairSimilarity``; default even. Other
-            kinds use the odds of the training pairs.
+            Prior odds of *same*, only for draws of a ``PairSimilarity`` (default: 1).
+            Other metrics use the odds of the training pairs.
 
         Raises
         ------
         ValueError
-            For prior odds with other kinds, and for draws of a posterior over pairs
-            built from labels: the prior's spread in directions without data adds to
-            every distance, and averaging worsens P(same). Use bootstrap draws or the
-            point estimate.
+            If ``prior_odds`` is passed and the draws are not a ``PairSimilarity``.
+        ValueError
+            If the draws are from a posterior over pairs built from labels. The prior's
+            spread in directions without data then adds to every distance, and averaging
+            makes P(same) worse. Use bootstrap draws or the point estimate.
         """
         need_meaningful_link(self.source, self.pairs_independent)
         if prior_odds is not None:
@@ -311,8 +332,9 @@ class PosteriorMetric:
     ) -> Interval:
         """Compute an interval for P(same) of matching rows of A and B.
 
-        Parameters and errors as in ``interval`` and ``same_probability``. ``inflate``
-        acts on the log scale of -log P(same), or on log odds with ``prior_odds``.
+        Parameters and errors are as in ``interval`` and ``same_probability``.
+        ``inflate`` is applied to log(-log P(same)), or to log odds if ``prior_odds`` is
+        passed.
         """
         need_intervals("same_interval", self.purpose, self.source)
         need_meaningful_link(self.source, self.pairs_independent)
@@ -326,8 +348,8 @@ class PosteriorMetric:
     def matrix_interval(self, *, prob: float = 0.9) -> Interval:
         """Raise a ValueError: intervals for entries of a matrix are not calibrated.
 
-        The truth lies near the boundary of the positive matrices, and squares are
-        biased upward.
+        The true matrix is near the boundary of the positive matrices, and squared
+        entries of the factor are biased upward.
         """
         raise ValueError(intervals.MATRIX_REFUSAL.format(prob=prob))
 
@@ -338,7 +360,7 @@ class PosteriorMetric:
         if not isinstance(self.draws[0], PairSimilarity):
             raise ValueError(
                 f"prior_odds must be None for draws of {type(self.draws[0]).__name__}, "
-                f"which use the odds of the training pairs, got {prior_odds}"
+                f"got {prior_odds}. P(same) uses the odds of the training pairs."
             )
         check_odds(prior_odds)
         values = self._by_rows(intervals.log_odds, A, B)
@@ -379,29 +401,29 @@ SOURCES = ("laplace", "nuts", "svi", "bootstrap", "exact")
 
 
 def check_names(purpose: str, source: str) -> None:
-    """Raise for unknown names."""
+    """Raise ValueError for unknown names."""
     check_choice("purpose", purpose, PURPOSES)
     check_choice("source", source, SOURCES)
 
 
 def need_intervals(name: str, purpose: str, source: str) -> None:
-    """Raise for intervals from draws for prediction."""
+    """Raise ValueError for intervals from draws for prediction."""
     if purpose != "intervals":
         raise ValueError(
-            f"{name} requires draws with purpose='intervals' (such as the "
-            f"product-weight bootstrap), got purpose={purpose!r} of {source!r} draws, "
-            f"whose nominal 90% intervals covered {COVERED} of distances (Laplace "
-            "draws of LCA)"
+            f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
+            f"({source!r} draws). Use posterior_metric('intervals'). Nominal 90% "
+            f"intervals from draws for prediction covered {COVERED} of distances "
+            "(Laplace draws of LCA)."
         )
 
 
 def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
-    """Raise for draws for prediction; warn of draws that are too narrow."""
+    """Raise for draws for prediction, and warn about draws that are too narrow."""
     need_intervals(name, posterior.purpose, posterior.source)
     if posterior.source != "bootstrap" and not posterior.pairs_independent:
         warnings.warn(
-            f"{name}: {posterior.source!r} draws are too narrow unless the pairs or "
-            f"points behind them are independent: nominal 90% intervals covered "
+            f"{name}: intervals of {posterior.source!r} draws are too narrow unless "
+            f"training pairs or points are independent. Nominal 90% intervals covered "
             f"{COVERED} of distances for pairs built from labels (Laplace draws of "
             "LCA). Set pairs_independent=True if they are independent.",
             stacklevel=3,
@@ -409,7 +431,7 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
 
 
 def need_meaningful_link(source: str, pairs_independent: bool) -> None:
-    """Raise for averages of P(same) that are worse than the point estimate."""
+    """Raise ValueError if averaged P(same) is worse than the point estimate."""
     if source != "bootstrap" and not pairs_independent:
         raise ValueError(
             "same_probability requires source='bootstrap' or pairs_independent=True, "

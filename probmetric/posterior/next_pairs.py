@@ -1,16 +1,16 @@
 """Choose the next pairs, or triplets, to be judged by an annotator.
 
-Draw s of the metric gives p_is = P(same) of pair i, or P(near is nearer) of triplet i
-(below, a pair is either). Given the metric the judgments of several pairs are
-independent. The information of the judgments y_B of a batch B about the metric is their
-mutual information with s, in nats,
+Under draw s of the metric, p_is is P(same) of pair i, or for triplet i the probability
+that its second point is nearer than its third. Below, "pair" means a pair or a triplet.
+Given the metric, the judgments of several pairs are independent. The information of the
+judgments y_B of a batch B about the metric is their mutual information with s, in nats,
 
     I(y_B; s) = H(y_B) - Σ_{i ∈ B} mean_s h(p_is),
     h(p) = -p log p - (1 - p) log(1 - p),                                           (1)
 
-for one pair the difference called BALD. A batch is chosen greedily. With k the
-judgments of the pairs chosen so far, q_k their probability and w_ks the weights of the
-draws given them, one more pair i adds
+which for one pair is called BALD. A batch is chosen greedily. With k the judgments of
+the pairs chosen so far, q_k the probability of these judgments and w_ks the weights of
+the draws given these judgments, the gain of one more pair i is
 
     I(y_B, y_i; s) - I(y_B; s) = Σ_k q_k [h(Σ_s w_ks p_is) - Σ_s w_ks h(p_is)],     (2)
 
@@ -29,12 +29,12 @@ p_is (1 - p_is), the covariance of the judgments is C_BB + diag(v_B); the varian
 C_ii for the first. With d_i = p_i - mean p_i, (3) is (‖d_i‖² - ‖U d_i‖²)/s; U gets the
 row (1 - UᵀU) d_j / √(s (C_jj·B + v_j)) for each chosen pair j.
 
-Gains (2) and (3) never increase as the batch grows (for (2) exactly while all outcomes
-are enumerated, up to ten pairs, then up to sampling error). Hence (i) a greedy batch
-has at least 63% of the information of the best one, and (ii) a pair whose earlier gain
-is below the best current gain need not be evaluated again. By (ii) candidates are
-streamed: one pass stores the best with their p, which are used until a pair that was
-not stored could be better; then another pass follows.
+Gains (2) and (3) never increase as the batch grows. For (2) this is exact if all
+outcomes are enumerated (up to ten pairs), otherwise up to sampling error. Hence (i) a
+greedy batch has at least 63% of the information of the best batch, and (ii) a pair
+whose earlier gain is below the best current gain need not be evaluated again. Because
+of (ii) candidates can be streamed: one pass stores the best candidates with their p.
+Another pass follows only if a candidate that was not stored could be better.
 
 References
 ----------
@@ -83,12 +83,14 @@ class NextPairs(NamedTuple):
     indices : array of shape (n,)
         Row numbers among the candidates, from 0.
     scores : array of shape (n,)
-        Gain of each given those before it: nats of information, which sum to the
-        information of the batch, or remaining variance of the probability.
+        Gain of each candidate given the candidates before it. With
+        ``criterion="information"`` gains are in nats and sum to the information of the
+        batch. With ``criterion="disagreement"`` they are remaining variances of the
+        probability.
 
     Examples
     --------
-    Two draws of a metric, which disagree only across the second feature:
+    Two draws of a metric disagree only about the second feature:
 
     >>> import numpy as np
     >>> import probmetric as pm
@@ -132,65 +134,82 @@ def next_pairs(
 ) -> NextPairs:
     """Choose the pairs or triplets whose judgments are most informative.
 
-    A pair is judged *same* or *different*; for a triplet, which of two points is nearer
-    to the first; for a quadruplet, which of two pairs of points is nearer.
+    An annotator judges one of three kinds of candidates:
+
+    * a pair: whether its two points are *same* or *different*;
+    * a triplet: which of two points is nearer to the first point;
+    * a quadruplet: which of two pairs of points is nearer.
 
     Parameters
     ----------
     posterior : PosteriorMetric
-        At least two draws. For pairs they must define P(same), as in
+        At least two draws. For pairs the draws must define P(same), as in
         ``LCA().fit_pairs(pairs, y).posterior_metric("prediction", n_draws=200)``. For
-        triplets they must come from ``TripletMetric`` or ``TripletEmbedding``, whose
-        squared distances are log odds. *Not* checked: whether draws without P(same) do.
+        triplets and quadruplets the draws must come from ``TripletMetric`` or
+        ``TripletEmbedding``, whose squared distances are log odds. It is *not* checked
+        that draws without P(same) come from these learners.
     candidates : array-like of shape (N, k, d), or (N, k) of int; container; blocks
-        Points side by side, row numbers of ``X`` (for an embedding its ``objects_``),
-        or ``Pairs`` or ``Triplets``, whose judgments are ignored. k is 2 for pairs, 3
-        for triplets (the first point, then the two to compare), 4 for quadruplets (a
-        pair and a pair). Blocks are a list of such arrays or containers, or a function
-        without arguments that returns an iterable of them. It is called once per pass
-        and must return the same blocks each time.
+        Candidates in one of these forms:
+
+        * An array (N, k, d) of points. k is 2 for pairs, 3 for triplets (the first
+          point, then the two points to compare), and 4 for quadruplets (two pairs).
+        * An array (N, k) of row numbers of ``X`` (for an embedding, of ``objects_``).
+        * ``Pairs`` or ``Triplets``, whose judgments are ignored.
+        * Blocks: a list of such arrays or containers, or a function without arguments
+          that returns an iterable of them. The function is called once per pass, and
+          must return the same blocks each time.
     n : int ≥ 1
         Size of the batch, at most the number of candidates. No candidate is repeated.
     criterion : {"information", "disagreement"}, default="information"
-        Expected information of the judgments about the metric, Eq. (2) of
-        ``posterior.next_pairs``; or variance of the probability over draws that earlier
-        judgments do not explain, Eq. (3).
+        "information" is the expected information of the judgments about the metric,
+        Eq. (2) of ``posterior.next_pairs``. "disagreement" is the variance of the
+        probability over draws that earlier judgments do not explain, Eq. (3).
     X : array-like of shape (n_points, d), optional
-        Points for candidates given by row numbers.
+        Points, if the candidates are row numbers.
     seed : int, default=0
-        Seed of the sampled outcomes for batches of more than ten pairs by information.
+        Seed of the sampled outcomes, used with "information" for batches of more than
+        ten pairs.
 
     Returns
     -------
     NextPairs
-        ``indices`` and ``scores``, in the order of choice. Ties (to 12 decimals) are
-        broken by the order of the candidates.
+        ``indices`` and ``scores``, in the order of choice. Scores that are equal to 12
+        decimals are ordered as the candidates.
 
     Raises
     ------
     ValueError
-        If the posterior has fewer than two draws, no P(same) for pairs or one for
-        triplets, or probabilities outside [0, 1]; n exceeds the number of candidates;
-        candidates have a wrong shape or are an iterator, which can be read only once.
+        If the posterior has fewer than two draws, or probabilities outside [0, 1].
+    ValueError
+        If the draws define no P(same) and candidates are pairs, or define P(same) and
+        candidates are triplets.
+    ValueError
+        If n exceeds the number of candidates.
+    ValueError
+        If candidates have a wrong shape, or are an iterator, which can be read only
+        once.
 
     Notes
     -----
-    Start with randomly chosen pairs and keep their prior: LCA sets the scale of its
-    prior from the training pairs, and chosen pairs bias it. With ``W0 =
-    np.asarray(first.fitted_.prior.mean)`` of the first fit, fit later with
-    ``LCA(standardize=False, prior_mean=W0, regularization=3)`` on features that you
-    standardized. See Benchmarks: next question, for a comparison with random choice,
-    and Benchmarks: next triplets, where neither criterion saved judgments.
+    Start with randomly chosen pairs, and reuse the prior of this first fit in later
+    fits. LCA sets the scale of its prior from the training pairs, and pairs chosen by
+    ``next_pairs`` would bias this scale. With ``W0 =
+    np.asarray(first.fitted_.prior.mean)`` of the first fit, use
+    ``LCA(standardize=False, prior_mean=W0, regularization=3)`` for later fits, on
+    features that you standardized. See Benchmarks: next question, for a comparison with
+    random choice, and Benchmarks: next triplets, where neither criterion saved
+    judgments.
 
     Pairs that are informative in the model need not be the best for prediction. Chosen
-    pairs are not a random sample: do not estimate an error, a calibration or the share
-    of *same* from them.
+    pairs are not a random sample. Do not use them to estimate an error, a calibration
+    or the share of *same*.
 
     The information of a batch is at most the logarithm of the number of draws: 200
-    draws (5.3 nats) are enough for batches of about ten. Memory: up to 200 MiB, besides
-    the candidates or one block of them. One pass is enough for 40,000 candidates with
-    100 draws; more need at most n passes. For batches of more than ten pairs by
-    information, sampling error can hide a pair.
+    draws (5.3 nats) are enough for batches of about ten. Memory is at most 200 MiB,
+    besides the candidates or one block of candidates. One pass is enough for 40,000
+    candidates with 100 draws. More candidates require at most n passes. With
+    "information" and batches of more than ten pairs, sampling error can hide the best
+    pair.
 
     Examples
     --------
@@ -210,8 +229,8 @@ def next_pairs(
     rule, rng = CRITERIA[criterion], np.random.default_rng(seed)
     if isinstance(candidates, Iterator):
         raise ValueError(
-            "candidates: blocks must be a list or a function that returns an iterator, "
-            f"got {type(candidates).__name__}, which can be read only once"
+            "candidates must be arrays, a list of blocks or a function that returns "
+            f"blocks, got {type(candidates).__name__}, which can be read only once"
         )
     state, total = rule.start(posterior.n_draws), None
     indices, scores = list[int](), list[float]()
@@ -219,11 +238,11 @@ def next_pairs(
         stored, size = _one_pass(rule, state, posterior, _tiles(candidates, X), indices)
         if n > size:
             raise ValueError(
-                f"n: must be at most the number of candidates ({size}), got {n}"
+                f"n must be at most the number of candidates ({size}), got {n}"
             )
         if total not in (None, size):
             raise ValueError(
-                "candidates: a function must return the same blocks each time, got "
+                "candidates must return the same blocks in each call, got "
                 f"{total} pairs and then {size}"
             )
         total, settled = size, False
@@ -296,7 +315,7 @@ def _points_of(block: Any, X: ArrayLike | None) -> tuple[np.ndarray, ...]:
     if isinstance(block, Pairs | Triplets):
         if X is not None:
             name = type(block).__name__
-            raise ValueError(f"X: must be None with {name}, which contain X, got X")
+            raise ValueError(f"X must be None with {name}, which contain X, got X")
         X = np.asarray(block.X)
         if isinstance(block, Pairs):
             block = np.stack([block.i, block.j], 1)

@@ -67,7 +67,7 @@ def distance_limits(
     covariance: Float[np.ndarray, "m p p"],
     prob: float = 0.9,
 ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
-    """Compute limits (2) for the lengths of vectors estimated by the rows of v.
+    """Compute limits for the lengths of vectors estimated by the rows of v, Eq. (2).
 
     The rows of v (m, p) are approximately normal around the vectors, with covariances
     (m, p, p). Multiply a covariance estimated from n values by (t/z)², the quantiles of

@@ -1,7 +1,8 @@
 """Stack draws of one kind of metric for computation, and unstack them.
 
-A metric has no draw axis: a stack consists of the leaves (each with a leading draw
-axis) and the structure of a single draw. A metric exists only inside ``vmap``.
+A metric has no draw axis. A stack consists of the leaves, each with a leading draw
+axis, and the structure of a single draw. Metric objects are rebuilt only inside
+``vmap``.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ DRAW_TILE = 16
 def unstack(
     draws: Sequence[Dissimilarity] | Dissimilarity,
 ) -> tuple[Dissimilarity, ...]:
-    """Return draws as a tuple of NumPy metrics of one structure.
+    """Return draws as a tuple of NumPy metrics of the same kind and shape.
 
     ``draws`` are one metric per draw, or one pytree whose arrays have a leading draw
     axis.
@@ -42,7 +43,7 @@ def unstack(
         shapes = {tuple(a.shape for a in leaves) for leaves in every}
         if len(structures) > 1 or len(shapes) > 1:
             raise ValueError(
-                "draws must be metrics of one kind and shape, got "
+                "draws must be metrics of the same kind and shape, got "
                 f"{len(structures)} structures and {len(shapes)} sets of shapes"
             )
         structure = structures.pop()
@@ -67,10 +68,10 @@ def unstack(
 def over_draws(
     function: Callable[..., Array], metrics: Sequence[Dissimilarity], *arrays: Array
 ) -> np.ndarray:
-    """Evaluate ``function(metric, *arrays)`` for every draw, stacked, in float64.
+    """Compute ``function(metric, *arrays)`` for every stacked draw, in float64.
 
-    ``function`` must be a module-level function: it is compiled once for each structure
-    and shape. ``DRAW_TILE`` draws are computed at a time.
+    ``function`` is compiled once for each structure and shape, and must be a
+    module-level function. ``DRAW_TILE`` draws are computed at a time.
     """
     leaves, structure = stack(metrics)
     arrays = in_native_order(arrays)

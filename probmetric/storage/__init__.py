@@ -1,7 +1,7 @@
 """Learned metrics and draws on disk.
 
-``metric_file``   metrics, and draws of one, as NPZ arrays with a JSON header.
-``draws_file``    draws as NetCDF, and draws as metrics.
+``metric_file``   metrics and draws of metrics, as NPZ arrays with a JSON header.
+``draws_file``    draws of ``sample`` as NetCDF, and their conversion to metrics.
 """
 
 import lazy_loader

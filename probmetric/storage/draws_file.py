@@ -1,8 +1,8 @@
-"""Draws on disk: ArviZ's NetCDF, and draws as metrics.
+"""Draws of ``sample`` on disk as ArviZ's NetCDF, and their conversion to metrics.
 
 ``save_draws`` appends a checksum, which other readers of NetCDF ignore. HDF5 can loop
 forever over damaged bytes, so ``load_draws`` compares the checksum before HDF5 opens
-the file. Files of other programs have no checksum and are read without one.
+the file. Files of other programs have no checksum, and are read without this check.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ TAIL = len(MARK) + 2 * hashlib.sha256().digest_size
 def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
     """Store a DataTree as NetCDF with a checksum.
 
-    An existing file is replaced. If writing fails, it stays as it was.
+    An existing file is replaced. If writing fails, the existing file is not changed.
 
     Examples
     --------
@@ -57,8 +57,8 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     Raises
     ------
     ValueError
-        If the file is missing, damaged, or has no posterior. Damage is detected with
-        certainty only in a file of ``save_draws``.
+        If the file is missing or damaged, or contains no posterior. Damage is always
+        detected in a file of ``save_draws``, but not in every file of another program.
 
     Examples
     --------
@@ -74,8 +74,8 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     if not path.is_file():
         problem = kind_of(path) + " at " if path.exists() else ""
         wanted = "a file" if problem else "a file that exists"
-        raise ValueError(f"draws: expected {wanted}, got {problem}{str(path)!r}")
-    with readable(f"draws: expected a readable NetCDF file, got {str(path)!r}"):
+        raise ValueError(f"draws must be {wanted}, got {problem}{str(path)!r}")
+    with readable(f"draws must be a readable NetCDF file, got {str(path)!r}"):
         _check_sum(path)
         # h5netcdf leaves the file open if this fails.
         with h5py.File(path) as raw:
@@ -88,8 +88,8 @@ def load_draws(path: "str | Path") -> xr.DataTree:
                 return file.load()
             groups = sorted(file.children)
     raise ValueError(
-        f"draws: expected a posterior of chains and draws in {str(path)!r}, got "
-        f"groups {groups}"
+        f"draws must have a posterior with chains and draws, got groups {groups} in "
+        f"{str(path)!r}"
     )
 
 
@@ -110,7 +110,7 @@ def _check_sum(path: Path) -> None:
 
 
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
-    """Return the feature names stored with draws, None if there are none.
+    """Return the feature names stored with draws, or None if there are none.
 
     Examples
     --------
@@ -141,9 +141,10 @@ def posterior_of(
     Parameters
     ----------
     draws : DataTree
-        The attribute ``learner`` is the name of the learner. Without it, the variables
-        decide: matrices ``M``, with ``b`` if the learner defines P(same), or ``J``, or
-        ``components`` of a two-stage mixture.
+        Result of ``sample``. The attribute ``learner`` is the name of the learner. If
+        the attribute is missing, the learner is inferred from the variables: matrices
+        ``M`` (with ``b`` if the learner defines P(same)), ``J``, or ``components`` of a
+        two-stage mixture.
     purpose : {"prediction", "intervals"}, default="prediction"
         See ``PosteriorMetric``.
     max_draws : int, optional
@@ -152,11 +153,12 @@ def posterior_of(
     Raises
     ------
     ValueError
-        If no learner has such draws, or its draws are not metrics.
+        If the draws are from no learner of this package, or cannot be converted to
+        metrics.
 
     Examples
     --------
-    Two chains of five draws of a matrix are ten metrics:
+    Two chains with five draws of a matrix give ten metrics:
 
     >>> import numpy as np
     >>> import xarray as xr
@@ -171,16 +173,16 @@ def posterior_of(
     for name, values in draws["posterior"].data_vars.items():
         if values.dtype.kind not in "biuf" or values.dims[:2] != ("chain", "draw"):
             raise ValueError(
-                f"draws: expected numbers of (chain, draw, ...) in {name}, got "
-                f"{values.dtype} of {values.dims}"
+                f"draws must have numbers with axes (chain, draw, ...) in {name}, got "
+                f"{values.dtype} with axes {values.dims}"
             )
         if np.isnan(values.to_numpy()).any():
-            raise ValueError(f"draws: expected numbers in {name}, got NaN")
+            raise ValueError(f"draws must have numbers in {name}, got NaN")
     try:
         return posterior_metric(draws, readers, purpose, n_draws=max_draws)
     except (LookupError, TypeError, ValueError) as error:
         if str(error).startswith("draws"):
             raise
         raise ValueError(
-            f"draws: expected draws of a learner, got other shapes ({reason(error)})"
+            f"draws must have the shapes of a learner's draws, got {reason(error)}"
         ) from error

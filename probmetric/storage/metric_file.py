@@ -1,10 +1,10 @@
 """Metrics on disk: an NPZ archive of plain arrays with a JSON header.
 
-The array ``header`` is JSON text: the format and its version, the kind of metric with
-its parts by name, feature names, and provenance. ``describe`` turns a metric into such
-a description and named arrays, and ``rebuild`` reverses it. Files contain no code and
-no pickle: only the kinds in ``KINDS`` and classes passed by the caller are constructed.
-Draws are stacked, one array a part, with a leading axis of draws.
+The array ``header`` is JSON text with the format and its version, the kind of metric
+and its fields by name, feature names, and provenance. ``describe`` converts a metric to
+such a description and named arrays, and ``rebuild`` converts them back. Files contain
+no code and no pickle: only the kinds in ``KINDS`` and classes passed by the caller are
+constructed. Draws are stored as one array per field, with a leading axis of draws.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ POSTERIOR, OWN, ABOUT = "PosteriorMetric", "own", "provenance."
 
 
 def describe(value: object, name: str) -> tuple[Any, Arrays]:
-    """Return a JSON description of a value, and the arrays it refers to by name."""
+    """Return a JSON description of a value, and the named arrays of the value."""
     if hasattr(value, "dtype"):
         return {"array": name}, {name: _numbers(value, name)}
     if isinstance(value, float):
@@ -76,7 +76,7 @@ def describe(value: object, name: str) -> tuple[Any, Arrays]:
         kind, parts = "tuple", {str(k): part for k, part in enumerate(elements)}
     else:
         raise ValueError(
-            f"metric: expected one of {', '.join(sorted(KINDS))} or PosteriorMetric, "
+            f"metric must be one of {', '.join(sorted(KINDS))} or PosteriorMetric, "
             f"or a class of your own with to_arrays and from_arrays, got {kind}"
         )
     described = {key: describe(part, f"{name}.{key}") for key, part in parts.items()}
@@ -91,7 +91,7 @@ def _numbers(values: object, name: str) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             if not (array.size and np.isnan(array.min())):
                 return array
-    raise ValueError(f"metric: expected numbers in {name}, got {array.dtype}/NaN")
+    raise ValueError(f"metric must have numbers in {name}, got {array.dtype}/NaN")
 
 
 def _fields(kind: type[Any]) -> list[str]:
@@ -103,7 +103,7 @@ def _fields(kind: type[Any]) -> list[str]:
 def rebuild(
     spec: Any, arrays: Arrays, name: str = "metric", *, kinds: Sequence[type[Any]] = ()
 ) -> Any:
-    """Return the value of a description; NaN is refused as in ``describe``."""
+    """Return the value of a description, or raise ValueError for NaN."""
     if isinstance(spec, float):
         _numbers(spec, name)
     if not isinstance(spec, dict):
@@ -125,26 +125,28 @@ def rebuild(
             if kind.__name__ == spec["class"]:
                 return kind.from_arrays({key[1:]: a for key, a in parts.items()})
         raise ValueError(
-            f"kinds: expected the class {spec['class']} of the metric in the file, as "
-            f"load_metric(path, kinds=[{spec['class']}]), got "
-            f"{[kind.__name__ for kind in kinds]}"
+            f"kinds must contain {spec['class']}, the class of the metric in the file, "
+            f"got {[kind.__name__ for kind in kinds]}. Use load_metric(path, "
+            f"kinds=[{spec['class']}])."
         )
     if spec["kind"] not in KINDS:
         raise ValueError(
-            f"metric: expected one of {', '.join(sorted(KINDS))}, got {spec['kind']!r}"
+            f"metric must be one of {', '.join(sorted(KINDS))}, got {spec['kind']!r}"
         )
     return KINDS[spec["kind"]](**parts)
 
 
 class Stored(NamedTuple):
-    """A metric as it was stored, with the contents of its header.
+    """A stored metric, with the contents of the file's header.
 
     Attributes
     ----------
     metric : Metric or PosteriorMetric
+        Stored metric, or draws of a metric.
     feature_names : tuple of d str, or None
+        Feature names, if any were stored.
     provenance : dict
-        As passed to ``save_metric``.
+        Values passed to ``save_metric``.
     version : str
         Version of the package that wrote the file.
 
@@ -175,29 +177,36 @@ def save_metric(
     feature_names: Sequence[str] | None = None,
     provenance: Mapping[str, object] | None = None,
 ) -> None:
-    """Store a metric of any kind, or draws of one, for ``load_metric``.
+    """Store a metric of any kind, or draws of a metric, for ``load_metric``.
 
-    An existing file is replaced. If writing fails, it stays as it was.
+    An existing file is replaced. If writing fails, the existing file is not changed.
 
     Parameters
     ----------
     metric : Metric or PosteriorMetric
-        Of this package, or of a class of your own with ``to_arrays()``, which returns
-        arrays of numbers by name, and the class method ``from_arrays(arrays)``. Use
-        ``pickle`` for an ``IntervalMetric``.
+        Metric of this package or of your own class. Your own class requires a method
+        ``to_arrays()``, which returns arrays of numbers by name, and a class method
+        ``from_arrays(arrays)``. Use ``pickle`` for an ``IntervalMetric``.
     path : str or Path
-        Conventionally ending in ``.npz``.
+        File name, by convention with the suffix ``.npz``.
     feature_names : sequence of d str, optional
-        Stored with the metric, which then refuses frames with other columns. Default:
-        the names that the metric was learned with, if any.
+        Feature names to store. The loaded metric raises an error for a data frame with
+        other columns. Default: the names that the metric was learned with, if any.
     provenance : mapping, optional
         Values that JSON can represent, and arrays of numbers.
 
     Raises
     ------
     ValueError
-        If ``metric`` is no metric of this package, has a link of a class of your own
-        (make the metric one too) or NaN, or JSON cannot represent ``provenance``.
+        If ``metric`` is not a metric of this package, and has no ``to_arrays`` and
+        ``from_arrays``.
+    ValueError
+        If a metric of this package has a link of your own class. Store a metric of your
+        own class instead.
+    ValueError
+        If ``metric`` contains NaN.
+    ValueError
+        If JSON cannot represent ``provenance``.
 
     Examples
     --------
@@ -228,7 +237,7 @@ def save_metric(
         text = json.dumps(header)
     except TypeError as error:
         raise ValueError(
-            f"provenance: expected values that JSON can represent, got {error}"
+            f"provenance must have values that JSON can represent, got {error}"
         ) from error
     with replacing(Path(path)) as part, part.open("wb") as file:
         np.savez(file, header=np.array(text), **cast(Any, arrays))
@@ -256,26 +265,30 @@ def load_metric(
 def load_metric(
     path: "str | Path", *, kinds: Sequence[type] = ()
 ) -> Dissimilarity | PosteriorMetric:
-    """Load a metric, or draws of one, stored by ``save_metric``.
+    """Load a metric, or draws of a metric, stored by ``save_metric``.
 
     Parameters
     ----------
     path : str or Path
+        File of ``save_metric``.
     kinds : sequence of type, default=()
-        Classes of your own that the file may contain. No class is imported because a
-        file names it.
+        Your own classes that the file may contain. Classes are never imported by a name
+        in the file.
 
     Returns
     -------
     Metric or PosteriorMetric
-        Its NumPy arrays are equal to the stored ones bit for bit. With ``kinds`` the
-        static type is ``Dissimilarity``.
+        Metric whose NumPy arrays are bit-identical to the stored arrays. With ``kinds``
+        the static type is ``Dissimilarity``.
 
     Raises
     ------
     ValueError
-        If the file is missing, damaged, no metric, of a newer version, or of a class
-        that is not in ``kinds``.
+        If the file is missing or damaged, or contains no metric.
+    ValueError
+        If the file has a newer format version.
+    ValueError
+        If the metric is of a class that is not in ``kinds``.
 
     Examples
     --------
@@ -291,7 +304,9 @@ def load_metric(
 
 
 def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
-    """Read a metric with its header; arguments and errors as in ``load_metric``.
+    """Read a metric with its header.
+
+    The arguments and errors are as in ``load_metric``.
 
     Examples
     --------
@@ -310,9 +325,9 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
     if not path.is_file():
         problem = kind_of(path) + " at " if path.exists() else ""
         wanted = "a file" if problem else "a file that exists"
-        raise ValueError(f"metric: expected {wanted}, got {problem}{str(path)!r}")
+        raise ValueError(f"metric must be {wanted}, got {problem}{str(path)!r}")
     arrays = Archive(
-        path, f"metric: expected a readable metric file, got {str(path)!r}"
+        path, f"metric must be a readable metric file, got {str(path)!r}"
     ).read()
     header = _header(arrays.pop("header", None), path)
     try:
@@ -326,8 +341,8 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
         return Stored(named(metric, names), names, about, version)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(
-            f"metric: expected a whole metric in {str(path)!r}, got one without its "
-            f"parts ({type(error).__name__}: {error})"
+            f"metric must be complete in {str(path)!r}, got a metric with missing or "
+            f"wrong fields ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -339,15 +354,15 @@ def _header(text: np.ndarray | None, path: Path) -> dict[str, Any]:
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(
-            f"metric: expected a file of save_metric or `probmetric fit`, got "
-            f"{str(path)!r}, which has no such header"
+            f"metric must be a file of save_metric or `probmetric fit`, got "
+            f"{str(path)!r}, which has another header or none"
         )
     version = header.get("format_version")
     if not isinstance(version, int) or version > VERSION:
         raise ValueError(
-            f"metric: expected format version {VERSION} or older in {str(path)!r}, got "
-            f"{version}, written by probmetric {header.get('probmetric_version')}; "
-            f"this is {__version__}"
+            f"metric must have format version {VERSION} or older, got {version} in "
+            f"{str(path)!r}, written by probmetric {header.get('probmetric_version')}. "
+            f"Update probmetric (this is {__version__})."
         )
     return header
 

@@ -179,7 +179,7 @@ def test_files_are_kept_unless_forced(world, tmp_path):
         (("--answers", "high"), "--answers must have row numbers 0..19 of .*, got 20"),
         (("--data", "other"), "data must have in other.csv"),
         (("--data", "hole"), "data: expected finite numbers"),
-        (("--draws", "sites"), "draws: expected a readable NetCDF file"),
+        (("--draws", "sites"), "readable NetCDF file"),
         (("--out", "new.txt"), "--out must end in .csv"),
         (("--sep", ";;"), "sep: expected one character"),
         (("--data", "wein"), "data must be one of"),

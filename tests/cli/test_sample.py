@@ -203,21 +203,19 @@ def test_draws_cut_anywhere_are_refused(laplace, tmp_path):
     path = tmp_path / "draws.nc"
     for share in (0.0, 0.01, 0.3, 0.9, 1 - 1 / len(whole)):
         path.write_bytes(whole[: int(share * len(whole))])
-        with pytest.raises(ValueError, match="expected a readable NetCDF file"):
+        with pytest.raises(ValueError, match="readable NetCDF file"):
             load_draws(path)
-    with pytest.raises(ValueError, match=r"got .*none.nc"):
+    with pytest.raises(ValueError, match="a file that exists"):
         load_draws(tmp_path / "none.nc")
 
 
 def test_draws_of_no_metric_are_refused(tmp_path):
     tree = az.from_dict({"posterior": {"theta": np.zeros((1, 5))}})
     save_draws(tree, tmp_path / "draws.nc")
-    with pytest.raises(
-        ValueError, match=r"draws must be a posterior of a metric.*theta"
-    ):
+    with pytest.raises(ValueError, match=r"draws must contain M.*theta"):
         posterior_of(load_draws(tmp_path / "draws.nc"))
     save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
-    with pytest.raises(ValueError, match="expected a posterior of chains and draws"):
+    with pytest.raises(ValueError, match="must have a posterior with chains"):
         load_draws(tmp_path / "draws.nc")
 
 

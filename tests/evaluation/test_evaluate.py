@@ -248,7 +248,7 @@ def test_coverage_counts_limits_as_inside():
         (dict(metric=None), "classifier or metric must"),
         (dict(y=np.zeros(3)), r"y must have shape"),
         (dict(y=np.arange(43)), "y must have a class"),
-        (dict(y=np.zeros(43)), "y must give pairs"),
+        (dict(y=np.zeros(43)), "y must have pairs"),
         (dict(X=np.full((43, 3), np.inf)), "X: expected finite"),
         (dict(max_pairs=0), "max_pairs: expected"),
     ],
@@ -262,7 +262,7 @@ def test_bad_input_is_named(blobs, change, words):
 def test_unknown_classes_and_bins_are_named(blobs):
     X, y = blobs
     knn = KNeighborsClassifier().fit(X[:37], y[:37])
-    with pytest.raises(ValueError, match="got also \\['c'\\]"):
+    with pytest.raises(ValueError, match="got \\['c'\\]"):
         evaluate(X, y, classifier=knn)
     with pytest.raises(ValueError, match="n_bins: expected"):
         evaluate(X[:37], y[:37], classifier=knn, n_bins=0)

@@ -278,7 +278,7 @@ def test_nan_in_a_stored_metric_is_refused_on_reading(tmp_path, part):
         arrays = dict(held)
     arrays[f"metric.{part}"] = arrays[f"metric.{part}"] * np.nan
     np.savez(path, **arrays)
-    with pytest.raises(ValueError, match=rf"metric: expected numbers in metric.{part}"):
+    with pytest.raises(ValueError, match=rf"metric must have numbers in metric.{part}"):
         pm.load_metric(path)
 
 
@@ -292,11 +292,11 @@ def test_nan_among_stored_numbers_is_refused_on_reading(tmp_path, as_text):
     header = json.loads(str(arrays["header"]))
     header["metric"]["parts"]["epsilon"] = as_text
     np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
-    with pytest.raises(ValueError, match=r"metric: expected numbers in metric.epsilon"):
+    with pytest.raises(ValueError, match=r"metric must have numbers in metric.epsilon"):
         pm.load_metric(path)
     args = local.classes, local.frame, local.centre
     bad = LocalMahalanobis(*args, epsilon=float("nan"))
-    with pytest.raises(ValueError, match=r"metric: expected numbers in metric.epsilon"):
+    with pytest.raises(ValueError, match=r"metric must have numbers in metric.epsilon"):
         pm.save_metric(bad, path)
 
 

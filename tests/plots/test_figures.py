@@ -161,7 +161,7 @@ def test_predictive_check_covers_the_truth_it_was_drawn_from(draws, pairs):
 
 def test_what_is_no_pairs_is_refused_by_name(draws):
     plain = inspect.unwrap(plots.predictive_check)  # Users have no beartype.
-    with pytest.raises(ValueError, match="pairs: expected Pairs, got ndarray"):
+    with pytest.raises(ValueError, match="pairs must be Pairs, got ndarray"):
         plain(draws, np.eye(3))
 
 
@@ -199,9 +199,7 @@ def test_embedding_of_an_estimator_uses_its_metric():
 
 
 def test_embedding_refuses_what_has_no_transform():
-    with pytest.raises(
-        ValueError, match="expected a metric with transform, got object"
-    ):
+    with pytest.raises(ValueError, match=r"learned must .*transform, got object"):
         plots.embedding(object(), np.zeros((3, 2)), np.zeros(3))
 
 
@@ -240,7 +238,7 @@ def test_each_curve_of_calibration_may_have_its_own_outcomes():
     assert_drawn(figure, "right", "wrong")
     heights = [c[0].get_ydata() for c in figure.axes[0].containers]
     np.testing.assert_array_equal(heights, [[0, 1], [1, 0]])
-    with pytest.raises(ValueError, match=r"y: expected the names \['a'\]"):
+    with pytest.raises(ValueError, match=r"y must have the names \['a'\]"):
         plots.calibration(y, {"a": p})
 
 
@@ -294,9 +292,9 @@ def test_det_draws_no_errors_and_nothing_but_errors(scores):
 
 
 def test_det_says_what_is_wrong():
-    with pytest.raises(ValueError, match="got only one kind"):
+    with pytest.raises(ValueError, match=r"same .*only one kind"):
         plots.det([1.0, 2.0], [1, 1])
-    with pytest.raises(ValueError, match="expected a curve or more, got none"):
+    with pytest.raises(ValueError, match=r"log_ratio .*got none"):
         plots.det({}, [1, 0])
 
 
@@ -325,7 +323,7 @@ def test_an_ellipse_lies_where_the_metric_is_constant():
 
 @pytest.mark.parametrize("bad", [xr.Dataset({"W": 1}), xr.DataTree()])
 def test_draws_without_a_metric_are_refused(bad):
-    with pytest.raises(ValueError, match="draws: expected"):
+    with pytest.raises(ValueError, match="draws must have"):
         plots.metric(bad)
 
 
@@ -364,7 +362,7 @@ def test_curves_are_drawn_tallest_first_on_one_scale_with_their_limits():
     # Of three draws: halfway along 90 % of the step between middle and end.
     np.testing.assert_allclose(band[:, 1].max(), 3 * 1.45)
     assert len(plots.curves(two_curves(), most=1).axes) == 1
-    with pytest.raises(ValueError, match="names: expected 2"):
+    with pytest.raises(ValueError, match="names must have 2"):
         plots.curves(two_curves(), ["rain"])
 
 
@@ -407,7 +405,7 @@ def test_every_plot_draws_on_axes_that_it_is_given(draws, compared, pairs):
         assert plot(**given) is mine, name
         assert all(axis.has_data() for axis in axes), name
         if number == 2:
-            with pytest.raises(ValueError, match="axes: expected 2 of matplotlib's"):
+            with pytest.raises(ValueError, match="axes must be 2"):
                 plot(axes=list(axes)[:1])
         plt.close("all")
 
@@ -458,13 +456,11 @@ def test_a_figure_is_pyplots_and_shown_once_in_a_notebook(draws, monkeypatch):
 
 
 def test_a_backend_that_arviz_does_not_have_is_refused(draws):
-    with pytest.raises(ValueError, match=r"backend: expected one of \('matplotlib'"):
+    with pytest.raises(ValueError, match=r"backend must be one of \('matplotlib'"):
         plots.rank(draws, backend="gnuplot")
 
 
 def test_one_chain_has_nothing_to_be_compared_with():
-    with pytest.raises(
-        ValueError, match="expected at least 2 chains to compare, got 1"
-    ):
+    with pytest.raises(ValueError, match=r"draws .* 2 chains, got 1"):
         plots.rank(wishart_draws(1, 50))
     assert_drawn(plots.trace(wishart_draws(1, 50)), "bulk ESS")

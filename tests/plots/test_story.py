@@ -52,9 +52,7 @@ def test_a_registered_model_is_drawn_on_its_toy_problem(name):
 
 
 def test_a_learner_without_a_model_and_a_wrong_call_are_refused():
-    with pytest.raises(
-        ValueError, match=r"model: expected a learner with .* got 'mds'"
-    ):
+    with pytest.raises(ValueError, match=r"model must be a learner with .* got 'mds'"):
         pm.plots.story("mds")
     with pytest.raises(TypeError, match="missing a required argument: 'scale'"):
         pm.plots.story(nested, np.zeros((2, 3)))
@@ -79,7 +77,5 @@ def test_the_figure_of_ranks_names_what_disagrees():
     assert colors["low"] == "#D55E00"
     assert colors["right"] != "#D55E00"
     assert "disagree (300 simulated worlds)" in axis.get_title(loc="left")
-    with pytest.raises(
-        ValueError, match=r"found: expected the result of probmetric.sbc"
-    ):
+    with pytest.raises(ValueError, match=r"found must be the result of probmetric.sbc"):
         pm.plots.sbc(table)

@@ -123,8 +123,8 @@ def test_draws_may_come_as_one_tree_with_a_leading_axis(X):
     "draws, words",
     [
         ([], "at least one"),
-        ([Mahalanobis(np.eye(2)), Mahalanobis(np.eye(3))], "one kind and shape"),
-        ([Mahalanobis(np.eye(3)), build("LocalFisher")], "one kind and shape"),
+        ([Mahalanobis(np.eye(2)), Mahalanobis(np.eye(3))], "same kind and shape"),
+        ([Mahalanobis(np.eye(3)), build("LocalFisher")], "same kind and shape"),
         ([Mahalanobis(np.full((3, 3), np.nan))], "NaN"),
         (Scaled(np.array(1.0)), "leading draw axis"),
     ],

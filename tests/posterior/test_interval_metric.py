@@ -181,7 +181,7 @@ def test_what_it_cannot_answer_is_refused(made, X):
         made.wrong  # noqa: B018
     with pytest.raises(ValueError, match=r"second .*distance zero"):
         made.ratio_interval((X[0], X[1]), (X[2], X[2]))
-    with pytest.raises(ValueError, match=r"A must have .* 3 features"):
+    with pytest.raises(ValueError, match=r"A must have .*3 features"):
         made.interval(X[:, :2], X[:, :2])
     with pytest.raises(ValueError, match="prob: expected"):
         made.interval(X[0], X[1], prob=0.0)
@@ -400,7 +400,7 @@ def test_a_class_of_one_point_is_refused_before_the_learner_is_asked():
     X = np.random.default_rng(0).normal(size=(5, 2))
     with pytest.raises(ValueError, match=r"y .*two or more points of each"):
         with_intervals(never, X, np.arange(5))
-    with pytest.raises(ValueError, match="got one of class 'b'"):
+    with pytest.raises(ValueError, match=r"y .*class 'b'"):
         with_intervals(never, X, np.array([*"aabcc"]))
 
 
@@ -413,13 +413,13 @@ def test_prob_is_a_number_or_refused_by_name(made, X):
     for ask in asks:
         np.testing.assert_array_equal(ask(np.float64(0.9)), ask(0.9))
         assert np.all(np.isfinite(ask(1e-15)))
-        with pytest.raises(ValueError, match="prob: expected a number"):
+        with pytest.raises(ValueError, match=r"prob.*got"):
             ask(1e-17)
     for prob in (np.array(0.9), np.float64(0.9), 0.9):
         assert checked_prob(prob) == 0.9
         assert type(checked_prob(prob)) is float
     for prob in ([0.9], np.array([0.9]), 1e-17, "0.9", None, np.array(True), 1.0):
-        with pytest.raises(ValueError, match="prob: expected a number"):
+        with pytest.raises(ValueError, match=r"prob.*got"):
             checked_prob(prob)
 
 
@@ -433,9 +433,9 @@ def test_one_feature_is_not_taken_for_all(made, X, unchecked):
         lambda A, B: draws._by_rows(intervals.between_rows, A, B),
     )
     for ask in asks:
-        with pytest.raises(ValueError, match=r"B must have .* 3 features"):
+        with pytest.raises(ValueError, match=r"B must have .*3 features"):
             ask(X, X[:, :1])
-        with pytest.raises(ValueError, match=r"A must have .* 3 features"):
+        with pytest.raises(ValueError, match=r"A must have .*3 features"):
             ask(X[0, 0], X)
     with pytest.raises(ValueError, match=r"B .*features as A"):
         intervals.same_features(object(), A=X, B=X[:, :1])

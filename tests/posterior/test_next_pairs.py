@@ -402,7 +402,7 @@ NAN = np.full((3, 2, 3), np.nan)
 @pytest.mark.parametrize(
     ("candidates", "n", "options", "match"),
     [
-        (np.zeros((3, 2, 3)), 4, {}, r"n: .*\(3\), got 4"),
+        (np.zeros((3, 2, 3)), 4, {}, r"n .*\(3\), got 4"),
         (np.zeros((3, 2, 3)), 0, {}, "n: expected a whole number"),
         (NAN, 1, {}, "candidates: expected finite numbers"),
         (np.zeros((3, 2)), 1, {}, r"candidates must have shape \(N, 2, d\)"),
@@ -412,14 +412,14 @@ NAN = np.full((3, 2, 3), np.nan)
         (np.array([[0, 1, 1]]), 1, {"X": X}, "candidates must have three different"),
         (np.array([[0, 1, 4]]), 1, {"X": X}, r"candidates must be row numbers of X"),
         (np.zeros((3, 5, 3)), 1, {}, r"candidates must have shape \(N, 2, d\)"),
-        (np.zeros((3, 2, 4)), 1, {}, "candidates must have .* got 4"),
+        (np.zeros((3, 2, 4)), 1, {}, "candidates must have"),
         (np.array([[0, 4]]), 1, {"X": X}, r"candidates: expected rows 0\.\.3"),
         (np.array([[0.0, 1.0]]), 1, {"X": X}, "candidates: expected integers"),
         (np.zeros((3, 2, 3)), 1, {"X": X}, "candidates must have shape"),
-        (pm.Pairs(X, ROW, ROW + 1, None), 1, {"X": X}, "X: .*Pairs"),
+        (pm.Pairs(X, ROW, ROW + 1, None), 1, {"X": X}, "X .*Pairs"),
         (pm.Pairs(X, ROW, ROW + 9, None), 1, {}, r"candidates: expected rows 0\.\.3"),
-        (iter([np.zeros((3, 2, 3))]), 1, {}, "candidates: .*read only once"),
-        (lambda: iter([]), 1, {}, r"n: .*\(0\), got 1"),
+        (iter([np.zeros((3, 2, 3))]), 1, {}, "candidates .*read only once"),
+        (lambda: iter([]), 1, {}, r"n .*\(0\), got 1"),
         (lambda: [np.zeros((3, 2, 3)), NAN], 1, {}, "candidates: expected finite"),
         (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion: expected one of"),
     ],
@@ -440,13 +440,13 @@ def test_bad_input_is_named(posterior, candidates, n, options, match):
         ),
         (
             pm.PosteriorMetric([pm.Mahalanobis(np.eye(3))] * 2, "prediction"),
-            r"P\(same\), got draws of Mahalanobis",
+            r"P\(same\), got Mahalanobis",
         ),
         (
             pm.PosteriorMetric(
                 [build("LocalMahalanobis", s) for s in (0, 1)], "prediction"
             ),
-            r"P\(same\), got draws of LocalMahalanobis",
+            r"P\(same\), got LocalMahalanobis",
         ),
         (
             pm.PosteriorMetric(
@@ -484,7 +484,7 @@ def test_blocks_that_change_between_passes_are_refused(posterior, many, monkeypa
         calls.append(1)
         return [rows[: 5000 - len(calls)]]
 
-    with pytest.raises(ValueError, match=r"candidates: .*same blocks"):
+    with pytest.raises(ValueError, match=r"candidates .*same blocks"):
         pm.next_pairs(posterior, blocks, 25, X=X)
 
 

@@ -67,7 +67,7 @@ def test_intervals_that_mean_what_they_say_come_alone(name, facts, X):
 @pytest.mark.parametrize("name", [n for n in NAMES if not build(n).is_distance])
 def test_what_is_no_distance_has_no_ratio(name, X):
     posterior = PosteriorMetric(draws_of(name, 2), "intervals", source="bootstrap")
-    with pytest.raises(ValueError, match="ratio_interval requires a distance, got"):
+    with pytest.raises(ValueError, match=r"ratio_interval .*got"):
         posterior.ratio_interval((X[0], X[1]), (X[2], X[3]))
 
 
@@ -109,7 +109,7 @@ def test_nearest_wants_a_single_metric(posterior, X):
     [
         (lambda p, X: p.interval(X, X, prob=1.0), "prob: expected"),
         (lambda p, X: p.interval(X, X, inflate=0.0), "inflate: expected"),
-        (lambda p, X: p.interval(X[:, :2], X[:, :2]), "A must have .* 3 features"),
+        (lambda p, X: p.interval(X[:, :2], X[:, :2]), r"A must have .*3 features"),
         (lambda p, X: p.pairwise(X * np.nan, X), "Q: expected finite"),
     ],
 )

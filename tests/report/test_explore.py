@@ -138,8 +138,8 @@ def test_names_cannot_leave_the_script():
         ),
         ({"y": np.zeros(3)}, "y must have shape (12,)"),
         ({"k": 12}, "k: expected at most 11"),
-        ({"feature_names": ["a"]}, "feature_names: expected 3, got 1"),
-        ({"learned": pm.LDA}, "learned: expected a fit, got the class LDA"),
+        ({"feature_names": ["a"]}, "feature_names must have 3 names, got 1"),
+        ({"learned": pm.LDA}, "learned must be a fitted learner, got the class LDA"),
         ({"y": [None, *"abababababa"]}, "y: expected"),
         ({"y": np.linspace(0.1, 0.9, 12)}, "Unknown label type: continuous"),
         (

@@ -138,14 +138,20 @@ def damaged(path, edit):
 EDITS = {
     "newer": (lambda h: h.update(format_version=99), "format version 1 or older.*99"),
     "other kind": (lambda h: h["metric"].update(kind="Finsler"), "got 'Finsler'"),
-    "other format": (lambda h: h.update(format="x"), "no such header"),
-    "lost part": (lambda h: h["metric"]["parts"].pop("factor"), "without its parts"),
-    "extra part": (lambda h: h["metric"]["parts"].update(q=1), "without its parts"),
+    "other format": (lambda h: h.update(format="x"), "metric must be a file"),
+    "lost part": (
+        lambda h: h["metric"]["parts"].pop("factor"),
+        "metric must be complete",
+    ),
+    "extra part": (
+        lambda h: h["metric"]["parts"].update(q=1),
+        "metric must be complete",
+    ),
     "lost array": (
         lambda h: h["metric"]["parts"].update(factor={"array": "gone"}),
-        "without its parts",
+        "metric must be complete",
     ),
-    "no names": (lambda h: h.pop("feature_names"), "without its parts"),
+    "no names": (lambda h: h.pop("feature_names"), "metric must be complete"),
 }
 
 
@@ -160,11 +166,11 @@ def test_a_file_that_says_something_else_is_refused(name, tmp_path):
 
 def test_arrays_that_are_no_metric_are_refused(tmp_path):
     np.savez(tmp_path / "data.npz", X=Q, y=np.arange(4))
-    with pytest.raises(ValueError, match="no such header"):
+    with pytest.raises(ValueError, match="metric must be a file"):
         load_metric(tmp_path / "data.npz")
-    with pytest.raises(ValueError, match="expected a file that exists"):
+    with pytest.raises(ValueError, match="a file that exists"):
         load_metric(tmp_path / "none.npz")
-    with pytest.raises(ValueError, match="expected a file, got a folder"):
+    with pytest.raises(ValueError, match="must be a file, got a folder"):
         load_metric(tmp_path)
 
 
@@ -175,10 +181,10 @@ def test_no_pickle_is_ever_opened(tmp_path):
 
     path = tmp_path / "m.npz"
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(ValueError, match="expected a readable metric file"):
+    with pytest.raises(ValueError, match="readable metric file"):
         load_metric(path)
     np.savez(path, header=np.array([Bomb()], object))
-    with pytest.raises(ValueError, match="expected a readable metric file"):
+    with pytest.raises(ValueError, match="readable metric file"):
         load_metric(path)
 
 
@@ -189,7 +195,7 @@ def test_a_file_cut_anywhere_or_with_a_flipped_bit_is_refused_or_whole(tmp_path)
     whole = path.read_bytes()
     for length in range(0, len(whole), 37):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="expected a readable metric file"):
+        with pytest.raises(ValueError, match="readable metric file"):
             load_metric(path)
     rng = np.random.default_rng(0)
     refused = 0
@@ -211,8 +217,8 @@ def test_a_file_cut_anywhere_or_with_a_flipped_bit_is_refused_or_whole(tmp_path)
     [
         (np.eye(2), "metric must be a metric"),
         ("Mahalanobis", "metric must be a metric"),
-        (Mahalanobis(np.full((1, 2), np.nan)), "expected numbers in metric.factor"),
-        (type("Mahalanobis", (), {"pairwise": None})(), "expected one of"),
+        (Mahalanobis(np.full((1, 2), np.nan)), "numbers in metric.factor"),
+        (type("Mahalanobis", (), {"pairwise": None})(), "must be one of"),
     ],
 )
 def test_what_is_no_metric_is_not_stored(metric, message, tmp_path):
@@ -222,7 +228,7 @@ def test_what_is_no_metric_is_not_stored(metric, message, tmp_path):
 
 
 def test_provenance_that_json_cannot_hold_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="provenance: expected"):
+    with pytest.raises(ValueError, match="provenance must have"):
         save_metric(
             build("Mahalanobis"), tmp_path / "m.npz", provenance={"a": object()}
         )
@@ -278,7 +284,7 @@ def test_arrays_of_the_provenance_come_back_bit_for_bit(tmp_path):
     assert found["row_hashes"].dtype == np.uint64
     np.testing.assert_array_equal(found["row_hashes"], hashes)
     assert told["row_hashes"] is hashes  # The caller's mapping is left alone.
-    with pytest.raises(ValueError, match="expected numbers in names"):
+    with pytest.raises(ValueError, match="numbers in names"):
         save_metric(
             pm.Mahalanobis(np.eye(2)),
             tmp_path / "t.npz",

@@ -54,7 +54,7 @@ def test_a_file_makes_nothing_that_was_not_handed_in(tmp_path):
     path = tmp_path / "one.npz"
     pm.save_metric(City(np.ones(2)), path)
     with pytest.raises(
-        ValueError, match=r"load_metric\(path, kinds=\[City\]\), got \[\]"
+        ValueError, match=r"got \[\]. Use load_metric\(path, kinds=\[City\]\)"
     ):
         pm.load_metric(path)
     with pytest.raises(ValueError, match=r"got \['Mahalanobis'\]"):
@@ -62,5 +62,5 @@ def test_a_file_makes_nothing_that_was_not_handed_in(tmp_path):
 
 
 def test_arrays_of_no_numbers_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"metric: expected numbers in metric.array"):
+    with pytest.raises(ValueError, match=r"metric must have numbers in metric.array"):
         pm.save_metric(City(np.array([1.0, np.nan])), tmp_path / "one.npz")
