@@ -343,13 +343,8 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
         (["validate"], "MODEL must be one of"),
         (["validate", "no_such"], "got 'no_such'"),
         (["validate", "lca", "--all"], "MODEL cannot be combined with --all"),
-<<<<<<< HEAD
         (["validate", "lca", "--data", "wein"], "must be one of breast_cancer"),
         (["validate", "lca", "--data", "none.csv"], "must be an existing file"),
-=======
-        (["validate", "lca", "--data", "wein"], "expected one of breast_cancer"),
-        (["validate", "lca", "--data", "none.csv"], "a file that exists"),
->>>>>>> w-v
         (["validate", "lca", "--label", "y"], "--label requires --data"),
         (["validate", "lca", "--data", "iris", "--out", __file__], "must be a folder"),
         (["validate", "lca", "--seed", "-1"], "--seed"),

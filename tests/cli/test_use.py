@@ -152,17 +152,10 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
             "--metric and --draws must be given, got both",
         ),
         ([], "--metric and --draws must be given, got neither"),
-<<<<<<< HEAD
         (["--metric", "none.npz"], "none.npz'"),
         (["--metric", "data.npz"], "which has no such header"),
         (["--metric", "data.csv"], "expected a readable metric file"),
         (["--draws", "data.npz"], "expected a readable NetCDF file"),
-=======
-        (["--metric", "none.npz"], "a file that exists"),
-        (["--metric", "data.npz"], "data.npz"),
-        (["--metric", "data.csv"], "readable metric file"),
-        (["--draws", "data.npz"], "readable NetCDF file"),
->>>>>>> w-v
         (["--draws", "M"], "metric.npz'. Use --metric"),
         (["--metric", "D"], "draws.nc'. Use --draws"),
         (["--metric", "M", "-k", "60"], "k must be 1 to 59 for 60 points, got 60"),
@@ -485,11 +478,7 @@ def test_report_without_the_data_says_so(tmp_path):
     assert "has changed since the run" in (out / "report.html").read_text()
     paths["csv"].unlink()
     assert run("report", out, "--force").exit_code == 0
-<<<<<<< HEAD
     assert "must be an existing file" in (out / "report.html").read_text()
-=======
-    assert "a file that exists" in (out / "report.html").read_text()
->>>>>>> w-v
 
 
 @pytest.mark.filterwarnings("default:names")

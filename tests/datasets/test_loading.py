@@ -266,13 +266,9 @@ def test_an_unknown_name_lists_the_known_ones():
 
 
 def test_a_missing_file_is_named():
-<<<<<<< HEAD
     with pytest.raises(
         ValueError, match=r"must be an existing file, got 'no/such\.csv'"
     ):
-=======
-    with pytest.raises(ValueError, match=r"a file that exists, got 'no/such\.csv'"):
->>>>>>> w-v
         datasets.load("no/such.csv")
 
 

@@ -211,7 +211,7 @@ def test_methods_of_metrics_answer_with_finite_numbers_or_refuse(name, method):
         if text == "no refusal":
             assert np.isfinite(call(*arguments(method, X * scale))).all()
         else:
-            assert "largest entry" in text
+            assert re.search("largest input|got [0-9.]+e", text)
 
 
 def refusal(call, *args):
