@@ -124,7 +124,7 @@ def test_the_figure_shows_the_judged_bins(random_pairs):
 
 
 def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ValueError, match="a fitted learner of lca, got int"):
+    with pytest.raises(ValueError, match=r"a fitted learner \(lca\), got int"):
         pm.check_model(3)
     with pytest.raises(ValueError, match="got LDA"):
         pm.check_model(pm.LDA())

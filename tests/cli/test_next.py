@@ -173,7 +173,7 @@ def test_files_are_kept_unless_forced(world, tmp_path):
         (("--candidates", "high"), "--candidates must .* numbers 0..19 .* got 20"),
         (("--candidates", "half"), "--candidates must have whole .* '1.5' as j"),
         (("--candidates", "none"), "--candidates must be an existing file"),
-        (("--candidates", "three", "-n", 1), "--draws: expected draws of TripletMetr"),
+        (("--candidates", "three", "-n", 1), "--draws must have draws of TripletMetr"),
         (("--candidates", "known", "--random", 9), "--random cannot .* got 9"),
         (("--answers", "three"), "--answers must be pairs, got triplets"),
         (("--answers", "high"), "--answers must have row numbers 0..19 of .*, got 20"),

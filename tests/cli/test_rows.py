@@ -144,7 +144,7 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
     [
         (
             ("lda", "--label", "kind"),
-            "prior_strength: expected a number, such as --set prior_strength=1, not",
+            "prior_strength must be a number, such as --set prior_strength=1, not",
         ),
         (("eig_dml", "--label", "kind"), "must be an array, got data on disk"),
         (("lca", "--groups", "kind"), "--groups cannot be used with LCA, which learns"),

@@ -234,7 +234,7 @@ def test_a_lock_does_not_follow_a_link(text, tmp_path):
     if text is not None:
         target.write_text(text)
     (tmp_path / LOCK).symlink_to(target)
-    with pytest.raises(ValueError, match=r"^--out: expected a folder to write to"):
+    with pytest.raises(ValueError, match=r"^--out must be a folder to write to"):
         claim(tmp_path, ("a",), force=False).__enter__()
     assert target.read_text() == text if text is not None else not target.exists()
 

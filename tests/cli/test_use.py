@@ -106,7 +106,7 @@ def test_a_page_of_draws_that_are_too_narrow_is_noted(work, tmp_path):
     words = ("--metric", tmp_path / "m.npz", "--data", work / "data.csv")
     done = run("explore", *words, "--out", tmp_path / "page.html")
     assert done.exit_code == 0, done.output
-    assert "note: interval: 'laplace' draws are too narrow unless" in done.stderr
+    assert "note: interval: intervals of 'laplace' draws are too nar" in done.stderr
     page = (tmp_path / "page.html").read_text()
     assert "<title>data.csv under m.npz</title>" in page
 
@@ -153,9 +153,9 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         ),
         ([], "--metric and --draws must be given, got neither"),
         (["--metric", "none.npz"], "none.npz'"),
-        (["--metric", "data.npz"], "which has no such header"),
-        (["--metric", "data.csv"], "expected a readable metric file"),
-        (["--draws", "data.npz"], "expected a readable NetCDF file"),
+        (["--metric", "data.npz"], "which has another header or none"),
+        (["--metric", "data.csv"], "must be a readable metric file"),
+        (["--draws", "data.npz"], "must be a readable NetCDF file"),
         (["--draws", "M"], "metric.npz'. Use --metric"),
         (["--metric", "D"], "draws.nc'. Use --draws"),
         (["--metric", "M", "-k", "60"], "k must be 1 to 59 for 60 points, got 60"),

@@ -141,7 +141,9 @@ def test_other_numbers_of_points_are_predicted_by_the_same_program():
 def test_a_column_without_entries_is_refused():
     X, y, _, _ = halves()
     empty = np.where(np.arange(4) == 1, np.nan, X)
-    with pytest.raises(ValueError, match=r"value in every column, got none in \[1\]"):
+    with pytest.raises(
+        ValueError, match=r"value in every column, got none in columns \[1\]"
+    ):
         GaussianClasses(missing="integrate").fit(empty, y)
 
 

@@ -125,7 +125,9 @@ def test_an_inflated_interval_is_wider_and_stays_positive(fitted):
 def test_what_a_local_posterior_does_not_answer_is_refused(fitted):
     X, _, _, _ = halves()
     intervals = fitted.posterior_metric("intervals")
-    with pytest.raises(ValueError, match="ratio_interval requires a distance"):
+    with pytest.raises(
+        ValueError, match="ratio_interval requires a metric that is a distance"
+    ):
         intervals.ratio_interval((X[0], X[1]), (X[0], X[2]))
     with pytest.raises(ValueError, match="same_probability requires a metric"):
         intervals.same_probability(X[0], X[1])

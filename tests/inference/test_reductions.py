@@ -264,8 +264,8 @@ def test_what_cannot_stream_says_what_to_give() -> None:
     X, y, _ = points(50)
     source = pm.open(X, label=y)
     for model, said in [
-        (pm.LDA(), "prior_strength: expected a number, such as prior_strength=1"),
-        (pm.RCA(), "prior_strength: expected a number"),
+        (pm.LDA(), "prior_strength must be a number, such as prior_strength=1"),
+        (pm.RCA(), "prior_strength must be a number"),
         (pm.TwoStageMixture([1, 2]), "n_components: expected one number"),
         (pm.TwoStageMixture(2, flattening="held-out"), "flattening must be None or"),
     ]:

@@ -440,13 +440,13 @@ def test_bad_input_is_named(posterior, candidates, n, options, match):
         ),
         (
             pm.PosteriorMetric([pm.Mahalanobis(np.eye(3))] * 2, "prediction"),
-            r"P\(same\), got Mahalanobis",
+            r"P\(same\), got draws of Mahalanobis",
         ),
         (
             pm.PosteriorMetric(
                 [build("LocalMahalanobis", s) for s in (0, 1)], "prediction"
             ),
-            r"P\(same\), got LocalMahalanobis",
+            r"P\(same\), got draws of LocalMahalanobis",
         ),
         (
             pm.PosteriorMetric(

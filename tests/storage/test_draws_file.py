@@ -102,5 +102,7 @@ def test_groups_that_link_in_a_circle_are_refused(place, target, path, monkeypat
     with h5py.File(path, "a") as file:
         file[place] = file[target]
     monkeypatch.setattr(xr, "open_datatree", lambda *_, **__: pytest.fail("no end"))
-    with pytest.raises(ValueError, match=r"^draws: .* \(\S+: more than one link leads"):
+    with pytest.raises(
+        ValueError, match=r"^draws must .* \(\S+: more than one link leads"
+    ):
         load_draws(path)

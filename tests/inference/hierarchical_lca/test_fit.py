@@ -200,5 +200,5 @@ def test_a_vague_prior_of_the_spread_finds_what_the_default_does(problem):
 
 def test_a_known_spread_without_a_mode_is_refused(problem):
     params = problem.params._replace(spread=np.asarray(1e9))
-    with pytest.raises(ValueError, match="params must be a fit with modes"):
+    with pytest.raises(ValueError, match="params must be a fit with a mode"):
         posterior_on_grid(GROUPS, params, of_arrays(problem), n_grid=1)
