@@ -48,7 +48,7 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
         Estimate with pointwise values and ``pareto_k``. A term with ``pareto_k`` above
         ``good_k`` (0.7 or less) is unreliable. A warning is issued if the sizes of
         unreliable terms sum to more than 0.1 standard errors of elpd. The size of a
-        term is the larger of |elpd_i| and the absolute difference between elpd_i and
+        term is the larger of ``abs(elpd_i)`` and the absolute difference of elpd_i and
         the in-sample log density. ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})``
         compares models on one dataset.
 
