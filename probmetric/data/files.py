@@ -554,9 +554,9 @@ def open(
     -----
     ``dtype="float32"`` changes each number of a column with mean m and standard
     deviation s by up to 6e-8 m, and sums of 2048 rows by about 1e-6 of their value.
-    Means, covariances and EM steps agree with float64 to about 1e-6 if ``abs(m)`` ≤ 10 s.
-    EM stops at a relative gap of 2e-6, or ``tol`` if larger, instead of 1.5e-8. If the
-    data do not determine the mixture, results may differ by more.
+    Means, covariances and EM steps agree with float64 to about 1e-6 if ``abs(m)`` is
+    at most 10 s. EM stops at a relative gap of 2e-6, or ``tol`` if larger, instead of
+    1.5e-8. If the data do not determine the mixture, results may differ by more.
 
     Examples
     --------
