@@ -1,5 +1,6 @@
 """Every learner at the ends of float64: the right answer or a refusal by name."""
 
+import re
 from fractions import Fraction
 from math import isqrt
 
@@ -196,7 +197,7 @@ def answer(method, *args):
 def test_far_queries_get_probabilities_or_a_refusal(fitted, name, scale):
     P, refusal = answer(fitted(name).predict_proba, X[:4] * scale)
     if P is None:
-        assert "got" in refusal
+        assert re.search("got|largest", refusal)
         assert name != "GaussianClasses"
         return
     np.testing.assert_allclose(P.sum(1), 1, rtol=1e-12)
@@ -234,7 +235,11 @@ def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
             continue
         for scale in (1e160, 1e308 / np.abs(X).max()):
             found, refusal = answer(getattr(learner, method), X * scale)
-            assert "got" in refusal if found is None else np.isfinite(found).all()
+            assert (
+                re.search("got|largest", refusal)
+                if found is None
+                else np.isfinite(found).all()
+            )
 
 
 PAIR_CALLS = ("pair_distance", "pair_score", "same_probability")

@@ -85,7 +85,7 @@ def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
             start=POSITION,
             method=SVI(n_steps=40),
             seed=seed,
-            n_draws=50,
+            n_draws=200,
         )
 
     run(0)
@@ -127,7 +127,7 @@ def test_the_bound_is_that_of_numpyro_from_the_same_key(x64, n_particles, batch)
 @pytest.mark.long
 def test_svi_takes_a_subsample_and_keeps_the_whole_data():
     options = {"batch": 5}
-    run = dict(prior=PRIOR, seed=0, options=options, n_draws=50)
+    run = dict(prior=PRIOR, seed=0, options=options, n_draws=200)
     with pytest.warns(SamplingWarning, match="k-hat"):  # 40 steps are too few.
         draws = sample(normal_model, points(), method=SVI(n_steps=40), **run)
     assert draws["observed_data"]["x"].shape == (20, 2)

@@ -140,7 +140,7 @@ def test_a_total_is_no_unit():
     assert set(tree["log_likelihood"].data_vars) == {"total", "power"}
     with pytest.raises(TypeError, match="several log likelihood arrays"):
         az.loo(tree)
-    with pytest.raises(ValueError, match="a term of the log likelihood for each"):
+    with pytest.raises(ValueError, match="draws must have a log-likelihood term"):
         pm.loo(tree)
 
 
