@@ -96,10 +96,10 @@ jax.clear_caches()
 count("cv", lambda: pm.LCA(regularization="cv").fit(X, y))
 count_again("cv", lambda: pm.LCA(regularization="cv").fit(X[:-1], y[:-1]))
 lca, other = fitted["LCA"], pm.LCA().fit(X[:-1], y[:-1])
-few = dict(n_draws=25, seed=0, progress=False)
+few = dict(n_draws=100, seed=0, progress=False)
 uses = {{
     "nuts": lambda lca: lca.sample(pm.NUTS(n_warmup=50), n_chains=2, **few),
-    "svi": lambda lca: lca.sample(pm.SVI(n_steps=100), **few | dict(n_draws=100)),
+    "svi": lambda lca: lca.sample(pm.SVI(n_steps=100), **few),
     "laplace": lambda lca: lca.sample("laplace", **few),
     "bootstrap": lambda lca: lca.sample("bootstrap", **few),
     "prediction": lambda lca: lca.posterior_metric("prediction"),
