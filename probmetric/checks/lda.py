@@ -159,7 +159,7 @@ def _exact(problem: Problem[Labelled], per_class: float = 0.0) -> xr.Dataset:
     prior = prior._replace(nu=prior.nu + per_class * c)
     unscaled = Scaler(np.zeros(3), np.ones(3))
     k = min(c - 1, 3)
-    tree = sample(data, prior, unscaled, n_components=k, n_draws=1500, seed=2)
+    tree = sample(data, prior, unscaled, n_components=k, n_draws=6000, seed=2)
     drawn, (i, j) = joined(tree), np.tril_indices(3)
     rca = inverse(drawn["covariance"][:, 0])
     each = {"LDA's M": drawn["M"][:, i, j], "RCA's M": rca[:, i, j]}
