@@ -127,7 +127,7 @@ def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
 @pytest.mark.long
 @pytest.mark.parametrize("axes", [["feature", "feature"], ["draw", "feature"]])
 def test_axes_that_share_a_name_are_refused(axes):
-    with pytest.raises(ValueError, match=r"dims: expected names that differ.*'M'"):
+    with pytest.raises(ValueError, match=r"dims must be distinct.*'M'"):
         pm.sample(
             student_t,
             pairs(),
