@@ -253,7 +253,7 @@ def sampled(covariance, ratio=1.0):
         "prior_draws": 500,
         "log_prior": covariance == "tied",
     }
-    return fitted, fitted.sample(n_draws=500, seed=3, **options), y
+    return fitted, fitted.sample(n_draws=2000, seed=3, **options), y
 
 
 @pytest.fixture(scope="module", params=["full", "tied", "diagonal"])

@@ -162,7 +162,7 @@ def test_classes_with_equal_means_are_refused():
 @pytest.mark.parametrize("kind", [LDA, RCA])
 def test_draws_scatter_about_the_fit_in_input_units(kind):
     model = kind().fit(X, np.array(["a", "b", "c"])[y])
-    drawn = model.sample(n_draws=500, seed=0)["posterior"]
+    drawn = model.sample(n_draws=2000, seed=0)["posterior"]
     assert drawn.sizes["chain"] == 1
     assert drawn.sizes["draw"] == 2000
     assert list(drawn["class"].to_numpy()) == ["a", "b", "c"]
@@ -174,7 +174,7 @@ def test_draws_scatter_about_the_fit_in_input_units(kind):
         # Five standard errors of the mean of 2000 independent draws.
         limit = 5 * values.std(0) / np.sqrt(2000)
         assert np.all(np.abs(values.mean(0) - fitted) <= limit), name
-    again = kind().fit(X, y).sample(n_draws=500, seed=0)["posterior"]
+    again = kind().fit(X, y).sample(n_draws=2000, seed=0)["posterior"]
     np.testing.assert_array_equal(again["M"], drawn["M"])
 
 

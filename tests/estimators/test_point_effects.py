@@ -92,6 +92,7 @@ def test_laplace_draws_have_the_intercept_of_new_points_of_their_own_spread(fitt
     np.testing.assert_allclose(new, -2 * np.log(effect), rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:loo")
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")

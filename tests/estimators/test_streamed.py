@@ -226,7 +226,7 @@ def test_what_cannot_stream_says_what_to_give() -> None:
     X, y = points(60)
     source = pm.open(X, label=y)
     for model, said in [
-        (pm.GLML(), "gamma: expected a number, such as gamma=1"),
+        (pm.GLML(), "gamma must be a number, such as gamma=1"),
         (pm.GLML(gamma="loo"), "gamma: expected a number"),
         (pm.GLML(gamma=1, n_components=2, n_draws=0), "n_components: expected 1"),
         (pm.GLML(gamma=1, missing="integrate"), "missing: expected 'error'"),

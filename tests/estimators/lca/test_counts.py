@@ -98,6 +98,7 @@ def test_draws_are_those_of_the_labels():
         np.testing.assert_allclose(M, other, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:loo")
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")

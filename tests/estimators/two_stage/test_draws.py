@@ -77,6 +77,7 @@ def test_pointwise_likelihood_is_in_input_units(sources, draws):
     np.testing.assert_allclose(got.to_numpy()[0, [0, 7]], wanted, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:loo")
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
 def test_leave_one_out_takes_sources(draws):

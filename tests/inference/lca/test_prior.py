@@ -316,6 +316,7 @@ def test_a_fit_around_the_covariance_within_is_the_models_mode():
     assert slope(fitted.prior) < 1e-4 * slope(near)
 
 
+@pytest.mark.filterwarnings("ignore:LCA. 0 held-out")
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:LCA. P.same. stays")
 @pytest.mark.parametrize("p", [3, 6, 8])
