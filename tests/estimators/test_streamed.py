@@ -227,11 +227,11 @@ def test_what_cannot_stream_says_what_to_give() -> None:
     source = pm.open(X, label=y)
     for model, said in [
         (pm.GLML(), "gamma must be a number, such as gamma=1"),
-        (pm.GLML(gamma="loo"), "gamma: expected a number"),
+        (pm.GLML(gamma="loo"), "gamma must be a number"),
         (pm.GLML(gamma=1, n_components=2, n_draws=0), "n_components: expected 1"),
         (pm.GLML(gamma=1, missing="integrate"), "missing: expected 'error'"),
         (pm.GaussianClasses(missing="integrate"), "missing: expected 'error'"),
-        (pm.PairLDA(), "prior_strength: expected a number, such as prior_strength=1"),
+        (pm.PairLDA(), "prior_strength must be a number, such as prior_strength=1"),
         (pm.PairLDA(prior_strength=1, pairs="nearest"), "pairs: expected 'all'"),
         (pm.TwoStageMixture(prior="cv"), "prior: expected 'default', 'flat' or a Two"),
     ]:
