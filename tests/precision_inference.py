@@ -218,7 +218,7 @@ LCA = {
     "inference.lca.statistics.prepare": lambda f, g: f(g.pairs),
     "inference.lca.target.position": lambda f, g: f(g.lca.params),
     "inference.lca.target.start": lambda f, g: f(
-        g.lca.params, (g.lca.stats, g.lca.strong, np.array(1.0))
+        g.lca.params, (g.lca.stats, g.lca.strong, np.array(1.0), np.zeros(2))
     ),
     "inference.lca.target.target_data": lambda f, g: f(g.pairs, g.lca.prior, 0.5),
 }

@@ -106,10 +106,10 @@ def test_passes_of_another_run_end_all_with_one_sentence(one, data, tmp_path):
     words = ("--checkpoint", one / "ck", "--processes", "2", "--resume")
     other = fit(data, tmp_path / "b", *words, "--seed", "1")
     assert other.returncode == 2
-    assert other.stderr.count("those of another: pass 0 has other parameters") == 1
+    assert other.stderr.count("got another run: pass 0 has other parameters") == 1
     words = ("--data", data, "--checkpoint", one / "ck")
     said = refused("fit", "lca", "--out", tmp_path / "b", *words)
-    assert "expected an empty folder, or to resume" in said
+    assert "checkpoint must be an empty folder" in said
 
 
 def test_to_resume_needs_a_checkpoint(data, tmp_path):

@@ -179,7 +179,7 @@ def test_pairs_that_share_no_site_are_left_out_and_weighted_whole():
 def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
     width = {}
     for method in ("laplace", "bootstrap"):
-        draws = fitted.posterior_metric("intervals", method=method, n_draws=200)
+        draws = fitted.posterior_metric("intervals", method=method, n_draws=800)
         narrow = method == "laplace"
         with pytest.warns(match="too narrow") if narrow else nullcontext():
             found = fitted.curves(draws)

@@ -1,5 +1,6 @@
 """Anchors are a sample of the full fit's pairs; thinned rows are not."""
 
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -28,6 +29,7 @@ from probmetric.models.lca import to_metric
 from probmetric.neighbors import block
 from tests.processes.several import LIMIT
 
+ROOT = Path(__file__).parents[3]
 N = 1500
 
 
@@ -311,7 +313,8 @@ def test_several_processes_draw_the_same_pairs_and_fit_the_same(tmp_path):
         capture_output=True,
         text=True,
         timeout=3 * LIMIT,
-        cwd=Path(__file__).parents[3],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
     )
     assert done.returncode == 0, done.stderr
     Z, y = data()
