@@ -4,8 +4,8 @@ The public names, each found in its module on first use: importing the package l
 neither JAX nor NumPy and changes no configuration.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
 __version__ = "0.2.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

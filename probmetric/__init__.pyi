@@ -13,7 +13,7 @@ from . import (
     processes as processes,
     storage as storage,
 )
-from .checks.check import Check as Check, Problem as Problem
+from .checks.check import Check as Check
 from .checks.compare import compare as compare
 from .checks.criticism import check_model as check_model
 from .checks.own.calibration import sbc as sbc

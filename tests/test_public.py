@@ -1,8 +1,8 @@
 """The public names: which there are, how they load, and who uses others.
 
 A module is public where the stubs say so: ``probmetric`` and, from there on, what an
-``__init__.pyi`` names by ``from . import``. Of a file without a stub, as
-``probmetric.models.lca``, all that it defines without an underscore is public.
+``__init__.pyi`` names by ``from . import``. A file without a stub, as
+``probmetric.models.lca``, lists its public names in ``__all__``.
 """
 
 import ast
@@ -21,6 +21,7 @@ from textwrap import dedent
 import pytest
 
 import probmetric as pm
+from probmetric._lazy import renamed
 from probmetric.models.lca import LCAParams
 from probmetric.plots import style
 
@@ -58,15 +59,7 @@ def offered(module: str) -> set[str]:
     """Return the public names of a public module."""
     if stub_of(module).exists():
         return set().union(*listed(module))
-    path = ROOT / (module.replace(".", "/") + ".py")
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found |= {n.id for n in targets if isinstance(n, ast.Name)}
-    return {name for name in found if not name.startswith("_")}
+    return set(import_module(module).__all__)
 
 
 def not_public(code: str) -> set[str]:
@@ -96,8 +89,6 @@ def fences(path: Path) -> Iterator[str]:
 
 
 EXAMPLES = [
-    *((path, [path.read_text()]) for path in sorted(ROOT.glob("benchmarks/*.py"))),
-    *((path, [path.read_text()]) for path in sorted(ROOT.glob("tools/*.py"))),
     *((path, list(cells(path))) for path in sorted(ROOT.glob("notebooks/*.ipynb"))),
     *(
         (path, list(fences(path)))
@@ -127,12 +118,6 @@ def test_an_import_of_a_file_inside_a_room_would_be_seen():
         "from probmetric.inference.lca import fit\n"
         "from probmetric.models.lca import LCAParams\n"
     )
-
-
-def test_the_page_of_public_names_shows_them_all():
-    page = (ROOT / "docs/public_names.md").read_text()
-    shown = set(re.findall(r"`([A-Za-z_]+)`", page))
-    assert not set().union(*map(offered, ROOMS)) - shown
 
 
 def without_example(module: str, names: set[str]) -> set[str]:
@@ -228,8 +213,11 @@ def test_a_misspelt_name_is_an_error_that_suggests_the_name():
     assert "Did you mean: 'LCAClassifier'?" in done.stderr
 
 
-def test_only_rooms_list_names():
-    """What is public of a file is said in the stub of its room, once."""
-    listing = re.compile(r"^__all__\b", re.M)
-    files = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
-    assert not [str(path) for path in files if listing.search(path.read_text())]
+def test_a_name_of_an_earlier_version_works_with_a_warning():
+    for old, new in renamed().items():
+        package, _, name = old.rpartition(".")
+        module, _, attribute = new.rpartition(".")
+        with pytest.warns(DeprecationWarning, match=rf"{name} will be .* Use {new}"):
+            value = getattr(import_module(package), name)
+        assert value is getattr(import_module(module), attribute)
+        assert name not in import_module(package).__all__

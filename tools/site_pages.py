@@ -52,7 +52,7 @@ def read_room(module: str) -> Room:
     rooms: list[str] = []
     names: dict[str, str] = {}
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and stub.exists():
+        if isinstance(node, ast.ImportFrom) and path == stub:
             if node.module is None:
                 rooms += [f"{module}.{a.name}" for a in node.names]
                 continue
@@ -60,15 +60,9 @@ def read_room(module: str) -> Room:
             above = module.rsplit(".", node.level - 1)[0]
             source = f"{above}.{node.module}" if node.level else node.module
             names |= {a.name: source for a in node.names}
-        elif stub.exists():
-            continue
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names[node.name] = module
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {t.id: module for t in targets if isinstance(t, ast.Name)}
-    shown = {name: at for name, at in names.items() if not name.startswith("_")}
-    return Room(module, rooms, shown)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names = dict.fromkeys(ast.literal_eval(node.value), module)
+    return Room(module, rooms, names)
 
 
 def public_rooms(module: str = "probmetric") -> Iterator[Room]:

@@ -21,6 +21,6 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
                  a file per learner.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

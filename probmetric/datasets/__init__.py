@@ -9,6 +9,6 @@
 ``sites``       ``biocrust``: covariates of sites and counts of species.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

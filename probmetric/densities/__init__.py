@@ -7,6 +7,6 @@
               (2), joint by regression (3).
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -10,6 +10,6 @@
 ``sources``          costs of a metric on same-source and different-source pairs.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

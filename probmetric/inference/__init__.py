@@ -23,6 +23,6 @@ cited as "Eq. (n) of ``folder.file``", and an equation of a paper as "Eq. (n) of
 00x".
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -75,6 +75,21 @@ from probmetric.neighbors.strength import STRENGTHS, Chosen
 from probmetric.precision import native_arrays, numpy_in_numpy_out
 from probmetric.typing import Array
 
+__all__ = [
+    "INFINITE",
+    "choose_strength",
+    "class_moments",
+    "discriminants",
+    "fit",
+    "host_statistics",
+    "leading",
+    "metrics",
+    "sample",
+    "shrinkage_prior",
+    "whitening",
+    "whole",
+]
+
 INFINITE = 1e18
 """Number of points of a prior of infinite strength: Σ_W = T to the last digit."""
 

@@ -61,6 +61,18 @@ from probmetric.metric import Mahalanobis
 from probmetric.neighbors.strength import STRENGTHS, Chosen
 from probmetric.typing import Array
 
+__all__ = [
+    "INFINITE",
+    "PairLDAParams",
+    "SecondMoments",
+    "alpha_min",
+    "choose_strength",
+    "class_second_moments",
+    "fit",
+    "second_moments",
+    "to_metric",
+]
+
 INFINITE = 1e9
 """Weight of a prior of infinite strength, relative to the data.
 

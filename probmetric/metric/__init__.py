@@ -20,6 +20,6 @@ for equal points, and satisfies the triangle inequality. ``is_distance`` and
 ``mean``                 mean dissimilarity over draws.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -17,6 +17,6 @@ Every file defines ``Params`` and ``Prior`` tuples, the NumPyro model, ``simulat
 ``_sample``            sites that several models share.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -52,6 +52,18 @@ from probmetric.models.distributions import ClassLabel
 from probmetric.precision import host_or_program, numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Numeric
 
+__all__ = [
+    "DCAGMParams",
+    "DCAGMPrior",
+    "DCAGMSites",
+    "constrain",
+    "dca_gm",
+    "log_weight",
+    "simulate",
+    "to_metric",
+    "unconstrain",
+]
+
 type MetricKind = Literal[
     "average_fisher", "subspace", "local_fisher", "hellinger", "jensen_shannon"
 ]

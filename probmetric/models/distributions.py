@@ -29,6 +29,16 @@ from probmetric.densities.gaussian import (
 )
 from probmetric.typing import Array, Numeric
 
+__all__ = [
+    "PARTLY_REAL",
+    "ClassLabel",
+    "ClassNormal",
+    "Observed",
+    "Weighted",
+    "drawn",
+    "normal",
+]
+
 
 def drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
     """Draw one sample; the program is compiled once per type and shape.

@@ -46,6 +46,18 @@ from probmetric.models.distributions import ClassLabel, ClassNormal
 from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array, Numeric
 
+__all__ = [
+    "GaussianClassesParams",
+    "LKJPrior",
+    "NIWPrior",
+    "gaussian_classes",
+    "gaussian_mixture_classes",
+    "sample_covariances",
+    "simulate",
+    "to_densities",
+    "to_metric",
+]
+
 type Covariance = Literal["full", "tied", "diagonal"]
 
 

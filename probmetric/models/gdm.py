@@ -52,6 +52,8 @@ from probmetric.models.lca import observation
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric
 
+__all__ = ["GDMParams", "GDMPrior", "gdm", "height", "simulate", "to_metric"]
+
 
 class GDMParams(NamedTuple):
     """Parameters: b (), heights θ (d, k), and the knots (d, k) of the splines.

@@ -42,6 +42,15 @@ from probmetric.models.lca import to_metric as metric_of
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric
 
+__all__ = [
+    "HierarchicalLCAParams",
+    "HierarchicalLCAPrior",
+    "hierarchical_lca",
+    "identified",
+    "simulate",
+    "to_metric",
+]
+
 
 class HierarchicalLCAParams(NamedTuple):
     """Linear maps W (p, d) and W_g (G, p, d), log σ² (), and the spread ω ≥ 0.

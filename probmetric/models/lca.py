@@ -52,6 +52,25 @@ from probmetric.models.distributions import drawn
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric
 
+__all__ = [
+    "Coincidence",
+    "Judgments",
+    "LCAParams",
+    "LCAPrior",
+    "coincidence_exponent",
+    "identified",
+    "lca",
+    "log1mexp",
+    "log_b_of",
+    "log_sigma2_of",
+    "mirrored",
+    "observation",
+    "relative_width",
+    "simulate",
+    "to_metric",
+    "weakest_axis",
+]
+
 
 class LCAParams(NamedTuple):
     """Parameters: W (p, d), log σ² (), κ² () or (n_anchors,).

@@ -21,6 +21,8 @@ from probmetric.models.gaussian_classes import (
 from probmetric.models.gaussian_classes import simulate as simulate_classes
 from probmetric.typing import Array, Numeric
 
+__all__ = ["LDAParams", "model", "simulate", "to_metric"]
+
 
 class LDAParams(NamedTuple):
     """The classes and the directions that separate them.

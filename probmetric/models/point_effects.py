@@ -58,6 +58,17 @@ from probmetric.models.lca import to_metric as metric_of
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric
 
+__all__ = [
+    "NODES",
+    "PointEffectsParams",
+    "PointEffectsPrior",
+    "identified",
+    "intercept_of_new",
+    "point_effects",
+    "simulate",
+    "to_metric",
+]
+
 
 class PointEffectsParams(NamedTuple):
     """W (p, d), log σ² (), the spread ω ≥ 0, and the effects u (n,) of Eq. (1).

@@ -41,6 +41,16 @@ from probmetric.models.distributions import drawn
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric
 
+__all__ = [
+    "Answer",
+    "TripletParams",
+    "TripletPrior",
+    "log_odds",
+    "simulate",
+    "to_metric",
+    "triplet_comparisons",
+]
+
 
 class TripletParams(NamedTuple):
     """Parameters: the linear map W (p, d), identified up to rotation.

@@ -43,6 +43,18 @@ from probmetric.models.distributions import Observed, Weighted, normal
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Numeric
 
+__all__ = [
+    "TwoStageParams",
+    "TwoStagePrior",
+    "group_moments",
+    "instance_moments",
+    "invariant",
+    "proportional",
+    "simulate",
+    "to_metric",
+    "two_stage",
+]
+
 type Covariance = Literal["free", "proportional"]
 
 

@@ -11,11 +11,10 @@
 ``style``    palette, blank figures, reading of draws.
 """
 
-import lazy_loader
-
+from probmetric._lazy import attach
 from probmetric.provenance import need
 
-_getattr, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_getattr, __dir__, __all__ = attach(__name__, __file__)
 
 
 def __getattr__(name: str) -> object:

@@ -5,6 +5,6 @@
 ``checkpoint``   results of passes stored on disk, to resume a fit.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

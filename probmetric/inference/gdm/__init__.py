@@ -12,6 +12,6 @@ In reading order:
 ``draws``        NUTS, Laplace or the bootstrap; a metric for each draw.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -11,6 +11,6 @@ In reading order:
 ``landmarks``   embedding of many objects by a few landmarks, Eqs. (2)-(3) of ``fit``.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,5 +1,5 @@
 """LCA with point effects in closed form; the derivation is ``inference.effects``."""
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -8,6 +8,6 @@
 ``lbfgs_traced``   L-BFGS as a traced loop, for many small fits in one program.
 """
 
-import lazy_loader
+from probmetric._lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

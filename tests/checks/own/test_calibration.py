@@ -113,7 +113,7 @@ def test_what_cannot_be_simulated_or_called_is_refused(model, data, error, words
 
 @pytest.mark.slow
 def test_a_model_is_validated_by_its_ranks_and_wrong_posteriors_fail():
-    problem = pm.Problem("eight numbers", None, np.zeros(8), prior=np.array(1.0))
+    problem = pm.checks.Problem("eight numbers", None, np.zeros(8), prior=np.array(1.0))
     claims = pm.validate(centred, problem, progress=False)
     assert (claims.name, claims.verdict) == ("centred", "agree")
     broken = pm.validate(centred, problem, break_=True, progress=False)
