@@ -47,7 +47,7 @@ $(STAMP): requirements.lock pyproject.toml tools/find_python.sh
 demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html
 	$(VENV)/bin/probmetric validate lca --data wine --quick --out $(OUT) --force
 
-# XLA's optimisations cost more time than these small problems get back. The slow
+# XLA's optimizations cost more time than these small problems get back. The slow
 # tests, notebooks and the demo, which judges LCA's gates, run what users run.
 test: $(STAMP) ## run the fast tests
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) $(ARGS)

@@ -36,7 +36,7 @@ def population(n, d, c, seed=0):
 
 
 def fitted(X, y, n_anchors=None, seed=0):
-    """Return M and, of anchors, its standard error, in standardised units."""
+    """Return M and, of anchors, its standard error, in standardized units."""
     lca = pm.LCA(
         link="model", standardize=False, n_anchors=n_anchors, random_state=seed
     ).fit(X, y)
@@ -51,7 +51,7 @@ def thinned(X, y, n, seed):
     return lca.fit(X[kept], y[kept]).get_mahalanobis_matrix()
 
 
-def standardised(X):
+def standardized(X):
     return (X - X.mean(0)) / X.std(0)
 
 
@@ -64,7 +64,7 @@ def compared(M, whole):
 
 def error(n=30_000, d=8, c=4, seeds=4):
     X, y = population(n, d, c)
-    X = standardised(X)
+    X = standardized(X)
     whole = fitted(X, y)[0]
     found = {"n": n, "d": d, "classes": c, "seeds": seeds, "rows": []}
     for size in SIZES:
@@ -93,7 +93,7 @@ def error(n=30_000, d=8, c=4, seeds=4):
 
 def coverage(n=4000, d=3, c=3, size=400, seeds=SEEDS):
     X, y = population(n, d, c)
-    X = standardised(X)
+    X = standardized(X)
     whole = fitted(X, y)[0]
     quantile = t.ppf(0.95, DF)
     found = {"n": n, "d": d, "classes": c, "anchors": size, "rows": []}

@@ -1,20 +1,20 @@
-"""The protocol of the paper's figure 3: nearest neighbour under learned metrics.
+"""The protocol of the paper's figure 3: nearest neighbor under learned metrics.
 
     python benchmarks/glml_figure3.py [--data DIR] [--out DIR] [--panels wine,...]
-        [--methods "Euclid;LDA;..."] [--realisations N]
+        [--methods "Euclid;LDA;..."] [--realizations N]
         [--peers DIR | --write-problems DIR]
 
 Panel (a): two random Gaussians with fixed means, D = 5 ... 100, 500 training and 500
 test points. Other panels: accuracy against training points a class, test points the
-rest (at most 500). One neighbour votes, as in the paper. Bayes' classifier of the same
+rest (at most 500). One neighbor votes, as in the paper. Bayes' classifier of the same
 Gaussians stands beside. NCA learns from at most 1000 of the training points, 50
 iterations; GLML averages 8 draws. ``--data``: a folder of .npz files with X and y;
-scikit-learn's wine needs none. Realisations: as ``PANELS`` says, seeds (realisation,
+scikit-learn's wine needs none. Realisations: as ``PANELS`` says, seeds (realization,
 size).
 
 metric-learn needs an environment of its own: ``--write-problems DIR`` writes the
 training sets, ``peers_metric_learn.py DIR`` learns maps from them, and with ``--peers
-DIR`` those that are there are columns too, over as many realisations as have a map.
+DIR`` those that are there are columns too, over as many realizations as have a map.
 Without them LMNN and ITML are left out, and that is said.
 
 Prints the tables; writes one plot a panel and glml_figure3.csv to ``--out``, of which
@@ -77,7 +77,7 @@ PANELS = {
     "twonorm": ((50, 500, 1000), 3),
     "usps_8x8": ((100, 300), 2),
 }
-"""Sizes (D, or training points a class) and realisations of each panel."""
+"""Sizes (D, or training points a class) and realizations of each panel."""
 
 
 def gaussians(d, rng):
@@ -112,23 +112,23 @@ def read(name, folder):
 
 
 def row(name, size, method, values, seconds):
-    """Summarise the realisations of one method."""
+    """Summarise the realizations of one method."""
     return {
         "panel": name,
         "size": size,
         "method": method,
         "accuracy": float(np.mean(values)),
         "error": float(np.std(values, ddof=1) / np.sqrt(len(values))),
-        "realisations": len(values),
+        "realizations": len(values),
         "seconds": float(np.mean(seconds)),
     }
 
 
-def panel(name, sizes, draw, realisations, methods):
+def panel(name, sizes, draw, realizations, methods):
     """Yield a row for every size and method, and for GLML less Euclid, paired."""
     for size in sizes:
         found, seconds = ({m: [] for m in methods} for _ in range(2))
-        for r in range(realisations):
+        for r in range(realizations):
             X, y, X_new, y_new = draw(size, np.random.default_rng([r, size]))
             for m in methods:
                 start = time.perf_counter()
@@ -162,7 +162,7 @@ def plot(name, rows, path):
             bayes = {"ls": "--", "color": "black"}
             style = bayes if m == "Bayes" else {"color": f"C{i}"}
             axes.errorbar(*columns, label=m, capsize=2, marker="o", ms=3, **style)
-    axes.set(title=name, ylabel="accuracy, 1 neighbour")
+    axes.set(title=name, ylabel="accuracy, 1 neighbor")
     axes.set_xlabel("D" if name == "synthetic" else "training points a class")
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(path / f"glml_figure3_{name}.png", dpi=120)
@@ -175,14 +175,14 @@ def table(rows):
         own = [r for r in rows if r["panel"] == name]
         every = (*METHODS, *PEERS)
         here = [m for m in every if any(r["method"] == m for r in own)]
-        number = max(r["realisations"] for r in own)
-        yield f"\n{name}, {number} realisations\n"
+        number = max(r["realizations"] for r in own)
+        yield f"\n{name}, {number} realizations\n"
         yield "| size | " + " | ".join(here) + " |"
         yield "|---" * (1 + len(here)) + "|"
         for size in sorted({r["size"] for r in own}):
             cells = {
                 r["method"]: f"{r['accuracy']:.3f} ± {r['error']:.3f}"
-                + (f" ({r['realisations']})" if r["realisations"] < number else "")
+                + (f" ({r['realizations']})" if r["realizations"] < number else "")
                 for r in own
                 if r["size"] == size
             }
@@ -215,21 +215,21 @@ def verdicts(rows):
             )
 
 
-def write_problems(name, sizes, draw, realisations, folder):
+def write_problems(name, sizes, draw, realizations, folder):
     """Write the training sets as peers_metric_learn.py reads them."""
     (folder / "problems").mkdir(parents=True, exist_ok=True)
     for size in sizes:
-        for r in range(realisations):
+        for r in range(realizations):
             X, y, *_ = draw(size, np.random.default_rng([r, size]))
             path = folder / "problems" / f"{name}-{size}-{r}.npz"
             np.savez_compressed(path, A=X, a=y)
 
 
-def peers(name, sizes, draw, realisations, folder):
-    """Yield rows of one neighbour under the maps that metric-learn has learned."""
+def peers(name, sizes, draw, realizations, folder):
+    """Yield rows of one neighbor under the maps that metric-learn has learned."""
     for size in sizes:
         found, seconds = ({m: [] for m in PEERS} for _ in range(2))
-        for r in range(realisations):
+        for r in range(realizations):
             path = folder / "maps" / f"{name}-{size}-{r}.npz"
             if not path.exists():
                 continue
@@ -252,7 +252,7 @@ def main():
     """Run the panels, print as they come, write plots and tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data")
-    parser.add_argument("--realisations", type=int)
+    parser.add_argument("--realizations", type=int)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--panels", default=",".join(PANELS))
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
@@ -268,7 +268,7 @@ def main():
     if not a.peers:
         print("no --peers folder: metric-learn's LMNN and ITML are not run")
     for name in wanted:
-        sizes, realisations = PANELS[name]
+        sizes, realizations = PANELS[name]
         draw = gaussians
         if name != "synthetic":
             X, y = read(name, a.data)
@@ -276,7 +276,7 @@ def main():
             def draw(size, rng, X=X, y=y):
                 return sample(X, y, size, rng)
 
-        given = sizes, draw, a.realisations or realisations
+        given = sizes, draw, a.realizations or realizations
         if a.write_problems:
             write_problems(name, *given, a.write_problems)
             continue

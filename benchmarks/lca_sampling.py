@@ -23,7 +23,7 @@ from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
 
 
 def problem():
-    """Return 500 labelled pairs of independent points and a prior."""
+    """Return 500 labeled pairs of independent points and a prior."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 5))
     i = np.arange(500)

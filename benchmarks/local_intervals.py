@@ -3,7 +3,7 @@
     python benchmarks/local_intervals.py [worlds]
 
 Worlds of three Gaussian classes in three dimensions, means of standard deviation 1.2,
-covariances drawn; n labelled points; 30 pairs of new points. The truth is the local
+covariances drawn; n labeled points; 30 pairs of new points. The truth is the local
 distance at γ = 1 under the classes that made the points (``to_metric``). Worlds are the
 units: mean ± standard error over worlds of the share of pairs whose interval holds it.
 
@@ -26,7 +26,7 @@ SIZES = (30, 60, 120, 600)
 
 
 def world(seed, n):
-    """Return labelled points, pairs of new points and the true distances."""
+    """Return labeled points, pairs of new points and the true distances."""
     rng = np.random.default_rng([seed, n])
     mean = 1.2 * rng.normal(size=(CLASSES, FEATURES))
     G = rng.normal(size=(CLASSES, FEATURES, FEATURES + 3))

@@ -7,7 +7,7 @@ Question: an annotator says *same* or *different* of pairs, ten at a time. How m
 answers does ``pm.next_pairs`` need to reach the held-out log loss of P(same) that 100
 answers to pairs chosen at random give?
 
-Data: the six sets that need no file, standardised, their first five principal scores
+Data: the six sets that need no file, standardized, their first five principal scores
 (iris: all four features). A start: half of the points (at most 300) are the pool, 500
 pairs of the rest, drawn at random, are judged. Candidates are 1000 pairs of the pool,
 drawn at random; 20 random ones with both answers are known, then eight batches of ten

@@ -1,4 +1,4 @@
-"""Labelled pairs that are independent: do 90 % intervals cover 90 %?
+"""Labeled pairs that are independent: do 90 % intervals cover 90 %?
 
     python benchmarks/pairs_coverage.py [--fits 2000] [--public 100]
 
@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--fits", type=int, default=2000)
     parser.add_argument("--public", type=int, default=100)
     options = parser.parse_args()
-    lines = ["# Coverage of 90 % intervals, labelled independent pairs", "", *HEAD, ""]
+    lines = ["# Coverage of 90 % intervals, labeled independent pairs", "", *HEAD, ""]
     lines += ["| η | fits | quantity | covered (5 pairs) | s.e. of one | ranks |"]
     lines += ["|---" * 6 + "|"]
     for rate, n_fits in ((1.0, options.fits), (2.0, options.fits // 4)):

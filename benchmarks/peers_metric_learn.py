@@ -6,7 +6,7 @@
 
 Runs in an environment of its own (peers_requirements.txt): metric-learn 0.7.0 fits
 nothing beside scikit-learn 1.8 or later. Reads FOLDER/problems/*.npz (A, a:
-standardised training points and their classes), writes FOLDER/maps/*.npz (the learned
+standardized training points and their classes), writes FOLDER/maps/*.npz (the learned
 maps, CPU seconds of each fit, versions). Maps that are there are kept; seeds are the
 outer loop, small sets first within, so that a run may be cut short (``--minutes``).
 

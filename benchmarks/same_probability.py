@@ -5,7 +5,7 @@
 
 Eleven sets (data.md), at most 700 points each, drawn with seed 0. Nine of them chose
 the log-logistic form, on splits 0-2; here they have splits 10-15, and twonorm and
-usps_8x8 are new. A split holds out 30 % by class and standardises by the rest.
+usps_8x8 are new. A split holds out 30 % by class and standardizes by the rest.
 Each held-out point is paired with its 3 nearest points of
 its own class and of the others among those learned from, under the learned metric.
 P(same) of these pairs, by the model's own link and by those calibrated within the

@@ -1,13 +1,13 @@
-"""One labelled example of each class: nearest by learned similarity, and by distance.
+"""One labeled example of each class: nearest by learned similarity, and by distance.
 
-Protocol, fixed beforehand: a mixture is learned from unlabelled points (half of the
+Protocol, fixed beforehand: a mixture is learned from unlabeled points (half of the
 data), α = 1/2, the number of components by held-out likelihood; the database holds one
-labelled example of each class, the queries are the other half's remaining points; the
-log ratio ranks. Baselines: Euclid, and global whitening by the unlabelled half. α = .1
+labeled example of each class, the queries are the other half's remaining points; the
+log ratio ranks. Baselines: Euclid, and global whitening by the unlabeled half. α = .1
 and .25 are shown for sensitivity. Over random draws of halves and examples the
 difference of accuracies is reported with its standard error, whatever it is.
 
-With ``--groups`` the unlabelled half comes as labelled groups (classes) instead, and
+With ``--groups`` the unlabeled half comes as labeled groups (classes) instead, and
 free W, B are compared with the proportional form.
 
     python benchmarks/two_stage_retrieval.py digits [--draws 20] [--groups]
@@ -34,7 +34,7 @@ def load(name):
 
 
 def halves(X, y, rng, limit):
-    """Split into an unlabelled half, one example a class, and queries."""
+    """Split into an unlabeled half, one example a class, and queries."""
     order = rng.permutation(len(X))[:limit]
     first, second = np.array_split(order, 2)
     examples = np.array([second[y[second] == c][0] for c in np.unique(y)])
@@ -52,7 +52,7 @@ def euclid(Q, P):
 def one_draw(X, y, seed, groups, limit):
     rng = np.random.default_rng(seed)
     train, examples, queries = halves(X, y, rng, limit)
-    pca = PCA(N_DIMENSIONS).fit(X[train])  # unlabelled too: 64 pixels, many constant
+    pca = PCA(N_DIMENSIONS).fit(X[train])  # unlabeled too: 64 pixels, many constant
     Z = pca.transform(X)
     ends = y[examples], y[queries]
     result = {"euclid": accuracy(euclid(Z[queries], Z[examples]), *ends)}

@@ -21,7 +21,7 @@ from .compilation import compilation_cache as compilation_cache
 from .data.containers import (
     Distances as Distances,
     Groups as Groups,
-    Labelled as Labelled,
+    Labeled as Labeled,
     Pairs as Pairs,
     Points as Points,
     Triplets as Triplets,

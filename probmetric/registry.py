@@ -184,7 +184,7 @@ _LEARNERS = (
         params="LCAParams",
         estimator="lca.estimator:LCA",
         methods=("nuts", "laplace", "bootstrap", "svi"),
-        criticism=at("probmetric.checks.lca.criticism:criticise"),
+        criticism=at("probmetric.checks.lca.criticism:criticize"),
         study=at("probmetric.report.study:lca_study"),
         study_sections=at("probmetric.report.study:lca_sections"),
     ),
@@ -217,7 +217,7 @@ _LEARNERS = (
     ),
     _spec(
         "glml",
-        "Labelled",
+        "Labeled",
         "Gaussian classes: a local metric that removes the neighbors' bias",
         params="GaussianClassesParams",
         estimator="glml:GLML",
@@ -238,7 +238,7 @@ _LEARNERS = (
     ),
     _spec(
         "dca_gm",
-        "Labelled",
+        "Labeled",
         "class mixtures in a projection: their average Fisher metric",
         params="DCAGMParams",
         estimator="dca_gm:DCAGM",
@@ -246,7 +246,7 @@ _LEARNERS = (
     ),
     _spec(
         "lda",
-        "Labelled",
+        "Labeled",
         "Gaussian classes of one covariance: whitened discriminants (LDA, RCA)",
         params="LDAParams",
         estimator="lda:LDA",
@@ -437,7 +437,7 @@ def fit_labels(estimator: Any, X: object, labels: object) -> Any:
 def fit_rows(estimator: Any, source: Any) -> Any:
     """Fit an estimator to a dataset on disk, whose labels are classes or groups."""
     if takes_groups(estimator):
-        return estimator.fit(source, groups="label" if source.labelled else None)
+        return estimator.fit(source, groups="label" if source.labeled else None)
     if "y" in signature(estimator.fit).parameters:
         return estimator.fit(source, y=None)
     return estimator.fit(source)
@@ -452,7 +452,7 @@ class _Unread:
 
     def __init__(self, source: Any) -> None:
         self.name, self.feature_names = source.name, source.feature_names
-        self.labelled, self.weighted = source.labelled, source.weighted
+        self.labeled, self.weighted = source.labeled, source.weighted
 
     @property
     def parts(self) -> Any:

@@ -22,7 +22,7 @@ import xarray as xr
 from probmetric.arguments import check_within_0_1
 from probmetric.checks.check import Check, Problem, judge
 from probmetric.checks.own.calibration import sbc_check
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.progress import progress_bar
 from probmetric.registry import MODELS, ModelSpec, model_of
 from probmetric.typing import no_type_check
@@ -236,7 +236,7 @@ def validate(
         Name or ``ModelSpec`` of a registered model, your own checks, or a NumPyro model
         ``model(data)``. A NumPyro model is checked by simulation-based calibration
         (``sbc``).
-    data : Problem, sequence of Problem, Labelled, or anything, optional
+    data : Problem, sequence of Problem, Labeled, or anything, optional
         Problems to check on.
 
         - Registered model: a ``Problem``, or labeled data to which the model is fitted.
@@ -360,8 +360,8 @@ def _resolve(
     if data is None:
         seeds = (seed,) if quick else (seed, seed + 1)
         return named.name, named.checks, [named.toy(s) for s in seeds]
-    if not isinstance(data, Labelled) or data.y is None or named.from_labels is None:
-        takes = "a Problem" if named.from_labels is None else "a Problem or Labelled"
+    if not isinstance(data, Labeled) or data.y is None or named.from_labels is None:
+        takes = "a Problem" if named.from_labels is None else "a Problem or Labeled"
         raise ValueError(f"data must be {takes} for {named.name!r}, got {type(data)}")
     if data.w is not None:
         raise ValueError(

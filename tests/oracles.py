@@ -52,7 +52,7 @@ def lca_em_step(pairs, W, sigma2, kappa2=1.0):
 
 
 def sorted_neighbors(L, Q, P, k, *, exclude_self=False):
-    """Neighbours under |L(q - p)|² by a full, stable sort of differences."""
+    """Neighbors under |L(q - p)|² by a full, stable sort of differences."""
     D = np.empty((len(Q), len(P)))
     for i, q in enumerate(Q):
         for j, p in enumerate(P):

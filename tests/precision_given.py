@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
-from probmetric.data.containers import Distances, Groups, Labelled, Pairs, Points
+from probmetric.data.containers import Distances, Groups, Labeled, Pairs, Points
 from probmetric.data.pairs import all_pairs
 from probmetric.densities.classes import ClassDensities
 from probmetric.densities.pair import PairModel
@@ -75,8 +75,8 @@ class Given:
         self.c = np.array([0.4, 0.6])
         self.M = self.S[0]
         self.points = Points(self.X)
-        self.labelled = Labelled(self.X, self.y, self.w)
-        self.partly = Labelled(self.holes, self.y)
+        self.labeled = Labeled(self.X, self.y, self.w)
+        self.partly = Labeled(self.holes, self.y)
         self.pairs = all_pairs(self.X, self.y)
         self.few = Pairs(self.X, np.arange(8), np.arange(8, 16), self.y[8:16])
         self.same = self.X[::2], self.X[1::2]
@@ -150,7 +150,7 @@ class Given:
         """Gaussian classes: parameters, prior, statistics, posterior, draws, metric."""
         params = GaussianClassesParams(self.c, self.means, self.L)
         prior = NIWPrior(self.means[0], np.eye(D), np.array(0.8), np.array(5.0), 1.5)
-        stats = double(gaussian_classes.statistics, self.labelled, 2)
+        stats = double(gaussian_classes.statistics, self.labeled, 2)
         densities = ClassDensities(
             np.log(self.c),
             np.zeros((2, 1)),
@@ -180,8 +180,8 @@ class Given:
         A = np.array([[1.0, 0.2], [-0.1, 0.8]])
         mu = (self.means @ A.T)[:, None]
         params = DCAGMParams(A, np.log(self.c), np.zeros((2, 1)), mu, self.L[:, None])
-        prior = double(dca_gm.default_prior, params, self.labelled)
-        given = dca_gm.Conditioned(self.labelled, prior, np.array(1.0))
+        prior = double(dca_gm.default_prior, params, self.labeled)
+        given = dca_gm.Conditioned(self.labeled, prior, np.array(1.0))
         Y = self.X @ A.T
         return SimpleNamespace(
             A=A,

@@ -58,7 +58,7 @@ GENERIC = {
 }
 
 LDA_LIKE = {
-    "inference.lda.class_moments": lambda f, g: f(g.labelled, g.gauss.prior),
+    "inference.lda.class_moments": lambda f, g: f(g.labeled, g.gauss.prior),
     "inference.effects.fit.fit_groups": lambda f, g: f(
         g.pairs._replace(anchor=np.arange(len(g.pairs.i)) % 2),
         HierarchicalLCAPrior(g.lca.prior),
@@ -68,9 +68,9 @@ LDA_LIKE = {
     ),
     "inference.gdm.fit.fit": lambda f, g: f(g.pairs, GDMPrior(knots_of(g))),
     "inference.lda.discriminants": lambda f, g: f(g.c, g.means, g.M, 1),
-    "inference.lda.fit": lambda f, g: f(g.labelled),
-    "inference.lda.whole": lambda f, g: f(g.labelled, g.gauss.prior),
-    "inference.lda.choose_strength": lambda f, g: f(g.labelled, g.M),
+    "inference.lda.fit": lambda f, g: f(g.labeled),
+    "inference.lda.whole": lambda f, g: f(g.labeled, g.gauss.prior),
+    "inference.lda.choose_strength": lambda f, g: f(g.labeled, g.M),
     "inference.lda.shrinkage_prior": lambda f, g: f(g.M, 1.0),
     "models.lda.to_metric": lambda f, g: f(LDAParams(g.M, g.c, g.means, g.M, g.c)),
     "inference.lda.whitening": lambda f, g: f(g.M),
@@ -106,7 +106,7 @@ LDA_LIKE = {
     ),
     "inference.pair_lda.alpha_min": lambda f, g: f(g.S[0], g.S[1]),
     "inference.pair_lda.fit": lambda f, g: f(g.pairs),
-    "inference.pair_lda.choose_strength": lambda f, g: f(g.labelled),
+    "inference.pair_lda.choose_strength": lambda f, g: f(g.labeled),
     "inference.pair_lda.to_metric": lambda f, g: f(PairLDAParams(g.M, g.c, 0.0)),
     "inference.pair_lda.second_moments": lambda f, g: f(g.pairs),
     "inference.pair_lda.class_second_moments": lambda f, g: f(
@@ -120,7 +120,7 @@ LDA_LIKE = {
         EigDMLParams(g.M, g.M, g.c, 0.0, 0.0, 0.0), 2.0, 9
     ),
     "inference.eig_dml.choice.choose_strength": lambda f, g: f(
-        g.labelled, lambda part: nearest_pairs(part.X, part.y), ridge=1e-3
+        g.labeled, lambda part: nearest_pairs(part.X, part.y), ridge=1e-3
     ),
     "inference.eig_dml.fit.game": lambda f, g: f(g.few, ridge=1e-3),
     "inference.eig_dml.fit.to_metric": lambda f, g: f(
@@ -171,7 +171,7 @@ LCA = {
         g.few, g.lca.prior, g.lca.params, SHARES, max_steps=5
     ),
     "inference.lca.curvature.certificate": lambda f, g: f(g.lca.params, g.lca.stats),
-    "inference.lca.curvature.generalised_rate": lambda f, g: f(
+    "inference.lca.curvature.generalized_rate": lambda f, g: f(
         g.lca.params, g.pairs, g.lca.prior, 0.5
     ),
     "inference.lca.curvature.gradient": lambda f, g: f(g.lca.params, g.lca.stats),
@@ -191,7 +191,7 @@ LCA = {
         g.lca.params, g.lca.stats
     ),
     "inference.lca.likelihood.log_prior": lambda f, g: f(g.lca.params, g.lca.prior),
-    "inference.solvers.lbfgs_traced.minimise": lambda f, g: f(
+    "inference.solvers.lbfgs_traced.minimize": lambda f, g: f(
         lambda x: (0.5 * (x @ x), x), g.position, max_steps=5, tol=1e-6
     ),
     "inference.lca.em.spectrum": lambda f, g: f(g.lca.stats.T),
@@ -211,7 +211,7 @@ LCA = {
         *g.same, g.y[:12], g.M, np.array(0.5)
     ),
     "inference.lca.recipe.build": lambda f, g: f(g.X, g.y, RECIPE),
-    "inference.lca.recipe.fit_labelled": lambda f, g: f(g.X, g.y, RECIPE, 1.0),
+    "inference.lca.recipe.fit_labeled": lambda f, g: f(g.X, g.y, RECIPE, 1.0),
     "inference.lca.recipe.prior_for": lambda f, g: f(g.pairs, RECIPE, 1.0),
     "inference.lca.recipe.rate_for": lambda f, g: f(g.pairs, RECIPE),
     "inference.lca.recipe.solve": lambda f, g: f(g.pairs, g.lca.prior, RECIPE, 1.0),
@@ -230,7 +230,7 @@ GAUSSIAN = {
     "plug_in": lambda f, g: f(g.gauss.stats),
     "posterior": lambda f, g: f(g.gauss.stats, g.gauss.prior),
     "posterior_mean": lambda f, g: f(g.gauss.post),
-    "statistics": lambda f, g: f(g.labelled, 2),
+    "statistics": lambda f, g: f(g.labeled, 2),
 }
 GAUSSIAN = {
     f"inference.gaussian_classes.posterior.{name}": call
@@ -289,7 +289,7 @@ GAUSSIAN = {
         g.gauss.params, g.partly, g.gauss.prior
     ),
     "inference.gaussian_classes.mixtures.fit_mixtures": lambda f, g: f(
-        g.labelled, g.gauss.prior, n_classes=2, n_components=1, n_starts=1
+        g.labeled, g.gauss.prior, n_classes=2, n_components=1, n_starts=1
     ),
     "inference.gaussian_classes.mixtures.mixture_prior": lambda f, g: f(
         g.gauss.prior, 2
@@ -297,7 +297,7 @@ GAUSSIAN = {
     "inference.gaussian_classes.prior.evidence_prior": lambda f, g: f(g.gauss.stats),
     "inference.gaussian_classes.prior.learn_statistics": lambda f, g: f(g.gauss.stats),
     "inference.gaussian_classes.predict.fit": lambda f, g: f(
-        g.labelled, g.gauss.prior, n_classes=2
+        g.labeled, g.gauss.prior, n_classes=2
     ),
     "inference.gaussian_classes.predict.predict_log_proba": lambda f, g: f(
         g.gauss.post, g.X
@@ -307,32 +307,30 @@ GAUSSIAN = {
 
 DCA = {
     "inference.dca_gm.choice.close_prior": lambda f, g: f(g.dca.prior, 4.0, 20),
-    "inference.dca_gm.fit.default_prior": lambda f, g: f(g.dca.params, g.labelled),
+    "inference.dca_gm.fit.default_prior": lambda f, g: f(g.dca.params, g.labeled),
     "inference.dca_gm.fit.fit": lambda f, g: f(
-        g.labelled, n_latent=1, n_gaussians=1, max_steps=9
+        g.labeled, n_latent=1, n_gaussians=1, max_steps=9
     ),
     "inference.dca_gm.fit.log_prior": lambda f, g: f(g.dca.sites, g.dca.prior),
     "inference.dca_gm.fit.white_coordinates": lambda f, g: f(g.dca.given),
     "inference.dca_gm.fit.log_joint": lambda f, g: f(g.dca.sites, g.dca.given),
     "inference.dca_gm.em.own_shares": lambda f, g: f(g.dca.params, g.dca.Y, g.y),
     "inference.dca_gm.hybrid.fit_hybrid": lambda f, g: f(
-        g.dca.params, g.labelled, g.dca.penalty, EMPrior(), max_steps=2, n_em=1
+        g.dca.params, g.labeled, g.dca.penalty, EMPrior(), max_steps=2, n_em=1
     ),
     "inference.dca_gm.likelihood.apply_gauge": lambda f, g: f(g.dca.params, g.M),
     "inference.dca_gm.likelihood.class_log_probability": lambda f, g: f(
         g.dca.params, g.X
     ),
     "inference.dca_gm.likelihood.conditional_log_likelihood": lambda f, g: f(
-        g.dca.params, g.labelled
+        g.dca.params, g.labeled
     ),
     "inference.dca_gm.likelihood.fix_gauge": lambda f, g: f(g.dca.params),
     "inference.dca_gm.draws.prepare": lambda f, g: f(g.dca.params, g.dca.given),
-    "inference.dca_gm.choice.choose_strength": lambda f, g: f(g.labelled, 1),
-    "inference.dca_gm.start.em_prior": lambda f, g: f(g.labelled, g.dca.A),
-    "inference.dca_gm.start.lda_rca": lambda f, g: f(g.labelled, 1),
-    "inference.dca_gm.start.start": lambda f, g: f(
-        g.labelled, 1, n_gaussians=1, n_em=2
-    ),
+    "inference.dca_gm.choice.choose_strength": lambda f, g: f(g.labeled, 1),
+    "inference.dca_gm.start.em_prior": lambda f, g: f(g.labeled, g.dca.A),
+    "inference.dca_gm.start.lda_rca": lambda f, g: f(g.labeled, 1),
+    "inference.dca_gm.start.start": lambda f, g: f(g.labeled, 1, n_gaussians=1, n_em=2),
 }
 
 TWO_STAGE = {

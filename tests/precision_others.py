@@ -33,15 +33,15 @@ MODELS = {
     "models.lca.log_sigma2_of": lambda f, g: f(g.w, 3),
     "models.lca.weakest_axis": lambda f, g: f(g.L[0], g.L[0]),
     "models.dca_gm.to_metric": lambda f, g: f(g.dca.params, g.X),
-    "models.dca_gm.simulate": lambda f, g: f(g.key, g.dca.params, g.labelled),
+    "models.dca_gm.simulate": lambda f, g: f(g.key, g.dca.params, g.labeled),
     "models.lca.simulate": lambda f, g: f(g.key, g.lca.params, g.few),
     "models.gaussian_classes.simulate": lambda f, g: f(
-        g.key, g.gauss.params, g.labelled
+        g.key, g.gauss.params, g.labeled
     ),
     "models.gaussian_classes.to_densities": lambda f, g: f(g.gauss.params),
     "models.gaussian_classes.to_metric": lambda f, g: f(g.gauss.params),
     "models.lda.simulate": lambda f, g: f(
-        g.key, LDAParams(g.M, g.c, g.means, g.M, g.c), g.labelled
+        g.key, LDAParams(g.M, g.c, g.means, g.M, g.c), g.labeled
     ),
     "models.gdm.height": lambda f, g: f(abs(g.L[0]), np.sort(g.L[0], 1)),
     "models.gdm.simulate": lambda f, g: f(g.key, of_sites(g), g.few),
@@ -73,7 +73,7 @@ MODELS = {
 }
 
 ROOT = {
-    "data.padding.pad_labelled": lambda f, g: f(g.labelled),
+    "data.padding.pad_labeled": lambda f, g: f(g.labeled),
     "data.padding.pad_rows": lambda f, g: f(g.X, len(g.X) + 3),
     "data.containers.weights": lambda f, g: f(g.points),
     "evaluation.answers.answer_auc": lambda f, g: f(g.c, np.arange(len(g.c)) % 2),

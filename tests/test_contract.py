@@ -40,8 +40,8 @@ assert LONG_CHAINS | COMPILED <= {c.name for m in MODELS.values() for c in m.che
 
 
 @contextmanager
-def optimised(check):
-    """Let XLA optimise what computes for long, and nothing that compiles for longer."""
+def optimized(check):
+    """Let XLA optimize what computes for long, and nothing that compiles for longer."""
     name = "jax_disable_most_optimizations"
     said = jax.config.read(name)
     quickly = said and check.name not in LONG_CHAINS
@@ -103,7 +103,7 @@ def references(problems):
 @pytest.mark.parametrize("name, check", list(cases()))
 def test_claim_holds_and_every_control_is_rejected(problems, references, name, check):
     problem, alpha = problems(name), share(check.slow)
-    with jax.enable_x64(True), optimised(check):
+    with jax.enable_x64(True), optimized(check):
         reference = references(name, check)
         found = judge(check, problem, reference=reference, alpha=alpha)
         # Every entry within its bound, though under a k-hat of .7 or more.
@@ -162,7 +162,7 @@ def test_metric_is_what_it_says_it_is(problems, name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", WITH_POINTS)
-def test_neighbours_are_those_of_brute_force(problems, name):
+def test_neighbors_are_those_of_brute_force(problems, name):
     spec, problem = MODELS[name], problems(name)
     with jax.enable_x64(True):
         metric = spec.to_metric(problem.params)

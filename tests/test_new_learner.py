@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 import probmetric as pm
 from probmetric.checks.check import Check, Problem
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.sampling.metrics import joined
 from probmetric.registry import MODELS, ModelSpec
 from probmetric.storage.draws_file import load_draws, posterior_of
@@ -51,7 +51,7 @@ def to_metric(params):
 
 
 def problem(name, X, y):
-    data = Labelled(X, y)
+    data = Labeled(X, y)
     return Problem(name, learn(data), data)
 
 
@@ -82,7 +82,7 @@ class ClassMeans(BaseEstimator):
         self.power = power
 
     def fit(self, X, y):
-        self.data_ = Labelled(np.asarray(X), np.asarray(y))
+        self.data_ = Labeled(np.asarray(X), np.asarray(y))
         self.weights_ = learn(self.data_).weights ** self.power
         return self
 
@@ -95,7 +95,7 @@ class ClassMeans(BaseEstimator):
         for place in np.ndindex(n_chains, n_draws):
             rows = rng.integers(len(self.data_.X), size=len(self.data_.X))
             drawn[place] = learn(
-                Labelled(self.data_.X[rows], self.data_.y[rows])
+                Labeled(self.data_.X[rows], self.data_.y[rows])
             ).weights
         tree = az.from_dict({"posterior": {"log_weight": np.log(drawn)}})
         tree.attrs["power"] = self.power
@@ -112,7 +112,7 @@ def metrics_of_draws(draws):
 
 SPEC = ModelSpec(
     name="means",
-    data_kind=Labelled,
+    data_kind=Labeled,
     params=MeansParams,
     model=None,
     simulate=None,
@@ -130,7 +130,7 @@ SPEC = ModelSpec(
             controls={"doubled": lambda p: {"weights": 2 * p.params.weights}},
         ),
     ),
-    from_labels=lambda X, y: problem("labelled", X, y),
+    from_labels=lambda X, y: problem("labeled", X, y),
     summary="means of classes: a weight for each feature",
     estimator=ClassMeans,
     methods=("bootstrap",),
@@ -182,7 +182,7 @@ def test_it_is_fitted_by_the_name_of_its_class(data, tmp_path):
 
 
 @pytest.mark.long
-def test_its_metric_and_its_draws_find_neighbours(data, tmp_path):
+def test_its_metric_and_its_draws_find_neighbors(data, tmp_path):
     done("fit", "means", "--data", data, "--out", tmp_path / "fit")
     words = ("--method", "bootstrap", "--draws", 12, "--out", tmp_path / "drawn")
     done("sample", "means", "--data", data, *words)
@@ -233,7 +233,7 @@ def test_its_draws_are_known_without_its_name(data, tmp_path):
         np.testing.assert_array_equal(a.factor, b.factor)
 
 
-def test_it_is_validated_on_simulated_and_labelled_data(data):
+def test_it_is_validated_on_simulated_and_labeled_data(data):
     assert "2 of 2 exact claims agree" in done("validate", "means").output
     found = done("validate", "means", "--data", data).output
     assert "1 of 1 exact claims agree" in found

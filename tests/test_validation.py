@@ -8,7 +8,7 @@ from probmetric import LCA
 from probmetric.checks.check import Check, Problem
 from probmetric.checks.own import calibration
 from probmetric.checks.uniformity import Ranks
-from probmetric.data.containers import Labelled, Points
+from probmetric.data.containers import Labeled, Points
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS, ModelSpec
 from probmetric.validation import validate
@@ -179,7 +179,7 @@ SPEC = ModelSpec(
     toy=toy,
     invariants={},
     checks=(MEAN,),
-    from_labels=lambda X, y: Problem("labelled", None, Points(X)),
+    from_labels=lambda X, y: Problem("labeled", None, Points(X)),
     summary="",
 )
 
@@ -196,9 +196,9 @@ def test_a_registered_model_is_checked_on_two_simulated_problems_by_its_name(
     assert problems_of(validate("mean", seed=3, quick=True)) == ["toy 3"]
 
 
-def test_data_may_be_problems_or_labelled():
-    labelled = Labelled(DATA.X, np.array([0, 1, 0, 1]))
-    assert problems_of(validate(SPEC, labelled)) == ["labelled"]
+def test_data_may_be_problems_or_labeled():
+    labeled = Labeled(DATA.X, np.array([0, 1, 0, 1]))
+    assert problems_of(validate(SPEC, labeled)) == ["labeled"]
     assert problems_of(validate(SPEC, toy(7))) == ["toy 7"]
     assert problems_of(validate(SPEC, [toy(1), toy(2)])) == ["toy 1", "toy 2"]
 
@@ -220,9 +220,9 @@ def test_what_is_no_model_is_refused_by_its_type(model):
         (lambda: validate("no such model"), "model must be one of"),
         (lambda: validate([], DATA), "model must have at least one check"),
         (lambda: validate([WEAK], DATA, quick=True), "model must have at least one"),
-        (lambda: validate(SPEC, DATA), "data must be a Problem or Labelled"),
+        (lambda: validate(SPEC, DATA), "data must be a Problem or Labeled"),
         (
-            lambda: validate("lda", Labelled(np.eye(4), [0, 0, 1, 1], np.ones(4))),
+            lambda: validate("lda", Labeled(np.eye(4), [0, 0, 1, 1], np.ones(4))),
             "data must be points without weights for 'lda', got weights",
         ),
     ],

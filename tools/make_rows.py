@@ -1,4 +1,4 @@
-"""Make a labelled set of Parquet files, larger than memory if asked, from a seed.
+"""Make a labeled set of Parquet files, larger than memory if asked, from a seed.
 
     python tools/make_rows.py FOLDER [--rows 10000000] [--features 16] [--classes 8]
 

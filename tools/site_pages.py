@@ -23,7 +23,7 @@ GALLERY = "docs/gallery"
 THUMBNAIL = (800, 600)
 GROUPS = {
     "estimators": "Learners",
-    "neighbors": "Neighbours",
+    "neighbors": "Neighbors",
     "metric": "Metrics",
     "posterior": "Uncertainty",
     "data": "Data",

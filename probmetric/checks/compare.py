@@ -49,7 +49,7 @@ from probmetric.inference.sampling.summary import (
     entry_names,
     flatten,
     select,
-    summarise,
+    summarize,
 )
 from probmetric.typing import ArrayLike
 
@@ -173,13 +173,13 @@ def compare(
             )
         other = select(reference, None, "reference")
         table = align(other, select(draws, list(other), "draws"), "draws")
-        ours, theirs = summarise(table), summarise(other)
+        ours, theirs = summarize(table), summarize(other)
         values, error, constant = theirs.estimate, theirs.mcse, theirs.constant
         third = _third_moment(theirs)
         usable = (theirs.rhat < rhat_max) & (theirs.ess >= ess_min)
     else:
         table = select(draws, list(reference), "draws")
-        ours = summarise(table)
+        ours = summarize(table)
         values = flatten(reference, table, "reference")
         error = np.zeros_like(values)
         if reference_mcse is not None:
@@ -279,7 +279,7 @@ def distance(
     """
     other = select(reference, None, "reference")
     table = align(other, select(draws, list(other), "draws", min_chains=1), "draws")
-    ours, theirs = summarise(table), summarise(other)
+    ours, theirs = summarize(table), summarize(other)
     gap = ours.estimate - theirs.estimate
     equal = ours.constant & theirs.constant & np.isclose(gap, 0)
     with np.errstate(divide="ignore", invalid="ignore"):

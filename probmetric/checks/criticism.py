@@ -237,9 +237,9 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
     if isinstance(fit, xr.DataTree):
         # By name: that module imports this one.
-        criticise = resolve_name("probmetric.checks.own.criticism:criticise")
+        criticize = resolve_name("probmetric.checks.own.criticism:criticize")
         return verdict_of(
-            str(fit.attrs.get("model", "draws")), criticise(fit, seed=seed)
+            str(fit.attrs.get("model", "draws")), criticize(fit, seed=seed)
         )
     able = [name for name, spec in MODELS.items() if spec.criticism is not None]
     try:

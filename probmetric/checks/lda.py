@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist
 from probmetric.checks.check import Problem, Values, by_algebra, by_sampling
 from probmetric.checks.problems import OF_CLASSES, correlated, fitted, standardized
 from probmetric.checks.sides import as_dataset, inverse, sampled
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.scaling import Scaler
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lda import (
@@ -30,40 +30,40 @@ from probmetric.models.lda import model
 invariants = OF_CLASSES
 
 
-def toy(seed: int) -> Problem[Labelled]:
+def toy(seed: int) -> Problem[Labeled]:
     """Simulate points of 3 unequal classes in d = 4 under a correlated covariance.
 
     They are weighted, and the prior pulls every moment.
     """
     X, y = correlated(seed, 20)
     rows = np.flatnonzero((y > 0) | (np.arange(len(y)) % 3 > 0))
-    data = Labelled(X[rows], y[rows], 0.5 + 0.5 * (rows % 4))
+    data = Labeled(X[rows], y[rows], 0.5 + 0.5 * (rows % 4))
     prior = NIWPrior(0.2 + np.arange(4) / 10, 2 * np.eye(4) + 0.3, 0.4, 7.0, 1.7)
     return fitted(fit_problem, f"simulated, seed {seed}", data, prior)
 
 
-def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
+def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
     """Fit a standardized data set under a prior of one point.
 
     It is the weakest that the estimator chooses among: errors show the most.
     """
-    data = Labelled(*standardized(X, y))
+    data = Labeled(*standardized(X, y))
     prior = shrinkage_prior(np.eye(data.X.shape[1]), 1.0)
     return fitted(fit_problem, "data", data, prior)
 
 
-def fit_problem(problem: Problem[Labelled]) -> Fit:
+def fit_problem(problem: Problem[Labeled]) -> Fit:
     """Fit a problem with every direction there is."""
     return fit(problem.data, problem.prior)
 
 
-def _orthonormal(problem: Problem[Labelled]) -> Problem[Labelled]:
+def _orthonormal(problem: Problem[Labeled]) -> Problem[Labeled]:
     """Orthonormalize the directions, as the notes do (erratum P5)."""
     wrong = np.linalg.qr(problem.params.factor.T)[0].T
     return replace(problem, params=problem.params._replace(factor=wrong))
 
 
-def _geometry(problem: Problem[Labelled]) -> Values:
+def _geometry(problem: Problem[Labeled]) -> Values:
     p = problem.params
     return {
         "distances of class means": pdist(p.mean @ p.factor.T),
@@ -71,7 +71,7 @@ def _geometry(problem: Problem[Labelled]) -> Values:
     }
 
 
-def _geometry_by_solving(problem: Problem[Labelled]) -> Values:
+def _geometry_by_solving(problem: Problem[Labeled]) -> Values:
     mean, within = problem.params.mean, problem.params.within
     a, b = np.triu_indices(len(mean), 1)
     delta = mean[a] - mean[b]
@@ -80,7 +80,7 @@ def _geometry_by_solving(problem: Problem[Labelled]) -> Values:
     return {"distances of class means": np.sqrt(squared), "L Sigma_W L'": white}
 
 
-def _tied_posterior(problem: Problem[Labelled]) -> Values:
+def _tied_posterior(problem: Problem[Labeled]) -> Values:
     """Return E[Σ | data] and the rest from the conjugate posterior of the model."""
     data = problem.data
     with jax.enable_x64(True):
@@ -94,18 +94,18 @@ def _tied_posterior(problem: Problem[Labelled]) -> Values:
         }
 
 
-def _moments(problem: Problem[Labelled]) -> Values:
+def _moments(problem: Problem[Labeled]) -> Values:
     p = problem.params
     return {"Sigma_W": p.within, "means": p.mean, "weights at the mode": p.weights}
 
 
-def _moments_without_prior(problem: Problem[Labelled]) -> Values:
+def _moments_without_prior(problem: Problem[Labeled]) -> Values:
     flat = shrinkage_prior(np.eye(len(problem.prior.mean)), 0.0)
     weights, mean, within = class_moments(problem.data, flat)
     return {"Sigma_W": within, "means": mean, "weights at the mode": weights}
 
 
-def _eigenvalues_by_scipy(problem: Problem[Labelled]) -> Values:
+def _eigenvalues_by_scipy(problem: Problem[Labeled]) -> Values:
     """Solve Σ_B u = λ Σ_W u by SciPy."""
     p = problem.params
     off = p.mean - p.weights @ p.mean
@@ -114,19 +114,19 @@ def _eigenvalues_by_scipy(problem: Problem[Labelled]) -> Values:
     return {"λ": values, "Σλ": values.sum()}
 
 
-def _eigenvalues(problem: Problem[Labelled]) -> Values:
+def _eigenvalues(problem: Problem[Labeled]) -> Values:
     values = problem.params.eigenvalues
     return {"λ": values, "Σλ": fit_problem(problem).objective}
 
 
-def _equally_likely(problem: Problem[Labelled]) -> Values:
+def _equally_likely(problem: Problem[Labeled]) -> Values:
     p = problem.params
     equal = np.full_like(p.weights, 1 / len(p.weights))
     values, _ = discriminants(equal, p.mean, p.within, len(p.eigenvalues))
     return {"λ": values, "Σλ": values.sum()}
 
 
-def _few(problem: Problem[Labelled]) -> tuple[Labelled, NIWPrior]:
+def _few(problem: Problem[Labeled]) -> tuple[Labeled, NIWPrior]:
     """Return three features, and a proper prior for them, for NUTS."""
     prior, data = problem.prior, problem.data
     kappa = max(float(prior.kappa), 0.1)
@@ -135,7 +135,7 @@ def _few(problem: Problem[Labelled]) -> tuple[Labelled, NIWPrior]:
     return data._replace(X=np.asarray(data.X)[:, :3]), few
 
 
-def _nuts(problem: Problem[Labelled]) -> xr.Dataset:
+def _nuts(problem: Problem[Labeled]) -> xr.Dataset:
     """Sample the NumPyro model; solve Σ_B u = λ Σ_W u at every draw."""
     args, c = _few(problem), len(problem.params.weights)
     drawn = sampled(model, args, {"n_classes": c}, seed=1, n_draws=1500).values
@@ -153,7 +153,7 @@ def _nuts(problem: Problem[Labelled]) -> xr.Dataset:
     return as_dataset({"LDA's M": lda[..., i, j], "RCA's M": rca[..., i, j]})
 
 
-def _exact(problem: Problem[Labelled], per_class: float = 0.0) -> xr.Dataset:
+def _exact(problem: Problem[Labeled], per_class: float = 0.0) -> xr.Dataset:
     """Draw the same in closed form, ``per_class`` degrees of freedom added for each."""
     (data, prior), c = _few(problem), len(problem.params.weights)
     prior = prior._replace(nu=prior.nu + per_class * c)

@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float, Int, PyTree, Shaped
 
 from probmetric.checks.check import Problem
-from probmetric.data.containers import Data, Groups, Labelled, Pairs, weights
+from probmetric.data.containers import Data, Groups, Labeled, Pairs, weights
 from probmetric.inference.solvers.result import Fit
 from probmetric.precision import to_numpy
 
-type Rows = Labelled | Pairs | Groups
+type Rows = Labeled | Pairs | Groups
 
 
 def standardized(
@@ -71,7 +71,7 @@ def swapped(problem: Problem[Pairs]) -> Problem[Pairs]:
     return replace(problem, data=pairs._replace(i=pairs.j, j=pairs.i))
 
 
-def renamed[D: Labelled | Groups](problem: Problem[D]) -> Problem[D]:
+def renamed[D: Labeled | Groups](problem: Problem[D]) -> Problem[D]:
     """Reverse the codes of the classes, or of the groups."""
     data = problem.data
     name = "group" if isinstance(data, Groups) else "y"

@@ -320,7 +320,7 @@ def model_story[D](
     >>> import numpyro
     >>> import numpyro.distributions as dist
     >>> from probmetric.checks import model_story
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> def model(data):
     ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
     ...     law = dist.Bernoulli(logits=mu * data.X[:, 0])
@@ -328,7 +328,7 @@ def model_story[D](
     ...         numpyro.sample("y", law, obs=data.y)
     >>> def observe(data, sites):
     ...     return data._replace(y=sites["y"])
-    >>> data = Labelled(np.ones((5, 1)), None)  # Without labels: they are simulated.
+    >>> data = Labeled(np.ones((5, 1)), None)  # Without labels: they are simulated.
     >>> target, story, arrays = model_story(model, data, observe, dtype="float32")
     >>> position, simulated = story.simulate(jax.random.key(0), arrays)
     >>> sorted(position), [array.shape for array in simulated]

@@ -29,7 +29,7 @@ from probmetric.cli.inputs import (
     Learner,
     describe_data,
     describe_rows,
-    labelled,
+    labeled,
     looked_at,
     parse_settings,
     streamed,
@@ -138,7 +138,7 @@ def prepared(
         data = answered(estimator, options.answers, options.data, spec)
         return estimator, data, spec
     source = streamed(estimator, spec) if chunks else None
-    return estimator, labelled(spec) if source is None else source, spec
+    return estimator, labeled(spec) if source is None else source, spec
 
 
 def _described(

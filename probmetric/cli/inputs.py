@@ -12,7 +12,7 @@ import numpy as np
 
 from probmetric.cli.files import note, noted
 from probmetric.cli.options import DataSpec, Next, UseOptions
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.files import Rows
 from probmetric.data.hash import data_hash, row_hashes
 from probmetric.data.inputs import class_codes, not_finite, points
@@ -89,7 +89,7 @@ def check_finite(data: Dataset) -> None:
     points(data.X)
 
 
-def labelled(spec: DataSpec) -> Dataset:
+def labeled(spec: DataSpec) -> Dataset:
     """Load labeled data, check it, and note doubtful columns."""
     data = load(spec)
     last = spec.label is None and spec.groups is None and data.label is not None
@@ -161,7 +161,7 @@ def rows_of(spec: DataSpec) -> Source:
         if not in_parts(spec.name):
             label = label or last_column(spec.name, spec.how)
         return named(open_rows(spec.name, label, spec.how))
-    data = labelled(spec._replace(groups=None))
+    data = labeled(spec._replace(groups=None))
     return Rows(data.X, data.labels, names=data.feature_names)
 
 
@@ -193,7 +193,7 @@ def describe_rows(
     data = sample_of(source, spec.name, most)
     # A pattern of files may be longer than a path.
     place = os.path.abspath(os.path.expanduser(spec.name))
-    classes, content = rows_in_parts.counts(source), Labelled(data.X, data.y)
+    classes, content = rows_in_parts.counts(source), Labeled(data.X, data.y)
     features = source.feature_names
     about = describe(spec, place, n_rows(source), features, classes, content)
     return data, {**about, "sampled": {"rows": len(data.X), "most": most}}
@@ -206,7 +206,7 @@ def describe_data(data: Dataset, spec: DataSpec) -> dict[str, Any]:
     counts = np.bincount(data.y).tolist()
     classes = dict(zip(data.target_names, counts, strict=False))
     spec = spec._replace(label=data.label or spec.label)
-    content = Labelled(data.X, data.y)
+    content = Labeled(data.X, data.y)
     return describe(spec, place, len(data.X), data.feature_names, classes, content)
 
 
@@ -322,10 +322,10 @@ def if_seen(
     Files of version 0.2 have one hash of all rows instead of a hash for each row.
     """
     was, its = ("was", "its") if stored.n_metrics == 1 else ("were", "their")
-    name, biased = stored.name, f"{its} figures are too optimistic; {otherwise}"
+    name, biased = stored.name, f"{its} figures are too optimiztic; {otherwise}"
     learned = stored.rows
     if (learned is not None and np.isin(row_hashes(data.X), learned).all()) or (
-        data_hash(Labelled(data.X, data.y)) == stored.data_hash
+        data_hash(Labeled(data.X, data.y)) == stored.data_hash
     ):
         return [f"{name} {was} learned from the same points: {biased}"]
     if learned is None:
@@ -336,14 +336,14 @@ def if_seen(
 
 def if_among(data: Dataset, hashes: np.ndarray, where: str) -> list[str]:
     """Note test points that are also in --data."""
-    todo = "of --data: if they are the same objects, all figures are too optimistic"
+    todo = "of --data: if they are the same objects, all figures are too optimiztic"
     todo = f"{todo}; remove them from --test"
     return describe_overlap(data.X, hashes, SAME.format(where), todo)
 
 
 def points_for(
     spec: DataSpec, stored: StoredMetric, *, bare: bool = False
-) -> datasets.Unlabelled:
+) -> datasets.Unlabeled:
     """Load points with the features of a metric, with or without labels."""
     data = datasets.load_points(
         spec.name,

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from probmetric.cli.files import bad_input, claim, claim_file, noted, say, write_text
-from probmetric.cli.inputs import StoredMetric, check_features, labelled, load_stored
+from probmetric.cli.inputs import StoredMetric, check_features, labeled, load_stored
 from probmetric.cli.options import Explore, Report, UseOptions
 from probmetric.datasets.loading import Dataset
 from probmetric.report.explore import Page
@@ -39,7 +39,7 @@ def explore(options: Explore) -> int:
         with bad_input():
             stack.enter_context(claim_file(options.out, ".html", force=options.force))
             stored = load_stored(options)
-            data = labelled(options.spec(options.data))
+            data = labeled(options.spec(options.data))
             check_features(stored.feature_names, data.feature_names, data.name)
             page = _page(stored, data, options.k)
         page.save(options.out)

@@ -20,7 +20,7 @@ from probmetric.cli.files import (
     say,
     write_text,
 )
-from probmetric.cli.inputs import describe_data, labelled
+from probmetric.cli.inputs import describe_data, labeled
 from probmetric.cli.options import ReadOptions, Validate
 from probmetric.datasets.loading import Dataset
 from probmetric.provenance import versions
@@ -124,7 +124,7 @@ def _points(options: Validate) -> Dataset | None:
     if options.strict and (options.data is None or options.broken):
         without = " without --break" * options.broken
         raise ValueError(f"--strict requires --data{without}.")
-    return None if options.data is None else labelled(options.spec(options.data))
+    return None if options.data is None else labeled(options.spec(options.data))
 
 
 def _studied(options: Validate, name: str) -> bool:

@@ -1,6 +1,6 @@
 """Containers, checks and readers of data.
 
-``containers``   ``Labelled``, ``Points``, ``Pairs``, ``Triplets``, ``Groups`` and
+``containers``   ``Labeled``, ``Points``, ``Pairs``, ``Triplets``, ``Groups`` and
                  ``Distances``: the data argument of models, fits and samplers.
 ``inputs``       checks of points, labels and pairs.
 ``unlabeled``    rows without a label.

@@ -1,7 +1,7 @@
 from .containers import (
     Distances as Distances,
     Groups as Groups,
-    Labelled as Labelled,
+    Labeled as Labeled,
     Pairs as Pairs,
     Points as Points,
     Triplets as Triplets,

@@ -73,7 +73,7 @@ def picked(
             values, codes = block.labels
             labels.append(values[codes[places]])
         at += len(places)
-    if not source.labelled:
+    if not source.labeled:
         return Chosen(X, None, rows)
     return Chosen(X, np.concatenate(labels) if labels else np.zeros(0, int), rows)
 
@@ -106,7 +106,7 @@ def labels_at(source: Source, rows: Int[np.ndarray, "*m"]) -> np.ndarray:
 
 def check_labels(source: Source) -> None:
     """Raise for data without labels."""
-    if not source.labelled:
+    if not source.labeled:
         raise ValueError(
             f"label: expected labels of {source.name}, got none; open it with label="
         )

@@ -28,13 +28,13 @@ class Points(NamedTuple):
     w: Float[Array, "n"] | None = None
 
 
-class Labelled(NamedTuple):
+class Labeled(NamedTuple):
     """Observations with class codes y (n,) in 0..C-1, or y=None to simulate classes.
 
     Examples
     --------
     >>> import numpy as np
-    >>> Labelled(np.array([[0.0], [1.0]]), np.array([0, 1])).y.tolist()
+    >>> Labeled(np.array([[0.0], [1.0]]), np.array([0, 1])).y.tolist()
     [0, 1]
     """
 
@@ -132,7 +132,7 @@ class Distances(NamedTuple):
     D: Float[Array, "n n"]
 
 
-type Data = Points | Labelled | Pairs | Triplets | Groups | Distances
+type Data = Points | Labeled | Pairs | Triplets | Groups | Distances
 
 
 def checked_rows[D](data: D) -> D:
@@ -167,7 +167,7 @@ def checked_rows[D](data: D) -> D:
     return in_native_order(data)
 
 
-def weights(data: Points | Labelled | Pairs | Triplets | Groups) -> Float[Array, "N"]:
+def weights(data: Points | Labeled | Pairs | Triplets | Groups) -> Float[Array, "N"]:
     """Return the data weights in the dtype of X, 1 by default."""
     if data.w is not None:
         return data.w

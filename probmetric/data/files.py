@@ -116,7 +116,7 @@ class Rows:
                 raise ValueError(f"{name}: expected shape ({n},), got {values.shape}")
         self.name = "arrays"
         self.feature_names = tuple(names or (f"x{j}" for j in range(d)))
-        self.labelled, self.weighted = y is not None, w is not None
+        self.labeled, self.weighted = y is not None, w is not None
         self.parts = [Part("the arrays", a, rows, start=a) for a, rows in cut(n, d)]
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
@@ -220,7 +220,7 @@ class Npy:
                 )
         self._y = self._beside("label", label)
         self._w = self._beside("weight", weight)
-        self.labelled, self.weighted = label is not None, weight is not None
+        self.labeled, self.weighted = label is not None, weight is not None
         self.name = _named(paths)
         self.feature_names = tuple(f"x{j}" for j in range(d))
         self.parts: list[Part] = []
@@ -297,7 +297,7 @@ class Parquet:
                 "extra 'parquet'"
             ) from error
         self.name, self._label, self._weight = _named(paths), label, weight
-        self.labelled, self.weighted = label is not None, weight is not None
+        self.labeled, self.weighted = label is not None, weight is not None
         self._files = [_File.of(path) for path in paths]
         self.parts: list[Part] = []
         first, schema = 0, None
@@ -536,7 +536,7 @@ def open(
     Returns
     -------
     Source
-        Source with ``feature_names``, ``parts``, ``labelled`` and ``weighted``. Only
+        Source with ``feature_names``, ``parts``, ``labeled`` and ``weighted``. Only
         the metadata have been read.
 
     Raises

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from probmetric.data.containers import Labelled, Pairs, checked_rows
+from probmetric.data.containers import Labeled, Pairs, checked_rows
 from probmetric.typing import Array
 
 
@@ -33,11 +33,11 @@ def host_weights(pairs: Pairs) -> Float[np.ndarray, "N"]:
     return np.ones(len(pairs.i)) if pairs.w is None else np.asarray(pairs.w, float)
 
 
-def pad_labelled(data: Labelled) -> Labelled:
+def pad_labeled(data: Labeled) -> Labeled:
     """Append points of the first class at the origin, of weight 0, up to a bucket."""
     w = np.ones(len(data.X)) if data.w is None else data.w
     arrays = (data.X, np.asarray(data.y), w)
-    return Labelled(*(pad_rows(a, bucket(len(data.X))) for a in arrays))
+    return Labeled(*(pad_rows(a, bucket(len(data.X))) for a in arrays))
 
 
 def pad_pairs(pairs: Pairs) -> Pairs:

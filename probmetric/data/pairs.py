@@ -28,7 +28,7 @@ type _Blocks = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]
 """Arrays i, j and y of pairs, each a list over blocks of anchors."""
 
 
-def _labelled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _labeled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     rows = points(X)
     codes = class_codes(labels)[1]
     if len(codes) != len(rows):
@@ -170,7 +170,7 @@ def impostor_pairs(
     >>> list(zip(pairs.i.tolist(), pairs.j.tolist(), pairs.y.tolist()))
     [(0, 1, 1), (0, 2, 0), (0, 3, 0), (1, 0, 1), (1, 3, 0), (1, 2, 0)]
     """
-    rows, codes = _labelled(X, labels)
+    rows, codes = _labeled(X, labels)
     largest = int(np.bincount(codes).max())
     k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     if max_impostors is not None:
@@ -246,7 +246,7 @@ def nearest_pairs(
     3 2 same
     3 1 different
     """
-    rows, codes = _labelled(X, labels)
+    rows, codes = _labeled(X, labels)
     sizes = np.bincount(codes)
     largest = int(sizes.max())
     k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
@@ -298,7 +298,7 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
     >>> list(zip(pairs.i.tolist(), pairs.j.tolist(), pairs.y.tolist()))
     [(0, 1, 1), (0, 2, 0), (1, 2, 0)]
     """
-    rows, codes = _labelled(X, labels)
+    rows, codes = _labeled(X, labels)
     if int(np.bincount(codes).max()) < 2:
         raise ValueError("labels: expected a class of two members, got none")
     i, j = np.triu_indices(len(rows), 1)

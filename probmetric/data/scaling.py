@@ -44,7 +44,7 @@ def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarra
     return np.where(constant_columns(np.asarray(X)), np.inf, scale)
 
 
-def standardise(
+def standardize_features(
     X: Float[np.ndarray, "n d"],
     names: Names = None,
     *,

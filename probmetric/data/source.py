@@ -117,7 +117,7 @@ class Source(Protocol):
     feature_names : tuple of d str
     parts : sequence of Part
         Consecutive runs of rows.
-    labelled, weighted : bool
+    labeled, weighted : bool
         Whether rows have labels and weights.
 
     Examples
@@ -126,7 +126,7 @@ class Source(Protocol):
     >>> import probmetric as pm
     >>> from probmetric.data import Source
     >>> source = pm.open(np.array([[1.0, 2.0], [3.0, 4.0]]))
-    >>> isinstance(source, Source), source.feature_names, source.labelled
+    >>> isinstance(source, Source), source.feature_names, source.labeled
     (True, ('x0', 'x1'), False)
     >>> float(sum(b.X.sum() for p in source.parts for b in source.read(p, 1)))
     10.0
@@ -139,7 +139,7 @@ class Source(Protocol):
     @property
     def parts(self) -> Sequence[Part]: ...  # noqa: D102
     @property
-    def labelled(self) -> bool: ...  # noqa: D102
+    def labeled(self) -> bool: ...  # noqa: D102
     @property
     def weighted(self) -> bool: ...  # noqa: D102
 
@@ -155,7 +155,7 @@ class Source(Protocol):
 def described(self: Source) -> str:
     """Describe a source and its size; the ``__repr__`` of sources."""
     size = f"{n_rows(self)} rows of {len(self.feature_names)} features"
-    size += " and labels" * self.labelled + " and weights" * self.weighted
+    size += " and labels" * self.labeled + " and weights" * self.weighted
     parts = f"{len(self.parts)} part" + "s" * (len(self.parts) != 1)
     return f"{type(self).__name__}({self.name!r}: {size}, in {parts})"
 
@@ -190,9 +190,9 @@ class View:
         return self.source.parts
 
     @property
-    def labelled(self) -> bool:
+    def labeled(self) -> bool:
         """Whether rows have labels."""
-        return self.source.labelled
+        return self.source.labeled
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the changed rows of a part."""

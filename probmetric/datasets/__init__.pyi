@@ -6,7 +6,7 @@ from .generators import (
 )
 from .loading import (
     Dataset as Dataset,
-    Unlabelled as Unlabelled,
+    Unlabeled as Unlabeled,
     load as load,
     load_points as load_points,
     names as names,

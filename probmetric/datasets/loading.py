@@ -107,15 +107,15 @@ class Dataset:
         return np.asarray(self.target_names)[self.y]
 
 
-class Unlabelled(NamedTuple):
+class Unlabeled(NamedTuple):
     """Points X (n, d), float64, the names of features, and labels if any.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.datasets import Unlabelled
+    >>> from probmetric.datasets import Unlabeled
     >>> X = np.array([[5.1, 3.5]])
-    >>> queries = Unlabelled(X, ("length", "width"), None, "mine.csv")
+    >>> queries = Unlabeled(X, ("length", "width"), None, "mine.csv")
     >>> dict(zip(queries.feature_names, queries.X[0].tolist()))
     {'length': 5.1, 'width': 3.5}
     """
@@ -342,7 +342,7 @@ def load_points(
     how: Reading = AS_IS,
     bare: bool = False,
     names: Sequence[str] = (),
-) -> Unlabelled:
+) -> Unlabeled:
     r"""Load points that need no labels, such as queries for neighbors.
 
     Parameters
@@ -384,13 +384,13 @@ def load_points(
     options = how.of_load(name)
     if _is_named(name) or name.startswith("openml:"):
         data = load(name, label=label, **options)
-        return Unlabelled(data.X, data.feature_names, data.labels, name)
+        return Unlabeled(data.X, data.feature_names, data.labels, name)
     table = read_points(existing(name), n_features, label, how, bare=bare, names=names)
     labels = table.labels
     if labels is not None:
         y, classes = codes(labels, name)
         labels = np.asarray(classes)[y]
-    return Unlabelled(table.X, table.feature_names, labels, name)
+    return Unlabeled(table.X, table.feature_names, labels, name)
 
 
 def _is_named(name: str) -> bool:

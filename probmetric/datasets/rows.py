@@ -111,7 +111,7 @@ def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset
 
 def counts(source: Source) -> dict[str, int]:
     """Return the number of rows of each class by name, or {} without labels."""
-    if not source.labelled:
+    if not source.labeled:
         return {}
     values, rows = class_counts(source, source.parts, MOST_ROWS)
     return dict(zip(map(str, values.tolist()), rows.tolist(), strict=True))

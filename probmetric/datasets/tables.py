@@ -326,11 +326,11 @@ def codes(
     return y.astype(np.int64), tuple(str(name) for name in classes)
 
 
-def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:
+def _named(frame: pd.DataFrame, labeled: bool) -> pd.DataFrame:
     """Name the columns of a table that has no names."""
     if all(isinstance(name, int | np.integer) for name in frame.columns):
-        d = frame.shape[1] - labelled
-        frame.columns = [f"x{k}" for k in range(d)] + ["label"] * labelled
+        d = frame.shape[1] - labeled
+        frame.columns = [f"x{k}" for k in range(d)] + ["label"] * labeled
     frame.columns = [str(name) for name in frame.columns]
     return frame
 
@@ -437,7 +437,7 @@ def split_label(
     groups: str | None = None,
     how: Reading = AS_IS,
     *,
-    labelled: bool = True,
+    labeled: bool = True,
     text: TextFile | None = None,
 ) -> Table:
     """Split a frame into numeric features, labels and groups.
@@ -446,15 +446,15 @@ def split_label(
     otherwise the last column that is not dropped. Labels of a ``text`` file are spelled
     as in the file.
     """
-    frame = _named(frame, labelled)
+    frame = _named(frame, labeled)
     columns, named_label = list(frame.columns), label or groups
     rest = [name for name in columns if name not in how.drop]
-    if labelled and label is None:
+    if labeled and label is None:
         label = groups or (rest[-1] if rest else None)
     no_features = {name for name in (label, groups) if name is not None}
     if frame.shape[0] == 0 or not set(rest) - no_features:
         raise ValueError(
-            f"data: expected rows of at least one feature{' and a label' * labelled} in"
+            f"data: expected rows of at least one feature{' and a label' * labeled} in"
             f" {source}, got a table of shape {frame.shape}"
         )
 
@@ -472,7 +472,7 @@ def split_label(
         )
     places = [k for k, name in enumerate(columns) if name not in no_features]
     places = [places[k] for k in chosen([columns[k] for k in places], how, source)]
-    last = label if labelled and named_label is None else None
+    last = label if labeled and named_label is None else None
     points = frame.iloc[:, places]
     X = _features(points, source, how, last, text=text is not None)
     return Table(X, tuple(points.columns), labels, None, members, label)
@@ -484,11 +484,11 @@ def split_arrays(
     groups: str | None = None,
     how: Reading = AS_IS,
     *,
-    labelled: bool = True,
+    labeled: bool = True,
 ) -> Table:
     """Return X (n, d), y (n,) and, if present, feature_names and target_names."""
     label, source = "y" if label is None else label, archive.path.name
-    wanted = ["X", *([label] if labelled else []), *([groups] if groups else [])]
+    wanted = ["X", *([label] if labeled else []), *([groups] if groups else [])]
     missing = [name for name in wanted if name not in archive]
     if missing:
         raise ValueError(
@@ -524,7 +524,7 @@ def split_arrays(
     return Table(
         X[:, places].astype(np.float64, copy=False),
         tuple(names[k] for k in places),
-        arrays[label] if labelled else None,
+        arrays[label] if labeled else None,
         words.get("target_names"),
         arrays[groups] if groups else None,
     )
@@ -563,17 +563,17 @@ def read_points(
             if "feature_names" in content:
                 columns += map(str, content["feature_names"])
         else:
-            labelled = d is not None and content.shape[1] > d
-            columns = list(_named(content, labelled).columns)
+            labeled = d is not None and content.shape[1] > d
+            columns = list(_named(content, labeled).columns)
         label = label if label in columns else None
         how = how._replace(drop=tuple(name for name in how.drop if name in columns))
     if isinstance(content, Archive):
-        labelled = label is not None or "y" in content
-        return split_arrays(content, label, how=how, labelled=labelled)
+        labeled = label is not None or "y" in content
+        return split_arrays(content, label, how=how, labeled=labeled)
     width = int(content.shape[1]) - len({*how.drop} & {*content.columns})
     d = width - int(label is not None) if d is None else d
-    labelled = label is not None or (width == d + 1 and not how.features)
-    if not (labelled or width == d or how.features) or content.shape[0] == 0:
+    labeled = label is not None or (width == d + 1 and not how.features)
+    if not (labeled or width == d or how.features) or content.shape[0] == 0:
         expected = {*names, *how.drop, label}
         columns = [str(c) for c in content.columns]
         more = [repr(c) for c in columns if c not in expected]
@@ -586,4 +586,4 @@ def read_points(
             f"beside them, got a table of shape {content.shape}{which}"
             f"{todo if width > d and content.shape[0] else ''}"
         )
-    return split_label(content, label, path.name, how=how, labelled=labelled, text=text)
+    return split_label(content, label, path.name, how=how, labeled=labeled, text=text)

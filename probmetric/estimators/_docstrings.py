@@ -43,7 +43,7 @@ class Shared:
     """
 
     def fit(self) -> None:
-        """Describe the parameters of fits to labelled points.
+        """Describe the parameters of fits to labeled points.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Pairs
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import report
+from probmetric.estimators._labeled import report
 from probmetric.estimators._learner import Learner, NutsOrLaplace, Run, input_units
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, settings

@@ -22,7 +22,7 @@ from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Pairs
 from probmetric.data.inputs import pair_labels, pair_points
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import checked_rows, stood_for
+from probmetric.estimators._labeled import checked_rows, stood_for
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
 from probmetric.metric.feature_names import with_names

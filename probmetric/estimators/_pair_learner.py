@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.pairs import all_pairs, from_rows, impostor_pairs, nearest_pairs
 from probmetric.data.scaling import Scaler
-from probmetric.estimators._labelled import (
+from probmetric.estimators._labeled import (
     holds_pairs,
-    labelled_data,
+    labeled_data,
     pair_data,
     report,
     required,
@@ -30,8 +30,8 @@ class LabelsOrPairs(ABC):
     """A learner whose ``fit`` accepts class labels or pairs."""
 
     @abstractmethod
-    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
-        """Learn from labelled, standardized points."""
+    def _fit_labels(self, data: Labeled, scaler: Scaler) -> Self:
+        """Learn from labeled, standardized points."""
 
     @abstractmethod
     def fit_pairs(self, pairs: ArrayLike, y: ArrayLike) -> Self:
@@ -51,7 +51,7 @@ class LabelsOrPairs(ABC):
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y))
-        data, self.classes_, scaler = labelled_data(self, X, y)
+        data, self.classes_, scaler = labeled_data(self, X, y)
         return self._fit_labels(data, scaler)
 
 
@@ -71,14 +71,14 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
         """Learn from standardized pairs; ``fit.params.factor`` is the map."""
 
     @abstractmethod
-    def _solve_labels(self, data: Labelled) -> Fit:
+    def _solve_labels(self, data: Labeled) -> Fit:
         """Learn from standardized points, with or without ``_make_pairs``."""
 
     @abstractmethod
     def _keep(self, fit: Fit) -> None:
         """Store the results of the learner, except for the metric."""
 
-    def _make_pairs(self, data: Labelled) -> Pairs:
+    def _make_pairs(self, data: Labeled) -> Pairs:
         """Pair standardized points. Small classes have fewer neighbors."""
         X, codes = np.asarray(data.X), np.asarray(data.y)
         if self.pairs == "all":
@@ -90,7 +90,7 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
         m = min(int(self.n_impostors), len(X) - int(sizes.min()))
         return from_rows(partial(nearest_pairs, k=k, m=m), X, codes)
 
-    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
+    def _fit_labels(self, data: Labeled, scaler: Scaler) -> Self:
         return self._store(self._solve_labels(data), scaler, data)
 
     def fit_pairs(
@@ -107,7 +107,7 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
         learned = self._store(self._solve(data), scaler, data)
         return learned.calibrate_threshold(pairs, y)
 
-    def _store(self, fitted: Fit, scaler: Scaler, data: Labelled | Pairs) -> Self:
+    def _store(self, fitted: Fit, scaler: Scaler, data: Labeled | Pairs) -> Self:
         report(fitted, type(self).__name__)
         self._set_map(fitted.params.factor, scaler, data.X)
         self._keep(fitted)

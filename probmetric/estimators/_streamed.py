@@ -11,20 +11,20 @@ from jaxtyping import Bool, Float
 from probmetric.data.scaling import Scaler, scaler_of
 from probmetric.data.source import Source
 from probmetric.data.unlabeled import refuse_unlabeled, warn_of_unlabeled
-from probmetric.estimators._labelled import warn_of_alone
+from probmetric.estimators._labeled import warn_of_alone
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.inference.moments import (
     Columns,
     class_moments,
     column_moments,
-    standardised,
+    standardized,
 )
 from probmetric.inference.reduce import classes_of
 
 
 class Streamed(NamedTuple):
-    """Classes of standardised rows; scaler, and which columns are constant.
+    """Classes of standardized rows; scaler, and which columns are constant.
 
     ``squares`` is Σw² of each class, ``inside`` the scaler that makes a constant column
     0, ``n`` the rows of positive weight.
@@ -39,7 +39,7 @@ class Streamed(NamedTuple):
     n: int
 
     def map_of(self, factor: Float[np.ndarray, "p d"]) -> Float[np.ndarray, "p d"]:
-        """Return a map of standardised features in input units, constant ones 0."""
+        """Return a map of standardized features in input units, constant ones 0."""
         scale = np.where(self.constant, np.inf, self.scaler.scale)
         return np.asarray(factor) / scale
 
@@ -134,7 +134,7 @@ def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> S
     moments, origin = class_moments(source, classes)
     scaler, constant = _scaler(estimator, moments.columns, names)
     inside = still(scaler, constant) if estimator.standardize else scaler
-    stats = standardised(moments, origin, inside)
+    stats = standardized(moments, origin, inside)
     return Streamed(
         stats,
         np.asarray(moments.squares),

@@ -17,9 +17,9 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.padding import bucket, pad_labelled, pad_rows
+from probmetric.data.padding import bucket, pad_labeled, pad_rows
 from probmetric.data.scaling import constant_columns
-from probmetric.estimators._labelled import checked_rows, labelled_data, report
+from probmetric.estimators._labeled import checked_rows, labeled_data, report
 from probmetric.estimators._learner import ClassProbabilities, Learner
 from probmetric.estimators._mahalanobis import MahalanobisMixin
 from probmetric.estimators._settings import Count, Extended, Number, Seed, settings
@@ -162,7 +162,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the projection and the mixtures."""
-        data, self.classes_, scaler = labelled_data(self, X, y)
+        data, self.classes_, scaler = labeled_data(self, X, y)
         d = data.X.shape[1]
         p = default_rows(len(self.classes_), d)
         if self.n_components is not None:
@@ -178,7 +178,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         else:
             self.prior_strength_ = float(self.prior_strength)
         self._euclid = self.prior_strength_ if mixed else 0.0
-        n, self._live, data = len(data.X), ~constant, pad_labelled(data)
+        n, self._live, data = len(data.X), ~constant, pad_labeled(data)
         with jax.enable_x64(True):
             begin = start(
                 data,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from probmetric.data.containers import Labelled, Pairs, weights
+from probmetric.data.containers import Labeled, Pairs, weights
 from probmetric.data.scaling import constant_columns
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import (
@@ -132,7 +132,7 @@ class EigDML(PairLearner):
         strength = 0.0 if isinstance(strength, str) else float(strength)
         return self._learn(data, strength, float(np.sum(weights(data))))
 
-    def _solve_labels(self, data: Labelled) -> Fit:
+    def _solve_labels(self, data: Labeled) -> Fit:
         made = self._make_pairs(data)
         pairs = apart(made)
         if n_equal := len(made.i) - len(pairs.i):

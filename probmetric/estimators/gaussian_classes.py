@@ -16,15 +16,15 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.padding import bucket, pad_rows
-from probmetric.data.scaling import Scaler, constant_columns, standardise
+from probmetric.data.scaling import Scaler, constant_columns, standardize_features
 from probmetric.data.source import Source, sample_rows
 from probmetric.data.truth import TellsClasses
 from probmetric.data.unlabeled import leave_out
-from probmetric.estimators._labelled import (
+from probmetric.estimators._labeled import (
     Finite,
-    check_labelled,
+    check_labeled,
     checked_rows,
     report,
     required,
@@ -82,7 +82,7 @@ class ClassFit(NamedTuple):
     """
 
     points: Float[np.ndarray, "n d"]
-    data: Labelled
+    data: Labeled
     classes: np.ndarray
     codes: Int[np.ndarray, "n"]
     scaler: Scaler
@@ -138,9 +138,11 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         """
         finite: Finite = "allow-nan" if self.missing == "integrate" else True
         y, X = leave_out(self.unlabeled, y, X)
-        points, classes, codes = check_labelled(self, X, y, finite=finite, smallest=1)
-        Z, scaler = standardise(points, self._names, standardize=bool(self.standardize))
-        data, options, c = Labelled(Z, codes), self._options, len(classes)
+        points, classes, codes = check_labeled(self, X, y, finite=finite, smallest=1)
+        Z, scaler = standardize_features(
+            points, self._names, standardize=bool(self.standardize)
+        )
+        data, options, c = Labeled(Z, codes), self._options, len(classes)
         prior = strengths = None
         if np.isnan(points).any():
             stats, evidence = None, np.nan
@@ -199,7 +201,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         if folds:
             X, codes, _ = sample_rows(source, classes=streamed.classes)
             Z = (X - streamed.inside.mean) / streamed.inside.scale
-            prior, strengths, _ = choose_prior(Labelled(Z, codes), c, **self._options)
+            prior, strengths, _ = choose_prior(Labeled(Z, codes), c, **self._options)
             if not np.isnan(prior.kappa):
                 prior = prior_of(stats, strengths, **self._options)
         with jax.enable_x64(True):
@@ -208,7 +210,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         none = np.zeros((0, len(streamed.constant)))
         return ClassFit(
             none,
-            Labelled(none, np.zeros(0, int)),
+            Labeled(none, np.zeros(0, int)),
             streamed.classes,
             np.zeros(0, int),
             streamed.scaler,
@@ -259,7 +261,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         return sample(
             fitted.posterior,
             fitted.scaler,
-            Labelled(fitted.points, fitted.codes),
+            Labeled(fitted.points, fitted.codes),
             names=self._names,
             arguments={"prior": fitted.prior, "covariance": self.covariance},
             classes=fitted.classes,
@@ -335,12 +337,12 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
 
     @no_type_check
     def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
-        """Compute the posterior of labelled points, exact for complete rows.
+        """Compute the posterior of labeled points, exact for complete rows.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labelled data on disk (``pm.open``). A class may have fewer
+            Points, or labeled data on disk (``pm.open``). A class may have fewer
             points than features, and as few as one. For data on disk ``prior="cv"``
             chooses the prior on about 50,000 rows, sampled by a hash of their row
             numbers. All other computations use all rows.
@@ -410,7 +412,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     ) -> PosteriorMetric:
         """Return one local metric for each posterior draw of the class Gaussians.
 
-        Each metric is the metric of ``GLML(rule="min_norm", gamma=0)``. Labelled points
+        Each metric is the metric of ``GLML(rule="min_norm", gamma=0)``. Labeled points
         are assumed to be independent draws from the model. Intervals cover less than
         their nominal probability, above all with few points. See Benchmarks:
         local_intervals.

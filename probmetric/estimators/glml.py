@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
 from probmetric.data.source import Source
-from probmetric.estimators._labelled import checked_rows, report, required
+from probmetric.estimators._labeled import checked_rows, report, required
 from probmetric.estimators._learner import Run, no_rows
 from probmetric.estimators._settings import (
     Count,
@@ -155,7 +155,7 @@ class GLML(GaussianLearner):
     ``sample`` makes exact draws of weights (class), mean (class, feature) and
     covariance (class, feature, feature_bis). Mixtures, ``densities="mle"`` and
     ``rule="expected_bias"`` have no draws. ``posterior_metric`` uses the draws of the
-    fit by default. It assumes that labelled points are independent draws from the
+    fit by default. It assumes that labeled points are independent draws from the
     model. Its intervals are not guaranteed to cover: noise in the curvature lengthens
     local distances, and the prior is chosen with the same points. See Benchmarks:
     local_intervals. If ``gamma_`` is infinite all draws have the same metric, and
@@ -191,7 +191,7 @@ class GLML(GaussianLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labelled data on disk (``pm.open``). Data on disk require a
+            Points, or labeled data on disk (``pm.open``). Data on disk require a
             number as ``gamma``. The Gaussians are learned as in ``GaussianClasses``,
             and ``predict`` is not available.
         y : array-like of shape (n,)

@@ -18,9 +18,9 @@ from probmetric.data.inputs import codes_of
 from probmetric.data.scaling import Scaler
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.estimators._effect import EffectLearner
-from probmetric.estimators._labelled import (
+from probmetric.estimators._labeled import (
     holds_pairs,
-    labelled_data,
+    labeled_data,
     pair_data,
     required,
 )
@@ -153,7 +153,7 @@ class HierarchicalLCA(EffectLearner):
             return self.fit_pairs(X, required(self, y), groups=groups)
         y, X, groups = leave_out(self.unlabeled, y, X, groups)
         groups, X, y = leave_out(self.unlabeled, groups, X, y, name="groups")
-        data, self.classes_, scaler = labelled_data(self, X, y)
+        data, self.classes_, scaler = labeled_data(self, X, y)
         Z, labels = np.asarray(data.X), np.asarray(data.y)
         codes = self._codes_of(groups, len(Z))
         recipe = self._recipe(Z.shape[1])

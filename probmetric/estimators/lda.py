@@ -11,11 +11,11 @@ import numpy as np
 import xarray as xr
 
 from probmetric.arguments import check_choice
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source
-from probmetric.estimators._labelled import labelled_data
+from probmetric.estimators._labeled import labeled_data
 from probmetric.estimators._learner import Learner, Run, no_rows
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Extended, settings
@@ -42,13 +42,11 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
     unlabeled: object = "warn"
 
     @abstractmethod
-    def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
+    def _choose(self, data: Labeled, target: np.ndarray) -> Chosen:
         """Choose the strength of the prior."""
 
     @abstractmethod
-    def _learn(
-        self, data: Labelled | ClassStatistics, prior: NIWPrior
-    ) -> lda.LDAParams:
+    def _learn(self, data: Labeled | ClassStatistics, prior: NIWPrior) -> lda.LDAParams:
         """Fit standardized points; the factor is in standardized units."""
 
     @no_type_check
@@ -66,7 +64,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         """
         if isinstance(X, Source):
             return self._fit_source(X, y)
-        data, self.classes_, scaler = labelled_data(self, X, y)
+        data, self.classes_, scaler = labeled_data(self, X, y)
         target = self._target(scaler.scale)
         if isinstance(self.prior_strength, str):
             self.prior_strength_ = self._choose(data, target).strength
@@ -227,14 +225,12 @@ class LDA(_TiedClasses):
         """Check if all directions are used, because the prior weighs each of them."""
         return self.n_components is None and bool(np.isinf(self.prior_strength_))
 
-    def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
+    def _choose(self, data: Labeled, target: np.ndarray) -> Chosen:
         k, most = self.n_components, min(len(self.classes_) - 1, len(target))
         k = None if k is None else min(int(k), most)  # ``_learn`` raises for more.
         return lda.choose_strength(data, target, k)
 
-    def _learn(
-        self, data: Labelled | ClassStatistics, prior: NIWPrior
-    ) -> lda.LDAParams:
+    def _learn(self, data: Labeled | ClassStatistics, prior: NIWPrior) -> lda.LDAParams:
         k = self.n_components
         if self._undivided():
             params = lda.whole(data, prior)
@@ -243,7 +239,7 @@ class LDA(_TiedClasses):
         between = np.sum(params.eigenvalues)
         params = params if k is None else lda.leading(params, int(k))
         # Means of standardized points are equal up to n roundings; λ is the square.
-        n = len(data.X) if isinstance(data, Labelled) else float(np.sum(data.n))
+        n = len(data.X) if isinstance(data, Labeled) else float(np.sum(data.n))
         if between <= (n * np.finfo(float).eps) ** 2:
             raise ValueError(
                 "y must have classes whose means differ, got equal means. Use RCA, or "
@@ -293,12 +289,10 @@ class RCA(_TiedClasses):
     (150, 4)
     """
 
-    def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
+    def _choose(self, data: Labeled, target: np.ndarray) -> Chosen:
         return lda.choose_strength(data, target, chunks=True)
 
-    def _learn(
-        self, data: Labelled | ClassStatistics, prior: NIWPrior
-    ) -> lda.LDAParams:
+    def _learn(self, data: Labeled | ClassStatistics, prior: NIWPrior) -> lda.LDAParams:
         weights, mean, within = lda.class_moments(data, prior)
         factor = lda.whitening(within)
         return lda.LDAParams(factor, np.ones(len(factor)), mean, within, weights)

@@ -24,7 +24,7 @@ from probmetric.arguments import check_count
 from probmetric.data.containers import Distances
 from probmetric.data.inputs import pair_points
 from probmetric.data.scaling import check_sizes
-from probmetric.estimators._labelled import checked_rows, forget
+from probmetric.estimators._labeled import checked_rows, forget
 from probmetric.estimators._settings import Count, RandomState, check_settings, settings
 from probmetric.inference import mds
 from probmetric.inference.mds.fit import Correction

@@ -9,9 +9,9 @@ from typing import Literal, TypedDict
 import numpy as np
 
 from probmetric.arguments import check_count
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.source import Source
-from probmetric.estimators._labelled import report, required
+from probmetric.estimators._labeled import report, required
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import Extended, NonNegative, PairSet, settings
 from probmetric.estimators._streamed import refuse, streamed_classes
@@ -95,11 +95,11 @@ class PairLDA(PairLearner):
     weighting: pair_lda.Weighting = "log"
     pairs: PairSet = "all"
 
-    def _solve(self, data: Pairs | Labelled) -> Fit:
+    def _solve(self, data: Pairs | Labeled) -> Fit:
         strength = self.prior_strength
         return self._learn(data, 0.0 if isinstance(strength, str) else float(strength))
 
-    def _solve_labels(self, data: Labelled) -> Fit:
+    def _solve_labels(self, data: Labeled) -> Fit:
         if isinstance(self.prior_strength, str):
             chosen = pair_lda.choose_strength(
                 data, self._rows(data), pairs=self._paired, **self._options()
@@ -116,7 +116,7 @@ class PairLDA(PairLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), (N, 2, d) for pairs, or Source
-            Points, pairs, or labelled data on disk (``pm.open``). Pairs are passed to
+            Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
             ``fit_pairs``. Data on disk require ``pairs="all"`` and a number as
             ``prior_strength``.
         y : array-like of shape (n,)
@@ -141,10 +141,10 @@ class PairLDA(PairLearner):
         self._keep(fitted)
         return self
 
-    def _paired(self, data: Labelled) -> Pairs | Labelled:
+    def _paired(self, data: Labeled) -> Pairs | Labeled:
         return data if self.pairs == "all" else self._make_pairs(data)
 
-    def _rows(self, data: Pairs | Labelled | SecondMoments) -> int | None:
+    def _rows(self, data: Pairs | Labeled | SecondMoments) -> int | None:
         d = (data.far if isinstance(data, SecondMoments) else data.X).shape[1]
         k = self.n_components
         if k is None:
@@ -158,7 +158,7 @@ class PairLDA(PairLearner):
 
     def _learn(
         self,
-        data: Pairs | Labelled | SecondMoments,
+        data: Pairs | Labeled | SecondMoments,
         strength: float,
         n: float | int | None = None,
     ) -> Fit:

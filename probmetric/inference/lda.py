@@ -54,8 +54,8 @@ import xarray as xr
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular, svd
 
-from probmetric.data.containers import Labelled, weights
-from probmetric.data.padding import pad_labelled
+from probmetric.data.containers import Labeled, weights
+from probmetric.data.padding import pad_labeled
 from probmetric.data.scaling import Scaler, constant_columns
 from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.gaussian_classes.draws import sample as sample_classes
@@ -125,12 +125,12 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
     )
 
 
-def host_statistics(data: Labelled) -> ClassStatistics:
+def host_statistics(data: Labeled) -> ClassStatistics:
     """Compute the sizes and means of the classes, and the total scatter within classes.
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Points with y in 0..C-1.
 
     Returns
@@ -142,10 +142,10 @@ def host_statistics(data: Labelled) -> ClassStatistics:
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import lda
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> n, mean, scatter = lda.host_statistics(Labelled(X, y))
+    >>> n, mean, scatter = lda.host_statistics(Labeled(X, y))
     >>> n.tolist(), mean.tolist(), scatter.tolist()
     ([2.0, 2.0], [[1.0], [7.0]], [[[10.0]]])
     """
@@ -161,13 +161,13 @@ def host_statistics(data: Labelled) -> ClassStatistics:
 
 
 def class_moments(
-    data: Labelled | ClassStatistics, prior: NIWPrior
+    data: Labeled | ClassStatistics, prior: NIWPrior
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
     """Compute the weights π, means m and covariance Σ_W of the classes, Eqs. (1)-(2).
 
     Parameters
     ----------
-    data : Labelled or ClassStatistics
+    data : Labeled or ClassStatistics
     prior : NIWPrior
         Prior of the tied model.
 
@@ -188,16 +188,16 @@ def class_moments(
     points with mean 1 changes Σ_W half way to 1:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import lda
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
     >>> for strength in (0, 4):
     ...     prior = lda.shrinkage_prior(np.eye(1), strength)
-    ...     print(lda.class_moments(Labelled(X, y), prior)[2].tolist())
+    ...     print(lda.class_moments(Labeled(X, y), prior)[2].tolist())
     [[2.5]]
     [[1.75]]
     """
-    stats = host_statistics(data) if isinstance(data, Labelled) else data
+    stats = host_statistics(data) if isinstance(data, Labeled) else data
     size, raw = np.asarray(stats.n), np.asarray(stats.mean)
     d, dtype = raw.shape[1], raw.dtype
     if size.min() <= 0:
@@ -327,7 +327,7 @@ def discriminants(
 
 
 def fit(
-    data: Labelled | ClassStatistics,
+    data: Labeled | ClassStatistics,
     prior: NIWPrior | None = None,
     n_components: int | None = None,
 ) -> Fit:
@@ -335,7 +335,7 @@ def fit(
 
     Parameters
     ----------
-    data : Labelled or ClassStatistics
+    data : Labeled or ClassStatistics
         Points with y in 0..C-1 and a positive weight in every class, or the statistics
         of data on disk (``moments``).
     prior : NIWPrior, optional
@@ -363,17 +363,17 @@ def fit(
     feature:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import lda
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> result = lda.fit(Labelled(X, y))
+    >>> result = lda.fit(Labeled(X, y))
     >>> gap = result.params.factor @ (result.params.mean[1] - result.params.mean[0])
     >>> round(float(result.objective), 3), abs(gap).round(3).tolist()
     (8.0, [5.657])
     """
     if prior is None:
-        rows = np.asarray(data.X if isinstance(data, Labelled) else data.mean)
+        rows = np.asarray(data.X if isinstance(data, Labeled) else data.mean)
         prior = shrinkage_prior(np.eye(rows.shape[1], dtype=rows.dtype), 0.0)
     pi, mean, within = class_moments(data, prior)
     most = min(len(pi) - 1, len(within))
@@ -384,12 +384,12 @@ def fit(
     return Fit.closed(params, params.eigenvalues.sum())
 
 
-def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
+def whole(data: Labeled | ClassStatistics, prior: NIWPrior) -> LDAParams:
     """Fit all d directions, with the metric Σ_W⁻¹; the first are those of LDA.
 
     Parameters
     ----------
-    data : Labelled or ClassStatistics
+    data : Labeled or ClassStatistics
     prior : NIWPrior
 
     Raises
@@ -402,11 +402,11 @@ def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
     The classes have Σ_W = diag(½, 2):
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import lda
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> params = lda.whole(Labelled(X, y), lda.shrinkage_prior(np.eye(2), 0))
+    >>> params = lda.whole(Labeled(X, y), lda.shrinkage_prior(np.eye(2), 0))
     >>> np.diag(params.factor.T @ params.factor).round(3).tolist()
     [2.0, 0.5]
     """
@@ -416,7 +416,7 @@ def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
 
 
 def choose_strength(
-    data: Labelled,
+    data: Labeled,
     target: Float[Array, "d d"],
     n_components: int | None = None,
     *,
@@ -426,7 +426,7 @@ def choose_strength(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Unweighted points.
     target : array of shape (d, d)
         Prior mean T of Σ.
@@ -443,12 +443,12 @@ def choose_strength(
     the classes:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import lda
     >>> y = np.arange(20) % 2
     >>> X = np.random.default_rng(0).normal(size=(20, 2)) * [1.0, 10.0]
     >>> X[:, 0] += 3 * y
-    >>> chosen = lda.choose_strength(Labelled(X, y), np.eye(2))
+    >>> chosen = lda.choose_strength(Labeled(X, y), np.eye(2))
     >>> chosen.strength, chosen.losses[[0, -1]].round(2).tolist()
     (1.0, [0.7, 0.01])
     """
@@ -456,7 +456,7 @@ def choose_strength(
 
     def learn(rows: np.ndarray) -> list[np.ndarray]:
         pi, mean, scatter = class_moments(
-            Labelled(X[rows], y[rows]), shrinkage_prior(T, 0.0)
+            Labeled(X[rows], y[rows]), shrinkage_prior(T, 0.0)
         )
         # VᵀTV = I and VᵀSV = nΛ whiten (3) for every s.
         values, V = eigh(scatter, T)
@@ -493,11 +493,11 @@ def leading(params: LDAParams, k: int) -> LDAParams:
     Three classes in two dimensions have two directions. The first has the larger λ:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import lda
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> X = np.vstack([cross, cross + [6, 0], cross + [3, 3]])
-    >>> both = lda.fit(Labelled(X, np.repeat([0, 1, 2], 4))).params
+    >>> both = lda.fit(Labeled(X, np.repeat([0, 1, 2], 4))).params
     >>> first = lda.leading(both, 1)
     >>> both.eigenvalues.round(3).tolist(), first.eigenvalues.round(3).tolist()
     ([12.0, 4.0], [12.0])
@@ -512,7 +512,7 @@ def leading(params: LDAParams, k: int) -> LDAParams:
 
 
 def sample(
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior,
     scaler: Scaler,
     *,
@@ -523,7 +523,7 @@ def sample(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Points in scaled units.
     prior : NIWPrior
         Prior of the tied model, in scaled units.
@@ -546,7 +546,7 @@ def sample(
     The second feature is constant and has no weight in any draw:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.data.scaling import Scaler
     >>> from probmetric.inference import lda
     >>> X, y = np.ones((4, 2)), np.array([0, 0, 1, 1])
@@ -554,13 +554,13 @@ def sample(
     >>> prior = lda.shrinkage_prior(np.eye(2), 4)
     >>> unscaled = Scaler(np.zeros(2), np.ones(2))
     >>> options = {"n_components": 1, "n_draws": 5, "n_chains": 1}
-    >>> draws = lda.sample(Labelled(X, y), prior, unscaled, **options)
+    >>> draws = lda.sample(Labeled(X, y), prior, unscaled, **options)
     >>> M = draws["posterior"]["M"].values
     >>> bool(np.all(M[..., 0, 0] > 0)), float(abs(M[..., 1, :]).max())
     (True, 0.0)
     """
     with jax.enable_x64(True):
-        post = _posterior(pad_labelled(data), prior, int(np.asarray(data.y).max()) + 1)
+        post = _posterior(pad_labeled(data), prior, int(np.asarray(data.y).max()) + 1)
     shown = data._replace(X=scaler.mean + np.asarray(data.X) * scaler.scale)
     arguments = {"prior": prior, "covariance": "tied"}
     tree = sample_classes(post, scaler, shown, arguments=arguments, **options)
@@ -584,7 +584,7 @@ def sample(
 
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_classes")
-def _posterior(data: Labelled, prior: NIWPrior, n_classes: int) -> ClassPosterior:
+def _posterior(data: Labeled, prior: NIWPrior, n_classes: int) -> ClassPosterior:
     """Compute the posterior of the classes in one compiled program."""
     return posterior(statistics(data, n_classes), prior, covariance="tied")
 

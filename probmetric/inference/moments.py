@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source
 from probmetric.inference.gaussian_classes.posterior import (
@@ -83,7 +83,7 @@ def _joined_columns(a: Columns, b: Columns) -> Columns:
 
 
 def _class_moments(params: Array, X: Array, y: Array, w: Array) -> ClassMoments:
-    classes = statistics(Labelled(X, y, w), len(params))
+    classes = statistics(Labeled(X, y, w), len(params))
     squares = jnp.zeros(len(params), X.dtype).at[y].add(w**2)
     return ClassMoments(_columns(params, X, y, w), classes, squares)
 
@@ -116,7 +116,7 @@ COLUMNS = Reduction(_columns, _unchanged, _joined_columns, _no_columns)
 """Columns only; the parameters are not used."""
 
 CLASSES = Reduction(
-    _class_moments, _unchanged, _joined_classes, _no_classes, labelled=True
+    _class_moments, _unchanged, _joined_classes, _no_classes, labeled=True
 )
 """Columns and classes; the parameters are any array (c,), of one entry per class."""
 
@@ -173,7 +173,7 @@ def total_scatter(classes: ClassStatistics) -> Float[np.ndarray, "d d"]:
     return np.asarray(classes.scatter).sum(0) + (about.T * n) @ about
 
 
-def standardised(
+def standardized(
     moments: ClassMoments, origin: Float[np.ndarray, "d"], scaler: Scaler
 ) -> ClassStatistics:
     """Standardize the statistics of the classes.

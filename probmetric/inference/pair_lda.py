@@ -51,7 +51,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, eigh
 
-from probmetric.data.containers import Labelled, Pairs, weights
+from probmetric.data.containers import Labeled, Pairs, weights
 from probmetric.data.pairs import as_labels
 from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
@@ -98,7 +98,7 @@ class SecondMoments(NamedTuple):
     far: Float[np.ndarray, "d d"]
 
 
-def second_moments(data: Pairs | Labelled) -> SecondMoments:
+def second_moments(data: Pairs | Labeled) -> SecondMoments:
     """Compute C̄ and F̄, the weighted means of δδᵀ over close and over far pairs.
 
     Labeled points represent all their pairs, with weights w_i w_j. Pairs within a class
@@ -107,7 +107,7 @@ def second_moments(data: Pairs | Labelled) -> SecondMoments:
 
     Parameters
     ----------
-    data : Pairs or Labelled
+    data : Pairs or Labeled
 
     Raises
     ------
@@ -117,17 +117,17 @@ def second_moments(data: Pairs | Labelled) -> SecondMoments:
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import pair_lda
     >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    >>> close, far = pair_lda.second_moments(Labelled(X, y))
+    >>> close, far = pair_lda.second_moments(Labeled(X, y))
     >>> close.tolist(), far.tolist()  # 1², and (3² + 2²)/2
     ([[1.0]], [[6.5]])
     """
-    data = data if isinstance(data, Labelled) else as_labels(data)
+    data = data if isinstance(data, Labeled) else as_labels(data)
     X = np.asarray(data.X)
     y, w = np.asarray(data.y), np.asarray(weights(data))
-    if isinstance(data, Labelled):
+    if isinstance(data, Labeled):
         sums = [_all_pairs(X[y == c], w[y == c]) for c in np.unique(y)]
         everything = _all_pairs(X, w)
         close, near = np.sum([s[0] for s in sums], 0), sum(s[1] for s in sums)
@@ -160,10 +160,10 @@ def class_second_moments(
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes, pair_lda
     >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    >>> stats = gaussian_classes.statistics(Labelled(X, y), 2)
+    >>> stats = gaussian_classes.statistics(Labeled(X, y), 2)
     >>> close, far = pair_lda.class_second_moments(stats, np.array([2.0, 1.0]))
     >>> close.round(6).tolist(), far.round(6).tolist()  # As ``second_moments``
     ([[1.0]], [[6.5]])
@@ -307,7 +307,7 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
 
 
 def fit(
-    data: Pairs | Labelled | SecondMoments,
+    data: Pairs | Labeled | SecondMoments,
     n_components: int | None = None,
     *,
     method: Method = "generalized",
@@ -320,7 +320,7 @@ def fit(
 
     Parameters
     ----------
-    data : Pairs, Labelled or SecondMoments
+    data : Pairs, Labeled or SecondMoments
         Pairs with y = 1 for close and 0 for far; or labeled points, which represent all
         their pairs; or second moments, which require ``n``.
     n_components : int, optional
@@ -357,10 +357,10 @@ def fit(
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import pair_lda
     >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    >>> result = pair_lda.fit(Labelled(X, y), alpha=0.0, weighting="one")
+    >>> result = pair_lda.fit(Labeled(X, y), alpha=0.0, weighting="one")
     >>> result.params.values.round(6).tolist()  # Mean squares: 6.5 far, over 1 close
     [6.5]
     """
@@ -399,10 +399,10 @@ def _shrunk(
 
 
 def choose_strength(
-    data: Labelled,
+    data: Labeled,
     n_components: int | None = None,
     *,
-    pairs: Callable[[Labelled], Pairs | Labelled] = lambda data: data,
+    pairs: Callable[[Labeled], Pairs | Labeled] = lambda data: data,
     method: Method = "generalized",
     alpha: float | int = 0.01,
     weighting: Weighting = "log",
@@ -411,7 +411,7 @@ def choose_strength(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Unweighted points.
     pairs : callable, optional
         Takes a part of the data and returns its pairs. The default is all pairs.
@@ -421,19 +421,19 @@ def choose_strength(
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import pair_lda
     >>> rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
     >>> X = rng.normal(size=(40, 2)) * [1.0, 50.0]  # The second feature is wide,
     >>> X[:, 0] += 6 * y  # and the first separates the classes.
-    >>> chosen = pair_lda.choose_strength(Labelled(X, y))
+    >>> chosen = pair_lda.choose_strength(Labeled(X, y))
     >>> chosen.strength, chosen.losses[[0, -1]].round(2).tolist()  # At s = ∞ and s = 1
     (1.0, [0.62, 0.01])
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
 
     def learn(rows: np.ndarray) -> list[np.ndarray | None]:
-        moments = second_moments(pairs(Labelled(X[rows], y[rows])))
+        moments = second_moments(pairs(Labeled(X[rows], y[rows])))
         return [factor(*moments, len(rows), s) for s in STRENGTHS]
 
     def factor(
@@ -491,10 +491,10 @@ def to_metric(params: PairLDAParams) -> Mahalanobis:
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import pair_lda
     >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    >>> result = pair_lda.fit(Labelled(X, y), alpha=0.0, weighting="one")
+    >>> result = pair_lda.fit(Labeled(X, y), alpha=0.0, weighting="one")
     >>> pair_lda.to_metric(result.params).matrix.round(6).tolist()  # Close pairs: 1/1
     [[1.0]]
     """

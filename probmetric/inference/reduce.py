@@ -81,7 +81,7 @@ class Reduction[P, S, R]:
     empty : callable
         ``empty(shapes) -> statistics`` makes the statistics of no rows from a tree of
         shapes and dtypes. The default is zeros.
-    labelled : bool
+    labeled : bool
         Whether rows must have labels.
     """
 
@@ -89,7 +89,7 @@ class Reduction[P, S, R]:
     finish: Callable[[P, S], R]
     combine: Callable[[S, S], S] = added
     empty: Callable[[S], S] = zeros
-    labelled: bool = False
+    labeled: bool = False
 
 
 def as_type[S](tree: S, dtype: DTypeLike) -> S:
@@ -106,17 +106,17 @@ def as_type[S](tree: S, dtype: DTypeLike) -> S:
 def _compiled(reduction: Reduction[Any, Any, Any]) -> tuple[Any, Any]:
     """Compile the step that adds a block, and ``combine``."""
 
-    def standardised(scaler: Scaler | None, X: Array) -> Array:
+    def standardized(scaler: Scaler | None, X: Array) -> Array:
         return X if scaler is None else (X - scaler.mean) / scaler.scale
 
     def step(params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
-        return reduction.step(params, standardised(scaler, X), y, w)
+        return reduction.step(params, standardized(scaler, X), y, w)
 
     def add(total: Any, params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
         if X.dtype != jnp.float32:
             return reduction.combine(total, step(params, scaler, X, y, w))
         params = as_type(params, jnp.float32)
-        rows = as_type((standardised(scaler, X), y, w), jnp.float32)
+        rows = as_type((standardized(scaler, X), y, w), jnp.float32)
 
         def piece(total: Any, rows: Any) -> tuple[Any, None]:
             more = as_type(reduction.step(params, *rows), jnp.result_type(float))
@@ -202,7 +202,7 @@ def total[P, S, R](
         If labels are required and the rows have no labels. See also
         ``data.source.filled``.
     """
-    if reduction.labelled and classes is None:
+    if reduction.labeled and classes is None:
         raise ValueError(
             "label must be given for all rows, got none. Open the data with label=."
         )
@@ -250,7 +250,7 @@ def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:
     ValueError
         If rows have no labels.
     """
-    if not source.labelled:
+    if not source.labeled:
         raise ValueError(
             f"label must be given for {source.name}, got none. Open it with label=."
         )

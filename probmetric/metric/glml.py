@@ -1,7 +1,7 @@
 """The matrices of Generative Local Metric Learning at one point.
 
 With ρ_c the posterior of class c at x, H̄_c = ∇∇p_c/p_c and s = Σρ², the error of the
-nearest neighbour at distance r in the metric A, |A| = 1, is (maths 2.1)
+nearest neighbor at distance r in the metric A, |A| = 1, is (maths 2.1)
 
     err(x, r) = (1 - s) + r²/(2D) · tr(A⁻¹B) + O(r⁴),                             (1)
     B = Σ_i w_i H̄_i,   w_i = ρ_i (s - ρ_i),   Σ_i w_i = 0.                        (2)

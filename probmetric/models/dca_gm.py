@@ -38,7 +38,7 @@ import numpyro.distributions as dist
 import scipy.special
 from jaxtyping import Bool, Float
 
-from probmetric.data.containers import Labelled, weights
+from probmetric.data.containers import Labeled, weights
 from probmetric.linalg import cholesky_of, root_of, solve_lower
 from probmetric.metric import Mahalanobis
 from probmetric.metric.class_distribution import (
@@ -126,11 +126,11 @@ class DCAGMPrior(NamedTuple):
     --------
     >>> import jax, jax.numpy as jnp
     >>> from numpyro.infer import Predictive
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.models.dca_gm import DCAGMPrior, dca_gm
     >>> prior = DCAGMPrior(jnp.zeros((1, 2)), jnp.ones((2, 1), bool), c=6.0, lam=9.0)
     >>> sample = Predictive(dca_gm, num_samples=2000, return_sites=["A"])
-    >>> A = sample(jax.random.key(0), Labelled(jnp.zeros((1, 2)), None), prior)["A"]
+    >>> A = sample(jax.random.key(0), Labeled(jnp.zeros((1, 2)), None), prior)["A"]
     >>> round(float(A.std()), 1)  # c/√λ
     2.0
     """
@@ -239,7 +239,7 @@ _unconstrained = host_or_program(_sites_of)
 
 
 def dca_gm(
-    data: Labelled,
+    data: Labeled,
     prior: DCAGMPrior,
     *,
     covariance: str = "class",
@@ -254,7 +254,7 @@ def dca_gm(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         If y is None, y is simulated. Data weights multiply the log density.
     prior : DCAGMPrior
         The shape of ``prior.present`` sets the number of classes and components.
@@ -269,11 +269,11 @@ def dca_gm(
     --------
     >>> import jax, jax.numpy as jnp
     >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.models.dca_gm import DCAGMPrior, DCAGMSites, dca_gm
     >>> shapes = (1, 2), (2,), (2, 1), (2, 1, 1), (2, 1, 1), (2, 1, 0)
     >>> at = DCAGMSites(*map(jnp.zeros, shapes))._asdict()
-    >>> data = Labelled(jnp.ones((1, 2)), jnp.array([0]))
+    >>> data = Labeled(jnp.ones((1, 2)), jnp.array([0]))
     >>> args = data, DCAGMPrior(at["A"], jnp.ones((2, 1), bool))
     >>> of = jax.jit(lambda at: compute_log_probs(dca_gm, args, {}, at)[0])(at)
     >>> round(float(of["A"]), 3), round(float(of["y"]), 3)  # -log 2π, and log ½
@@ -312,18 +312,18 @@ def dca_gm(
 
 
 @numpy_in_numpy_out
-def simulate(key: jax.Array, params: DCAGMParams, data: Labelled) -> Labelled:
+def simulate(key: jax.Array, params: DCAGMParams, data: Labeled) -> Labeled:
     """Draw classes for the points of ``data``; data weights do not change.
 
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.models.dca_gm import DCAGMParams, simulate
     >>> mu, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
     >>> half = np.log([0.5, 0.5])
     >>> params = DCAGMParams(np.eye(1, 2), half, np.zeros((2, 1)), mu, one)
-    >>> data = Labelled(np.array([[-30.0, 0.0], [30.0, 0.0]]), None)
+    >>> data = Labeled(np.array([[-30.0, 0.0], [30.0, 0.0]]), None)
     >>> simulate(jax.random.key(0), params, data).y.tolist()  # log odds are 2x: ±60
     [0, 1]
     """

@@ -37,7 +37,7 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from probmetric.data.containers import Labelled, weights
+from probmetric.data.containers import Labeled, weights
 from probmetric.densities.classes import ClassDensities
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric
@@ -223,7 +223,7 @@ class GaussianClassesParams(NamedTuple):
 
 
 def _sample_instances(
-    data: Labelled,
+    data: Labeled,
     pi: Array,
     instance: Callable[[Array, Array], dist.Distribution],
     learning_rate: Numeric,
@@ -237,7 +237,7 @@ def _sample_instances(
 
 
 def gaussian_classes(
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior | LKJPrior,
     *,
     n_classes: int,
@@ -254,7 +254,7 @@ def gaussian_classes(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         If ``y`` is None, classes and points are simulated, one for each row of X. Data
         weights multiply the log density of the observations.
     prior : NIWPrior or LKJPrior
@@ -271,10 +271,10 @@ def gaussian_classes(
     --------
     >>> import jax, jax.numpy as jnp
     >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
     >>> prior = NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> args = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> args = Labeled(jnp.zeros((1, 1)), jnp.array([0])), prior
     >>> at = {"weights": jnp.array([0.5, 0.5]), "mean": jnp.zeros((2, 1))}
     >>> at, size = {**at, "chol": jnp.ones((2, 1, 1))}, {"n_classes": 2}
     >>> of = jax.jit(lambda: compute_log_probs(gaussian_classes, args, size, at)[0])()
@@ -292,7 +292,7 @@ def gaussian_classes(
 
 
 def gaussian_mixture_classes(
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior | LKJPrior,
     *,
     n_classes: int,
@@ -316,10 +316,10 @@ def gaussian_mixture_classes(
     --------
     >>> import jax, jax.numpy as jnp
     >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.models import gaussian_classes as m
     >>> prior = m.NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> args = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> args = Labeled(jnp.zeros((1, 1)), jnp.array([0])), prior
     >>> half, size = jnp.array([0.5, 0.5]), {"n_classes": 2, "n_components": 2}
     >>> at = {"weights": half, "mix": jnp.tile(half, (2, 1))}
     >>> at |= {"mean": jnp.zeros((2, 2, 1)), "chol": jnp.ones((2, 2, 1, 1))}
@@ -348,17 +348,17 @@ def gaussian_mixture_classes(
 
 
 @numpy_in_numpy_out
-def simulate(key: jax.Array, params: GaussianClassesParams, data: Labelled) -> Labelled:
+def simulate(key: jax.Array, params: GaussianClassesParams, data: Labeled) -> Labeled:
     """Draw a class and a point for each row of ``data``; data weights do not change.
 
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.models.gaussian_classes import GaussianClassesParams, simulate
     >>> mean, chol = np.array([[-9.0], [9.0]]), np.ones((1, 1, 1))
     >>> params = GaussianClassesParams(np.array([0.5, 0.5]), mean, chol)
-    >>> drawn = simulate(jax.random.key(0), params, Labelled(np.zeros((5, 1)), None))
+    >>> drawn = simulate(jax.random.key(0), params, Labeled(np.zeros((5, 1)), None))
     >>> bool(((drawn.X[:, 0] > 0) == (drawn.y == 1)).all())
     True
     """

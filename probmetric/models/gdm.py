@@ -29,7 +29,7 @@ References
 ----------
 Ferrier, Manion, Elith and Richardson, Diversity and Distributions 13 (2007), for
 (1)-(2); Woolley, Foster, O'Hara, Wintle and Dunstan, "Characterising uncertainty in
-generalised dissimilarity models", Methods in Ecology and Evolution 8 (2017), for (3)
+generalized dissimilarity models", Methods in Ecology and Evolution 8 (2017), for (3)
 and weights on sites; White, Gelfand and others (2023) for priors, with another
 likelihood (Gaussian errors of log dissimilarities).
 """

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
@@ -75,7 +75,7 @@ def to_metric(params: LDAParams) -> Mahalanobis:
 
 
 def model(
-    data: Labelled, prior: NIWPrior, *, n_classes: int, learning_rate: Numeric = 1.0
+    data: Labeled, prior: NIWPrior, *, n_classes: int, learning_rate: Numeric = 1.0
 ) -> None:
     """Define the generative model: Gaussian classes with one covariance (NumPyro).
 
@@ -83,10 +83,10 @@ def model(
     --------
     >>> import jax, jax.numpy as jnp
     >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.models import gaussian_classes, lda
     >>> prior = gaussian_classes.NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> args = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> args = Labeled(jnp.zeros((1, 1)), jnp.array([0])), prior
     >>> at = {"weights": jnp.array([0.5, 0.5]), "mean": jnp.zeros((2, 1))}
     >>> at, size = {**at, "chol": jnp.ones((1, 1, 1))}, {"n_classes": 2}
     >>> of = jax.jit(lambda: compute_log_probs(lda.model, args, size, at)[0])()
@@ -102,17 +102,17 @@ def model(
     )
 
 
-def simulate(key: jax.Array, params: LDAParams, data: Labelled) -> Labelled:
+def simulate(key: jax.Array, params: LDAParams, data: Labeled) -> Labeled:
     """Draw a class and a point for each row of ``data``.
 
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.models.lda import LDAParams, simulate
     >>> one, mean = np.ones((1, 1)), np.array([[-9.0], [9.0]])
     >>> params = LDAParams(one, np.ones(1), mean, one, np.array([0.5, 0.5]))
-    >>> drawn = simulate(jax.random.key(0), params, Labelled(np.zeros((5, 1)), None))
+    >>> drawn = simulate(jax.random.key(0), params, Labeled(np.zeros((5, 1)), None))
     >>> bool(((drawn.X[:, 0] > 0) == (drawn.y == 1)).all())
     True
     """

@@ -135,7 +135,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     loo_scores_ : array of shape (g, a)
         Mean leave-one-out log score for each bandwidth and prior weight of the grids,
         or NaN if nothing was chosen. The metric was learned with the left-out point, so
-        these scores are optimistic about the metric.
+        these scores are optimiztic about the metric.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
 

@@ -13,7 +13,7 @@ from probmetric.plots.style import (
     Panels,
     blank,
     heatmap,
-    labelled,
+    labeled,
     linear_metric,
     matrix_side,
     metric_of,
@@ -142,7 +142,7 @@ def pair_histogram(
             "learned must be a fitted learner or a metric, got "
             f"{type(metric).__name__}."
         )
-    X, codes, _ = labelled(metric, X, y)
+    X, codes, _ = labeled(metric, X, y)
     if len(X) < 2:
         raise ValueError(f"X must have at least 2 points, got {len(X)}.")
     rng = np.random.default_rng(seed)

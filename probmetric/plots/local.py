@@ -9,7 +9,7 @@ from probmetric.plots.style import (
     blank,
     class_marks,
     ink,
-    labelled,
+    labeled,
     legend_columns,
     metric_of,
     named_features,
@@ -82,7 +82,7 @@ def local_ellipses(
     """
     metric = metric_of(learned)
     names = named_features(feature_names, X, learned)
-    X, codes, labels = labelled(metric, X, y, target_names)
+    X, codes, labels = labeled(metric, X, y, target_names)
     chosen = np.unique(np.linspace(0, len(X) - 1, number).astype(int))
     places = X[chosen] if at is None else np.atleast_2d(np.asarray(at, float))
     if hasattr(metric, "matrix_at"):

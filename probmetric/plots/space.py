@@ -11,7 +11,7 @@ from probmetric.plots.style import (
     blank,
     class_marks,
     ink,
-    labelled,
+    labeled,
     legend_columns,
     marks,
     metric_of,
@@ -96,7 +96,7 @@ def embedding(
         raise ValueError(
             f"learned must be a metric with transform, got {type(metric).__name__}"
         )
-    X, codes, labels = labelled(metric, X, y, target_names)
+    X, codes, labels = labeled(metric, X, y, target_names)
     Z, share = plane(np.asarray(metric.transform(X)))
     columns, width = legend_columns(labels)
     figure, axis = blank(size=(max(6.6, 4.6 + width), 4.8), axes=ax)
@@ -251,7 +251,7 @@ def neighbor_probabilities(
     """
     query = np.asarray(query, float)
     classes = np.zeros(len(np.asarray(points)), int) if y is None else y
-    points, codes, labels = labelled(posterior, points, classes, target_names, "points")
+    points, codes, labels = labeled(posterior, points, classes, target_names, "points")
     n_draws = posterior.n_draws
     share = posterior.neighbor_probability(query[None], points, k)[0]
     order = np.argsort(-share, kind="stable")[: min(top, int(np.sum(share > 0)))]

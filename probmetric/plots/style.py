@@ -358,7 +358,7 @@ def names_of(variable: xr.DataArray) -> list[str]:
     return [f"x{k}" for k in range(variable.shape[-1])]
 
 
-def labelled(
+def labeled(
     metric: object,
     X: ArrayLike,
     y: ArrayLike,

@@ -413,7 +413,7 @@ def _of_source(
     n, factor = n_rows(source), 1.0
     if n < 2:
         raise ValueError(f"X must have two rows or more, got {n}")
-    if source.labelled:
+    if source.labeled:
         classes, sizes = class_counts(source, source.parts)
         if (sizes == 1).any():
             raise ValueError(

@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
@@ -200,7 +200,7 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
         data = _rows_again(about) if "sampled" in about else _loaded_again(about)
     except ValueError as error:
         return None, f"{lead}{error}"
-    if data_hash(Labelled(data.X, data.y)) != about["hash"]:
+    if data_hash(Labeled(data.X, data.y)) != about["hash"]:
         return None, f"{lead}{source} has changed since the run."
     return data, ""
 

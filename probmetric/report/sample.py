@@ -10,7 +10,7 @@ from probmetric import plots
 from probmetric.data.containers import Pairs
 from probmetric.datasets.loading import Dataset
 from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
-from probmetric.inference.sampling.summary import entry_names, summarise
+from probmetric.inference.sampling.summary import entry_names, summarize
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
 from probmetric.report.page import (
@@ -206,7 +206,7 @@ def _quantities(draws: xr.DataTree) -> Table | None:
     small = [str(name) for name in posterior if posterior[name][0, 0].size <= 400]
     if not small:
         return None
-    result = summarise(posterior[small])
+    result = summarize(posterior[small])
     columns = {
         "entry": entry_names(posterior[small]),
         "mean": result.estimate,

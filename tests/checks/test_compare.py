@@ -8,7 +8,7 @@ from arviz_stats.base.array import array_stats
 from scipy import signal, stats
 
 from probmetric.checks.compare import compare, distance, overall, without_skew
-from probmetric.inference.sampling.summary import summarise
+from probmetric.inference.sampling.summary import summarize
 
 
 def dataset(**arrays):
@@ -84,8 +84,8 @@ def test_too_heavy_a_tail_for_the_run_is_inconclusive(rng):
 
 def test_skewness_counts_on_the_side_it_comes_from(rng):
     x, normal = np.exp(rng.normal(size=(4, 300))), rng.normal(size=(4, 300)) + 1.6
-    q = stats.skew(x.ravel()) / np.sqrt(summarise(dataset(x=x)).ess)
-    ours, theirs = summarise(dataset(x=x)), summarise(dataset(x=normal))
+    q = stats.skew(x.ravel()) / np.sqrt(summarize(dataset(x=x)).ess)
+    ours, theirs = summarize(dataset(x=x)), summarize(dataset(x=normal))
     alone = compare({"x": 1.6}, dataset(x=x))
     z = (ours.estimate - 1.6) / ours.mcse
     np.testing.assert_allclose(alone["z"], without_skew(z, q), rtol=1e-3)
@@ -193,7 +193,7 @@ def test_a_reference_of_draws_counts_with_its_own_error(rng):
 def test_a_reference_run_counts_from_its_own_effective_sample_size(rng):
     # 800 independent draws, far off: only their number is in the way of a verdict.
     few, many = dataset(x=rng.normal(size=(4, 200))), rng.normal(2, 1, size=(4, 3000))
-    result = summarise(few)
+    result = summarize(few)
     assert 600 < result.ess[0] < 950
     assert result.rhat[0] < 1.01
     for ess_min, verdict in (950, "inconclusive"), (600, "disagree"):
@@ -204,7 +204,7 @@ def test_a_reference_run_counts_from_its_own_effective_sample_size(rng):
 def test_a_reference_run_counts_only_with_an_r_hat_below_the_limit(rng):
     apart = rng.normal(size=(4, 2000)) + np.array([0.3, 0, 0, -0.3])[:, None]
     reference, draws = dataset(x=apart), dataset(x=rng.normal(5, 1, size=(4, 2000)))
-    assert summarise(reference).rhat[0] > 1.01
+    assert summarize(reference).rhat[0] > 1.01
     assert compare(reference, draws, ess_min=1).attrs["verdict"] == "inconclusive"
     loose = compare(reference, draws, ess_min=1, rhat_max=1.2)
     assert loose.attrs["verdict"] == "disagree"
@@ -304,7 +304,7 @@ def test_errors_of_a_distance_are_in_sd_of_the_reference(rng):
 def test_the_sd_of_draws_is_over_all_chains_with_what_chains_differ_by():
     x = np.array([[1.0, 2, 3, 4], [11, 12, 13, 16]])  # Within chains 1.3 and 2.2.
     squares = np.sum((x - 7.75) ** 2)
-    result = summarise(dataset(x=x))
+    result = summarize(dataset(x=x))
     assert result.estimate[0] == 7.75
     np.testing.assert_allclose(result.sd, np.sqrt(squares / 7), rtol=1e-12)
     np.testing.assert_allclose(result.skew, stats.skew(x.ravel()) * (7 / 8) ** 1.5)
@@ -341,7 +341,7 @@ def test_the_effective_sample_size_is_that_of_the_mean_and_not_of_the_bulk(rng):
     x = autoregressive(rng, rho, shape)
     square = x**2
     entries = np.moveaxis(square, 2, 0)
-    found = summarise(dataset(square=square))
+    found = summarize(dataset(square=square))
     mean = array_stats.ess(entries, method="mean")
     np.testing.assert_allclose(found.ess, mean, rtol=1e-12)
     np.testing.assert_allclose(found.mcse, found.sd / np.sqrt(mean), rtol=1e-12)
@@ -351,5 +351,5 @@ def test_the_effective_sample_size_is_that_of_the_mean_and_not_of_the_bulk(rng):
     # Negative control: of exp(2x), whose own autocorrelations are far below those of
     # its ranks, the bulk's is another number by more than any noise.
     skewed = np.moveaxis(np.exp(2 * x), 2, 0)
-    own = summarise(dataset(skewed=np.exp(2 * x))).ess
+    own = summarize(dataset(skewed=np.exp(2 * x))).ess
     assert np.all(array_stats.ess(skewed, method="bulk") < 0.8 * own)

@@ -13,7 +13,7 @@ import pytest
 from probmetric.checks.check import Problem
 from probmetric.checks.gaussian_classes import sampling
 from probmetric.checks.uniformity import uniformity
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes.posterior import draw
 from probmetric.models.gaussian_classes import NIWPrior
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 PRIOR = NIWPrior(np.array([0.3, -0.2]), np.eye(2) + 0.2, 0.8, 5.0, 1.5)
 SMALL = Problem(
-    "six points", None, Labelled(np.zeros((6, 2)), None), PRIOR, {"n_classes": 2}
+    "six points", None, Labeled(np.zeros((6, 2)), None), PRIOR, {"n_classes": 2}
 )
 """So few points that one degree of freedom moves log |Σ| by a third of a posterior sd.
 

@@ -16,7 +16,7 @@ from probmetric.checks.problems import (
     swapped,
     translated,
 )
-from probmetric.data.containers import Groups, Labelled, Pairs
+from probmetric.data.containers import Groups, Labeled, Pairs
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import NIWPrior
 
@@ -26,7 +26,7 @@ PRIOR = NIWPrior(np.zeros(2), np.eye(2), 1.0, 4.0)
 PAIRS = Pairs(X, np.arange(5), np.arange(1, 6), np.array([1, 0, 0, 1, 0]), Y[:5] + 1.0)
 
 
-def test_points_are_standardised_and_classes_are_codes():
+def test_points_are_standardized_and_classes_are_codes():
     constant = np.column_stack([X, np.full(6, 7.0)])
     Z, codes = standardized(constant, np.array(["b", "a", "a", "c", "b", "c"]))
     np.testing.assert_allclose(Z.mean(0), 0, atol=1e-14)
@@ -39,7 +39,7 @@ def test_a_problem_is_fitted_with_its_own_options():
         params = problem.data.X * problem.options["factor"]
         return Fit(params, 0.0, 0, 0, 0, np.zeros(1))
 
-    found = fitted(fit, "six points", Labelled(X, Y), PRIOR, factor=2.0)
+    found = fitted(fit, "six points", Labeled(X, Y), PRIOR, factor=2.0)
     np.testing.assert_array_equal(found.params, 2 * X)
     assert (found.name, dict(found.options)) == ("six points", {"factor": 2.0})
 
@@ -54,7 +54,7 @@ def rows(data):
     return np.column_stack([*points, label, weight])
 
 
-@pytest.mark.parametrize("data", [Labelled(X, Y), Groups(X, Y, Y + 1.0), PAIRS])
+@pytest.mark.parametrize("data", [Labeled(X, Y), Groups(X, Y, Y + 1.0), PAIRS])
 def test_a_permutation_moves_every_unit_as_a_whole(data):
     before, after = rows(data), rows(permuted(Problem("p", None, data)).data)
     assert not np.array_equal(before, after)
@@ -62,7 +62,7 @@ def test_a_permutation_moves_every_unit_as_a_whole(data):
     np.testing.assert_array_equal(before[order[0]], after[order[1]])
 
 
-@pytest.mark.parametrize("data", [Labelled(X, Y), Groups(X, Y)])
+@pytest.mark.parametrize("data", [Labeled(X, Y), Groups(X, Y)])
 def test_other_names_keep_who_is_with_whom(data):
     before, after = (rows(d)[:, 2] for d in (data, renamed(Problem("p", 0, data)).data))
     assert not np.array_equal(before, after)
@@ -77,7 +77,7 @@ def test_the_points_of_a_pair_are_exchanged_and_nothing_else():
 
 
 def test_the_prior_mean_of_points_moves_with_them_that_of_a_map_does_not():
-    problem = Problem("p", None, Labelled(X, Y), PRIOR)
+    problem = Problem("p", None, Labeled(X, Y), PRIOR)
     moved = translated(problem)
     np.testing.assert_allclose(moved.data.X - X, 3.0)
     np.testing.assert_allclose(moved.prior.mean, 3.0)

@@ -97,7 +97,7 @@ def quick_checks(monkeypatch):
         text = f"{len(data.X)} points, {study.draws['posterior'].sizes['draw']} draws"
         return [Section("Fake section", text, Table(study.tables["fake"], ""))]
 
-    def criticise(fit, *, seed):
+    def criticize(fit, *, seed):
         bins = pd.DataFrame({"at": [0.1, 0.9], "observed": 0.9, "expected": 0.5})
         bins = bins.assign(low=0.4, high=0.6, pairs=20)
         said = "one said", "Do this"
@@ -106,7 +106,7 @@ def quick_checks(monkeypatch):
             Finding("predictive", 9.0, 1e-4, 0.4, 0.05, *said, bins),
         ]
 
-    monkeypatch.setattr("probmetric.checks.lca.criticism.criticise", criticise)
+    monkeypatch.setattr("probmetric.checks.lca.criticism.criticize", criticize)
     monkeypatch.setattr("probmetric.report.study.lca_study", study)
     monkeypatch.setattr("probmetric.report.study.lca_sections", sections)
     use()

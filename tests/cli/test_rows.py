@@ -72,7 +72,7 @@ def test_a_fit_in_parts_is_that_of_rows_loaded(
 ):
     data, *label = words
     monkeypatch.setattr(rows_in_parts, "LARGE", 100)
-    monkeypatch.setattr(cli_fit, "labelled", None)  # Called, it would fail.
+    monkeypatch.setattr(cli_fit, "labeled", None)  # Called, it would fail.
     label = [work / w if w.endswith(".npy") else w for w in label]
     out = tmp_path / "out"
     done = run(*LDA, "--data", work / data, *label, "--out", out)

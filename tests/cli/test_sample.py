@@ -54,7 +54,7 @@ def test_the_draws_are_those_of_the_estimator_and_arviz_reads_them(data, laplace
 
 
 @pytest.mark.long
-def test_the_report_shows_the_metric_and_a_neighbourhood(laplace):
+def test_the_report_shows_the_metric_and_a_neighborhood(laplace):
     page = (laplace / "report.html").read_text()
     for text in ("The metric, with its uncertainty", "Neighbors, with their"):
         assert text in page

@@ -14,7 +14,7 @@ import probmetric as pm
 from probmetric import LCA
 from probmetric.cli import evaluate as cli_evaluate
 from probmetric.cli.inputs import StoredMetric, if_seen
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation import verification, verification_intervals
@@ -111,7 +111,7 @@ def test_a_page_of_draws_that_are_too_narrow_is_noted(work, tmp_path):
     assert "<title>data.csv under m.npz</title>" in page
 
 
-def test_draws_give_each_neighbour_its_probability(work):
+def test_draws_give_each_neighbor_its_probability(work):
     words = ("--draws", work / "draws.nc", "--data", work / "data.csv", "-k", 4)
     done = run("neighbors", *words)
     assert done.exit_code == 0, done.output
@@ -279,7 +279,7 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
 @pytest.mark.parametrize(("n", "said"), [(1, "was learned"), (4, "were learned")])
 def test_one_metric_was_learned_and_several_draws_were(work, n, said):
     data = datasets.load(work / "data.csv")
-    same = data_hash(Labelled(data.X, data.y))
+    same = data_hash(Labeled(data.X, data.y))
     stored = StoredMetric(pm.Mahalanobis(np.eye(3)), 3, None, same, "mine", n)
     assert said in if_seen(stored, data)[0]
 

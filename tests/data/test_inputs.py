@@ -54,7 +54,7 @@ BAD_LABELS = {
 
 
 @pytest.mark.parametrize("name", BAD_LABELS)
-def test_bad_labelled_input_is_refused_by_name(name):
+def test_bad_labeled_input_is_refused_by_name(name):
     X, labels, message = BAD_LABELS[name]
     with pytest.raises(ValueError, match=message):
         nearest_pairs(X, labels, 1, 1)

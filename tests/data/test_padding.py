@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from probmetric.data.containers import Labelled, Pairs
-from probmetric.data.padding import pad_labelled, pad_pairs, pad_rows
+from probmetric.data.containers import Labeled, Pairs
+from probmetric.data.padding import pad_labeled, pad_pairs, pad_rows
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
@@ -19,7 +19,7 @@ def test_padding_adds_rows_of_the_fill_and_changes_nothing_else(dtype):
 def test_padding_has_no_weight_and_leaves_the_weights_that_there_are():
     X, y = np.array([[1.0], [2.0], [3.0]]), np.array([1, 0, 1])
     w = np.array([0.5, 2.0, 3.0])
-    points = pad_labelled(Labelled(X, y, w))
+    points = pad_labeled(Labeled(X, y, w))
     assert len(points.X) == len(points.y) == 512
     np.testing.assert_array_equal(points.w, np.append(w, np.zeros(509)))
     pairs = pad_pairs(Pairs(X, np.array([0, 0, 1]), np.array([1, 2, 2]), y, w))

@@ -59,7 +59,7 @@ def test_it_is_a_source_that_says_which():
              bootstrapped(source, 0), bootstrapped(source, 0, seed=1)]  # fmt: skip
     assert all(isinstance(view, Source) for view in views)
     assert len({hash_of(view) for view in views}) == len(views)
-    assert {view.labelled for view in views} == {True}
+    assert {view.labeled for view in views} == {True}
     assert {view.feature_names for view in views} == {("x0",)}
 
 

@@ -10,7 +10,7 @@ from probmetric.data.scaling import (
     constant_columns,
     fit_scaler,
     scaler_of,
-    standardise,
+    standardize_features,
     taught_scale,
 )
 
@@ -27,10 +27,10 @@ def with_constant(X, value):
 @pytest.mark.parametrize("value", [0.0, 7.3, -1e9])
 def test_a_constant_column_is_kept_with_scale_1_and_named(X, value):
     with pytest.warns(UserWarning, match=r"constant columns \['b'\] are kept, with sc"):
-        Z, scaler = standardise(with_constant(X, value), list("abcd"))
+        Z, scaler = standardize_features(with_constant(X, value), list("abcd"))
     assert scaler.scale[1] == 1
     np.testing.assert_array_equal(Z[:, 1], 0)
-    others, alone = standardise(X)
+    others, alone = standardize_features(X)
     np.testing.assert_array_equal(np.delete(Z, 1, 1), others)
     np.testing.assert_array_equal(np.delete(scaler.scale, 1), alone.scale)
 
@@ -40,27 +40,27 @@ def test_a_column_constant_up_to_rounding_is_constant_and_one_beyond_is_not(X):
     assert constant_columns(with_constant(X, rounded)).tolist() == [0, 1, 0, 0]
     assert not constant_columns(with_constant(X, 0.1 + 1e-13 * X[:, 0])).any()
     with pytest.warns(UserWarning, match=r"constant columns \[1\]"):
-        Z, _ = standardise(with_constant(X, rounded))
+        Z, _ = standardize_features(with_constant(X, rounded))
     assert not Z[:, 1].any()
 
 
 def test_five_of_many_are_named(X):
     many = np.hstack([np.ones((30, 9)), X])
     with pytest.warns(UserWarning, match=r"columns \[0, 1, 2, 3, 4\] and 4 more are"):
-        standardise(many)
+        standardize_features(many)
 
 
 def test_a_missing_entry_of_a_constant_column_stays_missing(X):
     column = np.where(np.arange(30) < 2, np.nan, 4.0)
     with pytest.warns(UserWarning, match="constant"):
-        Z, _ = standardise(with_constant(X, column))
+        Z, _ = standardize_features(with_constant(X, column))
     np.testing.assert_array_equal(np.isnan(Z[:, 1]), np.arange(30) < 2)
 
 
 def test_without_scaling_a_constant_column_is_as_it_is(X):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Z, _ = standardise(with_constant(X, 3.0), standardize=False)
+        Z, _ = standardize_features(with_constant(X, 3.0), standardize=False)
     assert (Z[:, 1] == 3).all()
 
 
@@ -69,10 +69,10 @@ def test_points_that_vary_in_no_column_are_refused(X):
         fit_scaler(np.ones((5, 2)))
 
 
-def test_standardising_holds_the_result_and_little_more():
+def test_standardizing_holds_the_result_and_little_more():
     X = np.random.default_rng(0).normal(size=(400_000, 8)) + 5
     tracemalloc.start()
-    Z, scaler = standardise(X)
+    Z, scaler = standardize_features(X)
     held = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert held < 1.7 * X.nbytes  # It was 2.25, and 3.3 of few rows.

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric.cli.inputs import labelled
+from probmetric.cli.inputs import labeled
 from probmetric.cli.options import DataSpec
 from probmetric.data.files import Rows
 from probmetric.data.unlabeled import has_label, leave_out
@@ -193,7 +193,7 @@ def test_labels_of_a_file_are_warned_about_and_left_out(path):
 
 @pytest.mark.filterwarnings("default")
 def test_commands_print_the_warning_as_a_note(path, capsys):
-    labelled(DataSpec(str(path), "kind"))
+    labeled(DataSpec(str(path), "kind"))
     assert "  note: label has -1 next to 0, 1, 2, " in capsys.readouterr().err
 
 

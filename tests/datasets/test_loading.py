@@ -335,21 +335,21 @@ def test_groups_are_refused_for_a_named_set():
 
 
 def test_points_need_no_labels_but_may_have_them(tmp_path):
-    bare, labelled = tmp_path / "bare.csv", tmp_path / "labelled.csv"
+    bare, labeled = tmp_path / "bare.csv", tmp_path / "labeled.csv"
     bare.write_text("a,b\n1,2\n3,4\n")
-    labelled.write_text("a,b,kind\n1,2,x\n3,4,y\n")
-    for path in (bare, labelled):
+    labeled.write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    for path in (bare, labeled):
         found = datasets.load_points(path, 2)
         np.testing.assert_array_equal(found.X, [[1, 2], [3, 4]])
         assert found.feature_names == ("a", "b")
     assert datasets.load_points(bare, 2).labels is None
-    assert list(datasets.load_points(labelled, 2).labels) == ["x", "y"]
-    first = datasets.load_points(labelled, 2, label="kind")
+    assert list(datasets.load_points(labeled, 2).labels) == ["x", "y"]
+    first = datasets.load_points(labeled, 2, label="kind")
     assert list(first.labels) == ["x", "y"]
     # Of any number of features a named label alone is one.
     assert datasets.load_points(bare).labels is None
     assert datasets.load_points(bare, label="b").feature_names == ("a",)
-    assert datasets.load_points(labelled, label="kind").feature_names == ("a", "b")
+    assert datasets.load_points(labeled, label="kind").feature_names == ("a", "b")
     np.savez(tmp_path / "t.npz", X=np.zeros((3, 2)))
     assert datasets.load_points(tmp_path / "t.npz", 2).labels is None
     assert datasets.load_points("iris", 4).labels[0] == "setosa"

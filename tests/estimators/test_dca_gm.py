@@ -17,8 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import probmetric as pm
 from probmetric import DCAGM
-from probmetric.data.containers import Labelled
-from probmetric.data.padding import bucket, pad_labelled, pad_rows
+from probmetric.data.containers import Labeled
+from probmetric.data.padding import bucket, pad_labeled, pad_rows
 from probmetric.inference.dca_gm import (
     class_log_probability,
     default_prior,
@@ -85,7 +85,7 @@ def test_the_scale_of_a_column_changes_nothing(iris, fitted):
     X, y = iris
     stretch = np.array([1.0, 1e3, 1.0, 1e-3])
     other = DCAGM(2).fit(X * stretch + [0, 5, 0, 0], y)
-    # The same standardised problem up to rounding; each run stops within tol of the
+    # The same standardized problem up to rounding; each run stops within tol of the
     # mode, where the flattest direction leaves some 1e-4 of the components open.
     np.testing.assert_allclose(
         other.components_ * stretch, fitted.components_, rtol=0, atol=2e-3
@@ -93,7 +93,7 @@ def test_the_scale_of_a_column_changes_nothing(iris, fitted):
 
 
 @pytest.mark.parametrize("kind", ["average_fisher", "subspace"])
-def test_metrics_drive_scikit_learns_neighbours(iris, fitted, kind):
+def test_metrics_drive_scikit_learns_neighbors(iris, fitted, kind):
     X, y = iris
     metric = fitted.get_metric(kind=kind)
     Z = metric.transform(X)
@@ -184,7 +184,7 @@ def test_the_strength_stands_in_the_prior_of_the_projection(iris):
     for s in (0.0, 20.0, np.inf):
         learned = DCAGM(prior_strength=s, n_gaussians=1, regularization=3, max_iter=500)
         prior = learned.fit(X[::3], codes).prior_
-        A0 = lda_rca(Labelled(Z, codes), 2, strength=s)
+        A0 = lda_rca(Labeled(Z, codes), 2, strength=s)
         np.testing.assert_allclose(prior.mean, A0, atol=1e-12)
         spread = np.sqrt(np.mean((Z @ A0.T) ** 2))
         hold, near, wide = (10, (50 / 72) ** 0.5, 44**-0.5) if s else (1, 1, 0.5)
@@ -199,7 +199,7 @@ def test_the_prior_of_a_fit_stands_in_the_model(iris):
     learned = DCAGM(n_gaussians=1, prior_strength=4).fit(X[::3], y[::3])
     Z = (X[::3] - learned.mean_) / learned.scale_
     with jax.enable_x64(True):
-        data = Labelled(jnp.asarray(Z), jnp.asarray(y[::3]))
+        data = Labeled(jnp.asarray(Z), jnp.asarray(y[::3]))
         prior = jax.tree.map(jnp.asarray, learned.prior_)
         sites = unconstrain(learned.fit_.params)._asdict()
         sites = {name: jnp.asarray(value) for name, value in sites.items()}
@@ -221,7 +221,7 @@ def test_its_own_probabilities_are_not_surer_than_held_out_points_allow():
     X, y = X[:120], y[:120]
     learned = DCAGM(prior_strength=16).fit(X, y)
     Z = (X - learned.mean_) / learned.scale_
-    data = pad_labelled(Labelled(Z, y.astype(int)))  # As in the learner.
+    data = pad_labeled(Labeled(Z, y.astype(int)))  # As in the learner.
     Q = pad_rows((new - learned.mean_) / learned.scale_, bucket(1000))
     begin = start(data, 2, strength=16)
     # The same start and strength under the wide prior of ``default_prior``.

@@ -77,7 +77,7 @@ def test_pairs_handed_in_calibrate_a_threshold():
 
 
 @pytest.mark.long
-def test_scale_of_a_column_changes_no_neighbour(plain):
+def test_scale_of_a_column_changes_no_neighbor(plain):
     scaled = X * np.where(np.arange(13) == 4, 1e3, 1.0)
     a, b = plain.transform(X), clone(plain).fit(scaled, y).transform(scaled)
     near = [NearestNeighbors(n_neighbors=3).fit(Z).kneighbors(Z)[1] for Z in (a, b)]
@@ -107,7 +107,7 @@ def test_early_stop_warns_and_still_bounds(plain):
 def test_a_number_mixes_the_optimum_with_euclid_of_the_same_trace(plain):
     mixed = clone(plain).set_params(prior_strength=89).fit(X, y)
     scale = np.outer(plain.scale_, plain.scale_)
-    M = plain.get_mahalanobis_matrix() * scale  # standardised
+    M = plain.get_mahalanobis_matrix() * scale  # standardized
     expected = (2 * M + np.trace(M) / 13 * np.eye(13)) / 3  # 178 points beside 89
     np.testing.assert_allclose(
         mixed.get_mahalanobis_matrix() * scale, expected, atol=1e-10 * np.trace(M)
@@ -115,7 +115,7 @@ def test_a_number_mixes_the_optimum_with_euclid_of_the_same_trace(plain):
     assert (mixed.primal_, mixed.dual_) == (plain.primal_, plain.dual_)
 
 
-def test_no_learning_is_the_euclidean_distance_of_standardised_points():
+def test_no_learning_is_the_euclidean_distance_of_standardized_points():
     fitted = EigDML(solver="pdhg", prior_strength=np.inf).fit(X, y)
     Z = (X - X.mean(0)) / X.std(0)
     learned = fitted.pair_distance(np.stack([X[:9], X[100:109]], 1))

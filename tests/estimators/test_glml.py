@@ -81,7 +81,7 @@ def test_draws_are_reproducible_and_the_metric_pickles(fitted):
     )
 
 
-def test_rescaling_a_feature_changes_no_neighbour(fitted):
+def test_rescaling_a_feature_changes_no_neighbor(fitted):
     X, y, X_new, _ = halves()
     scale = np.array([1e3, 1.0, 1e-3, 7.0])
     scaled = clone(fitted).fit(X * scale, y)
@@ -267,7 +267,7 @@ def test_bad_data_are_refused_by_name(case):
 
 
 @pytest.mark.long
-def test_rows_with_missing_entries_teach_and_are_nobodys_neighbours():
+def test_rows_with_missing_entries_teach_and_are_nobodys_neighbors():
     X, y, X_new, y_new = halves()
     holes = np.where(np.random.default_rng(0).random(X.shape) < 0.03, np.nan, X)
     model = GLML(missing="integrate", n_draws=4, random_state=0).fit(holes, y)

@@ -225,10 +225,10 @@ def test_labels_are_the_same_in_any_container(name):
     given, expected = SAME_LABELS[name]
     learned = pm.LDA().fit(X, given)
     codes = np.unique(expected, return_inverse=True)[1]
-    relabelled = pm.LDA().fit(X, np.array([0, 1, 2])[codes])
+    relabeled = pm.LDA().fit(X, np.array([0, 1, 2])[codes])
     # Classes of another order add up in another order.
     np.testing.assert_allclose(
-        np.abs(learned.components_), np.abs(relabelled.components_), rtol=1e-9
+        np.abs(learned.components_), np.abs(relabeled.components_), rtol=1e-9
     )
     knn = pm.KNeighborsClassifier(votes="count", n_neighbors=1).fit(X, given)
     if name != "a word that reads nan":

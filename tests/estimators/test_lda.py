@@ -77,7 +77,7 @@ def test_rca_without_a_prior_is_the_inverse_of_the_pooled_covariance():
 
 
 @pytest.mark.parametrize("kind", [LDA, RCA])
-def test_scale_of_a_column_changes_no_neighbour(kind):
+def test_scale_of_a_column_changes_no_neighbor(kind):
     scaled = X * np.where(np.arange(13) == 4, 1e3, 1.0)
     a, b = (kind().fit(Z, y).transform(Z) for Z in (X, scaled))
     near = [NearestNeighbors(n_neighbors=5).fit(Z).kneighbors(Z)[1] for Z in (a, b)]

@@ -73,7 +73,7 @@ def test_far_pairs_score_lower():
     assert fitted.score(side_by_side(pairs), pairs.y) > 0.95
 
 
-def test_scale_of_a_column_changes_no_neighbour():
+def test_scale_of_a_column_changes_no_neighbor():
     scaled = X * np.where(np.arange(13) == 4, 1e3, 1.0)
     a, b = (PairLDA().fit(Z, y).transform(Z) for Z in (X, scaled))
     near = [NearestNeighbors(n_neighbors=5).fit(Z).kneighbors(Z)[1] for Z in (a, b)]

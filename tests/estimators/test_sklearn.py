@@ -25,9 +25,7 @@ X3 = X[:, 1:]  # As many features as the data of other tests.
 # Needs an environment variable set before SciPy is imported.
 MAY_SKIP = {"check_array_api_input"}
 
-COPIES = (
-    "points have no nearest neighbour but copies: no scale, with or without weights"
-)
+COPIES = "points have no nearest neighbor but copies: no scale, with or without weights"
 UNLIKE = {
     LCA: {
         "check_sample_weight_equivalence_on_dense_data": "a repeated row pairs with "
@@ -177,7 +175,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("kind", [LCA, LCAClassifier])
-def test_bad_labelled_input_is_a_value_error_that_says_what(kind, name):
+def test_bad_labeled_input_is_a_value_error_that_says_what(kind, name):
     arguments, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         kind().fit(*arguments)

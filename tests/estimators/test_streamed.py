@@ -10,7 +10,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.data import source as sources
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.files import Rows
 from probmetric.data.source import Part
 from probmetric.estimators import gaussian_classes
@@ -85,7 +85,7 @@ def test_gaussian_classes_of_a_source_are_those_of_arrays(
 
 
 @pytest.mark.long
-def test_gaussian_classes_without_standardising_and_of_float32() -> None:
+def test_gaussian_classes_without_standardizing_and_of_float32() -> None:
     X, y = points()
     model = pm.GaussianClasses(prior="evidence", standardize=False)
     small = X.astype(np.float32)
@@ -106,7 +106,7 @@ def test_the_prior_is_chosen_on_a_sample_and_all_else_is_of_all_rows(
     # Another way to it: the numbers of the sample in the prior of all rows.
     scaler = found._scaler
     Z, codes = (X - scaler.mean) / scaler.scale, np.searchsorted(found.classes_, y)
-    chosen = choice.choose_prior(Labelled(Z[kept], codes[kept]), C)
+    chosen = choice.choose_prior(Labeled(Z[kept], codes[kept]), C)
     every = choice.statistics_of(Z, codes, C)
     close(found.prior_, choice.prior_of(every, chosen.strengths))
     others = choice.prior_of(choice.statistics_of(Z[kept], codes[kept], C), chosen[1])
@@ -186,10 +186,10 @@ def test_pairs_of_classes_are_those_that_are_formed() -> None:
         for at in (same, ~same)
     ]
     squares = np.bincount(y, w**2)
-    stats = statistics(Labelled(X, y, w), C)
+    stats = statistics(Labeled(X, y, w), C)
     close(pair_lda.class_second_moments(stats, squares), wanted, 1e-12)
-    close(pair_lda.second_moments(Labelled(X, y, w)), wanted, 1e-12)
-    # The negative control: Σw² left out counts every point as its own neighbour.
+    close(pair_lda.second_moments(Labeled(X, y, w)), wanted, 1e-12)
+    # The negative control: Σw² left out counts every point as its own neighbor.
     none = pair_lda.class_second_moments(stats, np.zeros(C))
     assert np.abs(none.close - wanted[0]).max() > 1e-3
     alone = ClassStatistics(np.ones(2), X[:2], np.zeros((2, 4, 4)))
@@ -251,17 +251,15 @@ def test_what_cannot_stream_says_what_to_give() -> None:
         pm.GLML(gamma=1, n_draws=0).fit(source).sample()
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("labeled", [True, False])
 @pytest.mark.parametrize(
     "name",
     ["ClassicalMDS", "DCAGM", "EigDML", "HierarchicalLCA", "KNeighborsRegressor",
      "LCAClassifier", "PointEffectsLCA", "TripletMetric"],
 )  # fmt: skip
-def test_who_takes_all_rows_at_once_says_who_does_not(
-    name: str, labelled: bool
-) -> None:
+def test_who_takes_all_rows_at_once_says_who_does_not(name: str, labeled: bool) -> None:
     X, y = points(60)
-    source = pm.open(X, label=y) if labelled else pm.open(X)
+    source = pm.open(X, label=y) if labeled else pm.open(X)
     with pytest.raises(
         ValueError, match=r"^X must be an array, got data on disk .*LCA"
     ):

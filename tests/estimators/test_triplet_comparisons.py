@@ -36,7 +36,7 @@ def test_it_is_a_scikit_learn_estimator():
 
 
 def test_distances_do_not_see_the_units_of_features():
-    # Without ties: rounding decides between neighbours at one distance.
+    # Without ties: rounding decides between neighbors at one distance.
     X = np.random.default_rng(0).normal(size=(60, 4)) + np.arange(60)[:, None] % 3
     Y, units = np.arange(60) % 3, np.array([1e3, 1e-2, 7.0, 1.0])
     a, b = TripletMetric().fit(X, Y), TripletMetric().fit(X * units, Y)

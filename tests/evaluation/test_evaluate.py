@@ -63,7 +63,7 @@ def test_retrieval_works_under_a_metric_that_is_no_distance(blobs):
 
 
 def test_map_at_r_weights_by_precision_as_in_the_hand_worked_case():
-    # From 0: neighbours 1 (same), 2 (other), 3 (same); R = 2: only the first counts.
+    # From 0: neighbors 1 (same), 2 (other), 3 (same); R = 2: only the first counts.
     X = np.array([[0.0], [1.0], [2.1], [3.3]])
     found = retrieval(Mahalanobis(np.eye(1)), X, np.array([0, 0, 1, 0]))
     # Queries 0 and 1: r = (1, 0). Query 3: nearest 2 (other), then 1 (same).

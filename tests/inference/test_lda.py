@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference import lda
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.models.gaussian_classes import NIWPrior
@@ -18,12 +18,12 @@ from probmetric.neighbors.strength import STRENGTHS, Chosen
 @pytest.fixture(scope="module")
 def wine():
     X, y = load_wine(return_X_y=True)
-    return Labelled((X - X.mean(0)) / X.std(0), y)
+    return Labeled((X - X.mean(0)) / X.std(0), y)
 
 
 def case(golden):
     entry = golden("mix_glml_dml")["p_lda"]
-    data = Labelled(np.asarray(entry["in"]["X"]), np.asarray(entry["in"]["y"]))
+    data = Labeled(np.asarray(entry["in"]["X"]), np.asarray(entry["in"]["y"]))
     return data, {k: np.asarray(v) for k, v in entry["out"].items()}
 
 
@@ -48,7 +48,7 @@ def test_class_mean_distances_match_golden(golden):
     )
 
 
-def test_directions_solve_the_generalised_eigenproblem(wine):
+def test_directions_solve_the_generalized_eigenproblem(wine):
     params = lda.fit(wine).params
     delta = params.mean - params.weights @ params.mean
     between = (delta * params.weights[:, None]).T @ delta
@@ -134,7 +134,7 @@ def test_shrinkage_agrees_with_scikit_learn(wine):
     plain = lda.fit(wine).params
     target = np.trace(plain.within) / d * np.eye(d)
     shrunk = lda.fit(wine, lda.shrinkage_prior(target, n * r / (1 - r))).params
-    # They standardise each class before shrinking it, hence the looser comparison of
+    # They standardize each class before shrinking it, hence the looser comparison of
     # the total; the formula itself is exact:
     np.testing.assert_allclose(
         shrunk.within, (1 - r) * plain.within + r * target, rtol=1e-12
@@ -168,7 +168,7 @@ def test_prior_mean_of_the_covariance_is_the_target():
 
 def test_weights_repeat_points(wine):
     w = np.random.default_rng(0).integers(1, 4, len(wine.X))
-    repeated = Labelled(np.repeat(wine.X, w, axis=0), np.repeat(wine.y, w))
+    repeated = Labeled(np.repeat(wine.X, w, axis=0), np.repeat(wine.y, w))
     weighted = wine._replace(w=w.astype(float))
     np.testing.assert_allclose(
         lda.fit(repeated).params.factor, lda.fit(weighted).params.factor, rtol=1e-9
@@ -215,7 +215,7 @@ def test_more_components_than_classes_allow_are_refused(wine, k):
 
 
 def test_singular_within_covariance_is_refused_and_a_prior_heals(wine):
-    few = Labelled(wine.X[::20], wine.y[::20])
+    few = Labeled(wine.X[::20], wine.y[::20])
     with pytest.raises(ValueError, match=r"prior .* singular"):
         lda.fit(few)
     prior = lda.shrinkage_prior(np.eye(13), 1.0)
@@ -228,7 +228,7 @@ def test_empty_class_is_refused(wine):
 
 
 def test_float32_is_kept(wine):
-    single = lda.fit(Labelled(wine.X.astype(np.float32), wine.y)).params
+    single = lda.fit(Labeled(wine.X.astype(np.float32), wine.y)).params
     assert single.factor.dtype == np.float32
     np.testing.assert_allclose(single.factor, lda.fit(wine).params.factor, atol=1e-3)
 
@@ -247,7 +247,7 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(wine, monkeypatch, how):
     monkeypatch.setattr(lda, "choose_by_folds", kept)
     lda.choose_strength(wine, T, **how)
     rows = np.arange(0, 178, 3)
-    part = Labelled(wine.X[rows], wine.y[rows])
+    part = Labeled(wine.X[rows], wine.y[rows])
     for s, factor in zip(STRENGTHS, found[0](rows), strict=True):
         prior = lda.shrinkage_prior(T, s)
         if how.get("chunks"):
@@ -263,7 +263,7 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(wine, monkeypatch, how):
 def test_a_strength_is_chosen_where_the_scatter_dwarfs_the_target():
     """Without warnings: zero eigenvalues are a rounding of the largest below zero."""
     rng = np.random.default_rng(0)
-    data = Labelled(rng.standard_normal((4, 3)) * 1e150, np.array([0, 0, 1, 1]))
+    data = Labeled(rng.standard_normal((4, 3)) * 1e150, np.array([0, 0, 1, 1]))
     for chunks in (False, True):
         chosen = lda.choose_strength(data, np.eye(3), chunks=chunks)
         assert chosen.strength in STRENGTHS
@@ -272,7 +272,7 @@ def test_a_strength_is_chosen_where_the_scatter_dwarfs_the_target():
 @pytest.mark.parametrize("classes", [3, 20])
 def test_all_directions_make_the_metric_of_rca(classes):
     rng = np.random.default_rng(0)
-    data = Labelled(rng.standard_normal((60, 5)), np.arange(60) % classes)
+    data = Labeled(rng.standard_normal((60, 5)), np.arange(60) % classes)
     prior = lda.shrinkage_prior(np.eye(5), 3.0)
     params = lda.whole(data, prior)
     L = lda.whitening(params.within)

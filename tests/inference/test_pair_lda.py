@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import eigh
 from sklearn.datasets import load_wine
 
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.pairs import all_pairs
 from probmetric.inference import lda, pair_lda
 from probmetric.inference.pair_lda import second_moments
@@ -25,7 +25,7 @@ def as_pairs(close, far):
 @pytest.fixture(scope="module")
 def wine():
     X, y = load_wine(return_X_y=True)
-    return Labelled((X - X.mean(0)) / X.std(0), y)
+    return Labeled((X - X.mean(0)) / X.std(0), y)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_top_directions_span_those_of_lda_for_balanced_classes():
     y = np.repeat([0, 1, 2], 20)
     X = rng.standard_normal((60, 5)) + 3 * rng.standard_normal((3, 5))[y]
     ours = pair_lda.fit(all_pairs(X, y), 2, alpha=0.0, weighting="one").params.factor
-    theirs = lda.fit(Labelled(X, y)).params.factor
+    theirs = lda.fit(Labeled(X, y)).params.factor
     Q, P = np.linalg.qr(ours.T)[0], np.linalg.qr(theirs.T)[0]
     np.testing.assert_allclose(Q @ Q.T, P @ P.T, atol=1e-10)
 
@@ -198,7 +198,7 @@ def test_pairs_of_one_label_are_refused():
         pair_lda.fit(as_pairs(np.eye(2), np.empty((0, 2))))
 
 
-def test_moments_of_labelled_points_are_those_of_all_pairs(wine, wine_pairs):
+def test_moments_of_labeled_points_are_those_of_all_pairs(wine, wine_pairs):
     np.testing.assert_allclose(
         second_moments(wine),
         second_moments(wine_pairs),
@@ -245,7 +245,7 @@ def test_the_prior_is_an_average_of_moments_weighted_by_points():
     held = [(n * S + s * np.trace(S) / 13 * one) / (n + s) for S in (close, far)]
     values, U = eigh(held[1], held[0] + 0.01 * one)
     expected = (U * np.maximum(np.log(values), 0)) @ U.T
-    got = matrix(pair_lda.fit(Labelled(X, y), prior_strength=s).params)
+    got = matrix(pair_lda.fit(Labeled(X, y), prior_strength=s).params)
     np.testing.assert_allclose(got, expected, atol=1e-10)
 
 
@@ -260,8 +260,8 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch, k):
         return Chosen(1.0, np.zeros(6), np.zeros(6))
 
     monkeypatch.setattr(pair_lda, "choose_by_folds", kept)
-    pair_lda.choose_strength(Labelled(X, y), k, method="kissme")
-    part = Labelled(X[::3], y[::3])
+    pair_lda.choose_strength(Labeled(X, y), k, method="kissme")
+    part = Labeled(X[::3], y[::3])
     maps = found[0](np.arange(0, 178, 3))
     for s, factor in zip(STRENGTHS, maps, strict=True):
         whole = pair_lda.fit(part, k, method="kissme", prior_strength=s).params.factor

@@ -26,7 +26,7 @@ def finish(params: Array, sums: _Sums) -> _Sums:
     return sums
 
 
-SUMS = Reduction(step, finish, labelled=True)
+SUMS = Reduction(step, finish, labeled=True)
 
 
 def points(n: int = 5000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.files import Rows
 from probmetric.data.source import Part, sample_rows, single
 from probmetric.inference.gaussian_classes.posterior import statistics
@@ -203,7 +203,7 @@ def test_plain_sums_of_squares_would_fail() -> None:
 def test_class_statistics_are_those_in_memory() -> None:
     X, y, w = points()
     found = total(CLASSES, np.zeros(C), Rows(X, y, w), classes=np.arange(C))
-    close(found.classes, statistics(Labelled(X, y, w), C))
+    close(found.classes, statistics(Labeled(X, y, w), C))
 
 
 def test_a_sample_depends_on_seed_and_row_alone() -> None:

@@ -19,13 +19,13 @@ METRIC = pm.Mahalanobis(RNG.normal(size=(5, 13)) / WINE.X.std(0))
 
 
 def settled(metric, Q, P, k):
-    """The first k neighbours, and the queries where float32 cannot reorder them."""
+    """The first k neighbors, and the queries where float32 cannot reorder them."""
     D, index = pm.nearest(metric, Q, P, k + 1)
     clear = np.diff(D, axis=1).min(1) > 1e-4 * D[:, -1]
     return D[:, :k], index[:, :k], clear
 
 
-def test_faiss_finds_the_exact_neighbours():
+def test_faiss_finds_the_exact_neighbors():
     Q, P = WINE.X[::3], np.delete(WINE.X, np.s_[::3], 0)
     D, index, clear = settled(METRIC, Q, P, 5)
     assert clear.sum() > 40
@@ -56,7 +56,7 @@ def test_a_stored_faiss_index_keeps_the_metric(tmp_path):
 
 
 def test_searching_untransformed_points_would_be_noticed():
-    """Negative control: Euclid's neighbours are others."""
+    """Negative control: Euclid's neighbors are others."""
     Q, P = WINE.X[::3], np.delete(WINE.X, np.s_[::3], 0)
     _, index, clear = settled(METRIC, Q, P, 5)
     euclid = pm.Mahalanobis(np.eye(13)).to_faiss(P).search(Q.astype(np.float32), 5)[1]
@@ -75,10 +75,10 @@ def test_points_that_do_not_fit_are_refused(bad):
         METRIC.to_faiss(bad)
 
 
-def test_pynndescent_finds_the_neighbours_of_transformed_points():
+def test_pynndescent_finds_the_neighbors_of_transformed_points():
     """The recipe: transform both sides, search under Euclid's metric.
 
-    A search by descent is approximate: of 5 neighbours it must find 95 %.
+    A search by descent is approximate: of 5 neighbors it must find 95 %.
     """
     pynndescent = pytest.importorskip(
         "pynndescent", reason="pynndescent is not installed (extra 'ann')"

@@ -1,4 +1,4 @@
-"""GLML's matrices against multi-precision golden values, autodiff and optimisers."""
+"""GLML's matrices against multi-precision golden values, autodiff and optimizers."""
 
 from functools import partial
 

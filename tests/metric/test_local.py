@@ -1,4 +1,4 @@
-"""The local Mahalanobis metric: loops, golden neighbours, invariance, precision."""
+"""The local Mahalanobis metric: loops, golden neighbors, invariance, precision."""
 
 import tracemalloc
 from dataclasses import replace
@@ -54,7 +54,7 @@ def test_it_is_a_metric_but_no_distance():
     assert not metric.symmetric
 
 
-def test_pairwise_and_neighbours_equal_golden(golden, x64):
+def test_pairwise_and_neighbors_equal_golden(golden, x64):
     case = golden("mix_glml_dml")["g_knn_local_metric"]
     given, out = {k: np.array(v) for k, v in case["in"].items()}, case["out"]
     D = local_pairwise(given["A"], given["queries"], given["X"])

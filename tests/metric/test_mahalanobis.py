@@ -63,7 +63,7 @@ def test_numpy_float64_gives_numpy_float64(name, X):
 
 @pytest.mark.long
 @every_kind
-def test_neighbours_are_those_of_a_full_sort(name, X):
+def test_neighbors_are_those_of_a_full_sort(name, X):
     metric, k, X = build(name), 3, np.concatenate([X, X[::-1] + 0.1])
     # Six at a time, as other tests ask, so that jit is reused.
     parts = [[metric.dissimilarity(q, P) for q in X[:3]] for P in np.split(X, 10)]
@@ -144,7 +144,7 @@ def test_the_distance_is_euclids_between_images(L, points):
 
 @exhaust
 @given(factor, arrays(np.float64, (12, 3), elements=number))
-def test_neighbour_distances_are_scikit_learns(L, points):
+def test_neighbor_distances_are_scikit_learns(L, points):
     k = 4
     # Squares below 1e-308 are refused: tests/neighbors/test_range.py.
     L, points = (np.where(np.abs(a) < 1e-70, 0.0, a) for a in (L, points))
@@ -155,7 +155,7 @@ def test_neighbour_distances_are_scikit_learns(L, points):
     np.testing.assert_allclose(np.sqrt(D), far, rtol=1e-9, atol=rounding(L, points))
 
 
-def test_neighbours_are_scikit_learns_brute_force_ones(X):
+def test_neighbors_are_scikit_learns_brute_force_ones(X):
     metric = build("Mahalanobis")
     D, index = nearest(metric, X[:10], X, 5)
     search = NearestNeighbors(
@@ -166,7 +166,7 @@ def test_neighbours_are_scikit_learns_brute_force_ones(X):
     np.testing.assert_allclose(np.sqrt(D), far, rtol=0, atol=1e-7)
 
 
-def test_rescaling_a_feature_and_its_column_changes_no_neighbour(X):
+def test_rescaling_a_feature_and_its_column_changes_no_neighbor(X):
     metric = build("Mahalanobis")
     scale = np.array([1e3, 1.0, 1e-3])
     _, index = nearest(metric, X, X, 5)

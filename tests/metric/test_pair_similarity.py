@@ -229,7 +229,7 @@ def test_difference_form_survives_where_the_dot_product_cancels(golden):
     assert abs(gemm - np.log(wanted)) > 10 * abs(exact - np.log(wanted))
 
 
-def test_kernel_recognises_itself_and_the_joint_does_not(toy, golden):
+def test_kernel_recognizes_itself_and_the_joint_does_not(toy, golden):
     metric, X = toy
     kernel = dataclasses.replace(metric, score="kernel").pairwise(X, X)
     np.testing.assert_allclose(np.diag(kernel), 0, atol=1e-10)

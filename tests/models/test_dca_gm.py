@@ -7,7 +7,7 @@ import numpyro
 import pytest
 from numpyro.infer.util import log_density
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
 from probmetric.inference.dca_gm.likelihood import apply_gauge, tilt, with_fisher
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
@@ -44,7 +44,7 @@ def params(golden):
 @pytest.fixture
 def points(golden):
     case = golden("lca_dca")["dca_gm"]
-    return Labelled(np.array(case["X"]), np.array(case["labels"]))
+    return Labeled(np.array(case["X"]), np.array(case["labels"]))
 
 
 def random_case(covariance="class", p=P, ragged=False):
@@ -57,7 +57,7 @@ def random_case(covariance="class", p=P, ragged=False):
     sites = DCAGMSites(*draw, jnp.asarray(rng.normal(size=(C, q, p * (p - 1) // 2))))
     w = jnp.asarray(rng.uniform(0, 2, N))
     y = jnp.asarray(rng.integers(0, C, N))
-    data = Labelled(jnp.asarray(rng.normal(size=(N, D))), y, w)
+    data = Labeled(jnp.asarray(rng.normal(size=(N, D))), y, w)
     mean = jnp.asarray(rng.normal(size=(p, D)))
     prior = DCAGMPrior(mean, jnp.asarray(present), 0.7, 3.0, 1.3, 2.0, 0.6)
     return sites, data, prior
@@ -144,7 +144,7 @@ def test_a_minibatch_density_is_that_of_the_chosen_points_scaled_up(x64):
 
     chosen, found = map(np.asarray, density(jax.random.key(5)))
     assert len(np.unique(chosen)) == 4
-    part = Labelled(data.X[chosen], data.y[chosen], data.w[chosen])
+    part = Labeled(data.X[chosen], data.y[chosen], data.w[chosen])
     flat = prior._replace(c=1.0, lam=1.0)
     one, _ = BOTH(sites, Conditioned(part, flat))
     none, _ = BOTH(sites, Conditioned(part._replace(w=jnp.zeros(4)), flat))
@@ -156,7 +156,7 @@ def test_the_mean_of_all_minibatch_gradients_is_the_full_gradient(x64):
     sites, data, prior = random_case()
 
     def part_gradient(rows):
-        part = Labelled(data.X[rows], data.y[rows], N / len(rows) * data.w[rows])
+        part = Labeled(data.X[rows], data.y[rows], N / len(rows) * data.w[rows])
         return BOTH(sites, Conditioned(part, prior))[1].A
 
     parts = [part_gradient(jnp.arange(i, i + 4)) for i in (0, 4, 8)]
@@ -168,7 +168,7 @@ def test_the_mean_of_all_minibatch_gradients_is_the_full_gradient(x64):
 def test_simulated_classes_have_the_models_frequencies(x64, params, points):
     # 4000 copies of one point: a frequency is off by more than 4.5 standard errors
     # with probability below 7e-6 for each of 3 classes.
-    many = Labelled(jnp.asarray(np.repeat(points.X[1:2], 4000, 0)), None)
+    many = Labeled(jnp.asarray(np.repeat(points.X[1:2], 4000, 0)), None)
     drawn = simulate(jax.random.key(0), jax.tree.map(jnp.asarray, params), many)
     p = np.array([0.35156031576391966, 0.5603591351206987, 0.08808054911538163])
     frequency = np.bincount(np.asarray(drawn.y), minlength=3) / 4000

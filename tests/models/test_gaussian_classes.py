@@ -11,7 +11,7 @@ import xarray as xr
 from scipy import stats
 
 from probmetric.checks.compare import compare
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Posterior, model_target
 from probmetric.models.gaussian_classes import LKJPrior, gaussian_classes
@@ -30,7 +30,7 @@ def toy():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], [10, 14])
     X = rng.normal(size=(24, 2)) @ np.array([[1.0, 0.7], [0.0, 0.7]]) + y[:, None]
-    return Labelled(X, y)
+    return Labeled(X, y)
 
 
 def by_quadrature(X, prior, reach=4.0):

@@ -47,7 +47,7 @@ def squares_that_lose_terms(rng):
 
 
 def nearly_equal(rng, spread=1e-4):
-    """Return points whose neighbours are told apart by late digits of their squares."""
+    """Return points whose neighbors are told apart by late digits of their squares."""
     return np.tile(rng.normal(size=(20, D)), (N // 20, 1)) + spread * rng.normal(
         size=(N, D)
     )
@@ -88,7 +88,7 @@ def tiles(monkeypatch):
 
 
 def found(make, seed=0):
-    """Return neighbours read in blocks and in memory, and metric, points, queries."""
+    """Return neighbors read in blocks and in memory, and metric, points, queries."""
     rng = np.random.default_rng(seed)
     X, rows = make(rng), np.r_[:20, 1000:1020, N - 1]
     metric = Mahalanobis(rng.normal(size=(4, D)))
@@ -100,7 +100,7 @@ def found(make, seed=0):
 
 
 @pytest.mark.parametrize("make", SETS)
-def test_neighbours_are_those_in_memory(make, tiles):
+def test_neighbors_are_those_in_memory(make, tiles):
     same(*found(make))
 
 
@@ -118,7 +118,7 @@ def test_threads_change_no_bit(make, tiles, monkeypatch):
         (clusters, "rounding", lambda *given: -1.0),
     ],
 )
-def test_a_bound_that_is_too_low_loses_neighbours(
+def test_a_bound_that_is_too_low_loses_neighbors(
     make, bound, nothing, tiles, monkeypatch
 ):
     """Negative control: the comparison above sees a screen that lets too little in."""

@@ -144,7 +144,7 @@ KINDS |= {
 
 
 def order_or_refusal(metric, scale):
-    """Return the neighbours of points times a scale, or None if it is refused."""
+    """Return the neighbors of points times a scale, or None if it is refused."""
     try:
         D, index = found_but_own(metric, X[:4] * scale, X * scale, 3, None)
     except ValueError as error:
@@ -312,7 +312,7 @@ def test_the_command_refuses_a_wild_entry_in_one_line(tmp_path):
     assert "inf," not in done.output
 
 
-def test_euclid_of_the_report_refuses_columns_it_cannot_standardise():
+def test_euclid_of_the_report_refuses_columns_it_cannot_standardize():
     for factor in (1e-310, 1e160):
         with pytest.raises(ValueError, match=r"X must .*columns"):
             euclid(X * np.array([factor, 1.0, 1.0]))

@@ -1,4 +1,4 @@
-"""Neighbours are exact, ties included, in bounded memory."""
+"""Neighbors are exact, ties included, in bounded memory."""
 
 import tracemalloc
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ def test_ties_go_to_the_lowest_index(grid, path, tile, d):
 
 
 @both_paths
-def test_a_point_is_not_its_own_neighbour_but_its_duplicate_is(grid, path):
+def test_a_point_is_not_its_own_neighbor_but_its_duplicate_is(grid, path):
     points = grid[0]
     metric = KINDS[path](Mahalanobis(np.eye(2)))
     D, index = nearest(metric, points, points, 5, exclude_self=True, tile=16)

@@ -36,7 +36,7 @@ def test_a_shortlist_is_reranked_by_the_local_metric(problem):
         np.testing.assert_array_equal(found, some[np.argsort(local)][:3])
 
 
-def test_recall_is_the_share_of_the_exact_neighbours_that_are_found(problem):
+def test_recall_is_the_share_of_the_exact_neighbors_that_are_found(problem):
     metric, Q, P = problem
     exact, short = (nearest(metric, Q, P, 3, shortlist=m)[1] for m in (None, 3))
     shared = np.mean(

@@ -1,4 +1,4 @@
-"""Votes of neighbours among rows that are read in parts: those of rows in memory."""
+"""Votes of neighbors among rows that are read in parts: those of rows in memory."""
 
 import numpy as np
 import pytest
@@ -136,11 +136,11 @@ def test_labels_weights_and_queries_that_do_not_fit_are_refused():
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["Mahalanobis", "PairSimilarity"])
-@pytest.mark.parametrize("labelled", [True, False])
-def test_a_table_of_a_source_is_that_of_arrays(name, labelled):
+@pytest.mark.parametrize("labeled", [True, False])
+def test_a_table_of_a_source_is_that_of_arrays(name, labeled):
     X, y = data()
     metric = build(name)
-    label = y if labelled else None
+    label = y if labeled else None
     source = pm.open(X, label=label)
     found = neighbor_table(metric, source, 4, queries=X[:9])
     wanted = neighbor_table(metric, X, 4, queries=X[:9], labels=label)

@@ -1,4 +1,4 @@
-"""Neighbours among points read in parts are those among all, bit for bit."""
+"""Neighbors among points read in parts are those among all, bit for bit."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ N = sum(SIZES)
 class Parts:
     """Arrays in memory as a source, cut into parts of given sizes."""
 
-    labelled = weighted = False
+    labeled = weighted = False
     name = "arrays"
 
     def __init__(self, X, sizes, block=None):
@@ -95,7 +95,7 @@ def test_all_points_as_queries_do_not_find_themselves():
 
 
 @pytest.mark.long
-def test_more_neighbours_than_a_part_has_points():
+def test_more_neighbors_than_a_part_has_points():
     X, rows = data()
     X, rows = X[:40], rows[:9]
     euclid, similarity = build_euclid(3), build("PairSimilarity")

@@ -48,7 +48,7 @@ def test_soft_votes_over_several_tiles_are_their_formula():
 
 
 @pytest.mark.parametrize("n", [60, VOTE_TILE + 90])
-def test_a_neighbourhood_prepares_a_tile_once_and_votes_as_by_itself(monkeypatch, n):
+def test_a_neighborhood_prepares_a_tile_once_and_votes_as_by_itself(monkeypatch, n):
     rng = np.random.default_rng(5)
     X, y, asked = rng.normal(size=(n, 3)), rng.integers(0, 2, n), []
     real = scan.ready_alone

@@ -285,16 +285,16 @@ def test_streamed_is_whole(posterior, many, criterion, monkeypatch):
 def test_every_form_of_candidates(posterior, many):
     X, rows = many[0], many[1][:40]
     expected = pm.next_pairs(posterior, X[rows], 6)
-    unlabelled = pm.Pairs(X, rows[:, 0], rows[:, 1], None)
+    unlabeled = pm.Pairs(X, rows[:, 0], rows[:, 1], None)
     halves = [
-        unlabelled._replace(i=i, j=j)
+        unlabeled._replace(i=i, j=j)
         for i, j in ((r[:, 0], r[:, 1]) for r in (rows[:9], rows[9:]))
     ]
     for found in (
         pm.next_pairs(posterior, X[rows].tolist(), 6),
         pm.next_pairs(posterior, rows, 6, X=X),
         pm.next_pairs(posterior, rows.tolist(), 6, X=X.tolist()),
-        pm.next_pairs(posterior, unlabelled, 6),
+        pm.next_pairs(posterior, unlabeled, 6),
         pm.next_pairs(posterior, halves, 6),
         pm.next_pairs(posterior, lambda: halves, 6),
     ):

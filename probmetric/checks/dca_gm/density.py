@@ -21,7 +21,7 @@ from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, ze
 from probmetric.checks.claims import DENSITY, MODE
 from probmetric.checks.dca_gm.problems import split
 from probmetric.checks.sides import density_of
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.draws import TARGET, prepare
 from probmetric.inference.dca_gm.fit import Conditioned, fit, log_joint
 from probmetric.inference.dca_gm.likelihood import (
@@ -59,14 +59,14 @@ def _table(value: Array, gradient: Mapping[str, Array]) -> Values:
     return {"log density": value, **{f"∂/∂{k}": g for k, g in gradient.items()}}
 
 
-def _model_density(problem: Problem[Labelled]) -> Values:
+def _model_density(problem: Problem[Labeled]) -> Values:
     params, data, prior = split(problem)
     density = density_of(dca_gm, (data, prior), _options(params))
     return _table(*density(_named(unconstrain(params))))
 
 
 def _joint(
-    problem: Problem[Labelled], rate: float = RATE, weighted: bool = True
+    problem: Problem[Labeled], rate: float = RATE, weighted: bool = True
 ) -> Values:
     params, data, prior = split(problem)
     data = data if weighted else data._replace(w=None)
@@ -82,7 +82,7 @@ def _mu_prime(params: DCAGMParams) -> Float[Array, "c k d"]:
     return jnp.asarray(np.random.default_rng(0).normal(size=(c, k, params.A.shape[1])))
 
 
-def _autodiff(problem: Problem[Labelled]) -> Values:
+def _autodiff(problem: Problem[Labeled]) -> Values:
     """Differentiate the NumPyro density of the labels: with them, less without."""
     params, data, prior = split(problem)
     mu_prime, options = _mu_prime(params), {**_options(params), "learning_rate": 1.0}
@@ -100,7 +100,7 @@ def _autodiff(problem: Problem[Labelled]) -> Values:
     return {"free centres": free(params.A), "tied centres": tied(params.A)}
 
 
-def _gradients(problem: Problem[Labelled]) -> Values:
+def _gradients(problem: Problem[Labeled]) -> Values:
     params, data, _ = split(problem)
     tied = _gradient_A_tied(params, _mu_prime(params), data)
     return {"free centres": _gradient_A(params, data), "tied centres": tied}
@@ -110,13 +110,13 @@ _gradient_A, _gradient_A_tied = jax.jit(gradient_A), jax.jit(gradient_A_tied)
 _scores = jax.jit(scores)
 
 
-def _held_fixed(problem: Problem[Labelled]) -> Values:
+def _held_fixed(problem: Problem[Labeled]) -> Values:
     params, data, _ = split(problem)
     tied = params._replace(mu=_mu_prime(params) @ params.A.T)
     return {**_gradients(problem), "tied centres": _gradient_A(tied, data)}
 
 
-def _without_labeled_class(problem: Problem[Labelled]) -> Values:
+def _without_labeled_class(problem: Problem[Labeled]) -> Values:
     params, data, _ = split(problem)
     theta = log_weight(params), params.mu, params.chol
     log_p, m = _scores(data.X @ params.A.T, *theta)
@@ -124,13 +124,13 @@ def _without_labeled_class(problem: Problem[Labelled]) -> Values:
     return {**_gradients(problem), "free centres": (data.w[:, None] * V).T @ data.X}
 
 
-def _fisher(problem: Problem[Labelled]) -> Values:
+def _fisher(problem: Problem[Labeled]) -> Values:
     params, data, _ = split(problem)
     metric = LocalFisher(params.A, log_weight(params), params.mu, params.chol)
     return {"J(x)": metric.matrix_at(data.X[:20])}
 
 
-def _hessian_of_kl(problem: Problem[Labelled]) -> Values:
+def _hessian_of_kl(problem: Problem[Labeled]) -> Values:
     params, data, _ = split(problem)
 
     def kl(y: Float[Array, "d"], x: Float[Array, "d"]) -> Array:
@@ -141,7 +141,7 @@ def _hessian_of_kl(problem: Problem[Labelled]) -> Values:
     return {"J(x)": jax.jit(jax.vmap(jax.hessian(kl)))(X, X)}
 
 
-def _uncentred(problem: Problem[Labelled]) -> Values:
+def _uncentred(problem: Problem[Labeled]) -> Values:
     params, data, _ = split(problem)
     Y = data.X[:20] @ params.A.T
     log_p, m = _scores(Y, log_weight(params), params.mu, params.chol)
@@ -158,7 +158,7 @@ def _moved(params: DCAGMParams) -> DCAGMParams:
 
 
 def _identified(
-    problem: Problem[Labelled], change: Callable[[DCAGMParams], DCAGMParams] = _moved
+    problem: Problem[Labeled], change: Callable[[DCAGMParams], DCAGMParams] = _moved
 ) -> Values:
     """Return what is identified, after a change of the parameters."""
     params, X = change(split(problem)[0]), jnp.asarray(problem.data.X)
@@ -177,7 +177,7 @@ def _weights_not_tilted(params: DCAGMParams) -> DCAGMParams:
     return _moved(params)._replace(**weights)
 
 
-def _log_p_by_scipy(problem: Problem[Labelled]) -> Values:
+def _log_p_by_scipy(problem: Problem[Labeled]) -> Values:
     """Return log p(c | x) by Bayes' rule under SciPy's normal densities."""
     params, data, _ = split(problem)
     Y, (c, k, _) = np.asarray(data.X @ params.A.T), params.mu.shape
@@ -194,7 +194,7 @@ def _log_p_by_scipy(problem: Problem[Labelled]) -> Values:
     return {"log p(c|x)": log_p, "log likelihood": w @ labeled}
 
 
-def _log_p(problem: Problem[Labelled], weighted: bool = True) -> Values:
+def _log_p(problem: Problem[Labeled], weighted: bool = True) -> Values:
     """Return the same of the metric and of the target; wrong: without weights."""
     params, data, prior = split(problem)
     data = data if weighted else data._replace(w=jnp.ones(len(data.X)))
@@ -205,12 +205,12 @@ def _log_p(problem: Problem[Labelled], weighted: bool = True) -> Values:
     return {"log p(c|x)": logs, "log likelihood": values["log_likelihood"]}
 
 
-def _white_density(problem: Problem[Labelled]) -> Values:
+def _white_density(problem: Problem[Labeled]) -> Values:
     table = _model_density(problem)
     return {k: table[k] for k in ("log density", "∂/∂A")}
 
 
-def _target(problem: Problem[Labelled], rate: float = RATE) -> Values:
+def _target(problem: Problem[Labeled], rate: float = RATE) -> Values:
     """Return the same of the samplers' whitened target; wrong: at another rate."""
     params, data, prior = split(problem)
     position, args = prepare(params, Conditioned(data, prior, rate))
@@ -219,7 +219,7 @@ def _target(problem: Problem[Labelled], rate: float = RATE) -> Values:
     return {"log density": value, "∂/∂A": gradient.A @ args.white.half.T}
 
 
-def _mode_slope(problem: Problem[Labelled], lam: float = 1.0) -> Values:
+def _mode_slope(problem: Problem[Labeled], lam: float = 1.0) -> Values:
     """Differentiate NumPyro's density at the fit, per point; wrong: of another λ."""
     data, prior = jax.tree.map(jnp.asarray, (problem.data, problem.prior))
     wrong = prior._replace(lam=lam * prior.lam)

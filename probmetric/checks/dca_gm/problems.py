@@ -9,7 +9,7 @@ import numpy as np
 
 from probmetric.checks.check import Problem
 from probmetric.checks.problems import OF_CLASSES, fitted, renamed, standardized
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.fit import default_prior, fit
 from probmetric.inference.dca_gm.start import start
 from probmetric.inference.solvers.result import Fit
@@ -17,7 +17,7 @@ from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, simulate
 from probmetric.precision import to_numpy
 
 
-def toy(seed: int) -> Problem[Labelled]:
+def toy(seed: int) -> Problem[Labeled]:
     """Simulate 120 points in d = 3 whose class follows from p = 2, and fit them.
 
     Points weigh 1/2 to 3/2.
@@ -35,18 +35,18 @@ def toy(seed: int) -> Problem[Labelled]:
         chol=0.7 * np.broadcast_to(np.eye(2), (3, 1, 2, 2)),
     )
     with jax.enable_x64(True):
-        empty = Labelled(jnp.asarray(X), None)
+        empty = Labeled(jnp.asarray(X), None)
         drawn = simulate(jax.random.key(seed), jax.tree.map(jnp.asarray, truth), empty)
-    data = Labelled(X, np.asarray(drawn.y), 0.5 + 0.5 * (np.arange(120) % 3))
+    data = Labeled(X, np.asarray(drawn.y), 0.5 + 0.5 * (np.arange(120) % 3))
     return _fitted(f"simulated, seed {seed}", data, 1)
 
 
-def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
+def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
     """Fit p = 2 (1 for one feature), three Gaussians per class, standardized."""
-    return _fitted("data", Labelled(*standardized(X, y)), 3)
+    return _fitted("data", Labeled(*standardized(X, y)), 3)
 
 
-def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
+def split(problem: Problem[Labeled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
     """Return parameters with every component in two, weighted data, and a prior."""
     params, data, prior = jax.tree.map(
         np.asarray, (problem.params, problem.data, problem.prior)
@@ -66,19 +66,19 @@ def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
     return jax.device_put((*moved, prior._replace(present=present)))
 
 
-def fit_problem(problem: Problem[Labelled]) -> Fit:
+def fit_problem(problem: Problem[Labeled]) -> Fit:
     """Fit a problem by the default solver, from its default start."""
     return fit(problem.data, problem.prior, tol=1e-8, max_steps=2000)
 
 
-def _fitted(name: str, data: Labelled, n_gaussians: int) -> Problem[Labelled]:
+def _fitted(name: str, data: Labeled, n_gaussians: int) -> Problem[Labeled]:
     with jax.enable_x64(True):
         begin = start(data, min(2, data.X.shape[1]), n_gaussians=n_gaussians)
         prior = to_numpy(default_prior(begin, data))
     return fitted(fit_problem, name, data, prior)
 
 
-def _renamed(problem: Problem[Labelled]) -> Problem[Labelled]:
+def _renamed(problem: Problem[Labeled]) -> Problem[Labeled]:
     present = problem.prior.present[::-1]
     return renamed(replace(problem, prior=problem.prior._replace(present=present)))
 

@@ -14,7 +14,7 @@ import xarray as xr
 
 from probmetric.checks.check import Problem, near_sampling
 from probmetric.checks.sides import as_dataset, stretched
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.draws import TARGET_A, prepare
 from probmetric.inference.dca_gm.fit import Conditioned
 from probmetric.inference.sampling.laplace import Laplace, laplace_fit
@@ -25,7 +25,7 @@ from probmetric.inference.sampling.target import Draws, Posterior
 N_QUERIES = 5
 
 
-def _posterior(problem: Problem[Labelled]) -> Posterior:
+def _posterior(problem: Problem[Labeled]) -> Posterior:
     """Return the posterior of A, with its Laplace approximation as the start."""
     conditioned = Conditioned(problem.data, problem.prior)
     queries = jnp.asarray(problem.data.X[:N_QUERIES])
@@ -44,12 +44,12 @@ def _summaries(draws: Draws) -> xr.Dataset:
     return as_dataset(values, draws.attributes)
 
 
-def _nuts(problem: Problem[Labelled]) -> xr.Dataset:
+def _nuts(problem: Problem[Labeled]) -> xr.Dataset:
     with jax.enable_x64(True):
         return _summaries(NUTS().draw(_posterior(problem), seed=1, progress=False))
 
 
-def _laplace(problem: Problem[Labelled], narrow: float = 1.0) -> xr.Dataset:
+def _laplace(problem: Problem[Labeled], narrow: float = 1.0) -> xr.Dataset:
     with jax.enable_x64(True):
         posterior = _posterior(problem)
         start = posterior.start._replace(factor=narrow * posterior.start.factor)
@@ -57,7 +57,7 @@ def _laplace(problem: Problem[Labelled], narrow: float = 1.0) -> xr.Dataset:
 
 
 @stretched
-def _svi(problem: Problem[Labelled]) -> xr.Dataset:
+def _svi(problem: Problem[Labeled]) -> xr.Dataset:
     """Draw from a full-rank Gaussian guide of the same posterior."""
     with jax.enable_x64(True):
         return _summaries(SVI().draw(_posterior(problem), seed=3, progress=False))

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_quadrature, zero
 from probmetric.checks.gaussian_classes.problems import on_overlapping
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.densities.classes import (
     class_hessians,
     class_log_densities,
@@ -39,7 +39,7 @@ from probmetric.typing import Array
 
 
 def some_posterior(
-    problem: Problem[Labelled], nu: float = 0.0, shrink: bool = True
+    problem: Problem[Labeled], nu: float = 0.0, shrink: bool = True
 ) -> ClassPosterior:
     """Return the posterior, or a wrong one."""
     stats = statistics(problem.data, problem.options["n_classes"])
@@ -48,7 +48,7 @@ def some_posterior(
     return post._replace(nu=post.nu + nu, Psi=Psi)
 
 
-def places(problem: Problem[Labelled]) -> np.ndarray:
+def places(problem: Problem[Labeled]) -> np.ndarray:
     """Return a few points of the problem to evaluate densities at."""
     return np.asarray(problem.data.X)[:5]
 
@@ -60,7 +60,7 @@ def _signless(B: np.ndarray) -> np.ndarray:
     return flat * np.sign(top) / np.linalg.norm(flat, axis=1, keepdims=True)
 
 
-def _bias_by_autodiff(problem: Problem[Labelled]) -> np.ndarray:
+def _bias_by_autodiff(problem: Problem[Labeled]) -> np.ndarray:
     """Evaluate Eq. (11) of the paper with Hessians of p_c by automatic derivatives."""
     classes = predictive(some_posterior(problem))
 
@@ -76,13 +76,13 @@ def _bias_by_autodiff(problem: Problem[Labelled]) -> np.ndarray:
 
 
 @on_overlapping
-def bias_reference(problem: Problem[Labelled]) -> Values:
+def bias_reference(problem: Problem[Labeled]) -> Values:
     """Return the scale-free B of Eq. (11) of the paper."""
     return {"B": _signless(_bias_by_autodiff(problem))}
 
 
 @on_overlapping
-def remaining_bias(problem: Problem[Labelled], euclid: bool = False) -> Values:
+def remaining_bias(problem: Problem[Labeled], euclid: bool = False) -> Values:
     """Return tr(A⁻¹B) relative to its terms; wrong: under the Euclidean metric.
 
     Points where B is definite are left out: there no metric removes the bias.
@@ -100,7 +100,7 @@ def remaining_bias(problem: Problem[Labelled], euclid: bool = False) -> Values:
 
 
 @on_overlapping
-def bias_estimate(problem: Problem[Labelled], normal: bool = False) -> Values:
+def bias_estimate(problem: Problem[Labeled], normal: bool = False) -> Values:
     """Return the scale-free B, of Student-t densities or (wrongly) of normals."""
     classes = predictive(some_posterior(problem))
     if normal:
@@ -113,7 +113,7 @@ def bias_estimate(problem: Problem[Labelled], normal: bool = False) -> Values:
 
 
 @on_overlapping
-def error_by_sphere(problem: Problem[Labelled]) -> Values:
+def error_by_sphere(problem: Problem[Labeled]) -> Values:
     """Average densities over a sphere and extrapolate the error's r² to r = 0.
 
     Of radius r under a metric |A| = 1, the Euclidean one or another. The 2D points
@@ -146,14 +146,14 @@ def error_by_sphere(problem: Problem[Labelled]) -> Values:
     return errors
 
 
-def _shapes(problem: Problem[Labelled]) -> dict[str, np.ndarray]:
+def _shapes(problem: Problem[Labeled]) -> dict[str, np.ndarray]:
     d = np.shape(problem.data.X)[1]
     scale = 1.4 ** np.arange(d)
     return {"": np.eye(d), ", another metric": 3 * np.diag(scale) + 0.5}
 
 
 @on_overlapping
-def error_estimate(problem: Problem[Labelled], factor: float = 1.0) -> Values:
+def error_estimate(problem: Problem[Labeled], factor: float = 1.0) -> Values:
     """Return limit and slope (1 - s, tr A⁻¹B/(2D)) under the same metrics."""
     classes, X = to_densities(problem.params), places(problem)
     errors: dict[str, np.ndarray] = {}

@@ -17,7 +17,7 @@ from scipy.stats import multivariate_t
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
 from probmetric.checks.sides import density_of
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
     log_evidence,
@@ -38,7 +38,7 @@ from probmetric.typing import Array
 KINDS = "full", "tied", "diagonal"
 
 
-def n_classes(problem: Problem[Labelled]) -> int:
+def n_classes(problem: Problem[Labeled]) -> int:
     """Return the number of classes of a problem."""
     return int(problem.options["n_classes"])
 
@@ -52,7 +52,7 @@ def _sites(params: GaussianClassesParams, kind: str) -> dict[str, Array]:
     return jax.tree.map(jnp.asarray, sites)
 
 
-def _thetas(problem: Problem[Labelled], kind: str) -> list[GaussianClassesParams]:
+def _thetas(problem: Problem[Labeled], kind: str) -> list[GaussianClassesParams]:
     """Return two parameters to evaluate densities at, made without the posterior."""
     X, c = np.asarray(problem.data.X, float), n_classes(problem)
     d, thetas = X.shape[1], list[GaussianClassesParams]()
@@ -66,7 +66,7 @@ def _thetas(problem: Problem[Labelled], kind: str) -> list[GaussianClassesParams
     return thetas
 
 
-def joint_density(problem: Problem[Labelled]) -> Values:
+def joint_density(problem: Problem[Labeled]) -> Values:
     """Evaluate NumPyro's log density at two parameters, for each covariance."""
     table: dict[str, list[Array]] = {}
     for kind in KINDS:
@@ -100,7 +100,7 @@ def _log_posterior(at: GaussianClassesParams, post: Any, kind: str) -> float:
 
 
 def by_candidates_formula(
-    problem: Problem[Labelled], nu: float = 0.0, shrink: bool = True
+    problem: Problem[Labeled], nu: float = 0.0, shrink: bool = True
 ) -> Values:
     """Return evidence plus the log density of the same under the posterior.
 
@@ -121,7 +121,7 @@ def by_candidates_formula(
 
 
 def _slopes(
-    problem: Problem[Labelled], at: GaussianClassesParams, data: Labelled, kind: str
+    problem: Problem[Labeled], at: GaussianClassesParams, data: Labeled, kind: str
 ) -> dict[str, np.ndarray]:
     """Return NumPyro's gradient without the Jacobian of L, along the simplex.
 
@@ -141,7 +141,7 @@ def _slopes(
     return {"μ": slope["mean"] / n, "L": by_chol / n, "π": along / n}
 
 
-def mode_slope(problem: Problem[Labelled], mean: bool = False) -> Values:
+def mode_slope(problem: Problem[Labeled], mean: bool = False) -> Values:
     """Differentiate NumPyro's density at the modes, with and without missing entries.
 
     Wrong: the posterior mean instead of the mode.
@@ -164,7 +164,7 @@ def mode_slope(problem: Problem[Labelled], mean: bool = False) -> Values:
     return table
 
 
-def proba_by_scipy(problem: Problem[Labelled]) -> Values:
+def proba_by_scipy(problem: Problem[Labeled]) -> Values:
     """Restrict SciPy's multivariate t to the observed entries, class by class."""
     X, stats = _rows(problem), statistics(problem.data, n_classes(problem))
     logs: dict[str, np.ndarray] = {}
@@ -190,14 +190,14 @@ def proba_by_scipy(problem: Problem[Labelled]) -> Values:
     return logs
 
 
-def _rows(problem: Problem[Labelled]) -> np.ndarray:
+def _rows(problem: Problem[Labeled]) -> np.ndarray:
     X = np.array(problem.data.X[:8], float)
     if X.shape[1] > 1:
         X[1, 0] = X[4, 1] = X[6, -1] = np.nan
     return X
 
 
-def proba(problem: Problem[Labelled], kappa: float = 0.0) -> Values:
+def proba(problem: Problem[Labeled], kappa: float = 0.0) -> Values:
     """Return the same in closed form; wrong: κ off."""
     stats, logs = statistics(problem.data, n_classes(problem)), dict[str, Array]()
     for kind in KINDS:

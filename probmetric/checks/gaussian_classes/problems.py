@@ -9,7 +9,7 @@ import numpy as np
 
 from probmetric.checks.check import Problem
 from probmetric.checks.problems import OF_CLASSES, fitted, standardized, translated
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes.posterior import statistics
 from probmetric.inference.gaussian_classes.predict import fit
 from probmetric.inference.gaussian_classes.prior import evidence_prior
@@ -21,7 +21,7 @@ N_COMPONENTS = 3
 """Principal components of a data set: NUTS samples c · d(d + 3)/2 unknowns."""
 
 
-def toy(seed: int) -> Problem[Labelled]:
+def toy(seed: int) -> Problem[Labeled]:
     """Simulate 50 points of three unequal classes in d = 2, weighted, and fit them."""
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(3, 2, 4))
@@ -30,41 +30,41 @@ def toy(seed: int) -> Problem[Labelled]:
         1.5 * rng.normal(size=(3, 2)),
         np.linalg.cholesky(A @ np.swapaxes(A, 1, 2) / 3),
     )
-    empty = Labelled(np.zeros((50, 2)), None, 0.5 + 0.5 * (np.arange(50) % 3))
+    empty = Labeled(np.zeros((50, 2)), None, 0.5 + 0.5 * (np.arange(50) % 3))
     with jax.enable_x64(True):
         data = simulate(jax.random.key(seed), truth, empty)
     prior = NIWPrior(np.array([0.3, -0.2]), np.eye(2) + 0.2, 0.8, 5.0, 1.5)
     return _fitted(f"simulated, seed {seed}", to_numpy(data), prior)
 
 
-def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
+def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
     """Fit a labeled data set: standardized, its leading principal components.
 
     The prior is chosen by evidence.
     """
     Z, codes = standardized(X, y)
     axes = np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS]
-    data = Labelled(Z @ axes.T, codes)
+    data = Labeled(Z @ axes.T, codes)
     prior = evidence_prior(statistics(data, _n_classes(data)), alpha=1.5)
     return _fitted("data", data, to_numpy(prior))
 
 
-def fit_problem(problem: Problem[Labelled]) -> Fit:
+def fit_problem(problem: Problem[Labeled]) -> Fit:
     """Return the posterior mode of a problem."""
     return fit(problem.data, problem.prior, **problem.options)
 
 
-def _n_classes(data: Labelled) -> int:
+def _n_classes(data: Labeled) -> int:
     return int(np.max(np.asarray(data.y))) + 1
 
 
-def _fitted(name: str, data: Labelled, prior: NIWPrior) -> Problem[Labelled]:
+def _fitted(name: str, data: Labeled, prior: NIWPrior) -> Problem[Labeled]:
     return fitted(
         fit_problem, name, data, prior, n_classes=_n_classes(data), covariance="full"
     )
 
 
-def overlapping(problem: Problem[Labelled]) -> Problem[Labelled]:
+def overlapping(problem: Problem[Labeled]) -> Problem[Labeled]:
     """Return the problem with class means drawn together, and its fit.
 
     If some lie more than three standard deviations apart, until the farthest lie one
@@ -85,7 +85,7 @@ def on_overlapping[S](side: Callable[..., S]) -> Callable[..., S]:
     """Return a side of a check, evaluated on the problem with overlapping classes."""
 
     @wraps(side)
-    def moved(problem: Problem[Labelled], **options: Any) -> S:
+    def moved(problem: Problem[Labeled], **options: Any) -> S:
         return side(overlapping(problem), **options)
 
     return moved

@@ -29,7 +29,7 @@ from probmetric.checks.gaussian_classes.problems import on_overlapping
 from probmetric.checks.sbc import sample_sites
 from probmetric.checks.sides import as_dataset, inverse, sampled, stretched
 from probmetric.checks.uniformity import Ranks
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.densities.classes import ClassDensities, class_log_densities
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -51,7 +51,7 @@ from probmetric.typing import Array
 
 
 @on_overlapping
-def nuts_reference(problem: Problem[Labelled]) -> xr.Dataset:
+def nuts_reference(problem: Problem[Labeled]) -> xr.Dataset:
     """Sample the NumPyro model: precision, log |Σ|, means, and p_c(x | θ) at 3 x."""
     args = (problem.data, problem.prior)
     draws = sampled(gaussian_classes, args, problem.options, seed=1, n_draws=2000)
@@ -74,7 +74,7 @@ def nuts_reference(problem: Problem[Labelled]) -> xr.Dataset:
     )
 
 
-def _middle(problem: Problem[Labelled]) -> Float[np.ndarray, "3 d"]:
+def _middle(problem: Problem[Labeled]) -> Float[np.ndarray, "3 d"]:
     """Return three points halfway to the mean (far off, densities are skewed)."""
     X = np.asarray(problem.data.X)
     return (places(problem)[:3] + X.mean(0)) / 2
@@ -86,7 +86,7 @@ def _log_det(chol: Float[Array, "... d d"]) -> Float[Array, "..."]:
 
 @on_overlapping
 def moments_estimate(
-    problem: Problem[Labelled],
+    problem: Problem[Labeled],
     nu: float = 0.0,
     shrink: bool = True,
     spread: bool = True,
@@ -123,7 +123,7 @@ Small data sets show a wrong ν best. A block is a compiled call.
 
 
 def ranks_of_draws(
-    problem: Problem[Labelled],
+    problem: Problem[Labeled],
     nu: float = 0.0,
     shrink: float = 1.0,
     blind: float = 0.0,
@@ -156,11 +156,11 @@ def _world_ranks(
     shape: tuple[int, int],
     c: int,
 ) -> dict[str, Array]:
-    nothing = statistics(Labelled(jnp.zeros((1, shape[1])), jnp.zeros(1, int)), c)
+    nothing = statistics(Labeled(jnp.zeros((1, shape[1])), jnp.zeros(1, int)), c)
     nothing = jax.tree.map(jnp.zeros_like, nothing)
     before = posterior(nothing, prior)
 
-    def quantities(params: GaussianClassesParams, data: Labelled) -> dict[str, Array]:
+    def quantities(params: GaussianClassesParams, data: Labeled) -> dict[str, Array]:
         logs = jax.vmap(lambda x: class_log_densities(to_densities(params), x))(data.X)
         labeled = jnp.take_along_axis(
             logs + jnp.log(params.weights), jnp.asarray(data.y)[:, None], 1
@@ -197,12 +197,12 @@ def _world_ranks(
 
 def _simulated(
     key: jax.Array, prior: NIWPrior, shape: tuple[int, int], c: int
-) -> tuple[GaussianClassesParams, Labelled]:
+) -> tuple[GaussianClassesParams, Labeled]:
     """Draw true parameters and their data from the NumPyro model."""
-    empty = Labelled(jnp.zeros(shape), None)
+    empty = Labeled(jnp.zeros(shape), None)
     sites = sample_sites(gaussian_classes, key, (empty, prior), {"n_classes": c})
     theta = GaussianClassesParams(sites["weights"], sites["mean"], sites["chol"])
-    return theta, Labelled(sites["x"], sites["y"])
+    return theta, Labeled(sites["x"], sites["y"])
 
 
 def _summaries(
@@ -219,7 +219,7 @@ def _summaries(
     return as_dataset(values, attrs)
 
 
-def exact_draws(problem: Problem[Labelled]) -> xr.Dataset:
+def exact_draws(problem: Problem[Labeled]) -> xr.Dataset:
     """Draw from the closed form, as four chains."""
     with jax.enable_x64(True):
         drawn = draw(jax.random.key(8), some_posterior(problem), 8000)
@@ -228,7 +228,7 @@ def exact_draws(problem: Problem[Labelled]) -> xr.Dataset:
 
 
 @stretched
-def svi_draws(problem: Problem[Labelled]) -> xr.Dataset:
+def svi_draws(problem: Problem[Labeled]) -> xr.Dataset:
     """Draw from a full-rank guide of NumPyro's model."""
     args, options = (problem.data, problem.prior), dict(problem.options)
     with jax.enable_x64(True):

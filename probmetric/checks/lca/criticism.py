@@ -81,7 +81,7 @@ class _Held(NamedTuple):
     trials: Int[np.ndarray, "N"] | None = None
 
 
-def criticise(model: Any, *, seed: int = 0) -> list[Finding]:
+def criticize(model: Any, *, seed: int = 0) -> list[Finding]:
     """Return the parts of ``check_model`` for a fitted LCA.
 
     Calibration is left out if a class has too few points to hold some out, if there are
@@ -105,22 +105,22 @@ def criticise(model: Any, *, seed: int = 0) -> list[Finding]:
         )
     rng = np.random.default_rng(seed)
     fitted, around = _around(fitted)
-    labelled = hasattr(model, "classes_")
+    labeled = hasattr(model, "classes_")
     findings = [
         _prior(fitted, around, rng),
-        _predictive(fitted, around, rng, labelled=labelled),
+        _predictive(fitted, around, rng, labeled=labeled),
     ]
     if hasattr(model, "n_anchors_"):
         return findings  # Folds would thin the rows among which partners are searched.
-    sizes = np.bincount(model._codes) if labelled else np.array([MEMBERS])
+    sizes = np.bincount(model._codes) if labeled else np.array([MEMBERS])
     # Three folds leave two of three members, of which no link can hold one out.
-    linked = labelled and not isinstance(model.link_, Link)
+    linked = labeled and not isinstance(model.link_, Link)
     few = sizes.min() < MEMBERS or (linked and sizes.max() < 2 * MEMBERS - 1)
     if few or len(fitted.pairs.i) < FOLDS:
         return findings
     if linked and model.link_.pairs == "impostors":
         return findings
-    held = stated_held_out(model, seed) if labelled else _held_pairs(model, seed)
+    held = stated_held_out(model, seed) if labeled else _held_pairs(model, seed)
     return [*findings, _calibration(held, rng, type(model.link_).__name__)]
 
 
@@ -212,7 +212,7 @@ def _sensitivity(
 
 
 def _predictive(
-    fitted: Fitted, around: Laplace, rng: np.random.Generator, *, labelled: bool
+    fitted: Fitted, around: Laplace, rng: np.random.Generator, *, labeled: bool
 ) -> Finding:
     """Compare binned labels with replicates and their refits (Eq. 2)."""
     pairs = fitted.pairs
@@ -232,10 +232,10 @@ def _predictive(
     K = B - rate * w[:, None] * (-slope / free[:, None]) @ spread
     on_W = np.full(len(spread) - 1, float(prior.lam) / float(prior.width) ** 2)
     noise = np.sqrt(np.append(on_W, float(prior.b_shape)))[:, None] * spread
-    K = K / np.sqrt(w if labelled else rate * w)[:, None]
+    K = K / np.sqrt(w if labeled else rate * w)[:, None]
     alone, gap = np.sqrt(K.T**2 @ (m * P * free)), y - m * P
     by_point = _by_point(K * gap[:, None], np.asarray(pairs.i)[used])
-    design = np.maximum(1, by_point / alone) if labelled else np.ones(len(alone))
+    design = np.maximum(1, by_point / alone) if labeled else np.ones(len(alone))
     sd = np.hypot(alone * design, np.sqrt(np.sum(noise**2, 0)))
     # The prior's term is linear: replicates need no more than the bins.
     left = np.linalg.cholesky(noise.T @ noise + 1e-12 * np.diag(sd**2))
@@ -246,7 +246,7 @@ def _predictive(
         "Pairs built from class labels are no draws of this model: take P(same) from "
         "a link calibrated on held-out pairs (link='auto'), as far as calibration "
         "below is adequate, and intervals from the jackknife."
-        if labelled
+        if labeled
         else "Labels do not follow exp(-(b + dist²/2)): use distances and their order, "
         "not P(same) or its intervals; look for wrong labels and missing features."
     )

@@ -26,7 +26,7 @@ from probmetric.checks.claims import (
 from probmetric.checks.lca.density import points, rate_of
 from probmetric.checks.sides import inverse
 from probmetric.data.containers import Pairs, weights
-from probmetric.inference.lca.curvature import certificate, generalised_rate, precision
+from probmetric.inference.lca.curvature import certificate, generalized_rate, precision
 from probmetric.inference.lca.laplace import laplace
 from probmetric.inference.lca.likelihood import to_params
 from probmetric.inference.lca.link import log_logistic
@@ -123,7 +123,7 @@ def _certified(problem: Problem[Pairs], change: Change = same) -> Values:
     params, pairs = _params(points(problem)[1]), change(problem).data
     entries = certificate(params, prepare(pairs))
     return {
-        "η_G": generalised_rate(params, pairs, problem.prior, rate_of(problem)),
+        "η_G": generalized_rate(params, pairs, problem.prior, rate_of(problem)),
         "largest eigenvalue of Γ": entries.largest,
         "ΓW'": entries.stationarity,
     }

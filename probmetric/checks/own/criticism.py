@@ -50,7 +50,7 @@ SENSITIVE, GAP = 0.05, 0.1
 REMEDY = "prior_draws=1000, predictive=True, log_prior=True"
 
 
-def criticise(draws: xr.DataTree, *, seed: int = 0) -> list[Finding]:
+def criticize(draws: xr.DataTree, *, seed: int = 0) -> list[Finding]:
     """Return the parts of ``check_model`` for draws of your own model.
 
     Raises

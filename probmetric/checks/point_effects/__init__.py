@@ -1,6 +1,6 @@
 """Claims about LCA with point effects.
 
-``problems``   simulated judged pairs, pairs of labelled points, changes of a problem.
+``problems``   simulated judged pairs, pairs of labeled points, changes of a problem.
 ``density``    density, derivatives, modes and integrals over effects.
 ``sampling``   draws compared with NUTS; calibration by simulation.
 """

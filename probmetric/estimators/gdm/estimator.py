@@ -16,11 +16,11 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_number
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
 from probmetric.data.sites import site_pairs
-from probmetric.estimators._labelled import (
+from probmetric.estimators._labeled import (
     checked_rows,
     forget,
     pair_data,
@@ -170,7 +170,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
+    def _fit_labels(self, data: Labeled, scaler: Scaler) -> Self:
         rows, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = base_recipe(self, rows.shape[1])
         made = build(rows, codes, recipe)._replace(anchor=None)

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.scaling import taught_scale
-from probmetric.estimators._labelled import checked_rows, labelled_data, report
+from probmetric.estimators._labeled import checked_rows, labeled_data, report
 from probmetric.estimators._learner import ClassProbabilities
 from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.class_prior import (
@@ -95,7 +95,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit one LCA per class."""
-        data, self.classes_, scaler = labelled_data(self, X, y)
+        data, self.classes_, scaler = labeled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = Recipe(
             n_components=n_rows(self.n_components, Z.shape[1]),

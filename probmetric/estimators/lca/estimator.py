@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.data.source import Source, is_source
-from probmetric.estimators._labelled import (
+from probmetric.estimators._labeled import (
     forget,
     holds_pairs,
-    labelled_data,
+    labeled_data,
     pair_data,
     report,
     required,
@@ -233,7 +233,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         X : array-like of shape (n, d), or (N, 2, d) for pairs, or Source
-            Points, pairs, or labelled data on disk (``pm.open``). Pairs are passed to
+            Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
             ``fit_pairs``. Data on disk are fitted from ``n_anchors`` anchors, by
             default 100 000.
         y : array-like of shape (n,)
@@ -254,11 +254,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             return self.fit_pairs(rows, y, sample_weight=sample_weight)
         if self.n_anchors is None and self.candidates != "exact":
             raise ValueError("candidates must be 'exact' without n_anchors, got 'ivf'")
-        data, self.classes_, scaler = labelled_data(self, rows, y, sample_weight)
+        data, self.classes_, scaler = labeled_data(self, rows, y, sample_weight)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)
-        uncalibrated = link_for(self, recipe, labelled=True, weighted=w is not None)
+        uncalibrated = link_for(self, recipe, labeled=True, weighted=w is not None)
         recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
         if self.n_anchors is not None:
             anchored = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
@@ -294,7 +294,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         checked, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
         refuse_rank(self, "pairs")
         recipe, lam = recipe_of(self, checked.X.shape[1])
-        link_for(self, recipe, labelled=False)
+        link_for(self, recipe, labeled=False)
         learned = self._store(fit_given_pairs(checked, recipe, lam), scaler)
         if trials is not None:
             return learned._calibrate_on_counts(pairs, checked)
@@ -506,7 +506,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             Number of metrics. Default: 32 for prediction, 100 for intervals, or all
             ``draws``. Not supported by the jackknife.
         pairs : {"auto", "fitted", "all"}, default="auto"
-            Pairs of the posterior: the pairs of the fit, or all pairs of its labelled
+            Pairs of the posterior: the pairs of the fit, or all pairs of its labeled
             points. "auto" is "all" for intervals after ``fit``, otherwise "fitted".
             Nearest pairs become closer as n increases, so the scale of their distance
             depends on n. Distances from "all" equal distances of ``LCA(pairs="all")``,

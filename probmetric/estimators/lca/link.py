@@ -34,7 +34,7 @@ from probmetric.inference.lca.recipe import (
     Recipe,
     as_fitted,
     build,
-    fit_labelled,
+    fit_labeled,
     prior_for,
     within_reach,
 )
@@ -74,7 +74,7 @@ def held_out_pairs(
     lam: float,
     design: str,
 ) -> HeldOut:
-    """Return held-out pairs of standardized, labelled points.
+    """Return held-out pairs of standardized, labeled points.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _learned(
         pairs = build(Z, codes, recipe)
         fitted = unlearned(pairs, prior_for(pairs, recipe, lam, codes), recipe)
     else:
-        fitted = fit_labelled(Z, codes, recipe, lam)
+        fitted = fit_labeled(Z, codes, recipe, lam)
     return np.asarray(to_metric(fitted.fit.params).factor)
 
 
@@ -179,21 +179,21 @@ class Asked(NamedTuple):
 
 
 def link_for(
-    estimator: Any, recipe: Recipe, *, labelled: bool, weighted: bool = False
+    estimator: Any, recipe: Recipe, *, labeled: bool, weighted: bool = False
 ) -> Asked | None:
     """Return the link to calibrate, or None to use the model's.
 
     Weighted points have no held-out pairs, because folds ignore the weights.
     """
     kind, pairs = estimator.link, estimator.link_pairs
-    if kind in FITS and (weighted or not labelled):
+    if kind in FITS and (weighted or not labeled):
         why = (
             "with sample_weight, because held-out pairs count points alike"
             if weighted
             else "for given pairs, which are not split into held-out ones"
         )
         raise ValueError(f"link must be 'auto' or 'model' {why}, got {kind!r}")
-    model = kind == "model" or not labelled or weighted or recipe.per_anchor
+    model = kind == "model" or not labeled or weighted or recipe.per_anchor
     if model and pairs != "fitted":
         raise ValueError(
             "link_pairs must be 'fitted' for the model's link, which only has the "

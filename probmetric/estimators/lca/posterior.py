@@ -8,7 +8,7 @@ prediction. With few labels the log loss is lower than with the Euclidean distan
 the fit; isotropic noise of the same size does nearly as well. See Benchmarks:
 posterior_few_labels.
 
-*Intervals* come from the jackknife at η = 1 and λ = 1 over all pairs of the labelled
+*Intervals* come from the jackknife at η = 1 and λ = 1 over all pairs of the labeled
 points: refits without each point, or without each of 50 groups of more than 100. Their
 coverage for n = 20 to 120, and the low coverage of Laplace draws, is in Benchmarks:
 posterior_coverage.
@@ -29,11 +29,11 @@ from probmetric.arguments import check_choice, check_number
 from probmetric.data.hash import first_best
 from probmetric.data.padding import host_weights
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import report
+from probmetric.estimators._labeled import report
 from probmetric.estimators._learner import input_units
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca import draws as lca_draws
-from probmetric.inference.lca.curvature import generalised_rate
+from probmetric.inference.lca.curvature import generalized_rate
 from probmetric.inference.lca.draws import LCAMethod
 from probmetric.inference.lca.jackknife import held_out_links, leave_out
 from probmetric.inference.lca.recipe import (
@@ -115,7 +115,7 @@ def for_purpose(
     recipe: Recipe,
     purpose: str,
     *,
-    labelled: bool,
+    labeled: bool,
     lam: float | None = None,
     learning_rate: int | float | str = "auto",
 ) -> Fitted:
@@ -128,25 +128,25 @@ def for_purpose(
         rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
         return refit(fitted, recipe, learning_rate=rate, lam=lam)
     check_choice("learning_rate", learning_rate, ("auto",))
-    if not labelled:
+    if not labeled:
         return refit(fitted, recipe, lam=lam)
     if purpose == "intervals":
         return refit(fitted, recipe, learning_rate=1.0, lam=lam)
     pairs = fitted.pairs
     plain = len(pairs.X) / float(host_weights(pairs).sum())
     mode = refit(fitted, recipe, learning_rate=plain, lam=lam)
-    rate = float(generalised_rate(mode.fit.params, pairs, mode.prior, plain))
+    rate = float(generalized_rate(mode.fit.params, pairs, mode.prior, plain))
     return refit(fitted, recipe, learning_rate=rate, lam=lam)
 
 
 def lams_for(
-    lam: int | float | str, purpose: str, *, labelled: bool
+    lam: int | float | str, purpose: str, *, labeled: bool
 ) -> tuple[float | None, ...]:
     """Return the λ to try; None is λ of the fit."""
     if not isinstance(lam, str):
         return (float(check_number("regularization", lam, 0, open_low=True)),)
     check_choice("regularization", lam, ("auto",))
-    if not labelled:
+    if not labeled:
         return (None,)
     return (INTERVAL_LAM,) if purpose == "intervals" else LOO_GRID
 
@@ -212,8 +212,8 @@ def jackknifed(
     )
 
 
-def _check_jackknife(purpose: str, *, labelled: bool, n_draws: int | None) -> None:
-    if purpose != "intervals" or not labelled:
+def _check_jackknife(purpose: str, *, labeled: bool, n_draws: int | None) -> None:
+    if purpose != "intervals" or not labeled:
         raise ValueError(
             "method must be a sampler for prediction and after fit_pairs, got "
             "'jackknife', which gives intervals after fit"
@@ -275,15 +275,15 @@ def metric_for(
 ) -> PosteriorMetric | IntervalMetric:
     """Return a fitted ``LCA`` with its uncertainty, as ``LCA.posterior_metric``."""
     fitted, recipe = drawable(estimator)
-    labelled = hasattr(estimator, "classes_")
+    labeled = hasattr(estimator, "classes_")
     codes = getattr(estimator, "_codes", np.empty(0, int))  # None after fit_pairs.
-    spread = labelled and purpose == "intervals"
+    spread = labeled and purpose == "intervals"
     default = "jackknife" if spread else "laplace"
     sampler: Any = default if method is None else method
     jackknife = bool(sampler == "jackknife")
     if jackknife:
-        _check_jackknife(purpose, labelled=labelled, n_draws=n_draws)
-    if pairs == "all" and not labelled:
+        _check_jackknife(purpose, labeled=labeled, n_draws=n_draws)
+    if pairs == "all" and not labeled:
         raise ValueError("pairs must be 'fitted' after fit_pairs, got 'all'")
     n = len(fitted.pairs.X)
     if pairs == "auto" and spread:
@@ -294,7 +294,7 @@ def metric_for(
                 "refit; with 'fitted' only ratio_interval covers"
             )
         pairs = "all"
-    lams = lams_for(regularization, purpose, labelled=labelled)
+    lams = lams_for(regularization, purpose, labeled=labeled)
     if pairs == "all":
         aim, lam = recipe, None
         if spread:  # Fit once, directly at the learning rate of the intervals.
@@ -311,7 +311,7 @@ def metric_for(
             recipe,
             purpose,
             lam=lam,
-            labelled=labelled,
+            labeled=labeled,
             learning_rate=learning_rate,
         )
         if jackknife:
@@ -338,7 +338,7 @@ def metric_for(
         source = str(drawn.attributes["method"])
         candidates.append(
             PosteriorMetric(
-                metrics, purpose, source=source, pairs_independent=not labelled
+                metrics, purpose, source=source, pairs_independent=not labeled
             )
         )
     if len(candidates) == 1:

@@ -64,7 +64,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
 def refuse_rank(estimator: Any, data: str = "") -> None:
     """Raise for options that are not supported if the number of rows is chosen.
 
-    ``data`` names the kind of data if they are not labelled points.
+    ``data`` names the kind of data if they are not labeled points.
     """
     e = estimator
     if e.n_components not in ("cv", "loo"):
@@ -78,7 +78,7 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
         if wrong:
             raise ValueError(
                 f"n_components must be an integer or None with {what}, got "
-                f"{e.n_components!r}, which requires refits to labelled points"
+                f"{e.n_components!r}, which requires refits to labeled points"
             )
 
 

@@ -36,7 +36,7 @@ from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,
     build,
-    fit_labelled,
+    fit_labeled,
     mean_of,
     prior_for,
     rate_for,
@@ -104,7 +104,7 @@ def fit_labels(
     random_state: int | np.random.RandomState | None = 0,
     w: Float[np.ndarray, "n"] | None = None,
 ) -> tuple[Fitted, list[Choice]]:
-    """Fit labelled, standardized points with weights w, and choose λ.
+    """Fit labeled, standardized points with weights w, and choose λ.
 
     With "cv" the second result is the choices, best first.
     """
@@ -127,7 +127,7 @@ def fit_labels(
             pairs = build(X, codes, recipe)
             prior = prior_for(pairs, recipe, lam, codes)
             return unlearned(pairs, prior, recipe), choices
-    return fit_labelled(X, codes, recipe, float(lam), w=w), choices
+    return fit_labeled(X, codes, recipe, float(lam), w=w), choices
 
 
 def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:

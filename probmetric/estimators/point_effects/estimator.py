@@ -11,10 +11,10 @@ import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.scaling import Scaler
 from probmetric.estimators._effect import EffectLearner
-from probmetric.estimators._labelled import pair_data, stood_for
+from probmetric.estimators._labeled import pair_data, stood_for
 from probmetric.estimators._learner import NutsOrLaplace, Run
 from probmetric.estimators._pair_learner import LabelsOrPairs
 from probmetric.estimators._settings import Number, Positive, settings
@@ -115,7 +115,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     spread: Spread | None = None
     spread_scale: Positive = 1.0
 
-    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
+    def _fit_labels(self, data: Labeled, scaler: Scaler) -> Self:
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = self._recipe(Z.shape[1])
         made = build(Z, codes, recipe)._replace(anchor=None)

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Triplets
 from probmetric.data.hash import canonical_order
-from probmetric.data.scaling import Scaler, standardise, taught_scale
+from probmetric.data.scaling import Scaler, standardize_features, taught_scale
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
-from probmetric.estimators._labelled import forget, labelled_data, stood_for
+from probmetric.estimators._labeled import forget, labeled_data, stood_for
 from probmetric.estimators._learner import NutsOrLaplace, Run, input_units
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
@@ -113,7 +113,7 @@ class TripletMetric(PairsMixin, TripletLearner):
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from triplets that are made from class labels."""
-        data, self.classes_, scaler = labelled_data(self, X, y)
+        data, self.classes_, scaler = labeled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         sizes = np.bincount(codes)
         k = min(int(self.n_targets), int(sizes.max()) - 1)
@@ -156,7 +156,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         forget(self, "threshold_", "pair_classes_")
         X = np.asarray(data.X)
         self.n_features_in_ = X.shape[1]
-        Z, scaler = standardise(X[ends], standardize=bool(self.standardize))
+        Z, scaler = standardize_features(X[ends], standardize=bool(self.standardize))
         names = "anchor", "near", "far", "other"
         places = place.reshape(len(data.ends), -1)
         data = data._replace(X=Z[first], **dict(zip(names, places, strict=False)))

@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.data.containers import Triplets
-from probmetric.estimators._labelled import report
+from probmetric.estimators._labeled import report
 from probmetric.estimators._learner import Learner, NutsOrLaplace, Run
 from probmetric.estimators._settings import Count, settings
 from probmetric.inference import triplet_comparisons as triplet

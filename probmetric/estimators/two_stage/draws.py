@@ -2,7 +2,7 @@
 
 Sources are independent units, and one posterior serves prediction and intervals.
 Components have no order. The group ``posterior`` has only quantities that do not depend
-on it; the group ``components`` is relabelled to the fit, for inspection.
+on it; the group ``components`` is relabeled to the fit, for inspection.
 """
 
 from collections.abc import Mapping

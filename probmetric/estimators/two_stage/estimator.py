@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.hash import canonical_order
-from probmetric.data.scaling import check_sizes, standardise
+from probmetric.data.scaling import check_sizes, standardize_features
 from probmetric.data.source import Source
 from probmetric.data.unlabeled import leave_out
-from probmetric.estimators._labelled import checked_rows, forget, report
+from probmetric.estimators._labeled import checked_rows, forget, report
 from probmetric.estimators._learner import Learner
 from probmetric.estimators._settings import (
     Count,
@@ -69,7 +69,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     A component k generates a representative x ~ N(μ_k, B_k), and a representative
     generates instances ~ N(x, W_k). Two instances are similar if a common
     representative is more probable than two different representatives. ``fit(X)``
-    learns from unlabelled points, with W = αΣ and a fixed α. ``fit(X, groups=)`` and
+    learns from unlabeled points, with W = αΣ and a fixed α. ``fit(X, groups=)`` and
     ``fit_pairs`` learn W and B.
 
     Parameters
@@ -142,7 +142,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     ``fit(X)`` α is fixed. The group ``posterior`` of draws contains mean,
     within_average (Σ c_k W_k), covariance_total of an instance, and α if it is sampled.
     R-hat is computed for these variables. The group ``components`` contains weights,
-    means, within and between, relabelled to match the fit. Component labels are
+    means, within and between, relabeled to match the fit. Component labels are
     arbitrary if components overlap. ``posterior_metric`` uses NUTS with 4 chains of 500
     or more draws, thinned to 100.
 
@@ -259,7 +259,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     ) -> Float[np.ndarray, "n d"]:
         if reset:
             standardize = bool(self.standardize)
-            Z, self._scaler = standardise(rows, self._names, standardize=standardize)
+            Z, self._scaler = standardize_features(
+                rows, self._names, standardize=standardize
+            )
             return Z
         return (rows - self._scaler.mean) / self._scaler.scale
 

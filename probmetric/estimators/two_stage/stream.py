@@ -11,7 +11,7 @@ from probmetric.data.containers import Points
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source
 from probmetric.data.unlabeled import warn_of_unlabeled
-from probmetric.estimators._labelled import report
+from probmetric.estimators._labeled import report
 from probmetric.estimators._streamed import begin, refuse, still, streamed_columns
 from probmetric.estimators.two_stage import inputs
 from probmetric.inference.mixture.prior import prior_of_columns
@@ -32,7 +32,7 @@ from probmetric.models.two_stage import Covariance, TwoStagePrior, proportional
 
 
 class _Columns(NamedTuple):
-    """Scalers of results and of rows; rows; means, variances, standardised; live."""
+    """Scalers of results and of rows; rows; means, variances, standardized; live."""
 
     scaler: Scaler
     inside: Scaler

@@ -42,7 +42,7 @@ This is twice the tolerance of other learners.
 
 import numpy as np
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.dca_gm.start import lda_rca
@@ -97,12 +97,12 @@ def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrio
     )
 
 
-def choose_strength(data: Labelled, n_latent: int, *, mixed: bool = True) -> Chosen:
+def choose_strength(data: Labeled, n_latent: int, *, mixed: bool = True) -> Chosen:
     """Choose the strength s of the prior by votes of neighbors in folds.
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Unweighted points.
     n_latent : int
         Number p of latent dimensions, between 1 and d.
@@ -115,14 +115,14 @@ def choose_strength(data: Labelled, n_latent: int, *, mixed: bool = True) -> Cho
     classes and the second has a large variance, a weak prior is chosen:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
     >>> X = rng.normal(size=(40, 4))
-    >>> dca_gm.choose_strength(Labelled(X, y), 2).strength
+    >>> dca_gm.choose_strength(Labeled(X, y), 2).strength
     256.0
     >>> X = X * [1.0, 50.0, 1.0, 1.0] + np.outer(y, [6.0, 0.0, 0.0, 0.0])
-    >>> dca_gm.choose_strength(Labelled(X, y), 2).strength
+    >>> dca_gm.choose_strength(Labeled(X, y), 2).strength
     1.0
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
@@ -131,7 +131,7 @@ def choose_strength(data: Labelled, n_latent: int, *, mixed: bool = True) -> Cho
     def learn(rows: np.ndarray) -> list[np.ndarray | None]:
         if constant_columns(X[rows]).all():  # Only the Euclidean metric remains.
             return [np.eye(X.shape[1]), *([None] * (len(STRENGTHS) - 1))]
-        part = Labelled(X[rows], y[rows])
+        part = Labeled(X[rows], y[rows])
         maps = [lda_rca(part, n_latent, strength=s) for s in STRENGTHS]
         if not mixed:
             return list(maps)

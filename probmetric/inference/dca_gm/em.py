@@ -44,10 +44,10 @@ class EMPrior(NamedTuple):
     weights are 3/8 and 5/8:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> X = np.array([[-8.0], [-9.0], [-10.0], [9.0], [-1.0], [1.0]])
-    >>> data = Labelled(X, np.array([0, 0, 0, 0, 1, 1]))
+    >>> data = Labeled(X, np.array([0, 0, 0, 0, 1, 1]))
     >>> begin = dca_gm.start(data, 1, n_gaussians=(2, 1))
     >>> for prior in (dca_gm.EMPrior(b=0.0), dca_gm.EMPrior(b=4.0)):
     ...     penalty = dca_gm.Penalty(begin.A, 1.0)

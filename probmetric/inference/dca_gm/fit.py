@@ -24,14 +24,14 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
 from numpyro import distributions as dist
 
-from probmetric.data.containers import Labelled, weights
+from probmetric.data.containers import Labeled, weights
 from probmetric.inference.dca_gm.hybrid import Penalty, fit_hybrid
 from probmetric.inference.dca_gm.likelihood import (
     conditional_log_likelihood,
     with_fisher,
 )
 from probmetric.inference.dca_gm.start import (
-    check_labelled,
+    check_labeled,
     default_rows,
     em_prior,
     start,
@@ -58,21 +58,21 @@ class Conditioned(NamedTuple):
     A learning rate of 0 leaves the prior:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, unconstrain
     >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
     >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
     >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
     >>> sites, prior = unconstrain(params), DCAGMPrior(np.eye(1), np.ones((2, 1), bool))
-    >>> data = Labelled(np.array([[0.0], [1.0]]), np.array([0, 1]))
+    >>> data = Labeled(np.array([[0.0], [1.0]]), np.array([0, 1]))
     >>> conditioned = dca_gm.Conditioned(data, prior, learning_rate=0.0)
     >>> gap = dca_gm.log_joint(sites, conditioned) - dca_gm.log_prior(sites, prior)
     >>> round(float(gap), 6)
     0.0
     """
 
-    data: Labelled
+    data: Labeled
     prior: DCAGMPrior
     learning_rate: Float[Array, ""] | float = 1.0
 
@@ -138,14 +138,14 @@ def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
     The likelihood is 1/2 · 3/4:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, unconstrain
     >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
     >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
     >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
     >>> sites, prior = unconstrain(params), DCAGMPrior(np.eye(1), np.ones((2, 1), bool))
-    >>> data = Labelled(np.array([[0.0], [np.log(3) / 2]]), np.array([0, 1]))
+    >>> data = Labeled(np.array([[0.0], [np.log(3) / 2]]), np.array([0, 1]))
     >>> value = dca_gm.log_joint(sites, dca_gm.Conditioned(data, prior))
     >>> round(float(np.exp(value - dca_gm.log_prior(sites, prior))), 3)
     0.375
@@ -180,10 +180,10 @@ def white_coordinates(given: Conditioned) -> White:
     For the points -1 and 1 and a precision λ/c² of 6, L is the root of (2 + 6)/2:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> from probmetric.models.dca_gm import DCAGMPrior
-    >>> data = Labelled(np.array([[-1.0], [1.0]]), np.array([0, 1]))
+    >>> data = Labeled(np.array([[-1.0], [1.0]]), np.array([0, 1]))
     >>> prior = DCAGMPrior(np.eye(1), np.ones((2, 1), bool), lam=6.0)
     >>> dca_gm.white_coordinates(dca_gm.Conditioned(data, prior)).half.tolist()
     [[2.0]]
@@ -261,7 +261,7 @@ _closing = host_or_program(_closed)
 
 def default_prior(
     params: DCAGMParams,
-    data: Labelled,
+    data: Labeled,
     *,
     lam: float = 1.0,
     centre: Literal["start", "zero"] = "start",
@@ -274,7 +274,7 @@ def default_prior(
         Start of the fit. A determines A0, and the root mean square of A is c. The
         components of the start are the components of the model. The projected points
         determine the scale of the centers.
-    data : Labelled
+    data : Labeled
     lam : float, default=1
         The prior standard deviation of an entry of A is c/√lam.
     centre : {"start", "zero"}, default="start"
@@ -291,13 +291,13 @@ def default_prior(
     of the centers is 2:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> from probmetric.models.dca_gm import DCAGMParams
     >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
     >>> chol = np.ones((2, 1, 1, 1))
     >>> params = DCAGMParams(2 * np.eye(1), np.log([0.5, 0.5]), zero, mu, chol)
-    >>> data = Labelled(np.array([[-1.0], [1.0]]), np.array([0, 1]))
+    >>> data = Labeled(np.array([[-1.0], [1.0]]), np.array([0, 1]))
     >>> prior = dca_gm.default_prior(params, data)
     >>> float(prior.c), float(prior.mu_scale), prior.mean.tolist()
     (2.0, 2.0, [[2.0]])
@@ -315,7 +315,7 @@ def default_prior(
 
 @numpy_in_numpy_out
 def fit(
-    data: Labelled,
+    data: Labeled,
     prior: DCAGMPrior | None = None,
     *,
     n_latent: int | None = None,
@@ -333,7 +333,7 @@ def fit(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
     prior : DCAGMPrior, optional
         The prior determines n_latent and n_gaussians. The default is ``default_prior``
         at the start. The hybrid solvers use only the norm penalty.
@@ -372,11 +372,11 @@ def fit(
     Only the first of two features separates the classes:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> params = dca_gm.fit(Labelled(X, y), n_latent=1, n_gaussians=1).params
+    >>> params = dca_gm.fit(Labeled(X, y), n_latent=1, n_gaussians=1).params
     >>> params.A.round(2).tolist(), np.exp(params.log_alpha).round(2).tolist()
     ([[1.56, 0.0]], [0.5, 0.5])
     >>> dca_gm.class_log_probability(params, X).argmax(1).tolist()
@@ -402,7 +402,7 @@ def fit(
             data, p, n_gaussians=n_gaussians, covariance=covariance, seed=seed
         )
     else:
-        check_labelled(data, init.A.shape[0])
+        check_labeled(data, init.A.shape[0])
         begin = init._replace(fisher=None)
     if prior is None:
         prior = default_prior(begin, data, lam=lam)

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.arguments import check_counts
-from probmetric.data.containers import Labelled, weights
+from probmetric.data.containers import Labeled, weights
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps, source_centres
 from probmetric.inference.dca_gm.likelihood import (
     apply_gauge,
@@ -50,10 +50,10 @@ class Penalty(NamedTuple):
     The hybrid reports the log likelihood minus the penalty:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> data = Labelled(X, y)
+    >>> data = Labeled(X, y)
     >>> begin = dca_gm.start(data, 1, n_gaussians=1)
     >>> penalty = dca_gm.Penalty(begin.A, 2.0)
     >>> end = dca_gm.fit_hybrid(begin, data, penalty, dca_gm.EMPrior(), max_steps=2)
@@ -85,7 +85,7 @@ class _State(NamedTuple):
 @partial(jax.jit, static_argnames=("max_steps", "n_em", "tied"))
 def fit_hybrid(
     params: DCAGMParams,
-    data: Labelled,
+    data: Labeled,
     penalty: Penalty,
     em_prior: EMPrior,
     tol: Float[Array, ""] | float = 1e-6,
@@ -100,7 +100,7 @@ def fit_hybrid(
     ----------
     params : DCAGMParams
         Start, from ``dca_gm.start.start``.
-    data : Labelled
+    data : Labeled
         Labeled points.
     penalty : Penalty
         Penalty on A, in the gauge in which the pooled covariance within components is
@@ -129,10 +129,10 @@ def fit_hybrid(
     The objective rises from the log likelihood at the start, where the penalty is 0:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> X, y = np.array([[-2.0], [1.0], [-1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> data = Labelled(X, y)
+    >>> data = Labeled(X, y)
     >>> begin = dca_gm.start(data, 1, n_gaussians=1)
     >>> penalty = dca_gm.Penalty(begin.A, 2.0)
     >>> end = dca_gm.fit_hybrid(begin, data, penalty, dca_gm.EMPrior(), max_steps=2)

@@ -34,7 +34,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from probmetric.data.containers import Labelled, weights
+from probmetric.data.containers import Labeled, weights
 from probmetric.linalg import cholesky_of, logdet_chol, row_signs, solve_lower
 from probmetric.metric.class_distribution import (
     class_log_joint,
@@ -82,13 +82,13 @@ def class_log_probability(
 
 @numpy_in_numpy_out
 @one_program
-def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Array, ""]:
+def conditional_log_likelihood(params: DCAGMParams, data: Labeled) -> Float[Array, ""]:
     """Compute the conditional log likelihood L = Σ w_i log p(c_i|x_i), at most 0.
 
     Parameters
     ----------
     params : DCAGMParams
-    data : Labelled
+    data : Labeled
         Labeled points.
 
     Examples
@@ -96,13 +96,13 @@ def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Arr
     The classes of two points have probabilities 1/2 and 3/4:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> from probmetric.models.dca_gm import DCAGMParams
     >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
     >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
     >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
-    >>> data = Labelled(np.array([[0.0], [np.log(3) / 2]]), np.array([0, 1]))
+    >>> data = Labeled(np.array([[0.0], [np.log(3) / 2]]), np.array([0, 1]))
     >>> round(float(np.exp(dca_gm.conditional_log_likelihood(params, data))), 3)
     0.375
     """
@@ -110,12 +110,12 @@ def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Arr
     return jnp.sum(weights(data) * _own(log_p, data))
 
 
-def _own(values: Float[Array, "n c *p"], data: Labelled) -> Float[Array, "n *p"]:
+def _own(values: Float[Array, "n c *p"], data: Labeled) -> Float[Array, "n *p"]:
     """Pick each point's own class."""
     return values[jnp.arange(len(data.X)), jnp.asarray(data.y)]
 
 
-def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
+def gradient_A(params: DCAGMParams, data: Labeled) -> Float[Array, "p d"]:
     """Compute the gradient ∂L/∂A, Eq. (1), with fixed (μ, Σ, α, β)."""
     X = jnp.asarray(data.X)
     log_p, m = scores(X @ params.A.T, log_weight(params), params.mu, params.chol)
@@ -124,7 +124,7 @@ def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
 
 
 def gradient_A_tied(
-    params: DCAGMParams, mu_prime: Float[Array, "c k d"], data: Labelled
+    params: DCAGMParams, mu_prime: Float[Array, "c k d"], data: Labeled
 ) -> Float[Array, "p d"]:
     """Compute the gradient ∂L/∂A, Eq. (3), with centers Aμ' instead of ``params.mu``.
 
@@ -226,7 +226,7 @@ def tilt(
 
 
 @jax.jit
-def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
+def with_fisher(params: DCAGMParams, data: Labeled) -> DCAGMParams:
     """Set ``fisher`` to the weighted average of J_y over the points of ``data``."""
     theta = (log_weight(params), params.mu, params.chol)
     Y = jnp.asarray(data.X) @ params.A.T

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.hash import canonical_order
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps
 from probmetric.linalg import row_signs
@@ -42,7 +42,7 @@ def default_rows(n_classes: int, d: int) -> int:
     return min(max(2, n_classes - 1), d)
 
 
-def check_labelled(data: Labelled, n_latent: int) -> int:
+def check_labeled(data: Labeled, n_latent: int) -> int:
     """Check the data of a fit and return the number of classes.
 
     Raises
@@ -78,7 +78,7 @@ def check_labelled(data: Labelled, n_latent: int) -> int:
 
 
 def lda_rca(
-    data: Labelled, n_latent: int, *, ridge: float = RIDGE, strength: float | int = 0.0
+    data: Labeled, n_latent: int, *, ridge: float = RIDGE, strength: float | int = 0.0
 ) -> Float[np.ndarray, "p d"]:
     """Compute the LDA-RCA projection, Eq. (1), completed if p > C - 1.
 
@@ -87,7 +87,7 @@ def lda_rca(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
     n_latent : int
         p, between 1 and d.
     ridge : float, default=0.001
@@ -106,11 +106,11 @@ def lda_rca(
     plus the ridge:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> dca_gm.lda_rca(Labelled(X, y), 1).round(2).tolist()
+    >>> dca_gm.lda_rca(Labeled(X, y), 1).round(2).tolist()
     [[1.41, 0.0]]
     """
     X, y = np.asarray(data.X, float), np.asarray(data.y)
@@ -147,7 +147,7 @@ def lda_rca(
     return row_signs(A) * A
 
 
-def em_prior(data: Labelled, A: Float[Array, "p d"]) -> EMPrior:
+def em_prior(data: Labeled, A: Float[Array, "p d"]) -> EMPrior:
     """Make the prior of EM on the scale of the projected points: ρ = ε tr(Cov y)/p."""
     Y = np.asarray(data.X, float) @ np.asarray(A, float).T
     covariance = np.cov(Y.T, aweights=_host_weights(data), ddof=0)
@@ -156,7 +156,7 @@ def em_prior(data: Labelled, A: Float[Array, "p d"]) -> EMPrior:
 
 @numpy_in_numpy_out
 def start(
-    data: Labelled,
+    data: Labeled,
     n_latent: int,
     *,
     n_gaussians: int | Sequence[int] = 3,
@@ -169,7 +169,7 @@ def start(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
     n_latent : int
         p, between 1 and d.
     n_gaussians : int or sequence of int, default=3
@@ -186,7 +186,7 @@ def start(
     Raises
     ------
     ValueError
-        If data are invalid (see ``check_labelled``), or ``n_gaussians`` is below 1 or
+        If data are invalid (see ``check_labeled``), or ``n_gaussians`` is below 1 or
         has the wrong length.
 
     Examples
@@ -194,15 +194,15 @@ def start(
     With one component per class the centers are the projected class means:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import dca_gm
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> begin = dca_gm.start(Labelled(X, y), 1, n_gaussians=1)
+    >>> begin = dca_gm.start(Labeled(X, y), 1, n_gaussians=1)
     >>> begin.A.round(2).tolist(), begin.mu.ravel().round(2).tolist()
     ([[1.41, 0.0]], [-2.82, 2.82])
     """
-    n_classes = check_labelled(data, n_latent)
+    n_classes = check_labeled(data, n_latent)
     counts = _counts(n_gaussians, n_classes)
     X, y = np.asarray(data.X, float), np.asarray(data.y)
     from sklearn.cluster import KMeans
@@ -241,7 +241,7 @@ def start(
     return end._replace(A=jax.device_put(params.A))
 
 
-def _host_weights(data: Labelled) -> Float[np.ndarray, "n"]:
+def _host_weights(data: Labeled) -> Float[np.ndarray, "n"]:
     """Convert the data weights to NumPy float64; default ones."""
     return np.ones(len(data.X)) if data.w is None else np.asarray(data.w, float)
 

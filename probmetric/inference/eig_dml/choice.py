@@ -25,7 +25,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool
 
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.eig_dml.fit import EigDMLParams, fit
@@ -84,8 +84,8 @@ def shrunk(
 
 
 def choose_strength(
-    data: Labelled,
-    pairs: Callable[[Labelled], Pairs],
+    data: Labeled,
+    pairs: Callable[[Labeled], Pairs],
     *,
     ridge: float | int = 0.0,
 ) -> Chosen:
@@ -93,7 +93,7 @@ def choose_strength(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Unweighted points.
     pairs : callable
         Takes a part of the data and returns its pairs.
@@ -117,21 +117,21 @@ def choose_strength(
     weak prior is best:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled, nearest_pairs
+    >>> from probmetric.data import Labeled, nearest_pairs
     >>> from probmetric.inference import eig_dml
     >>> rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
     >>> X, pairs = rng.normal(size=(40, 2)), lambda part: nearest_pairs(part.X, part.y)
-    >>> eig_dml.choose_strength(Labelled(X, y), pairs).strength
+    >>> eig_dml.choose_strength(Labeled(X, y), pairs).strength
     inf
     >>> X = X * [1.0, 50.0] + np.outer(y, [6.0, 0.0])
-    >>> eig_dml.choose_strength(Labelled(X, y), pairs).strength
+    >>> eig_dml.choose_strength(Labeled(X, y), pairs).strength
     1.0
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
     live = ~constant_columns(X)
 
     def learn(rows: np.ndarray) -> list[np.ndarray | None]:
-        part = Labelled(X[rows], y[rows])
+        part = Labeled(X[rows], y[rows])
         try:
             params = fit(
                 pairs(part),

@@ -43,7 +43,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.hash import first_best
 from probmetric.inference.choose import choose
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
@@ -85,7 +85,7 @@ class ChosenPrior(NamedTuple):
 
 
 def choose_prior(
-    data: Labelled,
+    data: Labeled,
     n_classes: int,
     *,
     covariance: Covariance = "full",
@@ -95,7 +95,7 @@ def choose_prior(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Complete, unweighted points.
     n_classes : int
     covariance : {"full", "tied", "diagonal"}, default="full"
@@ -115,11 +115,11 @@ def choose_prior(
     covariances as dissimilar as the grid allows (excess ν₀ - D - 1 = 1):
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> y = np.arange(20) % 2
     >>> X = np.random.default_rng(0).normal(size=(20, 1)) * (1 + 9 * y[:, None])
-    >>> chosen = gaussian_classes.choose_prior(Labelled(X, y), 2)
+    >>> chosen = gaussian_classes.choose_prior(Labeled(X, y), 2)
     >>> chosen.strengths.excess, chosen.losses.shape
     (1.0, (5, 7, 8))
     """

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.densities.gaussian import chol_seen
 from probmetric.inference.gaussian_classes.missing import (
     covariances_of,
@@ -55,7 +55,7 @@ N_COMPLETIONS, WARM_UP, THIN = 24, 100, 10
 
 
 def evidence_prior_missing(
-    data: Labelled,
+    data: Labeled,
     n_classes: int,
     *,
     covariance: Covariance = "full",
@@ -71,7 +71,7 @@ def evidence_prior_missing(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         NaN for missing entries.
     n_classes : int
     covariance, alpha
@@ -86,10 +86,10 @@ def evidence_prior_missing(
     If no entry is missing, the result is the prior of highest evidence:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> data = Labelled(X, y)
+    >>> data = Labeled(X, y)
     >>> prior = gaussian_classes.evidence_prior_missing(data, 2)
     >>> whole = gaussian_classes.evidence_prior(gaussian_classes.statistics(data, 2))
     >>> bool(np.allclose(prior.Psi, whole.Psi)), float(prior.nu), float(whole.nu)
@@ -104,7 +104,7 @@ def evidence_prior_missing(
     return evidence_prior(expected_statistics(mode.params, data), **options)
 
 
-def _fill(key: jax.Array, params: GaussianClassesParams, data: Labelled) -> Labelled:
+def _fill(key: jax.Array, params: GaussianClassesParams, data: Labeled) -> Labeled:
     """Draw the missing entries given the observed ones and θ, Eq. (1)."""
     mean, S = jnp.asarray(params.mean), jnp.asarray(covariances_of(params))
     chol = jnp.broadcast_to(params.chol, S.shape)
@@ -123,7 +123,7 @@ def _fill(key: jax.Array, params: GaussianClassesParams, data: Labelled) -> Labe
 @numpy_in_numpy_out
 def complete(
     key: jax.Array,
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior,
     start: GaussianClassesParams,
     *,
@@ -139,7 +139,7 @@ def complete(
     Parameters
     ----------
     key : typed PRNG key
-    data : Labelled
+    data : Labeled
         NaN for missing entries. Data weights are not supported.
     prior : NIWPrior
     start : GaussianClassesParams
@@ -166,12 +166,12 @@ def complete(
 
     >>> import jax
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> from probmetric.models.gaussian_classes import NIWPrior
     >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
     >>> y = np.array([0, 0, 0, 1, 1])
-    >>> data, prior = Labelled(X, y), NIWPrior(np.array([4.0]), np.eye(1), 2.0, 3.0)
+    >>> data, prior = Labeled(X, y), NIWPrior(np.array([4.0]), np.eye(1), 2.0, 3.0)
     >>> start = gaussian_classes.fit_missing(data, prior, n_classes=2).params
     >>> key, options = jax.random.key(0), {"n_completions": 3, "warm_up": 2, "thin": 1}
     >>> post = gaussian_classes.complete(key, data, prior, start, **options)
@@ -190,7 +190,7 @@ def complete(
 @partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _complete(
     key: jax.Array,
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior,
     start: GaussianClassesParams,
     covariance: Covariance,

@@ -16,7 +16,7 @@ import xarray as xr
 
 from probmetric.arguments import check_number
 from probmetric.compilation import COMPILED_SOONEST
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.scaling import Scaler
 from probmetric.inference.gaussian_classes.local_metric import drawn_metrics
 from probmetric.inference.gaussian_classes.posterior import (
@@ -63,7 +63,7 @@ _draw = jax.jit(draw, static_argnames="n_draws", compiler_options=COMPILED_SOONE
 def sample(
     posterior: ClassPosterior,
     scaler: Scaler,
-    data: Labelled,
+    data: Labeled,
     *,
     names: Names | None = None,
     arguments: Kwargs,
@@ -84,7 +84,7 @@ def sample(
         Posterior in scaled units.
     scaler : Scaler
         Maps scaled units back to input units.
-    data : Labelled
+    data : Labeled
         Data in input units, stored as provenance.
     names : sequence of str, optional
         Names of the features.
@@ -171,7 +171,7 @@ class _Model:
     """The arguments of the NumPyro model, in the units of the fit."""
 
     def __init__(
-        self, data: Labelled, scaler: Scaler, prior: NIWPrior, covariance: Covariance
+        self, data: Labeled, scaler: Scaler, prior: NIWPrior, covariance: Covariance
     ) -> None:
         self.shown, self.scaler = data, scaler
         Z = (np.asarray(data.X) - scaler.mean) / scaler.scale

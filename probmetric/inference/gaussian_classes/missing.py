@@ -40,7 +40,7 @@ import numpyro
 from jaxtyping import Float
 from numpyro.infer.util import log_density
 
-from probmetric.data.containers import Labelled, weights
+from probmetric.data.containers import Labeled, weights
 from probmetric.inference.gaussian_classes.posterior import (
     ClassStatistics,
     mode,
@@ -61,7 +61,7 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Scalar
 
 
-def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
+def fill_with_means(data: Labeled, n_classes: int) -> Labeled:
     """Replace missing entries by the class mean, or by the feature mean.
 
     The feature mean is used if a class has no observed entry of the feature. The result
@@ -69,18 +69,18 @@ def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         NaN for missing entries. Data weights are not used.
     n_classes : int
 
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
     >>> y = np.array([0, 0, 0, 1, 1])
-    >>> gaussian_classes.fill_with_means(Labelled(X, y), 2).X.ravel().tolist()
+    >>> gaussian_classes.fill_with_means(Labeled(X, y), 2).X.ravel().tolist()
     [0.0, 2.0, 1.0, 5.0, 9.0]
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
@@ -102,7 +102,7 @@ def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
 @numpy_in_numpy_out
 @jax.jit
 def expected_statistics(
-    params: GaussianClassesParams, data: Labelled
+    params: GaussianClassesParams, data: Labeled
 ) -> ClassStatistics:
     """Compute the expected n, x̄ and S of every class given θ, Eqs. (2)-(3)."""
     normals = MixtureParams(params.weights, params.mean, covariances_of(params))
@@ -117,7 +117,7 @@ def expected_statistics(
 @partial(jax.jit, static_argnames="covariance")
 def log_joint(
     params: GaussianClassesParams,
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior,
     covariance: Covariance = "full",
 ) -> Float[Array, ""]:
@@ -145,7 +145,7 @@ def log_joint(
 
 def _step(
     params: GaussianClassesParams,
-    problem: tuple[Labelled, NIWPrior],
+    problem: tuple[Labeled, NIWPrior],
     covariance: Covariance,
 ) -> tuple[GaussianClassesParams, Scalar]:
     data, prior = problem
@@ -161,7 +161,7 @@ STEPS = {kind: partial(_step, covariance=kind) for kind in COVARIANCES}
 
 @numpy_in_numpy_out
 def fit_missing(
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior,
     *,
     n_classes: int,
@@ -173,7 +173,7 @@ def fit_missing(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         NaN for missing entries. A row with only missing entries counts for the class
         weights.
     prior : NIWPrior
@@ -194,13 +194,13 @@ def fit_missing(
     A row with only missing entries counts only for the class weights:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> from probmetric.models.gaussian_classes import NIWPrior
     >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
     >>> y = np.array([0, 0, 0, 1, 1])
     >>> prior = NIWPrior(np.array([4.0]), np.eye(1), kappa=2.0, nu=3.0)
-    >>> params = gaussian_classes.fit_missing(Labelled(X, y), prior, n_classes=2).params
+    >>> params = gaussian_classes.fit_missing(Labeled(X, y), prior, n_classes=2).params
     >>> params.weights.round(3).tolist(), params.mean.round(3).tolist()
     ([0.6, 0.4], [[2.5], [5.5]])
     """

@@ -26,7 +26,7 @@ of k equal components that tile a class.
 import numpy as np
 from scipy.special import gammaln
 
-from probmetric.data.containers import Labelled, Points, weights
+from probmetric.data.containers import Labeled, Points, weights
 from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage.fit import fit as fit_mixture
 from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior
@@ -65,7 +65,7 @@ def mixture_prior(prior: NIWPrior, n_components: int) -> NIWPrior:
 
 
 def fit_mixtures(
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior,
     *,
     n_classes: int,
@@ -78,7 +78,7 @@ def fit_mixtures(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Labeled points. NaN entries are integrated out.
     prior : NIWPrior
         Prior of every component, and the concentration α of the class weights.
@@ -106,11 +106,11 @@ def fit_mixtures(
     The first class has one component on each side of the second class:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> from probmetric.models.gaussian_classes import NIWPrior
     >>> X = np.array([[-6.0], [-5.0], [5.0], [6.0], [-1.0], [0.0], [0.0], [1.0]])
-    >>> data = Labelled(X, np.arange(8) // 4)
+    >>> data = Labeled(X, np.arange(8) // 4)
     >>> prior = NIWPrior(np.zeros(1), np.eye(1), kappa=0.01, nu=3.0)
     >>> fit = gaussian_classes.fit_mixtures(data, prior, n_classes=2, n_components=2)
     >>> sorted(fit.params.mean[0].ravel().round(1).tolist())

@@ -40,7 +40,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Labelled, weights
+from probmetric.data.containers import Labeled, weights
 from probmetric.linalg import cholesky_of
 from probmetric.models.gaussian_classes import (
     Covariance,
@@ -117,7 +117,7 @@ def is_mean(post: ClassPosterior) -> bool:
 
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_classes")
-def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
+def statistics(data: Labeled, n_classes: int) -> ClassStatistics:
     """Compute the count, mean and scatter of every class; all zero for an empty class.
 
     The cost is O(n d²). Rows are read class by class in tiles, and only one tile is
@@ -125,7 +125,7 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         Complete points with y in 0..C-1.
     n_classes : int
         Number C of classes.
@@ -138,10 +138,10 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> n, mean, scatter = gaussian_classes.statistics(Labelled(X, y), 2)
+    >>> n, mean, scatter = gaussian_classes.statistics(Labeled(X, y), 2)
     >>> n.tolist(), mean.ravel().tolist(), scatter.ravel().tolist()
     ([2.0, 2.0], [1.0, 7.0], [2.0, 8.0])
     """

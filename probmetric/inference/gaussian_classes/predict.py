@@ -15,7 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.densities.classes import (
     ClassDensities,
     class_log_densities,
@@ -170,7 +170,7 @@ def _log_joint(post: ClassPosterior, X: Array, missing: bool) -> Array:
 
 @numpy_in_numpy_out
 def fit(
-    data: Labelled,
+    data: Labeled,
     prior: NIWPrior,
     *,
     n_classes: int,
@@ -185,7 +185,7 @@ def fit(
 
     Parameters
     ----------
-    data : Labelled
+    data : Labeled
         NaN for missing entries.
     prior : NIWPrior
         Prior with α + n > 1 in every class.
@@ -202,12 +202,12 @@ def fit(
     The prior mean is 4 and counts as κ = 2 points:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> from probmetric.models.gaussian_classes import NIWPrior
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
     >>> prior = NIWPrior(np.array([4.0]), np.eye(1), kappa=2.0, nu=3.0)
-    >>> params = gaussian_classes.fit(Labelled(X, y), prior, n_classes=2).params
+    >>> params = gaussian_classes.fit(Labeled(X, y), prior, n_classes=2).params
     >>> params.weights.tolist(), params.mean.tolist()
     ([0.5, 0.5], [[2.5], [5.5]])
     """

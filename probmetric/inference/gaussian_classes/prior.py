@@ -70,10 +70,10 @@ def evidence_prior(
     within the classes, 10/4:
 
     >>> import numpy as np
-    >>> from probmetric.data import Labelled
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> stats = gaussian_classes.statistics(Labelled(X, y), 2)
+    >>> stats = gaussian_classes.statistics(Labeled(X, y), 2)
     >>> prior = gaussian_classes.evidence_prior(stats)
     >>> prior.mean.tolist(), round(float(prior.Psi[0, 0] / (prior.nu - 2)), 3)
     ([4.0], 2.5)

@@ -5,7 +5,7 @@ from .bootstrap import (
 )
 from .curvature import (
     certificate as certificate,
-    generalised_rate as generalised_rate,
+    generalized_rate as generalized_rate,
     log_evidence as log_evidence,
 )
 from .draws import draw as draw
@@ -22,7 +22,7 @@ from .likelihood import (
     log_likelihood as log_likelihood,
     log_prior as log_prior,
 )
-from .recipe import Recipe as Recipe, fit_labelled as fit_labelled
+from .recipe import Recipe as Recipe, fit_labeled as fit_labeled
 from .statistics import Statistics as Statistics, prepare as prepare
 from .target import TARGET as TARGET, start as start, target_data as target_data
 from .jackknife import held_out_links as held_out_links, leave_out as leave_out

@@ -53,7 +53,7 @@ from probmetric.inference.sampling.target import (
     cast,
     counts,
 )
-from probmetric.inference.solvers.lbfgs_traced import minimise
+from probmetric.inference.solvers.lbfgs_traced import minimize
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import native_arrays, numpy_in_numpy_out
@@ -148,7 +148,7 @@ def bootstrap(
     batch : int, default=1
         Number of refits that run in parallel (``vmap``).
     max_steps, tol
-        See ``solvers.lbfgs_traced.minimise``.
+        See ``solvers.lbfgs_traced.minimize``.
 
     Returns
     -------
@@ -229,7 +229,7 @@ def fit_near(
 ) -> Fit:
     """Fit from ``start``, in coordinates whitened by the curvature there; traceable.
 
-    ``start`` is a dict {W, log_b}; ``tol`` is the tolerance of ``minimise``.
+    ``start`` is a dict {W, log_b}; ``tol`` is the tolerance of ``minimize``.
     """
     p, d = start["W"].shape
     values, vectors, by_log_b = _curvature(stats, prior, rate, start)
@@ -243,7 +243,7 @@ def fit_near(
         return -objective(position(z), (stats, prior, rate))
 
     origin = jnp.zeros(p * d + 1, stats.T_same.dtype)
-    end = minimise(jax.value_and_grad(negative), origin, max_steps=max_steps, tol=tol)
+    end = minimize(jax.value_and_grad(negative), origin, max_steps=max_steps, tol=tol)
     return Fit(
         position(end.x),
         -end.value,

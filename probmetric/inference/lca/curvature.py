@@ -186,7 +186,7 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     )
 
 
-def generalised_rate(
+def generalized_rate(
     params: LCAParams,
     pairs: Pairs,
     prior: LCAPrior,
@@ -232,7 +232,7 @@ def generalised_rate(
     >>> i, j, y = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1, 1, 1])
     >>> both = apart, Pairs(X, i, j, y)
     >>> prior = LCAPrior(np.eye(1))
-    >>> [round(float(lca.generalised_rate(params, p, prior, 1.0)), 3) for p in both]
+    >>> [round(float(lca.generalized_rate(params, p, prior, 1.0)), 3) for p in both]
     [0.5, 0.25]
     """
     pairs = as_labels(pairs)

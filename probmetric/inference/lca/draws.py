@@ -103,7 +103,7 @@ def draw(
     >>> import numpy as np
     >>> from probmetric.inference import lca
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> fitted = lca.fit_labelled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
+    >>> fitted = lca.fit_labeled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
     >>> options = {"seed": 0, "n_draws": 100, "n_chains": 1, "warn_khat": False}
     >>> a, b = (
     ...     lca.draw(fitted, "laplace", scale=np.array([s]), **options)

@@ -36,7 +36,7 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     Parameters
     ----------
     fitted : Fitted
-        The result of ``fit_labelled``.
+        The result of ``fit_labeled``.
     group : int array of shape (n,)
         The group of each point, 0..g-1.
 
@@ -58,7 +58,7 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     >>> import numpy as np
     >>> from probmetric.inference import lca
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> fitted = lca.fit_labelled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
+    >>> fitted = lca.fit_labeled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
     >>> refits = lca.leave_out(fitted, np.array([0, 1, 0, 1]))
     >>> W = refits.W.ravel()
     >>> len(W), round(float(abs(W[0] - W[1])), 6)

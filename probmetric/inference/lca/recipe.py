@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
     >>> from probmetric.inference import lca
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
     >>> recipe = lca.Recipe(n_components=1, pairs="all")
-    >>> len(lca.fit_labelled(X, y, recipe, lam=10.0).pairs.y)
+    >>> len(lca.fit_labeled(X, y, recipe, lam=10.0).pairs.y)
     6
     """
 
@@ -226,7 +226,7 @@ def solve(
         )
 
 
-def fit_labelled(
+def fit_labeled(
     X: Float[np.ndarray, "n d"],
     codes: np.ndarray,
     recipe: Recipe,
@@ -275,7 +275,7 @@ def fit_labelled(
     >>> from probmetric.inference import lca
     >>> X = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
     >>> recipe = lca.Recipe(n_components=2, pairs="all")
-    >>> fitted = lca.fit_labelled(X, np.array([0, 0, 1, 1]), recipe, lam=1.0)
+    >>> fitted = lca.fit_labeled(X, np.array([0, 0, 1, 1]), recipe, lam=1.0)
     >>> W = fitted.fit.params.W
     >>> round(fitted.learning_rate, 3), np.diag(W.T @ W).round(2).tolist()
     (0.667, [0.83, 0.09])
@@ -333,4 +333,4 @@ def on_all_pairs(
         return fitted
     lam = float(fitted.prior.lam) if lam is None else lam
     recipe = recipe._replace(pairs="all")
-    return fit_labelled(np.asarray(fitted.pairs.X), codes, recipe, lam)
+    return fit_labeled(np.asarray(fitted.pairs.X), codes, recipe, lam)

@@ -3,7 +3,7 @@ from .diagnostics import Finding as Finding, diagnose as diagnose
 from .laplace import Laplace as Laplace
 from .nuts import NUTS as NUTS
 from .sample import sample as sample
-from .summary import Summary as Summary, summarise as summarise
+from .summary import Summary as Summary, summarize as summarize
 from .svi import SVI as SVI
 from .target import (
     Draws as Draws,

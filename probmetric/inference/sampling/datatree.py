@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 from probmetric.data.containers import (
     Distances,
     Groups,
-    Labelled,
+    Labeled,
     Pairs,
     Points,
     Triplets,
@@ -216,7 +216,7 @@ def provenance(
     """Describe a run: versions, data hash, sum of weights and model arguments."""
     packages = versions("probmetric", "jax", "numpyro", "arviz", "numpy")
     total = getattr(data, "w", None)
-    if isinstance(data, Points | Labelled | Pairs | Triplets | Groups):
+    if isinstance(data, Points | Labeled | Pairs | Triplets | Groups):
         total = np.asarray(weights(data), float)
     elif total is None and hasattr(data, "X"):
         total = np.ones(len(data.X))

@@ -30,9 +30,9 @@ class Summary(NamedTuple):
     Examples
     --------
     >>> import numpy as np, xarray as xr
-    >>> from probmetric.inference.sampling import summarise
+    >>> from probmetric.inference.sampling import summarize
     >>> x = np.arange(8.0).reshape(2, 4)
-    >>> summary = summarise(xr.Dataset({"b": (("chain", "draw"), x)}))
+    >>> summary = summarize(xr.Dataset({"b": (("chain", "draw"), x)}))
     >>> float(summary.estimate[0]), round(float(summary.sd[0]), 4)
     (3.5, 2.4495)
     """
@@ -200,15 +200,15 @@ def stacked(table: xr.Dataset) -> np.ndarray:
     return np.concatenate([a.astype(float) for a in columns], 2)
 
 
-def summarise(table: xr.Dataset) -> Summary:
+def summarize(table: xr.Dataset) -> Summary:
     """Return the summary of every entry, in the order of ``entry_names``.
 
     Examples
     --------
     >>> import numpy as np, xarray as xr
-    >>> from probmetric.inference.sampling import summarise
+    >>> from probmetric.inference.sampling import summarize
     >>> x = np.random.default_rng(0).normal(size=(2, 500))
-    >>> b = summarise(xr.Dataset({"b": (("chain", "draw"), x)}))
+    >>> b = summarize(xr.Dataset({"b": (("chain", "draw"), x)}))
     >>> bool(abs(b.estimate[0]) < 4 * b.mcse[0]), round(float(b.rhat[0]), 1)
     (True, 1.0)
     """

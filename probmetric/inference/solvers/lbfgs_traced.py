@@ -32,13 +32,13 @@ HALVINGS = 40
 
 
 class Minimum(NamedTuple):
-    """Result of ``minimise``: point (q,), value, ``Result`` code, steps, evaluations.
+    """Result of ``minimize``: point (q,), value, ``Result`` code, steps, evaluations.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.inference.solvers import Result, minimise
-    >>> end = minimise(lambda x: (x @ x, 2 * x), np.ones(2), max_steps=9, tol=1e-9)
+    >>> from probmetric.inference.solvers import Result, minimize
+    >>> end = minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_steps=9, tol=1e-9)
     >>> abs(end.x).round(6).tolist(), Result(int(end.result)).name
     ([0.0, 0.0], 'CONVERGED')
     """
@@ -86,7 +86,7 @@ def _direction(state: _State) -> Array:
 
 
 @numpy_in_numpy_out
-def minimise(
+def minimize(
     value_and_gradient: Callable[[Array], tuple[Array, Array]],
     start: Float[Array, "q"],
     *,
@@ -116,10 +116,10 @@ def minimise(
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.inference.solvers import minimise
+    >>> from probmetric.inference.solvers import minimize
     >>> def f(x):
     ...     return ((x - 3) ** 2).sum(), 2 * (x - 3)
-    >>> end = minimise(f, np.zeros(2), max_steps=9, tol=1e-9)
+    >>> end = minimize(f, np.zeros(2), max_steps=9, tol=1e-9)
     >>> end.x.round(6).tolist(), round(float(end.value), 6)
     ([3.0, 3.0], 0.0)
     """

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.containers import Triplets
-from probmetric.inference.solvers.lbfgs_traced import Minimum, minimise
+from probmetric.inference.solvers.lbfgs_traced import Minimum, minimize
 from probmetric.inference.solvers.result import Fit
 from probmetric.inference.triplet_comparisons.likelihood import value_and_gradient
 from probmetric.inference.triplet_comparisons.start import as_arrays, check_prior
@@ -39,7 +39,7 @@ def _climb(
         value, slope = value_and_gradient(at(x), data, prior)
         return -jnp.asarray(value), -slope.ravel() / root
 
-    end = minimise(
+    end = minimize(
         descent, ((start - prior.mean) * root).ravel(), max_steps=max_steps, tol=tol
     )
     return at(end.x), end

@@ -151,7 +151,7 @@ def draw(
     invariants = {name: draws.values[name] for name in names}
     attributes = {**draws.attributes, **_undetermined(fitted)}
     warn_of_trouble(invariants, draws.statistics, attributes)
-    values = {**draws.values, **_relabelled(draws, fitted)}
+    values = {**draws.values, **_relabeled(draws, fitted)}
     return draws._replace(values=values, attributes=attributes)
 
 
@@ -201,7 +201,7 @@ def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
     return [replace(m, noise_other=noise * np.asarray(m.noise)) for m in metrics]
 
 
-def _relabelled(draws: Draws, fitted: Fitted) -> Mapping[str, Array]:
+def _relabeled(draws: Draws, fitted: Fitted) -> Mapping[str, Array]:
     params = [np.asarray(draws.values[name]) for name in TwoStageParams._fields]
     flat = TwoStageParams(*(a.reshape(-1, *a.shape[2:]) for a in params))
     named = relabel(flat, fitted.params)

@@ -93,7 +93,7 @@ def test_a_model_of_the_notebook_is_calibrated(space, name, given):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
-def test_the_fifth_model_goes_from_story_to_neighbours():
+def test_the_fifth_model_goes_from_story_to_neighbors():
     found = pm.sbc(student, data(25), args=(1.0,), n_simulations=300, **FAST)
     assert found.verdict == "agree", str(found)
     pairs = data(200)

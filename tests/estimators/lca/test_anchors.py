@@ -15,12 +15,12 @@ from probmetric.inference.lca.anchors import lists
 from tests.neighbors.test_stream import Parts
 
 
-class Labelled(Parts):
-    """Labelled arrays as a source, cut into parts of given sizes."""
+class Labeled(Parts):
+    """Labeled arrays as a source, cut into parts of given sizes."""
 
     def __init__(self, X, y, sizes):
         super().__init__(X, sizes)
-        self.y, self.labelled = y, y is not None
+        self.y, self.labeled = y, y is not None
 
     def read(self, part, rows, *, features=True):
         for block in super().read(part, rows):
@@ -64,7 +64,7 @@ def test_principal_axes_are_those_about_the_mean_also_in_units_given(data):
     X, y = data
     settings = {"link": "model", "n_components": 2, "standardize": False}
     whole = pm.LCA(**settings).fit(X + 100, y)
-    for given in ((X + 100, y), (Labelled(X + 100, y, [400, 500]),)):
+    for given in ((X + 100, y), (Labeled(X + 100, y, [400, 500]),)):
         found = pm.LCA(**settings, n_anchors=900).fit(*given)
         np.testing.assert_allclose(
             found.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-5
@@ -150,7 +150,7 @@ def test_a_fit_of_partners_found_in_lists_is_near_that_of_all(data, fitted):
     found = pm.LCA(n_anchors=300, candidates="ivf").fit(*data)
     assert fitted.recall_ == 1.0
     assert 0.98 <= found.recall_ <= 1.0
-    parts = Labelled(*data, [400, 500])
+    parts = Labeled(*data, [400, 500])
     streamed = pm.LCA(n_anchors=300, candidates="ivf").fit(parts)
     whole = fitted.get_mahalanobis_matrix()
     for lca in (found, streamed):
@@ -201,13 +201,13 @@ def test_the_study_of_coverage_runs_and_thinned_rows_fail_it(monkeypatch, tmp_pa
 @pytest.mark.long
 def test_a_source_gives_the_fit_of_the_same_rows_in_memory(data, fitted):
     X, y = data
-    found = pm.LCA(n_anchors=300).fit(Labelled(X, y, (400, 1, 0, 499)))
+    found = pm.LCA(n_anchors=300).fit(Labeled(X, y, (400, 1, 0, 499)))
     np.testing.assert_allclose(found.components_, fitted.components_, rtol=1e-7)
     np.testing.assert_allclose(found.matrix_error_, fitted.matrix_error_, rtol=1e-6)
     assert found.classes_.tolist() == ["a", "b"]
     np.testing.assert_allclose(found.scale_, fitted.scale_, rtol=1e-12)
     assert found.n_features_in_ == 3
-    near = pm.nearest(found.get_metric(), X[:5], Labelled(X, y, (900,)), 2)
+    near = pm.nearest(found.get_metric(), X[:5], Labeled(X, y, (900,)), 2)
     assert near[1][:, 0].tolist() == list(range(5))
 
 
@@ -215,7 +215,7 @@ def test_a_source_gives_the_fit_of_the_same_rows_in_memory(data, fitted):
 def test_a_source_in_several_cuts_gives_nearly_the_same_bits(data):
     X, y = data
     cuts = ((900,), (300, 600), (225,) * 4)
-    maps = [pm.LCA(**QUICK).fit(Labelled(X, y, cut)).components_ for cut in cuts]
+    maps = [pm.LCA(**QUICK).fit(Labeled(X, y, cut)).components_ for cut in cuts]
     for other in maps[1:]:
         np.testing.assert_allclose(other, maps[0], rtol=1e-9, atol=1e-12)
 
@@ -225,18 +225,18 @@ def test_a_source_in_several_cuts_gives_nearly_the_same_bits(data):
     [
         (np.repeat("a", 900), r"y must have .* {'a': 900}"),
         (np.array(["a"] * 899 + ["b"]), r"y must have .* 'b': 1"),
-        (None, r"X must be .* labelled=False"),
+        (None, r"X must be .* labeled=False"),
     ],
 )
 def test_a_source_that_cannot_be_learned_from_is_refused(data, y, message):
     with pytest.raises(ValueError, match=message):
-        pm.LCA().fit(Labelled(data[0], y, (900,)))
+        pm.LCA().fit(Labeled(data[0], y, (900,)))
 
 
 def test_a_source_has_its_own_labels(data):
     X, y = data
     with pytest.raises(ValueError, match="y must be None for data on disk"):
-        pm.LCA().fit(Labelled(X, y, (900,)), y)
+        pm.LCA().fit(Labeled(X, y, (900,)), y)
 
 
 def test_a_value_that_is_not_finite_is_named(data):
@@ -244,4 +244,4 @@ def test_a_value_that_is_not_finite_is_named(data):
     X = X.copy()
     X[450, 1] = np.nan
     with pytest.raises(ValueError, match="nan in column 'x1' of row"):
-        pm.LCA(**QUICK).fit(Labelled(X, y, (400, 500)))
+        pm.LCA(**QUICK).fit(Labeled(X, y, (400, 500)))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.checks.lca.criticism import criticise
+from probmetric.checks.lca.criticism import criticize
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import pad_pairs
 from probmetric.data.pairs import as_labels
@@ -150,7 +150,7 @@ def test_check_model_takes_counts_and_sees_judges_that_lapse():
     for lapse in (0.0, 0.25):
         y = rng.binomial(trials, (1 - lapse) * P + 0.5 * lapse)
         model = LCA(learning_rate=1).fit_pairs(pairs, y, trials=trials)
-        found[lapse] = {f.part: f for f in criticise(model, seed=0)}
+        found[lapse] = {f.part: f for f in criticize(model, seed=0)}
     assert found[0.0]["predictive"].p_value > 0.01
     assert found[0.25]["predictive"].p_value < 0.01
     assert len(found[0.0]) == 3
@@ -251,7 +251,7 @@ def test_stated_probabilities_of_few_pairs_with_many_judges_are_judged():
     for lapse in (0.0, 0.5):
         y = rng.binomial(trials, (1 - lapse) * P + 0.5 * lapse)
         model = LCA(learning_rate=1).fit_pairs(pairs, y, trials=trials)
-        own = {f.part: f for f in criticise(model, seed=0)}["calibration"]
+        own = {f.part: f for f in criticize(model, seed=0)}["calibration"]
         assert own.said.startswith("P(same) as shipped")
         assert "4,000 judgments of 40 pairs held out" in own.said
         found.append(own.p_value)

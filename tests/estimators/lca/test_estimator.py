@@ -95,7 +95,7 @@ def test_regularization_grows_beyond_a_thousand_points():
     assert LCA(n_refresh=0).fit(X, y).regularization_ == 15
 
 
-def test_classes_of_two_give_the_one_neighbour_they_have():
+def test_classes_of_two_give_the_one_neighbor_they_have():
     X, y = load_iris(return_X_y=True)
     rows = np.r_[0:2, 50:52, 100:102]
     pairs = LCA().fit(X[rows], y[rows]).fitted_.pairs
@@ -105,7 +105,7 @@ def test_classes_of_two_give_the_one_neighbour_they_have():
         LCA(n_targets=3).fit(X[rows], y[rows])
 
 
-def test_rescaling_a_column_changes_no_neighbour():
+def test_rescaling_a_column_changes_no_neighbor():
     scaled = WINE_X * np.where(np.arange(13) == 4, 1e3, 1.0)
     found = []
     for X in (WINE_X, scaled):
@@ -115,7 +115,7 @@ def test_rescaling_a_column_changes_no_neighbour():
     np.testing.assert_array_equal(found[0], found[1])
 
 
-def test_without_standardizing_a_rescaled_column_does_change_neighbours():
+def test_without_standardizing_a_rescaled_column_does_change_neighbors():
     found = []
     for factor in (1.0, 1e3):
         X = Z_IRIS * [1, 1, factor, 1]

@@ -13,7 +13,7 @@ from probmetric.datasets.generators import GENERATORS
 from probmetric.estimators.lca import link as calibration
 from probmetric.estimators.lca.link import HeldOut, folds, isotonic
 from probmetric.inference.lca.link import log_logistic
-from probmetric.inference.lca.recipe import Recipe, fit_labelled
+from probmetric.inference.lca.recipe import Recipe, fit_labeled
 from probmetric.models.lca import to_metric
 
 IRIS_X, IRIS_Y = load_iris(return_X_y=True)
@@ -71,7 +71,7 @@ def by_hand(Z, codes, recipe, lam, design, k=3):
     found = []
     for fold in range(5):
         held, rest = (np.flatnonzero((folds(Z, codes) == fold) == s) for s in (1, 0))
-        fit = fit_labelled(Z[rest], codes[rest], recipe, lam).fit
+        fit = fit_labeled(Z[rest], codes[rest], recipe, lam).fit
         V = Z @ np.asarray(to_metric(fit.params).factor).T
         if design == "all":
             for a, i in enumerate(held):
@@ -116,7 +116,7 @@ def test_held_out_pairs_are_those_of_the_design(design, options):
     np.testing.assert_array_equal(got.y[order], np.array(same, int))
 
 
-def test_neighbours_asked_for_are_as_many_as_the_folds_can_give():
+def test_neighbors_asked_for_are_as_many_as_the_folds_can_give():
     codes = np.repeat([0, 1], [12, 3])
     Z = RNG.normal(size=(15, 2)) + codes[:, None]
     recipe = Recipe(2, n_targets=11, n_impostors=12, max_iter=20)

@@ -69,7 +69,7 @@ def test_cross_validation_scores_by_held_out_density(sources):
     assert scores[1] > scores[0]
 
 
-def test_units_of_a_feature_change_no_neighbour(fitted, sources):
+def test_units_of_a_feature_change_no_neighbor(fitted, sources):
     X, scale = sources[0], np.array([1000.0, 1.0])
     other = TwoStageMixture(2).fit(X * scale)
     _, a = nearest(fitted.get_metric(), X[:10], X, 5)
@@ -128,7 +128,7 @@ def test_a_similarity_refuses_to_be_a_distance(fitted, sources):
 
 
 @pytest.mark.long
-def test_one_labelled_example_of_each_class_classifies_iris(iris):
+def test_one_labeled_example_of_each_class_classifies_iris(iris):
     X, y, model = iris
     score = model.get_metric().pairwise(X, X[[0, 50, 100]])
     assert np.mean(score.argmin(1) == y) > 0.8

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.em import (
     EMData,
     EMPrior,
@@ -52,13 +52,13 @@ def params(case):
 
 @pytest.fixture
 def data(case):
-    return Labelled(np.array(case["X"]), np.array(case["labels"]))
+    return Labeled(np.array(case["X"]), np.array(case["labels"]))
 
 
 @pytest.fixture(scope="module")
 def iris():
     X, y = load_iris(return_X_y=True)
-    return Labelled((X - X.mean(0)) / X.std(0), y)
+    return Labeled((X - X.mean(0)) / X.std(0), y)
 
 
 def device(tree):

@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from probmetric.data.containers import Labelled
-from probmetric.data.padding import pad_labelled
+from probmetric.data.containers import Labeled
+from probmetric.data.padding import pad_labeled
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit, log_joint
 from probmetric.inference.dca_gm.hybrid import Penalty, _polak_ribiere, fit_hybrid
@@ -26,19 +26,19 @@ EPS = np.finfo(float).eps
 @pytest.fixture(scope="module")
 def wine():
     X, y = load_wine(return_X_y=True)
-    return Labelled((X - X.mean(0)) / X.std(0), y)
+    return Labeled((X - X.mean(0)) / X.std(0), y)
 
 
 @pytest.fixture(scope="module")
 def iris():
     X, y = load_iris(return_X_y=True)
-    return Labelled((X - X.mean(0)) / X.std(0), y)
+    return Labeled((X - X.mean(0)) / X.std(0), y)
 
 
 @pytest.fixture(scope="module")
 def padded(iris):
     """As the learner takes it, in whose size the solvers are compiled anyway."""
-    return pad_labelled(iris)
+    return pad_labeled(iris)
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +79,13 @@ def test_the_start_whitens_the_classes_with_variances_that_count_as_points(iris,
     residual = X - np.stack([X[y == c].mean(0) for c in range(3)])[y]
     within, T = residual.T @ residual / 50, np.diag(X.var(0))
     shrunk = T if np.isinf(s) else (50 * within + s * T) / (50 + s)
-    A = lda_rca(Labelled(X, y), 2, ridge=0.0, strength=s)
+    A = lda_rca(Labeled(X, y), 2, ridge=0.0, strength=s)
     np.testing.assert_allclose(A @ shrunk @ A.T, np.eye(2), atol=1e-10)
     assert np.allclose(A @ within @ A.T, np.eye(2), atol=1e-3) == (s == 0)
 
 
 def test_the_start_is_completed_beyond_the_rank_of_lda(wine):
-    two = Labelled(wine.X[:130], wine.y[:130])
+    two = Labeled(wine.X[:130], wine.y[:130])
     A = lda_rca(two, 4, ridge=0.0)
     means = np.stack([two.X[two.y == c].mean(0) for c in range(2)])
     residual = two.X - means[two.y]
@@ -100,7 +100,7 @@ def test_a_class_with_few_distinct_points_has_as_many_components(iris):
     X, y = iris.X.copy(), iris.y
     X[y == 0] = X[0]
     X[np.flatnonzero(y == 0)[0]] = X[1] + 0.5
-    params = start(Labelled(X, y), 2, n_gaussians=3)
+    params = start(Labeled(X, y), 2, n_gaussians=3)
     assert np.isfinite(params.log_beta).sum(1).tolist() == [2, 3, 3]
 
 
@@ -152,7 +152,7 @@ def test_the_prior_of_the_centres_is_of_the_points_and_their_weights(iris):
     A = lda_rca(iris, 2)
     begin = DCAGMParams(A, *np.zeros((4, 3, 1)))
     spread = np.sqrt(np.mean((iris.X @ A.T) ** 2))
-    for data in (iris, pad_labelled(iris)):
+    for data in (iris, pad_labeled(iris)):
         assert default_prior(begin, data).mu_scale == pytest.approx(spread)
     w = np.arange(len(iris.X)) % 3
     data = iris._replace(w=w.astype(float))
@@ -168,8 +168,8 @@ def test_data_weights_stand_for_repeated_points(iris, x64):
     twice = np.concatenate([rows, rows[:20]])
     w = np.ones(len(rows))
     w[:20] = 2
-    weighted = Labelled(iris.X[rows], iris.y[rows], w)
-    repeated = Labelled(iris.X[twice], iris.y[twice])
+    weighted = Labeled(iris.X[rows], iris.y[rows], w)
+    repeated = Labeled(iris.X[twice], iris.y[twice])
     params = start(weighted, 2, n_em=0)
 
     @jax.jit
@@ -178,7 +178,7 @@ def test_data_weights_stand_for_repeated_points(iris, x64):
         moved, value = em_step(params, em)
         return moved, value, gradient_A(moved, data)
 
-    ends = [step(pad_labelled(data)) for data in (weighted, repeated)]
+    ends = [step(pad_labeled(data)) for data in (weighted, repeated)]
     for one, other in zip(*map(jax.tree.leaves, ends), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
     for s in (0.0, 9.0):
@@ -226,11 +226,11 @@ def test_no_steps_at_all_are_refused(iris, solver):
 
 def test_constant_features_alone_are_refused():
     with pytest.raises(ValueError, match=r"X .* constant"):
-        fit(Labelled(np.ones((6, 2)), np.array([0, 1] * 3)))
+        fit(Labeled(np.ones((6, 2)), np.array([0, 1] * 3)))
 
 
 def test_the_ridge_of_the_start_follows_the_units(iris):
-    larger = Labelled(10 * iris.X, iris.y)
+    larger = Labeled(10 * iris.X, iris.y)
     np.testing.assert_allclose(
         10 * lda_rca(larger, 2, ridge=0.5), lda_rca(iris, 2, ridge=0.5), rtol=1e-9
     )
@@ -253,4 +253,4 @@ def test_the_means_of_the_classes_set_the_number_of_rows(n_classes, d, p):
     assert default_rows(n_classes, d) == p
     X = np.random.default_rng(0).normal(size=(3 * n_classes, d))
     y = np.repeat(np.arange(n_classes), 3)
-    assert lda_rca(Labelled(X, y), p).shape == (p, d)
+    assert lda_rca(Labeled(X, y), p).shape == (p, d)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step, source_centres
 from probmetric.inference.dca_gm.hybrid import Penalty, fit_hybrid
 from probmetric.inference.dca_gm.likelihood import conditional_log_likelihood
@@ -25,7 +25,7 @@ step, centers = jax.jit(em_step), jax.jit(source_centres)
 def iris():
     X, y = load_iris(return_X_y=True)
     X = (X - X.mean(0)) / X.std(0)
-    return Labelled(X, y, 0.5 + np.arange(len(X)) % 3)
+    return Labeled(X, y, 0.5 + np.arange(len(X)) % 3)
 
 
 def projected(A, theta, mu, tied):

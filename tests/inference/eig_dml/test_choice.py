@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference import eig_dml
 from probmetric.inference.eig_dml import choice
@@ -23,7 +23,7 @@ def made(part):
 
 def optimum(rows):
     return eig_dml.fit(
-        made(Labelled(X[rows], Y[rows])),
+        made(Labeled(X[rows], Y[rows])),
         ridge=1e-6,
         solver="pdhg",
         tol=choice.FOLD_GAP,
@@ -78,7 +78,7 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch):
         return Chosen(1.0, np.zeros(6), np.zeros(6))
 
     monkeypatch.setattr(choice, "choose_by_folds", kept)
-    eig_dml.choose_strength(Labelled(X, Y), made, ridge=1e-6)
+    eig_dml.choose_strength(Labeled(X, Y), made, ridge=1e-6)
     rows = np.arange(0, len(X), 2)
     maps = found[0](rows)
     for s, factor in zip(STRENGTHS, maps, strict=True):
@@ -103,7 +103,7 @@ def test_the_choice_is_that_of_all_folds_by_hand():
                 w = np.exp(-(D - D.min(1, keepdims=True)) / (2 * h * np.median(near)))
                 votes = np.sum(w * (Y[asked][:, None] == Y[voters]), 1) / w.sum(1)
                 losses[a, b, asked] -= np.log(0.98 * votes + 0.02 * shares) / 3
-    chosen = eig_dml.choose_strength(Labelled(X, Y), made, ridge=1e-6)
+    chosen = eig_dml.choose_strength(Labeled(X, Y), made, ridge=1e-6)
     strength, means, _ = strongest(losses, STRENGTHS, choice.TOLERANCE)
     assert chosen.strength == strength
     np.testing.assert_allclose(chosen.losses, means, rtol=1e-8)
@@ -111,4 +111,4 @@ def test_the_choice_is_that_of_all_folds_by_hand():
 
 def test_folds_that_teach_nothing_leave_euclid():
     doubled = np.concatenate([X, X]), np.concatenate([Y, (Y + 1) % 3])
-    assert eig_dml.choose_strength(Labelled(*doubled), made).strength == np.inf
+    assert eig_dml.choose_strength(Labeled(*doubled), made).strength == np.inf

@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from sklearn.metrics import log_loss
 
 import probmetric as pm
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes import choice
 from probmetric.inference.gaussian_classes.choice import (
     EXCESS,
@@ -37,7 +37,7 @@ rng = np.random.default_rng(0)
 
 def test_statistics_are_those_of_the_compiled_program():
     with jax.enable_x64(True):
-        wanted = statistics(Labelled(Z, y), 3)
+        wanted = statistics(Labeled(Z, y), 3)
     for ours, theirs in zip(statistics_of(Z, y, 3), wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
@@ -98,7 +98,7 @@ def test_of_many_points_a_thousand_are_predicted():
 @pytest.mark.long
 def test_labels_without_meaning_leave_the_class_shares():
     A, a = rng.standard_normal((60, 15)), np.arange(60) % 3 // 2
-    found = choose_prior(Labelled(A, a), 2)
+    found = choose_prior(Labeled(A, a), 2)
     assert found.strengths.kappa >= 10
     P = pm.GaussianClasses().fit(A, a).predict_proba(rng.standard_normal((200, 15)))
     assert log_loss(rng.random(200) < 1 / 3, P) < 0.7
@@ -108,17 +108,17 @@ def test_what_can_be_learned_is():
     """Classes apart: weak κ₀. Classes of different spread: a covariance each."""
     a = np.arange(150) % 2
     apart = rng.standard_normal((150, 3)) + 3 * a[:, None]
-    assert choose_prior(Labelled(apart, a), 2).strengths.kappa <= 1
+    assert choose_prior(Labeled(apart, a), 2).strengths.kappa <= 1
     spread = rng.standard_normal((150, 3)) * np.where(a, 4.0, 1.0)[:, None]
-    assert choose_prior(Labelled(spread, a), 2).strengths.excess <= 30
+    assert choose_prior(Labeled(spread, a), 2).strengths.excess <= 30
     tied = rng.standard_normal((150, 3)) * [4, 1, 1] + 2 * a[:, None]
-    assert choose_prior(Labelled(tied, a), 2).strengths.excess >= 100
+    assert choose_prior(Labeled(tied, a), 2).strengths.excess >= 100
 
 
 def test_the_order_of_points_and_the_names_of_classes_change_no_choice():
     order, names = rng.permutation(len(Z)), np.array([2, 0, 1])
-    plain = choose_prior(Labelled(Z, y), 3)
-    moved = choose_prior(Labelled(Z[order], names[y[order]]), 3)
+    plain = choose_prior(Labeled(Z, y), 3)
+    moved = choose_prior(Labeled(Z[order], names[y[order]]), 3)
     assert moved.strengths == plain.strengths
     np.testing.assert_allclose(moved.losses, plain.losses, rtol=1e-8)
     np.testing.assert_allclose(moved.prior.Psi, plain.prior.Psi, atol=1e-9)
@@ -126,10 +126,10 @@ def test_the_order_of_points_and_the_names_of_classes_change_no_choice():
 
 def test_equal_points_have_no_prior():
     with np.errstate(all="raise"):
-        found = choose_prior(Labelled(np.repeat(Z[:2], 5, 0), np.arange(10) // 5), 2)
+        found = choose_prior(Labeled(np.repeat(Z[:2], 5, 0), np.arange(10) // 5), 2)
     assert np.isnan(found.prior.kappa)
     nearly = np.repeat(Z[:2], [9, 1], 0)
-    assert np.isfinite(choose_prior(Labelled(nearly, np.arange(10) % 2), 2).prior.nu)
+    assert np.isfinite(choose_prior(Labeled(nearly, np.arange(10) % 2), 2).prior.nu)
 
 
 @pytest.mark.long

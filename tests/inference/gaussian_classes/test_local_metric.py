@@ -9,7 +9,7 @@ import pytest
 from numpyro import handlers
 from numpyro.infer.util import log_density
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.densities.classes import class_log_densities
 from probmetric.inference.gaussian_classes import local_metric as local
 from probmetric.inference.gaussian_classes import posterior as gc
@@ -40,12 +40,12 @@ def gaussians(seed=0, c=2, d=3):
 
 def toy_posterior(n=40, d=3):
     params = gaussians(d=d)
-    data = simulate(jax.random.key(0), params, Labelled(np.zeros((n, d)), None))
+    data = simulate(jax.random.key(0), params, Labeled(np.zeros((n, d)), None))
     prior = NIWPrior(np.zeros(d), np.eye(d), 0.5, d + 2.0)
     return data, gc.posterior(gc.statistics(data, 2), prior)
 
 
-def neighbour_errors(params, x, A, n, n_worlds, seed):
+def neighbor_errors(params, x, A, n, n_worlds, seed):
     """Error at x of the nearest of n points, over worlds, by the true posterior."""
     rng = np.random.default_rng(seed)
     c, d = params.mean.shape
@@ -85,7 +85,7 @@ def test_bias_at_a_point_shrinks_as_predicted_and_is_removed():
         reach = float(local.expected_squared_reach(log_p, n, 3))
         for metric, removed in ((np.eye(3), False), (A, True)):
             limit, slope = map(float, local.error_expansion(classes, x, metric))
-            errors = neighbour_errors(params, x, metric, n, 4000, n)
+            errors = neighbor_errors(params, x, metric, n, 4000, n)
             bias = errors.mean() - limit
             mcse = errors.std() / np.sqrt(len(errors))
             plain = float(local.error_expansion(classes, x, np.eye(3))[1]) * reach
@@ -203,7 +203,7 @@ NIW = NIWPrior(np.zeros(2), np.eye(2), 1.0, 4.0)
 @pytest.mark.parametrize("prior", [LKJ, NIW], ids=["LKJ", "NIW"])
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 def test_model_without_labels_simulates_points_and_classes(prior, covariance):
-    data, options = Labelled(np.zeros((5, 2)), None), {"covariance": covariance}
+    data, options = Labeled(np.zeros((5, 2)), None), {"covariance": covariance}
     simulated = partial(sites_of, gaussian_classes, data, prior, n_classes=3, **options)
     if covariance == "diagonal":
         sites = jax.jit(simulated)()
@@ -222,7 +222,7 @@ def test_model_integrates_missing_entries_out():
     """With x₂ missing the density is the marginal normal's: a data set in 1-D."""
     params = gaussians(d=2)
     X = np.array([[0.3, np.nan], [np.nan, -0.4], [0.1, 0.2]])
-    data = Labelled(X, np.array([0, 1, 1]))
+    data = Labeled(X, np.array([0, 1, 1]))
     theta = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
     options = {"n_classes": 2, "missing": True}
 
@@ -253,7 +253,7 @@ def test_model_integrates_missing_entries_out():
 @pytest.mark.long
 def test_mixture_model_of_one_component_is_the_plain_model():
     params = gaussians(d=2)
-    data = Labelled(np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 2)
+    data = Labeled(np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 2)
     theta = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
 
     @partial(jax.jit, static_argnums=0)
@@ -273,7 +273,7 @@ def test_mixture_model_of_one_component_is_the_plain_model():
 
 
 def test_mixtures_refuse_data_weights():
-    data = Labelled(np.zeros((3, 2)), None, np.ones(3))
+    data = Labeled(np.zeros((3, 2)), None, np.ones(3))
     with pytest.raises(ValueError, match=r"w.* None .* weights"):
         sites_of(gaussian_mixture_classes, data, NIW, n_classes=2, n_components=2)
 
@@ -285,7 +285,7 @@ def test_simulate_draws_from_mixtures_within_classes():
         np.full((2, 2, 1, 1), 0.1),
         np.array([[0.5, 0.5], [1.0, 0.0]]),
     )
-    data = simulate(jax.random.key(0), params, Labelled(np.zeros((400, 1)), None))
+    data = simulate(jax.random.key(0), params, Labeled(np.zeros((400, 1)), None))
     own = np.asarray(data.X)[np.asarray(data.y) == 0, 0]
     assert np.abs(np.abs(own) - 5).max() < 1
     # 200 fair signs: |sum| < 4.5 sd has false-alarm rate 7e-6.

@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 from scipy.special import logsumexp
 
 from probmetric.checks.compare import compare
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.densities.classes import class_log_densities
 from probmetric.inference.gaussian_classes import completions
 from probmetric.inference.gaussian_classes import missing as gm
@@ -35,7 +35,7 @@ def toy(share=0.3):
     X = rng.normal(size=(N, D)) @ np.array([[1.0, 0.8], [0.0, 0.6]]) + y[:, None]
     X = np.where(rng.random(X.shape) < share, np.nan, X)
     prior = NIWPrior(np.array([0.2, -0.1]), np.eye(D) + 0.2, 0.7, D + 3.0, 1.5)
-    return Labelled(X, y), prior
+    return Labeled(X, y), prior
 
 
 @partial(jax.jit, static_argnames="covariance")
@@ -71,7 +71,7 @@ def test_em_climbs_to_a_stationary_point_of_the_numpyro_density(covariance):
     np.testing.assert_allclose(jnp.tril(by_chol), 0, atol=1e-5)
     # Control: whole rows alone have another mode, where this gradient is not zero.
     whole = ~np.isnan(data.X).any(1)
-    alone = Labelled(data.X[whole], data.y[whole])
+    alone = Labeled(data.X[whole], data.y[whole])
     other = gcp.fit(alone, prior, n_classes=C, covariance=covariance).params
     assert np.abs(gradient(other, data, prior, covariance)[0]).max() > 0.1
 
@@ -118,7 +118,7 @@ def test_filled_entries_are_draws_of_the_conditional_normal():
     data, prior = toy()
     params = gcp.fit(data, prior, n_classes=C).params
     x, copies = np.array([0.9, np.nan]), 4000
-    rows = Labelled(np.tile(x, (copies, 1)), np.ones(copies, int))
+    rows = Labeled(np.tile(x, (copies, 1)), np.ones(copies, int))
     filled = np.asarray(completions._fill(jax.random.key(0), params, rows).X)
     np.testing.assert_array_equal(filled[:, 0], 0.9)
     S, m = params.chol[1] @ params.chol[1].T, params.mean[1]
@@ -160,9 +160,7 @@ def test_completions_give_the_exact_posterior_of_independent_features():
     for k in range(C):
         for j in range(D):
             x = data.X[data.y == k, j]
-            own = Labelled(
-                x[~np.isnan(x)][:, None], np.zeros((~np.isnan(x)).sum(), int)
-            )
+            own = Labeled(x[~np.isnan(x)][:, None], np.zeros((~np.isnan(x)).sum(), int))
             one = prior._replace(mean=prior.mean[[j]], Psi=prior.Psi[[j]][:, [j]])
             post = gc.posterior(gc.statistics(own, 1), one, covariance="diagonal")
             mean[k, j] = post.mean[0, 0]

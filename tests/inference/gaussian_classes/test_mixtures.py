@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpyro.infer.util import log_density
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.densities.classes import class_hessians, class_log_densities
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes.local_metric import error_expansion
@@ -31,7 +31,7 @@ def fitted():
         y, lump = np.arange(80) % 2, np.arange(80) // 2 % 2
         centre = np.stack([2.5 * y + 5.0 * lump, 0.0 * y], 1)
         X = centre + rng.normal(size=(80, D)) * np.array([0.5, 1.0])
-        data = Labelled(X, y)
+        data = Labeled(X, y)
         whole = evidence_prior(gc.statistics(data, C), alpha=1.5)
         prior = mixture_prior(whole, K)
         fit = fit_mixtures(data, prior, n_classes=C, n_components=K, concentration=1.5)
@@ -114,7 +114,7 @@ def test_the_local_metric_of_mixtures_removes_their_bias(fitted):
 
 
 def test_more_components_than_points_are_refused():
-    data = Labelled(np.random.default_rng(0).normal(size=(5, 2)), np.arange(5) % 2)
+    data = Labeled(np.random.default_rng(0).normal(size=(5, 2)), np.arange(5) % 2)
     prior = mixture_prior(evidence_prior(gc.statistics(data, 2)), 3)
     with pytest.raises(ValueError, match=r"n_components .* 2, .* got"):
         fit_mixtures(data, prior, n_classes=2, n_components=3)

@@ -9,7 +9,7 @@ import pytest
 from numpyro.infer.util import log_density
 from scipy import stats as scipy_stats
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes import predict as gcp
 from probmetric.inference.gaussian_classes.prior import evidence_prior, learn_statistics
@@ -28,7 +28,7 @@ def toy(seed=0, nu=4.5):
     A = rng.normal(size=(d, d + 2))
     numbers = np.array([0.7, nu, 1.3])  # As those of a prior that was learned.
     prior = NIWPrior(rng.normal(size=d), A @ A.T, *numbers)
-    return Labelled(X, y, rng.uniform(0, 2, n)), prior
+    return Labeled(X, y, rng.uniform(0, 2, n)), prior
 
 
 def golden_niw(case):
@@ -79,7 +79,7 @@ def test_posterior_evidence_and_predictive_equal_golden(golden):
 def test_statistics_of_points_without_weights_are_those_of_numpy(golden):
     case = golden("mix_glml_dml")["g_niw"]
     X = np.array(case["in"]["X"])
-    found = gc.statistics(Labelled(X, np.zeros(len(X), int)), 1)
+    found = gc.statistics(Labeled(X, np.zeros(len(X), int)), 1)
     for value, wanted in zip(found, golden_niw(case)[0], strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-13)
 
@@ -137,8 +137,8 @@ def test_predictive_is_the_ratio_of_evidences(covariance):
     data, prior = toy()
     X, y, w = (np.array(a) for a in data)
     X[-1], w[-1] = [0.3, -1.0, 2.0], 0.0  # The point that is to come.
-    stats, w1 = gc.statistics(Labelled(X, y, w), 2), np.append(w[:-1], 1.0)
-    more = [gc.statistics(Labelled(X, np.append(y[:-1], c), w1), 2) for c in range(2)]
+    stats, w1 = gc.statistics(Labeled(X, y, w), 2), np.append(w[:-1], 1.0)
+    more = [gc.statistics(Labeled(X, np.append(y[:-1], c), w1), 2) for c in range(2)]
     joint = [gc.log_evidence(s, prior, covariance=covariance) for s in more]
     wanted = np.array(joint) - np.logaddexp(*joint)
     post = gc.posterior(stats, prior, covariance=covariance)
@@ -268,7 +268,7 @@ def test_evidence_prior_stays_finite_with_no_more_points_than_features():
 
 
 def test_evidence_prior_of_equal_points_is_nan_and_fit_says_so():
-    data = Labelled(np.ones((30, 3)), np.arange(30) % 2, np.ones(30))
+    data = Labeled(np.ones((30, 3)), np.arange(30) % 2, np.ones(30))
     prior = evidence_prior(gc.statistics(data, 2))
     assert np.isnan(prior.kappa)
     assert int(gcp.fit(data, prior, n_classes=2).result) == 3
@@ -280,7 +280,7 @@ def test_integer_weights_are_repetitions():
     rows = np.repeat(np.arange(len(data.X)), w)
     weighted = gc.posterior(gc.statistics(data._replace(w=w.astype(float)), 2), prior)
     repeated = gc.posterior(
-        gc.statistics(Labelled(data.X[rows], data.y[rows]), 2), prior
+        gc.statistics(Labeled(data.X[rows], data.y[rows]), 2), prior
     )
     for a, b in zip(weighted, repeated, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
@@ -323,7 +323,7 @@ def test_statistics_are_those_of_one_class_at_a_time(n, d, c):
     X, w = rng.normal(size=(n, d)) * 3 + 5, rng.choice([0.0, 0.5, 1.0, 3.0], n)
     y = np.minimum(rng.geometric(min(4 / c, 0.5), n) - 1, c - 2)  # None of the last.
     for order in (np.arange(n), np.argsort(y)):
-        found = gc.statistics(Labelled(X[order], y[order], w[order]), c)
+        found = gc.statistics(Labeled(X[order], y[order], w[order]), c)
         for k in range(c):
             own, v = X[y == k], w[y == k]
             mean = v @ own / v.sum() if v.sum() else np.zeros(d)
@@ -338,7 +338,7 @@ def test_statistics_of_many_classes_hold_no_copy_of_the_rows():
     # By classes times rows these would be 160 MB of weights, and a gigabyte of work.
     n, d, c = 20_000, 8, 1000
     rng = np.random.default_rng(0)
-    data = Labelled(rng.normal(size=(n, d)), rng.integers(0, c, n), np.ones(n))
+    data = Labeled(rng.normal(size=(n, d)), rng.integers(0, c, n), np.ones(n))
     compiled = jax.jit(lambda a: gc.statistics(a, c)).lower(data).compile()
     held = compiled.memory_analysis().temp_size_in_bytes
     assert held < n * d * 8 + 2 * c * d * d * 8

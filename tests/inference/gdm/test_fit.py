@@ -1,4 +1,4 @@
-"""The mode of the generalised dissimilarity model: by hand, limits, certificate."""
+"""The mode of the generalized dissimilarity model: by hand, limits, certificate."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_the_gap_is_no_bound_where_more_curvature_is_claimed():
     assert gdm.gap_at(beta, slope, 1000 * precision) < best - value
 
 
-def test_deviance_explained_is_that_of_a_generalised_linear_model():
+def test_deviance_explained_is_that_of_a_generalized_linear_model():
     pairs, prior = line([50, 20, 5], [100, 100, 100])
     params = gdm.fit(pairs, prior).params
     share = np.array([0.5, 0.2, 0.05])

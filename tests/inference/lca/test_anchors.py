@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.anchors import compared, population, standardised
+from benchmarks.anchors import compared, population, standardized
 from probmetric.data.pairs import nearest_pairs
 from probmetric.data.source import row_bits
 from probmetric.inference.lca.anchors import fit as by_anchors
@@ -24,7 +24,7 @@ from probmetric.inference.lca.anchors.rows import (
     in_memory,
     sizes_of,
 )
-from probmetric.inference.lca.recipe import Recipe, auto_regularization, fit_labelled
+from probmetric.inference.lca.recipe import Recipe, auto_regularization, fit_labeled
 from probmetric.models.lca import to_metric
 from probmetric.neighbors import block
 from tests.processes.several import LIMIT
@@ -35,7 +35,7 @@ N = 1500
 
 def data(n=N, d=3, c=3):
     X, y = population(n, d, c)
-    return standardised(X), y
+    return standardized(X), y
 
 
 def in_blocks(Z, codes, sizes):
@@ -227,7 +227,7 @@ def test_of_equally_near_rows_any_counts_as_found():
 @pytest.mark.long
 def test_with_all_rows_as_anchors_it_is_the_full_fit():
     Z, y = data(500)
-    full = fit_labelled(Z, y, Recipe(3), auto_regularization(500))
+    full = fit_labeled(Z, y, Recipe(3), auto_regularization(500))
     found = fit_anchors(in_memory(Z, y), Recipe(3), "auto", 500, 0)
     np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-9)
     assert found.relative == 0
@@ -236,7 +236,7 @@ def test_with_all_rows_as_anchors_it_is_the_full_fit():
 @pytest.mark.long
 def test_principal_axes_are_those_of_all_rows():
     Z, y = data(500, 4)
-    full = fit_labelled(Z, y, Recipe(2), auto_regularization(500))
+    full = fit_labeled(Z, y, Recipe(2), auto_regularization(500))
     found = fit_anchors(in_memory(Z, y), Recipe(2), "auto", 500, 0)
     np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-6)
 
@@ -245,7 +245,7 @@ def test_principal_axes_are_those_of_all_rows():
 def test_error_falls_with_anchors_and_thinned_rows_are_another_design(monkeypatch):
     monkeypatch.setattr(by_anchors, "GROUPS", 2)  # Errors of M are not asked for.
     Z, y = data(6000)
-    full = matrix(fit_labelled(Z, y, Recipe(3), auto_regularization(len(Z))))
+    full = matrix(fit_labeled(Z, y, Recipe(3), auto_regularization(len(Z))))
     scales, distances = {}, {}
     for A in (150, 2400):
         found = [
@@ -260,7 +260,7 @@ def test_error_falls_with_anchors_and_thinned_rows_are_another_design(monkeypatc
     assert 0.9 < scales[2400] < 1.1
     kept = np.random.default_rng(0).permutation(len(Z))[:2400]
     lam = auto_regularization(len(Z)) * 0.4
-    thinned = matrix(fit_labelled(Z[kept], y[kept], Recipe(3), lam))
+    thinned = matrix(fit_labeled(Z[kept], y[kept], Recipe(3), lam))
     assert compared(thinned, full)[1] < 0.75
 
 

@@ -1,4 +1,4 @@
-"""Labelled independent pairs: the posterior at η = 1 covers as it says.
+"""Labeled independent pairs: the posterior at η = 1 covers as it says.
 
 Worlds come from the prior and the NumPyro model, so coverage is exact if model and
 sampler are right: the middle 90 of 100 ranks hold the truth in 90 % of the fits.

@@ -11,7 +11,7 @@ from probmetric.inference.lca import laplace as lca_laplace
 from probmetric.inference.lca.bootstrap import bootstrap, dirichlet_weights
 from probmetric.inference.lca.curvature import (
     certificate,
-    generalised_rate,
+    generalized_rate,
     gradient,
     hessian,
     log_evidence,
@@ -225,7 +225,7 @@ def test_evidence_is_the_determinant_of_the_kronecker_form(problem):
 
 
 @pytest.mark.long
-def test_generalised_rate_is_one_half_for_pairs_that_share_no_point():
+def test_generalized_rate_is_one_half_for_pairs_that_share_no_point():
     # A true model: Σ over pairs of (score)² has mean I, and each pair's score counts
     # at both of its points, so J → 2I. Relative sd of the ratio over 20 seeds: 0.1.
     rng = np.random.default_rng(3)
@@ -235,11 +235,11 @@ def test_generalised_rate_is_one_half_for_pairs_that_share_no_point():
     pairs = simulate(jax.random.key(7), truth, Pairs(X, i, i + 600, None))
     prior = LCAPrior(0.8 * np.eye(2), c=0.8, lam=0.5)
     found = inference.fit(pairs, prior)
-    rate = generalised_rate(found.params, pairs, prior, 1.0)
+    rate = generalized_rate(found.params, pairs, prior, 1.0)
     assert 0.35 < rate < 0.65
 
 
-def test_generalised_rate_falls_where_every_pair_is_repeated():
+def test_generalized_rate_falls_where_every_pair_is_repeated():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 2))
     i = np.arange(150)
@@ -247,8 +247,8 @@ def test_generalised_rate_falls_where_every_pair_is_repeated():
     pairs = simulate(jax.random.key(7), truth, Pairs(X, i, i + 150, None))
     prior = LCAPrior(0.8 * np.eye(2), c=0.8, lam=0.5)
     found = inference.fit(pairs, prior)
-    once = generalised_rate(found.params, pairs, prior, 1.0)
+    once = generalized_rate(found.params, pairs, prior, 1.0)
     four = pairs._replace(**{k: np.tile(getattr(pairs, k), 4) for k in ("i", "j", "y")})
     np.testing.assert_allclose(
-        generalised_rate(found.params, four, prior, 0.25), once / 4, rtol=1e-6
+        generalized_rate(found.params, four, prior, 0.25), once / 4, rtol=1e-6
     )

@@ -13,7 +13,7 @@ def numbers(link):
     return [link.intercept, link.slope]
 
 
-def labelled(seed=0, n=400, slope=1.5):
+def labeled(seed=0, n=400, slope=1.5):
     rng = np.random.default_rng(seed)
     D = np.exp(rng.normal(size=n))
     return D, rng.uniform(size=n) < 1 / (1 + (D / 0.8) ** slope)
@@ -61,7 +61,7 @@ def by_scipy(D, same):
 
 GIVEN = {
     **{f"separable {seed}": separable(seed) for seed in range(3)},
-    **{f"ordinary {k}": labelled(k, 200 * k, 0.5 * k) for k in range(1, 6)},
+    **{f"ordinary {k}": labeled(k, 200 * k, 0.5 * k) for k in range(1, 6)},
 }
 
 
@@ -71,7 +71,7 @@ def test_the_link_is_the_minimum_of_its_loss(name, start):
     D, same = GIVEN[name]
     near = None
     if start != "none":  # That of other pairs altogether, or of very steep ones.
-        near = log_logistic(*labelled(9), AT_RANDOM)
+        near = log_logistic(*labeled(9), AT_RANDOM)
         if start == "beyond":
             near = log_logistic(D, D < np.median(D), AT_RANDOM)
     link = log_logistic(D, same, AT_RANDOM, near)
@@ -108,7 +108,7 @@ def test_separable_pairs_keep_a_finite_slope_and_rising_ones_a_flat_one():
 def test_a_fit_that_does_not_end_is_an_error(monkeypatch):
     monkeypatch.setattr(link_fit, "N_STEPS", 2)
     with pytest.raises(RuntimeError, match=r"link: .* in 2 steps"):
-        log_logistic(*labelled(), AT_RANDOM)
+        log_logistic(*labeled(), AT_RANDOM)
 
 
 def test_platts_targets():

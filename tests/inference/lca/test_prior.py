@@ -23,7 +23,7 @@ from probmetric.inference.lca.fit import (
     scaled_within,
 )
 from probmetric.inference.lca.likelihood import log_prior
-from probmetric.inference.lca.recipe import Recipe, fit_labelled
+from probmetric.inference.lca.recipe import Recipe, fit_labeled
 from probmetric.inference.lca.target import (
     TARGET,
     closed_form,
@@ -241,7 +241,7 @@ def test_of_few_points_there_are_as_many_axes_as_asked_for():
     np.testing.assert_allclose(W0 @ W0.T, c**2 * np.eye(5), atol=1e-12)
 
 
-def labelled_pairs(d=4):
+def labeled_pairs(d=4):
     """Return the nearest pairs of three classes of 20 points, and the classes."""
     rng, codes = np.random.default_rng(0), np.arange(60) % 3
     X = rng.normal(size=(60, d)) @ rng.normal(size=(d, d)) + codes[:, None]
@@ -249,7 +249,7 @@ def labelled_pairs(d=4):
 
 
 def test_no_power_of_the_covariance_within_is_the_identity_and_turns_turn_it():
-    pairs, codes = labelled_pairs()
+    pairs, codes = labeled_pairs()
     W0, c = scaled_within(pairs, codes, 0.0)
     np.testing.assert_allclose(W0, scaled_identity(pairs)[0], rtol=1e-12, atol=1e-15)
     assert c == pytest.approx(scaled_identity(pairs)[1], rel=1e-12)
@@ -264,7 +264,7 @@ def test_no_power_of_the_covariance_within_is_the_identity_and_turns_turn_it():
 
 def test_few_axes_of_the_covariance_within_are_those_that_tell_classes_apart():
     """At g = 1 they are discriminants: they diagonalise both scatters."""
-    pairs, codes = labelled_pairs()
+    pairs, codes = labeled_pairs()
     X = np.asarray(pairs.X)
     W0, c = scaled_within(pairs, codes, 1.0, 2)
     whole = scaled_within(pairs, codes, 1.0)[0]
@@ -278,7 +278,7 @@ def test_few_axes_of_the_covariance_within_are_those_that_tell_classes_apart():
 
 @pytest.mark.parametrize("power", [0.5, 1.0])
 def test_constant_columns_have_no_part_in_the_covariance_within(power):
-    pairs, codes = labelled_pairs()
+    pairs, codes = labeled_pairs()
     W0, c = scaled_within(pairs, codes, power)
     wider = pairs._replace(X=np.pad(np.asarray(pairs.X), ((0, 0), (0, 9))))
     again, same = scaled_within(wider, codes, power)
@@ -296,9 +296,9 @@ def test_classes_without_spread_within_them_set_no_scale():
 
 @pytest.mark.long
 def test_a_fit_around_the_covariance_within_is_the_models_mode():
-    pairs, codes = labelled_pairs()
+    pairs, codes = labeled_pairs()
     recipe = Recipe(4, prior_mean="within")
-    fitted = fit_labelled(np.asarray(pairs.X), codes, recipe, 3.0)
+    fitted = fit_labeled(np.asarray(pairs.X), codes, recipe, 3.0)
     params = fitted.fit.params
     options = {"learning_rate": fitted.learning_rate}
     W0 = scaled_within(pairs, codes)[0]

@@ -273,7 +273,7 @@ def test_what_cannot_be_drawn_is_refused_by_name():
     assert not {"log_prior", "log_likelihood"} & set(tree.children)
 
 
-def test_axes_of_a_users_own_model_are_labelled():
+def test_axes_of_a_users_own_model_are_labeled():
     def model(data):
         mean = numpyro.sample("mean", dist.Normal(0, 1).expand([2]).to_event(1))
         numpyro.sample("x", dist.Normal(mean, 1.0).to_event(1), obs=data)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, rosen
 
-from probmetric.inference.solvers.lbfgs_traced import minimise
+from probmetric.inference.solvers.lbfgs_traced import minimize as minimize_traced
 from probmetric.inference.solvers.result import Result
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -18,7 +18,9 @@ def rosenbrock(x):
 
 @jax.jit
 def solve(start):
-    return minimise(jax.value_and_grad(rosenbrock), start, max_steps=200, tol=1e-12)
+    return minimize_traced(
+        jax.value_and_grad(rosenbrock), start, max_steps=200, tol=1e-12
+    )
 
 
 STARTS = np.random.default_rng(0).normal(size=(4, 5))
@@ -49,16 +51,18 @@ def test_side_by_side_is_one_after_the_other():
 def test_the_estimated_gap_is_that_of_a_quadratic():
     H = jnp.diag(jnp.array([1.0, 4.0, 9.0]))
     quadratic = jax.value_and_grad(lambda x: 0.5 * x @ H @ x)
-    found = minimise(quadratic, jnp.ones(3), max_steps=50, tol=1e-8)
+    found = minimize_traced(quadratic, jnp.ones(3), max_steps=50, tol=1e-8)
     assert int(found.result) == Result.CONVERGED
     assert float(found.value) < 1e-7  # the gap, within ten of its estimate
 
 
 def test_bad_ends_are_told_by_their_codes():
-    short = minimise(jax.value_and_grad(rosenbrock), STARTS[0], max_steps=3, tol=1e-12)
+    short = minimize_traced(
+        jax.value_and_grad(rosenbrock), STARTS[0], max_steps=3, tol=1e-12
+    )
     assert int(short.result) == Result.MAX_STEPS
     assert int(short.n_steps) == 3
-    nowhere = minimise(
+    nowhere = minimize_traced(
         jax.value_and_grad(lambda x: jnp.sum(jnp.log(x))), -jnp.ones(2), max_steps=3,
         tol=1e-12,
     )  # fmt: skip
@@ -69,6 +73,6 @@ def test_a_step_out_of_the_domain_is_halved():
     def barrier(x):
         return jnp.sum(x - jnp.log(x))  # NaN where x < 0; least at 1
 
-    found = minimise(jax.value_and_grad(barrier), 40 * jnp.ones(2), max_steps=99,
+    found = minimize_traced(jax.value_and_grad(barrier), 40 * jnp.ones(2), max_steps=99,
                      tol=1e-10)  # fmt: skip
     np.testing.assert_allclose(found.x, 1.0, atol=1e-4)

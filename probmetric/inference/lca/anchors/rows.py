@@ -27,7 +27,7 @@ from probmetric.data.source import (
     n_features,
     row_bits,
 )
-from probmetric.inference.moments import class_moments, standardised, total_scatter
+from probmetric.inference.moments import class_moments, standardized, total_scatter
 from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import gather, together
 
@@ -110,10 +110,10 @@ def of_source(
 
         If all columns are constant.
     """
-    if not source.labelled or source.weighted:
+    if not source.labeled or source.weighted:
         raise ValueError(
             f"X must be a source with labels and without weights, got {source.name} "
-            f"with labelled={source.labelled}, weighted={source.weighted}."
+            f"with labeled={source.labeled}, weighted={source.weighted}."
         )
     classes, counts = class_counts(source, source.parts)
     if len(classes) < 2 or counts.min() < 2:
@@ -139,7 +139,7 @@ def of_source(
         for X, y, _, first, n in blocks_of(source, size, *together(), classes=classes):
             yield Rows((X[:n] - scaler.mean) / scaler.scale, y[:n], first)
 
-    scatter = total_scatter(standardised(found, origin, scaler))
+    scatter = total_scatter(standardized(found, origin, scaler))
     return Reader(rows, counts, d, hash_of(source), scatter), classes, scaler
 
 

@@ -1,4 +1,4 @@
-"""Check labelled points and pairs before a fit, and report its outcome afterwards.
+"""Check labeled points and pairs before a fit, and report its outcome afterwards.
 
 Everything runs on the host, once a fit. Valid input becomes float64. Invalid input
 raises ``ValueError`` with the argument, the expected value and the value received.
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
 
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.inputs import (
     as_sklearn,
     check_numeric,
@@ -23,7 +23,7 @@ from probmetric.data.inputs import (
     points,
     real,
 )
-from probmetric.data.scaling import Scaler, standardise
+from probmetric.data.scaling import Scaler, standardize_features
 from probmetric.data.unlabeled import WARN, leave_out, warn_of_unlabeled
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
@@ -122,7 +122,7 @@ def _points_of(estimator: object, X: ArrayLike) -> ArrayLike:
     return X if stored is None else stored[0][stored[1]]
 
 
-def check_labelled(
+def check_labeled(
     estimator: object,
     X: ArrayLike,
     y: ArrayLike | None,
@@ -216,29 +216,29 @@ def forget(estimator: object, *names: str) -> None:
         vars(estimator).pop(name, None)
 
 
-def labelled_data(
+def labeled_data(
     estimator: object,
     X: ArrayLike,
     y: ArrayLike | None,
     w: ArrayLike | None = None,
-) -> tuple[Labelled, np.ndarray, Scaler]:
+) -> tuple[Labeled, np.ndarray, Scaler]:
     """Check settings, points and labels; return standardized points and the classes.
 
     Leaves out unlabeled points and points of weight 0. The center and the scale count
-    each remaining point once. Sets the attributes of ``check_labelled``, and deletes
+    each remaining point once. Sets the attributes of ``check_labeled``, and deletes
     the threshold of an earlier fit.
     """
     y, X, w = leave_out(unlabeled_of(estimator), y, X, w)
-    rows, classes, codes = check_labelled(estimator, X, y)
+    rows, classes, codes = check_labeled(estimator, X, y)
     weights, positive = _point_weights(w, len(rows))
     rows = rows[positive]
     if len(rows) < len(codes):
         classes, codes = _classes(classes[codes[positive]], 2)
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
-    Z, scaler = standardise(rows, names, standardize=_standardizes(estimator))
+    Z, scaler = standardize_features(rows, names, standardize=_standardizes(estimator))
     forget(estimator, "threshold_", "pair_classes_")
-    return Labelled(Z, codes, weights), classes, scaler
+    return Labeled(Z, codes, weights), classes, scaler
 
 
 def pair_data(
@@ -264,7 +264,9 @@ def pair_data(
     vars(estimator)["n_features_in_"] = X.shape[1]
     ends = np.concatenate([X[checked.i], X[checked.j]])
     times = None if checked.trials is None else np.tile(np.asarray(checked.trials), 2)
-    Z, scaler = standardise(ends, standardize=_standardizes(estimator), times=times)
+    Z, scaler = standardize_features(
+        ends, standardize=_standardizes(estimator), times=times
+    )
     _, first, place = np.unique(
         np.append(checked.i, checked.j), return_index=True, return_inverse=True
     )
