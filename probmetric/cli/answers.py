@@ -18,12 +18,12 @@ from probmetric.cli.files import note
 from probmetric.cli.inputs import Learner, describe
 from probmetric.cli.options import DataSpec
 from probmetric.data.inputs import points
-from probmetric.data.source import Source
 from probmetric.data.unlabeled import leaves_out
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset, load_points
 from probmetric.datasets.tables import read_content
 from probmetric.evaluation.answers import answer_auc, answer_scores
+from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import AS_IS, Reading, ending, existing, is_set

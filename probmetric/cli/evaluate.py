@@ -57,12 +57,8 @@ from probmetric.cli.inputs import (
     rows_of,
 )
 from probmetric.cli.options import DataSpec, Evaluate
-from probmetric.data.choose import sampled
 from probmetric.data.containers import Triplets
-from probmetric.data.source import View
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.overlap import describe_overlap, hashes_of
-from probmetric.datasets.rows import sample_of
 from probmetric.evaluation.cross_validate import (
     EUCLID,
     cross_validate,
@@ -70,13 +66,17 @@ from probmetric.evaluation.cross_validate import (
     stratified_folds,
 )
 from probmetric.evaluation.evaluate import evaluate
-from probmetric.evaluation.rows import as_fitted
 from probmetric.evaluation.sources import judge_sources
+from probmetric.large.choose import sampled
+from probmetric.large.evaluate import as_fitted
+from probmetric.large.overlap import describe_overlap, hashes_of
+from probmetric.large.processes import together
+from probmetric.large.rows import sample_of
+from probmetric.large.source import View
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import in_parts
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.processes.distributed import together
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 from probmetric.registry import MODELS, fit_named, make, without_points

@@ -35,16 +35,16 @@ from probmetric.cli.inputs import (
     streamed,
 )
 from probmetric.cli.options import DataSpec, Fit, LearnOptions
-from probmetric.data.source import Source, n_features, n_rows
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.overlap import ROWS, hashes_of
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.large.overlap import ROWS, hashes_of
+from probmetric.large.passes import checkpointed
+from probmetric.large.processes import together
+from probmetric.large.source import Source, n_features, n_rows
 from probmetric.metric import Dissimilarity
-from probmetric.processes.checkpoint import checkpointed
-from probmetric.processes.distributed import together
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, fit_rows, make
 from probmetric.storage.metric_file import save_metric

@@ -13,22 +13,22 @@ import numpy as np
 from probmetric.cli.files import note, noted
 from probmetric.cli.options import DataSpec, Next, UseOptions
 from probmetric.data.containers import Labeled
-from probmetric.data.files import Rows
 from probmetric.data.hash import data_hash, row_hashes
 from probmetric.data.inputs import class_codes, not_finite, points
-from probmetric.data.source import Source, n_rows
 from probmetric.datasets import loading as datasets
-from probmetric.datasets import rows as rows_in_parts
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.overlap import ROWS, describe_overlap
-from probmetric.datasets.rows import (
+from probmetric.large import rows as rows_in_parts
+from probmetric.large.files import Rows
+from probmetric.large.overlap import ROWS, describe_overlap
+from probmetric.large.rows import (
     is_large,
     last_column,
     named,
     open_rows,
     sample_of,
 )
+from probmetric.large.source import Source, n_rows
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import difference
 from probmetric.metric.protocol import MetricDraws

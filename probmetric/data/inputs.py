@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from probmetric.arguments import WrongType
 from probmetric.data.containers import Pairs
-from probmetric.data.source import Source
+from probmetric.large.source import Source
 from probmetric.names import UNNAMED
 from probmetric.typing import ArrayLike
 

@@ -25,7 +25,7 @@ replacement (standard error at most 0.5 / √(sampled pairs of the rarer kind)).
 For a posterior, retrieval and pairs use ``mean_metric()``, and the classifier averages
 probabilities over draws.
 
-Scores on a dataset on disk (``evaluation.rows``) equal the scores on the same rows in
+Scores on a dataset on disk (``large.evaluate``) equal the scores on the same rows in
 memory.
 
 Memory besides the data, in numbers of 8 bytes, is 512 · depth for retrieval (512
@@ -40,7 +40,6 @@ from sklearn.metrics import roc_auc_score
 
 from probmetric.arguments import check_counts, check_number
 from probmetric.data import inputs
-from probmetric.data.source import Source, is_source
 from probmetric.evaluation.ranking import (
     chosen_pairs,
     class_figures,
@@ -49,8 +48,9 @@ from probmetric.evaluation.ranking import (
     ranking_sums,
     scored,
 )
-from probmetric.evaluation.rows import Classifier, Limits, compared, predicted, ranked
 from probmetric.evaluation.verification import verification
+from probmetric.large.evaluate import Classifier, Limits, compared, predicted, ranked
+from probmetric.large.source import Source, is_source
 from probmetric.metric import Dissimilarity, PairSimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from probmetric.arguments import check_counts
-from probmetric.data.choose import sampled_rows
+from probmetric.large.choose import sampled_rows
 from probmetric.metric import Dissimilarity
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws

@@ -9,11 +9,9 @@ posterior.
 ``linear``       exact search under Mahalanobis metrics with scikit-learn.
 ``scan``         exact search under other metrics, tile by tile.
 ``block``        merging a block of points into the k best candidates.
-``stream``       search among points on disk, in one process or several.
 ``range``        errors for values whose squares float64 cannot represent.
 ``shortlist``    approximate search for local metrics, and its recall.
 ``votes``        soft votes, their scale, the class prior, and tuning.
-``source_votes`` count votes among points on disk.
 ``strength``     choice of a prior's strength by cross-validation.
 ``learned``      learning a metric inside ``fit``.
 ``classifier``, ``regressor``, ``table``  the public objects.

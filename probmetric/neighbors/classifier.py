@@ -16,16 +16,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.choose import picked
 from probmetric.data.inputs import (
     as_sklearn,
     check_numeric,
     check_one_kind,
     label_codes,
 )
-from probmetric.data.source import Source, n_features, n_rows
 from probmetric.data.truth import TellsClasses
 from probmetric.data.unlabeled import leave_out, refuse_unlabeled, warn_of_unlabeled
+from probmetric.large.choose import picked
+from probmetric.large.source import Source, n_features, n_rows
+from probmetric.large.votes import Voters, counted, left_out, voters
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import remember_columns
 from probmetric.metric.protocol import MetricDraws
@@ -36,7 +37,6 @@ from probmetric.neighbors.learned import (
     warn_of_training_data,
 )
 from probmetric.neighbors.search import check_dimension, nearest
-from probmetric.neighbors.source_votes import Voters, counted, left_out, voters
 from probmetric.neighbors.votes import (
     BANDWIDTHS,
     PRIOR_WEIGHTS,

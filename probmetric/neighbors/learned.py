@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
 from probmetric.data.inputs import as_sklearn, check_numeric
-from probmetric.data.source import Source
 from probmetric.data.unlabeled import WARN
+from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns, check_fitted_columns
 from probmetric.metric.protocol import MetricDraws

@@ -17,7 +17,8 @@ from jaxtyping import Float, Int
 from probmetric.arguments import check_counts
 from probmetric.compilation import bound_programs
 from probmetric.data import inputs
-from probmetric.data.source import Source, n_features, n_rows
+from probmetric.large.neighbors import nearest_streamed
+from probmetric.large.source import Source, n_features, n_rows
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.mahalanobis import check_factor
@@ -26,7 +27,6 @@ from probmetric.neighbors.linear import Nearest, nearest_linear
 from probmetric.neighbors.range import check_found, check_queries, check_size
 from probmetric.neighbors.scan import Prepare, nearest_scanned, ready_alone
 from probmetric.neighbors.shortlist import nearest_shortlisted
-from probmetric.neighbors.stream import nearest_streamed
 from probmetric.precision import in_native_order
 from probmetric.typing import ArrayLike
 

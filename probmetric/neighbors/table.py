@@ -7,8 +7,8 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from probmetric.data import inputs
-from probmetric.data.choose import picked
-from probmetric.data.source import Source
+from probmetric.large.choose import picked
+from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric

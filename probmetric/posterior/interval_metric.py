@@ -30,8 +30,8 @@ from scipy.special import expit, ndtri
 
 from probmetric.arguments import check_number
 from probmetric.data import inputs
-from probmetric.data.resampled import without_group
-from probmetric.data.source import Source, class_counts, n_rows
+from probmetric.large.resampled import without_group
+from probmetric.large.source import Source, class_counts, n_rows
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.neighbors.search import check_dimension

@@ -21,8 +21,8 @@ from probmetric.data.containers import Labeled
 from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.rows import last_column, open_rows, sample_of
 from probmetric.files import readable
+from probmetric.large.rows import last_column, open_rows, sample_of
 from probmetric.names import Reading
 from probmetric.plots.style import words
 from probmetric.registry import MODELS

@@ -10,8 +10,9 @@ import pytest
 
 import probmetric as pm
 from probmetric.data.hash import row_hashes
-from probmetric.datasets import load, overlap
-from probmetric.datasets.rows import open_rows
+from probmetric.datasets import load
+from probmetric.large import overlap
+from probmetric.large.rows import open_rows
 from probmetric.storage.draws_file import load_draws, save_draws
 from probmetric.storage.metric_file import read_metric
 from tests.cli.runs import NAMES, run, table

@@ -14,9 +14,9 @@ from probmetric import provenance
 from probmetric.cli import fit as cli_fit
 from probmetric.cli.inputs import describe_rows
 from probmetric.cli.options import DataSpec
-from probmetric.data.choose import sampled_rows
-from probmetric.data.files import Rows
-from probmetric.datasets import rows as rows_in_parts
+from probmetric.large import rows as rows_in_parts
+from probmetric.large.choose import sampled_rows
+from probmetric.large.files import Rows
 from probmetric.registry import estimators, make, refuses_source
 from probmetric.storage.metric_file import read_metric
 from tests.cli.runs import NAMES, refused, run, table

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal, norm
 
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.generators import ringnorm, twonorm, waveform
-from probmetric.datasets.rows import is_large
+from probmetric.large.rows import is_large
 
 
 @pytest.mark.parametrize("name", datasets.names())

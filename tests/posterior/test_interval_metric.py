@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 import probmetric as pm
-from probmetric.data.resampled import group_of
-from probmetric.inference.moments import column_moments
+from probmetric.large.moments import column_moments
+from probmetric.large.resampled import group_of
 from probmetric.metric import Link, LogLogisticLink, Mahalanobis
 from probmetric.posterior import intervals
 from probmetric.posterior.interval_metric import (

@@ -19,7 +19,6 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import check_sizes, standardize_features
-from probmetric.data.source import Source
 from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labeled import checked_rows, forget, report
 from probmetric.estimators._learner import Learner
@@ -34,7 +33,6 @@ from probmetric.estimators._settings import (
 )
 from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.draws import to_tree
-from probmetric.estimators.two_stage.stream import fit_source
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
@@ -49,6 +47,8 @@ from probmetric.inference.two_stage.strength import (
     settled,
 )
 from probmetric.inference.two_stage.target import Fitted
+from probmetric.large.source import Source
+from probmetric.large.two_stage import fit_source
 from probmetric.metric import PairSimilarity
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.pair_similarity import Score

@@ -30,7 +30,7 @@ from probmetric.inference.sampling.target import (
     is_double,
     whitened,
 )
-from probmetric.processes.distributed import gather, together
+from probmetric.large.processes import gather, together
 from probmetric.typing import no_type_check
 
 
