@@ -132,11 +132,8 @@ ROOT = {
     "neighbors.search.found_but_own": lambda f, g: f(
         g.metric, g.X[:3], g.X, 2, np.arange(3)
     ),
-    "neighbors.shortlist.nearest_shortlisted": lambda f, g: f(
+    "neighbors.scan.nearest_shortlisted": lambda f, g: f(
         g.gauss.local, g.X[:3], g.X, 2, None, 64, 8
-    ),
-    "neighbors.shortlist.shortlist_recall": lambda f, g: f(
-        g.gauss.local, g.X[:3], g.X, 2, 8
     ),
     "neighbors.votes.leave_one_out": lambda f, g: f(VOTES, g.y, [0.5], [0.02], None),
     "neighbors.votes.mix_prior": lambda f, g: f(VOTES, VOTES[0], 0.1, None),

@@ -65,7 +65,6 @@ SHIFT_FREE = {
     "neighbors.linear.nearest_linear": ALL,
     "neighbors.scan.nearest_scanned": ALL,
     "neighbors.search.nearest": ALL,
-    "neighbors.shortlist.shortlist_recall": ALL,
     "neighbors.votes.count_votes": ALL,
     "neighbors.votes.neighborhood_scale": ALL,
     "neighbors.votes.soft_votes": ALL,

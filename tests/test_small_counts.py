@@ -8,7 +8,6 @@ from probmetric.arguments import check_count, check_counts, check_number
 from probmetric.densities import ClassDensities
 from probmetric.evaluation import pair_roc_auc
 from probmetric.metric import local_metric
-from probmetric.neighbors import shortlist_recall
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 SMALL = pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])
@@ -45,7 +44,6 @@ def test_small_tiles_and_shortlists_change_no_neighbors(small, local):
     for options in {"tile": small(100)}, {"shortlist": small(100)}:
         index = pm.nearest(local, Q, LINE, small(60), **options)[1]
         assert index.tolist() == [list(range(60))]
-    assert shortlist_recall(local, Q, LINE, small(60), small(100), tile=small(100)) == 1
 
 
 @SMALL

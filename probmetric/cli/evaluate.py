@@ -88,7 +88,7 @@ PROB = 0.9
 UNSEEN = "use rows of sources that are not in the training data"
 ABOUT = "judgments are about the rows of judgments"
 SHARED = (
-    "training and test judgments share rows, so the scores may be too optimiztic for "
+    "training and test judgments share rows, so the scores may be too optimistic for "
     "new rows"
 )
 
@@ -394,9 +394,9 @@ def _of_stored(
     check_features(stored.feature_names, data.feature_names, data.name)
     learned, remarks = f"{stored.name} was learned from", list[str]()
     if data.about["hash"] == stored.data_hash:
-        remarks = [f"{learned} the same judgments: its figures are too optimiztic"]
+        remarks = [f"{learned} the same judgments: its figures are too optimistic"]
     elif stored.rows is not None:
-        todo = f"that {learned}: its figures may be too optimiztic"
+        todo = f"that {learned}: its figures may be too optimistic"
         remarks = describe_overlap(judged_rows(data), stored.rows, ABOUT, todo)
     rows = np.arange(len(data.table.rows))
     log_odds = model is not None and model.data_kind is Triplets
@@ -427,7 +427,7 @@ def _refits(
                 f"{tested.table.kind}."
             )
         every = np.arange(len(tested.table.rows))
-        todo = "of --answers (training data): the figures may be too optimiztic"
+        todo = "of --answers (training data): the figures may be too optimistic"
         hashes = hashes_of(judged_rows(data))
         remarks = describe_overlap(judged_rows(tested), hashes, ABOUT, todo)
         return data, (fitted(data, tested, every) for _ in range(1)), remarks

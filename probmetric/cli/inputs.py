@@ -322,7 +322,7 @@ def if_seen(
     Files of version 0.2 have one hash of all rows instead of a hash for each row.
     """
     was, its = ("was", "its") if stored.n_metrics == 1 else ("were", "their")
-    name, biased = stored.name, f"{its} figures are too optimiztic; {otherwise}"
+    name, biased = stored.name, f"{its} figures are too optimistic; {otherwise}"
     learned = stored.rows
     if (learned is not None and np.isin(row_hashes(data.X), learned).all()) or (
         data_hash(Labeled(data.X, data.y)) == stored.data_hash
@@ -336,7 +336,7 @@ def if_seen(
 
 def if_among(data: Dataset, hashes: np.ndarray, where: str) -> list[str]:
     """Note test points that are also in --data."""
-    todo = "of --data: if they are the same objects, all figures are too optimiztic"
+    todo = "of --data: if they are the same objects, all figures are too optimistic"
     todo = f"{todo}; remove them from --test"
     return describe_overlap(data.X, hashes, SAME.format(where), todo)
 

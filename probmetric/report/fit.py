@@ -55,7 +55,7 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         training_section = Section(
             "On the training points",
             "Each point is compared with the others. The metric was fitted to these "
-            "points, so the figures are too optimiztic. Use “probmetric evaluate” for "
+            "points, so the figures are too optimistic. Use “probmetric evaluate” for "
             "held-out points.",
             _of_sample(about),
             lacking,

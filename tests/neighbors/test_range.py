@@ -223,32 +223,6 @@ def refusal(call, *args):
     return "no refusal"
 
 
-@pytest.mark.long
-def test_complex_points_are_refused_wherever_points_are_taken(unchecked):
-    """Also where annotations are not checked, which refuse them before."""
-    said = {}
-    for name in NAMES:
-        metric = build(name)
-        for method in METHODS:
-            if hasattr(metric, method):
-                args = arguments(method, X + 5j)
-                said[f"{name}.{method}"] = refusal(getattr(metric, method), *args)
-    M, draws = Mahalanobis(L), PosteriorMetric([Mahalanobis(L)], "prediction")
-    knn = pm.KNeighborsClassifier().fit(X, Y)
-    said["nearest, queries"] = refusal(pm.nearest, M, X + 5j, X, 2)
-    said["nearest, points"] = refusal(pm.nearest, M, X, X + 0j, 2)
-    said["draws.pairwise"] = refusal(draws.pairwise, X + 5j, X)
-    said["draws.pair_draws"] = refusal(draws.pair_draws, X + 5j, X)
-    said["KNeighborsClassifier.fit"] = refusal(knn.fit, X + 5j, Y)
-    said["KNeighborsClassifier.predict"] = refusal(knn.predict, X + 5j)
-    assert refusal(pm.nearest, M, X, X, 2) == "no refusal"
-    assert len(said) > 20
-    named = re.compile(
-        r"[A-Za-z]+(: expected| must be) (real )?numbers, got complex|X: .*Complex data"
-    )
-    assert not {name: text for name, text in said.items() if not named.match(text)}
-
-
 @pytest.mark.parametrize("method", ["pairwise", "pair_draws"])
 def test_draws_refuse_infinite_answers(method):
     draws = PosteriorMetric([Mahalanobis(L), Mahalanobis(L * 1e200)], "prediction")
