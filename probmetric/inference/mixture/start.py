@@ -32,15 +32,7 @@ def mixture_data(
     known: Int[Array, "n"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureData:
-    """Pack points for EM of the normal mixture; weights default to one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mixture
-    >>> mixture.mixture_data(np.array([[1.0], [2.0]])).w.tolist()
-    [1.0, 1.0]
-    """
+    """Pack points for EM of the normal mixture; weights default to one."""
     rows = np.asarray(X)
     weights = np.ones(len(rows), rows.dtype) if w is None else np.asarray(w)
     return MixtureData(rows, weights.astype(rows.dtype), known, prior)
@@ -60,15 +52,6 @@ def start_mixture(
     ``prior``, by default ``default_prior``, regularizes the covariances of small
     clusters. NaN entries count as their column mean. Rows with a known component
     determine the starting mean of that component.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mixture
-    >>> X = np.array([[-9.0], [-9.0], [9.0], [9.0]])
-    >>> start = mixture.start_mixture(X, np.ones(4), 2)
-    >>> sorted(start.means.ravel().round(1).tolist()), start.weights.tolist()
-    ([-9.0, 9.0], [0.5, 0.5])
     """
     from sklearn.cluster import KMeans
 
