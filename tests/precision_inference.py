@@ -382,7 +382,6 @@ TWO_STAGE = {
     "inference.mixture.prior.log_prior": lambda f, g: f(g.c, g.means, g.S, g.two.prior),
     "inference.two_stage.online.start": lambda f, g: f(g.two.mixture, g.X, None),
     "inference.two_stage.online.add": lambda f, g: f(online_state(g), g.X),
-    "inference.two_stage.online.merge": lambda f, g: f(*[online_state(g)] * 2),
     "inference.two_stage.choice.bic": lambda f, g: f(g.two.params, g.X),
     "inference.two_stage.choice.blend": lambda f, g: f([g.two.params, g.two.params]),
     "inference.two_stage.choice.choose_components": lambda f, g: f(
