@@ -29,27 +29,11 @@ from probmetric.densities.gaussian import (
 )
 from probmetric.typing import Array, Numeric
 
-__all__ = [
-    "PARTLY_REAL",
-    "ClassLabel",
-    "ClassNormal",
-    "Observed",
-    "Weighted",
-    "drawn",
-    "normal",
-]
+__all__ = ["ClassLabel", "ClassNormal", "Observed", "Weighted"]
 
 
 def drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
-    """Draw one sample; the program is compiled once per type and shape.
-
-    Examples
-    --------
-    >>> import jax, numpy as np
-    >>> from probmetric.models.distributions import ClassLabel, drawn
-    >>> int(drawn(ClassLabel(np.log([1e-30, 1.0])), jax.random.key(0)))
-    1
-    """
+    """Draw one sample; the program is compiled once per type and shape."""
     return _drawn(distribution, key)
 
 
@@ -68,12 +52,9 @@ class ClassLabel(dist.Distribution):
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.models.distributions import ClassLabel
     >>> label = ClassLabel(np.log([0.25, 0.75]), weight=2.0)
-    >>> round(float(np.exp(label.log_prob(1))), 4)  # .75²
-    0.5625
-    >>> round(float(label.mean), 4)
-    0.75
+    >>> round(float(np.exp(label.log_prob(1))), 4), round(float(label.mean), 4)
+    (0.5625, 0.75)
     """
 
     arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
@@ -157,30 +138,25 @@ PARTLY_REAL = _PartlyReal()
 class ClassNormal(dist.Distribution):
     """x ~ N(loc[y], chol[y] chol[y]ᵀ) for given class codes y.
 
+    ``sample``, ``mean`` and ``variance`` ignore weights and missing entries.
+
     Parameters
     ----------
     loc : array of shape (c, d)
     chol : array of shape (c, d, d), or (1, d, d) if the classes share it
         Lower Cholesky factors of the covariances.
-    y : array of int, of any shape, usually (n,)
-        Class codes.
-    weight : array or float, default=1
-        Data weight of each point, ≥ 0; zero removes it, even if it has NaN.
-    learning_rate : float, default=1
-        Power η on the likelihood.
+    y : array of int
+        Class codes, of any shape.
+    weight, learning_rate : array or float, default=1
+        Data weight ≥ 0 of each point, and power η of the likelihood. Weight zero
+        removes a point, even if it has NaN.
     missing : bool, default=False
         If True, integrate out NaN entries of x exactly, with one Cholesky factor for
         each point (cost n d³). If False, NaN entries make the density NaN.
 
-    Notes
-    -----
-    ``log_prob`` is η · weight · log density. ``sample``, ``mean`` and ``variance``
-    ignore the weight, the learning rate and missing entries.
-
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.models.distributions import ClassNormal
     >>> loc, tied, y = np.array([[0.0], [5.0]]), np.ones((1, 1, 1)), np.array([1])
     >>> point = ClassNormal(loc, tied, y, weight=2.0)
     >>> round(float(point.log_prob(np.array([[5.0]]))[0]), 4)  # 2 · -½ log 2π
@@ -275,16 +251,7 @@ class ClassNormal(dist.Distribution):
 def normal(
     loc: Array, cov: Array, seen: Bool[Array, "G nd"] | None = None
 ) -> dist.MultivariateNormal:
-    """Return N(loc, cov), with the unobserved entries replaced by independent N(0, 1).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.distributions import normal
-    >>> cov, seen = np.array([[[4.0, 2.0], [2.0, 4.0]]]), np.array([[True, False]])
-    >>> normal(np.ones((1, 2)), cov, seen).covariance_matrix.tolist()
-    [[[[4.0, 0.0], [0.0, 1.0]]]]
-    """
+    """Return N(loc, cov), with unobserved entries replaced by independent N(0, 1)."""
     loc, cov = jnp.asarray(loc), jnp.asarray(cov)
     if seen is not None:
         loc = jnp.where(seen[:, None], loc, 0.0)
@@ -333,12 +300,10 @@ class Observed(_Reweighted):
 
     ``base_dist`` has independent N(0, 1) unobserved entries (``normal``). Their density
     at 0 is divided out, so ``log_prob`` is the density of the observed entries.
-    ``sample``, ``mean`` and ``variance`` are those of ``base_dist``.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.models.distributions import Observed, normal
     >>> seen = np.array([[True, False]])
     >>> x = Observed(normal(np.ones((1, 2)), np.eye(2)[None], seen), seen[0])
     >>> round(float(x.log_prob(np.array([1.0, np.nan]))[0, 0]), 4)  # -½ log 2π
@@ -372,14 +337,11 @@ class Observed(_Reweighted):
 class Weighted(_Reweighted):
     """A distribution whose log density is multiplied by ``weight`` ≥ 0.
 
-    Weight zero removes the observation. A power of a density does not integrate to one
-    and has no moments. Therefore ``sample``, ``mean`` and ``variance`` ignore the
-    weight.
+    Weight zero removes the observation. ``sample``, ``mean`` and ``variance`` ignore
+    the weight, because a power of a density has no moments.
 
     Examples
     --------
-    >>> import numpyro.distributions as dist
-    >>> from probmetric.models.distributions import Weighted
     >>> twice = Weighted(dist.Normal(0.0, 1.0), 2.0)
     >>> round(float(twice.log_prob(0.0)), 4)  # -log 2π
     -1.8379

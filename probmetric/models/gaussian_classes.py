@@ -48,11 +48,8 @@ from probmetric.typing import Array, Numeric
 
 __all__ = [
     "GaussianClassesParams",
-    "LKJPrior",
     "NIWPrior",
     "gaussian_classes",
-    "gaussian_mixture_classes",
-    "sample_covariances",
     "simulate",
     "to_densities",
     "to_metric",
@@ -66,10 +63,8 @@ class NIWPrior(NamedTuple):
 
     Attributes
     ----------
-    mean : array of shape (d,)
-        m.
-    Psi : array of shape (d, d)
-        Ψ, positive definite.
+    mean, Psi : arrays of shape (d,) and (d, d)
+        m, and Ψ, positive definite.
     kappa : float
         κ > 0. The prior mean has the weight of κ points.
     nu : float
@@ -79,15 +74,9 @@ class NIWPrior(NamedTuple):
 
     Examples
     --------
-    >>> import jax, jax.numpy as jnp, numpy as np
-    >>> from numpyro.handlers import seed
-    >>> from probmetric.models.gaussian_classes import NIWPrior, sample_covariances
-    >>> prior = NIWPrior(jnp.zeros(2), jnp.diag(jnp.array([9.0, 18.0])), 1.0, nu=12.0)
-    >>> many = {"shape": (5000,), "covariance": "full"}
-    >>> draw = jax.jit(lambda key: seed(sample_covariances, key)(prior, **many))
-    >>> chol = np.asarray(draw(jax.random.key(0))[1])
-    >>> (chol @ chol.mT).mean(0).round(1).diagonal().tolist()  # Ψ/(ν - d - 1)
-    [1.0, 2.0]
+    >>> prior = NIWPrior(jnp.zeros(2), jnp.eye(2), kappa=1.0, nu=5.0)
+    >>> (prior.Psi / (prior.nu - 2 - 1)).diagonal().tolist()  # Mean of a covariance
+    [0.5, 0.5]
     """
 
     mean: Float[Array, "d"]
@@ -100,31 +89,10 @@ class NIWPrior(NamedTuple):
 class LKJPrior(NamedTuple):
     """Separate priors on scales and correlations, Eq. (2); not conjugate.
 
-    Attributes
-    ----------
-    mean, mean_scale : arrays of shape (d,)
-        m and s_m > 0.
-    scale : array of shape (d,)
-        s > 0: prior median of a feature's standard deviation within a class.
-    spread : float
-        v > 0: standard deviation of log τ.
-    concentration : float
-        ζ > 0; 1 is uniform over correlation matrices.
-    alpha : float
-        Dirichlet concentration of every class, > 0.
-
-    Examples
-    --------
-    >>> import jax, jax.numpy as jnp, numpy as np
-    >>> from numpyro.handlers import seed
-    >>> from probmetric.models.gaussian_classes import LKJPrior, sample_covariances
-    >>> prior = LKJPrior(jnp.zeros(2), jnp.ones(2), scale=jnp.array([1.0, 3.0]))
-    >>> many = {"shape": (5000,), "covariance": "full"}
-    >>> draw = jax.jit(lambda key: seed(sample_covariances, key)(prior, **many))
-    >>> chol = np.asarray(draw(jax.random.key(0))[1])
-    >>> tau = np.sqrt((chol**2).sum(-1))  # Standard deviations of the features
-    >>> np.median(tau, 0).round(1).tolist()
-    [1.0, 3.0]
+    ``mean`` and ``mean_scale`` (d,) are m and s_m > 0. ``scale`` (d,) is s > 0, the
+    prior median of a feature's standard deviation within a class; ``spread`` v > 0 is
+    the standard deviation of log τ. ``concentration`` ζ = 1 is uniform over correlation
+    matrices. ``alpha`` > 0 is the Dirichlet concentration of every class.
     """
 
     mean: Float[Array, "d"]
@@ -142,17 +110,6 @@ def sample_covariances(
 
     With ``covariance="tied"`` the classes on the last axis of ``shape`` share one
     covariance, and chol has length 1 on that axis.
-
-    Examples
-    --------
-    >>> import jax, jax.numpy as jnp
-    >>> from numpyro.handlers import seed
-    >>> from probmetric.models.gaussian_classes import NIWPrior, sample_covariances
-    >>> prior = NIWPrior(jnp.zeros(2), jnp.eye(2), kappa=1.0, nu=5.0)
-    >>> draw = seed(sample_covariances, 0)
-    >>> mean, chol = jax.eval_shape(lambda: draw(prior, shape=(3,), covariance="tied"))
-    >>> mean.shape, chol.shape  # Three classes, one shared covariance
-    ((3, 2), (1, 2, 2))
     """
     if isinstance(prior, NIWPrior):
         return _sample_niw(prior, shape, covariance)
@@ -207,12 +164,9 @@ class GaussianClassesParams(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models import gaussian_classes
-    >>> mean, tied = np.array([[-1.0], [1.0]]), np.ones((1, 1, 1))
-    >>> half = np.array([0.5, 0.5])
-    >>> params = gaussian_classes.GaussianClassesParams(half, mean, tied)
-    >>> gaussian_classes.to_densities(params).factor.ravel().tolist()  # One per class
+    >>> mean, tied = jnp.array([[-1.0], [1.0]]), jnp.ones((1, 1, 1))
+    >>> params = GaussianClassesParams(jnp.array([0.5, 0.5]), mean, tied)
+    >>> to_densities(params).factor.ravel().tolist()  # One per class
     [1.0, 1.0]
     """
 
@@ -269,17 +223,11 @@ def gaussian_classes(
 
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
-    >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
+    >>> from numpyro.infer import Predictive
     >>> prior = NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> args = Labeled(jnp.zeros((1, 1)), jnp.array([0])), prior
-    >>> at = {"weights": jnp.array([0.5, 0.5]), "mean": jnp.zeros((2, 1))}
-    >>> at, size = {**at, "chol": jnp.ones((2, 1, 1))}, {"n_classes": 2}
-    >>> of = jax.jit(lambda: compute_log_probs(gaussian_classes, args, size, at)[0])()
-    >>> {site: round(float(of[site]), 3) for site in ("mean", "y", "x")}
-    {'mean': -1.838, 'y': -0.693, 'x': -0.919}
+    >>> sample, data = Predictive(gaussian_classes, num_samples=3), jnp.zeros((5, 1))
+    >>> sample(jax.random.key(0), Labeled(data, None), prior, n_classes=2)["x"].shape
+    (3, 5, 1)
     """
     alpha = jnp.full(n_classes, prior.alpha, data.X.dtype)
     pi = sample("weights", dist.Dirichlet(alpha))
@@ -302,30 +250,9 @@ def gaussian_mixture_classes(
 ) -> None:
     """Define the model with a mixture of normals in every class (Eq. 4).
 
-    The NumPyro sites are the sites of ``gaussian_classes``, with a component axis after
-    the class axis, and ``mix`` (c, k). The component of each point is summed out. The
-    order of components is not identified: use only label-invariant functionals of the
-    draws.
-
-    Raises
-    ------
-    ValueError
-        If the data have weights.
-
-    Examples
-    --------
-    >>> import jax, jax.numpy as jnp
-    >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.models import gaussian_classes as m
-    >>> prior = m.NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> args = Labeled(jnp.zeros((1, 1)), jnp.array([0])), prior
-    >>> half, size = jnp.array([0.5, 0.5]), {"n_classes": 2, "n_components": 2}
-    >>> at = {"weights": half, "mix": jnp.tile(half, (2, 1))}
-    >>> at |= {"mean": jnp.zeros((2, 2, 1)), "chol": jnp.ones((2, 2, 1, 1))}
-    >>> f = lambda: compute_log_probs(m.gaussian_mixture_classes, args, size, at)[0]
-    >>> round(float(jax.jit(f)()["x"]), 3)  # -½ log 2π: the components are alike
-    -0.919
+    The sites are those of ``gaussian_classes`` with a component axis after the class
+    axis, and ``mix`` (c, k). The component of each point is summed out. The order of
+    components is not identified: use only label-invariant functionals of the draws.
     """
     if data.w is not None:
         raise ValueError("w must be None for mixtures within classes, got weights.")
@@ -353,12 +280,9 @@ def simulate(key: jax.Array, params: GaussianClassesParams, data: Labeled) -> La
 
     Examples
     --------
-    >>> import jax, numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.models.gaussian_classes import GaussianClassesParams, simulate
-    >>> mean, chol = np.array([[-9.0], [9.0]]), np.ones((1, 1, 1))
-    >>> params = GaussianClassesParams(np.array([0.5, 0.5]), mean, chol)
-    >>> drawn = simulate(jax.random.key(0), params, Labeled(np.zeros((5, 1)), None))
+    >>> mean, chol = jnp.array([[-9.0], [9.0]]), jnp.ones((1, 1, 1))
+    >>> params = GaussianClassesParams(jnp.array([0.5, 0.5]), mean, chol)
+    >>> drawn = simulate(jax.random.key(0), params, Labeled(jnp.zeros((5, 1)), None))
     >>> bool(((drawn.X[:, 0] > 0) == (drawn.y == 1)).all())
     True
     """
@@ -390,14 +314,10 @@ def to_densities(params: GaussianClassesParams) -> ClassDensities:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models import gaussian_classes
-    >>> mean, tied = np.array([[-9.0], [9.0]]), np.ones((1, 1, 1))
-    >>> half = np.array([0.5, 0.5])
-    >>> params = gaussian_classes.GaussianClassesParams(half, mean, tied)
-    >>> classes = gaussian_classes.to_densities(params)
-    >>> np.exp(classes.log_prior).round(4).tolist(), classes.loc.ravel().tolist()
-    ([0.5, 0.5], [-9.0, 9.0])
+    >>> mean, tied = jnp.array([[-9.0], [9.0]]), jnp.ones((1, 1, 1))
+    >>> params = GaussianClassesParams(jnp.array([0.5, 0.5]), mean, tied)
+    >>> to_densities(params).loc.ravel().tolist()
+    [-9.0, 9.0]
     """
     return _densities(params)
 
@@ -445,7 +365,6 @@ def to_metric(
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
     >>> mean, tied = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.eye(2)[None]
     >>> metric = to_metric(GaussianClassesParams(np.array([0.5, 0.5]), mean, tied))
     >>> A = metric.matrix_at(np.array([[1.0, 0.0]]))[0]  # Determinant 1

@@ -35,17 +35,11 @@ class LDAParams(NamedTuple):
     eigenvalues : array of shape (k,)
         λ ≥ 0: ratio of the between-class to the within-class variance along each row of
         ``factor``.
-    mean : array of shape (c, d)
-        m_c.
-    within : array of shape (d, d)
-        Σ_W.
-    weights : array of shape (c,)
-        π_c.
+    mean, within, weights : arrays of shape (c, d), (d, d) and (c,)
+        m_c, Σ_W and π_c.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.lda import LDAParams, to_metric
     >>> one, mean = np.ones((1, 1)), np.array([[-1.0], [1.0]])
     >>> params = LDAParams(one / 2, np.ones(1), mean, 4 * one, np.array([0.5, 0.5]))
     >>> to_metric(params).matrix.tolist()  # UUᵀ = Σ_W⁻¹
@@ -64,8 +58,6 @@ def to_metric(params: LDAParams) -> Mahalanobis:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.lda import LDAParams, to_metric
     >>> one, mean = np.ones((1, 1)), np.array([[-1.0], [1.0]])
     >>> params = LDAParams(one / 2, np.ones(1), mean, 4 * one, np.array([0.5, 0.5]))
     >>> to_metric(params).transform(mean).tolist()  # In sd within classes
@@ -81,17 +73,11 @@ def model(
 
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
-    >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.models import gaussian_classes, lda
-    >>> prior = gaussian_classes.NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
-    >>> args = Labeled(jnp.zeros((1, 1)), jnp.array([0])), prior
-    >>> at = {"weights": jnp.array([0.5, 0.5]), "mean": jnp.zeros((2, 1))}
-    >>> at, size = {**at, "chol": jnp.ones((1, 1, 1))}, {"n_classes": 2}
-    >>> of = jax.jit(lambda: compute_log_probs(lda.model, args, size, at)[0])()
-    >>> {site: round(float(of[site]), 3) for site in ("mean", "y", "x")}
-    {'mean': -1.838, 'y': -0.693, 'x': -0.919}
+    >>> from numpyro.infer import Predictive
+    >>> prior = NIWPrior(np.zeros(1), np.eye(1), kappa=1.0, nu=2.0)
+    >>> sample, X = Predictive(model, num_samples=3), np.zeros((5, 1), np.float32)
+    >>> sample(jax.random.key(0), Labeled(X, None), prior, n_classes=2)["chol"].shape
+    (3, 1, 1, 1)
     """
     gaussian_classes(
         data,
@@ -107,9 +93,6 @@ def simulate(key: jax.Array, params: LDAParams, data: Labeled) -> Labeled:
 
     Examples
     --------
-    >>> import jax, numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.models.lda import LDAParams, simulate
     >>> one, mean = np.ones((1, 1)), np.array([[-9.0], [9.0]])
     >>> params = LDAParams(one, np.ones(1), mean, one, np.array([0.5, 0.5]))
     >>> drawn = simulate(jax.random.key(0), params, Labeled(np.zeros((5, 1)), None))

@@ -59,11 +59,8 @@ from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric
 
 __all__ = [
-    "NODES",
     "PointEffectsParams",
     "PointEffectsPrior",
-    "identified",
-    "intercept_of_new",
     "point_effects",
     "simulate",
     "to_metric",
@@ -75,8 +72,6 @@ class PointEffectsParams(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.point_effects import PointEffectsParams, identified
     >>> log_sigma2, u = np.log(np.expm1(2.0) / 2), np.log([1.0, 3.0])  # b = 1
     >>> params = PointEffectsParams(np.eye(1), log_sigma2, np.asarray(1.0), effects=u)
     >>> identified(params)["b_point"].round(4).tolist()  # b e^u
@@ -98,15 +93,8 @@ class PointEffectsPrior(NamedTuple):
 
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
-    >>> from numpyro.infer import Predictive
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.models import lca, point_effects as m
-    >>> i, prior = jnp.array([0]), m.PointEffectsPrior(lca.LCAPrior(jnp.eye(1)))
-    >>> sample = Predictive(m.point_effects, num_samples=4000)
-    >>> draws = sample(jax.random.key(0), Pairs(jnp.zeros((1, 1)), i, i, None), prior)
-    >>> round(float(jnp.median(draws["spread"])), 1)  # ω = 0.67
-    0.7
+    >>> PointEffectsPrior(LCAPrior(np.eye(1))).spread
+    1.0
     """
 
     common: LCAPrior
@@ -124,18 +112,7 @@ _LOG_WEIGHTS = -0.5 * NODES**2 - 0.5 * np.log(2 * np.pi) + np.log(NODES[1] - NOD
 def intercept_of_new(
     b: Float[Array, "*s"] | float, spread: Float[Array, "*s"] | float
 ) -> Float[Array, "*s"]:
-    """Return b' of Eq. (3), the intercept of P(same) of two new points.
-
-    Parameters
-    ----------
-    b, spread : arrays of the same shape
-        b > 0 and ω ≥ 0.
-
-    Examples
-    --------
-    >>> bool(intercept_of_new(np.array(1.0), np.array(0.8)) < np.exp(0.8**2 / 2))
-    True
-    """
+    """Return b' of Eq. (3), the intercept of P(same) of two new points."""
     b, spread = jnp.asarray(b), jnp.asarray(spread)
     nodes = jnp.asarray(NODES, b.dtype)
     h = 0.5 * b[..., None] * jnp.exp(spread[..., None] * nodes)
@@ -163,16 +140,12 @@ def point_effects(
 
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
-    >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.models import lca, point_effects as m
-    >>> i, prior = jnp.array([0]), m.PointEffectsPrior(lca.LCAPrior(jnp.eye(1)))
-    >>> args = Pairs(jnp.zeros((1, 1)), i, i, y=i + 1), prior
-    >>> at = {"W": jnp.eye(1), "log_b": 0.0, "spread": 1.0, "z": jnp.log(3.0)[None]}
-    >>> of = jax.jit(lambda: compute_log_probs(m.point_effects, args, {}, at)[0])()
-    >>> round(float(of["y"]), 3)  # A point with itself: P(same) is e^{-b_i}, b_i = 3b.
-    -3.0
+    >>> from numpyro.infer import Predictive
+    >>> i, prior = jnp.array([0]), PointEffectsPrior(LCAPrior(jnp.eye(2)))
+    >>> sample = Predictive(point_effects, num_samples=3)
+    >>> draws = sample(jax.random.key(0), Pairs(jnp.eye(2), i, i + 1, None), prior)
+    >>> draws["b_point"].shape
+    (3, 2)
     """
     refuse_trials(pairs, "point_effects")
     pairs = jax.tree.map(jnp.asarray, pairs)
@@ -213,9 +186,6 @@ def simulate(key: jax.Array, params: PointEffectsParams, pairs: Pairs) -> Pairs:
 
     Examples
     --------
-    >>> import jax, numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.models.point_effects import PointEffectsParams, simulate
     >>> u = np.array([-30.0, -30.0, 5.0])  # The last point is rarely recognized.
     >>> params = PointEffectsParams(np.eye(1), np.asarray(0.5), np.asarray(1.0), u)
     >>> pairs = Pairs(np.zeros((3, 1)), np.array([0, 0]), np.array([1, 2]), None)
@@ -240,18 +210,7 @@ def _log_probability(
 
 @numpy_in_numpy_out
 def identified(params: PointEffectsParams) -> dict[str, Array]:
-    """Return M (d, d), b (), b of each point (n,), b of new points and the spread.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.point_effects import PointEffectsParams, identified
-    >>> log_sigma2 = np.log(np.expm1(2.0) / 2)  # b = 1
-    >>> params = PointEffectsParams(np.eye(1), log_sigma2, np.asarray(0.0), np.zeros(1))
-    >>> values = identified(params)
-    >>> sorted(values), round(float(values["b_new"]), 4)  # Without spread: b
-    (['M', 'b', 'b_new', 'b_point', 'spread'], 1.0)
-    """
+    """Return M, b, b of each point (n,), b of new points and the spread."""
     log_b, b_point = _b_of(params)
     b_new = intercept_of_new(jnp.exp(log_b), params.spread)
     common = identified_of(LCAParams(params.W, params.log_sigma2))
@@ -263,12 +222,9 @@ def to_metric(params: PointEffectsParams) -> Mahalanobis:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.point_effects import PointEffectsParams, to_metric
-    >>> log_sigma2 = np.log(np.expm1(2.0) / 2)  # b = 1
+    >>> log_sigma2, zero = np.log(np.expm1(2.0) / 2), np.zeros((1, 1))  # b = 1
     >>> params = PointEffectsParams(np.eye(1), log_sigma2, np.asarray(0.0), np.zeros(1))
-    >>> x = np.zeros((1, 1))
-    >>> round(float(to_metric(params).same_probability(x, x)[0]), 4)  # e^{-b}
+    >>> round(float(to_metric(params).same_probability(zero, zero)[0]), 4)  # e^{-b}
     0.3679
     """
     metric = metric_of(LCAParams(params.W, params.log_sigma2))

@@ -43,17 +43,7 @@ from probmetric.models.distributions import Observed, Weighted, normal
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Numeric
 
-__all__ = [
-    "TwoStageParams",
-    "TwoStagePrior",
-    "group_moments",
-    "instance_moments",
-    "invariant",
-    "proportional",
-    "simulate",
-    "to_metric",
-    "two_stage",
-]
+__all__ = ["TwoStageParams", "TwoStagePrior", "simulate", "to_metric", "two_stage"]
 
 type Covariance = Literal["free", "proportional"]
 
@@ -63,8 +53,6 @@ class TwoStageParams(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.two_stage import TwoStageParams, invariant
     >>> B, W = 3 * np.ones((1, 1, 1)), np.ones((1, 1, 1))
     >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=W, between=B)
     >>> invariant(params)["covariance_total"].tolist()  # B + W
@@ -88,8 +76,6 @@ class TwoStagePrior(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.two_stage import TwoStagePrior
     >>> I = np.eye(1)
     >>> prior = TwoStagePrior(1.0, np.zeros(1), 0.01, 4.0, I, 4.0, within_scale=I)
     >>> (prior.scale / (prior.df - 1 - 1)).tolist()  # Mean of B_k
@@ -115,16 +101,7 @@ def proportional(
     covariances: Float[Array, "k d d"],
     alpha: Float[Array, "..."] | float,
 ) -> TwoStageParams:
-    """Return W = αΣ and B = (1 - α)Σ; α in (0, 1], common or per component (k,).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.two_stage import proportional
-    >>> params = proportional(np.ones(1), np.zeros((1, 1)), np.full((1, 1, 1), 4), 0.25)
-    >>> params.within.tolist(), params.between.tolist()
-    ([[[1.0]]], [[[3.0]]])
-    """
+    """Return W = αΣ and B = (1 - α)Σ; α in (0, 1], common or per component (k,)."""
     a = jnp.broadcast_to(jnp.asarray(alpha), weights.shape)[:, None, None]
     return TwoStageParams(weights, means, a * covariances, (1 - a) * covariances)
 
@@ -181,17 +158,7 @@ def _sample_params(
 
 @numpy_in_numpy_out
 def group_moments(params: TwoStageParams, n: int) -> tuple[Array, Array]:
-    """Return mean (k, n·d) and covariance (k, n·d, n·d) of n instances, Eq. (1).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.two_stage import TwoStageParams, group_moments
-    >>> B, W = 3 * np.ones((1, 1, 1)), np.ones((1, 1, 1))
-    >>> mean, cov = group_moments(TwoStageParams(np.ones(1), np.zeros((1, 1)), W, B), 2)
-    >>> cov.tolist()  # The covariance between two instances is B.
-    [[[4.0, 3.0], [3.0, 4.0]]]
-    """
+    """Return mean (k, n·d) and covariance (k, n·d, n·d) of n instances, Eq. (1)."""
     ones, eye = jnp.ones((n, n)), jnp.eye(n)
     cov = jax.vmap(lambda B, W: jnp.kron(ones, B) + jnp.kron(eye, W))(
         params.between, params.within
@@ -203,16 +170,7 @@ def group_moments(params: TwoStageParams, n: int) -> tuple[Array, Array]:
 def instance_moments(
     x: Float[Array, "... d"], within: Float[Array, "k d d"], n: int
 ) -> tuple[Array, Array]:
-    """Return mean and covariance of n instances, given representative and component.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.two_stage import instance_moments
-    >>> mean, cov = instance_moments(np.array([7.0]), 2 * np.ones((1, 1, 1)), 2)
-    >>> mean.tolist(), cov.tolist()  # Independent, given the representative.
-    ([[7.0, 7.0]], [[[2.0, 0.0], [0.0, 2.0]]])
-    """
+    """Return mean and covariance of n instances, given representative and component."""
     cov = jax.vmap(lambda W: jnp.kron(jnp.eye(n), W))(within)
     return jnp.tile(x, n)[..., None, :], cov
 
@@ -264,18 +222,12 @@ def two_stage(
 
     Examples
     --------
-    >>> import jax, jax.numpy as jnp
-    >>> from numpyro.infer.util import compute_log_probs
-    >>> from probmetric.data import Groups
-    >>> from probmetric.models.two_stage import TwoStagePrior, two_stage
-    >>> groups, I = Groups(jnp.zeros((2, 1)), jnp.array([0, 0])), jnp.eye(1)
+    >>> from numpyro.infer import Predictive
+    >>> data, I = Groups(jnp.zeros((2, 1)), jnp.array([0, 0])), jnp.eye(1)
     >>> prior = TwoStagePrior(1.0, jnp.zeros(1), 1.0, 4.0, I, 4.0, I)
-    >>> at = {"weights": jnp.ones(1), "means": jnp.zeros((1, 1))}
-    >>> at, size = {**at, "within": I[None], "between": I[None]}, {"n_components": 1}
-    >>> args = two_stage.prepare(groups), prior
-    >>> of = jax.jit(lambda: compute_log_probs(two_stage, args, size, at)[0])()
-    >>> round(float(of["x_2"]), 3)  # -log 2π - ½ log |[2 1; 1 2]|
-    -2.387
+    >>> sample, data = Predictive(two_stage, num_samples=3), two_stage.prepare(data)
+    >>> sample(jax.random.key(0), data, prior, n_components=2)["means"].shape
+    (3, 2, 1)
     """
     stacks = stack(data)
     d = stacks.X[0].shape[-1]
@@ -308,18 +260,8 @@ two_stage.prepare = stack  # pyright: ignore[reportFunctionMemberAccess]
 def invariant(params: TwoStageParams) -> dict[str, Array]:
     """Return functionals that do not depend on the labels of the components.
 
-    The functionals are ``mean`` Σ c_k μ_k (d,), ``within_average`` Σ c_k W_k (d, d) and
+    ``mean`` Σ c_k μ_k (d,), ``within_average`` Σ c_k W_k (d, d) and
     ``covariance_total`` (d, d), the covariance of one instance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.models.two_stage import TwoStageParams, invariant
-    >>> half, one = np.array([0.5, 0.5]), np.ones((2, 1, 1))
-    >>> params = TwoStageParams(half, np.array([[-1.0], [1.0]]), one, 2 * one)
-    >>> values = invariant(params)
-    >>> {name: value.ravel().tolist() for name, value in values.items()}
-    {'covariance_total': [4.0], 'mean': [0.0], 'within_average': [1.0]}
     """
     c, mean = params.weights, params.weights @ params.means
     off = params.means - mean
@@ -337,12 +279,8 @@ def simulate(
 
     Examples
     --------
-    >>> import jax, numpy as np
-    >>> from probmetric.data import Groups
-    >>> from probmetric.models.two_stage import TwoStageParams, simulate
-    >>> one = np.ones((1, 1, 1))
+    >>> one, groups = np.ones((1, 1, 1)), Groups(np.zeros((3, 1)), np.array([0, 0, 1]))
     >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), 0 * one, between=one)
-    >>> groups = Groups(np.zeros((3, 1)), np.array([0, 0, 1]))
     >>> a, b, c = simulate(jax.random.key(0), params, groups).X[:, 0]
     >>> bool(a == b), bool(a == c)  # Without W, instances of one source are equal.
     (True, False)
@@ -382,8 +320,6 @@ def to_metric(params: TwoStageParams, *, score: Score = "log_ratio") -> PairSimi
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.two_stage import TwoStageParams, to_metric
     >>> one = np.ones((1, 1, 1))
     >>> metric = to_metric(TwoStageParams(np.ones(1), np.zeros((1, 1)), one, 9 * one))
     >>> ratio = -metric.pairwise(np.array([[3.0]]), np.array([[3.0], [-3.0]]))[0]

@@ -195,28 +195,20 @@ def test_every_distribution_of_the_package_is_tested_here():
 
 @pytest.mark.long
 @each()
-def test_samples_and_their_log_probs_have_the_shapes_that_are_said(name):
+def test_samples_and_log_probs_have_the_shapes_of_numpyro(name):
     d, say = made(name), said(name)
     one = jax.eval_shape(lambda: d.sample(KEY))
     assert one.shape == d.shape(())
     assert jax.eval_shape(d.log_prob, one).shape == d.batch_shape
     assert say["many"].shape == d.shape(DRAWS)
+    assert say["in support"]
+    assert d.support.event_dim == d.event_dim
     assert say["log_prob"].shape == (2, 5, *d.batch_shape)
     assert np.all(np.isfinite(say["log_prob"]))
-
-
-@pytest.mark.long
-@each()
-def test_the_log_prob_of_many_is_that_of_each(name):
-    say = said(name)
     rows = say["log_prob"].reshape(say["row by row"].shape)
     np.testing.assert_allclose(rows, say["row by row"], rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.long
-@each()
-def test_an_expanded_one_repeats_it(name):
-    d, say = made(name), said(name)
+    (_, loop), _ = say["loop"]
+    np.testing.assert_allclose(say["vmap"], loop[:3], rtol=1e-12, atol=1e-14)
     wide = d.expand((5, *d.batch_shape))
     x = jax.eval_shape(lambda: wide.sample(KEY, (2,)))
     assert x.shape == (2, 5, *d.batch_shape, *d.event_shape)
@@ -247,26 +239,10 @@ def test_it_is_a_pytree_and_compiles(name):
 
 @pytest.mark.long
 @each()
-def test_vmap_over_a_parameter_is_a_loop(name):
-    say = said(name)
-    (_, loop), _ = say["loop"]
-    np.testing.assert_allclose(say["vmap"], loop[:3], rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.long
-@each()
 def test_gradients_are_finite_differences(name):
     (total, _), gradient = said(name)["loop"]
     slope = np.sum(gradient[0] * direction(name))
     np.testing.assert_allclose(slope, (total[3] - total[4]) / (2 * STEP), atol=1e-7)
-
-
-@pytest.mark.long
-@each()
-def test_samples_are_in_the_support(name):
-    d = made(name)
-    assert said(name)["in support"]
-    assert d.support.event_dim == d.event_dim
 
 
 @pytest.mark.long
@@ -390,6 +366,12 @@ def test_judgments_are_binomial_and_the_labels_that_they_count():
     np.testing.assert_allclose(one, labels, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("code", [-1, 3])
+def test_an_unknown_class_code_has_no_density(code):
+    label = ClassLabel(jnp.asarray(LOG_P[0]), validate_args=False)
+    assert np.isnan(label.log_prob(jnp.array(code)))
+
+
 def test_a_weight_that_is_not_zero_keeps_what_is_impossible():
     assert Coincidence(0.0, 1e-300).log_prob(0) == -jnp.inf
     label = ClassLabel(jnp.array([-jnp.inf, 0.0]), validate_args=False)
@@ -399,11 +381,6 @@ def test_a_weight_that_is_not_zero_keeps_what_is_impossible():
 def test_the_gradient_of_a_weight_of_zero_is_the_log_probability():
     slope = jax.grad(lambda w: Coincidence(-0.7, w).log_prob(0))(0.0)
     np.testing.assert_allclose(slope, np.log(-np.expm1(-0.7)), rtol=1e-12)
-
-
-def test_a_negative_code_is_not_the_last_class():
-    label = ClassLabel(jnp.asarray(LOG_P[0]), validate_args=False)
-    assert np.isnan(label.log_prob(jnp.array(-1)))
 
 
 @pytest.mark.long

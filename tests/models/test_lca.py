@@ -150,35 +150,6 @@ def test_svi_runs_on_subsamples_of_the_plate(pairs):
     assert np.all(np.isfinite(losses(jax.random.key(0))))
 
 
-def test_subsampled_density_is_unbiased(pairs):
-    # Every subset of one pair out of 30, each scaled by 30: their mean is the whole.
-    @jax.jit
-    def of(i, j, y, w):
-        given = Pairs(pairs.X, i, j, y, w)
-        return log_density(lca, (given, PRIOR), {}, AT)[0]
-
-    rows = pairs.i, pairs.j, pairs.y, pairs.w
-    parts = jax.vmap(of)(*(a[:, None] for a in rows))
-    none = of(*rows[:3], np.zeros(30))
-    whole = none + np.sum(np.asarray(parts) - none)
-    np.testing.assert_allclose(of(*rows), whole, rtol=1e-12)
-
-
-def test_coincidence_is_a_distribution():
-    label = Coincidence(jnp.log(jnp.array([0.2, 0.9])), jnp.array([1.0, 3.0]), 0.5)
-    assert label.batch_shape == (2,)
-    np.testing.assert_allclose(label.mean, [0.2, 0.9])
-    np.testing.assert_allclose(label.variance, [0.16, 0.09])
-    np.testing.assert_allclose(
-        label.log_prob(jnp.array([1, 0])), 0.5 * np.log([0.2, 0.1]) * [1, 3]
-    )
-    draws = label.sample(jax.random.key(0), (50_000,))
-    se = np.sqrt([0.16 / 50_000, 0.09 / 50_000])
-    assert np.all(np.abs(draws.mean(0) - np.array([0.2, 0.9])) < 4 * se)
-    again = jax.tree.unflatten(*reversed(jax.tree.flatten(label)))
-    np.testing.assert_allclose(again.log_p, label.log_p)
-
-
 def test_coincidence_of_equal_points_without_noise_is_finite_for_y_1():
     of = jax.jit(jax.value_and_grad(lambda lp: Coincidence(lp).log_prob(1)))
     value, slope = of(0.0)
