@@ -66,8 +66,8 @@ def metric(
         Entries are multiplied by the standard deviations of both features if these are
         available, from the points stored with draws or from a learner that
         standardizes. Otherwise entries are in input units. Use ``matrix`` to pass the
-        points. Standard deviations over draws are not intervals. Intervals of entries
-        are not calibrated (``PosteriorMetric.matrix_interval``).
+        points. Standard deviations over draws are not intervals, and intervals of
+        entries are not calibrated.
 
     See Also
     --------
