@@ -169,7 +169,6 @@ ROOT = {
     "posterior.intervals.quantiles": lambda f, g: f(g.B, 0.9),
     "posterior.intervals.ratio": lambda f, g: f(g.c, 2 * g.c),
     "posterior.intervals.same": lambda f, g: f(g.linked, *g.same),
-    "posterior.intervals.spread": lambda f, g: f(g.S, 1.0, False),
 }
 
 

@@ -194,7 +194,7 @@ def sample(options: Sample) -> None:
 
 @command(Next)
 def next(options: Next) -> None:
-    """Choose the most informative pairs or triplets to judge (for --answers)."""
+    """Choose the most informative pairs to judge (for --answers)."""
     with first(options):
         if options.out is not None:
             check_new(options.out.parent, (options.out.name,), force=options.force)

@@ -186,7 +186,7 @@ def _write(folder: Path, index: int, which: Pass, found: Any) -> None:
 def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
     path = _path(folder, index)
     try:
-        arrays = Archive(path, packed=False).read()
+        arrays = Archive(path).read()
         about = json.loads(str(arrays["about"]))
     except UNREADABLE as error:
         raise ValueError(

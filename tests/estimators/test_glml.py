@@ -109,19 +109,6 @@ def test_interval_of_a_local_distance_is_quantiles_of_distances_under_the_draws(
     np.testing.assert_allclose(high, np.quantile(each, 0.75, axis=1), rtol=1e-9)
 
 
-@pytest.mark.long
-def test_an_inflated_interval_is_wider_and_stays_positive(fitted):
-    X, _, X_new, _ = halves()
-    intervals = fitted.posterior_metric("intervals")
-    plain = intervals.interval(X_new[:5], X[:5])
-    with pytest.warns(FutureWarning, match="inflate"):
-        wide = intervals.interval(X_new[:5], X[:5], inflate=5.0)
-    assert (0 < wide.lower).all()
-    assert (wide.lower < plain.lower).all()
-    assert (plain.upper < wide.upper).all()
-    assert (intervals.interval(X[:5], X[:5]).upper == 0).all()
-
-
 def test_what_a_local_posterior_does_not_answer_is_refused(fitted):
     X, _, _, _ = halves()
     intervals = fitted.posterior_metric("intervals")

@@ -6,7 +6,7 @@ import pytest
 
 from probmetric.checks.gdm.problems import toy
 from probmetric.inference import gdm
-from probmetric.inference.sampling import model_target
+from probmetric.inference.sampling.target import model_target
 from probmetric.models.gdm import gdm as model
 
 
