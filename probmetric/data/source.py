@@ -124,7 +124,7 @@ class Source(Protocol):
     --------
     >>> import numpy as np
     >>> import probmetric as pm
-    >>> from probmetric.data import Source
+    >>> from probmetric.data.source import Source
     >>> source = pm.open(np.array([[1.0, 2.0], [3.0, 4.0]]))
     >>> isinstance(source, Source), source.feature_names, source.labeled
     (True, ('x0', 'x1'), False)
