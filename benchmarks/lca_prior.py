@@ -28,7 +28,8 @@ from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsClassifier
 
 import probmetric as pm
-from probmetric.data import nearest_pairs, pad_pairs
+from probmetric.data import nearest_pairs
+from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca import draw, fit, log_joint, prepare, scaled_identity
 from probmetric.models.lca import LCAParams, LCAPrior
 

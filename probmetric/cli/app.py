@@ -123,8 +123,8 @@ def _leave(
 ) -> NoReturn:
     """Call ``work`` of a command's file, and exit with its code.
 
-    With ``several`` the process joins the others that were started with it. Imports
-    end before the work, so that ``kept`` describes the state after an interrupt.
+    With ``several`` the process joins the others that were started with it. Imports end
+    before the work, so that ``kept`` describes the state after an interrupt.
     """
     function = getattr(import_module(f"probmetric.cli.{file}"), work)
 

@@ -196,7 +196,6 @@ def _check_split(options: Evaluate) -> None:
 def _means(
     figures: list[dict[str, Any]], predictions: list[pd.DataFrame], **more: object
 ) -> Result:
-    """Assemble figures by split, with their means over splits as text."""
     table = pd.DataFrame(figures)
     means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
     text = means.T.to_string(na_rep="–", float_format=lambda value: f"{value:.4f}")
@@ -252,7 +251,6 @@ def _votes(options: Evaluate, spec: DataSpec) -> Task:
 
 
 def _test_data(test: str, spec: DataSpec, data: Dataset) -> Dataset:
-    """Load --test; raise for other features or classes than in --data."""
     label = spec.label or (None if spec.groups else data.label)
     with of_option("--test"):
         tested = load(spec._replace(name=test, label=label))
@@ -270,7 +268,6 @@ def _test_data(test: str, spec: DataSpec, data: Dataset) -> Dataset:
 def _class_table(
     classes: np.ndarray, P: np.ndarray, truth: np.ndarray, rows: np.ndarray
 ) -> pd.DataFrame:
-    """Class probabilities (m, c) of some rows, with the truth."""
     names = [str(name) for name in classes]
     frame = pd.DataFrame(P, columns=pd.Index([f"P({c})" for c in names]))
     frame.insert(0, "predicted", np.asarray(names)[P.argmax(1)])

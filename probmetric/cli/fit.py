@@ -66,12 +66,7 @@ class Learned(NamedTuple):
 def run(options: Fit) -> int:
     """Fit, and return the exit code. With several processes only the first writes.
 
-    Raises
-    ------
-    BadInput
-        If the input is unusable; nothing is written.
-    OSError
-        If a file cannot be written; existing files are complete.
+    Raises BadInput (nothing is written), or OSError (existing files are complete).
     """
     with ExitStack() as stack:
         with bad_input():
@@ -190,7 +185,6 @@ def troubled(warned: list[Warning]) -> bool:
 
 
 def _in_chunks(estimator: Learner, rows: Source) -> str:
-    """Note about a fit to rows that were read in chunks."""
     names = ", ".join(rows.feature_names[:8]) + (", ..." * (n_features(rows) > 8))
     anchors: int | None = getattr(estimator, "n_anchors_", None)
     pairs = "" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)"

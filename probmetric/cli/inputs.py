@@ -52,10 +52,7 @@ class Learner(Protocol):
 
 
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``name=value`` words. Values are Python literals, otherwise strings.
-
-    ``none``, ``true``, ``false`` and ``inf`` may be lower case.
-    """
+    """Parse ``name=value`` words. Values are Python literals, otherwise strings."""
     settings: dict[str, object] = {}
     words = {"none": None, "true": True, "false": False, "inf": float("inf")}
     for pair in pairs or ():
@@ -140,7 +137,6 @@ def streamed(estimator: Learner, spec: DataSpec) -> Source | None:
 
 
 def _without(spec: DataSpec, column: str | None) -> Reading:
-    """Options that omit a column from the features; arrays have no such column."""
     how = spec.how
     if column is None or spec.name.lower().endswith(".npy"):
         return how

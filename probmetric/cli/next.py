@@ -1,4 +1,4 @@
-"""``probmetric next``: useful questions, as a table with an empty column y.
+"""``probmetric next``: useful pairs to judge, as a table with an empty column y.
 
 With y filled in, the table can be used as ``--answers``.
 """
@@ -14,16 +14,18 @@ import typer
 from jaxtyping import Int
 
 from probmetric.arguments import check_choice
-from probmetric.cli.answers import COLUMNS, check_rows, read_table
+from probmetric.cli.answers import check_rows, read_table
 from probmetric.cli.files import bad_input, claim_file, say
 from probmetric.cli.inputs import load_stored, points_for
 from probmetric.cli.options import Next
+from probmetric.data.containers import Triplets
 from probmetric.data.inputs import points
 from probmetric.datasets.tables import separator
 from probmetric.evaluation.ranking import chosen_pairs
 from probmetric.files import replacing
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.posterior.next_pairs import CRITERIA, next_pairs
+from probmetric.registry import MODELS
 
 RANDOM = 10_000
 """Default number of random candidates."""
@@ -39,33 +41,28 @@ def run(options: Next) -> int:
             if out is not None:
                 stack.enter_context(claim_file(out, ".csv", force=options.force))
             use = load_stored(options)
-            if options.data is None:
-                raise ValueError("--data must be the points of the pairs, got none.")
-            name = options.data
-            X = points(points_for(options.spec(name), use).X, "data")
-
-            def read_pairs(path: str, argument: str) -> Int[np.ndarray, "N 2"]:
-                table = read_table(path, how, argument, answers=False)
-                if table.kind != "pairs":
-                    raise ValueError(
-                        f"{argument} must be pairs, got {table.kind} in "
-                        f"{table.path.name}."
-                    )
-                check_rows(table, len(X), name, argument)
-                return table.rows
-
+            spec = MODELS.get(str(use.learner))
+            if spec is not None and spec.data_kind is Triplets:
+                raise ValueError(
+                    f"--draws must be of a learner of pairs, got {use.name} of "
+                    f"{spec.estimator.__name__}."
+                )
+            X = points(points_for(options.spec(options.data), use).X, "data")
             if options.candidates is None:
-                rows = random_pairs(len(X), options.random or RANDOM, seed)
+                pairs = chosen_pairs(
+                    len(X), options.random or RANDOM, seed, symmetric=True
+                )
+                rows = np.stack(pairs, 1)
             elif options.random is not None:
                 raise ValueError(
                     "--random cannot be combined with --candidates, got "
                     f"{options.random}."
                 )
             else:
-                rows = read_pairs(options.candidates, "--candidates")
-            judged = None
+                rows = _pairs(options.candidates, options, len(X), "--candidates")
+            judged = np.empty((0, 2), int)
             if options.answers is not None:
-                judged = read_pairs(options.answers, "--answers")
+                judged = _pairs(options.answers, options, len(X), "--answers")
             rows = rows[unasked(rows, judged)]
             if n > len(rows):
                 raise ValueError(
@@ -81,8 +78,7 @@ def run(options: Next) -> int:
                 message = re.sub("^candidates", "--candidates", str(error))
                 message = re.sub("^posterior", "--draws", message)
                 raise ValueError(message) from error
-        columns = pd.Index(COLUMNS["pairs"][0])
-        table = pd.DataFrame(rows[chosen.indices], columns=columns)
+        table = pd.DataFrame(rows[chosen.indices], columns=pd.Index(["i", "j"]))
         # The same options read the table again.
         text = table.assign(y="").to_csv(index=False, sep=sep)
         if out is None:
@@ -100,16 +96,24 @@ def run(options: Next) -> int:
     return 0
 
 
-def random_pairs(n: int, most: int, seed: int) -> Int[np.ndarray, "N 2"]:
-    """Sample pairs of n rows, or all pairs."""
-    return np.stack(chosen_pairs(n, most, seed, symmetric=True), 1)
+def _pairs(name: str, options: Next, n: int, option: str) -> Int[np.ndarray, "N 2"]:
+    """Read the pairs of a table, with or without answers."""
+    table = read_table(name, options.spec("").how, option, answers=False)
+    if table.kind != "pairs":
+        raise ValueError(
+            f"{option} must be pairs, got {table.kind} in {table.path.name}."
+        )
+    check_rows(table, n, options.data, option)
+    return table.rows
 
 
 def unasked(
-    rows: Int[np.ndarray, "N 2"], judged: Int[np.ndarray, "M 2"] | None
+    rows: Int[np.ndarray, "N 2"], judged: Int[np.ndarray, "M 2"]
 ) -> Int[np.ndarray, "m"]:
-    """Numbers of the pairs that are not judged yet, each once in either order."""
-    new, first = np.unique(np.sort(rows, 1), axis=0, return_index=True)
-    known = set() if judged is None else set(map(tuple, np.sort(judged, 1).tolist()))
-    fresh = [pair not in known for pair in map(tuple, new.tolist())]
-    return np.sort(first[fresh])
+    """Numbers of the pairs that are not judged yet; (i, j) and (j, i) are one pair."""
+    seen, new = set(map(frozenset, judged.tolist())), list[int]()
+    for number, pair in enumerate(map(frozenset, rows.tolist())):
+        if pair not in seen:
+            seen.add(pair)
+            new.append(number)
+    return np.array(new, int)

@@ -6,9 +6,6 @@ from .containers import (
     Points as Points,
     Triplets as Triplets,
 )
-from .groups import as_groups as as_groups
-from .hash import data_hash as data_hash
-from .padding import pad_pairs as pad_pairs
 from .pairs import (
     all_pairs as all_pairs,
     impostor_pairs as impostor_pairs,

@@ -25,8 +25,8 @@ ROWS = "row_hashes"
 def hashes_of(rows: np.ndarray | Source) -> np.ndarray:
     """Return the sorted hashes of training rows.
 
-    For more than ``MOST`` rows only the smallest hashes are returned, or for data on
-    disk the hashes of a sample.
+    For more than ``MOST`` rows only the smallest are returned, or for data on disk the
+    hashes of a sample.
     """
     if isinstance(rows, np.ndarray):
         return np.unique(row_hashes(rows))[:MOST]

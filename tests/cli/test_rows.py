@@ -152,7 +152,7 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
         ((*LDA[1:], "--drop", "kind"), "label must be given for"),
         ((*LDA[1:], "--label", "sort"), "label: expected a column of 0.parquet"),
-        ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep: expected a text file"),
+        ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep requires a text file"),
     ],
 )
 def test_what_is_not_read_in_parts_is_said(words, wanted, work, tmp_path):

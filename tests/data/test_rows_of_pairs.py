@@ -6,7 +6,8 @@ import pytest
 
 import probmetric as pm
 from probmetric import models
-from probmetric.data import as_groups, pad_pairs
+from probmetric.data.groups import as_groups
+from probmetric.data.padding import pad_pairs
 from probmetric.data.pairs import as_labels
 from probmetric.inference import (
     eig_dml,

@@ -157,7 +157,7 @@ def test_fewer_points_than_features_and_a_class_of_one_are_no_problem():
 
 
 BAD = {
-    "one class": (lambda X, y: (X, 0 * y), "y: expected at least 2 classes"),
+    "one class": (lambda X, y: (X, 0 * y), "y must have at least 2 classes"),
     "constant features": (lambda X, y: (0 * X, y), "a column that varies"),
     "one point a class": (lambda X, y: (X[:60:59], y[:60:59]), "within the classes"),
     "NaN": (lambda X, y: (np.where(X > 7, np.nan, X), y), "NaN"),

@@ -236,7 +236,7 @@ def test_equal_covariances_leave_all_but_two_directions_alone():
 
 
 BAD = {
-    "one class": (lambda X, y: (X, 0 * y), "y: expected at least 2 classes"),
+    "one class": (lambda X, y: (X, 0 * y), "y must have at least 2 classes"),
     "constant features": (lambda X, y: (0 * X, y), "a column that varies"),
     "one point a class": (lambda X, y: (X[::25], y[::25]), "within the classes"),
     "NaN": (lambda X, y: (np.where(X > 7, np.nan, X), y), "NaN"),
@@ -347,7 +347,7 @@ def test_a_method_by_which_nothing_is_drawn_is_refused_also_where_draws_stand(fi
 
 def test_labels_of_mixed_kinds_are_refused_in_a_list_too():
     X, y, _, _ = halves()
-    with pytest.raises(ValueError, match=r"y: expected one kind, got .* mixed"):
+    with pytest.raises(ValueError, match=r"y must be of one kind, got .* mixed"):
         GLML().fit(X, ["a" if code else 0 for code in y])
 
 

@@ -126,9 +126,9 @@ def test_bad_pairs_are_refused():
     pairs = side_by_side(nearest_pairs(X, y))
     with pytest.raises(ValueError, match="pairs of both labels"):
         PairLDA().fit_pairs(pairs, np.ones(len(pairs)))
-    with pytest.raises(ValueError, match="pairs: expected finite numbers"):
+    with pytest.raises(ValueError, match="pairs must be finite numbers"):
         PairLDA().fit_pairs(pairs * np.nan, np.ones(len(pairs)))
-    with pytest.raises(ValueError, match="sample_weight: expected finite weights"):
+    with pytest.raises(ValueError, match="sample_weight must be finite weights"):
         PairLDA().fit_pairs(
             pairs, np.arange(len(pairs)) % 2, sample_weight=-np.ones(len(pairs))
         )

@@ -181,8 +181,8 @@ WRONG = {
         [0, 1],
         r"^preprocessor must return a row for each",
     ),
-    "no points": (lambda keys: X[0], [0, 1], r"^preprocessor: expected shape \(n, d\)"),
-    "table": ("abc", [0, 1], r"^preprocessor: expected numbers, got text"),
+    "no points": (lambda keys: X[0], [0, 1], r"^preprocessor must have shape \(n, d\)"),
+    "table": ("abc", [0, 1], r"^preprocessor must be numbers, got text"),
 }
 
 

@@ -150,7 +150,7 @@ def test_pickles_from_before_the_folder_load():
         ({}, [[0, 1, 2], [0, 2, 1]], None, "do not cancel"),
         ({}, [[0, 1, 2], [1, 2, 0], [2, 0, 1]], None, "do not cancel"),
         ({}, [[0, 1, 2], [3, 4, 5]], None, "got 2 groups"),
-        ({}, [[0, 1, 2]], [3], "y: expected pair labels"),
+        ({}, [[0, 1, 2]], [3], "y must be pair labels"),
         ({}, [[0, 1], [1, 2]], None, r"must have shape \(N, 3\)"),
         ({"n_components": 0}, [[0, 1, 2]], None, "n_components"),
         ({"regularization": 0.0}, [[0, 1, 2]], None, "regularization"),

@@ -249,7 +249,7 @@ def test_coverage_counts_limits_as_inside():
         (dict(y=np.zeros(3)), r"y must have shape"),
         (dict(y=np.arange(43)), "y must have a class"),
         (dict(y=np.zeros(43)), "y must have pairs"),
-        (dict(X=np.full((43, 3), np.inf)), "X: expected finite"),
+        (dict(X=np.full((43, 3), np.inf)), "X must be finite"),
         (dict(max_pairs=0), "max_pairs: expected"),
     ],
 )

@@ -194,22 +194,22 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
 @pytest.mark.parametrize(
     "triplets, y, w, said",
     [
-        ([[0, 1, 1]], None, None, r"point 1 as near and as far in row 0"),
-        ([[0, 1, 2], [2, 2, 1]], None, None, r"point 2 as anchor and as near"),
-        ([[1, 0, 1]], None, None, r"point 1 as anchor and as far"),
+        ([[0, 1, 1]], None, None, r"different points, got \[0, 1, 1\] in row 0"),
+        ([[0, 1, 2], [2, 2, 1]], None, None, r"got \[2, 2, 1\] in row 1"),
+        ([[1, 0, 1]], None, None, r"got \[1, 0, 1\] in row 0"),
         ([[0, 1, 9]], None, None, r"row numbers of X \(0 to 2\), got 9 in row 0"),
         ([[0, 1, 2], [0, 1, 1.5]], None, None, r"got 1.5 in row 1"),
         ([[0, 1, -1]], None, None, r"got -1 in row 0"),
         ([[0, 1, np.nan]], None, None, r"got nan in row 0"),
         ([[0, 1]], None, None, r"must have shape \(N, 3\)"),
-        ([[0, 1, 2]], [3], None, r"y: .*, got \[3.0\]"),
-        ([[0, 1, 2]], ["yes"], None, "y: expected labels"),
+        ([[0, 1, 2]], [3], None, r"y .*, got \[3.0\]"),
+        ([[0, 1, 2]], ["yes"], None, "y must be labels"),
         ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
-        ([[0, 1, 2]], [1, 1], None, r"y: expected shape \(1,\), got \(2,\)"),
-        ([[0, 1, 2]], None, [-1.0], r"^sample_weight: .*, got -1 in row 0"),
-        ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight: .*, got nan in row 1"),
-        ([[0, 1, 2]], None, [[1]], r"sample_weight: expected shape \(1,\), got \(1, 1"),
-        ([[0, 1, 2]], None, [0.0], "sample_weight: expected a positive"),
+        ([[0, 1, 2]], [1, 1], None, r"y must have shape \(1,\), got \(2,\)"),
+        ([[0, 1, 2]], None, [-1.0], r"^sample_weight .*, got -1 in row 0"),
+        ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight .*, got nan in row 1"),
+        ([[0, 1, 2]], None, [[1]], r"sample_weight must have shape \(1,\), got \(1, 1"),
+        ([[0, 1, 2]], None, [0.0], "sample_weight must have a positive"),
     ],
 )
 def test_bad_triplets_are_refused(triplets, y, w, said):
@@ -357,7 +357,7 @@ def test_quadruplets_keep_their_fourth_point_where_weights_are_zero():
 
 @pytest.mark.parametrize("row", [[0, 0, 1, 2], [0, 1, 2, 2], [0, 1, 1, 0]])
 def test_quadruplets_without_two_different_pairs_are_refused(row):
-    with pytest.raises(ValueError, match="triplets must have quadruplets of two"):
+    with pytest.raises(ValueError, match="triplets must compare two different pairs"):
         triplets_from_arrays([[0, 1, 2, 3], row], X=np.zeros((4, 1)))
 
 

@@ -211,7 +211,7 @@ def test_an_argument_of_one_feature_is_never_broadcast(unchecked, name):
     "suffix, words",
     [
         ("npz", "must have the metric's 3 features, got 2"),
-        ("csv", "expected rows of 3 features in data.csv, and at most a label"),
+        ("csv", "must have rows of 3 features in data.csv, and at most a label"),
     ],
 )
 def test_the_command_neighbors_refuses_other_features(name, suffix, words, tmp_path):

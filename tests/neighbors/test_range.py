@@ -102,19 +102,6 @@ def test_squares_are_exact_to_rounding_at_every_size():
             assert s[i] == pytest.approx(float(ratio), rel=1e-14)
 
 
-@pytest.mark.parametrize("votes", ["soft", "count"])
-@pytest.mark.parametrize("power", [-460, 460])
-def test_a_classifier_is_the_same_at_every_scale(votes, power):
-    Q, scale = X[:6] + 0.1, 2.0**power
-    plain = pm.KNeighborsClassifier(votes=votes).fit(X, Y)
-    scaled = pm.KNeighborsClassifier(votes=votes).fit(X * scale, Y)
-    found = scaled.predict_proba(Q * scale)
-    np.testing.assert_array_equal(found, plain.predict_proba(Q))
-    far, index = scaled.kneighbors(Q * scale)
-    np.testing.assert_array_equal(far / scale, plain.kneighbors(Q)[0])
-    np.testing.assert_array_equal(index, plain.kneighbors(Q)[1])
-
-
 @pytest.mark.parametrize("scale", [1e-140, 1e140])
 def test_rescaling_a_metric_or_its_draws_changes_no_vote(scale):
     draws = [Mahalanobis(L), Mahalanobis(L[::-1] * [1.0, 2.0, 1.0])]

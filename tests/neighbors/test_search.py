@@ -223,12 +223,12 @@ X3 = np.arange(6.0).reshape(3, 2)
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (dict(points=np.full((3, 2), np.nan)), "points: expected finite"),
+        (dict(points=np.full((3, 2), np.nan)), "points must be finite"),
         (
             dict(queries=np.zeros((3, 3)), points=np.zeros((3, 3))),
             "queries must have .* 2 features, got 3",
         ),
-        (dict(points=np.zeros((0, 2))), "points: expected shape"),
+        (dict(points=np.zeros((0, 2))), "points must have shape"),
         (dict(k=0), "k: expected a whole number in"),
         (dict(k=4), "k .*1 to 3"),
         (dict(k=3, exclude_self=True), "k .*1 to 2"),

@@ -188,11 +188,11 @@ def test_nine_curves_have_nine_marks(plot):
                                   plots.pair_histogram])  # fmt: skip
 def test_figures_of_points_refuse_what_is_missing(plot):
     metric, (X, y) = pm.Mahalanobis(np.eye(2)), points(2)
-    with pytest.raises(ValueError, match="X: expected finite numbers, got NaN"):
+    with pytest.raises(ValueError, match="X must be finite numbers, got NaN"):
         plot(metric, np.where(np.eye(6, 2) > 0, np.nan, X), y)
     with pytest.raises(ValueError, match=r"y must have shape \(6,\), got \(5,\)"):
         plot(metric, X, y[:5])
-    with pytest.raises(ValueError, match="y: expected a label of every row"):
+    with pytest.raises(ValueError, match="y must have a label in every row"):
         plot(metric, X, np.array([None, *y[1:]], object))
 
 

@@ -106,7 +106,7 @@ def test_nearest_wants_a_single_metric(posterior, X):
     [
         (lambda p, X: p.interval(X, X, prob=1.0), "prob: .*got 1.0"),
         (lambda p, X: p.interval(X[:, :2], X[:, :2]), r"A must have .*3 features"),
-        (lambda p, X: p.pairwise(X * np.nan, X), "Q: expected finite"),
+        (lambda p, X: p.pairwise(X * np.nan, X), "Q must be finite"),
     ],
 )
 def test_bad_questions_are_named(posterior, X, ask, words):

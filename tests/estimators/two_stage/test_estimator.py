@@ -270,11 +270,11 @@ BAD = [
     (dict(flattening=2.0), {}, "flattening: expected a number in"),
     (dict(database_noise=-1.0), {}, "database_noise: expected a number in"),
     ({}, dict(groups=np.zeros(3)), "groups must have shape \\(180,\\), got \\(3,\\)"),
-    ({}, dict(groups=np.where(np.arange(180) > 90, np.nan, 1.0)), "groups: .*finite"),
+    ({}, dict(groups=np.where(np.arange(180) > 90, np.nan, 1.0)), "groups .*finite"),
     (
         {},
         dict(groups=[None, *"ab" * 89, "a"]),
-        "groups: expected a label of every row, got none",
+        "groups must have a label in every row, got none",
     ),
     ({}, dict(components=np.full(180, 4)), "components must be 180 integers"),
     (
@@ -294,12 +294,12 @@ def test_bad_input_is_refused_by_name(sources, settings, call, message):
 def test_bad_points_and_pairs_are_refused_by_name(sources, fitted):
     X = sources[0].copy()
     X[:, 0] = np.nan
-    with pytest.raises(ValueError, match="X: expected a value in every column"):
+    with pytest.raises(ValueError, match="X must have a value in every column"):
         TwoStageMixture().fit(X)
     pairs = same_pairs(sources[0])
     with pytest.raises(ValueError, match="y must have a pair of one source"):
         TwoStageMixture().fit_pairs(pairs, np.zeros(60))
-    with pytest.raises(ValueError, match="y: expected pair labels all in"):
+    with pytest.raises(ValueError, match="y must be pair labels all in"):
         TwoStageMixture().fit_pairs(pairs, np.arange(60))
     with pytest.raises(ValueError, match="pairs must have shape"):
         TwoStageMixture().fit_pairs(pairs[:, 0])
