@@ -311,8 +311,6 @@ DCA = {
     "inference.dca_gm.fit.fit": lambda f, g: f(
         g.labeled, n_latent=1, n_gaussians=1, max_steps=9
     ),
-    "inference.dca_gm.fit.log_prior": lambda f, g: f(g.dca.sites, g.dca.prior),
-    "inference.dca_gm.fit.white_coordinates": lambda f, g: f(g.dca.given),
     "inference.dca_gm.fit.log_joint": lambda f, g: f(g.dca.sites, g.dca.given),
     "inference.dca_gm.em.own_shares": lambda f, g: f(g.dca.params, g.dca.Y, g.y),
     "inference.dca_gm.hybrid.fit_hybrid": lambda f, g: f(
