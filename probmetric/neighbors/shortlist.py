@@ -95,8 +95,8 @@ def shortlist_recall(
     one of the query's two neighbors.
 
     >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities
-    >>> from probmetric.metric import local_metric
+    >>> from probmetric.densities.classes import ClassDensities
+    >>> from probmetric.metric.local import local_metric
     >>> from probmetric.neighbors import shortlist_recall
     >>> ones, centers = np.ones((2, 1)), np.array([[[-1.0, 0.0]], [[1.0, 0.0]]])
     >>> factors = np.broadcast_to(np.eye(2), (2, 1, 2, 2))
