@@ -78,11 +78,10 @@ BUILDERS = {
     "LocalFisher": lambda rng: LocalFisher(*_class_parts(rng)),
 }
 
-# MeanDissimilarity is made of metrics of another kind; tests/metric/test_protocol.py.
 # Links are dataclasses too, but measure nothing.
 NAMES = sorted(
     name
-    for name in set(kinds.__all__) - {"MeanDissimilarity"}
+    for name in kinds.__all__
     if is_dataclass(kind := getattr(kinds, name)) and hasattr(kind, "pairwise")
 )
 

@@ -13,10 +13,11 @@ import pytest
 
 import probmetric as pm
 from probmetric.data.inputs import pairs_from_arrays
-from probmetric.densities import ClassDensities
+from probmetric.densities.classes import ClassDensities
 from probmetric.evaluation import pair_roc_auc
 from probmetric.inference import hierarchical_lca, lca, triplet_comparisons
-from probmetric.metric import SplineCityBlock, local_metric
+from probmetric.metric import SplineCityBlock
+from probmetric.metric.local import local_metric
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lca import LCAPrior, to_metric
 

@@ -5,9 +5,9 @@ import pytest
 
 import probmetric as pm
 from probmetric.arguments import check_count, check_counts, check_number
-from probmetric.densities import ClassDensities
+from probmetric.densities.classes import ClassDensities
 from probmetric.evaluation import pair_roc_auc
-from probmetric.metric import local_metric
+from probmetric.metric.local import local_metric
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 SMALL = pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])

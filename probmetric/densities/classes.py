@@ -24,6 +24,7 @@ Classification", NIPS 2010: Eq. (14) of the paper is (3) for the normal. (3) for
 df < ∞ is not in the paper.
 """
 
+from functools import partial
 from types import ModuleType
 from typing import NamedTuple
 
@@ -41,33 +42,10 @@ from probmetric.typing import Array
 class ClassDensities(NamedTuple):
     """Mixtures of k normal or Student-t components for each of c classes.
 
-    Attributes
-    ----------
-    log_prior : array of shape (c,)
-        Natural log of the class probabilities.
-    log_mix : array of shape (c, k)
-        Log weights ω within each class; -inf for a missing component.
-    loc : array of shape (c, k, d)
-    factor : array of shape (c, k, d, d)
-        Lower Cholesky factor of S: covariance of the normal, scale of Student's t.
-    inv_df : array of shape (c, k)
-        v = 1/df ≥ 0; 0 is the normal.
-
-    Examples
-    --------
-    Two classes of one normal each on a line, N(0, 1) and N(2, 1):
-
-    >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities, log_posterior
-    >>> classes = ClassDensities(
-    ...     log_prior=np.log([0.5, 0.5]),
-    ...     log_mix=np.zeros((2, 1)),
-    ...     loc=np.array([[[0.0]], [[2.0]]]),
-    ...     factor=np.ones((2, 1, 1, 1)),
-    ...     inv_df=np.zeros((2, 1)),
-    ... )
-    >>> np.exp(log_posterior(classes, np.array([1.0]))).round(4).tolist()  # halfway
-    [0.5, 0.5]
+    ``log_prior`` has the log class probabilities and ``log_mix`` the log weights ω
+    within each class (-inf for a missing component). ``factor`` is the lower Cholesky
+    factor of S: covariance of the normal, scale of Student's t. ``inv_df`` is v = 1/df
+    ≥ 0; 0 is the normal.
     """
 
     log_prior: Float[Array, "c"]
@@ -91,19 +69,7 @@ def log_student(
     df: Float[Array, "*#n"],
     m: Int[Array, ""] | int,
 ) -> Float[Array, "*n"]:
-    """Return log t_df(x; μ, LLᵀ) + log|L| in m dimensions from L⁻¹(x - μ).
-
-    Examples
-    --------
-    Student's t with one degree of freedom is the Cauchy density, 1/π at its center:
-
-    >>> import numpy as np
-    >>> from probmetric.densities import log_student
-    >>> white = np.array([[0.0], [1.0]])
-    >>> density = np.exp(log_student(white, np.array([1.0]), 1))
-    >>> (np.pi * density).round(4).tolist()  # 1 / (1 + x²)
-    [1.0, 0.5]
-    """
+    """Return log t_df(x; μ, LLᵀ) + log|L| in m dimensions from L⁻¹(x - μ)."""
     # log1p_squares uses finfo of the dtype that JAX computes in.
     white = jnp.asarray(white)
     return (
@@ -136,13 +102,10 @@ def class_log_densities(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities, class_log_densities
-    >>> ones, loc = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
-    >>> classes = ClassDensities(
-    ...     np.log([0.5, 0.5]), 0 * ones, loc, ones[..., None, None], 0 * ones
-    ... )
-    >>> first, second = class_log_densities(classes, np.array([0.0])).tolist()
+    >>> ones, loc = jnp.ones((2, 1)), jnp.array([[[0.0]], [[2.0]]])
+    >>> log_half, factor = jnp.log(ones[:, 0] / 2), ones[..., None, None]
+    >>> classes = ClassDensities(log_half, 0 * ones, loc, factor, 0 * ones)
+    >>> first, second = class_log_densities(classes, jnp.array([0.0])).tolist()
     >>> round(first, 4), round(second - first, 4)  # log N(0; 0, 1), and -½ 2²
     (-0.9189, -2.0)
     """
@@ -150,40 +113,12 @@ def class_log_densities(
 
 
 def log_posterior(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, "c"]:
-    """Return log P(c | x) for one point, shape (c,).
-
-    Examples
-    --------
-    Halfway between N(0, 1) and N(2, 1) the posterior is the prior:
-
-    >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities, log_posterior
-    >>> ones, loc = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
-    >>> classes = ClassDensities(
-    ...     np.log([0.75, 0.25]), 0 * ones, loc, ones[..., None, None], 0 * ones
-    ... )
-    >>> np.exp(log_posterior(classes, np.array([1.0]))).round(4).tolist()
-    [0.75, 0.25]
-    """
+    """Return log P(c | x) for one point."""
     return jax.nn.log_softmax(classes.log_prior + class_log_densities(classes, x))
 
 
 def class_scores(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, "c d"]:
-    """Return the scores ∇ log p_c(x) of one point (Eqs. 2 and 4), shape (c, d).
-
-    Examples
-    --------
-    The score of N(μ, 1) is μ - x: it points to the center.
-
-    >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities, class_scores
-    >>> ones, loc = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
-    >>> classes = ClassDensities(
-    ...     np.log([0.5, 0.5]), 0 * ones, loc, ones[..., None, None], 0 * ones
-    ... )
-    >>> class_scores(classes, np.array([0.5])).tolist()
-    [[-0.5], [1.5]]
-    """
+    """Return the scores ∇ log p_c(x) of one point (Eqs. 2 and 4)."""
     at = _components(classes, x)
     share = jax.nn.softmax(at.log_f, -1)
     return -jnp.einsum("ck,ckd->cd", share * at.a, at.u)
@@ -207,40 +142,22 @@ def posterior_and_hessians(
 def class_hessians(
     classes: ClassDensities, x: Float[Array, "d"]
 ) -> Float[Array, "c d d"]:
-    """Return the Hessians ∇∇p_c(x) / p_c(x) of one point (Eqs. 3, 4), shape (c, d, d).
-
-    Examples
-    --------
-    For N(μ, 1) the ratio is (x - μ)² - 1, negative near μ and positive in the tails.
-
-    >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities, class_hessians
-    >>> ones, loc = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
-    >>> classes = ClassDensities(
-    ...     np.log([0.5, 0.5]), 0 * ones, loc, ones[..., None, None], 0 * ones
-    ... )
-    >>> class_hessians(classes, np.array([0.0])).ravel().tolist()
-    [-1.0, 3.0]
-    """
+    """Return the Hessians ∇∇p_c(x) / p_c(x) of one point (Eqs. 3, 4)."""
     return posterior_and_hessians(classes, x)[1]
-
-
-def through_map(
-    classes: ClassDensities, frame: Float[Array, "d d"], centre: Float[Array, "d"]
-) -> ClassDensities:
-    """Transform the densities to coordinates z = F(x - centre), F invertible.
-
-    The Cholesky factor of F S Fᵀ comes from a QR decomposition of (F L)ᵀ. Log densities
-    change by the constant -log |det F|.
-    """
-    return mapped(jnp, classes, frame, centre)
 
 
 def mapped(
     xp: ModuleType, classes: ClassDensities, frame: Array, centre: Array
 ) -> ClassDensities:
-    """Return ``through_map``, computed with NumPy or with JAX."""
+    """Transform the densities to coordinates z = F(x - centre), F invertible.
+
+    The Cholesky factor of F S Fᵀ comes from a QR decomposition of (F L)ᵀ. Log densities
+    change by the constant -log |det F|. ``xp`` is NumPy or ``jax.numpy``.
+    """
     upper = xp.linalg.qr(xp.swapaxes(frame @ classes.factor, -1, -2), mode="r")
     sign = xp.sign(xp.diagonal(upper, axis1=-2, axis2=-1))
     lower = xp.swapaxes(upper * sign[..., None], -1, -2)
     return classes._replace(loc=(classes.loc - centre) @ frame.T, factor=lower)
+
+
+through_map = partial(mapped, jnp)

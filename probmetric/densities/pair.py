@@ -51,21 +51,15 @@ from probmetric.typing import Array
 class PairModel(NamedTuple):
     """Parameters: log c (k,), μ (k, d), and B, W (queries), W' (database) (k, d, d).
 
-    Examples
-    --------
-    One component, representatives N(0, 3) and instance noise N(0, 1): points have
-    variance 4, and two points of one source have covariance 3. At (0, 0) the ratio of
-    the densities is the square root of the ratio of the determinants, 4² and 4² - 3².
+    Examples -------- One component, representatives N(0, 3) and instance noise N(0, 1).
+    At (0, 0) the squared ratio of densities is 4² / (4² - 3²).
 
-    >>> import numpy as np
-    >>> from probmetric.densities import PairModel
     >>> from probmetric.metric import PairSimilarity
-    >>> ones = np.ones((1, 1, 1))
-    >>> model = PairModel(np.zeros(1), np.zeros((1, 1)), 3 * ones, ones, ones)
-    >>> zero = np.zeros((1, 1))
-    >>> ratio = np.exp(PairSimilarity(*model).log_ratio(zero, zero))
-    >>> (ratio**2 * 7).round(4).tolist()
-    [16.0]
+    >>> one, zero = jnp.ones((1, 1, 1)), jnp.zeros((1, 1))
+    >>> model = PairModel(jnp.zeros(1), zero, 3 * one, one, one)
+    >>> ratio = jnp.exp(PairSimilarity(*model).log_ratio(zero, zero))
+    >>> round(float(ratio[0]) ** 2 * 7, 2)
+    16.0
     """
 
     log_weights: Float[Array, "k"]
@@ -140,12 +134,9 @@ def regression(
 ) -> Regression:
     """Compute the terms of Eq. (3) that are common to all pairs.
 
-    Parameters
-    ----------
-    model : PairModel
-    seen_q, seen_y : array of shape (d,), bool, optional
-        Coordinates present in every query, and in every database element. Default: all
-        coordinates; R = W + H W' is then computed without cancellation.
+    ``seen_q`` and ``seen_y`` (d,) are the coordinates present in every query and in
+    every database element. By default all are: R = W + H W' is then computed without
+    cancellation.
     """
     eye = jnp.eye(model.means.shape[-1], dtype=model.means.dtype)
 

@@ -14,6 +14,7 @@ of ``metric.fisher``.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import ClassVar, Literal
 
@@ -24,8 +25,8 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.densities.gaussian import log_peak
-from probmetric.metric.protocol import field_repr, log_measured, measured, two_points
-from probmetric.precision import one_program, store_native
+from probmetric.metric.protocol import MetricBase, log_measured, measured
+from probmetric.precision import one_program
 from probmetric.typing import Array
 
 
@@ -92,19 +93,15 @@ def scores(
     return jax.nn.log_softmax(per_class, axis=0).T, jnp.moveaxis(m, 2, 0)
 
 
-def pooled_covariance(
-    log_weight: Float[Array, "c k"], chol: Float[Array, "c _k p p"]
-) -> Float[Array, "p p"]:
-    """Return the covariance within components, pooled by their weights."""
-    return pooled(jnp, log_weight, chol)
-
-
 def pooled(xp: ModuleType, log_weight: Array, chol: Array) -> Array:
-    """Return ``pooled_covariance`` by NumPy or by JAX."""
+    """Return the covariance within components, pooled by their weights."""
     factors = xp.broadcast_to(chol, (*log_weight.shape, *chol.shape[2:]))
     half = xp.exp(log_weight / 2)[..., None, None] * xp.swapaxes(factors, -1, -2)
     rows = half.reshape(-1, half.shape[-1])
     return rows.T @ rows
+
+
+pooled_covariance = partial(pooled, jnp)
 
 
 def hellinger_squared(
@@ -137,8 +134,13 @@ _DIVERGENCE = {"hellinger": hellinger_squared, "jensen_shannon": jensen_shannon}
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassDistribution:
+class ClassDistribution(MetricBase):
     """Compare points by their class probabilities p(c|Ax).
+
+    ``dissimilarity`` is the divergence. ``distance`` is its square root, a
+    pseudo-metric: points with equal class probabilities are at distance 0. Changes of
+    parameters that do not change p(c|x) (gauge and tilt, maths B5) do not change the
+    metric.
 
     Parameters
     ----------
@@ -154,17 +156,8 @@ class ClassDistribution:
         The squared Hellinger distance 1 - Σ√(p p'), or the Jensen-Shannon divergence
         in nats.
 
-    Notes
-    -----
-    ``dissimilarity`` is the divergence. ``distance`` is the square root of the
-    divergence, a pseudo-metric: points with equal class probabilities are at
-    distance 0. Changes of parameters that do not change p(c|x) (gauge and tilt, maths
-    B5) do not change the metric.
-
     Examples
     --------
-    Two Gaussian classes along the first feature, at -1 and 1:
-
     >>> import numpy as np
     >>> mu, chol = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
     >>> metric = ClassDistribution(np.eye(1, 2), np.log([[0.5], [0.5]]), mu, chol)
@@ -181,8 +174,6 @@ class ClassDistribution:
     )
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
-    __post_init__ = store_native
-    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
@@ -196,14 +187,6 @@ class ClassDistribution:
         Y = jnp.asarray(X) @ self.A.T
         joint = class_log_joint(Y, self.log_weight, self.mu, self.chol)
         return jax.nn.log_softmax(joint, axis=-1)
-
-    @measured
-    @one_program
-    def dissimilarity(
-        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
-    ) -> Float[Array, "n"]:
-        """Return the divergences between a query q and the rows of Y."""
-        return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
     @one_program
@@ -229,8 +212,3 @@ class ClassDistribution:
         log_a = self.log_probability(jnp.asarray(A))
         log_b = self.log_probability(jnp.asarray(B))
         return jnp.sqrt(_DIVERGENCE[self.divergence](log_a, log_b))
-
-    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the distance between two points."""
-        u, v = two_points(self, u, v)
-        return float(self.distance(u[None], v[None])[0])

@@ -7,16 +7,14 @@ with it, but they are not part of the pytree.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import wraps
 
 
 def named[M](metric: M, names: Iterable[str] | None) -> M:
     """Set the feature names of a metric (if not None), and return the metric."""
     if names is not None:
-        # The dataclass is frozen; a user's class with slots cannot have names.
-        with suppress(AttributeError):
-            object.__setattr__(metric, "feature_names_in_", tuple(map(str, names)))
+        # The dataclass is frozen.
+        object.__setattr__(metric, "feature_names_in_", tuple(map(str, names)))
     return metric
 
 

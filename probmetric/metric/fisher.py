@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
-from probmetric.metric.protocol import field_repr, measured, two_points
-from probmetric.precision import one_program, store_native
+from probmetric.metric.protocol import MetricBase, measured
+from probmetric.precision import one_program
 from probmetric.typing import Array
 
 
@@ -48,25 +48,20 @@ def mean_fisher(
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalFisher:
+class LocalFisher(MetricBase):
     """Squared distance (y - q)ᵀ J(q) (y - q) under the Fisher matrix at the query.
+
+    The squared distance is not symmetric, because the matrix depends on the query. For
+    close points it is 8 times the divergence of ``ClassDistribution``.
 
     Parameters
     ----------
     A, log_weight, mu, chol
         See ``ClassDistribution``.
 
-    Notes
-    -----
-    The matrix depends on the query, so the squared distance is not symmetric and
-    ``is_distance`` is False. For close points the squared distance is 8 times the
-    divergence of ``ClassDistribution``.
-
     Examples
     --------
-    Two Gaussian classes have their means at -1 and 1 on the first feature. The weight
-    of the first feature is largest between the two means. The second feature has weight
-    0.
+    The first feature separates two classes; its weight is largest between their means.
 
     >>> import numpy as np
     >>> mu, chol = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
@@ -82,8 +77,6 @@ class LocalFisher:
     chol: Float[Array, "c _k p p"]
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
-    __post_init__ = store_native
-    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
@@ -107,14 +100,6 @@ class LocalFisher:
 
     @measured
     @one_program
-    def dissimilarity(
-        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
-    ) -> Float[Array, "n"]:
-        """Return the squared distances under J(q) from a query q to the rows of Y."""
-        return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
-
-    @measured
-    @one_program
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -122,8 +107,3 @@ class LocalFisher:
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
         return jax.vmap(lambda f, z: jnp.sum(((V - z) @ f.T) ** 2, -1))(F, Z)
-
-    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the squared distance of v from a query u, under J(u)."""
-        u, v = two_points(self, u, v)
-        return float(self.dissimilarity(u, v[None])[0])

@@ -85,18 +85,8 @@ def bias_matrix(
 ) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
     """Return B (Eqs. 2 and 3) up to a positive factor, and the size of its terms.
 
-    Parameters
-    ----------
-    log_rho : array of shape (c,)
-        Log posterior class probabilities.
-    H : array of shape (c, d, d)
-        ∇∇p_c/p_c.
-
-    Returns
-    -------
-    B : array of shape (d, d)
-    size : array of shape ()
-        Largest absolute entry among the terms; rounding in B is a few eps · size.
+    ``H`` is ∇∇p_c/p_c. The size is the largest absolute entry among the terms; rounding
+    in B is a few eps · size.
     """
     largest = jnp.max(jnp.abs(H), (-2, -1))
     if H.shape[0] == 2:
@@ -114,20 +104,11 @@ def fisher_matrix(
 ) -> Float[Array, "d d"]:
     """Return the Fisher information of the class posterior in x.
 
-    The matrix is F = Σ_{i<j} ρ_iρ_j (g_i - g_j)(g_i - g_j)ᵀ with g_c = ∇ log p_c. Its
-    rank is at most c - 1. The KL divergence between the class posteriors at x and x + δ
-    is ½ δᵀFδ to second order. The paper's "local" Fisher metric of one Gaussian is
-    global (erratum G5).
-
-    Parameters
-    ----------
-    log_rho : array of shape (c,)
-        Log posterior class probabilities.
-    scores : array of shape (c, d)
-        Gradients g_c of the log class densities.
-    relative : bool, default=False
-        Whether to divide by the largest ρ_iρ_j, which may underflow far from the
-        boundary.
+    The matrix is F = Σ_{i<j} ρ_iρ_j (g_i - g_j)(g_i - g_j)ᵀ with the scores g_c = ∇ log
+    p_c. Its rank is at most c - 1. The KL divergence between the class posteriors at x
+    and x + δ is ½ δᵀFδ to second order. The paper's "local" Fisher metric of one
+    Gaussian is global (erratum G5). ``relative`` divides by the largest ρ_iρ_j, which
+    may underflow far from the boundary.
     """
     i, j = jnp.triu_indices(scores.shape[0], 1)
     log_weight = log_rho[i] + log_rho[j]
@@ -248,14 +229,8 @@ def expected_bias(
 ) -> Spectrum:
     """Return the minimizer A = P⁻¹ of the expected squared bias (Eq. 7) with |A| = 1.
 
-    Parameters
-    ----------
-    B : array of shape (s, d, d)
-        One bias matrix per draw.
-    epsilon : float > 0
-        Ridge penalty on P, in units of B².
-    max_steps : int, default=50
-        Maximum number of damped Newton steps. About ten steps are usually enough.
+    ``B`` has one bias matrix per draw; ``epsilon`` is the ridge penalty on P, in units
+    of B². About ten damped Newton steps are usually enough.
     """
     s = B.shape[0]
 

@@ -124,6 +124,9 @@ def _exp_of_log(link: "Link", squared: Array) -> Array:
 class Link:
     """P(same | D) = exp(-(b + scale · D)) for a squared distance D: the model's link.
 
+    For pairs built from labels, P(same) of this link falls more steeply with D than the
+    observed frequencies.
+
     Parameters
     ----------
     b, scale : arrays of shape ()
@@ -132,16 +135,9 @@ class Link:
         Choice of the pairs that the link was fitted to, or "" if unknown (files of
         version 0.1.0).
 
-    Notes
-    -----
-    For pairs built from labels, P(same) of this link falls more steeply with D than the
-    observed frequencies.
-
     Examples
     --------
-    >>> import numpy as np
-    >>> link = Link(b=0.0, scale=0.5)
-    >>> link.probability(np.array([0.0, 2.0])).round(3).tolist()
+    >>> Link(b=0.0, scale=0.5).probability(np.array([0.0, 2.0])).round(3).tolist()
     [1.0, 0.368]
     """
 
@@ -185,7 +181,6 @@ class LogLogisticLink:
 
     Examples
     --------
-    >>> import numpy as np
     >>> link = LogLogisticLink(intercept=0.0, slope=2.0, floor=1e-3, odds=1.0)
     >>> link.probability(np.array([0.5, 1.0, 2.0])).round(3).tolist()
     [0.8, 0.5, 0.2]
@@ -230,7 +225,6 @@ class IsotonicLink:
 
     Examples
     --------
-    >>> import numpy as np
     >>> link = IsotonicLink(np.array([0.0, 4.0]), np.array([0.9, 0.1]), np.array(1.0))
     >>> np.exp(link.log_probability(np.array([0.0, 1.0, 9.0]))).round(2)
     array([0.9, 0.7, 0.1])

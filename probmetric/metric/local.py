@@ -43,8 +43,8 @@ from probmetric.densities.classes import (
 from probmetric.linalg import cholesky_of, solve_lower
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
-from probmetric.metric.protocol import field_repr, measured, two_points
-from probmetric.precision import in_native_order, one_program, store_native, traced
+from probmetric.metric.protocol import MetricBase, measured
+from probmetric.precision import in_native_order, one_program, traced
 from probmetric.typing import Array
 
 TILE = 1024
@@ -114,8 +114,12 @@ SIDES = (1, CHUNK)
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalMahalanobis:
+class LocalMahalanobis(MetricBase):
     """Squared distance under a matrix that depends on the query (Eq. 1).
+
+    The theory is valid to second order in the distance to the neighbor, if the class
+    densities are correct. The rules also remove a *negative* bias, an error smaller
+    than the asymptotic error (maths 2.3, caveats).
 
     Parameters
     ----------
@@ -125,8 +129,7 @@ class LocalMahalanobis:
         expectation is computed.
     frame : array of shape (d, d)
         Invertible linear map F to the coordinates in which the rules prefer matrices
-        near I. ``local_metric`` uses the pooled whitening. The identity gives the
-        paper's metric.
+        near I, usually the pooled whitening. The identity gives the paper's metric.
     centre : array of shape (d,)
         Point that is subtracted before F is applied, to keep the products of Eq. (2)
         small.
@@ -139,12 +142,6 @@ class LocalMahalanobis:
     rule : str
         "min_norm" (default), "zero_bias" (Eq. (10) of the paper), "regularised",
         "expected_bias" or "fisher" (information of the class posterior).
-
-    Notes
-    -----
-    The theory is valid to second order in the distance to the neighbor, if the class
-    densities are correct. The rules also remove a *negative* bias, an error smaller
-    than the asymptotic error (maths 2.3, caveats).
 
     Examples
     --------
@@ -163,8 +160,6 @@ class LocalMahalanobis:
     rule: Rule = field(default="min_norm", metadata={"static": True})
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
-    __post_init__ = store_native
-    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
@@ -193,7 +188,7 @@ class LocalMahalanobis:
 
     @measured
     def frame_matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Return A(z) of each row in transformed coordinates, shape (n, d, d)."""
+        """Return A(z) of each row in transformed coordinates."""
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
         queries = jnp.asarray(X)
@@ -208,7 +203,7 @@ class LocalMahalanobis:
 
     @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Return the matrix of each row in input units, FᵀA(z)F; shape (n, d, d)."""
+        """Return the matrix of each row in input units, FᵀA(z)F."""
         return _in_input_units(self.frame, self.frame_matrix_at(X))
 
     @measured
@@ -222,17 +217,8 @@ class LocalMahalanobis:
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances as one product, shape (m, n), at least 0.
-
-        For several sets of points, call ``prepare(Q)`` once and ``from_prepared`` for
-        each set.
-        """
+        """Return all squared distances as one product, at least 0."""
         return _from_all(self.frame, self.centre, self.frame_matrix_at(Q), Q, P)
-
-    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the squared distance of v from a query u (Eq. 1)."""
-        u, v = two_points(self, u, v)
-        return float(self.dissimilarity(u, v[None])[0])
 
     def maps(self) -> list[Array]:
         """Return the list [F] of the one linear map."""
@@ -369,23 +355,6 @@ def local_metric(
     ``frame="pooled"`` whitens by the pooled scale matrix Σ_c π_c Σ_m ω_cm S_cm, which
     must be positive definite. ``frame="identity"`` does not transform the axes. Points
     are centered at the mean location of the densities.
-
-    Examples
-    --------
-    Between the means of two normal classes, a step toward the other class is longer
-    than a step across. The matrix has determinant 1.
-
-    >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities
-    >>> from probmetric.metric import local_metric
-    >>> zeros, loc = np.zeros((2, 1)), np.array([[[-1.0, 0.0]], [[1.0, 0.0]]])
-    >>> factors = np.broadcast_to(np.eye(2), (2, 1, 2, 2))
-    >>> classes = ClassDensities(np.log([0.5, 0.5]), zeros, loc, factors, zeros)
-    >>> metric = local_metric(classes, rule="fisher", gamma=0.5)
-    >>> M = metric.matrix_at(np.zeros((1, 2)))[0]
-    >>> long, short = np.diag(M).tolist()
-    >>> round(long / short, 4), round(long * short, 4)
-    (5.0, 1.0)
     """
     return local_of(jnp, in_native_order(classes), rule, gamma, epsilon, frame)
 

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.link import NO_LINK, AnyLink, Scalar
-from probmetric.metric.protocol import field_repr, measured, two_points
-from probmetric.precision import one_program, store_native
+from probmetric.metric.protocol import MetricBase, measured, two_points
+from probmetric.precision import one_program
 from probmetric.provenance import need
 from probmetric.typing import Array, ArrayLike
 
@@ -54,8 +54,11 @@ def _squared(factor: ArrayLike, A: Array, B: Array) -> Array:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class Mahalanobis:
+class Mahalanobis(MetricBase):
     """Squared distance (x - y)ᵀ LᵀL (x - y).
+
+    ``dissimilarity`` and ``pairwise`` are *squared* distances, which neighbors and soft
+    votes use. ``distance`` and a call ``metric(u, v)`` are not squared.
 
     Parameters
     ----------
@@ -63,17 +66,10 @@ class Mahalanobis:
         Linear map L, identified only up to an orthogonal transformation QL.
     link : Link, LogLogisticLink or IsotonicLink, optional
         Function from a squared distance to P(same): the model's link, or a link
-        calibrated on held-out pairs. The ``repr`` of the metric includes the kind of
-        the link and its pairs.
-
-    Notes
-    -----
-    ``dissimilarity`` and ``pairwise`` are *squared* distances, which neighbors and soft
-    votes use. ``distance`` and a call ``metric(u, v)`` are not squared.
+        calibrated on held-out pairs.
 
     Examples
     --------
-    >>> import numpy as np
     >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
     >>> float(metric.distance(np.array([0.0, 0.0]), np.array([3.0, 2.0])))
     5.0
@@ -83,8 +79,6 @@ class Mahalanobis:
     link: AnyLink | None = None
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
-    __post_init__ = store_native
-    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
@@ -93,10 +87,7 @@ class Mahalanobis:
 
     @property
     def matrix(self) -> Float[Array, "d d"]:
-        """The matrix M = LᵀL, shape (d, d): the M of the papers and of NOTATION.md.
-
-        A squared distance is (u - v)ᵀ M (u - v); ``factor`` is L.
-        """
+        """The matrix M = LᵀL: a squared distance is (u - v)ᵀ M (u - v)."""
         return check_factor(self.factor).T @ self.factor
 
     @measured
@@ -119,10 +110,7 @@ class Mahalanobis:
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances, shape (m, n); memory m · n · p.
-
-        Squares of coordinates below 2e-308 underflow to 0.
-        """
+        """Return all squared distances; squares of coordinates below 2e-308 are 0."""
         # Without the cast, float64 points with a float32 factor could lose precision.
         L = jnp.asarray(check_factor(self.factor), jnp.result_type(self.factor, Q, P))
         Z, V = jnp.asarray(Q) @ L.T, jnp.asarray(P) @ L.T
@@ -176,22 +164,11 @@ class Mahalanobis:
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Return P(same) of matching rows of A and B, in [0, 1].
+        """Return P(same) of matching rows of A and B.
 
-        Parameters
-        ----------
-        A, B : arrays of shape (..., d)
-        prior_odds : float > 0, optional
-            Prior odds of *same*. Default: the odds among the pairs that the link was
-            fitted to.
-
-        Raises
-        ------
-        ValueError
-            If the metric has no link.
-        ValueError
-            If ``prior_odds`` is passed, unless the link was calibrated on pairs chosen
-            at random given y (``link.pairs == "all"``).
+        ``prior_odds`` > 0 of *same* replace the odds among the pairs that the link was
+        fitted to. They require a link calibrated on pairs chosen at random given y
+        (``link.pairs == "all"``).
         """
         if self.link is None:
             raise ValueError(NO_LINK)
@@ -200,35 +177,18 @@ class Mahalanobis:
     def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:
         """Return a faiss index that searches under this metric, exactly.
 
-        The index applies the linear map and then a flat L2 search. The map is stored
-        with the index (``faiss.write_index``).
+        The index applies the linear map and then a flat L2 search.
+        ``index.search(queries, k)`` returns *squared* distances (m, k), float32, and
+        indices (m, k). faiss computes in float32, ``probmetric.nearest`` in float64:
+        neighbors whose distances agree to about 1e-6 of the largest distance may swap,
+        and ties are not broken by index. For other indices use ``transform(points)``
+        with the Euclidean metric.
 
         Parameters
         ----------
         points : array of shape (n, d), optional
-            Finite points to add to the index. The mean of the points is subtracted
-            before the map, which reduces rounding errors. By default the index has no
-            points, and nothing is subtracted.
-
-        Returns
-        -------
-        faiss.IndexPreTransform
-            ``index.search(queries, k)`` returns *squared* distances (m, k), float32,
-            and indices (m, k). ``index.add`` adds more points.
-
-        Raises
-        ------
-        ImportError
-            If faiss is not installed.
-        ValueError
-            If points have the wrong shape or are not finite.
-
-        Notes
-        -----
-        faiss computes in float32, ``probmetric.nearest`` in float64. Neighbors whose
-        distances agree to about 1e-6 of the largest distance may swap, and ties are not
-        broken by index. For other indices (HNSW, IVF, other libraries) use
-        ``transform(points)`` and ``transform(queries)`` with the Euclidean metric.
+            Finite points to add to the index. Their mean is subtracted before the map,
+            which reduces rounding errors. By default the index has no points.
         """
         need("to_faiss", "ann", "faiss")
         import faiss

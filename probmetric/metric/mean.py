@@ -16,17 +16,16 @@ from probmetric.metric.protocol import (
     Bounded,
     Dissimilarity,
     Metric,
-    field_repr,
+    MetricBase,
     maps_of,
     measured,
-    two_points,
 )
 from probmetric.typing import Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class MeanDissimilarity:
+class MeanDissimilarity(MetricBase):
     """The mean dissimilarity over draws of a metric, as one metric.
 
     The mean dissimilarity ranks points, but it is not a distance, even if the draws are
@@ -39,18 +38,15 @@ class MeanDissimilarity:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> draws = tuple(pm.Mahalanobis(np.array([[s]])) for s in (1.0, 3.0))
+    >>> draws = tuple(Mahalanobis(np.array([[s]])) for s in (1.0, 3.0))
     >>> mean = MeanDissimilarity(draws)
-    >>> np.asarray(mean.pairwise(np.zeros((1, 1)), np.ones((1, 1)))).tolist()
+    >>> mean.pairwise(np.zeros((1, 1)), np.ones((1, 1))).tolist()
     [[5.0]]
     """
 
     draws: tuple[Dissimilarity, ...]
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
-    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
@@ -68,13 +64,6 @@ class MeanDissimilarity:
                 draw.refuse_far(X, name)
 
     @measured
-    def dissimilarity(
-        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
-    ) -> Float[Array, "n"]:
-        """Return the mean dissimilarities of the rows of Y from a query q."""
-        return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
-
-    @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -83,11 +72,6 @@ class MeanDissimilarity:
         leaves = tuple(jnp.stack(leaf) for leaf in zip(*by_draw, strict=True))
         structure = jax.tree.structure(self.draws[0])
         return _mean(structure, leaves, jnp.asarray(Q), jnp.asarray(P))
-
-    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the mean dissimilarity of v from a query u."""
-        u, v = two_points(self, u, v)
-        return float(self.dissimilarity(u, v[None])[0])
 
 
 @partial(jax.jit, static_argnames="structure")
@@ -112,16 +96,6 @@ def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:
     The mean of squared distances is the squared distance under E[M], a Mahalanobis
     metric (usually with full rank). The mean metric has no link, because P(same) at the
     mean distance is not the mean of P(same).
-
-    Examples
-    --------
-    The mean of the squared distances 1² and 3²:
-
-    >>> import numpy as np
-    >>> from probmetric.metric import Mahalanobis, mean_metric
-    >>> mean = mean_metric([Mahalanobis(np.array([[s]])) for s in (1.0, 3.0)])
-    >>> round(mean.pairwise(np.zeros((1, 1)), np.ones((1, 1))).item(), 6)
-    5.0
     """
     factors = [check_factor(m.factor) for m in metrics if isinstance(m, Mahalanobis)]
     if not factors:

@@ -29,8 +29,7 @@ from jaxtyping import Float, Int
 from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
 from probmetric.metric.link import check_odds
-from probmetric.metric.protocol import field_repr, log_measured, measured, two_points
-from probmetric.precision import store_native
+from probmetric.metric.protocol import MetricBase, log_measured, measured
 from probmetric.typing import Array, Scalar
 
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
@@ -39,8 +38,12 @@ SCORES: tuple[Score, ...] = get_args(Score.__value__)
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class PairSimilarity:
+class PairSimilarity(MetricBase):
     """Log probability (ratio) of two observations under a common source.
+
+    Outside ``jit``, NaN entries are integrated out. ``symmetric`` is False for all
+    scores. The joint, log ratio and kernel are nevertheless symmetric up to rounding
+    unless ``noise_other`` is passed.
 
     Parameters
     ----------
@@ -49,10 +52,9 @@ class PairSimilarity:
         log π_n + log c_nk, with the components of one model after another.
     means : array of shape (k, d)
         Means of the components.
-    between : array of shape (k, d, d)
-        Covariance B_k of the representatives.
-    noise : array of shape (k, d, d)
-        Covariance W_k of an instance around its representative.
+    between, noise : arrays of shape (k, d, d)
+        Covariance B_k of the representatives, and W_k of an instance around its
+        representative.
     noise_other : array of shape (k, d, d), optional
         Covariance W_k of database elements. Default: ``noise``.
     score : str, default="log_ratio"
@@ -63,23 +65,14 @@ class PairSimilarity:
         same model even if they have different sources. The denominator of the log ratio
         is therefore blended as Pr_n(Q) Pr_n(Y).
 
-    Notes
-    -----
-    Outside ``jit``, NaN entries are integrated out. ``symmetric`` is False for all
-    scores. The joint, log ratio and kernel are nevertheless symmetric up to rounding
-    unless ``noise_other`` is passed.
-
     Examples
     --------
-    Sources have variance 4, and instances of a source have variance 1. Two instances at
-    distance 0.5 are evidence for a common source. Two instances at distance 3 are
-    evidence against a common source.
+    Sources have variance 4, and instances of a source have variance 1.
 
-    >>> import numpy as np
     >>> W = np.ones((1, 1, 1))
     >>> similarity = PairSimilarity(np.zeros(1), np.zeros((1, 1)), 4 * W, W)
     >>> A, B = np.array([[0.0], [-1.5]]), np.array([[0.5], [1.5]])
-    >>> similarity.log_ratio(A, B).round(2)
+    >>> similarity.log_ratio(A, B).round(2)  # Evidence for, and against
     array([ 0.47, -1.29])
     """
 
@@ -92,8 +85,6 @@ class PairSimilarity:
     blocks: tuple[int, ...] = field(default=(), metadata={"static": True})
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
-    __post_init__ = store_native
-    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
@@ -175,11 +166,10 @@ class PairSimilarity:
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return minus the scores of all pairs, shape (m, n).
+        """Return minus the scores of all pairs, by one matrix product per component.
 
-        The scores are computed in tiles, by one matrix product per component. Memory is
-        the result, 2 k (d + 2) numbers per row, and about ten tiles. Cancellation
-        causes an absolute error of eps · ‖S‖/‖W‖. ``refine`` avoids this error.
+        Work memory is 2 k (d + 2) numbers per row, and about ten tiles. Cancellation
+        causes an absolute error of eps · ‖S‖/‖W‖, which ``refine`` avoids.
         """
         args = self._model, self.score, self.blocks
         if _has_missing(Q) or _has_missing(P):
@@ -193,18 +183,10 @@ class PairSimilarity:
         P: Float[Array, "n d"],
         idx: Int[Array, "m s"],
     ) -> Float[Array, "m s"]:
-        """Return minus the scores of each query with its short list P[idx].
-
-        The scores are computed from differences, which do not cancel for small W.
-        """
+        """Return minus the scores of queries with their short lists, by differences."""
         Y = jnp.asarray(P)[jnp.asarray(idx)]
         A = jnp.broadcast_to(jnp.asarray(Q)[:, None], Y.shape)
         return -self._rows(A, Y, self.score)
-
-    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the dissimilarity (minus the score) of two observations."""
-        u, v = two_points(self, u, v)
-        return float(self.dissimilarity(u, v[None])[0])
 
     @property
     def _model(self) -> density.PairModel:

@@ -33,11 +33,10 @@ GROUP = 8
 def _factors(
     reg: Regression, Q: Array, P: Array, log_q: Array, log_y: Array
 ) -> tuple[Array, Array]:
-    """Return (k, m, d + 2) and (k, n, d + 2), whose products are log densities.
+    """Return factors (k, ·, d + 2), whose products are Eq. (3) minus log_q and log_y.
 
-    These are Eq. (3) of ``densities.pair``, minus log_q and log_y. Terms of a row or a
-    column are included in the product: adding them to every entry would take as long
-    as the exponential.
+    Terms of a row or a column are part of the product: adding them to every entry would
+    take as long as the exponential.
     """
     F, V = (X - reg.means[:, None] for X in (Q, P))
     F, G, white = (

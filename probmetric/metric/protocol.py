@@ -14,7 +14,6 @@ from dataclasses import fields
 from functools import wraps
 from inspect import signature
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Protocol,
@@ -24,16 +23,14 @@ from typing import (
 )
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.inputs import real, refuse_masked
 from probmetric.metric.feature_names import check_columns
-from probmetric.precision import finite, numpy_in_numpy_out
+from probmetric.precision import finite, numpy_in_numpy_out, one_program, store_native
 from probmetric.typing import Array, ArrayLike
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 
 @runtime_checkable
@@ -48,11 +45,8 @@ class Dissimilarity(Protocol):
     A city-block metric:
 
     >>> from dataclasses import dataclass
-    >>> import jax
-    >>> import jax.numpy as jnp
-    >>> import numpy as np
+    >>> import jax, jax.numpy as jnp, numpy as np
     >>> import probmetric as pm
-    >>> from probmetric.metric import Dissimilarity
     >>> @jax.tree_util.register_dataclass
     ... @dataclass(frozen=True, eq=False)
     ... class CityBlock:
@@ -88,15 +82,10 @@ class Dissimilarity(Protocol):
 class Metric(Dissimilarity, Protocol):
     """The interface of all metrics of this package.
 
-    Notes
-    -----
     ``metric(u, v)`` is the distance if ``is_distance`` is True, otherwise the entry of
     ``pairwise``. ``pairwise`` is the squared distance for ``Mahalanobis`` and
     ``ClassDistribution``. For ``PairSimilarity`` it is minus the score, and may be
-    negative.
-
-    Two metrics are equal only if they are the same object. Metrics can be used in sets
-    and as dictionary keys.
+    negative. Two metrics are equal only if they are the same object.
 
     ``sklearn.metrics.pairwise_distances(X, metric=metric)`` accepts a metric. For one
     set of points, scikit-learn computes only half of the matrix and mirrors it. If
@@ -104,7 +93,6 @@ class Metric(Dissimilarity, Protocol):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from probmetric.metric import Mahalanobis
     >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
     >>> isinstance(metric, Metric), metric(np.zeros(2), np.array([3.0, 2.0]))
@@ -125,23 +113,10 @@ class Metric(Dissimilarity, Protocol):
 class Prepared(Protocol):
     """A metric with computations that depend only on the queries.
 
-    If the metric has a method ``refine(Q, P, idx, prepared=None)``, the neighbor search
-    passes the result of ``prepare`` to it. If the metric has a method
-    ``prepare_alone(Q)``, which returns this result as NumPy arrays, the search calls it
-    instead of tracing ``prepare``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.metric import Mahalanobis, Prepared
-    >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
-    >>> Q, P = np.ones((1, 2)), np.array([[0.0, 0.0], [1.0, 0.0]])
-    >>> isinstance(metric, Prepared), metric.prepare(Q).tolist()  # Images of Q
-    (True, [[1.0, 2.0]])
-    >>> metric.from_prepared(metric.prepare(Q), P).tolist()
-    [[5.0, 4.0]]
-    >>> metric.pairwise(Q, P).tolist()
-    [[5.0, 4.0]]
+    The neighbor search passes the result of ``prepare`` to ``refine(Q, P, idx,
+    prepared=None)``, if the metric has this method. It calls ``prepare_alone(Q)``,
+    which returns the same as NumPy arrays, instead of tracing ``prepare``, if there is
+    one.
     """
 
     def prepare(self, Q: Float[Array, "m d"]) -> Any:
@@ -162,14 +137,6 @@ class Squared(Protocol):
     """A metric computed from squared images of differences under linear maps.
 
     The search uses the linear maps to detect overflow of the squares.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.metric import Mahalanobis, Squared
-    >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
-    >>> isinstance(metric, Squared), [L.tolist() for L in metric.maps()]
-    (True, [[[1.0, 0.0], [0.0, 2.0]]])
     """
 
     def maps(self) -> list[Array]:
@@ -179,27 +146,7 @@ class Squared(Protocol):
 
 @runtime_checkable
 class Bounded(Protocol):
-    """A metric that cannot be computed at every query.
-
-    Examples
-    --------
-    A metric from class densities computes fourth powers of coordinates. It supports
-    queries up to 1e75 from the center:
-
-    >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities
-    >>> from probmetric.metric import Bounded, Mahalanobis, local_metric
-    >>> zeros, loc = np.zeros((2, 1)), np.array([[[-1.0]], [[1.0]]])
-    >>> factors = np.ones((2, 1, 1, 1))
-    >>> classes = ClassDensities(np.log([0.5, 0.5]), zeros, loc, factors, zeros)
-    >>> metric = local_metric(classes)
-    >>> isinstance(metric, Bounded), isinstance(Mahalanobis(np.eye(2)), Bounded)
-    (True, False)
-    >>> metric.refuse_far(np.array([[1e80]]), "X")
-    Traceback (most recent call last):
-    ValueError: X must be within 1e75 of the center after the linear map frame, got \
-1e+80. Rescale the points.
-    """
+    """A metric that cannot be computed at every query."""
 
     def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
         """Raise ValueError for unsupported queries; ``name`` is the argument's name."""
@@ -219,12 +166,6 @@ class MetricDraws(Protocol):
         ...
 
 
-def field_repr(self: "DataclassInstance") -> str:
-    """Return a metric's ``repr``, with the shapes of its arrays."""
-    values = {f.name: getattr(self, f.name) for f in fields(self)}
-    return _repr(type(self).__name__, values)
-
-
 def _repr(kind: str, values: Mapping[str, object]) -> str:
     words: list[str] = []
     for name, value in values.items():
@@ -238,11 +179,6 @@ def _repr(kind: str, values: Mapping[str, object]) -> str:
             word = np.shape(cast("ArrayLike", value)) or value
         words += [] if value is None else [f"{name}={word}"]
     return f"{kind}({', '.join(words)})"
-
-
-def features_of(metric: object) -> int | None:
-    """Return ``metric.n_features``, or None if it is not defined."""
-    return getattr(metric, "n_features", None)
 
 
 def maps_of(metric: object) -> list[Array]:
@@ -261,7 +197,7 @@ def check_metric(metric: object, what: str = "a metric") -> None:
 
 def check_features(metric: object, **points: ArrayLike) -> None:
     """Raise ValueError for points (by argument) with another number of features."""
-    n_features = features_of(metric)
+    n_features = getattr(metric, "n_features", None)
     if n_features is None:
         return
     for name, X in points.items():
@@ -285,10 +221,10 @@ def two_points(metric: object, u: ArrayLike, v: ArrayLike) -> tuple[Array, Array
 def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a metric's method as ``numpy_in_numpy_out``, and check its arguments.
 
-    All positional arguments except ``idx`` are points (real numbers). The shape of the
-    points must match the annotation and the metric's number of features. Lists and
-    integer arrays are converted to floats, because differences of uint8 are modulo 256.
-    A NumPy result with NaN or infinity raises ValueError.
+    All positional arguments except ``idx`` are points. Their shape must match the
+    annotation and the metric's number of features. Lists and integers are converted to
+    floats, because differences of uint8 are modulo 256. A NumPy result with NaN or
+    infinity raises ValueError.
     """
     return _checked(function, infinite=False)
 
@@ -372,3 +308,31 @@ def _in_floats(name: str, value: ArrayLike) -> Array:
     if kind == "f" and (value.dtype.itemsize > 8 or not value.dtype.isnative):
         return value.astype(f"f{min(value.dtype.itemsize, 8)}")
     return value if kind in "fc" or isinstance(value, jax.Array) else real(value, name)
+
+
+class MetricBase:
+    """The methods that the metrics of this package share."""
+
+    is_distance: ClassVar[bool]
+    __post_init__ = store_native
+
+    def __repr__(self) -> str:
+        """Return the class with the shapes of its arrays."""
+        names = [field.name for field in fields(cast("Any", self))]
+        return _repr(type(self).__name__, {n: getattr(self, n) for n in names})
+
+    @measured
+    @one_program
+    def dissimilarity(
+        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
+    ) -> Float[Array, "n"]:
+        """Return the dissimilarities of the rows of Y from a query q."""
+        metric = cast("Metric", self)
+        return metric.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
+
+    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
+        """Return the distance, or the dissimilarity of v from a query u."""
+        u, v = two_points(self, u, v)
+        if self.is_distance:
+            return float(cast("Any", self).distance(u[None], v[None])[0])
+        return float(self.dissimilarity(u, v[None])[0])

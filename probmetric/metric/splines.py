@@ -32,39 +32,15 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.link import NO_LINK, AnyLink, Scalar
-from probmetric.metric.protocol import field_repr, measured, two_points
-from probmetric.precision import one_program, store_native
+from probmetric.metric.protocol import MetricBase, measured
+from probmetric.precision import one_program
 from probmetric.typing import Array
 
 
 def i_splines(
     X: Float[Array, "*n d"], knots: Float[Array, "d k"]
 ) -> Float[Array, "*n d k"]:
-    """Return the I-splines of each feature at each point (Eq. 1).
-
-    Parameters
-    ----------
-    X : array of shape (..., d)
-    knots : array of shape (d, K)
-        Knots of each feature, in ascending order. Equal knots give triangles of width
-        0.
-
-    Returns
-    -------
-    array of shape (..., d, K)
-        Values in [0, 1] up to rounding, as a NumPy array if the arguments are NumPy
-        arrays.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.metric.splines import i_splines
-    >>> i_splines(np.array([[0.0], [0.5], [1.0], [9.0]]), np.array([[0.0, 1.0]]))[:, 0]
-    array([[0.  , 0.  ],
-           [0.75, 0.25],
-           [1.  , 1.  ],
-           [1.  , 1.  ]])
-    """
+    """Return the I-splines of each feature at each point (Eq. 1)."""
     traced = any(isinstance(a, jax.Array) for a in (X, knots))
     xp: ModuleType = jnp if traced else np
     t = xp.asarray(knots)
@@ -83,8 +59,12 @@ def i_splines(
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class SplineCityBlock:
+class SplineCityBlock(MetricBase):
     """The city-block distance of curves: ``Σ_f |s_f(x_f) - s_f(y_f)|``.
+
+    ``dissimilarity``, ``pairwise``, ``distance`` and a call all return this distance.
+    It is a pseudo-metric: points that differ only where the curves are flat, or outside
+    the knots, are at distance 0.
 
     Parameters
     ----------
@@ -96,15 +76,8 @@ class SplineCityBlock:
         Function from the distance (not squared) to P(same). In a generalized
         dissimilarity model P(same) is 1 - E[dissimilarity].
 
-    Notes
-    -----
-    ``dissimilarity``, ``pairwise``, ``distance`` and a call all return the city-block
-    distance of the curves. It is a pseudo-metric: points that differ only where the
-    curves are flat, or outside the knots, are at distance 0.
-
     Examples
     --------
-    >>> import numpy as np
     >>> metric = SplineCityBlock(np.array([[0.0, 1.0]]), np.array([[2.0, 0.0]]))
     >>> metric(np.array([0.0]), np.array([0.5]))  # 2 · 0.75
     1.5
@@ -115,8 +88,6 @@ class SplineCityBlock:
     link: AnyLink | None = None
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
-    __post_init__ = store_native
-    __repr__ = field_repr
 
     @property
     def n_features(self) -> int:
@@ -173,11 +144,6 @@ class SplineCityBlock:
     def _apart(self, A: Array, B: Array) -> Array:
         return jnp.sum(jnp.abs(self._images(A) - self._images(B)), -1)
 
-    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the distance between two points."""
-        u, v = two_points(self, u, v)
-        return float(self.distance(u, v))
-
     @measured
     def same_probability(
         self,
@@ -186,10 +152,7 @@ class SplineCityBlock:
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Return P(same) of matching rows: exp(-(b + distance)) for the model's link.
-
-        See ``Mahalanobis.same_probability`` for the parameters and errors.
-        """
+        """Return P(same) of matching rows; see ``Mahalanobis.same_probability``."""
         if self.link is None:
             raise ValueError(NO_LINK)
         return self.link.probability(self._apart(A, B), prior_odds)

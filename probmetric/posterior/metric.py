@@ -39,10 +39,11 @@ from scipy.special import expit
 
 from probmetric.arguments import check_choice
 from probmetric.data import inputs
-from probmetric.metric import Bounded, Dissimilarity, Metric, PairSimilarity
+from probmetric.metric import Dissimilarity, Metric, PairSimilarity
 from probmetric.metric.feature_names import check_columns, named, names_of
 from probmetric.metric.link import check_odds
 from probmetric.metric.mean import mean_metric
+from probmetric.metric.protocol import Bounded
 from probmetric.neighbors.search import check_dimension, found_but_own, nearest
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval, quantiles

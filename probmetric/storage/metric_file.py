@@ -20,7 +20,6 @@ from probmetric.densities.classes import ClassDensities
 from probmetric.files import Archive, replacing
 from probmetric.metric import (
     ClassDistribution,
-    IsotonicLink,
     Link,
     LocalFisher,
     LocalMahalanobis,
@@ -30,6 +29,7 @@ from probmetric.metric import (
     SplineCityBlock,
 )
 from probmetric.metric.feature_names import named, names_of
+from probmetric.metric.link import IsotonicLink
 from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
 from probmetric.names import kind_of

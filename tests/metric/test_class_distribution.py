@@ -43,30 +43,18 @@ def theta(dca):
     return dca["log_weight"], dca["mu"], dca["chol"]
 
 
-def test_the_density_is_the_sum_of_scipys(dca, x64):
+@pytest.mark.parametrize("widen", [np.ones(1), np.array([1.0, 2.5])])
+def test_the_density_is_the_sum_of_scipys(dca, x64, widen):
+    """One covariance for the components of a class, or one for each."""
     Y = dca["X"] @ dca["A"].T
-    expected = np.zeros((len(Y), 3))
-    for c in range(3):
-        for k in range(2):
-            normal = multivariate_normal(dca["mu"][c, k], dca["Sigma"][c])
-            expected[:, c] += dca["alpha"][c] * dca["beta"][c, k] * normal.pdf(Y)
-    found = class_log_joint(Y, *theta(dca))
-    np.testing.assert_allclose(found, np.log(expected), rtol=0, atol=100 * EPS)
-
-
-def test_a_covariance_per_component_gives_scipys_density_too(dca, x64):
-    Y = dca["X"] @ dca["A"].T
-    widen = np.array([1.0, 2.5])
     chol = dca["chol"] * np.sqrt(widen)[None, :, None, None]
     expected = np.zeros((len(Y), 3))
     for c in range(3):
         for k in range(2):
-            normal = multivariate_normal(dca["mu"][c, k], widen[k] * dca["Sigma"][c])
+            normal = multivariate_normal(dca["mu"][c, k], widen[-k] * dca["Sigma"][c])
             expected[:, c] += dca["alpha"][c] * dca["beta"][c, k] * normal.pdf(Y)
-    args = Y, dca["log_weight"], dca["mu"], chol
-    np.testing.assert_allclose(
-        class_log_joint(*args), np.log(expected), rtol=0, atol=100 * EPS
-    )
+    found = class_log_joint(Y, dca["log_weight"], dca["mu"], chol)
+    np.testing.assert_allclose(found, np.log(expected), rtol=0, atol=100 * EPS)
 
 
 @jax.jit

@@ -1,9 +1,4 @@
-"""Searches of other libraries under a learned metric find what ``nearest`` finds.
-
-faiss is among the development requirements, so that its tests always run. pynndescent
-needs numba, which follows new versions of NumPy late: its test runs where the extra
-``ann`` is installed and is skipped elsewhere.
-"""
+"""A faiss index under a learned metric finds the neighbors that ``nearest`` finds."""
 
 import sys
 
@@ -45,16 +40,6 @@ def test_a_faiss_index_made_without_points_takes_them_later():
     np.testing.assert_array_equal(found[clear], wanted[clear])
 
 
-def test_a_stored_faiss_index_keeps_the_metric(tmp_path):
-    import faiss
-
-    index = METRIC.to_faiss(WINE.X)
-    faiss.write_index(index, str(tmp_path / "index"))
-    again = faiss.read_index(str(tmp_path / "index"))
-    Q = WINE.X[:10].astype(np.float32)
-    np.testing.assert_array_equal(again.search(Q, 4)[1], index.search(Q, 4)[1])
-
-
 def test_searching_untransformed_points_would_be_noticed():
     """Negative control: Euclid's neighbors are others."""
     Q, P = WINE.X[::3], np.delete(WINE.X, np.s_[::3], 0)
@@ -73,20 +58,3 @@ def test_without_faiss_the_message_names_the_extra(monkeypatch):
 def test_points_that_do_not_fit_are_refused(bad):
     with pytest.raises((ValueError, TypeError), match=r"points|type-check"):
         METRIC.to_faiss(bad)
-
-
-def test_pynndescent_finds_the_neighbors_of_transformed_points():
-    """The recipe: transform both sides, search under Euclid's metric.
-
-    A search by descent is approximate: of 5 neighbors it must find 95 %.
-    """
-    pynndescent = pytest.importorskip(
-        "pynndescent", reason="pynndescent is not installed (extra 'ann')"
-    )
-    Q, P = WINE.X[::3], np.delete(WINE.X, np.s_[::3], 0)
-    index = pynndescent.NNDescent(METRIC.transform(P), random_state=0)
-    found, distances = index.query(METRIC.transform(Q), k=5)
-    D, wanted = pm.nearest(METRIC, Q, P, 5)
-    hits = [len(set(a) & set(b)) for a, b in zip(found, wanted, strict=True)]
-    assert np.mean(hits) / 5 >= 0.95
-    np.testing.assert_allclose(np.sort(distances**2)[:, 0], D[:, 0], rtol=1e-3)

@@ -8,19 +8,14 @@ import probmetric as pm
 X = np.random.default_rng(0).normal(size=(5, 3))
 METHODS = {
     "transform": lambda m: m.transform(X),
-    "dissimilarity": lambda m: m.dissimilarity(X[0], X),
     "pairwise": lambda m: m.pairwise(X, X),
-    "distance": lambda m: m.distance(X, X[::-1]),
     "call": lambda m: m(X[0], X[1]),
     "matrix": lambda m: m.matrix,
     "nearest": lambda m: pm.nearest(m, X, X, 2),
-    "classifier": lambda m: pm.KNeighborsClassifier(m).fit(X, [0, 1, 0, 1, 0]),
 }
 FACTORS = {
     "vector": np.ones(3),
-    "three axes": np.eye(3)[None],
     "complex": np.eye(3) + 1j,
-    "words": np.eye(3).astype(str),
     "list": np.eye(3).tolist(),
     "none": None,
 }

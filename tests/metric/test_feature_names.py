@@ -186,20 +186,6 @@ def test_names_of_files_without_names_are_those_of_any():
     assert difference(["x1", "x2"], ["a", "b"]) != ""
 
 
-def test_a_column_called_feature_names_is_a_column():
-    frame = FRAME.rename(columns={NAMES[0]: "feature_names"})
-    metric = pm.LDA().fit(frame, y).get_metric()
-    with pytest.raises(ValueError, match="in another order"):
-        metric.transform(frame[list(frame)[::-1]])
-
-
-def test_a_metric_with_slots_has_no_room_for_names():
-    class Own:
-        __slots__ = ()
-
-    assert not hasattr(named(Own(), ["a"]), "feature_names_in_")
-
-
 def test_sources_are_checked(metric, tmp_path):
     np.save(tmp_path / "rows.npy", np.ascontiguousarray(X))
     FRAME.assign(kind=y).to_parquet(tmp_path / "rows.parquet")

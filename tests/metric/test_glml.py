@@ -101,13 +101,6 @@ def test_bias_matrix_is_right_a_hundred_log_odds_away(golden):
     )
 
 
-def test_bias_coefficient_is_that_of_circle_quadrature(golden):
-    """Err(x, r) - (1 - s) = r²/(2D) tr(B)/(Σp)³: the 2D of erratum G1, not 4D."""
-    for out in golden("mix_glml_dml")["g_B"]["out"]:
-        slope = np.trace(np.array(out["B_over_p3"])) / (2 * 2)
-        np.testing.assert_allclose(slope, out["coef_error_per_d2_metric_I"], rtol=1e-9)
-
-
 def test_rules_equal_mpmath_in_four_dimensions(golden):
     case = golden("mix_glml_dml")["g_aopt_4d"]
     B, out = np.array(case["in"]["B"]), case["out"]

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric.metric import IsotonicLink, Link, LogLogisticLink, Mahalanobis
+from probmetric.metric import Link, LogLogisticLink, Mahalanobis
+from probmetric.metric.link import IsotonicLink
 
 MODEL = Link(np.array(0.1), np.array(0.5), "nearest")
 # D₀ = 2, γ = 3: log odds = 3 log 2 - 3 log D.
@@ -53,13 +54,6 @@ def test_a_link_decreases_and_its_logarithm_is_that_of_the_probability(link):
         np.testing.assert_allclose(got, np.log(P), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
-def test_distances_may_be_a_column_of_a_table(link):
-    column = pytest.importorskip("pandas").Series(D)
-    for asked in (link.probability, link.log_probability):
-        np.testing.assert_array_equal(asked(column), asked(D))
-
-
 @pytest.mark.parametrize("link", [CALIBRATED, ISOTONIC])
 @pytest.mark.parametrize("odds", [1 / 9, 0.5, 3.0])
 def test_prior_odds_are_bayes_rule(link, odds):
@@ -70,26 +64,18 @@ def test_prior_odds_are_bayes_rule(link, odds):
     np.testing.assert_allclose(link.probability(D[:-1], odds), wanted, rtol=1e-12)
 
 
-def test_the_odds_of_the_pairs_themselves_change_nothing():
-    got = Mahalanobis(np.eye(3), CALIBRATED).same_probability(A, B, prior_odds=0.5)
-    wanted = Mahalanobis(np.eye(3), CALIBRATED).same_probability(A, B)
-    np.testing.assert_allclose(got, wanted, rtol=1e-13)
-
-
-@pytest.mark.parametrize("pairs", ["nearest", "impostors", ""])
-@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
-def test_prior_odds_are_refused_of_pairs_chosen_by_their_distance(link, pairs):
-    metric = Mahalanobis(np.eye(3), replace(link, pairs=pairs))
-    with pytest.raises(ValueError, match=r"prior_odds must .*at random given y"):
-        metric.same_probability(A, B, prior_odds=0.1)
-
-
-def test_prior_odds_are_refused_of_the_models_link_on_all_pairs():
-    metric = Mahalanobis(np.eye(3), replace(MODEL, pairs="all"))
-    with pytest.raises(
-        ValueError, match=r"prior_odds must be None for the model link of all"
+@pytest.mark.parametrize(
+    "link", [MODEL, *(replace(k, pairs="nearest") for k in (CALIBRATED, ISOTONIC))]
+)
+def test_prior_odds_need_a_link_calibrated_on_pairs_chosen_at_random(link):
+    metric = Mahalanobis(np.eye(3), replace(link, pairs="all" if link is MODEL else ""))
+    for ask in (
+        lambda odds: metric.same_probability(A, B, prior_odds=odds),
+        lambda odds: link.probability(D, odds),
+        jax.jit(lambda odds: link.probability(D, odds)),
     ):
-        metric.same_probability(A, B, prior_odds=0.1)
+        with pytest.raises(ValueError, match=r"prior_odds must be None .*, got"):
+            ask(0.1)
 
 
 @pytest.mark.parametrize("odds", [0.0, -1.0, np.nan])
@@ -139,35 +125,16 @@ def test_prior_odds_may_be_traced_or_an_array(link):
         link.probability(D, np.array(-3.0))
 
 
-def test_traced_prior_odds_are_refused_of_a_link_that_has_no_answer():
-    with pytest.raises(ValueError, match="prior_odds must be None"):
-        jax.jit(lambda odds: MODEL.probability(D, odds))(3.0)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
 @pytest.mark.parametrize("name", ["probability", "log_probability"])
-def test_distances_may_be_a_list_or_a_number(link, name):
+def test_distances_may_be_a_column_of_a_table_a_list_or_a_number(link, name):
     ask = getattr(link, name)
-    for given in ([0.5, 1.5, 3.0], [1, 2, 3], 1.5, 2):
+    for given in (pd.Series(D), [0.5, 1.5, 3.0], [1, 2, 3], 1.5, 2):
         got = ask(given)
         assert isinstance(got, np.ndarray)
         wanted = ask(np.asarray(given, float))
         np.testing.assert_allclose(got, wanted, rtol=1e-13)
-
-
-@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
-def test_draws_that_carry_a_link_are_mapped_over(link):
-    draws = [Mahalanobis(s * np.eye(3), link) for s in (0.5, 1.0, 2.0)]
-    structure = jax.tree.structure(draws[0])
-    with jax.enable_x64(True):
-        # As leaves: a metric holds no axis of draws.
-        leaves = [
-            jnp.stack(part) for part in zip(*map(jax.tree.leaves, draws), strict=True)
-        ]
-        got = jax.vmap(lambda x: structure.unflatten(x).same_probability(A, B))(leaves)
-    wanted = [m.same_probability(A, B) for m in draws]
-    np.testing.assert_allclose(got, wanted, rtol=1e-12)
 
 
 def test_the_slope_of_p_same_in_the_distance_is_finite_at_equal_points():

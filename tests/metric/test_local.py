@@ -1,6 +1,5 @@
 """The local Mahalanobis metric: loops, golden neighbors, invariance, precision."""
 
-import tracemalloc
 from dataclasses import replace
 
 import jax
@@ -9,9 +8,8 @@ import numpy as np
 import pytest
 
 from probmetric.densities.classes import ClassDensities
-from probmetric.metric import Metric, local
+from probmetric.metric import local
 from probmetric.metric.local import CHUNK, TILE, local_metric, local_pairwise
-from probmetric.neighbors import nearest
 from probmetric.neighbors import scan as neighbors_scan
 from tests.metric_kinds import largest_intermediate
 
@@ -45,13 +43,6 @@ def metric_of(**options):
 
 def points(n, d=4, seed=1):
     return np.random.default_rng(seed).normal(size=(n, d))
-
-
-def test_it_is_a_metric_but_no_distance():
-    metric = metric_of()
-    assert isinstance(metric, Metric)
-    assert not metric.is_distance
-    assert not metric.symmetric
 
 
 def test_pairwise_and_neighbors_equal_golden(golden, x64):
@@ -91,15 +82,6 @@ def test_tiles_of_points_add_nothing_and_lose_nothing():
     alone = metric.pairwise(Q, P[border])
     np.testing.assert_allclose(whole[:, border], alone, rtol=1e-12)
     assert whole.shape == (20, TILE + 7)
-
-
-@pytest.mark.long
-def test_nearest_is_that_of_brute_force():
-    metric, Q, P = metric_of(), points(7), points(200, seed=3)
-    D = np.stack([metric.dissimilarity(q, P) for q in Q])
-    found, index = nearest(metric, Q, P, 3, tile=32)
-    np.testing.assert_array_equal(index, np.argsort(D, 1)[:, :3])
-    np.testing.assert_allclose(found, np.sort(D, 1)[:, :3], rtol=1e-11)
 
 
 def test_refine_sees_what_the_product_form_cancels():
@@ -308,21 +290,3 @@ def test_a_search_holds_what_its_formula_says(t, d, c):
         lambda q, p, s: neighbors_scan.tile_of(metric, q, s, p, t, own), Q, Q, shared
     )
     assert of_a_tile == t * max(t, f)
-
-
-@pytest.mark.long
-def test_the_memory_of_a_search_does_not_grow_with_queries_times_points():
-    t, n, d = 32, 1000, 4
-    metric, X = metric_of(), points(n, d)
-    nearest(metric, X[:t], X[:t], 3, tile=t)  # Compilation is not counted.
-    tracemalloc.start()
-    nearest(metric, X[: 2 * t], X, 3, tile=t)
-    few = tracemalloc.get_traced_memory()[1]
-    tracemalloc.reset_peak()
-    nearest(metric, X[: 6 * t], X, 3, tile=t)
-    more = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    answer = 8 * 2 * 3 * 6 * t
-    assert few < 8 * (9 * t * t + n * d) + answer + 50_000
-    # Python's own objects are some tens of kB; 4 t more rows of n would be 1 MB.
-    assert more < few + answer + 100_000

@@ -9,17 +9,10 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from probmetric.metric import Metric, PairSimilarity
+from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_tiles import pairwise
 from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
-
-
-def arrays(case, *names):
-    return [np.asarray(case["in"][name], float) for name in names]
-
-
-def rows(case, name):
-    return np.array([o[name] for o in case["out"]])
+from tests.metric.test_pair_similarity_golden import arrays, yianilos
 
 
 def log_mixture(points, log_weights, means, covs):
@@ -41,14 +34,6 @@ def stacked(metric, other=None):
 def every_pair(Q, P):
     """Return matching rows of all pairs: as many as X, so that jit is reused."""
     return np.repeat(Q, len(P), 0), np.tile(P, (len(Q), 1))
-
-
-def yianilos(case, score="log_ratio"):
-    c, mu, Sigma = arrays(case, "c", "mu", "Sigma")
-    if mu.ndim == 1:
-        mu, Sigma = mu[:, None], Sigma[:, None, None]
-    params = proportional(c, mu, Sigma, case["in"]["alpha"])
-    return to_metric(params, score=score)
 
 
 @pytest.fixture(scope="module")
@@ -199,12 +184,10 @@ def test_missing_entries_are_integrated_out(toy):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("score", ["log_ratio"])
-def test_all_pairs_with_missing_entries_equal_the_rows(toy, score):
+def test_all_pairs_with_missing_entries_equal_the_rows(toy):
     metric, X = toy
     Q, P = X[:6].copy(), X[6:12].copy()
     Q[[0, 3], 1] = Q[[1, 4], 0] = P[[2, 5], 2] = P[[0, 4], 0] = np.nan
-    metric = dataclasses.replace(metric, score=score)
     exact = metric.refine(Q, P, np.tile(np.arange(6), (6, 1)))
     np.testing.assert_allclose(metric.pairwise(Q, P), exact, rtol=1e-11, atol=1e-11)
 
@@ -313,29 +296,6 @@ def test_blended_log_ratio_averages_numerator_and_denominator(toy):
     np.testing.assert_allclose(-found.ravel(), wanted, rtol=1e-9, atol=1e-12)
     # Control: the ratio of the mixture of all five is another.
     assert np.max(np.abs(joint - log_apart(both) - wanted)) > 1e-3
-
-
-def test_components_of_weight_zero_do_not_count(toy):
-    metric, X = toy
-    with np.errstate(divide="ignore"):
-        c = np.log(np.array([0.0, 0.0, 1.0]))
-    zero = dataclasses.replace(metric, log_weights=c)
-    names = ("means", "between", "noise")
-    last = {n: getattr(metric, n)[2:] for n in names}
-    only = dataclasses.replace(metric, log_weights=np.zeros(1), **last)
-    Q, P = X[:5], X[5:13]
-    np.testing.assert_allclose(zero.pairwise(Q, P), only.pairwise(Q, P), rtol=1e-12)
-    assert np.all(np.isfinite(zero.log_ratio(X, X)))
-
-
-def test_it_is_a_metric_but_no_distance(toy):
-    metric, X = toy
-    assert isinstance(metric, Metric)
-    assert not metric.is_distance
-    assert metric(X[0], X[1]) == pytest.approx(-metric.log_ratio(X[:1], X[1:2])[0])
-    leaves, tree = jax.tree.flatten(metric)
-    again = jax.tree.unflatten(tree, leaves)
-    assert again.score == metric.score
 
 
 def test_float32_agrees_to_its_precision(toy):

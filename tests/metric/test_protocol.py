@@ -15,7 +15,6 @@ from probmetric.metric import Dissimilarity, Metric
 from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.table import neighbor_table
-from tests.cli.runs import refused
 from tests.metric_kinds import NAMES, Wrapped, as_distances, build
 
 RNG = np.random.default_rng(3)
@@ -62,17 +61,6 @@ def test_scikit_learn_takes_a_mahalanobis_metric_as_a_callable():
     values = pairwise_distances(P, metric=pm.Mahalanobis(L))
     np.testing.assert_allclose(
         values, cdist(P, P, "mahalanobis", VI=L.T @ L), rtol=1e-12, atol=1e-12
-    )
-
-
-def test_scikit_learn_takes_the_metric_of_a_fitted_learner():
-    iris = pm.datasets.load("iris")
-    metric = pm.LDA().fit(iris.X, iris.y).get_metric()
-    values = pairwise_distances(iris.X[:9], metric=metric)
-    projected = iris.X[:9] @ metric.factor.T
-    scale = np.abs(projected).max()
-    np.testing.assert_allclose(
-        values, cdist(projected, projected), atol=99 * EPS * scale
     )
 
 
@@ -157,20 +145,11 @@ ASKED = {
 
 @every_kind
 @pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize("d", [1, 2, 4])
-def test_points_with_other_features_are_refused(name, asked, d):
+def test_points_with_other_features_are_refused(name, asked):
     argument, ask = ASKED[asked]
-    words = rf"^{argument} must have the metric's 3 features, got {d}(\n|$)"
+    words = rf"^{argument} must have the metric's 3 features, got 2(\n|$)"
     with pytest.raises(ValueError, match=words):
-        ask(make(name), np.ones((5, d)))
-
-
-@pytest.mark.long
-@every_kind
-@pytest.mark.parametrize("asked", ["fit", "nearest", "neighbor_table"])
-def test_points_with_the_features_are_taken(name, asked):
-    """What else is asked is compared above, and in test_whole_numbers.py."""
-    ASKED[asked][1](make(name), P)
+        ask(make(name), np.ones((5, 2)))
 
 
 def test_a_metric_that_does_not_say_its_features_is_taken_as_it_is():
@@ -204,21 +183,3 @@ def test_an_argument_of_one_feature_is_never_broadcast(unchecked, name):
             ValueError, match=f"^{argument} must have the metric's 3 features"
         ):
             ask()
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    "suffix, words",
-    [
-        ("npz", "must have the metric's 3 features, got 2"),
-        ("csv", "must have rows of 3 features in data.csv, and at most a label"),
-    ],
-)
-def test_the_command_neighbors_refuses_other_features(name, suffix, words, tmp_path):
-    path, data = tmp_path / "metric.npz", tmp_path / f"data.{suffix}"
-    pm.save_metric(build(name), path)
-    if suffix == "npz":
-        np.savez(data, X=np.ones((5, 2)))
-    else:
-        np.savetxt(data, np.ones((5, 2)), delimiter=",")
-    assert words in refused("neighbors", "--metric", path, "--data", data, "-k", 1)

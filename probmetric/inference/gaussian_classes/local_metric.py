@@ -257,7 +257,7 @@ def error_expansion(
     Half way between two classes the error rate is 1/2 at any distance:
 
     >>> import numpy as np
-    >>> from probmetric.densities import ClassDensities
+    >>> from probmetric.densities.classes import ClassDensities
     >>> from probmetric.inference import gaussian_classes
     >>> loc, eye = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
     >>> zero = np.zeros((2, 1))
