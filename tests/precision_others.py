@@ -80,10 +80,7 @@ ROOT = {
     "evaluation.answers.answer_scores": lambda f, g: f(
         np.array([0.25, 0.75]), np.array([0, 1])
     ),
-    "evaluation.evaluate.brier_score": lambda f, g: f(np.array([0, 1]), CLASSES),
-    "evaluation.evaluate.calibration_error": lambda f, g: f(np.array([0, 1]), CLASSES),
     "evaluation.evaluate.coverage": lambda f, g: f(Interval(g.c - 1, g.c + 1), g.c),
-    "evaluation.evaluate.pair_roc_auc": lambda f, g: f(g.metric, g.X, g.y),
     "evaluation.evaluate.retrieval": lambda f, g: f(g.metric, g.X, g.y),
     "evaluation.evaluate.scored_pairs": lambda f, g: f(
         g.metric, g.X, g.y, max_pairs=9, seed=0

@@ -14,7 +14,7 @@ import pytest
 import probmetric as pm
 from probmetric.data.inputs import pairs_from_arrays
 from probmetric.densities.classes import ClassDensities
-from probmetric.evaluation import pair_roc_auc
+from probmetric.evaluation import evaluate
 from probmetric.inference import hierarchical_lca, lca, triplet_comparisons
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.local import local_metric
@@ -98,7 +98,8 @@ def own_metric(order):
 def auc(order):
     """Return 1: the pair of one class, 0.4 apart, is nearer than the two others."""
     X, codes = np.array([[0.0], [1.0], [0.4]]), np.array([0, 1, 0])
-    return pair_roc_auc(pm.Mahalanobis(order(np.eye(1))), order(X), order(codes))
+    metric = pm.Mahalanobis(order(np.eye(1)))
+    return evaluate(order(X), order(codes), metric=metric)["pair_roc_auc"]
 
 
 def judged(order):

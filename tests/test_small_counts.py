@@ -6,7 +6,7 @@ import pytest
 import probmetric as pm
 from probmetric.arguments import check_count, check_counts, check_number
 from probmetric.densities.classes import ClassDensities
-from probmetric.evaluation import pair_roc_auc
+from probmetric.evaluation import evaluate
 from probmetric.metric.local import local_metric
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -60,7 +60,8 @@ def test_pairs_drawn_for_the_roc_are_as_many_as_asked(small):
     """Far apart classes are told apart by any 100 pairs."""
     X = np.where(LINE < 65, LINE, LINE + 1e6)
     codes = (LINE[:, 0] >= 65).astype(int)
-    assert pair_roc_auc(EUCLID, X, codes, max_pairs=small(100)) == 1
+    found = evaluate(X, codes, metric=EUCLID, max_pairs=small(100))
+    assert found["pair_roc_auc"] == 1
 
 
 @SMALL
