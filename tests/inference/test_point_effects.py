@@ -8,8 +8,7 @@ from scipy.integrate import quad
 
 from probmetric.checks.point_effects.problems import toy
 from probmetric.data.containers import Pairs
-from probmetric.inference.effects.fit import best_mode, spread_posterior
-from probmetric.inference.effects.fit import fit_points as fit
+from probmetric.inference.effects.fit import best_mode, fit, spread_posterior
 from probmetric.inference.effects.left_out import point_log_likelihood
 from probmetric.inference.effects.points import rows_of
 from probmetric.inference.effects.recipe import merged
@@ -52,8 +51,9 @@ def test_the_certificate_is_small_at_the_fit_and_not_elsewhere(problem):
 
 def test_the_spread_is_found_where_there_is_one(problem):
     # ω = .8: the grid's interval of 99 % holds it.
-    rows = rows_of(problem.data, problem.options["learning_rate"])
-    found = spread_posterior(problem.params, rows, problem.prior)
+    found = spread_posterior(
+        problem.params, problem.data, problem.prior, **problem.options
+    )
     total = np.cumsum(found.probability)
     low, high = found.spread[np.searchsorted(total, [0.005, 0.995])]
     assert low < 0.8 < high

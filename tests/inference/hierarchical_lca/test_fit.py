@@ -1,5 +1,7 @@
 """Hierarchical LCA: limits in the spread, its marginal density, draws, new groups."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -8,23 +10,18 @@ from probmetric.checks.hierarchical_lca import toy
 from probmetric.data.containers import Pairs
 from probmetric.inference.effects.arrow import arrow, gradient
 from probmetric.inference.effects.draws import (
-    group_laplace_draws,
+    laplace_draws,
     new_groups,
     off_rotations,
 )
 from probmetric.inference.effects.fit import (
     GROUPS,
-    group_data,
+    data_of,
+    fit,
     mode_at,
-    posterior_on_grid,
+    spread_posterior,
 )
-from probmetric.inference.effects.fit import fit_groups as fit
-from probmetric.inference.effects.groups import (
-    n_groups_of,
-    objective,
-    position,
-    to_params,
-)
+from probmetric.inference.effects.groups import objective, position, to_params
 from probmetric.inference.lca.fit import fit as fit_lca
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior, identified
 
@@ -37,7 +34,12 @@ def problem():
 
 def of_arrays(problem):
     """The problem as the inner functions take it."""
-    return group_data(problem.data, problem.prior, problem.options["learning_rate"])
+    return data_of(problem.data, problem.prior, problem.options["learning_rate"])[1]
+
+
+def posterior(problem, **options):
+    options |= problem.options
+    return spread_posterior(problem.params, problem.data, problem.prior, **options)
 
 
 @pytest.mark.long
@@ -120,7 +122,7 @@ def test_root_is_that_of_the_inverse_of_autodiffs_hessian(problem):
 
 @pytest.mark.long
 def test_posterior_of_the_spread_sums_to_one_and_holds_the_fit(problem):
-    found = posterior_on_grid(GROUPS, problem.params, of_arrays(problem))
+    found = posterior(problem)
     assert found.probability.sum() == pytest.approx(1)
     assert found.spread[0] < float(problem.params.spread) < found.spread[-1]
     best = found.spread[found.probability.argmax()]
@@ -142,11 +144,9 @@ def test_a_part_along_rotations_is_taken_away_and_nothing_else():
 
 @pytest.mark.long
 def test_laplace_draws_centre_on_the_mode_and_have_its_seed(problem):
-    data = of_arrays(problem)
-    found = posterior_on_grid(GROUPS, problem.params, data)
-    width = float(data[1].common.width)
+    found = posterior(problem)
     one, same, other = (
-        group_laplace_draws(found, width, 400, seed=s)["M_group"] for s in (1, 1, 2)
+        laplace_draws(found, problem.prior, 400, seed=s)["M_group"] for s in (1, 1, 2)
     )
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
@@ -172,7 +172,7 @@ def test_pairs_without_groups_labels_or_prior_are_refused(problem):
     with pytest.raises(ValueError, match=r"pairs\.y .*None"):
         fit(pairs._replace(y=None), prior)
     with pytest.raises(ValueError, match=r"n_groups must be at least 4.*got 2"):
-        n_groups_of(pairs, 2)
+        fit(pairs, prior, n_groups=2)
     flat = HierarchicalLCAPrior(prior.common._replace(lam=0.0))
     with pytest.raises(ValueError, match=r"lam must be > 0, got 0\.0"):
         fit(pairs, flat)
@@ -199,6 +199,6 @@ def test_a_vague_prior_of_the_spread_finds_what_the_default_does(problem):
 
 
 def test_a_known_spread_without_a_mode_is_refused(problem):
-    params = problem.params._replace(spread=np.asarray(1e9))
+    far = replace(problem, params=problem.params._replace(spread=np.asarray(1e9)))
     with pytest.raises(ValueError, match="params must be a fit with a mode"):
-        posterior_on_grid(GROUPS, params, of_arrays(problem), n_grid=1)
+        posterior(far, n_grid=1)
