@@ -196,7 +196,7 @@ _LEARNERS = (
         estimator="hierarchical_lca:HierarchicalLCA",
         methods=("nuts", "laplace"),
         folder=False,
-        metrics_of_draws=at("probmetric.inference.hierarchical_lca.draws:metrics"),
+        metrics_of_draws=at("probmetric.inference.effects.draws:metrics"),
     ),
     _spec(
         "point_effects",
@@ -205,6 +205,7 @@ _LEARNERS = (
         params="PointEffectsParams",
         estimator="point_effects.estimator:PointEffectsLCA",
         methods=("nuts", "laplace"),
+        metrics_of_draws=at("probmetric.inference.effects.draws:metrics"),
     ),
     _spec(
         "gdm",

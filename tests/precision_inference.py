@@ -59,12 +59,12 @@ GENERIC = {
 
 LDA_LIKE = {
     "inference.lda.class_moments": lambda f, g: f(g.labeled, g.gauss.prior),
-    "inference.effects.fit.fit_groups": lambda f, g: f(
-        g.pairs._replace(anchor=np.arange(len(g.pairs.i)) % 2),
-        HierarchicalLCAPrior(g.lca.prior),
-    ),
-    "inference.effects.fit.fit_points": lambda f, g: f(
-        g.pairs, PointEffectsPrior(g.lca.prior)
+    "inference.effects.fit.fit": lambda f, g: (
+        f(
+            g.pairs._replace(anchor=np.arange(len(g.pairs.i)) % 2),
+            HierarchicalLCAPrior(g.lca.prior),
+        ),
+        f(g.pairs, PointEffectsPrior(g.lca.prior)),
     ),
     "inference.gdm.fit.fit": lambda f, g: f(g.pairs, GDMPrior(knots_of(g))),
     "inference.lda.discriminants": lambda f, g: f(g.c, g.means, g.M, 1),

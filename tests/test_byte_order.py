@@ -15,7 +15,7 @@ import probmetric as pm
 from probmetric.data.inputs import pairs_from_arrays
 from probmetric.densities.classes import ClassDensities
 from probmetric.evaluation import evaluate
-from probmetric.inference import hierarchical_lca, lca, triplet_comparisons
+from probmetric.inference import effects, lca, triplet_comparisons
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.local import local_metric
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
@@ -117,7 +117,7 @@ def of_groups(order):
     columns = [0, 0, 3, 3], [1, 2, 4, 5], [1, 0, 1, 0]
     pairs = pm.Pairs(order(X), *map(order, columns), anchor=order([0, 0, 1, 1]))
     prior = HierarchicalLCAPrior(LCAPrior(order(np.eye(1))))
-    found = hierarchical_lca.fit(pairs, prior, spread=0.0)
+    found = effects.fit(pairs, prior, spread=0.0)
     W = found.params.W_groups
     return [*W.ravel().round(2), W.itemsize]
 

@@ -32,6 +32,12 @@ SETTINGS = {
     ),
     "n_components": (-1, 10**20, ""),
     "n_landmarks": (0, 10**20, 2.5),
+    "n_splines": (1,),
+    **dict.fromkeys(("kappa", "prior_scale", "spread_scale"), (0.0,)),
+    **dict.fromkeys(("alpha", "ridge"), (-1.0,)),
+    "spread": (-1.0, 1e300),
+    "prior_strength": (-1.0, "loo"),
+    **dict.fromkeys(("solver", "pairs", "method", "weighting", "correction"), ("x",)),
 }
 WRONG = [
     (name, setting, value)

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import (
     GridSearchCV,
@@ -89,15 +88,6 @@ def test_a_score_of_shuffled_pairs_is_chance():
         scores.extend(cross_val_score(learner, PAIRS, labels, cv=FOLDS))
     assert abs(np.mean(scores) - 0.5) < 0.1
     assert cross_val_score(learner, PAIRS, SAME, cv=FOLDS).mean() > 0.7
-
-
-def test_before_a_fit_pair_learners_say_so_as_scikit_learn_does():
-    for learner in LEARNERS:
-        for call in (learner.predict, learner.decision_function):
-            with pytest.raises(NotFittedError):
-                call(PAIRS)
-        with pytest.raises(NotFittedError):
-            learner.score(PAIRS, SAME)
 
 
 def test_cross_validation_on_labels_says_what_judges_them():

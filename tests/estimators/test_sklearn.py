@@ -59,6 +59,34 @@ def test_check_estimator_passes_within_ten_compilations():
     assert 0 < objective._cache_size() <= 10
 
 
+CHECKED = [
+    pm.LDA(prior_strength=9),
+    pm.RCA(prior_strength=9),
+    pm.PairLDA(prior_strength=9),
+    pm.PairLDA(method="kissme", prior_strength=9),
+    pm.EigDML(solver="frank_wolfe", tol=0.3, prior_strength=0.0),
+    pm.EigDML(tol=0.3, prior_strength=9.0),
+    pm.ClassicalMDS(1, random_state=0),
+    pm.ClassicalMDS(1, solver="landmark", random_state=0),
+    pm.HierarchicalLCA(),
+    pm.TripletMetric(),
+    pytest.param(pm.PointEffectsLCA(), marks=pytest.mark.slow),
+    pytest.param(pm.GDM(), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("estimator", CHECKED, ids=repr)
+def test_scikit_learns_checks_pass(estimator):
+    records = check_estimator(estimator, on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert {r["check_name"] for r in records if r["status"] == "skipped"} <= MAY_SKIP
+    assert len(records) > 35
+
+
 def test_folds_of_different_sizes_share_one_compilation():
     objective = _value_and_gradient
     objective.clear_cache()
