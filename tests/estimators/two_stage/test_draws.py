@@ -90,23 +90,6 @@ def test_leave_one_out_takes_sources(draws):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
-def test_leave_one_out_prefers_the_right_number_of_components(sources):
-    """Independent rows, α fixed: PSIS-LOO over points, k-hat at hand."""
-    found = {}
-    for k in (1, 2):
-        one = TwoStageMixture(k).fit(sources[0])
-        drawn = one.sample("laplace", n_draws=400, n_chains=1, log_likelihood=True)
-        assert drawn["log_likelihood"]["x"].dims[2] == "point"
-        found[f"k = {k}"] = az.loo(drawn, pointwise=True)
-        assert found[f"k = {k}"].pareto_k.shape == (120,)
-    table = az.compare(found)
-    assert table.index[0] == "k = 2"
-    gap = found["k = 2"].elpd - found["k = 1"].elpd
-    assert gap > 4 * table.loc["k = 1", "dse"]
-
-
-@pytest.mark.long
 def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
     metric = model.posterior_metric("intervals", draws=draws, n_draws=20)
     assert metric.n_draws == 20

@@ -128,13 +128,6 @@ def test_a_similarity_refuses_to_be_a_distance(fitted, sources):
 
 
 @pytest.mark.long
-def test_one_labeled_example_of_each_class_classifies_iris(iris):
-    X, y, model = iris
-    score = model.get_metric().pairwise(X, X[[0, 50, 100]])
-    assert np.mean(score.argmin(1) == y) > 0.8
-
-
-@pytest.mark.long
 def test_missing_entries_are_integrated_out(sources):
     X = sources[0].copy()
     X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan

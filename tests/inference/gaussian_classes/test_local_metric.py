@@ -218,39 +218,6 @@ def test_model_without_labels_simulates_points_and_classes(prior, covariance):
 
 
 @pytest.mark.long
-def test_model_integrates_missing_entries_out():
-    """With x₂ missing the density is the marginal normal's: a data set in 1-D."""
-    params = gaussians(d=2)
-    X = np.array([[0.3, np.nan], [np.nan, -0.4], [0.1, 0.2]])
-    data = Labeled(X, np.array([0, 1, 1]))
-    theta = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
-    options = {"n_classes": 2, "missing": True}
-
-    @jax.jit
-    def density(data):
-        return log_density(gaussian_classes, (data, NIW), options, theta)[0]
-
-    value = density(data._replace(w=np.ones(3)))
-    base = density(data._replace(X=np.zeros((3, 2)), w=np.zeros(3)))
-    S = params.chol @ np.swapaxes(params.chol, 1, 2)
-
-    def normal(x, m, v):
-        return -0.5 * ((x - m) ** 2 / v + np.log(2 * np.pi * v))
-
-    delta = X[2] - params.mean[1]
-    joint = -0.5 * delta @ np.linalg.solve(S[1], delta) - 0.5 * np.log(
-        np.linalg.det(2 * np.pi * S[1])
-    )
-    wanted = (
-        normal(0.3, params.mean[0, 0], S[0, 0, 0])
-        + normal(-0.4, params.mean[1, 1], S[1, 1, 1])
-        + joint
-        + 3 * np.log(0.5)
-    )
-    np.testing.assert_allclose(float(value - base), wanted, rtol=1e-12)
-
-
-@pytest.mark.long
 def test_mixture_model_of_one_component_is_the_plain_model():
     params = gaussians(d=2)
     data = Labeled(np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 2)
