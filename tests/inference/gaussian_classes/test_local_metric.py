@@ -144,7 +144,8 @@ def test_expected_bias_metric_of_sure_draws_is_regularised_alone():
     base = local.student_metric(sure)
     draws = gc.draw(jax.random.key(2), sure, 8)
     x = np.ones((1, 3))
-    found = local.expected_bias_metric(draws, base).frame_matrix_at(x)
+    metric, _ = local.posterior_metrics(sure, 2, 8, rule="expected_bias")
+    found = metric.frame_matrix_at(x)
     one = replace(local.drawn_metrics(draws, base)[0], rule="regularised")
     np.testing.assert_allclose(found, one.frame_matrix_at(x), atol=1e-4)
 
