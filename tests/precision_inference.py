@@ -263,9 +263,6 @@ GAUSSIAN = {
     "inference.gaussian_classes.local_metric.error_expansion": lambda f, g: f(
         g.gauss.densities, g.x, g.M
     ),
-    "inference.gaussian_classes.local_metric.expected_bias_metric": lambda f, g: f(
-        g.gauss.draws, g.gauss.local
-    ),
     "inference.gaussian_classes.local_metric.expected_squared_reach": lambda f, g: f(
         np.float64(-0.5), 24, 2
     ),
