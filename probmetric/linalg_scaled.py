@@ -11,9 +11,6 @@ LARGEST = 2.0**500
 """About 3.3e150: squares of smaller numbers, and their sums, are finite."""
 LOST = -800
 """Terms of a square below 2**LOST may underflow in float64."""
-
-ORDINARY = 200
-"""Plain products and squares are safe for sizes within 2**-ORDINARY to 2**ORDINARY."""
 NOTHING = -(10**6)
 """The exponent of zero, below all others."""
 ROWS = 4096
@@ -64,13 +61,7 @@ def distances(
     B: Float[np.ndarray, "*#n d"],
     name: str,
 ) -> Float[np.ndarray, "n"]:
-    """Return |L(a - b)| of matching rows, where only the squares may overflow.
-
-    Raises
-    ------
-    ValueError
-        If a distance overflows or underflows; ``name`` is the argument's name.
-    """
+    """Return |L(a - b)| of matching rows, or raise ValueError if it overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         plain = np.linalg.norm((A - B) @ L.T, axis=-1)
     extreme = ~((plain > 2.0 ** (LOST / 2)) & (plain < LARGEST))
@@ -105,32 +96,6 @@ def represented(
             f"about 1e{np.floor(size):+.0f}. Rescale the points or the metric."
         )
     return values
-
-
-def balanced(
-    L: Float[np.ndarray, "p d"], *points: Float[np.ndarray, "_ d"]
-) -> tuple[Float[np.ndarray, "p d"], list[np.ndarray], int]:
-    """Scale features, and the columns of L inversely, to prevent overflow of squares.
-
-    Returns
-    -------
-    L, points
-        Unchanged if all sizes are ordinary.
-    exponent : int
-        Squared distances equal the ones of the returned L and points, times
-        2**exponent.
-    """
-    high = np.max([np.abs(X).max(0) for X in points], 0)
-    sizes = np.append(high, np.abs(L).max(0))
-    low_end, high_end = 2.0**-ORDINARY, 2.0**ORDINARY
-    if np.all((sizes == 0) | ((sizes >= low_end) & (sizes <= high_end))):
-        return L, list(points), 0
-    column = np.where(high > 0, np.frexp(high)[1], 0)
-    factor, power = np.frexp(L)
-    power = np.where(L == 0, NOTHING, power + column)
-    top = int(power.max()) if np.any(L != 0) else 0
-    scaled = np.ldexp(factor, np.maximum(power - top, -2000))
-    return scaled, [np.ldexp(X, -column) for X in points], 2 * top
 
 
 def no_nan(

@@ -1,7 +1,6 @@
 """Nothing can be forgotten: every model is registered, tested and checked."""
 
 import re
-from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 
@@ -13,7 +12,6 @@ from probmetric.checks import claims
 from probmetric.checks.check import Check, by_algebra
 from probmetric.registry import (
     MODELS,
-    Place,
     _spec,
     estimators,
     learner_name,
@@ -53,24 +51,6 @@ def test_every_entry_claims_something_exact(name):
     assert len(names) == len(set(names)), f"{name}: two checks of one name"
 
 
-def rooms_of(spec):
-    """The rooms that hold a learner, with the name that each gives its files."""
-    found = {"checks": room_of(spec), "inference": room_of(spec)}
-    found["estimators"] = spec.estimator.__module__.split(".")[2]
-    return found | ({"models": room_of(spec)} if spec.model else {})
-
-
-@pytest.mark.parametrize("name", list(MODELS))
-def test_every_entry_is_in_the_map_of_each_room(name):
-    """The docstring of a room's ``__init__`` names what the room holds."""
-    missing = [
-        f"probmetric/{room}/__init__.py: ``{own}``"
-        for room, own in rooms_of(MODELS[name]).items()
-        if f"``{own}``" not in import_module(f"probmetric.{room}").__doc__
-    ]
-    assert not missing
-
-
 def test_the_entry_and_the_check_of_contributing_are_made():
     """What a reader copies is what ``_spec`` and ``Check`` take."""
     page = (ROOT / "CONTRIBUTING.md").read_text()
@@ -86,12 +66,6 @@ def test_the_entry_and_the_check_of_contributing_are_made():
 def test_an_exact_check_without_a_control_cannot_be_made():
     with pytest.raises(ValueError, match="controls must have at least one"):
         Check("claim", "exact", lambda p: {}, lambda p: {})
-
-
-def test_variants_are_places_that_listing_them_does_not_load():
-    found = [p for spec in MODELS.values() for p in spec.variants.values()]
-    assert len(found) >= 1
-    assert all(isinstance(place, Place) for place in found)
 
 
 def test_every_name_of_a_learner_leads_to_its_model():

@@ -18,6 +18,7 @@ from probmetric.inference import (
     triplet_comparisons,
 )
 from probmetric.inference.lca.draws import log_likelihood
+from probmetric.inference.lca.fit import scaled_identity
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lca import LCAParams, LCAPrior
 
@@ -33,7 +34,7 @@ def lca_model(data):
 
 OF_PAIRS = {
     "statistics": lca.prepare,
-    "prior center": lca.scaled_identity,
+    "prior center": scaled_identity,
     "likelihood": lambda p: log_likelihood(ONE[None, None], np.ones((1, 1)), p),
     "labels": as_labels,
     "padding": pad_pairs,
