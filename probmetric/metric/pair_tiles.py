@@ -33,7 +33,7 @@ GROUP = 8
 def _factors(
     reg: Regression, Q: Array, P: Array, log_q: Array, log_y: Array
 ) -> tuple[Array, Array]:
-    """Return factors (k, ·, d + 2), whose products are log densities minus log_q, log_y.
+    """Return factors (k, ·, d + 2): their products are log densities less log_q, log_y.
 
     These are Eq. (3) of ``densities.pair``. Terms of a row or a column are part of the
     product: adding them to every entry would take as long as the exponential.
