@@ -34,7 +34,7 @@ from sklearn.base import clone
 
 import probmetric as pm
 from probmetric.inference.lca.jackknife import held_out_links, leave_out
-from probmetric.posterior import aligned, groups_of
+from probmetric.posterior.jackknife import aligned, groups_of
 
 N_REFERENCE, N_PAIRS, N_SIMULATED = 1000, 40, 8000
 LIMITED = {"bootstrap": 10, "laplace": 3}  # number of seeds of the slow controls

@@ -46,6 +46,10 @@ from scipy.spatial.distance import pdist
 
 from probmetric.data import Pairs
 from probmetric.inference import gdm
+from probmetric.inference.gdm.bootstrap import leave_out, refits, site_weights
+from probmetric.inference.gdm.fit import climb
+from probmetric.inference.gdm.likelihood import Rows, rows_of
+from probmetric.inference.gdm.target import start
 from probmetric.metric import i_splines
 from probmetric.models.gdm import GDMPrior
 
@@ -89,23 +93,23 @@ def quantiles(theta):
 def limits_of(pairs, params, seed, nuts):
     """Return lower and upper limits by each method, (2, 3, 4)."""
     n, rng, found = len(pairs.X), np.random.default_rng([seed, 7]), {}
-    left = gdm.leave_out(pairs, PRIOR, params, np.arange(n)).theta
+    left = leave_out(pairs, PRIOR, params, np.arange(n)).theta
     from scipy.stats import t as student
 
     each, own = curve(left), curve(params.theta)
     V = (n - 1) / n * ((each - each.mean(0)) ** 2).sum(0)
     half = student.ppf(0.95, n - 1) * np.sqrt(V)
     found["jackknife"] = np.stack([np.maximum(own - half, 0), own + half])
-    u = [gdm.site_weights(n, k, seed) for k in range(200)]
-    found["bootstrap"] = quantiles(gdm.refits(pairs, PRIOR, params, u).theta)
-    rows = gdm.rows_of(pairs, KNOTS)
-    start = gdm.start(params, rows, PRIOR)
-    mean = np.append(start.mean["log_b"], start.mean["log_theta"])
-    drawn = np.exp(mean + rng.normal(size=(400, len(mean))) @ start.factor.T)
+    u = [site_weights(n, k, seed) for k in range(200)]
+    found["bootstrap"] = quantiles(refits(pairs, PRIOR, params, u).theta)
+    rows = rows_of(pairs, KNOTS)
+    gaussian = start(params, rows, PRIOR)
+    mean = np.append(gaussian.mean["log_b"], gaussian.mean["log_theta"])
+    drawn = np.exp(mean + rng.normal(size=(400, len(mean))) @ gaussian.factor.T)
     found["Laplace"] = quantiles(drawn[:, 1:].reshape(-1, 3, 3))
     one = np.ones(n)
     by_pair = [
-        gdm.refits(
+        refits(
             pairs._replace(w=rng.exponential(size=len(pairs.i))), PRIOR, params, [one]
         ).theta[0]
         for _ in range(200)
@@ -209,8 +213,8 @@ def southwest(path):
     gaps = np.abs(S[i] - S[j]).reshape(len(i), -1)
     Z = np.concatenate([np.ones((len(i), 1)), gaps, far], 1)
     q = Z.shape[1]
-    rows = gdm.Rows(Z, 1 - D, D, np.zeros(()))
-    beta, _, _, gap = gdm.climb(rows, np.full(q, 1e-8), np.full(q, 0.05))
+    rows = Rows(Z, 1 - D, D, np.zeros(()))
+    beta, _, _, gap = climb(rows, np.full(q, 1e-8), np.full(q, 0.05))
 
     def deviance(P):
         with np.errstate(divide="ignore", invalid="ignore"):

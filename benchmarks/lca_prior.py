@@ -28,7 +28,8 @@ from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsClassifier
 
 import probmetric as pm
-from probmetric.data import nearest_pairs, pad_pairs
+from probmetric.data import nearest_pairs
+from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca import fit, log_joint, prepare
 from probmetric.inference.lca.draws import draw
 from probmetric.inference.lca.fit import scaled_identity

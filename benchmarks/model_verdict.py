@@ -37,7 +37,7 @@ from scipy.special import expit
 from scipy.stats import gamma, norm
 
 import probmetric as pm
-from probmetric.data import pad_pairs
+from probmetric.data.padding import pad_pairs
 from probmetric.inference import lca
 from probmetric.models.lca import LCAPrior
 

@@ -21,14 +21,10 @@ import jax
 import numpy as np
 
 import probmetric as pm
-from probmetric.inference.point_effects import (
-    TARGET,
-    best_mode,
-    laplace_draws,
-    rows_of,
-    spread_posterior,
-    start,
-)
+from probmetric.inference.effects import fit, spread_posterior
+from probmetric.inference.effects.draws import laplace_draws, start
+from probmetric.inference.effects.points import rows_of
+from probmetric.inference.effects.target import POINT_TARGET
 from probmetric.models.lca import LCAPrior, log_sigma2_of
 from probmetric.models.point_effects import (
     PointEffectsParams,
@@ -64,11 +60,11 @@ def one_world(spread, seed):
         truth = PointEffectsParams(W, log_sigma2, np.array(spread), effects)
         pairs = simulate(jax.random.key(seed), truth, pm.Pairs(X, i, j, None))
         rows = rows_of(pairs)
-        plain, own = (best_mode(pairs, PRIOR, spread=s)[0] for s in (0.0, None))
-        none = spread_posterior(plain.params, rows, PRIOR, n_grid=1)
-        found = spread_posterior(own.params, rows, PRIOR)
-        drawn = [laplace_draws(at, 1000, seed=seed) for at in (none, found)]
-        posterior = pm.Posterior(TARGET, (rows, PRIOR), start(found))
+        plain, own = (fit(pairs, PRIOR, spread=s) for s in (0.0, None))
+        none = spread_posterior(plain.params, pairs, PRIOR, n_grid=1)
+        found = spread_posterior(own.params, pairs, PRIOR)
+        drawn = [laplace_draws(at, PRIOR, 1000, seed=seed) for at in (none, found)]
+        posterior = pm.Posterior(POINT_TARGET, (rows, PRIOR), start(found))
         nuts = SAMPLER.draw(
             posterior, seed=seed, n_draws=400, n_chains=1, progress=False
         )

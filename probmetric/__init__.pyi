@@ -5,12 +5,12 @@ from . import (
     densities as densities,
     evaluation as evaluation,
     inference as inference,
+    large as large,
     metric as metric,
     models as models,
     neighbors as neighbors,
     plots as plots,
     posterior as posterior,
-    processes as processes,
     storage as storage,
 )
 from .checks.check import Check as Check
@@ -26,7 +26,6 @@ from .data.containers import (
     Points as Points,
     Triplets as Triplets,
 )
-from .data.files import open as open
 from .estimators.dca_gm import DCAGM as DCAGM
 from .estimators.eig_dml import EigDML as EigDML
 from .estimators.gaussian_classes import GaussianClasses as GaussianClasses
@@ -59,6 +58,8 @@ from .inference.sampling.target import (
     Target as Target,
 )
 from .inference.solvers.result import Fit as Fit, Result as Result
+from .large.files import open as open
+from .large.processes import distributed as distributed
 from .metric.class_distribution import ClassDistribution as ClassDistribution
 from .metric.fisher import LocalFisher as LocalFisher
 from .metric.local import LocalMahalanobis as LocalMahalanobis
@@ -81,7 +82,6 @@ from .posterior.interval_metric import (
 )
 from .posterior.metric import PosteriorMetric as PosteriorMetric
 from .posterior.next_pairs import next_pairs as next_pairs
-from .processes.distributed import distributed as distributed
 from .registry import MODELS as MODELS, ModelSpec as ModelSpec
 from .report.explore import explore as explore
 from .storage.draws_file import load_draws as load_draws, save_draws as save_draws

@@ -94,11 +94,9 @@ class Archive(Mapping[str, Any]):
         Start of the ValueError's message, as in ``readable``. The error is raised if
         the file is missing, damaged, or no archive of arrays. If ``expected`` is empty,
         errors of readers (``UNREADABLE``) are not converted.
-    packed : bool
-        Ignored.
     """
 
-    def __init__(self, path: Path, expected: str = "", *, packed: bool = True) -> None:
+    def __init__(self, path: Path, expected: str = "") -> None:
         self.path, self._expected = path, expected
         with self._opened() as archive:
             self._members = {n.removesuffix(".npy"): n for n in archive.namelist()}

@@ -76,14 +76,7 @@ def ending(path: Path) -> str:
 
 
 def looked_up(path: Path, argument: str) -> Path:
-    """Return a path that may or may not exist.
-
-    Raises
-    ------
-    ValueError
-        If the name is too long or contains a null character.
-        If a folder of the path cannot be entered.
-    """
+    """Return a path that may or may not exist; raise if it cannot be looked up."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -196,7 +196,7 @@ _LEARNERS = (
         estimator="hierarchical_lca:HierarchicalLCA",
         methods=("nuts", "laplace"),
         folder=False,
-        metrics_of_draws=at("probmetric.inference.hierarchical_lca.draws:metrics"),
+        metrics_of_draws=at("probmetric.inference.effects.draws:metrics"),
     ),
     _spec(
         "point_effects",
@@ -205,6 +205,7 @@ _LEARNERS = (
         params="PointEffectsParams",
         estimator="point_effects.estimator:PointEffectsLCA",
         methods=("nuts", "laplace"),
+        metrics_of_draws=at("probmetric.inference.effects.draws:metrics"),
     ),
     _spec(
         "gdm",
@@ -223,7 +224,7 @@ _LEARNERS = (
         estimator="glml:GLML",
         metric="LocalMahalanobis",
         module="gaussian_classes",
-        reduction=at("probmetric.inference.moments:CLASSES"),
+        reduction=at("probmetric.large.moments:CLASSES"),
         methods=("exact",),
     ),
     _spec(
@@ -233,7 +234,7 @@ _LEARNERS = (
         params="TwoStageParams",
         estimator="two_stage.estimator:TwoStageMixture",
         metric="PairSimilarity",
-        reduction=at("probmetric.inference.mixture.stream:MIXTURE"),
+        reduction=at("probmetric.large.mixture:MIXTURE"),
         methods=("nuts", "laplace", "svi"),
     ),
     _spec(
@@ -251,7 +252,7 @@ _LEARNERS = (
         params="LDAParams",
         estimator="lda:LDA",
         model="model",
-        reduction=at("probmetric.inference.moments:CLASSES"),
+        reduction=at("probmetric.large.moments:CLASSES"),
         variants={"rca": at("probmetric.estimators.lda:RCA")},
         methods=("exact",),
         folder=False,
@@ -262,7 +263,7 @@ _LEARNERS = (
         "close and far pairs: a Mahalanobis metric in closed form (KISSME)",
         params="inference.pair_lda:PairLDAParams",
         estimator="pair_lda:PairLDA",
-        reduction=at("probmetric.inference.moments:CLASSES"),
+        reduction=at("probmetric.large.moments:CLASSES"),
     ),
     _spec(
         "eig_dml",

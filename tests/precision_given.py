@@ -16,6 +16,7 @@ from probmetric.densities.classes import ClassDensities
 from probmetric.densities.pair import PairModel
 from probmetric.inference import dca_gm, mds
 from probmetric.inference.dca_gm import em as dca_gm_em
+from probmetric.inference.dca_gm.fit import Conditioned
 from probmetric.inference.dca_gm.hybrid import Penalty
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lca import em as lca_em
@@ -181,7 +182,7 @@ class Given:
         mu = (self.means @ A.T)[:, None]
         params = DCAGMParams(A, np.log(self.c), np.zeros((2, 1)), mu, self.L[:, None])
         prior = double(dca_gm.default_prior, params, self.labeled)
-        given = dca_gm.Conditioned(self.labeled, prior, np.array(1.0))
+        given = Conditioned(self.labeled, prior, np.array(1.0))
         Y = self.X @ A.T
         return SimpleNamespace(
             A=A,
@@ -189,7 +190,6 @@ class Given:
             sites=double(unconstrain, params),
             prior=prior,
             given=given,
-            white=double(dca_gm.white_coordinates, given),
             Y=Y,
             theta=(params.log_alpha[:, None] + params.log_beta, mu, self.L[:, None]),
             em=dca_gm_em.EMData(Y, self.y, self.w, dca_gm_em.EMPrior()),

@@ -59,12 +59,12 @@ GENERIC = {
 
 LDA_LIKE = {
     "inference.lda.class_moments": lambda f, g: f(g.labeled, g.gauss.prior),
-    "inference.effects.fit.fit_groups": lambda f, g: f(
-        g.pairs._replace(anchor=np.arange(len(g.pairs.i)) % 2),
-        HierarchicalLCAPrior(g.lca.prior),
-    ),
-    "inference.effects.fit.fit_points": lambda f, g: f(
-        g.pairs, PointEffectsPrior(g.lca.prior)
+    "inference.effects.fit.fit": lambda f, g: (
+        f(
+            g.pairs._replace(anchor=np.arange(len(g.pairs.i)) % 2),
+            HierarchicalLCAPrior(g.lca.prior),
+        ),
+        f(g.pairs, PointEffectsPrior(g.lca.prior)),
     ),
     "inference.gdm.fit.fit": lambda f, g: f(g.pairs, GDMPrior(knots_of(g))),
     "inference.lda.discriminants": lambda f, g: f(g.c, g.means, g.M, 1),
@@ -311,8 +311,6 @@ DCA = {
     "inference.dca_gm.fit.fit": lambda f, g: f(
         g.labeled, n_latent=1, n_gaussians=1, max_steps=9
     ),
-    "inference.dca_gm.fit.log_prior": lambda f, g: f(g.dca.sites, g.dca.prior),
-    "inference.dca_gm.fit.white_coordinates": lambda f, g: f(g.dca.given),
     "inference.dca_gm.fit.log_joint": lambda f, g: f(g.dca.sites, g.dca.given),
     "inference.dca_gm.em.own_shares": lambda f, g: f(g.dca.params, g.dca.Y, g.y),
     "inference.dca_gm.hybrid.fit_hybrid": lambda f, g: f(
@@ -382,7 +380,6 @@ TWO_STAGE = {
     "inference.mixture.prior.log_prior": lambda f, g: f(g.c, g.means, g.S, g.two.prior),
     "inference.two_stage.online.start": lambda f, g: f(g.two.mixture, g.X, None),
     "inference.two_stage.online.add": lambda f, g: f(online_state(g), g.X),
-    "inference.two_stage.online.merge": lambda f, g: f(*[online_state(g)] * 2),
     "inference.two_stage.choice.bic": lambda f, g: f(g.two.params, g.X),
     "inference.two_stage.choice.blend": lambda f, g: f([g.two.params, g.two.params]),
     "inference.two_stage.choice.choose_components": lambda f, g: f(

@@ -80,10 +80,7 @@ ROOT = {
     "evaluation.answers.answer_scores": lambda f, g: f(
         np.array([0.25, 0.75]), np.array([0, 1])
     ),
-    "evaluation.evaluate.brier_score": lambda f, g: f(np.array([0, 1]), CLASSES),
-    "evaluation.evaluate.calibration_error": lambda f, g: f(np.array([0, 1]), CLASSES),
     "evaluation.evaluate.coverage": lambda f, g: f(Interval(g.c - 1, g.c + 1), g.c),
-    "evaluation.evaluate.pair_roc_auc": lambda f, g: f(g.metric, g.X, g.y),
     "evaluation.evaluate.retrieval": lambda f, g: f(g.metric, g.X, g.y),
     "evaluation.evaluate.scored_pairs": lambda f, g: f(
         g.metric, g.X, g.y, max_pairs=9, seed=0
@@ -132,11 +129,8 @@ ROOT = {
     "neighbors.search.found_but_own": lambda f, g: f(
         g.metric, g.X[:3], g.X, 2, np.arange(3)
     ),
-    "neighbors.shortlist.nearest_shortlisted": lambda f, g: f(
+    "neighbors.scan.nearest_shortlisted": lambda f, g: f(
         g.gauss.local, g.X[:3], g.X, 2, None, 64, 8
-    ),
-    "neighbors.shortlist.shortlist_recall": lambda f, g: f(
-        g.gauss.local, g.X[:3], g.X, 2, 8
     ),
     "neighbors.votes.leave_one_out": lambda f, g: f(VOTES, g.y, [0.5], [0.02], None),
     "neighbors.votes.mix_prior": lambda f, g: f(VOTES, VOTES[0], 0.1, None),
@@ -172,7 +166,6 @@ ROOT = {
     "posterior.intervals.quantiles": lambda f, g: f(g.B, 0.9),
     "posterior.intervals.ratio": lambda f, g: f(g.c, 2 * g.c),
     "posterior.intervals.same": lambda f, g: f(g.linked, *g.same),
-    "posterior.intervals.spread": lambda f, g: f(g.S, 1.0, False),
 }
 
 

@@ -3,7 +3,6 @@
 ALL = lambda r: r  # noqa: E731
 
 SHIFT_FREE = {
-    "evaluation.evaluate.pair_roc_auc": ALL,
     "evaluation.evaluate.retrieval": ALL,
     "inference.eig_dml.fit.fit": lambda r: r.params.S,
     "inference.eig_dml.fit.game": ALL,
@@ -65,7 +64,6 @@ SHIFT_FREE = {
     "neighbors.linear.nearest_linear": ALL,
     "neighbors.scan.nearest_scanned": ALL,
     "neighbors.search.nearest": ALL,
-    "neighbors.shortlist.shortlist_recall": ALL,
     "neighbors.votes.count_votes": ALL,
     "neighbors.votes.neighborhood_scale": ALL,
     "neighbors.votes.soft_votes": ALL,

@@ -14,8 +14,8 @@ import pytest
 import probmetric as pm
 from probmetric.data.inputs import pairs_from_arrays
 from probmetric.densities.classes import ClassDensities
-from probmetric.evaluation import pair_roc_auc
-from probmetric.inference import hierarchical_lca, lca, triplet_comparisons
+from probmetric.evaluation import evaluate
+from probmetric.inference import effects, lca, triplet_comparisons
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.local import local_metric
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
@@ -98,7 +98,8 @@ def own_metric(order):
 def auc(order):
     """Return 1: the pair of one class, 0.4 apart, is nearer than the two others."""
     X, codes = np.array([[0.0], [1.0], [0.4]]), np.array([0, 1, 0])
-    return pair_roc_auc(pm.Mahalanobis(order(np.eye(1))), order(X), order(codes))
+    metric = pm.Mahalanobis(order(np.eye(1)))
+    return evaluate(order(X), order(codes), metric=metric)["pair_roc_auc"]
 
 
 def judged(order):
@@ -116,7 +117,7 @@ def of_groups(order):
     columns = [0, 0, 3, 3], [1, 2, 4, 5], [1, 0, 1, 0]
     pairs = pm.Pairs(order(X), *map(order, columns), anchor=order([0, 0, 1, 1]))
     prior = HierarchicalLCAPrior(LCAPrior(order(np.eye(1))))
-    found = hierarchical_lca.fit(pairs, prior, spread=0.0)
+    found = effects.fit(pairs, prior, spread=0.0)
     W = found.params.W_groups
     return [*W.ravel().round(2), W.itemsize]
 

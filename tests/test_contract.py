@@ -31,7 +31,6 @@ LONG_CHAINS = {
 
 COMPILED = {
     "SVI's invariants are near NUTS draws",
-    "SVI's means, covariances and weights are near the closed form",
     "SVI is near NUTS on J and p(c|x), mixtures fixed",
 }
 """Slow claims whose programs compile for longer than they run."""

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from probmetric.inference import dca_gm
+from probmetric.inference.dca_gm import likelihood
 from probmetric.inference.gaussian_classes import posterior as posteriors
 from probmetric.inference.gaussian_classes.local_metric import student_metric
 from probmetric.linalg import cholesky_of
@@ -59,8 +59,8 @@ CASES = {
     "densities": (to_densities, posteriors.posterior_mean(POST)),
     "constrain": (story.constrain, SITES, PRESENT),
     "unconstrain": (story.unconstrain, PARAMS),
-    "gauge": (dca_gm.apply_gauge, PARAMS, RNG.normal(size=(P, P))),
-    "fixed gauge": (dca_gm.fix_gauge, PARAMS),
+    "gauge": (likelihood.apply_gauge, PARAMS, RNG.normal(size=(P, P))),
+    "fixed gauge": (likelihood.fix_gauge, PARAMS),
     "metric": (story.to_metric, PARAMS),
     "subspace": (partial(story.to_metric, kind="subspace"), PARAMS),
 }

@@ -6,9 +6,8 @@ import pytest
 import probmetric as pm
 from probmetric.arguments import check_count, check_counts, check_number
 from probmetric.densities.classes import ClassDensities
-from probmetric.evaluation import pair_roc_auc
+from probmetric.evaluation import evaluate
 from probmetric.metric.local import local_metric
-from probmetric.neighbors import shortlist_recall
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 SMALL = pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])
@@ -45,7 +44,6 @@ def test_small_tiles_and_shortlists_change_no_neighbors(small, local):
     for options in {"tile": small(100)}, {"shortlist": small(100)}:
         index = pm.nearest(local, Q, LINE, small(60), **options)[1]
         assert index.tolist() == [list(range(60))]
-    assert shortlist_recall(local, Q, LINE, small(60), small(100), tile=small(100)) == 1
 
 
 @SMALL
@@ -62,7 +60,8 @@ def test_pairs_drawn_for_the_roc_are_as_many_as_asked(small):
     """Far apart classes are told apart by any 100 pairs."""
     X = np.where(LINE < 65, LINE, LINE + 1e6)
     codes = (LINE[:, 0] >= 65).astype(int)
-    assert pair_roc_auc(EUCLID, X, codes, max_pairs=small(100)) == 1
+    found = evaluate(X, codes, metric=EUCLID, max_pairs=small(100))
+    assert found["pair_roc_auc"] == 1
 
 
 @SMALL

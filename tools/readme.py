@@ -2,7 +2,6 @@
 
     python tools/readme.py            rewrite the table (from the registry)
     python tools/readme.py figures    redraw docs/*.png as well
-    python tools/readme.py stories    redraw docs/theory/story_*.svg, the models' graphs
 
 A test checks that the table is the one that this script writes.
 """
@@ -79,25 +78,8 @@ def _program(page: str, blocks: int) -> dict[str, Any]:
     return space
 
 
-def stories() -> None:
-    """Draw the graph of every registered model that is written in NumPyro."""
-    import matplotlib as mpl
-
-    import probmetric as pm
-
-    # The same bytes each time, and letters that every browser has.
-    settings = {"svg.hashsalt": "story", "svg.fonttype": "none"}
-    for name, spec in sorted(MODELS.items()):
-        if spec.model is not None:
-            path = ROOT / f"docs/theory/story_{name}.svg"
-            with mpl.rc_context(settings):
-                pm.plots.story(name).savefig(path, metadata={"Date": None})
-
-
 if __name__ == "__main__":
     page = ROOT / "docs/which_learner.md"
     page.write_text(with_table(page.read_text()))
     if "figures" in sys.argv[1:]:
         figures()
-    if "stories" in sys.argv[1:]:
-        stories()

@@ -29,16 +29,16 @@ from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs
 from probmetric.inference.effects.arrow import Arrow
-from probmetric.inference.effects.draws import group_laplace_draws
+from probmetric.inference.effects.draws import laplace_draws, start
 from probmetric.inference.effects.fit import (
     GROUPS,
     Mode,
     SpreadPosterior,
-    group_data,
+    data_of,
+    fit,
     mode_at,
-    posterior_on_grid,
+    spread_posterior,
 )
-from probmetric.inference.effects.fit import fit_groups as fit
 from probmetric.inference.effects.groups import (
     GroupData,
     log_joint,
@@ -47,7 +47,7 @@ from probmetric.inference.effects.groups import (
 )
 from probmetric.inference.effects.profile import log_half_normal
 from probmetric.inference.effects.recipe import pairs_in_groups
-from probmetric.inference.effects.target import GROUP_TARGET, start
+from probmetric.inference.effects.target import GROUP_TARGET
 from probmetric.inference.lca.recipe import Recipe, prior_for, rate_for
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Draws, Posterior
@@ -147,7 +147,7 @@ def _end(problem: Problem[Pairs], pooled: bool = False) -> Sites:
 
 
 def _problem(problem: Problem[Pairs]) -> GroupData:
-    return group_data(problem.data, problem.prior, **problem.options)
+    return data_of(problem.data, problem.prior, **problem.options)[1]
 
 
 def _mode(problem: Problem[Pairs], spread: float) -> Mode:
@@ -168,7 +168,9 @@ def _summary(problem: Problem[Pairs], drawn: Draws) -> xr.Dataset:
 
 
 def _grid(problem: Problem[Pairs]) -> SpreadPosterior:
-    return posterior_on_grid(GROUPS, problem.params, _problem(problem))
+    return spread_posterior(
+        problem.params, problem.data, problem.prior, **problem.options
+    )
 
 
 def _posterior(problem: Problem[Pairs]) -> Posterior:
@@ -186,8 +188,8 @@ def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     with jax.enable_x64(True):
         grid = _grid(problem)
     modes = tuple(_stretched(mode, wide) for mode in grid.modes)
-    grid, width = grid._replace(modes=modes), float(problem.prior.common.width)
-    values = group_laplace_draws(grid, width, 4000, seed=5)
+    grid = grid._replace(modes=modes)
+    values = laplace_draws(grid, problem.prior, 4000, seed=5)
     return _summary(problem, Draws(values, {}, {"khat": float("nan")}))
 
 

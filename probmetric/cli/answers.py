@@ -18,12 +18,12 @@ from probmetric.cli.files import note
 from probmetric.cli.inputs import Learner, describe
 from probmetric.cli.options import DataSpec
 from probmetric.data.inputs import points
-from probmetric.data.source import Source
 from probmetric.data.unlabeled import leaves_out
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset, load_points
 from probmetric.datasets.tables import read_content
 from probmetric.evaluation.answers import answer_auc, answer_scores
+from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import AS_IS, Reading, ending, existing, is_set
@@ -99,7 +99,6 @@ def read_table(
 
 
 def _whole(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarray:
-    """Convert row numbers, or raise."""
     column = frame[name]
     numbers = np.asarray(pd.to_numeric(column, errors="coerce"), float)
     (wrong,) = np.nonzero(~((numbers >= 0) & (numbers % 1 == 0)))
@@ -161,8 +160,8 @@ def about_points(
 ) -> Answered:
     """Join judgments with their points.
 
-    ``objects`` is None if there are points. Otherwise it is the minimum number of
-    objects without features, of a learner or metric called ``name``.
+    ``objects`` is None if there are points, otherwise the minimum number of objects
+    without features, of a learner or metric called ``name``.
     """
     place = str(table.path.resolve())
     if objects is not None:
@@ -186,7 +185,6 @@ def about_points(
 
 
 def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
-    """Choose the method that fits to a table, or raise."""
     kind, name = table.kind, type(estimator).__name__
     fit = getattr(estimator, "fit_pairs" if kind == "pairs" else "fit_triplets", None)
     if kind != "pairs" and without_points(estimator):
@@ -229,10 +227,10 @@ def probabilities(
 ) -> tuple[Float[np.ndarray, "N"] | None, Float[np.ndarray, "N"], str]:
     """Compute P(yes) of judgments, a score, and the reason if P is None.
 
-    Yes is *same* for a pair, and *near is nearer* for a triplet. The score of a pair is
-    minus the distance. The score of a triplet is the distance of far minus the distance
-    of near. P is averaged over draws. ``log_odds`` is true if squared distances are in
-    units of log odds, as after a fit to triplets.
+    Yes is *same* for a pair, and *near is nearer* for a triplet. The score is minus the
+    distance of a pair, and the distance of far minus near of a triplet. P is averaged
+    over draws. ``log_odds`` is true if squared distances are in units of log odds, as
+    after a fit to triplets.
     """
     X = np.eye(int(getattr(metric, "n_features"))) if data.X is None else data.X  # noqa: B009
     ends = [X[rows] for rows in data.table.rows.T]

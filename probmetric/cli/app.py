@@ -123,8 +123,8 @@ def _leave(
 ) -> NoReturn:
     """Call ``work`` of a command's file, and exit with its code.
 
-    With ``several`` the process joins the others that were started with it. Imports
-    end before the work, so that ``kept`` describes the state after an interrupt.
+    With ``several`` the process joins the others that were started with it. Imports end
+    before the work, so that ``kept`` describes the state after an interrupt.
     """
     function = getattr(import_module(f"probmetric.cli.{file}"), work)
 
@@ -194,7 +194,7 @@ def sample(options: Sample) -> None:
 
 @command(Next)
 def next(options: Next) -> None:
-    """Choose the most informative pairs or triplets to judge (for --answers)."""
+    """Choose the most informative pairs to judge (for --answers)."""
     with first(options):
         if options.out is not None:
             check_new(options.out.parent, (options.out.name,), force=options.force)

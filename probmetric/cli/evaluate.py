@@ -57,12 +57,8 @@ from probmetric.cli.inputs import (
     rows_of,
 )
 from probmetric.cli.options import DataSpec, Evaluate
-from probmetric.data.choose import sampled
 from probmetric.data.containers import Triplets
-from probmetric.data.source import View
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.overlap import describe_overlap, hashes_of
-from probmetric.datasets.rows import sample_of
 from probmetric.evaluation.cross_validate import (
     EUCLID,
     cross_validate,
@@ -70,13 +66,17 @@ from probmetric.evaluation.cross_validate import (
     stratified_folds,
 )
 from probmetric.evaluation.evaluate import evaluate
-from probmetric.evaluation.rows import as_fitted
 from probmetric.evaluation.sources import judge_sources
+from probmetric.large.choose import sampled
+from probmetric.large.evaluate import as_fitted
+from probmetric.large.overlap import describe_overlap, hashes_of
+from probmetric.large.processes import together
+from probmetric.large.rows import sample_of
+from probmetric.large.source import View
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import in_parts
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.processes.distributed import together
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 from probmetric.registry import MODELS, fit_named, make, without_points
@@ -88,7 +88,7 @@ PROB = 0.9
 UNSEEN = "use rows of sources that are not in the training data"
 ABOUT = "judgments are about the rows of judgments"
 SHARED = (
-    "training and test judgments share rows, so the scores may be too optimiztic for "
+    "training and test judgments share rows, so the scores may be too optimistic for "
     "new rows"
 )
 
@@ -196,7 +196,6 @@ def _check_split(options: Evaluate) -> None:
 def _means(
     figures: list[dict[str, Any]], predictions: list[pd.DataFrame], **more: object
 ) -> Result:
-    """Assemble figures by split, with their means over splits as text."""
     table = pd.DataFrame(figures)
     means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
     text = means.T.to_string(na_rep="–", float_format=lambda value: f"{value:.4f}")
@@ -252,7 +251,6 @@ def _votes(options: Evaluate, spec: DataSpec) -> Task:
 
 
 def _test_data(test: str, spec: DataSpec, data: Dataset) -> Dataset:
-    """Load --test; raise for other features or classes than in --data."""
     label = spec.label or (None if spec.groups else data.label)
     with of_option("--test"):
         tested = load(spec._replace(name=test, label=label))
@@ -270,7 +268,6 @@ def _test_data(test: str, spec: DataSpec, data: Dataset) -> Dataset:
 def _class_table(
     classes: np.ndarray, P: np.ndarray, truth: np.ndarray, rows: np.ndarray
 ) -> pd.DataFrame:
-    """Class probabilities (m, c) of some rows, with the truth."""
     names = [str(name) for name in classes]
     frame = pd.DataFrame(P, columns=pd.Index([f"P({c})" for c in names]))
     frame.insert(0, "predicted", np.asarray(names)[P.argmax(1)])
@@ -394,9 +391,9 @@ def _of_stored(
     check_features(stored.feature_names, data.feature_names, data.name)
     learned, remarks = f"{stored.name} was learned from", list[str]()
     if data.about["hash"] == stored.data_hash:
-        remarks = [f"{learned} the same judgments: its figures are too optimiztic"]
+        remarks = [f"{learned} the same judgments: its figures are too optimistic"]
     elif stored.rows is not None:
-        todo = f"that {learned}: its figures may be too optimiztic"
+        todo = f"that {learned}: its figures may be too optimistic"
         remarks = describe_overlap(judged_rows(data), stored.rows, ABOUT, todo)
     rows = np.arange(len(data.table.rows))
     log_odds = model is not None and model.data_kind is Triplets
@@ -427,7 +424,7 @@ def _refits(
                 f"{tested.table.kind}."
             )
         every = np.arange(len(tested.table.rows))
-        todo = "of --answers (training data): the figures may be too optimiztic"
+        todo = "of --answers (training data): the figures may be too optimistic"
         hashes = hashes_of(judged_rows(data))
         remarks = describe_overlap(judged_rows(tested), hashes, ABOUT, todo)
         return data, (fitted(data, tested, every) for _ in range(1)), remarks

@@ -142,8 +142,7 @@ def noted() -> Generator[list[Warning]]:
 def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
     """Raise ValueError for existing files, unless ``force``.
 
-    A link counts as a file: it is replaced, and its target is unchanged. Folders, pipes
-    and devices are never replaced.
+    A link counts as a file and is replaced. Folders, pipes and devices never are.
     """
     existing = [folder / name for name in names if os.path.lexists(folder / name)]
     for path in existing:
@@ -162,11 +161,7 @@ def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
 def claim(
     folder: Path, names: tuple[str, ...], *, force: bool, lock: str = LOCK
 ) -> Generator[None]:
-    """Make a folder for files ``names``, and lock it before the work.
-
-    ValueError if a file exists without ``force``, another run has the lock, or the
-    folder cannot be made or written to.
-    """
+    """Make a folder for files ``names``, and lock it before the work."""
     with locked(folder, "--out", lock):
         # Checked again: another run may have ended since the command began.
         check_new(folder, names, force=force)
@@ -207,8 +202,7 @@ def results(
 ) -> Generator[Path]:
     """Write files as ``together``, with summary.json, and then the report.
 
-    The summary contains the command line, so that the run can be repeated. ``data`` is
-    the data for the report; without it the report loads the data again.
+    ``data`` is the data for the report; without it the report loads the data again.
     """
     from probmetric.report.run import SUMMARY, render_run, write_summary
 

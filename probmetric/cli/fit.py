@@ -35,16 +35,16 @@ from probmetric.cli.inputs import (
     streamed,
 )
 from probmetric.cli.options import DataSpec, Fit, LearnOptions
-from probmetric.data.source import Source, n_features, n_rows
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.overlap import ROWS, hashes_of
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.large.overlap import ROWS, hashes_of
+from probmetric.large.passes import checkpointed
+from probmetric.large.processes import together
+from probmetric.large.source import Source, n_features, n_rows
 from probmetric.metric import Dissimilarity
-from probmetric.processes.checkpoint import checkpointed
-from probmetric.processes.distributed import together
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, fit_rows, make
 from probmetric.storage.metric_file import save_metric
@@ -66,12 +66,7 @@ class Learned(NamedTuple):
 def run(options: Fit) -> int:
     """Fit, and return the exit code. With several processes only the first writes.
 
-    Raises
-    ------
-    BadInput
-        If the input is unusable; nothing is written.
-    OSError
-        If a file cannot be written; existing files are complete.
+    Raises BadInput (nothing is written), or OSError (existing files are complete).
     """
     with ExitStack() as stack:
         with bad_input():
@@ -190,7 +185,6 @@ def troubled(warned: list[Warning]) -> bool:
 
 
 def _in_chunks(estimator: Learner, rows: Source) -> str:
-    """Note about a fit to rows that were read in chunks."""
     names = ", ".join(rows.feature_names[:8]) + (", ..." * (n_features(rows) > 8))
     anchors: int | None = getattr(estimator, "n_anchors_", None)
     pairs = "" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)"

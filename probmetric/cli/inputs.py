@@ -13,22 +13,22 @@ import numpy as np
 from probmetric.cli.files import note, noted
 from probmetric.cli.options import DataSpec, Next, UseOptions
 from probmetric.data.containers import Labeled
-from probmetric.data.files import Rows
 from probmetric.data.hash import data_hash, row_hashes
 from probmetric.data.inputs import class_codes, not_finite, points
-from probmetric.data.source import Source, n_rows
 from probmetric.datasets import loading as datasets
-from probmetric.datasets import rows as rows_in_parts
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.overlap import ROWS, describe_overlap
-from probmetric.datasets.rows import (
+from probmetric.large import rows as rows_in_parts
+from probmetric.large.files import Rows
+from probmetric.large.overlap import ROWS, describe_overlap
+from probmetric.large.rows import (
     is_large,
     last_column,
     named,
     open_rows,
     sample_of,
 )
+from probmetric.large.source import Source, n_rows
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import difference
 from probmetric.metric.protocol import MetricDraws
@@ -52,10 +52,7 @@ class Learner(Protocol):
 
 
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``name=value`` words. Values are Python literals, otherwise strings.
-
-    ``none``, ``true``, ``false`` and ``inf`` may be lower case.
-    """
+    """Parse ``name=value`` words. Values are Python literals, otherwise strings."""
     settings: dict[str, object] = {}
     words = {"none": None, "true": True, "false": False, "inf": float("inf")}
     for pair in pairs or ():
@@ -140,7 +137,6 @@ def streamed(estimator: Learner, spec: DataSpec) -> Source | None:
 
 
 def _without(spec: DataSpec, column: str | None) -> Reading:
-    """Options that omit a column from the features; arrays have no such column."""
     how = spec.how
     if column is None or spec.name.lower().endswith(".npy"):
         return how
@@ -322,7 +318,7 @@ def if_seen(
     Files of version 0.2 have one hash of all rows instead of a hash for each row.
     """
     was, its = ("was", "its") if stored.n_metrics == 1 else ("were", "their")
-    name, biased = stored.name, f"{its} figures are too optimiztic; {otherwise}"
+    name, biased = stored.name, f"{its} figures are too optimistic; {otherwise}"
     learned = stored.rows
     if (learned is not None and np.isin(row_hashes(data.X), learned).all()) or (
         data_hash(Labeled(data.X, data.y)) == stored.data_hash
@@ -336,7 +332,7 @@ def if_seen(
 
 def if_among(data: Dataset, hashes: np.ndarray, where: str) -> list[str]:
     """Note test points that are also in --data."""
-    todo = "of --data: if they are the same objects, all figures are too optimiztic"
+    todo = "of --data: if they are the same objects, all figures are too optimistic"
     todo = f"{todo}; remove them from --test"
     return describe_overlap(data.X, hashes, SAME.format(where), todo)
 

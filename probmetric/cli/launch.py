@@ -29,7 +29,7 @@ from typing import IO, NamedTuple
 
 import typer
 
-from probmetric.processes.distributed import (
+from probmetric.large.processes import (
     COORDINATOR,
     PATIENCE,
     RANKS,

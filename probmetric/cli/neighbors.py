@@ -14,12 +14,12 @@ from probmetric.cli.inputs import (
     points_for,
 )
 from probmetric.cli.options import DataSpec, Neighbors
-from probmetric.data.source import Source, n_rows
-from probmetric.datasets.rows import all_rows, is_large, last_column, open_rows, stored
 from probmetric.files import replacing
+from probmetric.large.processes import together
+from probmetric.large.rows import all_rows, is_large, last_column, open_rows, stored
+from probmetric.large.source import Source, n_rows
 from probmetric.names import in_parts
 from probmetric.neighbors.table import neighbor_table
-from probmetric.processes.distributed import together
 
 
 def run(options: Neighbors) -> int:

@@ -311,7 +311,7 @@ class Explore(UseOptions):
 class Next(ReadOptions):
     """Options of ``next``."""
 
-    data: str | None = option(None, SOURCES)
+    data: str = option(MISSING, SOURCES)
     draws: Path = option(MISSING, "draws.nc of sample.")
     candidates: str | None = option(
         None, "Table of candidate questions; default random candidates."

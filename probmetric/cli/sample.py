@@ -24,10 +24,10 @@ from probmetric.cli.fit import learn, origin, prepared, troubled
 from probmetric.cli.inputs import describe_data
 from probmetric.cli.options import Sample
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.overlap import ROWS, hashes_of
 from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
+from probmetric.large.overlap import ROWS, hashes_of
 from probmetric.registry import model_of
 from probmetric.storage.draws_file import save_draws
 

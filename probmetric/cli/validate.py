@@ -116,7 +116,6 @@ def run(options: Validate) -> int:
 
 
 def _points(options: Validate) -> Dataset | None:
-    """Load --data; raise for options that require it."""
     if options.data is None:
         for name, default in vars(ReadOptions()).items():
             if name != "quiet" and getattr(options, name) != default:
@@ -128,7 +127,6 @@ def _points(options: Validate) -> Dataset | None:
 
 
 def _studied(options: Validate, name: str) -> bool:
-    """Whether the run includes a study of the data."""
     wanted = options.out is not None and options.data is not None
     return wanted and not options.broken and MODELS[name].study is not None
 
@@ -136,7 +134,6 @@ def _studied(options: Validate, name: str) -> bool:
 def _model_verdict(
     options: Validate, name: str, points: Dataset | None
 ) -> ModelVerdict | None:
-    """Compare a model with the data, if there are some."""
     if points is None or options.broken or not MODELS[name].criticism:
         return None
     say(f"Comparing {name} with {points.name} ...")
@@ -146,7 +143,6 @@ def _model_verdict(
 
 
 def _problem(name: str, data: Dataset | None) -> Problem[Any] | None:
-    """Make a model's problem on labeled data, with the name of the data."""
     if data is None:
         return None
     from_labels = cast("Callable[..., Problem[Any]]", MODELS[name].from_labels)
@@ -177,7 +173,6 @@ def _models(options: Validate) -> list[str]:
 
 
 def _print_summary(result: Validation) -> None:
-    """Print a line per check: verdict, claim, and largest difference."""
     lines: Any = result.summary().itertuples()
     for row in lines:
         figure = (

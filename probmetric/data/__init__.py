@@ -10,10 +10,6 @@
 ``groups``       groups of points with a common source, stacked by size.
 ``scaling``      center and scale of each feature, also with missing entries.
 ``padding``      padding to few sizes, which share compilations.
-``source``       data that need not fit in memory, read in blocks of one shape.
-``choose``       rows of data on disk: by number, or a sample.
-``files``        ``open``: Parquet files, ``.npy`` files or arrays.
-``resampled``    data on disk with other weights: jackknife and bootstrap.
 ``truth``        the score of classifiers.
 ``hash``         hashes of data, and a canonical row order.
 """

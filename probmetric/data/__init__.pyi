@@ -6,16 +6,10 @@ from .containers import (
     Points as Points,
     Triplets as Triplets,
 )
-from .files import open as open
-from .groups import as_groups as as_groups
-from .hash import data_hash as data_hash
-from .padding import pad_pairs as pad_pairs
 from .pairs import (
     all_pairs as all_pairs,
     impostor_pairs as impostor_pairs,
     nearest_pairs as nearest_pairs,
 )
-from .resampled import bootstrapped as bootstrapped, without_group as without_group
 from .sites import site_pairs as site_pairs
-from .source import Block as Block, Part as Part, Source as Source
 from .triplets import nearest_triplets as nearest_triplets

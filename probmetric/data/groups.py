@@ -33,22 +33,6 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
 
     A point is a group of one. A pair with y = 1 is a group of two. A pair with y = 0 is
     two groups of one.
-
-    Raises
-    ------
-    ValueError
-        If pairs have no y.
-        If y are counts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs, as_groups
-    >>> X = np.array([[0.0], [0.1], [2.0]])
-    >>> i, j, y = np.array([[0, 0], [1, 2], [1, 0]])
-    >>> groups = as_groups(Pairs(X, i, j, y))
-    >>> groups.X.ravel().tolist(), groups.group.tolist()
-    ([0.0, 0.1, 0.0, 2.0], [0, 0, 1, 2])
     """
     if isinstance(data, Groups):
         return data
@@ -71,10 +55,7 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
 def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     """Stack groups by size. The weight of a group is the mean over its points.
 
-    Raises
-    ------
-    ValueError
-        If groups or pairs are traced inside ``jit``, because they determine shapes.
+    Inside ``jit`` groups and pairs raise, because they determine shapes.
     """
     if isinstance(data, Stacks):
         return data
@@ -82,8 +63,8 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
     if traced:
         raise ValueError(
-            f"data: expected stack(data) inside jit, because {', '.join(traced)} "
-            f"determine shapes, got traced {type(data).__name__}"
+            f"data must be Stacks inside jit, because {', '.join(traced)} determine "
+            f"shapes, got traced {type(data).__name__}. Pass stack(data)."
         )
     groups = as_groups(data)
     codes = np.asarray(groups.group)

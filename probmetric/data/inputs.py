@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from probmetric.arguments import WrongType
 from probmetric.data.containers import Pairs
-from probmetric.data.source import Source
+from probmetric.large.source import Source
 from probmetric.names import UNNAMED
 from probmetric.typing import ArrayLike
 
@@ -27,7 +27,7 @@ def class_codes(
     if len(classes) < 2:
         (label,) = classes.tolist()
         raise ValueError(
-            f"{name}: expected at least 2 classes, got one class ({label!r})"
+            f"{name} must have at least 2 classes, got one class ({label!r})"
         )
     return classes, codes
 
@@ -35,46 +35,40 @@ def class_codes(
 def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
     """Return the sorted distinct labels and the code 0..C-1 of each label.
 
-    Raises
-    ------
-    ValueError
-        If labels are not one column.
-        If labels mix numbers and strings.
-        If a label is missing (None, NaN, NA or masked).
-        If different labels become equal in a NumPy array.
+    Raises for missing labels (None, NaN, NA or masked), mixed numbers and strings, and
+    different labels that become equal in a NumPy array.
     """
     refuse_masked(labels, name)
     values = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
     if values.ndim != 1 or len(values) == 0:
-        raise ValueError(f"{name}: expected shape (n,) with n ≥ 2, got {values.shape}")
+        raise ValueError(f"{name} must have shape (n,) with n ≥ 2, got {values.shape}")
     if values.dtype == object:
         lacking = [row for row, v in enumerate(values) if is_missing(v)]
         if lacking:
             learned = name in ("y", "groups")
             todo = ". A learner leaves such rows out with unlabeled=numpy.nan" * learned
             raise ValueError(
-                f"{name}: expected a label of every row, got none (None, NaN or NA) in "
+                f"{name} must have a label in every row, got none (None, NaN or NA) in "
                 f"row {lacking[0]} (rows are counted from 0){todo}"
             )
         values = _in_one_type(values, name)
     if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
-        raise ValueError(f"{name}: expected finite values, got NaN or infinity")
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
     if values.dtype.kind not in "biufUS":
-        raise ValueError(f"{name}: expected numbers or strings, got {values.dtype}")
+        raise ValueError(f"{name} must be numbers or strings, got {values.dtype}")
     return np.unique(values, return_inverse=True)
 
 
 def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
-    """Convert Python objects to an array of numbers or of text."""
     types = {str: "str", bytes: "bytes", Number: "number", np.bool_: "number"}
     kinds = {
         next((kind for t, kind in types.items() if isinstance(v, t)), type(v).__name__)
         for v in labels
     }
     if len(kinds) > 1:
-        raise ValueError(f"{name}: expected one kind, got {sorted(kinds)} mixed")
+        raise ValueError(f"{name} must be of one kind, got {sorted(kinds)} mixed")
     if not kinds <= {*types.values()}:
-        raise ValueError(f"{name}: expected numbers or strings, got {kinds.pop()}")
+        raise ValueError(f"{name} must be numbers or strings, got {kinds.pop()}")
     values = np.asarray(labels.tolist())
     n_classes = len(set(labels.tolist()))
     if values.dtype != object and len(np.unique(values)) < n_classes:
@@ -135,7 +129,7 @@ def check_numeric(X: ArrayLike, name: str = "X") -> None:
         for column, dtype in columns:
             if str(dtype) == "category":  # NumPy would convert categories to numbers.
                 raise ValueError(
-                    f"{name}: expected numeric columns, got {column!r}, which is "
+                    f"{name} must have numeric columns, got {column!r}, which is "
                     "categorical. Convert it with pandas.get_dummies, or with "
                     "astype(float) if it is a number."
                 )
@@ -146,7 +140,7 @@ def check_numeric(X: ArrayLike, name: str = "X") -> None:
         kind = "text or dates (object)" if dtype == "O" else dtype
         bad = [f"an array of {kind}"] if _is_text(values, dtype) else []
     if bad:
-        raise ValueError(f"{name}: expected numeric columns, got {', '.join(bad)}")
+        raise ValueError(f"{name} must have numeric columns, got {', '.join(bad)}")
 
 
 def refuse_source(X: object, name: str) -> None:
@@ -161,12 +155,11 @@ def refuse_source(X: object, name: str) -> None:
 
 
 def _regular(X: ArrayLike, name: str) -> np.ndarray:
-    """Convert lists to an array, or raise if their rows differ in length."""
     refuse_masked(X, name)
     try:
         return np.asarray(X)
     except ValueError as error:
-        raise ValueError(f"{name}: expected a regular array, got {error}") from error
+        raise ValueError(f"{name} must be a regular array, got {error}") from error
 
 
 def _is_text(values: ArrayLike, dtype: object) -> bool:
@@ -187,12 +180,8 @@ def as_sklearn(
     """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
 
     X is stored by rows: the order of sums does not depend on its memory layout. Errors
-    of scikit-learn that do not name the argument are prefixed with it.
-
-    Raises
-    ------
-    ValueError
-        For bad input. It is also a TypeError if scikit-learn raises TypeError.
+    of scikit-learn that do not name the argument are prefixed with it. They are also
+    TypeErrors if scikit-learn's are.
     """
     from sklearn.utils.validation import validate_data
 
@@ -224,34 +213,32 @@ def _exact(y: ArrayLike) -> ArrayLike:
 def _with_name(message: str, X: ArrayLike, y: ArrayLike | None = None) -> str | None:
     """Prefix an error with the argument that it is about; None if it names it."""
     if message.startswith("Found input variables with inconsistent"):
-        return f"y: expected a label of each row of X: {message}"
+        return f"y must have a label for each row of X: {message}"
     matrix = message.startswith("np.matrix") and not isinstance(X, np.matrix)
     complexes = message.startswith("Complex") and np.asarray(X).dtype.kind != "c"
     of_labels = message.startswith(("y ", "Input y", "Unknown label"))
     if of_labels or "passed for y" in message or matrix or complexes:
-        return f"y: expected a label of each row, got {_shape_of(y)}: {message}"
+        return f"y must have a label for each row, got {_shape_of(y)}: {message}"
     if message.startswith(("X ", "The feature names")):
         return None
     lines = message.splitlines() or [""]
     line = lines[-1 if "Reshape" in message else 0]
-    return f"X: expected real numbers of shape (n, d), got {_shape_of(X)}: {line}"
+    return f"X must be real numbers of shape (n, d), got {_shape_of(X)}: {line}"
 
 
 def _shape_of(values: object) -> str:
-    """Return the shape of an array, or the type of another object."""
     shape = getattr(values, "shape", None)
     return type(values).__name__ if shape is None else f"shape {shape}"
 
 
 def _warn_of_index(X: ArrayLike) -> None:
-    """Warn about unnamed columns, such as pandas' index in a file."""
     columns = getattr(X, "columns", ())
     unnamed = [c for c in columns if isinstance(c, str) and UNNAMED.fullmatch(c)]
     if unnamed:
         warnings.warn(
-            f"X: expected features with names, got {unnamed}: unnamed columns, such as "
-            "pandas' index that was written to a file, are used as features. "
-            f"X.drop(columns={unnamed}) leaves them out.",
+            f"X has unnamed columns {unnamed}, such as pandas' index that was written "
+            "to a file, and they are used as features. To omit them, pass "
+            f"X.drop(columns={unnamed}).",
             UserWarning,
             stacklevel=1,  # One line: Python's filters show the warning once.
         )
@@ -277,7 +264,7 @@ def not_finite(
         else "drop the rows, or correct their values"
     )
     return (
-        f"{name}: expected finite numbers, got {'NaN' if missing else 'infinity'} in "
+        f"{name} must be finite numbers, got {'NaN' if missing else 'infinity'} in "
         f"{len(rows)} of {len(values)} rows, columns [{first}{more}]: {todo}"
     )
 
@@ -297,7 +284,7 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
         check_numeric(X, name)
     try:
         if hasattr(X, "toarray"):
-            raise ValueError(f"a sparse matrix; {name}.toarray() makes it dense")
+            raise ValueError(f"a sparse matrix. Use {name}.toarray()")
         values = np.asarray(X)
         if values.dtype.kind == "c":
             raise ValueError(f"{values.dtype}: {COMPLEX}")
@@ -305,7 +292,7 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
             raise ValueError(f"text or dates ({values.dtype})")
         return np.asarray(values, float)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name}: expected {what}, got {error}") from error
+        raise ValueError(f"{name} must be {what}, got {error}") from error
 
 
 def column(
@@ -314,7 +301,7 @@ def column(
     """Convert n values to float64 as ``real``, or raise if the shape is not (n,)."""
     result = real(values, name, what)
     if result.shape != (n,):
-        raise ValueError(f"{name}: expected shape ({n},), got {result.shape}")
+        raise ValueError(f"{name} must have shape ({n},), got {result.shape}")
     return result
 
 
@@ -323,10 +310,10 @@ def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
     values = real(X, name)
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(
-            f"{name}: expected shape (n, d) with n, d ≥ 1, got {values.shape}"
+            f"{name} must have shape (n, d) with n, d ≥ 1, got {values.shape}"
         )
     if not np.all(np.isfinite(values)):
-        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
+        raise ValueError(f"{name} must be finite numbers, got NaN or infinity")
     return values
 
 
@@ -340,11 +327,11 @@ def check_weights(
     (wrong,) = np.nonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise ValueError(
-            f"{name}: expected finite weights ≥ 0, got {weights[wrong[0]]:g} in row "
+            f"{name} must be finite weights ≥ 0, got {weights[wrong[0]]:g} in row "
             f"{wrong[0]}"
         )
     if not np.any(weights > 0):
-        raise ValueError(f"{name}: expected a positive weight, got none")
+        raise ValueError(f"{name} must have a positive weight, got none")
     return weights
 
 
@@ -353,24 +340,19 @@ def pair_labels(
 ) -> Int[np.ndarray, "N"]:
     """Return pair labels as 0 (different) and 1 (same) from {0, 1} or {-1, +1}.
 
-    Raises
-    ------
-    ValueError
-        If there is not one label per pair.
-        If labels are not all in {0, 1} or all in {-1, +1}.
-        If ``both`` labels are needed and all labels are equal. The likelihood has no
-        maximum for equal labels (W → 0 or ‖W‖ → ∞, maths A6).
+    If ``both`` are needed, equal labels raise: their likelihood has no maximum (W → 0
+    or ‖W‖ → ∞, maths A6).
     """
     labels = column(y, n_pairs, "y", "labels 0/1 or -1/+1")
     values = sorted({float(v) for v in np.unique(labels)})
     if not (set(values) <= {0.0, 1.0} or set(values) <= {-1.0, 1.0}):
         raise ValueError(
-            f"y: expected pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
+            f"y must be pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
             f"{values[:5]}"
         )
     if both and len(values) < 2:
         raise ValueError(
-            f"y: expected pairs of both labels (same and different), got only {values}"
+            f"y must have pairs of both labels (same and different), got only {values}"
         )
     return (labels == 1).astype(int)
 
@@ -383,7 +365,7 @@ def pair_weights(
     for label in (0, 1):
         if weights is not None and not np.any(weights[same == label] > 0):
             raise ValueError(
-                f"{name}: expected a positive weight on a pair with y={label}, got none"
+                f"{name} must have a positive weight on a pair with y={label}, got none"
             )
     return weights
 
@@ -403,11 +385,11 @@ def pair_counts(
         (rows,) = np.nonzero(wrong)
         if len(rows):
             got = f"{same[rows[0]]} of {m[rows[0]]}" if name == "y" else m[rows[0]]
-            raise ValueError(f"{name}: expected {what}, got {got} in row {rows[0]}")
+            raise ValueError(f"{name} must be {what}, got {got} in row {rows[0]}")
     judged = np.flatnonzero(same > 0), np.flatnonzero(same < m)
     if not all(map(len, judged)):
         raise ValueError(
-            "y: expected judgments of both kinds (same and different), got only "
+            "y must have judgments of both kinds (same and different), got only "
             f"{'same' if len(judged[0]) else 'different'}"
         )
     weights = check_weights(w, n_pairs)
@@ -418,13 +400,11 @@ def pair_counts(
 
 
 def _whole(values: ArrayLike, name: str, n: int) -> Int[np.ndarray, "N"]:
-    """Return n whole numbers."""
     numbers = column(values, n, name, "whole numbers")
     (wrong,) = np.nonzero(~((numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)))
     if len(wrong):
         raise ValueError(
-            f"{name}: expected whole numbers, got {numbers[wrong[0]]:g} in row "
-            f"{wrong[0]}"
+            f"{name} must be whole numbers, got {numbers[wrong[0]]:g} in row {wrong[0]}"
         )
     return numbers.astype(int)
 
@@ -437,10 +417,10 @@ def pair_points(
     if ends.ndim == 2 and ends.shape[1] == 2 and len(ends) and X is not None:
         rows = points(X)
         if ends.dtype.kind not in "iu":
-            raise ValueError(f"{name}: expected integers into X, got {ends.dtype}")
+            raise ValueError(f"{name} must be integers into X, got {ends.dtype}")
         if ends.min() < 0 or ends.max() >= len(rows):
             raise ValueError(
-                f"{name}: expected rows 0..{len(rows) - 1} of X, got "
+                f"{name} must be rows 0..{len(rows) - 1} of X, got "
                 f"{ends.min()}..{ends.max()}"
             )
         return rows, ends[:, 0].astype(int), ends[:, 1].astype(int)
@@ -467,27 +447,9 @@ def pairs_from_arrays(
 ) -> Pairs:
     """Convert arrays of pairs to ``Pairs``.
 
-    Parameters
-    ----------
-    pairs : array-like of shape (N, 2, d), or (N, 2) of integers
-        Points of each pair, or row numbers of ``X``.
-    y : array-like of shape (N,)
-        Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
-        labels. With ``trials``, counts of *same* judgments.
-    w : array-like of shape (N,), optional
-        Data weights ≥ 0.
-    X : array-like of shape (n, d), optional
-        Points of integer pairs. Must be None for pairs of shape (N, 2, d).
-    anchor : array-like of shape (N,) of integers ≥ 0, optional
-        Group of each pair, for models with one scale per anchor.
-    trials : array-like of shape (N,) of integers ≥ 1, optional
-        Number of judgments of each pair.
-
-    Raises
-    ------
-    ValueError
-        If the input is invalid.
-        If all pairs have the same label.
+    Pairs are points (N, 2, d), or row numbers (N, 2) of ``X``. Labels y are 1 for same
+    and 0 or -1 for different. With ``trials`` they are counts of *same* judgments.
+    ``w`` are data weights ≥ 0, and ``anchor`` is the group of each pair.
     """
     rows, i, j = pair_points(pairs, X)
     if trials is None:
@@ -500,7 +462,7 @@ def pairs_from_arrays(
         group = np.asarray(anchor)
         if group.shape != i.shape or group.dtype.kind not in "iu" or group.min() < 0:
             raise ValueError(
-                f"anchor: expected integers ≥ 0 of shape {i.shape}, got {group.dtype} "
+                f"anchor must be integers ≥ 0 of shape {i.shape}, got {group.dtype} "
                 f"of shape {group.shape}"
             )
         group = group.astype(int)

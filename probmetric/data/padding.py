@@ -46,15 +46,6 @@ def pad_pairs(pairs: Pairs) -> Pairs:
     The numbers of points, of y=1 pairs and of y=0 pairs are padded, because each number
     is a shape in the closed forms. A pair with judgments of both kinds counts in both
     numbers. Padding pairs join point 0 with itself, with one judgment.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import all_pairs, pad_pairs
-    >>> pairs = all_pairs([[0.0], [1.0], [3.0]], [0, 0, 1])
-    >>> padded = pad_pairs(pairs)
-    >>> len(pairs.i), len(padded.i), float(padded.w.sum())
-    (3, 1024, 3.0)
     """
     pairs = checked_rows(pairs)
     w, y = host_weights(pairs), np.asarray(pairs.y)

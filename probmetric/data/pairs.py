@@ -33,7 +33,7 @@ def _labeled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     codes = class_codes(labels)[1]
     if len(codes) != len(rows):
         raise ValueError(
-            f"labels: expected one per row of X ({len(rows)}), got {len(codes)}"
+            f"labels must be one per row of X ({len(rows)}), got {len(codes)}"
         )
     return rows, codes
 
@@ -96,7 +96,6 @@ def _targets(
 
 
 def _by_anchor(X: np.ndarray, blocks: _Blocks) -> Pairs:
-    """Join blocks in the order of anchors."""
     i, j, y = (np.concatenate(arrays) for arrays in blocks)
     order = np.argsort(i, kind="stable")
     i, j, y = i[order], j[order], y[order]
@@ -138,9 +137,8 @@ def impostor_pairs(
 
     Parameters
     ----------
-    X : array-like of shape (n, d)
-    labels : array-like of shape (n,)
-        Class labels, numbers or strings, with at least two classes.
+    X, labels : array-like of shape (n, d), (n,)
+        Points, and class labels of at least two classes.
     k : int
         Number of targets, from 1 to the size of the largest class minus 1.
     max_impostors : int, optional
@@ -155,18 +153,14 @@ def impostor_pairs(
     Raises
     ------
     ValueError
-        If the input is invalid.
         If no anchor has an impostor: the Euclidean distance agrees with the labels.
 
     Examples
     --------
-    The two points of class a have distance 2. Both points of class b are nearer to
-    each point of class a, and are its impostors. Points of class b have no impostors
-    and anchor no pairs.
+    Points of class b have no impostors and anchor no pairs.
 
     >>> from probmetric.data import impostor_pairs
-    >>> X = [[0.0], [2.0], [1.0], [1.1]]
-    >>> pairs = impostor_pairs(X, ["a", "a", "b", "b"], k=1)
+    >>> pairs = impostor_pairs([[0.0], [2.0], [1.0], [1.1]], ["a", "a", "b", "b"], k=1)
     >>> list(zip(pairs.i.tolist(), pairs.j.tolist(), pairs.y.tolist()))
     [(0, 1, 1), (0, 2, 0), (0, 3, 0), (1, 0, 1), (1, 3, 0), (1, 2, 0)]
     """
@@ -180,7 +174,7 @@ def impostor_pairs(
     blocks = _impostors(rows, codes, k, max_impostors)
     if not sum(map(len, blocks[0])):
         raise ValueError(
-            "labels: expected at least one impostor, got none. No point of a different "
+            "labels must have at least one impostor, got none. No point of a different "
             f"class is nearer than the {k} nearest points of the same class. The "
             "Euclidean distance agrees with the labels. Use nearest_pairs"
         )
@@ -190,7 +184,7 @@ def impostor_pairs(
 def _map(factor: ArrayLike, d: int) -> Float[np.ndarray, "p d"]:
     L = points(factor, "factor")
     if L.shape[1] != d:
-        raise ValueError(f"factor: expected shape (p, {d}), got {L.shape}")
+        raise ValueError(f"factor must have shape (p, {d}), got {L.shape}")
     return L
 
 
@@ -204,14 +198,12 @@ def nearest_pairs(
     """Pair each point with its nearest points of the same class and of other classes.
 
     These are the default pairs of LCA. Unlike in ``impostor_pairs``, all points anchor
-    pairs.
+    pairs. The member of a class of one only anchors pairs of different classes.
 
     Parameters
     ----------
-    X : array-like of shape (n, d)
-    labels : array-like of shape (n,)
-        Class labels, numbers or strings, with at least two classes. The member of a
-        class of one only anchors pairs of different classes.
+    X, labels : array-like of shape (n, d), (n,)
+        Points, and class labels of at least two classes.
     k, m : int, default=3
         Numbers of same-class and other-class neighbors of each point. All neighbors are
         used if there are fewer.
@@ -227,24 +219,14 @@ def nearest_pairs(
     Raises
     ------
     ValueError
-        If the input is invalid.
         If no class has two members.
 
     Examples
     --------
     >>> from probmetric.data import nearest_pairs
-    >>> X = [[0.0], [1.0], [5.0], [6.0]]
-    >>> pairs = nearest_pairs(X, ["a", "a", "b", "b"], k=1, m=1)
-    >>> for i, j, y in zip(pairs.i.tolist(), pairs.j.tolist(), pairs.y.tolist()):
-    ...     print(i, j, "same" if y else "different")
-    0 1 same
-    0 2 different
-    1 0 same
-    1 2 different
-    2 3 same
-    2 1 different
-    3 2 same
-    3 1 different
+    >>> pairs = nearest_pairs([[0.0], [1.0], [5.0]], ["a", "a", "b"], k=1, m=1)
+    >>> list(zip(pairs.i.tolist(), pairs.j.tolist(), pairs.y.tolist()))
+    [(0, 1, 1), (0, 2, 0), (1, 0, 1), (1, 2, 0), (2, 1, 0)]
     """
     rows, codes = _labeled(X, labels)
     sizes = np.bincount(codes)
@@ -285,12 +267,6 @@ def from_rows(
 def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
     """Make the n(n-1)/2 pairs i < j, with y=1 within a class.
 
-    Raises
-    ------
-    ValueError
-        If the input is invalid.
-        If no class has two members.
-
     Examples
     --------
     >>> from probmetric.data import all_pairs
@@ -300,26 +276,18 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
     """
     rows, codes = _labeled(X, labels)
     if int(np.bincount(codes).max()) < 2:
-        raise ValueError("labels: expected a class of two members, got none")
+        raise ValueError("labels must have a class of two members, got none")
     i, j = np.triu_indices(len(rows), 1)
     return Pairs(rows, i, j, (codes[i] == codes[j]).astype(int))
 
 
 def as_labels(pairs: Pairs) -> Pairs:
-    """Convert counts to weighted labels.
+    """Convert counts to weighted labels; pairs without trials are returned unchanged.
 
     A pair with m judgments, of which y are *same*, and weight w is replaced by two
     pairs: one with y = 1 and weight w y, and one with y = 0 and weight w (m - y). Pairs
     of weight 0 are left out. The log likelihood of the labels equals the log likelihood
-    of the counts minus the constant Σ w log C(m, y). Pairs without trials are returned
-    unchanged.
-
-    Examples
-    --------
-    >>> i, j = np.array([0]), np.array([1])
-    >>> counts = Pairs(np.eye(2), i, j, np.array([3]), trials=np.array([5]))
-    >>> as_labels(counts).y.tolist(), as_labels(counts).w.tolist()
-    ([1, 0], [3.0, 2.0])
+    of the counts minus the constant Σ w log C(m, y).
     """
     pairs = checked_rows(pairs)
     if pairs.trials is None:

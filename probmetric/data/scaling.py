@@ -89,21 +89,15 @@ def fit_scaler(
 
     NaN entries are missing and ignored. A constant column (``constant_columns``) has
     scale 1. Each row is repeated ``times``, by default once; this requires rows without
-    missing entries.
-
-    Raises
-    ------
-    ValueError
-        If a column has no entry.
-        If all columns are constant.
-        If squares of entries overflow float64, or the square of the range of a column
-        underflows (also without ``standardize``).
+    missing entries. Raises for columns without an entry, if all columns are constant,
+    and (also without ``standardize``) if squares overflow or the square of a range
+    underflows.
     """
     n, d = X.shape
     empty = np.flatnonzero(np.isnan(X).all(0))
     if len(empty):
         raise ValueError(
-            f"X: expected a value in every column, got none in columns "
+            f"X must have a value in every column, got none in columns "
             f"{_columns(empty, names)}"
         )
     check_sizes(X, names)
@@ -164,7 +158,6 @@ def scaler_of(
 
 
 def _columns(which: np.ndarray, names: Names) -> list[object]:
-    """Return the names of columns, or their numbers if they have no names."""
     return (which if names is None else np.asarray(names)[which]).tolist()
 
 

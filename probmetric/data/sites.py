@@ -20,24 +20,15 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
 
     Parameters
     ----------
-    X : array-like of shape (n, d)
-        Covariates of the sites.
-    species : array-like of shape (n, S)
-        Integers ≥ 0: abundances, or presence as 0 and 1 or booleans.
+    X : array-like of shape (n, d) Covariates of the sites. species : array-like of
+    shape (n, S) Integers ≥ 0: abundances, or presence as 0 and 1 or booleans. Every
+    site must have a species, because otherwise its dissimilarity is undefined.
 
     Returns
     -------
     Pairs
         Pairs with ``trials`` individuals or species, y of which are shared. Sites are
         the rows of X.
-
-    Raises
-    ------
-    ValueError
-        If X and ``species`` have different numbers of rows.
-        If an entry of ``species`` is not an integer ≥ 0.
-        If a site has no species, because its dissimilarity is undefined.
-        If there are fewer than two sites.
 
     Examples
     --------

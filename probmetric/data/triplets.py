@@ -23,28 +23,12 @@ def nearest_triplets(
 ) -> Triplets:
     """Make triplets of each anchor, its targets and its impostors, all with y = 1.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    labels : array of shape (n,)
-        At least two classes, one with two members or more.
-    n_targets, n_impostors : int, default=3
-        Numbers of nearest points of the same class and of other classes.
-
-    Returns
-    -------
-    Triplets
-        Triplets ordered by anchor, at most ``n * n_targets * n_impostors``.
-
-    Raises
-    ------
-    ValueError
-        In the same cases as ``nearest_pairs``.
+    Parameters are as in ``nearest_pairs``: ``n_targets`` and ``n_impostors`` nearest
+    points of the same class and of other classes. Triplets are ordered by anchor.
 
     Examples
     --------
-    >>> X = np.array([[0.0], [1.0], [5.0], [6.0]])
-    >>> triplets = nearest_triplets(X, [0, 0, 1, 1], 1, 1)
+    >>> triplets = nearest_triplets([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1], 1, 1)
     >>> triplets.near.tolist(), triplets.far.tolist()
     ([1, 0, 3, 2], [2, 2, 1, 1])
     """
@@ -104,26 +88,17 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
 
     The pairs of a quadruplet may share a point, but must differ.
     """
-    if index.shape[1] == 4:
-        pairs = np.sort(index.reshape(-1, 2, 2), -1)
-        wrong = (pairs[..., 0] == pairs[..., 1]).any(1) | (
-            pairs[:, 0] == pairs[:, 1]
-        ).all(1)
-        if wrong.any():
-            row = np.flatnonzero(wrong)[0]
-            raise ValueError(
-                f"{name} must have quadruplets of two different pairs of different "
-                f"points, got {index[row].tolist()} in row {row}"
-            )
-        return
-    names = "anchor", "near", "far"
-    for k, m in ((0, 1), (0, 2), (1, 2)):
-        (same,) = np.nonzero(index[:, k] == index[:, m])
-        if len(same):
-            raise ValueError(
-                f"{name} must have three different points, got point "
-                f"{index[same[0], k]} as {names[k]} and as {names[m]} in row {same[0]}"
-            )
+    quadruplets = index if index.shape[1] == 4 else index[:, [0, 1, 0, 2]]
+    pairs = np.sort(quadruplets.reshape(-1, 2, 2), -1)
+    wrong = (pairs[..., 0] == pairs[..., 1]).any(1) | (pairs[:, 0] == pairs[:, 1]).all(
+        1
+    )
+    if wrong.any():
+        row = np.flatnonzero(wrong)[0]
+        raise ValueError(
+            f"{name} must compare two different pairs of different points, got "
+            f"{index[row].tolist()} in row {row}"
+        )
 
 
 def triplets_from_arrays(
@@ -136,32 +111,11 @@ def triplets_from_arrays(
 ) -> Triplets:
     """Convert arrays of triplets to ``Triplets``.
 
-    Parameters
-    ----------
-    triplets : Triplets, or array-like of shape (N, 3, d) or (N, 3) of integers
-        Points anchor, near and far, or their row numbers in ``X``. Quadruplets have
-        shape (N, 4, d) or (N, 4): the nearer pair, followed by the farther pair.
-    y : array-like of shape (N,), optional
-        Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
-        responses. Default: 1.
-    w : array-like of shape (N,), optional
-        Data weights ≥ 0.
-    X : array-like of shape (n, d), optional
-        Points of integer triplets. Must be None for triplets of shape (N, 3, d).
-    name : str, default="triplets"
-        Name of the argument in errors.
-
-    Raises
-    ------
-    ValueError
-        If the input is invalid.
-        If a triplet contains a point twice.
-        If a pair of a quadruplet contains a point twice, or the two pairs are equal.
-
-    Notes
-    -----
-    Points are compared by row number. Two rows with equal coordinates are two points at
-    distance 0.
+    Triplets are points anchor, near and far (N, 3, d), or their row numbers (N, 3) in
+    ``X``. Quadruplets have shape (N, 4, d) or (N, 4): the nearer pair, followed by the
+    farther pair. y is 1 (default) if near is nearer, 0 or -1 if far is nearer. ``w``
+    are data weights ≥ 0. Points are compared by row number. Two rows with equal
+    coordinates are two points at distance 0.
     """
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:

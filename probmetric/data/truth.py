@@ -21,25 +21,8 @@ class TellsClasses(ClassifierMixin):
     ) -> float:
         """Return the accuracy, as in scikit-learn's ``accuracy_score``.
 
-        Parameters
-        ----------
-        X : array-like of shape (m, d)
-        y : array-like of shape (m,)
-            True labels. A class that was not in ``fit`` is never predicted. Rows with
-            the label ``unlabeled`` are left out.
-        sample_weight : array-like of shape (m,), optional
-            Weights ≥ 0.
-
-        Returns
-        -------
-        float in [0, 1]
-
-        Raises
-        ------
-        ValueError
-            If a label is missing, or there is not one label per row.
-            If labels are text and the classes of ``fit`` are numbers, or the reverse.
-            If a weight is negative or all weights are zero.
+        A class that was not in ``fit`` is never predicted. Rows with the label
+        ``unlabeled`` are left out. Labels must be of the type of the classes.
         """
         if y is None:
             raise ValueError("y must be the true labels, got None")
@@ -52,10 +35,7 @@ class TellsClasses(ClassifierMixin):
 def right_share(
     predicted: np.ndarray, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Return the (weighted) share of predictions (m,) that equal the true labels.
-
-    Raises in the same cases as ``TellsClasses.score``.
-    """
+    """Return the (weighted) share of predictions that equal the true labels."""
     truth = np.asarray(y, object) if isinstance(y, list | tuple) else np.asanyarray(y)
     if truth.ndim == 2 and truth.shape[1] == 1:
         truth = truth.ravel()

@@ -29,13 +29,6 @@ def has_label(labels: ArrayLike, unlabeled: object) -> Bool[np.ndarray, "n"]:
 
     Labels are compared as text: -1, -1.0 and "-1" are equal. None, NaT and NA are equal
     to NaN.
-
-    Examples
-    --------
-    >>> has_label([0, 1, -1], -1).tolist()
-    [True, True, False]
-    >>> has_label(["a", None, float("nan")], float("nan")).tolist()
-    [True, False, False]
     """
     word, values = _spelled(unlabeled), np.asarray(labels, object).ravel()
     if word == "nan":
@@ -50,11 +43,6 @@ def leave_out(
 
     If ``unlabeled`` is None or "warn", nothing is removed. Labels and arrays may be
     None.
-
-    Raises
-    ------
-    ValueError
-        If no row is left, or if the numbers of rows differ.
     """
     if not leaves_out(unlabeled) or labels is None:
         return labels, *others
@@ -74,7 +62,6 @@ def leave_out(
 
 
 def _taken(values: Any, rows: Int[np.ndarray, "m"]) -> Any:
-    """Select rows of a frame, an array or a list."""
     if isinstance(values, list | tuple):
         return [values[k] for k in rows]
     return getattr(values, "iloc", values)[rows]

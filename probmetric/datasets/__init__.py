@@ -2,9 +2,7 @@
 
 ``loading``     ``load`` and ``load_points``: built-in sets, generators, files, OpenML.
 ``tables``      text, NPZ and Parquet files to points, labels and groups.
-``rows``        rows that commands read in chunks, and a sample of them.
 ``columns``     warnings about row counters and codes for missing values.
-``overlap``     test rows that were also used for training.
 ``generators``  waveform, twonorm and ringnorm, with their Bayes errors.
 ``sites``       ``biocrust``: covariates of sites and counts of species.
 """

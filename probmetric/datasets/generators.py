@@ -23,14 +23,7 @@ _D = 20
 
 
 def waveform(n: int, seed: int) -> LabeledSample:
-    """Draw n points u·h + (1-u)·h' + N(0, I), with the triangles h, h' of the class.
-
-    Examples
-    --------
-    >>> X, y = waveform(50, seed=0)
-    >>> X.shape
-    (50, 21)
-    """
+    """Draw n points u·h + (1-u)·h' + N(0, I), with the triangles h, h' of the class."""
     rng = np.random.default_rng(seed)
     t = np.arange(1, 22)
     triangles = np.maximum(6 - np.abs(t - np.array([[11], [15], [7]])), 0).astype(float)
@@ -42,14 +35,7 @@ def waveform(n: int, seed: int) -> LabeledSample:
 
 
 def twonorm(n: int, seed: int) -> LabeledSample:
-    """Draw n points from N(a·1, I) or N(-a·1, I) with a = 2/√20.
-
-    Examples
-    --------
-    >>> X, y = twonorm(50, seed=0)
-    >>> X.shape
-    (50, 20)
-    """
+    """Draw n points from N(a·1, I) or N(-a·1, I) with a = 2/√20."""
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
     mean = (1 - 2 * y)[:, None] * 2 / np.sqrt(_D)
@@ -57,14 +43,7 @@ def twonorm(n: int, seed: int) -> LabeledSample:
 
 
 def ringnorm(n: int, seed: int) -> LabeledSample:
-    """Draw n points from N(0, 4I) or N(a·1, I) with a = 1/√20.
-
-    Examples
-    --------
-    >>> X, y = ringnorm(50, seed=0)
-    >>> X.shape
-    (50, 20)
-    """
+    """Draw n points from N(0, 4I) or N(a·1, I) with a = 1/√20."""
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
     noise = rng.standard_normal((n, _D))

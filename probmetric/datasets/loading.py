@@ -27,7 +27,7 @@ from probmetric.datasets.tables import (
     read_points,
     split_label,
 )
-from probmetric.names import AS_IS, STORED, Reading, existing
+from probmetric.names import AS_IS, STORED, Reading, existing, is_set
 
 
 def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
@@ -44,8 +44,8 @@ def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
         )
     except OSError as error:  # URLError, timeouts: all are OSErrors
         raise ValueError(
-            f"data: expected {name!r} from OpenML, got no connection ({error}); use a "
-            f"file, or one of {', '.join(otherwise)}"
+            f"data must be available, got {name!r} of OpenML without a connection "
+            f"({error}). Use a file, or one of {', '.join(otherwise)}"
         ) from error
     return pd.DataFrame(bunch.data).assign(**{"label": np.asarray(bunch.target)})
 
@@ -57,21 +57,8 @@ BUILT_IN = {name: getattr(sklearn.datasets, f"load_{name}") for name in STORED}
 class Dataset:
     """A labeled data set, which unpacks as ``X, y = dataset``.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Features, float64.
-    y : array of shape (n,)
-        Class codes 0..C-1, int64.
-    feature_names : tuple of d str
-    target_names : tuple of C str
-        Name of each class code.
-    name : str
-        Name or path.
-    groups : array of shape (n,), optional
-        Code 0..G-1 of the source of each row.
-    label : str, optional
-        Name of the column of classes.
+    ``y`` are class codes 0..C-1 with names ``target_names``, ``groups`` codes 0..G-1 of
+    the source of each row, and ``label`` is the name of the column of classes.
 
     Examples
     --------
@@ -80,8 +67,6 @@ class Dataset:
     >>> X, y = data
     >>> X.shape, data.target_names
     ((150, 4), ('setosa', 'versicolor', 'virginica'))
-    >>> str(data.labels[0]), list(data.frame)[0]
-    ('setosa', 'sepal length (cm)')
     """
 
     X: Float[np.ndarray, "n d"]
@@ -108,17 +93,7 @@ class Dataset:
 
 
 class Unlabeled(NamedTuple):
-    """Points X (n, d), float64, the names of features, and labels if any.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.datasets import Unlabeled
-    >>> X = np.array([[5.1, 3.5]])
-    >>> queries = Unlabeled(X, ("length", "width"), None, "mine.csv")
-    >>> dict(zip(queries.feature_names, queries.X[0].tolist()))
-    {'length': 5.1, 'width': 3.5}
-    """
+    """Points X (n, d), float64, the names of features, and labels if any."""
 
     X: np.ndarray
     feature_names: tuple[str, ...]
@@ -127,14 +102,7 @@ class Unlabeled(NamedTuple):
 
 
 def names() -> list[str]:
-    """Return the names of the data sets that need no file and no network.
-
-    Examples
-    --------
-    >>> from probmetric.datasets import names
-    >>> names()
-    ['breast_cancer', 'digits', 'iris', 'ringnorm', 'twonorm', 'waveform', 'wine']
-    """
+    """Return the names of the data sets that need no file and no network."""
     return sorted([*BUILT_IN, *GENERATORS])
 
 
@@ -176,13 +144,13 @@ def _from_file(
         kind = distinct.dtype.kind
         if kind not in "biuf" or (kind == "f" and np.any(distinct % 1)):
             raise ValueError(
-                f"data: expected whole numbers as labels beside target_names in "
+                f"data must have whole numbers as labels beside target_names in "
                 f"{path.name}, got {distinct.dtype}"
             )
         present = [int(value) for value in distinct]
         if present[0] < 0 or present[-1] >= len(names):
             raise ValueError(
-                f"data: expected labels in 0..{len(names) - 1}, one for each of "
+                f"data must have labels in 0..{len(names) - 1}, one for each of "
                 f"target_names in {path.name}, got {present[0]}..{present[-1]}"
             )
         classes = tuple(names[value] for value in present)
@@ -200,7 +168,6 @@ OPTION = " (--unlabeled -1)"
 
 
 def _labeled(table: Table, how: Reading) -> Table:
-    """Remove rows whose label or group is ``how.unlabeled``."""
     X, labels, groups = table.X, table.labels, table.groups
     labels, X, groups = leave_out(how.unlabeled, labels, X, groups, name="label")
     groups, X, labels = leave_out(how.unlabeled, groups, X, labels, name="groups")
@@ -235,6 +202,9 @@ def load(
 ) -> Dataset:
     """Load labeled data.
 
+    Whole files are read into memory. A text file needs several times its size. Use
+    ``pm.open`` for data that do not fit into memory.
+
     Parameters
     ----------
     name_or_path : str or Path
@@ -250,10 +220,8 @@ def load(
     sep : str, optional
         Column separator of text files. "tab" is a tab. Default: a tab for .tsv,
         otherwise a comma.
-    decimal : str, default="."
-        Decimal point of text files.
-    encoding : str, default="utf-8"
-        Encoding of text files.
+    decimal, encoding : str, default="." and "utf-8"
+        Decimal point and encoding of text files.
     na : sequence of str, optional
         Texts ("?") or numbers ("-999") that mean missing in text files, in addition to
         the defaults of pandas (an empty field, NA, NaN, ...).
@@ -267,30 +235,13 @@ def load(
         Rows of a file with this label or group are left out, for example -1, or NaN for
         missing labels. With None or "warn" every label is a class, and "warn" warns
         about -1.
-    n : int, optional
-        Number of points from a generator. Default: 1000. Must be None for other data.
-    seed : int, default=0
-        Seed of a generator.
+    n, seed : int, optional
+        Number of points from a generator (default 1000), and its seed.
 
     Returns
     -------
     Dataset
-        Data set, which unpacks as ``X, y``. Features are float64 and may be NaN. Labels
-        are not missing.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-        If a file is missing, unreadable or truncated.
-        If columns are missing.
-        If features are unnamed, repeated or not numbers.
-        If the table is empty.
-
-    Notes
-    -----
-    Whole files are read into memory. A text file needs several times its size. Use
-    ``pm.open`` for data that do not fit into memory.
+        Features are float64 and may be NaN. Labels are not missing.
 
     Examples
     --------
@@ -309,12 +260,12 @@ def load(
         na=_listed(na),
         thousands=thousands,
     )
-    if groups is not None and (_is_named(name) or name.startswith("openml:")):
-        raise ValueError(f"groups: expected a file with such a column, got {name!r}")
+    if groups is not None and is_set(name):
+        raise ValueError(f"groups must be None unless data is a file, got {name!r}")
     if name in GENERATORS:
         return _with(_generated(name, 1000 if n is None else n, seed), how)
     if n is not None:
-        raise ValueError(f"n: expected None for the stored set {name!r}, got {n}")
+        raise ValueError(f"n must be None for the stored set {name!r}, got {n}")
     if name in BUILT_IN:
         return _with(_built_in(name), how)
     if name.startswith("openml:"):
@@ -327,7 +278,6 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _with(data: Dataset, how: Reading) -> Dataset:
-    """Select the features of a built-in or generated data set."""
     check_no_text(how, data.name)
     places = chosen(data.feature_names, how, data.name)
     names = tuple(data.feature_names[k] for k in places)
@@ -343,7 +293,7 @@ def load_points(
     bare: bool = False,
     names: Sequence[str] = (),
 ) -> Unlabeled:
-    r"""Load points that need no labels, such as queries for neighbors.
+    """Load points that need no labels, such as queries for neighbors.
 
     Parameters
     ----------
@@ -362,27 +312,14 @@ def load_points(
     names : sequence of str, default=()
         Names of the d features, if known, for the error.
 
-    Raises
-    ------
-    ValueError
-        In the same cases as ``load``.
-        If the number of columns does not match ``n_features``.
-
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from probmetric.datasets import load_points
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "queries.csv"
-    ...     written = path.write_text("length,width\n5.1,3.5\n4.9,3.0\n")
-    ...     points = load_points(path, 2)
-    >>> points.X.tolist(), points.feature_names, points.labels
-    ([[5.1, 3.5], [4.9, 3.0]], ('length', 'width'), None)
+    >>> load_points("iris", 4).X.shape
+    (150, 4)
     """
     name = str(name_or_path)
     options = how.of_load(name)
-    if _is_named(name) or name.startswith("openml:"):
+    if is_set(name):
         data = load(name, label=label, **options)
         return Unlabeled(data.X, data.feature_names, data.labels, name)
     table = read_points(existing(name), n_features, label, how, bare=bare, names=names)
@@ -391,7 +328,3 @@ def load_points(
         y, classes = codes(labels, name)
         labels = np.asarray(classes)[y]
     return Unlabeled(table.X, table.feature_names, labels, name)
-
-
-def _is_named(name: str) -> bool:
-    return name in BUILT_IN or name in GENERATORS

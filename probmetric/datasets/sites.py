@@ -11,15 +11,7 @@ import pandas as pd
 
 
 class Sites(NamedTuple):
-    """Covariates of sites (n, d) and counts of their species (n, S).
-
-    Examples
-    --------
-    >>> from probmetric.datasets import biocrust
-    >>> covariates, species = biocrust()
-    >>> list(covariates.index) == list(species.index)
-    True
-    """
+    """Covariates of sites (n, d) and counts of their species (n, S)."""
 
     covariates: pd.DataFrame
     species: pd.DataFrame
@@ -45,8 +37,8 @@ def biocrust() -> Sites:
     Examples
     --------
     >>> from probmetric.datasets import biocrust
-    >>> crust = biocrust()
-    >>> crust.covariates.loc["3min_late"].tolist(), crust.species.shape
+    >>> covariates, species = biocrust()
+    >>> covariates.loc["3min_late"].tolist(), species.shape
     ([0.05, 4.0], (19, 466))
     """
     path = Path(__file__).with_name("biocrust.csv")

@@ -28,7 +28,7 @@ def separator(path: Path, how: Reading) -> str:
         "".encode(how.encoding)
     except (LookupError, ValueError) as error:
         raise ValueError(
-            "encoding: expected a name that Python's codecs know, such as utf-8 or "
+            "encoding must be a name that Python's codecs know, such as utf-8 or "
             f"cp1252, got {how.encoding!r}"
         ) from error
     sep = how.sep or ("\t" if ending(path).startswith(".tsv") else ",")
@@ -36,15 +36,16 @@ def separator(path: Path, how: Reading) -> str:
     marks = {"sep": sep, "decimal": how.decimal, "thousands": how.thousands}
     for name, value in marks.items():
         if value is not None and len(value) != 1:
-            raise ValueError(f"{name}: expected one character, got {value!r}")
+            raise ValueError(f"{name} must be one character, got {value!r}")
     if how.thousands == how.decimal:
         raise ValueError(
-            f"decimal, thousands: expected two characters, got {how.decimal!r} for both"
+            "decimal and thousands must be different characters, got "
+            f"{how.decimal!r} for both"
         )
     if sep == how.decimal:
         raise ValueError(
-            f"sep, decimal: expected two characters, got {sep!r} for both; use sep=';' "
-            "(--sep ';') if columns are split by semicolons"
+            f"sep and decimal must be different characters, got {sep!r} for both. Use "
+            "sep=';' (--sep ';') if columns are split by semicolons"
         )
     return sep
 
@@ -61,7 +62,7 @@ class TextFile(NamedTuple):
     def read(cls, path: Path, how: Reading) -> "TextFile":
         """Read a file, and decompress it if it ends in .gz."""
         sep = separator(path, how)
-        with readable(f"data: expected a readable CSV file, got {str(path)!r}"):
+        with readable(f"data must be a readable CSV file, got {str(path)!r}"):
             content = path.read_bytes()
             if path.suffix.lower() == ".gz":
                 content = gzip.decompress(content)
@@ -70,7 +71,7 @@ class TextFile(NamedTuple):
     def parse(self, **options: Any) -> pd.DataFrame:
         """Parse with options of ``pandas.read_csv``."""
         path = str(self.path)
-        expected = f"data: expected a readable CSV file, got {path!r}"
+        expected = f"data must be a readable CSV file, got {path!r}"
         try:
             return pd.read_csv(
                 BytesIO(self.content),
@@ -89,7 +90,7 @@ class TextFile(NamedTuple):
             ) from error
         except pd.errors.EmptyDataError as error:
             raise ValueError(
-                f"data: expected a line of names and lines of rows in {path!r}, got an "
+                f"data must have a line of names and lines of rows in {path!r}, got an "
                 "empty file"
             ) from error
         except UNREADABLE as error:
@@ -126,8 +127,8 @@ class TextFile(NamedTuple):
         split = {",": "commas", "\t": "tabs"}.get(self.sep, repr(self.sep))
         other = repr(others[0]).replace(repr("\t"), "tab")
         raise ValueError(
-            f"data: expected columns split by {split}, got lines like {line[:40]!r} in "
-            f"{self.path.name}; use sep={others[0]!r} (--sep {other})"
+            f"data must have columns split by {split}, got lines like {line[:40]!r} in "
+            f"{self.path.name}. Use sep={others[0]!r} (--sep {other})"
         )
 
     def labels(self, values: pd.Series, place: int) -> np.ndarray:
@@ -151,13 +152,13 @@ def _unsplit_row(path: str, message: str) -> str:
     if match := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message):
         columns, line, number = match.groups()  # pandas counts quoted lines once.
         return (
-            f"data: expected {columns} column{'s' * (columns != '1')} in every row of "
-            f"{path!r}, as in its first, got {number} in line {line}; a text that "
-            'contains the separator must be in quotes ("a, b")'
+            f"data must have {columns} column{'s' * (columns != '1')} in every row of "
+            f"{path!r}, as in its first, got {number} in line {line}. Put text that "
+            'contains the separator in quotes ("a, b")'
         )
     if match := re.search(r"EOF inside string starting at row (\d+)", message):
         return (
-            f"data: expected quotes that end in {path!r}, got one without an end in "
+            f"data must have closed quotes in {path!r}, got an open quote in "
             f"line {int(match[1]) + 1}"
         )
     return ""
@@ -214,9 +215,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise ValueError(
-            "expected pyarrow to read it: install the extra 'parquet'"
-        ) from error
+        raise ValueError("pyarrow is required. Install the extra 'parquet'") from error
     with ParquetFile(path) as file:
         table: Any = file.read()
     if twice := repeated(table.column_names):
@@ -234,13 +233,13 @@ def read_content(
     kind = ending(path)
     if kind not in ENDINGS:
         raise ValueError(
-            f"data: expected a file ending in {', '.join(ENDINGS)}, got {path.name!r}"
+            f"data must be a file ending in {', '.join(ENDINGS)}, got {path.name!r}"
         )
     if kind not in (".npz", ".parquet"):
         text = TextFile.read(path, how)
         return text.frame(), text
     check_no_text(how, path.name)
-    expected = f"data: expected a readable {kind[1:].upper()} file, got {str(path)!r}"
+    expected = f"data must be a readable {kind[1:].upper()} file, got {str(path)!r}"
     if kind == ".npz":
         return Archive(path, expected), None
     with readable(expected):
@@ -252,7 +251,7 @@ def check_no_text(how: Reading, source: str) -> None:
     for name in ("sep", "decimal", "encoding", "na", "thousands"):
         # A tuple that was stored in JSON is a list.
         if list(getattr(how, name) or ()) != list(getattr(AS_IS, name) or ()):
-            raise ValueError(f"{name}: expected a text file with it, got {source!r}")
+            raise ValueError(f"{name} requires a text file, got {source!r}")
 
 
 def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
@@ -261,7 +260,7 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
         for name in getattr(how, argument):
             if name not in names:
                 raise ValueError(
-                    f"{argument}: expected columns of {source} "
+                    f"{argument} must be columns of {source} "
                     f"({', '.join(names)}), got {name!r}"
                 )
     places = [k for k, name in enumerate(names) if name not in how.drop]
@@ -269,17 +268,17 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
         places = [k for name in how.features for k in places if names[k] == name]
     if twice := repeated([names[k] for k in places]):
         raise ValueError(
-            f"data: expected each column once, got {', '.join(map(repr, twice))} more "
-            f"than once in {source}; rename them, or leave them out: drop={twice} "
+            f"data must have each column once, got {', '.join(map(repr, twice))} more "
+            f"than once in {source}. Rename them, or omit them: drop={twice} "
             f"({_options('--drop', twice)})"
         )
     for k in places:
         name = names[k]
         if UNNAMED.fullmatch(name):
             raise ValueError(
-                f"data: expected a name of every column of {source}, got none of "
+                f"data must have a name for every column of {source}, got none for "
                 f"column {k + 1}, such as pandas' index (df.to_csv(..., index=False) "
-                f"writes none); drop=[{name!r}] (--drop {name!r}) leaves it out"
+                f"writes none). Omit it: drop=[{name!r}] (--drop {name!r})"
             )
     return places
 
@@ -287,8 +286,7 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
 class Table(NamedTuple):
     """A table: features X (n, d), their names, and labels and groups (n,) if any.
 
-    ``target_names`` are the names of the classes y = 0, 1, ... if the file has them;
-    ``label`` is the name of the column of labels.
+    ``target_names`` are the names of the classes y = 0, 1, ... if the file has them.
     """
 
     X: np.ndarray
@@ -307,27 +305,26 @@ def codes(
     lacking = np.flatnonzero(pd.isna(values))
     if lacking.size:
         raise ValueError(
-            f"{argument}: expected a value in every row of {source}, got none in row "
+            f"{argument} must have a value in every row of {source}, got none in row "
             f"{lacking[0]} of {len(values)}, counted from 0 (a truncated file?)"
         )
     kinds = sorted({"text" if isinstance(v, str) else "number" for v in values})
     if len(kinds) > 1:
         raise ValueError(
-            f"{argument}: expected one kind in {source}, got {kinds} mixed"
+            f"{argument} must be of one kind in {source}, got {kinds} mixed"
         )
     try:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         y, classes = pd.factorize(native, sort=True)
     except TypeError as error:
         raise ValueError(
-            f"{argument}: expected text or numbers in {source}, got "
+            f"{argument} must be text or numbers in {source}, got "
             f"{type(values[0]).__name__}"
         ) from error
     return y.astype(np.int64), tuple(str(name) for name in classes)
 
 
 def _named(frame: pd.DataFrame, labeled: bool) -> pd.DataFrame:
-    """Name the columns of a table that has no names."""
     if all(isinstance(name, int | np.integer) for name in frame.columns):
         d = frame.shape[1] - labeled
         frame.columns = [f"x{k}" for k in range(d)] + ["label"] * labeled
@@ -336,15 +333,14 @@ def _named(frame: pd.DataFrame, labeled: bool) -> pd.DataFrame:
 
 
 def _place(columns: list[str], argument: str, name: str, source: str) -> int:
-    """Return the place of the one column of this name."""
     if name not in columns:
         raise ValueError(
-            f"{argument}: expected a column of {source} ({', '.join(columns)}), got "
+            f"{argument} must be a column of {source} ({', '.join(columns)}), got "
             f"{name!r}"
         )
     if (times := columns.count(name)) > 1:
         raise ValueError(
-            f"{argument}: expected one column {name!r} of {source}, got {times}"
+            f"{argument} must be one column {name!r} of {source}, got {times}"
         )
     return columns.index(name)
 
@@ -375,20 +371,19 @@ def _features(
     first, todo = _first_word(frame.iloc[:, words[0]], how)
     if not (text and todo):
         drop = f"drop={names} ({_options('--drop', names)})"
-        todo = f"{drop} leaves out columns that are no features"
+        todo = f"Omit columns that are no features: {drop}"
         if label is not None:
             todo = (
-                f"the class is the last column, {label!r}, by default; if it is "
-                f"{names[0]!r}, use label={names[0]!r} (--label {names[0]!r}); {todo}"
+                f"The class is the last column, {label!r}, by default. If it is "
+                f"{names[0]!r}, use label={names[0]!r} (--label {names[0]!r}). {todo}"
             )
     raise ValueError(
-        f"data: expected numbers in every feature column of {source}, got text or "
-        f"dates in {', '.join(map(repr, names))} ({first}); {todo}"
+        f"data must have numbers in every feature column of {source}, got text or "
+        f"dates in {', '.join(map(repr, names))} ({first}). {todo}"
     )
 
 
 def _options(option: str, values: Sequence[str]) -> str:
-    """Return an option, repeated for each value, as it is typed."""
     return " ".join(f"{option} {value!r}" for value in values)
 
 
@@ -416,17 +411,17 @@ def _first_word(column: pd.Series, how: Reading) -> tuple[str, str]:
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
     where = f"{str(column.iloc[row])[:40]!r}{among} in row {row}, counted from 0"
-    reads = f"thousands={mark!r} (--thousands {mark}) reads thousands"
+    reads = f"thousands={mark!r} (--thousands {mark}) if they are thousands"
     if commas:
-        also = f"{reads} (1,304 is 1304); " if thousands else ""
-        return where, f"{also}decimal=',' (--decimal ,) reads decimal commas"
+        also = f"{reads}; " if thousands else ""
+        return where, f"Use {also}decimal=',' (--decimal ,) if they are decimal commas"
     if thousands:
-        return where, reads
+        return where, f"Use {reads}"
     marks = [str(text) for text in pd.unique(texts.iloc[wrong])]
     words = not any(re.search(r"\d", text) for text in marks)
     if among and words and len(marks) <= MOST_CODES:
-        means = f"na={marks} ({_options('--na', marks)}) if that means missing"
-        return where, f"{means}; otherwise leave the column out"
+        means = f"Use na={marks} ({_options('--na', marks)}) if that means missing"
+        return where, f"{means}; otherwise omit the column"
     return where, ""
 
 
@@ -454,7 +449,7 @@ def split_label(
     no_features = {name for name in (label, groups) if name is not None}
     if frame.shape[0] == 0 or not set(rest) - no_features:
         raise ValueError(
-            f"data: expected rows of at least one feature{' and a label' * labeled} in"
+            f"data must have rows of at least one feature{' and a label' * labeled} in"
             f" {source}, got a table of shape {frame.shape}"
         )
 
@@ -468,7 +463,7 @@ def split_label(
     members, labels = column("groups", groups), column("label", label)
     if wrong := no_features & {*how.features, *how.drop}:
         raise ValueError(
-            f"features, drop: expected neither label nor groups, got {min(wrong)!r}"
+            f"features and drop must be neither label nor groups, got {min(wrong)!r}"
         )
     places = [k for k, name in enumerate(columns) if name not in no_features]
     places = [places[k] for k in chosen([columns[k] for k in places], how, source)]
@@ -492,25 +487,25 @@ def split_arrays(
     missing = [name for name in wanted if name not in archive]
     if missing:
         raise ValueError(
-            f"data: expected arrays {' and '.join(wanted)} in {source}, got "
+            f"data must have arrays {' and '.join(wanted)} in {source}, got "
             f"{sorted(archive)} without {', '.join(missing)}"
         )
     names_too = [n for n in ("feature_names", "target_names") if n in archive]
     arrays: dict[str, np.ndarray] = archive.read([*wanted, *names_too])
     X = arrays["X"]
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"data: expected numbers in X of {source}, got {X.dtype}")
+        raise ValueError(f"data must have numbers in X of {source}, got {X.dtype}")
     shapes = [arrays[name].shape for name in wanted]
     if X.ndim != 2 or 0 in X.shape or any(s != X.shape[:1] for s in shapes[1:]):
         raise ValueError(
-            f"data: expected X of shape (n, d) and {', '.join(wanted[1:]) or 'y'} of "
+            f"data must have X of shape (n, d) and {', '.join(wanted[1:]) or 'y'} of "
             f"shape (n,), n and d at least 1, in {source}, got "
             f"{' and '.join(map(str, shapes))}"
         )
     for name in names_too:
         if arrays[name].ndim != 1 or arrays[name].dtype.kind not in "biufUS":
             raise ValueError(
-                f"data: expected {name} of shape (n,), text or numbers, in {source}, "
+                f"data must have {name} of shape (n,), text or numbers, in {source}, "
                 f"got {arrays[name].dtype} of shape {arrays[name].shape}"
             )
     words = {name: tuple(map(str, arrays[name])) for name in names_too}
@@ -518,7 +513,7 @@ def split_arrays(
     names = words.get("feature_names", tuple(f"x{k}" for k in range(d)))
     if len(names) != d:
         raise ValueError(
-            f"data: expected {d} feature_names in {source}, got {len(names)}"
+            f"data must have {d} feature_names in {source}, got {len(names)}"
         )
     places = chosen(names, how, source)
     return Table(
@@ -580,9 +575,9 @@ def read_points(
         which = ""
         if more and {*names} & {*columns}:
             which = f", with {', '.join(more[:5])}{', ...' * (len(more) > 5)}"
-        todo = "; features= (--features) chooses columns, drop= (--drop) leaves out"
+        todo = ". Choose columns with features= (--features) or drop= (--drop)"
         raise ValueError(
-            f"data: expected rows of {d} features in {path.name}, and at most a label "
+            f"data must have rows of {d} features in {path.name}, and at most a label "
             f"beside them, got a table of shape {content.shape}{which}"
             f"{todo if width > d and content.shape[0] else ''}"
         )

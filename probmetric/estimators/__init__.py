@@ -10,7 +10,6 @@
 ``_mahalanobis``           methods of all learners of a Mahalanobis metric.
 ``_pair_learner``          base of learners of close and far pairs.
 ``_labeled``              checks labeled points and pairs; reports outcomes.
-``_streamed``              fits to a source: what is checked and set before one.
 ``_settings``              settings of constructors, checked in ``fit``.
 ``_docstrings``            descriptions of shared parameters.
 """

@@ -1,8 +1,7 @@
 """Base of both estimators of LCA with a random effect, whose spread ω is learned."""
 
 from dataclasses import field
-from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -16,6 +15,9 @@ from probmetric.estimators._learner import Learner, NutsOrLaplace, Run, input_un
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.settings import base_recipe, n_rows
+from probmetric.inference.effects import draws as effects
+from probmetric.inference.effects.fit import SpreadPosterior
+from probmetric.inference.effects.recipe import Fitted
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.target import Draws
@@ -28,13 +30,7 @@ N_AVERAGED = 200
 
 @settings
 class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
-    """LCA with an effect on groups or points: shared settings, draws and P(same).
-
-    ``_draws`` is the module ``inference.<learner>.draws`` with ``draw``, ``grid`` and
-    ``metrics``. ``fitted_`` is the ``Fitted`` of the learner.
-    """
-
-    _draws: ClassVar[ModuleType]
+    """LCA with an effect on groups or points: shared settings, draws and P(same)."""
 
     n_components: int | None = field(default=None, kw_only=False)
     pairs: Literal["nearest", "all"] = "nearest"
@@ -53,7 +49,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         rate = recipe.learning_rate or rate
         return recipe._replace(learning_rate=rate, max_iter=int(self.max_iter))
 
-    def _store_fit(self, fitted: Any, metric: Mahalanobis, scaler: Scaler) -> None:
+    def _store_fit(self, fitted: Fitted, metric: Mahalanobis, scaler: Scaler) -> None:
         """Store the fit, and its common map in input units."""
         report(fitted.fit, type(self).__name__)
         self._set_map(metric.factor, scaler, fitted.pairs.X)
@@ -62,17 +58,17 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         self.n_iter_ = max(1, int(fitted.fit.n_steps))
         self.fitted_ = fitted
         self._averaged: list[dict[str, np.ndarray]] = []
-        self._grid: list[Any] = []
+        self._grid: list[SpreadPosterior] = []
 
     @property
     def _live_scale(self) -> Float[np.ndarray, "d"]:
         """Return the divisor of maps and draws: infinite for constant columns."""
         return taught_scale(np.asarray(self.fitted_.pairs.X), self.scale_)
 
-    def _spreads(self) -> Any:
+    def _spreads(self) -> SpreadPosterior:
         """Return the posterior of ω on its grid (computed lazily and cached)."""
         if not self._grid:
-            self._grid = [self._draws.grid(self.fitted_)]
+            self._grid = [effects.grid(self.fitted_)]
         return self._grid[0]
 
     def spread_posterior(self) -> tuple[np.ndarray, np.ndarray]:
@@ -86,11 +82,11 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return posterior.spread, posterior.probability
 
     def _drawn(self, method: str | NutsOrLaplace, run: Run) -> Draws:
-        return self._draws.draw(
+        return effects.draw(
             self.fitted_,
             method,
             scale=self._live_scale,
-            found=self._spreads(),
+            posterior=self._spreads(),
             feature_names=self._names,
             **run,
         )
@@ -106,7 +102,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return input_units(self.fitted_.pairs, Scaler(self.mean_, self.scale_))
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
-        return self._draws.metrics(draws)
+        return effects.metrics(draws)
 
     def _method_for(self, purpose: Purpose) -> str:
         return "laplace" if purpose == "prediction" else "nuts"

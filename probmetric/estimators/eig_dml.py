@@ -20,6 +20,7 @@ from probmetric.estimators._settings import (
     settings,
 )
 from probmetric.inference import eig_dml
+from probmetric.inference.eig_dml.choice import shrunk
 from probmetric.inference.eig_dml.fit import Solver
 from probmetric.inference.solvers.result import Fit
 
@@ -168,7 +169,7 @@ class EigDML(PairLearner):
             max_steps=int(self.max_iter),
         )
         live = ~constant_columns(np.asarray(data.X))
-        params = eig_dml.shrunk(fit.params, strength, n, live=live)
+        params = shrunk(fit.params, strength, n, live=live)
         return fit._replace(params=params)
 
     def _keep(self, fit: Fit) -> None:

@@ -19,7 +19,6 @@ from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labeled
 from probmetric.data.padding import bucket, pad_rows
 from probmetric.data.scaling import Scaler, constant_columns, standardize_features
-from probmetric.data.source import Source, sample_rows
 from probmetric.data.truth import TellsClasses
 from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labeled import (
@@ -41,7 +40,6 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
-from probmetric.estimators._streamed import Refused, refuse, streamed_classes
 from probmetric.inference.gaussian_classes.choice import (
     EXCESS,
     Strengths,
@@ -64,6 +62,8 @@ from probmetric.inference.gaussian_classes.posterior import (
 )
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn_statistics
+from probmetric.large.begin import Refused, refuse, streamed_classes
+from probmetric.large.source import Source, sample_rows
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import Dissimilarity, LocalMahalanobis
 from probmetric.metric.feature_names import with_names
@@ -184,7 +184,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
     ) -> ClassFit:
         """Fit data on disk: one pass over the labels, one over the rows.
 
-        With ``prior="cv"`` a third pass draws the sample (``data.source.sample_rows``,
+        With ``prior="cv"`` a third pass draws the sample (``large.source.sample_rows``,
         seed 0) that chooses the strengths of the prior. ``options`` are further options
         that data on disk do not support.
         """

@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
-from probmetric.data.source import Source
 from probmetric.estimators._labeled import checked_rows, report, required
 from probmetric.estimators._learner import Run, no_rows
 from probmetric.estimators._settings import (
@@ -26,7 +25,6 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
-from probmetric.estimators._streamed import Refused
 from probmetric.estimators.gaussian_classes import ClassFit, GaussianLearner
 from probmetric.inference.gaussian_classes.choice import prior_of, statistics_of
 from probmetric.inference.gaussian_classes.draws import metrics
@@ -42,6 +40,8 @@ from probmetric.inference.gaussian_classes.local_metric import (
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
 from probmetric.inference.gaussian_classes.prior import learn_statistics
+from probmetric.large.begin import Refused
+from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity, LocalMahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.local import Rule

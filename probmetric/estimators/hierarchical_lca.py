@@ -1,7 +1,6 @@
 """``HierarchicalLCA``: a metric for each group around a common one.
 
-The model is ``probmetric.models.hierarchical_lca``, the fit and its draws are in
-``probmetric.inference.hierarchical_lca``; this file has no mathematics.
+The model is ``models.hierarchical_lca``; fit and draws are in ``inference.effects``.
 """
 
 from collections.abc import Hashable
@@ -27,12 +26,8 @@ from probmetric.estimators._labeled import (
 from probmetric.estimators._learner import NutsOrLaplace, Run
 from probmetric.estimators._settings import Number as Range
 from probmetric.estimators._settings import Positive, settings
-from probmetric.inference.hierarchical_lca import draws as inference
-from probmetric.inference.hierarchical_lca.recipe import (
-    Fitted,
-    fit_recipe,
-    pairs_in_groups,
-)
+from probmetric.inference.effects.draws import averaged, new_groups
+from probmetric.inference.effects.recipe import fit_recipe, pairs_in_groups
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.metric import Link, Mahalanobis
@@ -125,8 +120,6 @@ class HierarchicalLCA(EffectLearner):
     ((3, 4, 4), (4, 4))
     """
 
-    _draws = inference
-
     spread: Spread | None = None
     spread_scale: Positive = 0.5
 
@@ -196,7 +189,7 @@ class HierarchicalLCA(EffectLearner):
         return codes
 
     def _store(self, pairs: Pairs, recipe: Recipe, scaler: Scaler) -> Self:
-        fitted: Fitted = fit_recipe(
+        fitted = fit_recipe(
             pairs,
             recipe,
             float(self.regularization),
@@ -288,24 +281,24 @@ class HierarchicalLCA(EffectLearner):
         for place in np.unique(rows_of):
             rows = rows_of == place
             index = None if place < 0 else int(place)
-            metrics = self._group_metrics(self._laplace(), index, seed=0)
-            result[rows] = inference.averaged(metrics, a[rows], b[rows])
+            values = self._laplace()
+            M = self._matrices(values, index, seed=0)
+            result[rows] = averaged(M, values["b"], a[rows], b[rows])
         return result
 
-    def _group_metrics(
+    def _matrices(
         self, values: dict[str, np.ndarray], place: int | None, *, seed: int
-    ) -> list[Mahalanobis]:
-        """Return one metric a draw, of a fitted group or of a new one (None)."""
+    ) -> Float[np.ndarray, "s d d"]:
+        """Return one M a draw, of a fitted group or of a new one (None)."""
         if place is not None:
-            return mahalanobis(values["M_group"][:, place], values["b"])
-        M = inference.new_groups(
+            return values["M_group"][:, place]
+        return new_groups(
             values,
             width=float(self.fitted_.prior.common.width),
             scale=self._live_scale,
             p=len(self.components_),
             seed=seed,
         )
-        return mahalanobis(M, values["b"])
 
     def _sample(self, method: str | NutsOrLaplace, run: Run) -> xr.DataTree:
         fitted = self.fitted_
@@ -352,7 +345,8 @@ class HierarchicalLCA(EffectLearner):
 
         def read(draws: xr.DataTree) -> list[Mahalanobis]:
             self._check_draws(draws)
-            return self._group_metrics(joined(draws), place, seed=seed)
+            values = joined(draws)
+            return mahalanobis(self._matrices(values, place, seed=seed), values["b"])
 
         return self._posterior_metric(
             purpose, draws, method, n_draws, seed, progress, read

@@ -14,15 +14,15 @@ from probmetric.arguments import check_choice
 from probmetric.data.containers import Labeled
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
-from probmetric.data.source import Source
 from probmetric.estimators._labeled import labeled_data
 from probmetric.estimators._learner import Learner, Run, no_rows
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Extended, settings
-from probmetric.estimators._streamed import refuse, streamed_classes
 from probmetric.inference import lda
 from probmetric.inference.gaussian_classes.draws import Exact
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
+from probmetric.large.begin import refuse, streamed_classes
+from probmetric.large.source import Source
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.neighbors.strength import Chosen

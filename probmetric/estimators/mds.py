@@ -27,7 +27,7 @@ from probmetric.data.scaling import check_sizes
 from probmetric.estimators._labeled import checked_rows, forget
 from probmetric.estimators._settings import Count, RandomState, check_settings, settings
 from probmetric.inference import mds
-from probmetric.inference.mds.fit import Correction
+from probmetric.inference.mds.fit import Correction, corrected_squares, linear_map
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -275,7 +275,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if self.constant_ == 0:
             self.mean_ = rows.mean(0)
             references = (rows[self.landmarks_] - self.mean_) @ L.T
-            self.components_ = mds.linear_map(self._params, references) @ L
+            self.components_ = linear_map(self._params, references) @ L
 
     def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: ArrayLike, y: object = None
@@ -304,7 +304,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             assert self._references is not None
             D = self._between(rows, self._references)
         D = check_dissimilarities(D, square=False)
-        S = mds.corrected_squares(D, self.constant_, self.correction)
+        S = corrected_squares(D, self.constant_, self.correction)
         return np.asarray(mds.embed_new(self._params, S))
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:

@@ -10,14 +10,14 @@ import numpy as np
 
 from probmetric.arguments import check_count
 from probmetric.data.containers import Labeled, Pairs
-from probmetric.data.source import Source
 from probmetric.estimators._labeled import report, required
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import Extended, NonNegative, PairSet, settings
-from probmetric.estimators._streamed import refuse, streamed_classes
 from probmetric.inference import pair_lda
 from probmetric.inference.pair_lda import SecondMoments
 from probmetric.inference.solvers.result import Fit
+from probmetric.large.begin import refuse, streamed_classes
+from probmetric.large.source import Source
 from probmetric.typing import ArrayLike, Self, no_type_check
 
 

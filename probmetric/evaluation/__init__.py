@@ -2,7 +2,6 @@
 
 ``evaluate``         scores of a classifier or metric: calibration, retrieval, AUC.
 ``ranking``          scores shared by arrays and datasets on disk.
-``rows``             scores on a dataset on disk.
 ``cross_validate``   scores of soft votes of neighbors on held-out points.
 ``loo``              leave-one-out (PSIS-LOO) for independent observations.
 ``answers``          scores of probabilities for yes/no responses or counts.

@@ -43,8 +43,8 @@ def answer_scores(
 
         * ``accuracy``: share of judgments predicted by P > ½ (P = ½ counts half).
         * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0.
-        * ``brier``: mean of (P - judgment)², in [0, 1]. It is half of ``brier_score``
-          for two classes.
+        * ``brier``: mean of (P - judgment)², in [0, 1], which is half of the score of
+          ``evaluate`` for two classes.
         * ``ece``: mean absolute difference between P and the share of *yes* over bins
           of P.
         * ``roc_auc``: area under the ROC curve of P, NaN if all judgments are equal.
@@ -90,11 +90,7 @@ def answer_auc(
     """Compute the area under the ROC curve of scores for held-out responses.
 
     The area is the share of (*yes*, *no*) pairs of judgments in which *yes* has the
-    higher score. Ties count half. The area is NaN if all judgments are equal. The
-    arguments are as in `answer_scores`.
-
-    >>> answer_auc([-1.0, -2.0, -3.0], [1, 0, 1])
-    0.5
+    higher score. Ties count half. The area is NaN if all judgments are equal.
     """
     value = _column(score, "score")
     yes, no = _weights(len(value), y, trials, sample_weight)

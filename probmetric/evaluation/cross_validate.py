@@ -60,8 +60,8 @@ def cross_validate(
 ) -> Generator[Stated]:
     """Classify the held-out points of each split by soft votes under each metric.
 
-    ``metrics`` are functions of the training rows. ``splits`` are pairs of training
-    rows and held-out rows. Results are ordered by split, then as ``metrics``.
+    ``metrics`` are functions of the training rows. Results are ordered by split, then
+    as ``metrics``.
     """
     for number, (train, test) in enumerate(splits):
         for name, learn in metrics.items():
@@ -139,11 +139,6 @@ def held_out(
         best candidate, with standard error ``dse``. Both standard errors are slightly
         too small, because points of one fold are predicted by the same fit.
 
-    Raises
-    ------
-    ValueError
-        If a candidate has no ``get_metric``, or a class is smaller than ``n_folds``.
-
     Examples
     --------
     >>> import probmetric as pm
@@ -186,7 +181,6 @@ def held_out(
 
 
 def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
-    """Sum log scores over points, with paired differences to the best candidate."""
     order = sorted(scores, key=lambda name: -scores[name].sum())
     table: Any = pd.DataFrame(scores, columns=pd.Index(order, name="candidate"))
     gap, root = table.rsub(table[order[0]], axis=0), np.sqrt(len(table))
@@ -218,10 +212,7 @@ def _metric(fitted: object) -> Dissimilarity | MetricDraws:
 
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
-    """Return the Euclidean metric of standardized features.
-
-    Constant features are not rescaled.
-    """
+    """Return the Euclidean metric of standardized (or constant) features."""
     varies = not constant_columns(X).all()
     scale = fit_scaler(X, standardize=varies).scale
     return Mahalanobis(np.diag(1 / scale))
@@ -302,10 +293,7 @@ def class_spread(
     bandwidth: float,
     n_draws: int = 100,
 ) -> Float[np.ndarray, "s c"]:
-    """Compute class probabilities of one query under evenly spaced draws.
-
-    ``bandwidth`` is the bandwidth of the classifier that averages over all draws.
-    """
+    """Compute class probabilities of one query under evenly spaced draws."""
     metrics = draws.metrics()
     chosen = np.unique(np.linspace(0, len(metrics) - 1, n_draws).astype(int))
     return np.stack(

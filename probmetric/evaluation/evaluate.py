@@ -25,7 +25,7 @@ replacement (standard error at most 0.5 / √(sampled pairs of the rarer kind)).
 For a posterior, retrieval and pairs use ``mean_metric()``, and the classifier averages
 probabilities over draws.
 
-Scores on a dataset on disk (``evaluation.rows``) equal the scores on the same rows in
+Scores on a dataset on disk (``large.evaluate``) equal the scores on the same rows in
 memory.
 
 Memory besides the data, in numbers of 8 bytes, is 512 · depth for retrieval (512
@@ -40,7 +40,6 @@ from sklearn.metrics import roc_auc_score
 
 from probmetric.arguments import check_counts, check_number
 from probmetric.data import inputs
-from probmetric.data.source import Source, is_source
 from probmetric.evaluation.ranking import (
     chosen_pairs,
     class_figures,
@@ -49,8 +48,9 @@ from probmetric.evaluation.ranking import (
     ranking_sums,
     scored,
 )
-from probmetric.evaluation.rows import Classifier, Limits, compared, predicted, ranked
 from probmetric.evaluation.verification import verification
+from probmetric.large.evaluate import Classifier, Limits, compared, predicted, ranked
+from probmetric.large.source import Source, is_source
 from probmetric.metric import Dissimilarity, PairSimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws
@@ -111,13 +111,6 @@ def evaluate(
         * ``cllr, cllr_min, eer, min_dcf`` (`verification`) with a ``PairSimilarity``
           whose score is "log_ratio".
 
-    Raises
-    ------
-    ValueError
-        If there is neither a classifier nor a metric.
-    ValueError
-        If a label is not a class of the classifier, or no class has two points.
-
     Examples
     --------
     >>> import probmetric as pm
@@ -156,8 +149,9 @@ def evaluate(
                 f"y must contain only classes of the classifier, got {unknown}."
             )
         P = classifier.predict_proba(table)
-        codes, P = _stated(np.searchsorted(classes, y), P)
-        figures |= class_figures([(codes, P.astype(float), np.ones(len(P)))], n_bins)
+        P = _probabilities(P, (len(X), len(classes)))
+        rows = np.searchsorted(classes, y), P, np.ones(len(P))
+        figures |= class_figures([rows], n_bins)
     if metric is not None:
         codes = np.unique(y, return_inverse=True)[1]
         figures |= retrieval(
@@ -203,80 +197,16 @@ def pair_figures(
     return figures
 
 
-def brier_score(codes: ArrayLike, P: ArrayLike) -> float:
-    """Compute the Brier score: mean squared error summed over classes, in [0, 2].
-
-    Parameters
-    ----------
-    codes : int array of shape (m,)
-        True class of each point, as a column number of ``P`` (0 to c - 1).
-    P : array of shape (m, c)
-        Probabilities of the classes, in [0, 1].
-
-    Examples
-    --------
-    >>> brier_score(np.array([0, 1]), np.array([[1.0, 0.0], [0.5, 0.5]]))
-    0.25
-    """
-    true, stated = _stated(codes, P)
-    return float(np.mean(np.sum((stated - np.eye(stated.shape[1])[true]) ** 2, 1)))
-
-
-def _stated(
-    codes: ArrayLike, P: ArrayLike
-) -> tuple[Int[np.ndarray, "m"], Float[np.ndarray, "m c"]]:
-    """Check class codes and their probabilities."""
-    stated, true = inputs.real(P, "P"), inputs.real(codes, "codes")
-    if stated.ndim != 2 or 0 in stated.shape:
-        raise ValueError(f"P must have shape (m, c) with m, c ≥ 1, got {stated.shape}.")
-    if not np.all((stated >= -ROUNDING) & (stated <= 1 + ROUNDING)):
+def _probabilities(P: ArrayLike, shape: tuple[int, int]) -> Float[np.ndarray, "m c"]:
+    P = inputs.real(P, "P").astype(float)
+    if P.shape != shape:
+        raise ValueError(f"predict_proba must return shape {shape}, got {P.shape}.")
+    if not np.all((P >= -ROUNDING) & (P <= 1 + ROUNDING)):
         raise ValueError(
-            f"P must be probabilities in [0, 1], got {stated.min():g} to "
-            f"{stated.max():g}."
+            f"predict_proba must return numbers in [0, 1], got {P.min():g} to "
+            f"{P.max():g}."
         )
-    m, c = stated.shape
-    if true.shape != (m,):
-        raise ValueError(f"codes must have shape ({m},) for this P, got {true.shape}.")
-    wrong = true[~np.isin(true, np.arange(c))]
-    if len(wrong):
-        raise ValueError(
-            f"codes must be column numbers of P (0 to {c - 1}), got {wrong[0]:g}. For "
-            "labels use np.searchsorted(classes, labels)."
-        )
-    return true.astype(int), stated
-
-
-def calibration_error(codes: ArrayLike, P: ArrayLike, *, n_bins: int = 15) -> float:
-    """Compute the expected calibration error, Eq. (1), in [0, 1].
-
-    Parameters
-    ----------
-    codes, P
-        As in `brier_score`. The confidence is the largest probability of a row.
-    n_bins : int ≥ 1, default=15
-        Number of bins of equal width. Few points per bin increase the error by chance.
-
-    Examples
-    --------
-    All confidences are 0.75, and three of four predictions are right:
-
-    >>> P = np.tile([0.75, 0.25], (4, 1))
-    >>> calibration_error(np.array([0, 0, 0, 1]), P)
-    0.0
-    """
-    (n_bins,) = check_counts(n_bins=n_bins)
-    true, stated = _stated(codes, P)
-    confidence, right = stated.max(1), stated.argmax(1) == true
-    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
-    gap = np.bincount(bins, right, n_bins) - np.bincount(bins, confidence, n_bins)
-    return float(np.abs(gap).sum() / len(true))
-
-
-def _check_length(X: np.ndarray, codes: np.ndarray) -> None:
-    if np.shape(codes) != (len(X),):
-        raise ValueError(
-            f"codes must have shape ({len(X)},) for these X, got {np.shape(codes)}."
-        )
+    return P
 
 
 def retrieval(
@@ -292,18 +222,7 @@ def retrieval(
 
     By default every point is a query among the other points, and the depth is R.
     ``queries`` and ``depth`` are returned only if these limits were reached.
-
-    Examples
-    --------
-    Points 0 and 1.9 have class 0, points 3 and 4 have class 1. Only point 1.9 has a
-    nearest neighbor of the other class.
-
-    >>> from probmetric.metric import Mahalanobis
-    >>> line, codes = np.array([[0.0], [1.9], [3.0], [4.0]]), np.array([0, 0, 1, 1])
-    >>> retrieval(Mahalanobis(np.eye(1)), line, codes)["precision_at_1"]
-    0.75
     """
-    _check_length(X, codes)
     R = np.bincount(codes)[codes] - 1
     queries = query_rows(R, max_queries, seed)
     depths = R[queries] if max_depth is None else np.minimum(R[queries], max_depth)
@@ -320,34 +239,6 @@ def retrieval(
     return ranking_figures(sums, len(queries), n_able, int(R.max()), max_depth)
 
 
-def pair_roc_auc(
-    metric: Dissimilarity,
-    X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
-    *,
-    max_pairs: int = 200_000,
-    seed: int = 0,
-) -> float:
-    """Compute the area under the ROC curve of "same class" over pairs i < j.
-
-    Both orders of a pair are used if the metric is not symmetric.
-
-    Examples
-    --------
-    The same-class pair at distance 1 is the nearest pair in the first call, and the
-    farthest pair in the second call:
-
-    >>> from probmetric.metric import Mahalanobis
-    >>> metric, codes = Mahalanobis(np.eye(1)), np.array([0, 0, 1])
-    >>> pair_roc_auc(metric, np.array([[0.0], [1.0], [2.5]]), codes)
-    1.0
-    >>> pair_roc_auc(metric, np.array([[0.0], [1.0], [0.4]]), codes)
-    0.0
-    """
-    same, D = scored_pairs(metric, X, codes, max_pairs=max_pairs, seed=seed)
-    return float(roc_auc_score(same, -D))
-
-
 def scored_pairs(
     metric: Dissimilarity,
     X: Float[np.ndarray, "n d"],
@@ -357,26 +248,12 @@ def scored_pairs(
     seed: int,
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
     """Return whether pairs i < j have the same class, and their dissimilarities."""
-    _check_length(X, codes)
     i, j = chosen_pairs(len(X), max_pairs, seed, symmetric=metric.symmetric)
     return scored(metric, X, codes, i, j)
 
 
 class Coverage(NamedTuple):
-    """Share of intervals that contain the truth, and its binomial standard error.
-
-    The standard error assumes independent intervals. Intervals of one fit are
-    dependent. For several fits, compute one share per fit with ``coverage``, and use
-    the standard deviation of the shares.
-
-    Examples
-    --------
-    84 of 100 nominal 90% intervals contain the truth, 1.6 standard errors too few:
-
-    >>> result = coverage(Interval(np.zeros(100), np.ones(100)), np.arange(100) / 83)
-    >>> result.share, round((result.share - 0.9) / result.standard_error, 2)
-    (0.84, -1.64)
-    """
+    """Share of intervals that contain the truth, and its binomial standard error."""
 
     share: float
     standard_error: float
@@ -386,7 +263,9 @@ class Coverage(NamedTuple):
 def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
     """Compute the share of intervals with lower ≤ truth ≤ upper.
 
-    ``truth`` must have the shape of the limits.
+    The standard error assumes independent intervals. Intervals of one fit are
+    dependent: for several fits, compute one share per fit, and use the standard
+    deviation of the shares. ``truth`` must have the shape of the limits.
 
     Examples
     --------

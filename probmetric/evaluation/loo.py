@@ -55,14 +55,10 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     Raises
     ------
     ValueError
-        If no log likelihood is stored.
-    ValueError
-        If draws are from an approximation or the bootstrap.
-    ValueError
-        If the learning rate or a data weight is not 1.
-    ValueError
-        If pairs in ``Pairs`` share points. In custom models shared points are *not*
-        detected: do not use ``loo`` if two observations share a point.
+        If no log likelihood is stored, draws are from an approximation or the
+        bootstrap, the learning rate or a data weight is not 1, or pairs in ``Pairs``
+        share points. In custom models shared points are *not* detected: do not use
+        ``loo`` if two observations share a point.
 
     References
     ----------

@@ -64,32 +64,9 @@ def judge_sources(
 ) -> Sources:
     """Compute the costs of metrics on the same pairs of rows.
 
-    Parameters
-    ----------
-    metrics : mapping of str to Metric or PosteriorMetric
-        Metrics by name. A posterior is replaced by its ``mean_metric()``.
-    X, sources : arrays of shape (n, d) and (n,)
-        Points, and codes 0..G-1 of their sources.
-    prob, seed
-        As in ``verification_intervals``.
-    max_pairs : int, default=200000
-        Maximum number of pairs of each kind. Both orders of a pair are used if one of
-        the metrics is not symmetric.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than three sources, or fewer than two sources with two rows.
-
-    Examples
-    --------
-    >>> from probmetric.metric import Mahalanobis
-    >>> sources = np.arange(40) // 2
-    >>> X = 3.0 * sources[:, None] + np.random.default_rng(0).normal(size=(40, 1))
-    >>> result = judge_sources({"mine": Mahalanobis(np.eye(1))}, X, sources)
-    >>> eer, limits = result.judged["mine"].costs.eer, result.judged["mine"].intervals
-    >>> bool(0 < limits.eer.lower < eer < limits.eer.upper < 0.2)
-    True
+    ``sources`` are codes 0..G-1. A posterior is replaced by its ``mean_metric()``. At
+    most ``max_pairs`` pairs of each kind are used, in both orders if one of the metrics
+    is not symmetric.
     """
     counts = np.bincount(sources)
     n_able = int(np.sum(counts > 1))
@@ -126,18 +103,7 @@ def judge_sources(
 def source_pairs(
     sources: Int[np.ndarray, "n"], max_pairs: int, seed: int
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Choose pairs i < j of rows, at most ``max_pairs`` of each kind.
-
-    Different-source pairs come first.
-
-    Examples
-    --------
-    Ten sources with two rows each have 190 pairs; all ten same-source pairs are used.
-
-    >>> i, j = source_pairs(np.arange(20) // 2, 50, seed=0)
-    >>> int(np.sum(i // 2 == j // 2)), len(i) <= 60
-    (10, True)
-    """
+    """Choose pairs i < j: at most ``max_pairs`` of two sources, then of one source."""
     order, counts = np.argsort(sources, kind="stable"), np.bincount(sources)
     ends = np.cumsum(counts)
     # Same-source pairs are numbered source after source, as ``triangle`` within each.
@@ -157,7 +123,6 @@ def source_pairs(
 
 
 def _sample(total: int, most: int, seed: int) -> Int[np.ndarray, "N"]:
-    """Sample at most ``most`` of the numbers 0..total-1."""
     if total <= most:
         return np.arange(total)
     return np.random.default_rng(seed).choice(total, most, replace=False)

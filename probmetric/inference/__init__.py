@@ -4,13 +4,10 @@ Shared
     ``solvers``    EM with its stop rule, L-BFGS, and ``Fit``, the result of every fit;
     ``sampling``   NUTS, variational guides and Laplace's approximation of any target;
     ``rotations``  Gaussian at a mode of a linear map, without rotations of the map;
-    ``reduce``     sums over data on disk, the interface of learners and engine;
-    ``moments``    moments of columns and classes of data on disk, in one pass;
     ``choose``     choice of a setting by the losses of held-out points;
     ``mixture``    normal mixture, used by the two-stage model and Gaussian classes;
-    ``effects``    LCA with a random effect: ``hierarchical_lca``, ``point_effects``.
 Learners
-    ``lca``, ``hierarchical_lca``, ``point_effects``, ``two_stage``,
+    ``lca``, ``effects`` (hierarchical LCA and LCA with point effects), ``two_stage``,
     ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml``, ``gdm``, ``mds`` and
     ``triplet_comparisons`` are folders, ``lda`` (also RCA) and ``pair_lda`` files.
 

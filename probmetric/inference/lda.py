@@ -76,18 +76,12 @@ from probmetric.precision import native_arrays, numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
-    "INFINITE",
     "choose_strength",
     "class_moments",
     "discriminants",
     "fit",
-    "host_statistics",
-    "leading",
-    "metrics",
-    "sample",
     "shrinkage_prior",
     "whitening",
-    "whole",
 ]
 
 INFINITE = 1e18
@@ -126,28 +120,9 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
 
 
 def host_statistics(data: Labeled) -> ClassStatistics:
-    """Compute the sizes and means of the classes, and the total scatter within classes.
+    """Compute the sizes, the means and the total scatter (1, d, d) within classes.
 
-    Parameters
-    ----------
-    data : Labeled
-        Points with y in 0..C-1.
-
-    Returns
-    -------
-    ClassStatistics
-        ``scatter`` has the shape (1, d, d). If a class has no weight, there are no
-        means and no scatter.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import lda
-    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> n, mean, scatter = lda.host_statistics(Labeled(X, y))
-    >>> n.tolist(), mean.tolist(), scatter.tolist()
-    ([2.0, 2.0], [[1.0], [7.0]], [[[10.0]]])
+    If a class has no weight, there are no means and no scatter.
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
     w = np.asarray(weights(data))
@@ -165,36 +140,16 @@ def class_moments(
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
     """Compute the weights π, means m and covariance Σ_W of the classes, Eqs. (1)-(2).
 
-    Parameters
-    ----------
-    data : Labeled or ClassStatistics
-    prior : NIWPrior
-        Prior of the tied model.
-
-    Returns
-    -------
-    weights : array of shape (c,)
-    mean : array of shape (c, d)
-    within : array of shape (d, d)
-
-    Raises
-    ------
-    ValueError
-        If a class has no weight.
-
     Examples
     --------
-    Without a prior, Σ_W is the mean square about the class means, 10/4. A prior of 4
-    points with mean 1 changes Σ_W half way to 1:
+    A prior of 4 points with mean 1 changes Σ_W from 10/4 half way to 1:
 
     >>> import numpy as np
     >>> from probmetric.data import Labeled
     >>> from probmetric.inference import lda
     >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> for strength in (0, 4):
-    ...     prior = lda.shrinkage_prior(np.eye(1), strength)
-    ...     print(lda.class_moments(Labeled(X, y), prior)[2].tolist())
-    [[2.5]]
+    >>> prior = lda.shrinkage_prior(np.eye(1), 4)
+    >>> lda.class_moments(Labeled(X, y), prior)[2].tolist()
     [[1.75]]
     """
     stats = host_statistics(data) if isinstance(data, Labeled) else data
@@ -221,22 +176,7 @@ def class_moments(
 
 @native_arrays
 def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
-    """Compute the factor L of RCA with LᵀL = Σ_W⁻¹, Eq. (5).
-
-    Parameters
-    ----------
-    within : array of shape (d, d)
-        Σ_W.
-
-    Returns
-    -------
-    factor : array of shape (d, d)
-        Lower triangular L, the inverse of the Cholesky factor of Σ_W.
-
-    Raises
-    ------
-    ValueError
-        If Σ_W is singular.
+    """Compute the lower triangular L of RCA with LᵀL = Σ_W⁻¹, Eq. (5).
 
     Examples
     --------
@@ -282,27 +222,7 @@ def discriminants(
     RRᵀ the singular values of B R⁻ᵀ are √λ. With k = d the remaining λ are zero, and
     UUᵀ = Σ_W⁻¹.
 
-    Parameters
-    ----------
-    weights : array of shape (c,)
-        π.
-    mean : array of shape (c, d)
-    within : array of shape (d, d)
-        Σ_W, positive definite.
-    k : int
-        Number of directions, 1 to d.
-
-    Returns
-    -------
-    eigenvalues : array of shape (k,)
-        λ ≥ 0 in descending order.
-    factor : array of shape (k, d)
-        Uᵀ. The largest entry of each row is positive.
-
-    Raises
-    ------
-    ValueError
-        If Σ_W is singular.
+    The largest entry of each row is positive. A singular Σ_W raises ValueError.
 
     Examples
     --------
@@ -351,11 +271,7 @@ def fit(
     Raises
     ------
     ValueError
-        If k is out of range.
-    ValueError
-        If a class has no weight.
-    ValueError
-        If Σ_W is singular.
+        If k is out of range, a class has no weight, or Σ_W is singular.
 
     Examples
     --------
@@ -385,31 +301,7 @@ def fit(
 
 
 def whole(data: Labeled | ClassStatistics, prior: NIWPrior) -> LDAParams:
-    """Fit all d directions, with the metric Σ_W⁻¹; the first are those of LDA.
-
-    Parameters
-    ----------
-    data : Labeled or ClassStatistics
-    prior : NIWPrior
-
-    Raises
-    ------
-    ValueError
-        See ``fit``.
-
-    Examples
-    --------
-    The classes have Σ_W = diag(½, 2):
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import lda
-    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
-    >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> params = lda.whole(Labeled(X, y), lda.shrinkage_prior(np.eye(2), 0))
-    >>> np.diag(params.factor.T @ params.factor).round(3).tolist()
-    [2.0, 0.5]
-    """
+    """Fit all d directions, with the metric Σ_W⁻¹; the first are those of LDA."""
     pi, mean, within = class_moments(data, prior)
     values, factor = discriminants(pi, mean, within, len(within))
     return LDAParams(factor, values, mean, within, pi)
@@ -476,32 +368,7 @@ def choose_strength(
 
 
 def leading(params: LDAParams, k: int) -> LDAParams:
-    """Return the k leading directions of a fit with all min(C - 1, d) directions.
-
-    Parameters
-    ----------
-    params : LDAParams
-    k : int
-
-    Raises
-    ------
-    ValueError
-        If k is not in 1..min(C - 1, d).
-
-    Examples
-    --------
-    Three classes in two dimensions have two directions. The first has the larger λ:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import lda
-    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> X = np.vstack([cross, cross + [6, 0], cross + [3, 3]])
-    >>> both = lda.fit(Labeled(X, np.repeat([0, 1, 2], 4))).params
-    >>> first = lda.leading(both, 1)
-    >>> both.eigenvalues.round(3).tolist(), first.eigenvalues.round(3).tolist()
-    ([12.0, 4.0], [12.0])
-    """
+    """Return the k leading directions of a fit with all min(C - 1, d) directions."""
     (c, d), most = params.mean.shape, len(params.factor)
     if not 1 <= k <= most:
         raise ValueError(
@@ -521,43 +388,9 @@ def sample(
 ) -> xr.DataTree:
     """Draw the classes and M exactly and independently, Eq. (6), in input units.
 
-    Parameters
-    ----------
-    data : Labeled
-        Points in scaled units.
-    prior : NIWPrior
-        Prior of the tied model, in scaled units.
-    scaler : Scaler
-        Maps scaled units back to input units.
-    n_components : int or None
-        Number k of directions of M = UUᵀ in each draw; None for Σ⁻¹ (RCA).
-    **options
-        ``names``, ``classes``, ``seed``, ``n_draws`` and ``n_chains`` of
-        ``gaussian_classes.draws.sample``.
-
-    Returns
-    -------
-    DataTree
-        Posterior group with weights (class), mean (class, feature), covariance
-        (all_classes, feature, feature_bis) and M (feature, feature_bis), in one chain.
-
-    Examples
-    --------
-    The second feature is constant and has no weight in any draw:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.data.scaling import Scaler
-    >>> from probmetric.inference import lda
-    >>> X, y = np.ones((4, 2)), np.array([0, 0, 1, 1])
-    >>> X[:, 0] = 0.0, 2.0, 5.0, 9.0
-    >>> prior = lda.shrinkage_prior(np.eye(2), 4)
-    >>> unscaled = Scaler(np.zeros(2), np.ones(2))
-    >>> options = {"n_components": 1, "n_draws": 5, "n_chains": 1}
-    >>> draws = lda.sample(Labeled(X, y), prior, unscaled, **options)
-    >>> M = draws["posterior"]["M"].values
-    >>> bool(np.all(M[..., 0, 0] > 0)), float(abs(M[..., 1, :]).max())
-    (True, 0.0)
+    Data and prior are in the units of ``scaler``. M is UUᵀ with ``n_components``
+    directions, or Σ⁻¹ (None, RCA). ``options`` are those of
+    ``gaussian_classes.draws.sample``.
     """
     with jax.enable_x64(True):
         post = _posterior(pad_labeled(data), prior, int(np.asarray(data.y).max()) + 1)
@@ -590,23 +423,9 @@ def _posterior(data: Labeled, prior: NIWPrior, n_classes: int) -> ClassPosterior
 
 
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
-    """Make one metric per draw of M; None if the draws have no M.
+    """Make one metric per draw of M, of rank ``n_components`` if that is an attribute.
 
-    The optional attribute ``n_components`` of the draws limits the rank of M.
-
-    Parameters
-    ----------
-    draws : DataTree
-
-    Examples
-    --------
-    >>> import numpy as np, xarray as xr
-    >>> from probmetric.inference import lda
-    >>> M = np.diag([4.0, 9.0]) * np.array([1.0, 4.0])[None, :, None, None]
-    >>> axes = ("chain", "draw", "feature", "feature_bis")
-    >>> draws = xr.DataTree.from_dict({"posterior": xr.Dataset({"M": (axes, M)})})
-    >>> [float(m.distance([0.0, 0.0], [1.0, 0.0])) for m in lda.metrics(draws)]
-    [2.0, 4.0]
+    Return None if the draws have no M.
     """
     values = joined(draws)
     if "M" not in values:

@@ -62,12 +62,9 @@ from probmetric.neighbors.strength import STRENGTHS, Chosen
 from probmetric.typing import Array
 
 __all__ = [
-    "INFINITE",
     "PairLDAParams",
     "SecondMoments",
-    "alpha_min",
     "choose_strength",
-    "class_second_moments",
     "fit",
     "second_moments",
     "to_metric",
@@ -105,15 +102,6 @@ def second_moments(data: Pairs | Labeled) -> SecondMoments:
     are close. The cost is O(n d²), without forming the pairs, because Σ w_i w_j δδᵀ =
     (Σ w) · scatter over all pairs of a set.
 
-    Parameters
-    ----------
-    data : Pairs or Labeled
-
-    Raises
-    ------
-    ValueError
-        If there is no close or no far pair of positive weight.
-
     Examples
     --------
     >>> import numpy as np
@@ -144,30 +132,7 @@ def second_moments(data: Pairs | Labeled) -> SecondMoments:
 def class_second_moments(
     stats: ClassStatistics, squares: Float[Array, "c"]
 ) -> SecondMoments:
-    """Compute C̄ and F̄ over all pairs of points from class statistics.
-
-    Parameters
-    ----------
-    stats : ClassStatistics
-    squares : array of shape (c,)
-        Sum of squared weights Σw² of each class.
-
-    Raises
-    ------
-    ValueError
-        See ``second_moments``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import gaussian_classes, pair_lda
-    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    >>> stats = gaussian_classes.statistics(Labeled(X, y), 2)
-    >>> close, far = pair_lda.class_second_moments(stats, np.array([2.0, 1.0]))
-    >>> close.round(6).tolist(), far.round(6).tolist()  # As ``second_moments``
-    ([[1.0]], [[6.5]])
-    """
+    """Compute C̄ and F̄ over all pairs of points from class statistics and Σw² (c,)."""
     n, S = np.asarray(stats.n), np.asarray(stats.scatter)
     N, q = n.sum(), np.asarray(squares)
     about = np.asarray(stats.mean) - n @ np.asarray(stats.mean) / N
@@ -232,15 +197,7 @@ class PairLDAParams(NamedTuple):
 
 
 def alpha_min(close: Float[Array, "d d"], far: Float[Array, "d d"]) -> float:
-    """Compute λ_max(F̄ - C̄), the bound that α must exceed for method "notes" (P9).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import pair_lda
-    >>> pair_lda.alpha_min(close=np.eye(2), far=np.diag([9.0, 1.0]))  # 9 - 1
-    8.0
-    """
+    """Compute λ_max(F̄ - C̄), the bound that α must exceed for method "notes" (P9)."""
     return float(eigh(np.asarray(far) - np.asarray(close), eigvals_only=True)[-1])
 
 
@@ -346,13 +303,8 @@ def fit(
     Raises
     ------
     ValueError
-        If labels are missing.
-    ValueError
-        If C̄ + αI is singular.
-    ValueError
-        If far pairs are not farther apart than close pairs in any direction.
-    ValueError
-        If α ≤ α_min for method "notes".
+        If labels are missing, C̄ + αI is singular, far pairs are not farther apart than
+        close pairs in any direction, or α ≤ α_min for method "notes".
 
     Examples
     --------

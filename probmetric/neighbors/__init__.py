@@ -1,19 +1,15 @@
 """Nearest neighbors under any metric: search, votes, a classifier and a regressor.
 
 ``nearest`` finds exact neighbors under any metric (an optional shortlist is
-approximate; ``shortlist_recall`` measures its recall). ``KNeighborsClassifier`` and
-``KNeighborsRegressor`` vote with them, under one metric or averaged over the draws of a
-posterior.
+approximate). ``KNeighborsClassifier`` and ``KNeighborsRegressor`` vote with them, under
+one metric or averaged over the draws of a posterior.
 
 ``search``       ``nearest``: the entry point, and ties.
 ``linear``       exact search under Mahalanobis metrics with scikit-learn.
-``scan``         exact search under other metrics, tile by tile.
+``scan``         search under other metrics, tile by tile; shortlists.
 ``block``        merging a block of points into the k best candidates.
-``stream``       search among points on disk, in one process or several.
 ``range``        errors for values whose squares float64 cannot represent.
-``shortlist``    approximate search for local metrics, and its recall.
 ``votes``        soft votes, their scale, the class prior, and tuning.
-``source_votes`` count votes among points on disk.
 ``strength``     choice of a prior's strength by cross-validation.
 ``learned``      learning a metric inside ``fit``.
 ``classifier``, ``regressor``, ``table``  the public objects.

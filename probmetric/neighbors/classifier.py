@@ -16,16 +16,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.choose import picked
 from probmetric.data.inputs import (
     as_sklearn,
     check_numeric,
     check_one_kind,
     label_codes,
 )
-from probmetric.data.source import Source, n_features, n_rows
 from probmetric.data.truth import TellsClasses
 from probmetric.data.unlabeled import leave_out, refuse_unlabeled, warn_of_unlabeled
+from probmetric.large.choose import picked
+from probmetric.large.source import Source, n_features, n_rows
+from probmetric.large.votes import Voters, counted, left_out, voters
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import remember_columns
 from probmetric.metric.protocol import MetricDraws
@@ -36,7 +37,6 @@ from probmetric.neighbors.learned import (
     warn_of_training_data,
 )
 from probmetric.neighbors.search import check_dimension, nearest
-from probmetric.neighbors.source_votes import Voters, counted, left_out, voters
 from probmetric.neighbors.votes import (
     BANDWIDTHS,
     PRIOR_WEIGHTS,
@@ -135,7 +135,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     loo_scores_ : array of shape (g, a)
         Mean leave-one-out log score for each bandwidth and prior weight of the grids,
         or NaN if nothing was chosen. The metric was learned with the left-out point, so
-        these scores are optimiztic about the metric.
+        these scores are optimistic about the metric.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
 
@@ -169,18 +169,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> "KNeighborsClassifier":
         """Fit the metric if it is a learner, store the points, and tune the votes.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, d), or dataset on disk
-            Training points. A dataset on disk (``pm.open`` with labels) supports only
-            count votes, and each prediction reads all rows. For a dataset on disk
-            ``prior_weight="loo"`` predicts at most 2000 rows, each from all other rows.
-        y : array-like of shape (n,)
-            Classes of the points, or None for a dataset on disk.
-
-        Returns
-        -------
-        self
+        A dataset on disk (``pm.open`` with labels, y=None) supports only count votes,
+        and each prediction reads all rows. ``prior_weight="loo"`` then predicts at most
+        2000 rows, each from all other rows.
         """
         vars(self).pop("voters_", None)
         if isinstance(X, Source):
@@ -214,7 +205,6 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return self
 
     def _fit_source(self, source: Source, y: object) -> "KNeighborsClassifier":
-        """Fit to rows on disk."""
         if y is not None:
             raise ValueError(
                 "y must be None for a dataset on disk, got labels. Use "
@@ -273,7 +263,6 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return metrics
 
     def _grids(self, n: int) -> tuple[Grids, bool]:
-        """Return the grids of bandwidth and prior weight; whether there is a choice."""
         bandwidths = BANDWIDTHS if self.votes == "soft" else (1.0,)
         grids = (
             grid(self.bandwidth, bandwidths),
@@ -329,15 +318,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> float:
         """Compute the accuracy; warn if the metric was learned from these rows.
 
-        A warning is issued if the metric was learned inside ``fit`` and X and y are the
-        training data in the same order. Training rows in another order give no warning,
-        because data may have duplicates.
-
-        Parameters
-        ----------
-        X : array-like of shape (m, d)
-        y : array-like of shape (m,)
-        sample_weight : array-like of shape (m,), optional
+        Only the training data in the same order give the warning, because data may have
+        duplicates.
         """
         if getattr(self, "learner_", None) is not None and self._voters() is None:
             warn_of_training_data(
@@ -354,7 +336,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Find the nearest training points, as in scikit-learn.
 
         Under a posterior the neighbors are ordered by their mean dissimilarity over
-        draws. For Mahalanobis metrics this is the dissimilarity under E[M]. See
+        draws, which is the dissimilarity under E[M] for Mahalanobis metrics. See
         ``PosteriorMetric.neighbor_probability`` for the uncertainty of neighbors.
 
         Parameters
@@ -369,9 +351,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
         Returns
         -------
-        distances : array of shape (m, k)
+        distances : array of shape (m, k), if ``return_distance``
             Distances (not squared) if ``metric_.is_distance``, otherwise
-            dissimilarities. Returned only if ``return_distance`` is True.
+            dissimilarities.
         indices : array of shape (m, k)
             Row numbers of the neighbors. Ties are ordered by row number.
         """
@@ -411,16 +393,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> csr_matrix:
         """Compute the neighbors as a sparse matrix (m, n) of ones or distances.
 
-        Parameters
-        ----------
-        X, n_neighbors
-            As in `kneighbors`.
-        mode : {"connectivity", "distance"}, default="connectivity"
-            Whether the entries of neighbors are 1 or distances.
-
-        Returns
-        -------
-        scipy.sparse.csr_matrix of shape (m, n)
+        ``mode`` is "connectivity" (ones) or "distance". Other arguments are as in
+        `kneighbors`.
         """
         check_choice("mode", mode, ("connectivity", "distance"))
         D, index = self.kneighbors(X, n_neighbors)
@@ -431,5 +405,4 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return csr_matrix((values, index.ravel(), starts), shape=(len(index), n))
 
     def _voters(self) -> Voters | None:
-        """Return the rows on disk that vote, or None for points in memory."""
         return getattr(self, "voters_", None)

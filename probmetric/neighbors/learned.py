@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
 from probmetric.data.inputs import as_sklearn, check_numeric
-from probmetric.data.source import Source
 from probmetric.data.unlabeled import WARN
+from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns, check_fitted_columns
 from probmetric.metric.protocol import MetricDraws
@@ -46,9 +46,8 @@ def metric_for(
 ) -> tuple[Any, Any]:
     """Return the metric or draws to use, and the learner that was fitted, or None.
 
-    A learner is cloned and fitted to X and labels; ``draws`` is the argument of its
-    ``posterior_metric`` (None uses ``get_metric``). Metric None is the Euclidean
-    distance.
+    ``draws`` is the argument of the learner's ``posterior_metric`` (None uses
+    ``get_metric``). Metric None is the Euclidean distance.
     """
     if hasattr(metric, "fit") and not isinstance(metric, type):
         name = type(metric).__name__
@@ -84,7 +83,6 @@ def _fitted(learner: object, X: ArrayLike | Source, labels: ArrayLike | None) ->
 
 
 def _needs_arguments(method: Callable[..., object]) -> bool:
-    """Whether a method has required parameters, such as a class."""
     free = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
     return any(
         p.default is Parameter.empty and p.kind not in free

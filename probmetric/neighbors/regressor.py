@@ -61,7 +61,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     loo_scores_ : array of shape (g,)
         Minus the mean squared leave-one-out error of each bandwidth, or NaN if nothing
         was chosen. The metric was learned with the left-out point, so these scores are
-        optimiztic about the metric.
+        optimistic about the metric.
 
     Examples
     --------
@@ -80,19 +80,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: Any = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Fit the metric if it is a learner, store the points, and tune the votes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Training points.
-        y : array-like of shape (n,)
-            Target values, finite numbers.
-
-        Returns
-        -------
-        self
-        """
+        """Fit the metric if it is a learner, store the points, and tune the votes."""
         check_numeric(X)
         if y is None:
             raise ValueError(
@@ -150,14 +138,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Compute R² of ``predict``; warn if the metric was learned from these rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (m, d)
-        y : array-like of shape (m,)
-        sample_weight : array-like of shape (m,), optional
-        """
+        """Compute R² of ``predict``; warn if the metric was learned from these rows."""
         if getattr(self, "learner_", None) is not None:
             warn_of_training_data(queries_of(self, X), y, self.fit_X_, self.fit_y_)
         predicted, values = self.predict(X), real(y, "y")
@@ -182,8 +163,7 @@ def quantile_codes(y: Float[np.ndarray, "n"], n_bins: int) -> Int[np.ndarray, "n
     """Divide values into at most ``n_bins`` classes of about equal size.
 
     Equal values are in one class. If most values equal the smallest value, the other
-    values form the second class. A class with only one point is merged with the next
-    class, because nothing can be learned from it.
+    values form the second class. A class with only one point is merged with the next.
     """
     cuts = np.quantile(y, np.arange(1, n_bins) / n_bins)
     cuts, above = cuts[cuts > y.min()], y[y > y.min()]

@@ -24,6 +24,12 @@ points and fewer queries. Two t² are a tile and the next one, which is computed
 meanwhile; 4 t² are the worst case of ``keep_best``; the rest are the shortlists and the
 shared quantities: for a local metric t (D² + f) numbers more, f = D(D+1)/2 + D. Shapes
 are padded to few sizes (``bucket``): new numbers of points seldom compile again.
+
+Local metrics have a different matrix at every query, near their base metric FᵀF (F is
+``frame``). A user's shortlist contains the m nearest points under FᵀF, which the local
+metric then orders by differences. The result is *not* exact: a point that is near under
+the query's matrix may be far under FᵀF. Memory in numbers of 8 bytes: 2 m per query,
+8 t² for ``nearest_linear``, and 2 t m' d for t m' ≤ t² candidates at a time.
 """
 
 from collections.abc import Callable
@@ -34,12 +40,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
+from probmetric.arguments import check_counts
 from probmetric.compilation import COMPILED_SOON
 from probmetric.data.padding import pad_rows
 from probmetric.linalg import one_blas_thread
-from probmetric.metric import Dissimilarity
+from probmetric.metric import Dissimilarity, LocalMahalanobis, Mahalanobis
 from probmetric.metric.protocol import Prepared
-from probmetric.neighbors.linear import Nearest
+from probmetric.neighbors.linear import Nearest, nearest_linear
 from probmetric.typing import Array
 
 HIDDEN = np.iinfo(np.int32).max
@@ -85,7 +92,6 @@ def keep_best(best: Nearest, D: Float[np.ndarray, "q p"], first: int) -> Nearest
 
 
 def _merged(best: Nearest, D: Float[np.ndarray, "q p"], first: int) -> Nearest:
-    """Merge the entries below the k-th best so far, in order."""
     near, index = best
     (q, k), p = near.shape, D.shape[1]
     # An equal value of a higher column does not enter: strictly below the k-th.
@@ -214,6 +220,41 @@ def nearest_scanned(
     return D, neighbors
 
 
+def nearest_shortlisted(
+    metric: Dissimilarity,
+    Q: Float[np.ndarray, "m d"],
+    P: Float[np.ndarray, "n d"],
+    k: int,
+    excluded: Int[np.ndarray, "m"] | None,
+    tile: int,
+    shortlist: int,
+) -> Nearest:
+    """Find k neighbors among the ``shortlist`` nearest points under the base metric."""
+    if not isinstance(metric, LocalMahalanobis):
+        raise ValueError(
+            "shortlist must be None unless metric is a LocalMahalanobis, got "
+            f"{shortlist} with {type(metric).__name__}. Omit it."
+        )
+    (shortlist,) = check_counts(shortlist=shortlist)
+    limit = len(P) - (excluded is not None)
+    if not k <= shortlist <= limit:
+        raise ValueError(
+            f"shortlist must be k = {k} to {limit} for {len(P)} points, got {shortlist}"
+        )
+    base = Mahalanobis(np.asarray(metric.frame, np.float64))
+    candidates = nearest_linear(base, Q, P, shortlist, excluded, tile)[1]
+    D, index = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
+    step = max(1, tile**2 // max(tile, shortlist))
+    for start in range(0, len(Q), step):
+        rows = slice(start, start + step)
+        exact = np.asarray(metric.refine(Q[rows], P, candidates[rows]))
+        refuse_nan(np.isnan(exact).any(), Q, P)
+        order = np.lexsort((candidates[rows], exact))[:, :k]
+        D[rows] = np.take_along_axis(exact, order, 1)
+        index[rows] = np.take_along_axis(candidates[rows], order, 1)
+    return D, index
+
+
 def settle(
     metric: Refining,
     Q: Float[np.ndarray, "p d"],
@@ -228,9 +269,9 @@ def settle(
 ]:
     """Rerank a shortlist by ``refine``, and check whether other points can be nearer.
 
-    ``near`` and ``index`` are the shortlist by ``pairwise``, in order, and row numbers;
-    ``place`` are positions in P. Returns the k best of each, and False if a point that
-    is not in the shortlist can be nearer.
+    ``near`` and ``index`` are the shortlist by ``pairwise``, in order; ``place`` are
+    positions in P. Returns the k best of each, and False if a point that is not in the
+    shortlist can be nearer.
     """
     exact = _refined(metric, Q, P, place, shared)
     refuse_nan(np.isnan(exact).any(), Q, P)
@@ -288,7 +329,6 @@ def _scan(
     k: int,
     tile: int,
 ) -> Nearest:
-    """Scan all points for one tile of queries, padded to shapes that jit reuses."""
     n_tiles, side = bucket(len(P), max(tile, k))
     padded = np.concatenate([excluded, np.full(len(Q) - len(excluded), HIDDEN)])
     best = empty(len(excluded), k)

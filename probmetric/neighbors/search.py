@@ -17,16 +17,20 @@ from jaxtyping import Float, Int
 from probmetric.arguments import check_counts
 from probmetric.compilation import bound_programs
 from probmetric.data import inputs
-from probmetric.data.source import Source, n_features, n_rows
+from probmetric.large.neighbors import nearest_streamed
+from probmetric.large.source import Source, n_features, n_rows
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.mahalanobis import check_factor
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
 from probmetric.neighbors.linear import Nearest, nearest_linear
 from probmetric.neighbors.range import check_found, check_queries, check_size
-from probmetric.neighbors.scan import Prepare, nearest_scanned, ready_alone
-from probmetric.neighbors.shortlist import nearest_shortlisted
-from probmetric.neighbors.stream import nearest_streamed
+from probmetric.neighbors.scan import (
+    Prepare,
+    nearest_scanned,
+    nearest_shortlisted,
+    ready_alone,
+)
 from probmetric.precision import in_native_order
 from probmetric.typing import ArrayLike
 
@@ -46,15 +50,18 @@ def nearest(
 ) -> Nearest:
     """Find the k nearest points of each query, exactly unless ``shortlist`` is set.
 
+    Points tie if their dissimilarities are equal after rounding to float64. Ties are
+    ordered by row number.
+
     Parameters
     ----------
     metric : Metric
         Metric of any kind, which may be asymmetric or a score. A user-defined metric
         requires only the methods of ``probmetric.metric.Dissimilarity``.
     queries, points : array-like of shape (m, d), (n, d)
-        Finite numbers. ``points`` may be a dataset on disk (``pm.open``). A dataset is
-        read once, in blocks, which are divided among the processes of ``distributed``.
-        The result is bit-identical to the result in memory.
+        Finite numbers. ``points`` may be a dataset on disk (``pm.open``), which is read
+        once, in blocks, divided among the processes of ``distributed``. The result is
+        bit-identical to the result in memory.
     k : int
         Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 with ``exclude_self``.
     exclude_self : bool or array-like of int of shape (m,), default=False
@@ -64,7 +71,7 @@ def nearest(
     shortlist : int, optional
         Number of candidates to rerank, for local Mahalanobis metrics only. The
         candidates are the nearest points under the base metric, so the result is not
-        exact. See ``neighbors.shortlist_recall``.
+        exact. To measure its recall, compare some queries with ``shortlist=None``.
     tile : int, default=1024
         Number t of queries and of points that are processed at a time. For Mahalanobis
         metrics with k' > k candidates per query, memory besides data and result is
@@ -76,33 +83,23 @@ def nearest(
     dissimilarities : ndarray of shape (m, k)
         Dissimilarities in ascending order (squared distances for Mahalanobis metrics).
     indices : ndarray of shape (m, k)
-        Row numbers of the points. Ties are ordered by row number.
+        Row numbers of the points.
 
     Raises
     ------
     ValueError
         If shapes do not match, or k is out of range.
-    ValueError
         If an entry is not finite, or 1e150 or more before or after the map of the
         metric.
-    ValueError
         If neighbors under a linear map are closer than 1e-150 but not at distance zero.
-    ValueError
         If the metric returns NaN or infinity.
-
-    Notes
-    -----
-    Points tie if their dissimilarities are equal after rounding to float64.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
-    >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> metric = pm.Mahalanobis(np.diag([1.0, 3.0]))
-    >>> _, index = nearest(metric, np.array([[0.0, 0.4]]), points, 2)
-    >>> index.tolist()
-    [[0, 1]]
+    >>> nearest(metric, [[0.0, 0.4]], [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], 2)[1]
+    array([[0, 1]])
     """
     if isinstance(metric, MetricDraws):
         raise ValueError(
@@ -132,7 +129,6 @@ def nearest(
 def _excluded(
     exclude_self: bool | ArrayLike, queries: tuple[int, ...], points: tuple[int, ...]
 ) -> Int[np.ndarray, "m"] | None:
-    """Convert ``exclude_self`` to one row number per query, or None."""
     if isinstance(exclude_self, bool | np.bool_):
         if not exclude_self:
             return None
@@ -166,10 +162,7 @@ def found_but_own(
     tile: int = TILE,
     prepare: Prepare = ready_alone,
 ) -> Nearest:
-    """Find neighbors as ``nearest``; query i does not return point ``excluded[i]``.
-
-    ``prepare`` computes the terms that depend only on a tile of queries.
-    """
+    """Find neighbors as ``nearest``; query i does not return point ``excluded[i]``."""
     metric, Q, P = in_native_order((metric, Q, P))
     k, tile = _check(metric, Q, P.shape, k, excluded, tile)
     check_queries(metric, Q, "queries")
@@ -192,7 +185,6 @@ def _check(
     excluded: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> tuple[int, int]:
-    """Check features, k and tile; return k and tile."""
     bound_programs()
     n, d = shape
     limit = n - (excluded is not None)

@@ -82,8 +82,8 @@ def folds(
 ) -> Iterator[Fold]:
     """Yield stratified folds; each repeat divides the points anew.
 
-    If there are fewer points than folds, each point is a fold. A fold is left out if it
-    has no point to predict, because each of its points is the only one of its class.
+    If there are fewer points than folds, each point is a fold. A fold without a point
+    to predict (each is the only one of its class) is left out.
     """
     voters = some_voters(X, codes)
     for repeat in range(repeats):
@@ -100,8 +100,7 @@ def deal(
 ) -> Int[np.ndarray, "n"]:
     """Assign a fold 0..n_folds-1 to each point, stratified by class.
 
-    The only point of a class has fold -1 and is never held out, because it cannot be
-    predicted.
+    The only point of a class has fold -1 and is never held out.
     """
     fold = np.empty(len(X), int)
     fold[by_class(X, codes, seed)] = np.arange(len(X)) % n_folds
@@ -122,8 +121,7 @@ def by_class(
     """Sort the points by class and shuffle them within each class.
 
     The result does not depend on the order of rows or columns or on class names.
-    Equally spaced points of the result, such as every k-th point, are a stratified
-    sample.
+    Equally spaced points of it are a stratified sample.
     """
     order = canonical_order(X, codes)
     order = order[np.random.default_rng(seed).permutation(len(order))]
@@ -152,9 +150,9 @@ def tuned_losses(
 ) -> Float[np.ndarray, "1 m"]:
     """Compute minus log P of each query's class at the bandwidth tuned on X.
 
-    ``KNeighborsClassifier`` chooses the same: it predicts the points of X best, each by
-    the others. If the map was learned from X, these points lie closer to their classes
-    than new ones and choose too small a bandwidth; ``map_losses`` ignores that cost.
+    ``KNeighborsClassifier`` chooses the same. If the map was learned from X, these
+    points lie closer to their classes than new ones and choose too small a bandwidth;
+    ``map_losses`` ignores that cost.
     """
     Z, Q = _mapped(factor, X, Q)
     scale, n = reach(Z), len(Z)
@@ -185,8 +183,8 @@ def vote_losses(
     """Compute minus log P of each query's class for every bandwidth.
 
     D are dissimilarities from queries to voters, ``scale`` is s of Eq. (2) of
-    ``neighbors.votes``, and ``codes`` are the classes of the voters, in common (n,) or
-    for each query (m, n). The loss is 0 for a query whose class has no voter.
+    ``neighbors.votes``. The classes of the voters are common (n,) or differ by query
+    (m, n). The loss is 0 for a query whose class has no voter.
     """
     D = D - D.min(1, keepdims=True)
     same = classes[:, None] == codes

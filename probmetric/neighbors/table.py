@@ -7,8 +7,8 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from probmetric.data import inputs
-from probmetric.data.choose import picked
-from probmetric.data.source import Source
+from probmetric.large.choose import picked
+from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
@@ -48,7 +48,7 @@ def neighbor_table(
     Returns
     -------
     DataFrame
-        The table has these columns:
+        One row per query and neighbor, with these columns:
 
         * ``query`` and ``neighbor``: index labels of a DataFrame, otherwise row numbers
           from 0.
@@ -61,24 +61,13 @@ def neighbor_table(
         * ``probability``: share of draws in which the neighbor is among the k nearest,
           only under a posterior.
 
-    Raises
-    ------
-    ValueError
-        If ``nearest`` raises ValueError, or labels have another shape.
-
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
-    >>> from probmetric.neighbors import neighbor_table
-    >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> metric = pm.Mahalanobis(np.diag([1.0, 3.0]))
-    >>> table = neighbor_table(metric, points, 1, labels=["a", "b", "c"])
-    >>> print(table[["query", "neighbor", "distance", "label"]].to_string(index=False))
-     query  neighbor  distance label
-         0         1       1.0     b
-         1         0       1.0     a
-         2         0       3.0     a
+    >>> table = neighbor_table(metric, [[0, 0], [1, 0], [0, 1]], 1, labels=list("abc"))
+    >>> table["label"].tolist(), table["distance"].tolist()
+    (['b', 'a', 'a'], [1.0, 1.0, 3.0])
     """
     check_metric(metric, "a metric or draws of one")
     check_columns(metric, points=points, queries=queries)
@@ -134,7 +123,6 @@ def neighbor_table(
 
 
 def _index_labels(X: object, rows: Int[np.ndarray, "n"]) -> pd.Index | np.ndarray:
-    """Return the index labels of a DataFrame's rows, or the row numbers."""
     return X.index.take(rows) if isinstance(X, pd.DataFrame) else rows
 
 
@@ -145,7 +133,6 @@ def _shares(
     index: Int[np.ndarray, "m k"],
     exclude_self: bool,
 ) -> Float[np.ndarray, "m k"]:
-    """Compute the share of draws in which each point of ``index`` is a neighbor."""
     counts = np.zeros(index.shape)
     draws = posterior.metrics()
     for draw in draws:

@@ -99,7 +99,6 @@ def neighborhood_scale(
 def _zero_is_nearest(
     metric: Dissimilarity, X: Float[np.ndarray, "n d"], D: Float[np.ndarray, "n k"]
 ) -> bool:
-    """Check that points are at zero from themselves and no other point is nearer."""
     points = in_tiles(X[:: max(1, len(X) // 64)][:64], (1, 64))[0]
     with jax.enable_x64(True):
         to_itself = np.asarray(_diagonal(metric, points))
@@ -143,45 +142,10 @@ def soft_votes(
 ) -> Float[np.ndarray, "g m c"]:
     """Compute the class shares of soft votes, Eq. (1), averaged over metrics.
 
-    Parameters
-    ----------
-    metrics : sequence of Metric
-        Metrics of the same kind and shape.
-    scales : array of shape (s,)
-        Scale s of each metric, Eq. (2).
-    bandwidths : array of shape (g,)
-        Bandwidths b, in units of the scale.
-    Q, X : arrays of shape (m, d), (n, d)
-        Queries and points. If a query is infinitely far from every point, all points
-        have equal weights.
-    codes : array of shape (n,) or (n, c)
-        Classes of the points, or ballots whose rows sum to one.
-    n_classes : int
-        Number of classes c.
-    own : array of shape (m,), optional
-        For each query, the row number of the point that does not vote.
-    prepare : callable, optional
-        Function that computes the terms that depend only on a tile of queries and a
-        metric.
-
-    Returns
-    -------
-    ndarray of shape (g, m, c)
-        Share of the votes for each class, by bandwidth and query.
-
-    Examples
-    --------
-    Two points at squared distances 1 and 4 from the query have weights exp(-1/2) and
-    exp(-4/2) if h = 1. The odds of their classes are exp(3/2):
-
-    >>> import numpy as np
-    >>> from probmetric.metric import Mahalanobis
-    >>> from probmetric.neighbors import soft_votes
-    >>> metrics, one = [Mahalanobis(np.eye(1))], np.ones(1)
-    >>> X, codes = np.array([[1.0], [2.0]]), np.array([0, 1])
-    >>> share = soft_votes(metrics, one, one, np.zeros((1, 1)), X, codes, 2)[0, 0]
-    >>> round(float(np.log(share[0] / share[1])), 6)
-    1.5
+    ``scales`` are s of each metric, Eq. (2), and ``bandwidths`` b in units of it. Codes
+    are classes, or ballots (n, c) whose rows sum to one. Point ``own[i]`` does not vote
+    for query i. If a query is infinitely far from every point, all weights are equal.
+    ``prepare`` computes the terms that depend only on a tile of queries and a metric.
     """
     scales, bandwidths = in_native_order((scales, bandwidths))
     size = _together(metrics)
@@ -219,7 +183,6 @@ def _prepares(metric: Dissimilarity) -> bool:
 
 
 def _together(metrics: Sequence[Dissimilarity]) -> int:
-    """Return the number of draws to compute at a time: 1 or all."""
     return 1 if _prepares(metrics[0]) else len(metrics)
 
 
@@ -313,7 +276,7 @@ def _soft(
     """Compute votes by Eq. (1), summed over draws.
 
     ``draws`` are the leaves and scales of metrics. ``queries`` are rows, the point that
-    is hidden from each, and what ``ready`` shares, or None. ``points`` are tiles of
+    is hidden from each, and the result of ``ready``, or None. ``points`` are tiles of
     rows, of codes (or ballots) and of indices, which are scanned.
     """
     Q, own, shared = queries
@@ -420,8 +383,8 @@ def leave_one_out(
     """Choose bandwidth b and weight a by the log score of leave-one-out votes.
 
     ``members`` are the class sizes of the points that vote (default: from ``codes``).
-    If every point is the only one of its class, no point can be scored, and `untuned`
-    is returned.
+    If no point can be scored, because each is the only one of its class, return
+    `untuned`.
     """
     if members is None:
         members = np.bincount(codes, minlength=votes.shape[2])

@@ -1,13 +1,16 @@
 """Figures of metrics, draws and checks; every function returns its figure.
 
+Common arguments: ``learned`` is a fitted learner or a metric, ``X`` are points (n, d)
+without NaN, ``y`` are classes (n,). Names of features and classes are optional.
+``ax`` or ``axes`` are the Matplotlib axes to draw in, by default those of a new figure.
+
 ``fit``      matrix of a learned metric, and separation of classes.
 ``curves``   curves of a generalized dissimilarity model.
-``draws``    mean and spread of the matrix, eigenvalues, ranks and traces.
+``draws``    mean and spread of the matrix, eigenvalues.
 ``space``    embedding, class probabilities and neighbors of points.
 ``local``    ellipses of a metric that depends on the point.
-``checks``   agreement with sampling, predictive checks, calibration.
+``checks``   agreement with sampling, predictive checks, calibration, SBC.
 ``verification``  errors at every threshold.
-``story``    graph of a model, and ranks of simulation-based calibration.
 ``style``    palette, blank figures, reading of draws.
 """
 

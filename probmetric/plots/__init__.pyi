@@ -3,21 +3,15 @@ from .checks import (
     calibration as calibration,
     model_check as model_check,
     predictive_check as predictive_check,
+    sbc as sbc,
 )
 from .curves import curves as curves
-from .draws import (
-    eigenvalues as eigenvalues,
-    metric as metric,
-    rank as rank,
-    trace as trace,
-)
+from .draws import eigenvalues as eigenvalues, metric as metric
 from .fit import matrix as matrix, pair_histogram as pair_histogram
 from .local import local_ellipses as local_ellipses
-from .style import STYLE as STYLE
 from .space import (
     class_probabilities as class_probabilities,
     embedding as embedding,
     neighbor_probabilities as neighbor_probabilities,
 )
-from .story import sbc as sbc, story as story
 from .verification import det as det

@@ -1,4 +1,4 @@
-"""Figures of checks: agreement with sampling, predictive checks, calibration."""
+"""Figures of checks: agreement with sampling, predictive checks, calibration, SBC."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from probmetric.arguments import check_number
 from probmetric.data import inputs
@@ -27,8 +27,9 @@ from probmetric.plots.style import (
 )
 from probmetric.posterior.bands import band as simultaneous
 from probmetric.posterior.bands import binned, merged
-from probmetric.typing import ArrayLike, DrawsLike
+from probmetric.typing import ArrayLike, DrawsLike, no_type_check
 
+DASHES = ("-", "--", ":")
 VERDICT_COLORS = {"agree": COLORS[0], "disagree": COLORS[5], "inconclusive": COLORS[6]}
 VERDICT_MARKERS = {"agree": "o", "disagree": "X", "inconclusive": "s"}
 
@@ -42,33 +43,26 @@ def agreement(
 ) -> Figure:
     """Draw the result of ``compare``: z of each quantity, and the detectable shift.
 
+    The left panel shows z with critical values at the family-wise error rate. The right
+    panel shows the smallest shift, in posterior standard deviations, that the
+    comparison can detect. A quantity is inconclusive if this shift exceeds the
+    tolerance. Infinite values are drawn at the edge. A constant has no z, and is drawn
+    at 0 if it agrees and at the edge if it disagrees.
+
     Parameters
     ----------
     compared : Dataset
         Result of ``probmetric.compare``.
     title : str, optional
-        Title. Default: the verdict and the number of quantities.
+        Default: the verdict and the number of quantities.
     axes : sequence of 2 Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The left panel shows z with critical values at the family-wise error rate. The
-        right panel shows the smallest shift, in posterior standard deviations, that the
-        comparison can detect. A quantity is inconclusive if this shift exceeds the
-        tolerance. Infinite values are drawn at the edge. A constant has no z, and is
-        drawn at 0 if it agrees and at the edge if it disagrees.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
-    >>> import xarray as xr
-    >>> rng = np.random.default_rng(0)
-    >>> draws = xr.Dataset({"a": (("chain", "draw"), rng.normal(size=(4, 2000)))})
-    >>> figure = pm.plots.agreement(pm.compare({"a": 0.0}, draws))
-    >>> figure.get_suptitle()
+    >>> a = np.random.default_rng(0).normal(size=(4, 2000))
+    >>> draws = xr.Dataset({"a": (("chain", "draw"), a)})
+    >>> pm.plots.agreement(pm.compare({"a": 0.0}, draws)).get_suptitle()
     'Closed form against sampling: agree (1 quantity)'
     """
     if "z" not in compared or "verdict" not in compared:
@@ -163,6 +157,10 @@ def predictive_check(
 ) -> Figure:
     """Draw observed and replicated shares of coinciding pairs, by distance.
 
+    Each band is simultaneous: it contains 95% of whole replicated curves. The bands do
+    not account for fitting, so the observed curve is inside more often than 95%.
+    ``check_model`` accounts for fitting by refits.
+
     Parameters
     ----------
     draws : DataTree or Dataset
@@ -178,31 +176,18 @@ def predictive_check(
         Maximum number of replicated datasets, one per draw, evenly spaced.
     seed : int, default=0
         Seed of the replicated datasets.
-    ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Each band is simultaneous: it contains 95% of whole replicated curves. The bands
-        do not account for fitting, so the observed curve is inside more often than 95%.
-        ``check_model`` accounts for fitting by refits.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
-    >>> import xarray as xr
-    >>> from probmetric.data import Pairs
-    >>> rng = np.random.default_rng(0)
+    >>> M = np.ones((2, 50, 1, 1)), np.full((2, 50), 0.1)
     >>> dims = ("chain", "draw", "feature", "feature_bis")
-    >>> M = xr.DataArray(rng.uniform(0.9, 1.1, (2, 50, 1, 1)), dims=dims)
-    >>> draws = xr.Dataset({"M": M, "b": (dims[:2], np.full((2, 50), 0.1))})
-    >>> X, i = 3 * rng.random((400, 1)), np.arange(200)
-    >>> y = rng.random(200) < np.exp(-0.1 - (X[:200, 0] - X[200:, 0]) ** 2 / 2)
-    >>> figure = pm.plots.predictive_check(draws, Pairs(X, i, i + 200, y.astype(int)))
-    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    ['posterior predictive', 'observed (0 of 10 outside)']
+    >>> draws = xr.Dataset({"M": (dims, M[0]), "b": (dims[:2], M[1])})
+    >>> i = np.arange(50)
+    >>> pairs = pm.data.Pairs(np.arange(100.0)[:, None], i, i + 50, i % 2)
+    >>> figure = pm.plots.predictive_check(draws, pairs)
+    >>> figure.axes[0].get_xlabel()
+    'distance under the posterior mean metric'
     """
     if getattr(pairs, "_fields", None) != Pairs._fields:
         raise ValueError(f"pairs must be Pairs, got {type(pairs).__name__}")
@@ -271,13 +256,16 @@ def calibration(
 ) -> Figure:
     """Draw a calibration curve: observed frequency against predicted probability.
 
+    Bars are 95% Wilson intervals of the frequency. Bars and bands assume independent
+    outcomes; outcomes of pairs that share points vary more. Up to 64 curves have
+    distinct colors and markers.
+
     Parameters
     ----------
     y : array of shape (n,), or mapping of str to such arrays
         Outcomes, 0 or 1. Pass a mapping if outcomes differ between curves.
     probability : array of shape (n,), or mapping of str to such arrays
-        Predicted probabilities, without NaN. A mapping gives several named curves. Up
-        to 64 curves have distinct colors and markers.
+        Predicted probabilities, without NaN. A mapping gives several named curves.
     bins : int, default=10
         Number of equal-count bins. If equal values leave a bin with less than half of
         n / bins points, it is merged with the adjacent bin.
@@ -287,24 +275,14 @@ def calibration(
         Nominal coverage of a simultaneous band. The band contains this share of whole
         curves if the predicted probabilities are right. The legend contains the number
         of bins outside the band.
-    ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Bars are 95% Wilson intervals of the frequency. Bars and bands assume
-        independent outcomes; outcomes of pairs that share points vary more.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
     >>> happened, stated = [1, 0, 0, 0, 0, 1, 1, 1, 1, 0], np.repeat([0.2, 0.8], 5)
     >>> figure = pm.plots.calibration(happened, stated, bins=2, label="P(rain)")
-    >>> x, frequency = figure.axes[0].containers[0][0].get_data()
-    >>> x.round(3).tolist(), frequency.round(3).tolist()
-    ([0.2, 0.8], [0.2, 0.8])
+    >>> figure.axes[0].containers[0][0].get_ydata().round(3).tolist()
+    [0.2, 0.8]
     """
     if band is not None:
         check_number("band", band, 0, 1, open_low=True)
@@ -360,21 +338,10 @@ def calibration(
 
 @styled
 def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
-    """Draw the binned shares of ``check_model``, with their bands.
+    """Draw the binned shares of ``check_model``, a panel for each part with bins.
 
-    Parameters
-    ----------
-    verdict : ModelVerdict
-        Result of ``probmetric.check_model``.
-    axes : sequence of Axes, optional
-        Axes to draw in, one per part with bins. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Each panel shows the observed and predicted shares of one part, and a
-        simultaneous 95% band. If the model is right, the band contains the whole curve
-        with probability 95%.
+    A panel shows observed and predicted shares, and a simultaneous 95% band. If the
+    model is right, the band contains the whole curve with probability 95%.
 
     Examples
     --------
@@ -403,4 +370,59 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
         axis.set_xlabel("stated P(same)" if name == "calibration" else "distance")
         axis.legend()
     np.atleast_1d(panels)[0].set_ylabel("share of pairs that coincide")
+    return figure
+
+
+@no_type_check
+@styled
+def sbc(found: Any) -> Figure:
+    """Draw the ranks of ``probmetric.sbc``, which are uniform if the sampler is right.
+
+    Each line is the empirical distribution function of a quantity's ranks minus the
+    uniform distribution function. The band contains 99% of the differences at each rank
+    if the sampler is right. Quantities with the verdict *disagree* in ``found.table``
+    are red. Negative controls (``found.controls``) are not drawn.
+
+    Examples
+    --------
+    The ranks are made by hand instead of ``pm.sbc(model, data)``. The ranks of sigma
+    are too low:
+
+    >>> from types import SimpleNamespace
+    >>> import probmetric as pm
+    >>> even = np.repeat(np.arange(40), 10)
+    >>> ranks = pm.checks.Ranks({"mu": even, "sigma": even // 2}, n_draws=39)
+    >>> table = pm.checks.uniformity(ranks)
+    >>> found = {"ranks": ranks, "table": table, "model": "mine", "verdict": "disagree"}
+    >>> pm.plots.sbc(SimpleNamespace(**found)).axes[0].get_title("left")
+    'mine: disagree (400 simulated worlds)'
+    """
+    if not hasattr(found, "ranks") or not hasattr(found, "table"):
+        raise ValueError(
+            f"found must be the result of probmetric.sbc, got {type(found).__name__}"
+        )
+    ranks, n_draws = found.ranks.ranks, found.ranks.n_draws
+    n = found.table.attrs["n_simulations"]
+    bad = found.table["entry"].to_numpy()[found.table["verdict"] == "disagree"]
+    wrong = {str(entry).split(" of ", 1)[1].removeprefix("ranks of ") for entry in bad}
+    u = np.arange(1, n_draws + 1) / (n_draws + 1)
+    figure, axis = blank(size=(6.4, 3.8))
+    low, high = (binom.ppf(q, n, u) / n - u for q in (0.005, 0.995))
+    axis.fill_between(u, low, high, color=COLORS[4], alpha=0.25, lw=0, label="99%")
+    few, drawn = len(ranks) <= 7, set[str]()
+    for k, (name, row) in enumerate(ranks.items()):
+        if name in found.ranks.constants:
+            continue
+        share = np.searchsorted(np.sort(row), np.arange(1, n_draws + 1)) / n
+        color = COLORS[5] if name in wrong else COLORS[k % 4] if few else "0.55"
+        label = name if few or name in wrong else None
+        # More than four quantities, or several that disagree, differ in line style.
+        turn = len(drawn & wrong) if name in wrong else few * (k // 4)
+        dash = DASHES[turn % len(DASHES)]
+        drawn.add(name)
+        axis.plot(u, share - u, color=color, lw=1.1, ls=dash, label=label)
+    axis.axhline(0, color=ink(), lw=0.8)
+    axis.set(xlabel="share of draws below the truth", ylabel="distribution − uniform")
+    axis.set_title(f"{found.model}: {found.verdict} ({n} simulated worlds)")
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure

@@ -28,6 +28,9 @@ def curves(
 ) -> Figure:
     """Draw the curve of each covariate over its range, tallest first.
 
+    All panels have the same vertical scale, so heights can be compared. A curve is
+    steep where sites differ most along the covariate. Limits are pointwise.
+
     Parameters
     ----------
     found : Curves
@@ -37,22 +40,10 @@ def curves(
     most : int ≥ 1, default=9
         Maximum number of curves to draw.
     axes : sequence of Axes, optional
-        Axes to draw in, one per curve. Default: a new figure with three panels per row.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        All panels have the same vertical scale, so heights can be compared. A curve is
-        steep where sites differ most along the covariate. Limits are pointwise.
-
-    Raises
-    ------
-    ValueError
-        If the number of names is not d.
+        One per curve. Default: a new figure with three panels per row.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from probmetric.metric import SplineCityBlock
     >>> from probmetric.posterior import curves as curves_of
     >>> knots, heights = np.array([[[0.0, 2.0], [5.0, 9.0]], [[0.0, 1.0], [2.0, 1.0]]])
@@ -86,7 +77,6 @@ def curves(
 
 
 def _panels(n: int, axes: Panels | None) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its n axes, three side by side, or the user's axes."""
     if axes is not None or n <= ACROSS:
         figure, row = blank(n, size=(0.4 + 2.8 * n, 2.8), sharey=True, axes=axes)
         return figure, list(np.ravel(row))

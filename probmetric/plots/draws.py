@@ -1,6 +1,5 @@
 """Figures of draws: the matrix, its eigenvalues, and whether chains agree."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +30,8 @@ from probmetric.plots.style import (
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, DrawsLike
 
-BACKENDS = ("matplotlib", "plotly", "bokeh")
-
 
 def _interval(values: np.ndarray, prob: float) -> np.ndarray:
-    """Return the equal-tailed interval over the leading axis, shape (2, ...)."""
     check_within_0_1(prob=prob)
     return np.quantile(values, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
 
@@ -44,61 +40,35 @@ def _interval(values: np.ndarray, prob: float) -> np.ndarray:
 def metric(
     learned: object,
     *,
-    prob: float | None = None,
     axes: Panels | None = None,
 ) -> Figure:
     """Draw the matrix M of a metric as a heat map; for draws, their mean and spread.
 
+    Entries are multiplied by the standard deviations of both features if these are
+    available, from the points stored with draws or from a learner that standardizes.
+    Otherwise entries are in input units. Standard deviations over draws are not
+    intervals. Intervals of entries are not calibrated
+    (``PosteriorMetric.matrix_interval``).
+
     Parameters
     ----------
     learned : estimator, Mahalanobis, PosteriorMetric, DataTree or Dataset
-        Fitted learner or metric with one matrix M, a ``PosteriorMetric``, or the result
-        of ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
-    prob : float, optional
-        Deprecated and ignored, with a warning.
+        Learner or metric with one matrix M, a ``PosteriorMetric``, or the result of
+        ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
     axes : sequence of Axes, optional
-        Axes to draw in: 1 for a learner or a metric, 2 for draws. Default: a new
-        figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Entries are multiplied by the standard deviations of both features if these are
-        available, from the points stored with draws or from a learner that
-        standardizes. Otherwise entries are in input units. Use ``matrix`` to pass the
-        points. Standard deviations over draws are not intervals. Intervals of entries
-        are not calibrated (``PosteriorMetric.matrix_interval``).
+        1 for a learner or a metric, 2 for draws.
 
     See Also
     --------
-    matrix : Matrix of a metric, and the number of directions that matter.
+    matrix : Matrix of a metric for points, and the number of directions that matter.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
     >>> figure = pm.plots.metric(pm.Mahalanobis(np.diag([2.0, 1.0])))
     >>> figure.axes[0].images[0].get_array().tolist()
     [[4.0, 0.0], [0.0, 1.0]]
-
-    Use draws such as the result of ``LCA().fit(X, y).sample("laplace")``:
-
-    >>> import xarray as xr
-    >>> M = np.diag([4.0, 1.0]) * np.array([0.5, 1.5]).reshape(2, 1, 1, 1)
-    >>> dims, names = ("chain", "draw", "feature", "feature_bis"), ["length", "width"]
-    >>> draws = xr.Dataset({"M": (dims, M)}, {"feature": names, "feature_bis": names})
-    >>> figure = pm.plots.metric(draws)
-    >>> mean, spread = (axis.images[0].get_array() for axis in figure.axes[:2])
-    >>> mean.tolist(), spread.tolist()
-    ([[4.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 0.5]])
     """
-    if prob is not None:
-        warnings.warn(
-            f"prob must be None, got {prob!r}. It is ignored because intervals for "
-            "entries of M are not supported, and will be an error in the next release.",
-            FutureWarning,
-            stacklevel=3,
-        )
     several = isinstance(learned, PosteriorMetric | xr.DataTree | xr.Dataset)
     if isinstance(learned, xr.DataTree | xr.Dataset):
         M = posterior(learned, "M")["M"]
@@ -137,6 +107,12 @@ def eigenvalues(
 ) -> Figure:
     """Draw a forest plot of M's eigenvalues, which are invariant to rotations of W.
 
+    The eigenvalues of draws, of their mean and of M at the mode of W differ even if
+    closed form and sampling agree about W. With W = E[W] + noise and rows r of W, E[M]
+    = E[W]ᵀE[W] + Σ_r Cov(W_r): noise adds to every eigenvalue of the mean. Eigenvalues
+    of a draw are more spread than eigenvalues of the mean: the largest is larger, the
+    smallest smaller. So M at the mode of W may be outside most lines.
+
     Parameters
     ----------
     draws : DataTree or Dataset
@@ -145,26 +121,10 @@ def eigenvalues(
         Share of the draws that a thin line contains. A thick line contains half.
     reference : array of shape (d, d), optional
         M at the mode of W in input units (closed form), drawn as diamonds.
-    ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Notes
-    -----
-    The eigenvalues of draws, of their mean and of M at the mode of W differ even if
-    closed form and sampling agree about W. With W = E[W] + noise and rows r of W,
-    E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r): noise adds to every eigenvalue of the mean.
-    Eigenvalues of a draw are more spread than eigenvalues of the mean: the largest is
-    larger, the smallest smaller. So M at the mode of W may be outside most lines.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
-    >>> import xarray as xr
     >>> M = np.tile(np.diag([4.0, 1.0]), (2, 50, 1, 1))
     >>> draws = xr.Dataset({"M": (("chain", "draw", "feature", "feature_bis"), M)})
     >>> pm.plots.eigenvalues(draws).axes[0].lines[0].get_xdata().tolist()
@@ -227,90 +187,40 @@ def _identified(draws: DrawsLike) -> xr.Dataset:
 def _through_arviz(
     plot: Callable[..., az.PlotCollection],
     draws: DrawsLike,
-    backend: str,
     row: float,
     **layout: int,
 ) -> tuple[Any, xr.Dataset]:
     """Return the figure of an ArviZ plot of identified quantities, and these."""
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}")
     shown = _identified(draws)
     tree = xr.DataTree.from_dict({"posterior": shown})
-    figure = plot(tree, backend=backend, **layout).viz["figure"].item()
-    if backend == "matplotlib":
-        shown_once(figure).set_layout_engine("constrained")
-        rows = figure.axes[0].get_gridspec().nrows
-        figure.set_size_inches(8.0, row * rows + 0.3)
+    figure = plot(tree, backend="matplotlib", **layout).viz["figure"].item()
+    shown_once(figure).set_layout_engine("constrained")
+    rows = figure.axes[0].get_gridspec().nrows
+    figure.set_size_inches(8.0, row * rows + 0.3)
     return figure, shown
 
 
-def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
+def rank(draws: DrawsLike) -> Figure:
     """Draw ArviZ's rank plot of the identified quantities, b and eigenvalues of M.
 
     Each line is the deviation of a chain's ranks from uniform, near 0 if chains agree.
     The p-value (before ArviZ 1.3: the band) assumes independent draws, so it also
     rejects autocorrelated chains that agree. A small p-value is *not* evidence that
     chains differ. Use R-hat and effective sample sizes.
-
-    Parameters
-    ----------
-    draws : DataTree or Dataset
-        Posterior draws of ``M`` or ``b``.
-    backend : {"matplotlib", "plotly", "bokeh"}, default="matplotlib"
-        Plotting library.
-
-    Returns
-    -------
-    Figure
-        Figure of the plotting library.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two chains.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> import xarray as xr
-    >>> rng = np.random.default_rng(0)
-    >>> draws = xr.Dataset({"b": (("chain", "draw"), rng.gamma(9, size=(4, 200)))})
-    >>> figure = pm.plots.rank(draws.assign_coords(chain=range(4), draw=range(200)))
-    >>> figure.get_supylabel()
-    'excess over uniform'
     """
     n = posterior(draws).sizes.get("chain", 0)
     if n < 2:
         raise ValueError(f"draws must have at least 2 chains, got {n}")
-    figure, _ = _through_arviz(az.plot_rank, draws, backend, 2.2, col_wrap=2)
-    if backend == "matplotlib":
-        figure.supylabel("excess over uniform", fontsize=10)
+    figure, _ = _through_arviz(az.plot_rank, draws, 2.2, col_wrap=2)
+    figure.supylabel("excess over uniform", fontsize=10)
     return figure
 
 
-def trace(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
-    """Draw ArviZ's traces and densities by chain, with R-hat and bulk ESS as titles.
-
-    Parameters and result are as in ``rank``.
-
-    Examples
-    --------
-    The two chains are far apart, so R-hat is far from 1:
-
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> import xarray as xr
-    >>> b = np.random.default_rng(0).gamma(9, size=(2, 200)) + [[0.0], [9.0]]
-    >>> coords = {"chain": range(2), "draw": range(200)}
-    >>> draws = xr.Dataset({"b": (("chain", "draw"), b)}, coords)
-    >>> pm.plots.trace(draws).axes[0].get_title().startswith("b: R-hat 1.7")
-    True
-    """
-    figure, shown = _through_arviz(az.plot_trace_dist, draws, backend, 1.6)
-    if backend == "matplotlib":
-        for name, axis in zip(shown, figure.axes[::2], strict=True):
-            r, n = float(az.rhat(shown[name])), float(az.ess(shown[name]))
-            axis.set_xlabel("")
-            axis.set_title(f"{name}: R-hat {r:.3f}, bulk ESS {n:.0f}", fontsize=9)
+def trace(draws: DrawsLike) -> Figure:
+    """Draw ArviZ's traces and densities by chain, with R-hat and bulk ESS as titles."""
+    figure, shown = _through_arviz(az.plot_trace_dist, draws, 1.6)
+    for name, axis in zip(shown, figure.axes[::2], strict=True):
+        r, n = float(az.rhat(shown[name])), float(az.ess(shown[name]))
+        axis.set_xlabel("")
+        axis.set_title(f"{name}: R-hat {r:.3f}, bulk ESS {n:.0f}", fontsize=9)
     return figure

@@ -38,36 +38,24 @@ def matrix(
 ) -> Figure:
     """Draw the matrix M per standard deviation, and the shares of its directions.
 
+    The upper panel shows the entries of M times the standard deviations of both
+    features in X. The lower panel shows the eigenvalues of L Cov(X) Lᵀ (M = LᵀL),
+    divided by their sum. Each is the share of one direction in the mean squared
+    distance between two random points. At most 20 directions are shown.
+
     Parameters
     ----------
     learned : estimator or Mahalanobis
-        Fitted learner, or metric with one matrix M = LᵀL.
     X : array of shape (n, d)
-        Points, without NaN.
     feature_names : sequence of d str, optional
-        Feature names. Default: column names of X, or names of the fit.
+        Default: column names of X, or names of the fit.
     axes : sequence of 2 Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The upper panel shows the entries of M times the standard deviations of both
-        features in X. The lower panel shows the eigenvalues of L Cov(X) Lᵀ, divided by
-        their sum. Each is the share of one direction in the mean squared distance
-        between two random points. At most 20 directions are shown. The title contains
-        the number of directions.
-
-    See Also
-    --------
-    metric : Matrix of a metric, or of draws, as a heat map.
 
     Examples
     --------
     The second feature has half the standard deviation of the first, and its differences
     are multiplied by 3:
 
-    >>> import numpy as np
     >>> import probmetric as pm
     >>> X = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> figure = pm.plots.matrix(pm.Mahalanobis(np.diag([1.0, 3.0])), X)
@@ -107,29 +95,11 @@ def pair_histogram(
 ) -> Figure:
     """Draw histograms of the dissimilarities within classes and between classes.
 
-    At most 20,000 pairs are used.
-
-    Parameters
-    ----------
-    learned : estimator or metric
-        Fitted learner, or metric of any kind.
-    X : array of shape (n, d)
-        Points, without NaN.
-    y : array of shape (n,)
-        Classes, without missing values.
-    seed : int, default=0
-        Seed of the random choice of pairs.
-    ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Both histograms have area 1. The largest 0.5% of the distances are not shown.
+    At most 20,000 random pairs (by ``seed``) are used. Both histograms have area 1. The
+    largest 0.5% of the distances are not shown. The metric may be of any kind.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
     >>> X, y = np.arange(20.0)[:, None], np.repeat(["low", "high"], 10)
     >>> figure = pm.plots.pair_histogram(pm.Mahalanobis(np.eye(1)), X, y)

@@ -38,47 +38,36 @@ def local_ellipses(
 ) -> Figure:
     """Draw ellipses of equal distance for a metric that depends on the point.
 
+    All points on an ellipse are equally far from its center. Both axes have the same
+    scale, unless one feature has more than three times the range of the other.
+
     Parameters
     ----------
     learned : estimator or metric
         Learner or metric with ``matrix_at(X) -> (n, d, d)``, or with one ``matrix``.
-    X : array of shape (n, d)
-        Points.
-    y : array of shape (n,)
-        Classes.
+    X, y : arrays of shape (n, d), (n,)
     at : array of shape (m, d), optional
         Centers of the ellipses. Default: ``number`` evenly spaced rows of X.
     features : (int, int), default=(0, 1)
         Column numbers of the two features to draw. Each ellipse is the section of a
         ball by the plane of these features.
-    feature_names, target_names : sequence of str, optional
-        Names of the features and of the classes.
     number : int, default=25
         Number of ellipses.
     size : float, default=0.08
         Radius of the median ellipse, as a share of the figure.
-    ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        All points on an ellipse are equally far from its center. Both axes have the
-        same scale, unless one feature has more than three times the range of the other.
 
     Examples
     --------
     A step along the second feature is twice as long as along the first, so ellipses are
     half as high as wide:
 
-    >>> import numpy as np
     >>> import probmetric as pm
     >>> X = np.random.default_rng(0).random((20, 2))
     >>> metric = pm.Mahalanobis(np.diag([1.0, 2.0]))
     >>> figure = pm.plots.local_ellipses(metric, X, np.repeat([0, 1], 10), number=5)
     >>> ellipse = figure.axes[0].patches[0]
-    >>> len(figure.axes[0].patches), round(float(ellipse.width / ellipse.height), 6)
-    (5, 2.0)
+    >>> round(float(ellipse.width / ellipse.height), 6)
+    2.0
     """
     metric = metric_of(learned)
     names = named_features(feature_names, X, learned)

@@ -25,8 +25,8 @@ from probmetric.typing import ArrayLike, Names
 def directions(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return principal components (n, k), and their shares of the squared distance.
 
-    The mean squared distance between two random rows of Z (n, p) is twice the sum of
-    the eigenvalues of Cov(Z).
+    The mean squared distance between two random rows of Z is twice the sum of the
+    eigenvalues of Cov(Z).
     """
     centered = Z - Z.mean(0)
     _, singular, axes = np.linalg.svd(centered, full_matrices=False)
@@ -56,17 +56,13 @@ def embedding(
 ) -> Figure:
     """Draw the first two principal components of the transformed points.
 
-    This plane contains most of the learned squared distance.
+    This plane contains most of the learned squared distance. Up to 64 classes have
+    distinct colors and markers. The other classes are drawn as "other classes".
 
     Parameters
     ----------
-    learned : estimator or Mahalanobis
-        Fitted learner or metric with ``transform``.
-    X : array of shape (n, d)
-        Points.
-    y : array of shape (n,)
-        Classes. Up to 64 classes have distinct colors and markers. The other classes
-        are drawn as "other classes".
+    learned : estimator or metric with ``transform``
+    X, y : arrays of shape (n, d), (n,)
     links : int, default=0
         Number of nearest neighbors to which each point is linked by a line, gray for
         the same class and red for another class. Neighbors are found under the metric
@@ -74,20 +70,14 @@ def embedding(
     target_names : sequence of str, optional
         Name of each class code.
     title : str
-        Title of the figure.
     ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Examples
     --------
     >>> import probmetric as pm
     >>> X, y = data = pm.datasets.load("iris")
-    >>> metric, names = pm.LDA().fit(X, y).get_metric(), data.target_names
-    >>> figure = pm.plots.embedding(metric, X, y, links=3, target_names=names)
+    >>> lda, names = pm.LDA().fit(X, y), data.target_names
+    >>> figure = pm.plots.embedding(lda, X, y, links=3, target_names=names)
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ['setosa (50)', 'versicolor (50)', 'virginica (50)']
     """
@@ -136,24 +126,17 @@ def class_probabilities(
 ) -> Figure:
     """Draw one query's class probabilities, with their spread over draws.
 
+    Bars are means over draws, which are the classifier's probabilities. Dots are draws,
+    and a line contains 90% of the draws.
+
     Parameters
     ----------
     probabilities : array of shape (s, c)
         Class probabilities under each draw of the metric, without NaN.
     classes : sequence of c str
         Names of the classes.
-    truth : str, optional
-        True class of the query, for the title.
-    title : str, optional
-        Title of the figure.
-    ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Bars are means over draws, which are the classifier's probabilities. Dots are
-        draws, and a line contains 90% of the draws.
+    truth, title : str, optional
+        True class of the query, and title of the figure.
 
     Examples
     --------
@@ -210,38 +193,27 @@ def neighbor_probabilities(
 ) -> Figure:
     """Draw the most probable neighbors of a query, with their probabilities.
 
+    Bars are shares of draws, and whiskers are their binomial standard errors.
+
     Parameters
     ----------
     posterior : PosteriorMetric
         Draws of the metric.
-    query : array of shape (d,)
-        Query point.
-    points : array of shape (n, d)
-        Points that may be neighbors.
+    query, points : arrays of shape (d,), (n, d)
     k : int
         Number of neighbors.
     top : int, default=12
         Number of candidates to show, the most probable first.
     names : sequence of n str, optional
         Name of each point. Default: row numbers.
-    y : array of shape (n,), optional
-        Classes, for the colors.
-    target_names : sequence of str, optional
-        Name of each class code.
-    ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Bars are shares of draws, and whiskers are their binomial standard errors.
+    y, target_names : optional
+        Classes of the points, for the colors, and the names of class codes.
 
     Examples
     --------
     Two points lie at 1 on the first and second axis. The second point is nearer under
     one of three draws:
 
-    >>> import numpy as np
     >>> import probmetric as pm
     >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.5, 2.0)]
     >>> posterior = pm.PosteriorMetric(draws, "prediction")

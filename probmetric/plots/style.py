@@ -97,13 +97,6 @@ def marks(n: int) -> list[tuple[str, str]]:
 
     The first 64 are distinct, and neighbors differ in both. All others are black dots
     (white in a dark style).
-
-    Examples
-    --------
-    >>> [marker for _, marker in marks(10)]
-    ['o', 's', 'D', '^', 'v', 'P', 'X', '*', 's', 'D']
-    >>> len(set(marks(64))), len(set(marks(100)))
-    (64, 65)
     """
     c = len(COLORS)
     some = [(COLORS[k % c], MARKERS[(k + k // c) % c]) for k in range(MOST_MARKS)]
@@ -142,8 +135,8 @@ def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
 def readable(names: Iterable[object]) -> list[str]:
     """Return names that a figure can show: up to ``NAME`` letters, in installed fonts.
 
-    Call it within ``styled``: fonts with the letters are added to the figure.
-    A letter in no installed font is replaced by its code, with a warning.
+    Call it within ``styled``: fonts with the letters are added to the figure. A letter
+    in no installed font is replaced by its code, with a warning.
     """
     texts = [_shortened(str(name)) for name in names]
     fonts, lacking = _fonts_for("".join(sorted(set("".join(texts)))))
@@ -197,8 +190,7 @@ def blank(
     """Return a new figure and its axes (one if ``panels`` is 1), or the user's axes.
 
     Panels are side by side, or one below the other if ``down`` is True. ``ratios`` are
-    their relative widths or heights. Raise ValueError if ``axes`` has another number of
-    axes.
+    their relative widths or heights.
     """
     if axes is None:
         figure = shown_once(plt.figure(figsize=size, layout="compressed"))
@@ -333,7 +325,7 @@ def stacked(variable: xr.DataArray) -> np.ndarray:
 
 
 def feature_scale(draws: object, d: int) -> tuple[np.ndarray, str]:
-    """Return the unit of each feature, shape (d,), and its description.
+    """Return the unit of each feature, and its description.
 
     The units are the standard deviations of the points stored with draws or of the
     learner, or ones if neither is available.

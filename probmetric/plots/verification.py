@@ -27,6 +27,13 @@ def det(
 ) -> Figure:
     """Draw a DET plot: misses against false alarms, on normal-quantile axes.
 
+    Each axis is the normal quantile Φ⁻¹ of a rate. If the scores of both kinds of pairs
+    are normal, the curve is a straight line. The slope is -1 if the variances are
+    equal. Points are the equal error rates of ``verification``. They are on the convex
+    hull, which can be a little below the curve. A rate of 0 or 1 is drawn at 1/(2n) or
+    1 - 1/(2n), with n the number of pairs. There is no band, because pairs that share
+    sources are not independent. Use ``verification_intervals`` instead.
+
     Parameters
     ----------
     log_ratio : array-like of shape (N,), or mapping of str to such arrays
@@ -34,24 +41,6 @@ def det(
         more similar pairs. A mapping gives several named curves.
     same : array-like of shape (N,), of bool
         Whether the two members of a pair have the same source. Both kinds are required.
-    ax : Axes, optional
-        Axes to draw in. Default: a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Each axis is the normal quantile Φ⁻¹ of a rate. If the scores of both kinds of
-        pairs are normal, the curve is a straight line. The slope is -1 if the variances
-        are equal. Points are the equal error rates of ``verification``. They are on the
-        convex hull, which can be a little below the curve. A rate of 0 or 1 is drawn at
-        1/(2n) or 1 - 1/(2n), with n the number of pairs. There is no band, because
-        pairs that share sources are not independent. Use ``verification_intervals``
-        instead.
-
-    Raises
-    ------
-    ValueError
-        If ``verification`` raises ValueError.
 
     References
     ----------

@@ -11,13 +11,12 @@ import numpy as np
 import xarray as xr
 
 from probmetric.arguments import check_number
+from probmetric.inference.sampling.metrics import SAMPLE_DIMS, joined
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import named
 from probmetric.posterior.metric import SOURCES, PosteriorMetric, check_names
 from probmetric.registry import MODELS
 from probmetric.typing import Array, Purpose
-
-SAMPLE_DIMS = ("chain", "draw")
 
 type Reader = Callable[[xr.DataTree], Sequence[Dissimilarity] | None]
 """Creates a metric per draw; None for draws of another model."""
@@ -40,7 +39,6 @@ def thinned(draws: xr.DataTree, n: int) -> xr.DataTree:
 
 
 def _with_attrs(groups: Mapping[str, xr.Dataset], draws: xr.DataTree) -> xr.DataTree:
-    """Create a DataTree with the attributes of draws."""
     tree = xr.DataTree.from_dict(groups)
     tree.attrs.update(draws.attrs)
     return tree
@@ -77,7 +75,6 @@ def posterior_metric(
 
 
 def _features(draws: xr.DataTree) -> list[str] | None:
-    """Return the feature names of draws, None if they are missing or numbers."""
     names = draws["posterior"].coords.get("feature")
     return (
         None
@@ -134,24 +131,19 @@ def draws_to_metric(
     ------
     ValueError
         If the draws contain no metric, or more axes than one matrix per draw.
-    ValueError
-        If ``sel`` contains an unknown label or axis.
-    ValueError
-        If ``PosteriorMetric`` raises ValueError.
     TypeError
         If ``to_metric`` returns neither a metric nor a factor.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import xarray as xr
+    >>> import numpy as np, xarray as xr
     >>> scale = xr.DataArray(np.ones((2, 50, 3)), dims=("chain", "draw", "feature"))
     >>> draws = xr.DataTree.from_dict({"posterior": xr.Dataset({"scale": scale})})
-    >>> draws_to_metric(
+    >>> posterior = draws_to_metric(
     ...     draws, "prediction", to_metric=lambda sites: np.diag(sites["scale"])
     ... )
-    PosteriorMetric(100 draws of Mahalanobis, purpose='prediction', source='nuts', \
-pairs_independent=False)
+    >>> posterior.n_draws, posterior.draw(0).n_features
+    (100, 3)
     """
     method = draws.attrs.get("method", "nuts")
     check_names(purpose, method if method in SOURCES else "nuts")
@@ -182,7 +174,6 @@ pairs_independent=False)
 
 
 def _selected(draws: xr.DataTree, sel: Mapping[str, Hashable]) -> xr.DataTree:
-    """Select one label of each axis in ``sel``."""
     if not sel:
         return draws
     posterior = draws["posterior"].to_dataset()
@@ -205,27 +196,16 @@ class _Sites(dict[str, Array]):
 
 def _each(draws: xr.DataTree) -> list[dict[str, Array]]:
     """Return the values of every draw by name, one chain after the other."""
-    values: dict[str, np.ndarray] = {}
-    for name, drawn in draws["posterior"].to_dataset().items():
-        if set(SAMPLE_DIMS) <= set(drawn.dims):
-            array = drawn.transpose(*SAMPLE_DIMS, ...).to_numpy()
-            values[str(name)] = array.reshape(-1, *array.shape[2:])
+    values = joined(draws)
     n = len(next(iter(values.values())))
     # Make scalars arrays, too.
     return [_Sites({k: np.asarray(v[s]) for k, v in values.items()}) for s in range(n)]
 
 
 def _as_metric(result: Any) -> Dissimilarity:
-    """Convert the result of a user's function to a metric."""
     if isinstance(result, Dissimilarity):
         return result
     if np.ndim(result) != 2:
-        raise TypeError(
-            "to_metric must return a factor (p, d) or a metric, got "
-            + (
-                f"shape {np.shape(result)}"
-                if hasattr(result, "shape")
-                else f"{result!r:.60}"
-            )
-        )
+        got = f"shape {result.shape}" if hasattr(result, "shape") else repr(result)[:60]
+        raise TypeError(f"to_metric must return a factor (p, d) or a metric, got {got}")
     return Mahalanobis(np.asarray(result))

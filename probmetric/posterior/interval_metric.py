@@ -30,8 +30,8 @@ from scipy.special import expit, ndtri
 
 from probmetric.arguments import check_number
 from probmetric.data import inputs
-from probmetric.data.resampled import without_group
-from probmetric.data.source import Source, class_counts, n_rows
+from probmetric.large.resampled import without_group
+from probmetric.large.source import Source, class_counts, n_rows
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.neighbors.search import check_dimension
@@ -61,6 +61,8 @@ CHUNK = 2**22
 class IntervalMetric:
     """A fitted metric with its jackknife refits, for intervals of distances.
 
+    There are no intervals of the entries of a matrix, which are not calibrated.
+
     Parameters
     ----------
     metric : Metric
@@ -76,19 +78,13 @@ class IntervalMetric:
     no_link : str, default=""
         Reason why intervals of P(same) are not supported, for the error message.
 
-    Raises
-    ------
-    ValueError
-        If there are fewer than two refits.
-    ValueError
-        If metrics differ in kind or shape, or contain NaN.
-
     Notes
     -----
-    Limits are approximate, equal-tailed, and not simultaneous. They cover the result of
-    the same method on many points of the same population. They do not account for a
-    wrong model or for points of another population. For coverage see the learner's
-    ``posterior_metric``.
+    In the methods, points A, B have shape (..., d), results have shape (...), and
+    ``prob`` is the nominal coverage. Limits are approximate, equal-tailed, and not
+    simultaneous. They cover the result of the same method on many points of the same
+    population. They do not account for a wrong model or for points of another
+    population. For coverage see the learner's ``posterior_metric``.
 
     Examples
     --------
@@ -163,11 +159,7 @@ class IntervalMetric:
 
         After ``LCA.fit`` this P(same) refers by default to *all* pairs.
         ``LCA.same_probability`` refers to nearest pairs, which have other prior odds.
-
-        Raises
-        ------
-        ValueError
-            If the metric has no link. The message contains the reason.
+        Raises ValueError with the reason if the metric has no link.
         """
         return expit(self._log_odds(A, B)[0])
 
@@ -176,18 +168,8 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        Parameters
-        ----------
-        A, B : arrays of shape (..., d)
-            Points.
-        prob : float in (0, 1), default 0.9
-            Nominal coverage.
-
-        Returns
-        -------
-        Interval
-            Arrays of shape (...) with 0 ≤ lower ≤ ``distance(A, B)`` ≤ upper. If the
-            lower limit is 0, the estimated distance may be due to noise only.
+        0 ≤ lower ≤ ``distance(A, B)`` ≤ upper. If the lower limit is 0, the estimated
+        distance may be due to noise only.
         """
         prob = checked_prob(prob)
         if isinstance(self.metric, Mahalanobis):
@@ -233,21 +215,8 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for ``distance(*first) / distance(*second)`` by rows.
 
-        Parameters
-        ----------
-        first, second : pairs of arrays of shape (..., d)
-            Points of the numerator and of the denominator.
-        prob : float in (0, 1), default 0.9
-            Nominal coverage.
-
-        Raises
-        ------
-        ValueError
-            If the metric is not a distance.
-        ValueError
-            If the second distance is zero.
-        ValueError
-            If the first distance is zero in the fit but not in every refit.
+        Raises ValueError if the metric is not a distance, a second distance is zero, or
+        a first distance is zero in the fit but not in every refit.
         """
         prob = checked_prob(prob)
         intervals.need_distance(self.metric)
@@ -258,18 +227,10 @@ class IntervalMetric:
     def same_interval(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"], *, prob: float = 0.9
     ) -> Interval:
-        """Compute an interval for P(same) of matching rows of A and B.
-
-        The limits are computed on the log-odds scale. The parameters are as in
-        `interval`, and the errors as in `same_probability`.
-        """
+        """Compute an interval for P(same) of matching rows, on the log-odds scale."""
         prob = checked_prob(prob)
         values = self._log_odds(A, B)
         return Interval(*(expit(end) for end in limits(values, prob, self.factor)))
-
-    def matrix_interval(self, *, prob: float = 0.9) -> Interval:
-        """Raise ValueError: intervals for entries of a matrix are not calibrated."""
-        raise ValueError(intervals.MATRIX_REFUSAL.format(prob=checked_prob(prob)))
 
     def _log_odds(self, A: Array, B: Array) -> np.ndarray:
         if self.no_link:
@@ -306,10 +267,7 @@ OF_DRAWS = (
 
 
 def same_size(metrics: Sequence[Dissimilarity]) -> list[Dissimilarity]:
-    """Pad the factors of Mahalanobis metrics with rows of zeros to the same p.
-
-    A refit may have fewer rows. Rows of zeros do not change distances.
-    """
+    """Pad the factors of Mahalanobis metrics with rows of zeros to the same p."""
     maps = [m for m in metrics if isinstance(m, Mahalanobis)]
     if len(maps) < len(metrics):
         return list(metrics)
@@ -337,24 +295,17 @@ def with_intervals(
         points. There are n groups, or 50 groups for more than 100 points.
     X, y : arrays of shape (n, d) and (n,)
         Labeled points, at least two per class. X can also be a dataset on disk
-        (``pm.open``, with or without labels), with y None. For a dataset on disk:
-
-        * The groups are a hash of the row number, and do not depend on chunks and
-          processes.
-        * Every fit reads the rows again.
-        * All rows of a small class may be in one group and missing from that refit.
-        * ``LCA`` does not support weights.
+        (``pm.open``, with or without labels), with y None. Its groups are a hash of the
+        row number. Every fit reads the rows again. All rows of a small class may be
+        missing from one refit. ``LCA`` does not support weights.
     seed : int, default=0
         Seed of the groups for more than 100 points.
     about : str, default=""
         Description of the fit, shown when the metric is printed.
 
-    Raises
-    ------
-    ValueError
-        If a class has only one point, or refits differ in kind.
-    ValueError
-        If ``learn`` raises ValueError, for example for a class with too few points.
+    Returns
+    -------
+    IntervalMetric
 
     Notes
     -----

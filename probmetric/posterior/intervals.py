@@ -1,26 +1,17 @@
 """Functions of one draw, and intervals of their values over draws."""
 
-import warnings
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
 
-from probmetric.arguments import check_number, check_within_0_1
+from probmetric.arguments import check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import check_features, maps_of
 from probmetric.neighbors.scan import Refining
 from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
-
-MATRIX_REFUSAL = (
-    "matrix_interval: a {prob:.0%} interval for entries of a metric is not supported: "
-    "nominal 90% intervals covered at most 60% with any draws (squares are biased "
-    "upward near the boundary of the positive matrices). Use interval or "
-    "ratio_interval for distances."
-)
 
 
 class Interval(NamedTuple):
@@ -122,34 +113,6 @@ def log_odds(metric: Dissimilarity, A: Array, B: Array) -> Array:
         return link.log_odds(between_rows(metric, A, B) ** 2)
     e = exponent(metric, A, B)
     return -e - jnp.log(-jnp.expm1(-e))
-
-
-def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
-    """Multiply the deviations of draws from their mean (on the log scale if positive).
-
-    Examples
-    --------
-    A factor of 1 returns the draws unchanged. Other factors are deprecated and warn.
-
-    >>> import numpy as np
-    >>> from probmetric.posterior import spread
-    >>> spread(np.array([1.0, 3.0]), 1.0, positive=False).tolist()
-    [1.0, 3.0]
-    """
-    check_number("inflate", inflate, 0, open_low=True)
-    if inflate == 1:
-        return values
-    warnings.warn(
-        "inflate will be removed in the next release. For calibrated intervals use the "
-        "jackknife: posterior_metric('intervals').",
-        FutureWarning,
-        stacklevel=3,
-    )
-    if not positive:
-        return values.mean(0) + inflate * (values - values.mean(0))
-    zero: Bool[np.ndarray, "..."] = values == 0  # Equal points stay at distance zero.
-    logs = np.log(np.where(zero, 1.0, values))
-    return np.where(zero, 0.0, np.exp(logs.mean(0) + inflate * (logs - logs.mean(0))))
 
 
 def quantiles(

@@ -45,29 +45,8 @@ def groups_of(
     """Assign each point to one of the jackknife groups 0..g-1.
 
     Up to ``MOST_ALONE`` points, each group has one point. For more points there are
-    ``N_GROUPS`` random groups, stratified by class.
-
-    Parameters
-    ----------
-    codes : array of shape (n,)
-        Classes 0..c-1.
-    seed : int, default=0
-        Seed of the random groups.
-    X : array of shape (n, d), optional
-        Points. If X is passed, the groups do not depend on the order of the rows.
-
-    Examples
-    --------
-    Few points are left out one by one, many in 50 groups with a share of each class:
-
-    >>> import numpy as np
-    >>> from probmetric.posterior import groups_of
-    >>> groups_of(np.array([0, 0, 1])).tolist()
-    [0, 1, 2]
-    >>> codes = np.repeat([0, 1], 100)
-    >>> group = groups_of(codes)
-    >>> int(group.max()) + 1, codes[group == 0].tolist()
-    (50, [0, 0, 1, 1])
+    ``N_GROUPS`` random groups, stratified by the classes ``codes``. If X is passed, the
+    groups do not depend on the order of the rows.
     """
     n = len(codes)
     if n <= MOST_ALONE:
@@ -150,17 +129,6 @@ def positive_limits(
 def aligned(
     left_out: Float[np.ndarray, "g p d"], factor: Float[np.ndarray, "p d"]
 ) -> Float[np.ndarray, "g p d"]:
-    """Rotate each linear map onto a reference map by orthogonal Procrustes.
-
-    Examples
-    --------
-    The same linear map in rotated coordinates is rotated back:
-
-    >>> import numpy as np
-    >>> from probmetric.posterior import aligned
-    >>> factor, turn = np.diag([1.0, 2.0]), np.array([[0.0, -1.0], [1.0, 0.0]])
-    >>> aligned(np.stack([turn @ factor]), factor).round(6).tolist()
-    [[[1.0, 0.0], [0.0, 2.0]]]
-    """
+    """Rotate each linear map onto a reference map by orthogonal Procrustes."""
     U, _, Vt = np.linalg.svd(np.einsum("pd,gqd->gpq", factor, left_out))
     return (U @ Vt) @ left_out

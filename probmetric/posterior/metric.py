@@ -1,11 +1,5 @@
 """Draws of a metric: distances with intervals, neighbors with probabilities.
 
-``purpose="prediction"`` marks draws to be averaged in votes (a generalized posterior at
-a learning rate of the order of n / N for pairs built from labels).
-``purpose="intervals"`` marks draws with the spread of the fit under new data (the
-product-weight bootstrap, or the model's posterior if pairs are independent). Draws of
-one purpose cannot be used for the other, except for probabilities of an order.
-
 * ``purpose="prediction"``: draws to be averaged in votes. For pairs built from labels
   they come from a generalized posterior with a learning rate of the order of n / N.
 * ``purpose="intervals"``: draws that vary as the fit varies under new data. They come
@@ -15,11 +9,12 @@ one purpose cannot be used for the other, except for probabilities of an order.
 Draws of one purpose cannot be used for the other. Draws of both purposes give
 probabilities that one point is nearer than another.
 
-Some methods raise ValueError because their results would be wrong (see Benchmarks:
-posterior coverage):
+Some results would be wrong (see Benchmarks: posterior coverage). There are no intervals
+of the entries of a matrix: nominal 90% intervals covered at most 60% with any draws,
+because squares are biased upward near the boundary of the positive matrices. ValueError
+is raised for:
 
 * Intervals from draws for ``"prediction"``, which are far too narrow.
-* Intervals of the entries of a matrix, from any draws.
 * P(same) averaged over draws of pairs that are not independent, except bootstrap draws.
 
 Intervals of bootstrap draws cover less than nominal: a distance is a norm, and each
@@ -51,7 +46,7 @@ from probmetric.metric.mean import mean_metric
 from probmetric.metric.protocol import Bounded
 from probmetric.neighbors.search import check_dimension, found_but_own, nearest
 from probmetric.posterior import intervals
-from probmetric.posterior.intervals import Interval, quantiles, spread
+from probmetric.posterior.intervals import Interval, quantiles
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
 from probmetric.typing import Array, Purpose, Scalar
@@ -74,12 +69,12 @@ class PosteriorMetric:
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
 
-    Raises
-    ------
-    ValueError
-        If there are no draws, or draws differ in kind or shape, or contain NaN.
-    ValueError
-        If ``purpose`` or ``source`` is unknown.
+    Notes
+    -----
+    In the methods, points have shape (..., d), results have shape (...), and ``prob``
+    is the nominal coverage of quantiles over draws. Intervals require
+    ``purpose="intervals"``. They warn if the pairs that the model was fitted to are not
+    independent, except for bootstrap draws.
 
     Examples
     --------
@@ -186,40 +181,10 @@ class PosteriorMetric:
         B: Float[Array, "*#n d"],
         *,
         prob: float = 0.9,
-        inflate: float = 1.0,
     ) -> Interval:
-        """Compute an interval for the distance between matching rows of A and B.
-
-        Parameters
-        ----------
-        A, B : arrays of shape (..., d)
-            Points.
-        prob : float in (0, 1), default=0.9
-            Nominal coverage.
-        inflate : float > 0, default=1
-            Deprecated; will be removed in the next release. Factor for the deviations
-            of draws from their mean, on the log scale for distances.
-
-        Returns
-        -------
-        Interval
-            Quantiles over draws, each of shape (...).
-
-        Raises
-        ------
-        ValueError
-            If ``purpose="prediction"``.
-
-        Warns
-        -----
-        UserWarning
-            If the pairs that the model was fitted to are not independent, except for
-            bootstrap draws.
-        """
+        """Compute an interval for the distance between matching rows of A and B."""
         need_own_spread("interval", self)
-        values = self.pair_draws(A, B)
-        positive = intervals.is_positive(self.draws[0])
-        return quantiles(spread(values, inflate, positive), prob)
+        return quantiles(self.pair_draws(A, B), prob)
 
     def ratio_interval(
         self,
@@ -227,26 +192,17 @@ class PosteriorMetric:
         second: tuple[Float[Array, "*#n d"], Float[Array, "*#n d"]],
         *,
         prob: float = 0.9,
-        inflate: float = 1.0,
     ) -> Interval:
         """Compute an interval for ``distance(*first) / distance(*second)`` by rows.
 
         The scale of the metric cancels in a ratio, so ratios are estimated more
-        precisely than distances. ``prob``, ``inflate`` and warnings are as in
-        `interval`.
-
-        Raises
-        ------
-        ValueError
-            If ``purpose="prediction"``.
-        ValueError
-            If the metric is not a distance, or the second distance is zero.
+        precisely than distances. Raises ValueError if the metric is not a distance, or
+        the second is zero.
         """
         need_own_spread("ratio_interval", self)
         intervals.need_distance(self.draws[0])
         below = intervals.apart(self.pair_draws(*second))
-        ratio = intervals.ratio(self.pair_draws(*first), below)
-        return quantiles(spread(ratio, inflate, True), prob)
+        return quantiles(intervals.ratio(self.pair_draws(*first), below), prob)
 
     def closer_probability(
         self,
@@ -280,10 +236,7 @@ class PosteriorMetric:
     def rank_interval(
         self, q: Float[Array, "d"], P: Float[Array, "n d"], *, prob: float = 0.9
     ) -> Interval:
-        """Compute an interval for the rank (from 1) of each point by distance from q.
-
-        Errors and warnings are as in `interval`.
-        """
+        """Compute an interval for the rank (from 1) of each point from q."""
         need_own_spread("rank_interval", self)
         Q, P = self._points(q=np.asarray(q)[None], P=P)
         order = [found_but_own(draw, Q, P, len(P), None)[1][0] for draw in self.draws]
@@ -299,22 +252,11 @@ class PosteriorMetric:
     ) -> Float[np.ndarray, "*n"] | float:
         """Compute P(same) of matching rows of A and B, averaged over draws.
 
-        Parameters
-        ----------
-        A, B : arrays of shape (..., d)
-            Points.
-        prior_odds : float > 0, optional
-            Prior odds of *same*, only for draws of a ``PairSimilarity`` (default: 1).
-            Other metrics use the odds of the training pairs.
-
-        Raises
-        ------
-        ValueError
-            If ``prior_odds`` is passed and the draws are not a ``PairSimilarity``.
-        ValueError
-            If the draws are from a posterior over pairs built from labels. The prior's
-            spread in directions without data then adds to every distance, and averaging
-            makes P(same) worse. Use bootstrap draws or the point estimate.
+        Only draws of a ``PairSimilarity`` have ``prior_odds`` of *same* (default: 1).
+        Other metrics use the odds of the training pairs. Raises ValueError for draws
+        from a posterior over pairs built from labels: the prior's spread in directions
+        without data adds to every distance, and averaging makes P(same) worse. Use
+        bootstrap draws or the point estimate.
         """
         need_meaningful_link(self.source, self.pairs_independent)
         if prior_odds is not None:
@@ -328,31 +270,16 @@ class PosteriorMetric:
         B: Float[Array, "*#n d"],
         *,
         prob: float = 0.9,
-        inflate: float = 1.0,
         prior_odds: Scalar | None = None,
     ) -> Interval:
-        """Compute an interval for P(same) of matching rows of A and B.
-
-        Parameters and errors are as in ``interval`` and ``same_probability``.
-        ``inflate`` is applied to log(-log P(same)), or to log odds if ``prior_odds`` is
-        passed.
-        """
+        """Compute an interval for P(same); see ``same_probability``."""
         need_intervals("same_interval", self.purpose, self.source)
         need_meaningful_link(self.source, self.pairs_independent)
         if prior_odds is not None:
-            odds = spread(self._log_odds(A, B, prior_odds), inflate, False)
+            odds = self._log_odds(A, B, prior_odds)
             return Interval(*map(expit, quantiles(odds, prob)))
-        draws = spread(self._by_rows(intervals.exponent, A, B), inflate, True)
-        low, high = quantiles(draws, prob)
+        low, high = quantiles(self._by_rows(intervals.exponent, A, B), prob)
         return Interval(np.exp(-high), np.exp(-low))
-
-    def matrix_interval(self, *, prob: float = 0.9) -> Interval:
-        """Raise a ValueError: intervals for entries of a matrix are not calibrated.
-
-        The true matrix is near the boundary of the positive matrices, and squared
-        entries of the factor are biased upward.
-        """
-        raise ValueError(intervals.MATRIX_REFUSAL.format(prob=prob))
 
     def _log_odds(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"], prior_odds: Scalar

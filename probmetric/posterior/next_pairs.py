@@ -1,9 +1,8 @@
-"""Choose the next pairs, or triplets, to be judged by an annotator.
+"""Choose the next pairs to be judged by an annotator.
 
-Under draw s of the metric, p_is is P(same) of pair i, or for triplet i the probability
-that its second point is nearer than its third. Below, "pair" means a pair or a triplet.
-Given the metric, the judgments of several pairs are independent. The information of the
-judgments y_B of a batch B about the metric is their mutual information with s, in nats,
+Under draw s of the metric, p_is is P(same) of pair i. Given the metric, the judgments
+of several pairs are independent. The information of the judgments y_B of a batch B
+about the metric is their mutual information with s, in nats,
 
     I(y_B; s) = H(y_B) - Σ_{i ∈ B} mean_s h(p_is),
     h(p) = -p log p - (1 - p) log(1 - p),                                           (1)
@@ -49,15 +48,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import entr, expit
+from scipy.special import entr
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.containers import Pairs, Triplets
+from probmetric.data.containers import Pairs
 from probmetric.data.inputs import pair_points
-from probmetric.data.triplets import triplets_from_arrays
-from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.neighbors.search import check_dimension
-from probmetric.posterior.intervals import between_rows, same
+from probmetric.posterior.intervals import same
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.posterior.stack import over_draws
 from probmetric.typing import ArrayLike
@@ -76,38 +73,14 @@ DECIMALS = 12
 
 
 class NextPairs(NamedTuple):
-    """Pairs or triplets to judge, the most informative first.
-
-    Attributes
-    ----------
-    indices : array of shape (n,)
-        Row numbers among the candidates, from 0.
-    scores : array of shape (n,)
-        Gain of each candidate given the candidates before it. With
-        ``criterion="information"`` gains are in nats and sum to the information of the
-        batch. With ``criterion="disagreement"`` they are remaining variances of the
-        probability.
-
-    Examples
-    --------
-    Two draws of a metric disagree only about the second feature:
-
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> link = pm.Link(b=0.1, scale=0.5)
-    >>> draws = [pm.Mahalanobis(np.diag([1.0, s]), link) for s in (0.2, 2.0)]
-    >>> pairs = np.array([[[0, 0], [1, 0]], [[0, 0], [0, 1]]])
-    >>> result = pm.next_pairs(pm.PosteriorMetric(draws, "prediction"), pairs, 2)
-    >>> result.indices.tolist(), result.scores.round(2).tolist()
-    ([1, 0], [0.33, 0.0])
-    """
+    """Rows of the chosen candidates, the most informative first, and their gains."""
 
     indices: Int[np.ndarray, "n"]
     scores: Float[np.ndarray, "n"]
 
 
 class _Criterion(NamedTuple):
-    """A state before any judgment, the gains of pairs, and the update of the state."""
+    """The state before any judgment, gains of pairs, and the update of the state."""
 
     start: Callable[[int], np.ndarray]
     gains: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -132,32 +105,18 @@ def next_pairs(
     X: ArrayLike | None = None,
     seed: int = 0,
 ) -> NextPairs:
-    """Choose the pairs or triplets whose judgments are most informative.
-
-    An annotator judges one of three kinds of candidates:
-
-    * a pair: whether its two points are *same* or *different*;
-    * a triplet: which of two points is nearer to the first point;
-    * a quadruplet: which of two pairs of points is nearer.
+    """Choose the pairs whose judgments (*same* or *different*) are most informative.
 
     Parameters
     ----------
     posterior : PosteriorMetric
-        At least two draws. For pairs the draws must define P(same), as in
-        ``LCA().fit_pairs(pairs, y).posterior_metric("prediction", n_draws=200)``. For
-        triplets and quadruplets the draws must come from ``TripletMetric`` or
-        ``TripletEmbedding``, whose squared distances are log odds. It is *not* checked
-        that draws without P(same) come from these learners.
-    candidates : array-like of shape (N, k, d), or (N, k) of int; container; blocks
-        Candidates in one of these forms:
-
-        * An array (N, k, d) of points. k is 2 for pairs, 3 for triplets (the first
-          point, then the two points to compare), and 4 for quadruplets (two pairs).
-        * An array (N, k) of row numbers of ``X`` (for an embedding, of ``objects_``).
-        * ``Pairs`` or ``Triplets``, whose judgments are ignored.
-        * Blocks: a list of such arrays or containers, or a function without arguments
-          that returns an iterable of them. The function is called once per pass, and
-          must return the same blocks each time.
+        At least two draws that define P(same), as in
+        ``LCA().fit_pairs(pairs, y).posterior_metric("prediction", n_draws=200)``.
+    candidates : array-like of shape (N, 2, d), or (N, 2) of int; Pairs; blocks
+        Pairs of points, or of row numbers of ``X``. The judgments of ``Pairs`` are
+        ignored. Blocks are a list of such arrays or containers, or a function without
+        arguments that returns an iterable of them. The function is called once per
+        pass, and must return the same blocks each time.
     n : int ≥ 1
         Size of the batch, at most the number of candidates. No candidate is repeated.
     criterion : {"information", "disagreement"}, default="information"
@@ -173,21 +132,10 @@ def next_pairs(
     Returns
     -------
     NextPairs
-        ``indices`` and ``scores``, in the order of choice. Scores that are equal to 12
-        decimals are ordered as the candidates.
-
-    Raises
-    ------
-    ValueError
-        If the posterior has fewer than two draws, or probabilities outside [0, 1].
-    ValueError
-        If the draws define no P(same) and candidates are pairs, or define P(same) and
-        candidates are triplets.
-    ValueError
-        If n exceeds the number of candidates.
-    ValueError
-        If candidates have a wrong shape, or are an iterator, which can be read only
-        once.
+        ``indices`` among the candidates and ``scores`` (gain of each given the pairs
+        before it), in the order of choice. Information is in nats, and sums to the
+        information of the batch. Scores that are equal to 12 decimals are ordered as
+        the candidates.
 
     Notes
     -----
@@ -197,8 +145,7 @@ def next_pairs(
     np.asarray(first.fitted_.prior.mean)`` of the first fit, use
     ``LCA(standardize=False, prior_mean=W0, regularization=3)`` for later fits, on
     features that you standardized. See Benchmarks: next question, for a comparison with
-    random choice, and Benchmarks: next triplets, where neither criterion saved
-    judgments.
+    random choice.
 
     Pairs that are informative in the model need not be the best for prediction. Chosen
     pairs are not a random sample. Do not use them to estimate an error, a calibration
@@ -260,7 +207,7 @@ def next_pairs(
 
 
 def _check_draws(posterior: object) -> None:
-    """Raise unless there are at least two draws."""
+    """Raise unless there are at least two draws that define P(same)."""
     if not isinstance(posterior, PosteriorMetric):
         raise ValueError(
             "posterior must be a PosteriorMetric, as from "
@@ -268,28 +215,16 @@ def _check_draws(posterior: object) -> None:
         )
     if posterior.n_draws < 2:
         raise ValueError("posterior must have at least 2 draws, got one")
-
-
-def _check_kind(draw: Dissimilarity, *, pairs: bool) -> None:
-    """Raise if a draw does not define the probability of a judgment."""
-    kind = type(draw).__name__
-    has_same = (
-        hasattr(draw, "same_probability") and getattr(draw, "link", 0) is not None
-    )
-    if pairs and not has_same:
+    draw = posterior.draws[0]
+    if not hasattr(draw, "same_probability") or getattr(draw, "link", 0) is None:
         raise ValueError(
-            f"posterior must have draws that define P(same), got draws of {kind} "
-            "without it"
-        )
-    if not pairs and (has_same or not isinstance(draw, Mahalanobis)):
-        raise ValueError(
-            "posterior must have draws of TripletMetric or TripletEmbedding for "
-            f"triplets, got draws of {kind}{' with P(same)' * has_same}"
+            "posterior must have draws that define P(same), got draws of "
+            f"{type(draw).__name__} without it"
         )
 
 
 def _tiles(candidates: Any, X: ArrayLike | None) -> Iterator[list[np.ndarray]]:
-    """Read the candidates as tiles: an array of points for each place in a row."""
+    """Read the candidates as tiles: the first and the second points of pairs."""
     blocks: Any = candidates() if callable(candidates) else candidates
     if not callable(candidates) and not _is_list_of_blocks(candidates, X):
         blocks = [candidates]
@@ -304,33 +239,18 @@ def _is_list_of_blocks(candidates: Any, X: ArrayLike | None) -> bool:
     if not isinstance(candidates, list | tuple) or len(candidates) == 0:
         return False
     first, ndim = candidates[0], 3 if X is None else 2
-    return not isinstance(candidates, Pairs | Triplets) and (
-        isinstance(first, Pairs | Triplets)
+    return not isinstance(candidates, Pairs) and (
+        isinstance(first, Pairs)
         or (isinstance(first, np.ndarray) and first.ndim == ndim)
     )
 
 
 def _points_of(block: Any, X: ArrayLike | None) -> tuple[np.ndarray, ...]:
-    """Return points, and the row numbers of each place, of pairs or triplets."""
-    if isinstance(block, Pairs | Triplets):
+    if isinstance(block, Pairs):
         if X is not None:
-            name = type(block).__name__
-            raise ValueError(f"X must be None with {name}, which contain X, got X")
-        X = np.asarray(block.X)
-        if isinstance(block, Pairs):
-            block = np.stack([block.i, block.j], 1)
-        else:
-            anchor, near, far, *other = map(np.asarray, block.ends)
-            block = np.stack([anchor, near, *other, far], 1)
-    try:
-        shape = np.shape(block)
-    except ValueError:  # Rows of different lengths; ``pair_points`` raises.
-        shape = ()
-    if len(shape) < 2 or shape[1] not in (3, 4):
-        return pair_points(block, X, "candidates")
-    triplets = triplets_from_arrays(block, X=X, name="candidates")
-    anchor, near, far, *other = map(np.asarray, triplets.ends)
-    return np.asarray(triplets.X), anchor, near, *other, far
+            raise ValueError("X must be None with Pairs, which contain X, got X")
+        X, block = np.asarray(block.X), np.stack([block.i, block.j], 1)
+    return pair_points(block, X, "candidates")
 
 
 def _one_pass(
@@ -369,19 +289,11 @@ def _best_of(chunks: list[_Stored], size: int) -> _Stored:
 def _probabilities(
     posterior: PosteriorMetric, points: list[np.ndarray]
 ) -> Float[np.ndarray, "s m"]:
-    """Compute P(same) or P(near is nearer) for every draw, in one shape."""
+    """Compute P(same) for every draw, in one shape."""
     draws, n = posterior.draws, len(points[0])
     check_dimension(draws[0], points[0], "candidates")
-    _check_kind(draws[0], pairs=len(points) == 2)
     rows = np.append(np.arange(n), np.zeros(TILE - n, int))  # Repeat the first.
-    points = [X[rows] for X in points]
-    if len(points) == 2:
-        p = over_draws(same, draws, *points)
-    else:
-        first, near, *other, far = points
-        second = other[0] if other else first
-        apart = over_draws(between_rows, draws, second, far)
-        p = expit(apart**2 - over_draws(between_rows, draws, first, near) ** 2)
+    p = over_draws(same, draws, *(X[rows] for X in points))
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
             "posterior must give probabilities in [0, 1] for every draw and candidate"
@@ -404,7 +316,6 @@ def _refresh(rule: _Criterion, state: np.ndarray, stored: _Stored) -> float:
 
 
 def _gains(rule: _Criterion, state: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Compute gains, rounded to make ties equal."""
     return np.round(rule.gains(state, p), DECIMALS) + 0.0  # No -0.
 
 

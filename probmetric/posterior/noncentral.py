@@ -42,17 +42,13 @@ N_HALVINGS = 28
 
 @cache
 def _squared_normals(p: int) -> np.ndarray:
-    """Compute squares of N_NODES fixed quasi-random normals in R^p."""
     from scipy.stats import qmc
 
     return special.ndtri(qmc.Sobol(p, rng=1).random(N_NODES)) ** 2
 
 
 def _tilt(lam: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Solve Σ λ/(1 - 2tλ) = ``wanted``, the mean of tilted noise, for t ≤ 0.
-
-    0 if the mean is smaller without tilting.
-    """
+    """Solve Σ λ/(1 - 2tλ) = ``wanted``, the mean of tilted noise, for t ≤ 0 (or 0)."""
     high = lam.sum(1)
     low, up = np.zeros(len(lam)), lam.shape[1] / (2 * np.maximum(wanted, 1e-300))
     for _ in range(40):  # The mean falls in s = -t and is ≤ p/(2s).
@@ -69,16 +65,10 @@ def distance_limits(
 ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
     """Compute limits for the lengths of vectors estimated by the rows of v, Eq. (2).
 
-    The rows of v (m, p) are approximately normal around the vectors, with covariances
-    (m, p, p). Multiply a covariance estimated from n values by (t/z)², the quantiles of
-    t with n - 1 degrees of freedom and of the normal. Noise along u and across it is
-    assumed to be uncorrelated. 0 ≤ lower ≤ ‖v‖ ≤ upper, with equality for covariance 0.
-
-    Examples
-    --------
-    >>> low, high = distance_limits(np.array([[3.0, 0.0]]), 0.25 * np.eye(2)[None])
-    >>> low.round(2), high.round(2)
-    (array([2.13]), array([3.79]))
+    The rows of v are approximately normal around the vectors. Multiply a covariance
+    estimated from n values by (t/z)², the quantiles of t with n - 1 degrees of freedom
+    and of the normal. Noise along u and across it is assumed to be uncorrelated. 0 ≤
+    lower ≤ ‖v‖ ≤ upper, with equality for covariance 0.
     """
     check_within_0_1(prob=prob)
     a = (1 - prob) / 2

@@ -70,8 +70,8 @@ def over_draws(
 ) -> np.ndarray:
     """Compute ``function(metric, *arrays)`` for every stacked draw, in float64.
 
-    ``function`` is compiled once for each structure and shape, and must be a
-    module-level function. ``DRAW_TILE`` draws are computed at a time.
+    ``function`` must be a module-level function, compiled once for each structure and
+    shape.
     """
     leaves, structure = stack(metrics)
     arrays = in_native_order(arrays)

@@ -107,7 +107,6 @@ def evaluate_page(
 
 
 def _answers_page(folder: Path, summary: Summary) -> Report:
-    """Make the page of held-out judgments."""
     figures: dict[str, dict[str, float | None]] = summary["figures"]
     base, name = figures
     score, baseline = figures[name], figures[base]
@@ -137,7 +136,6 @@ def _answers_page(folder: Path, summary: Summary) -> Report:
 
 
 def _sources_page(folder: Path, summary: Summary) -> Report:
-    """Make the page of same-source and different-source pairs."""
     costs = with_limits(summary)
     base, name = costs.index
     first = "eer" if costs.loc[name, "cllr"] == "–" else "cllr"
@@ -198,10 +196,7 @@ def pairs_in_words(summary: Summary) -> str:
 
 
 def _shares(predictions: pd.DataFrame) -> Section:
-    """Show the share of yes by predicted P.
-
-    Near and far are exchanged in triplets with P < ½.
-    """
+    """Show the share of yes by predicted P; near and far are exchanged if P < ½."""
     if "anchor" in predictions:
         P, y = predictions["P"], predictions["y"]
         likely = P >= 0.5

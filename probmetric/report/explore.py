@@ -47,34 +47,12 @@ type Learned = Dissimilarity | PosteriorMetric | IntervalMetric
 
 
 class Page(NamedTuple):
-    """A self-contained HTML page, which a notebook displays.
-
-    Attributes
-    ----------
-    html : str
-        Text of the page.
-
-    Examples
-    --------
-    >>> Page("<p>distances</p>").html
-    '<p>distances</p>'
-    """
+    """A self-contained HTML page, which a notebook displays."""
 
     html: str
 
     def save(self, path: str | Path) -> None:
-        """Write the page to an .html file, atomically.
-
-        Parameters
-        ----------
-        path : str or Path
-            File to write. An existing file is replaced.
-
-        Raises
-        ------
-        ValueError
-            If the name does not end in .html.
-        """
+        """Write the page to an .html file, atomically."""
         if Path(path).suffix.lower() != ".html":
             raise ValueError(f"path must end in .html, got {str(path)!r}.")
         with replacing(Path(path)) as part:
@@ -102,43 +80,9 @@ def explore(
     """Make a page to explore points under a learned metric.
 
     Requires the extra ``explore`` (in a checkout: ``pip install '.[explore]'``). The
-    page contains Plotly (5 MB) and needs no network.
+    page contains Plotly (5 MB) and needs no network. ``.save(path)`` writes it, and a
+    notebook displays it.
 
-    Parameters
-    ----------
-    learned : estimator, Metric, PosteriorMetric, IntervalMetric or DataTree
-        Fitted estimator, metric, or draws. A DataTree must be from ``sample``.
-    X : array of shape (n, d)
-        At most 2000 points. The neighbors of each point are among the other points.
-    y : array of shape (n,)
-        Class labels, for colors and votes.
-    k : int, default=10
-        Number of neighbors that vote, with 1 ≤ k < n.
-    feature_names : sequence of d str, optional
-        Names of the columns. Default: the names of X or of the fit.
-    target_names : sequence of str, optional
-        Name of each class code.
-    title : str
-        Title of the page.
-
-    Returns
-    -------
-    Page
-        Page that ``.save(path)`` writes and a notebook displays.
-
-    Raises
-    ------
-    ValueError
-        If there are more than 2000 points.
-        If X is invalid for ``nearest``.
-        If the number of names or labels is wrong.
-    TypeError
-        If ``learned`` is none of the types above.
-    ImportError
-        If the extra ``explore`` is not installed.
-
-    Notes
-    -----
     If the metric has ``transform``, the plane shows the first two principal components
     of the transformed points, and their share of the squared distance. Otherwise the
     plane shows the standardized points, whose distances are not the metric's. Neighbors
@@ -152,9 +96,23 @@ def explore(
     deviations of the matrix are computed over draws and are not intervals. If the
     points are training points, use ``evaluate`` for held-out performance.
 
+    Parameters
+    ----------
+    learned : estimator, Metric, PosteriorMetric, IntervalMetric or DataTree
+        Fitted estimator, metric, or draws. A DataTree must be from ``sample``.
+    X : array of shape (n, d)
+        At most 2000 points. The neighbors of each point are among the other points.
+    y : array of shape (n,)
+        Class labels, for colors and votes.
+    k : int, default=10
+        Number of neighbors that vote, with 1 ≤ k < n.
+    feature_names, target_names : sequence of str, optional
+        Names of the columns (default: of X or of the fit) and of the class codes.
+    title : str
+        Title of the page.
+
     Examples
     --------
-    >>> import numpy as np
     >>> import probmetric as pm
     >>> X, y = np.arange(12.0).reshape(6, 2), [0, 0, 0, 1, 1, 1]
     >>> page = pm.explore(pm.Mahalanobis(np.eye(2)), X, y, k=2)
@@ -236,7 +194,6 @@ def _json(content: object) -> str:
 
 
 def _plane(metric: Learned, X: np.ndarray) -> tuple[np.ndarray, str]:
-    """Coordinates of the points in the plane (n, 2), and a caption."""
     from probmetric.plots.space import plane
 
     transform = getattr(_single(metric), "transform", None)
@@ -252,7 +209,6 @@ def _plane(metric: Learned, X: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _about(metric: Learned, X: np.ndarray) -> str:
-    """Describe the points and the metric."""
     points = f"{len(X)} points with {X.shape[1]} features"
     if isinstance(metric, PosteriorMetric):
         kind = type(metric.draws[0]).__name__
@@ -274,7 +230,6 @@ def _single(metric: Learned) -> Dissimilarity:
 def _neighbors(
     metric: Learned, X: np.ndarray, codes: np.ndarray, n_classes: int, k: int
 ) -> dict[str, object]:
-    """Neighbors of each point with probabilities, distances and votes."""
     single = _single(metric)
     if isinstance(metric, PosteriorMetric):
         P = metric.neighbor_probability(X, X, k, exclude_self=True)

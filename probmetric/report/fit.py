@@ -55,7 +55,7 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         training_section = Section(
             "On the training points",
             "Each point is compared with the others. The metric was fitted to these "
-            "points, so the figures are too optimiztic. Use “probmetric evaluate” for "
+            "points, so the figures are too optimistic. Use “probmetric evaluate” for "
             "held-out points.",
             _of_sample(about),
             lacking,
@@ -75,10 +75,7 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
 
 
 def _of_answers(metric: Dissimilarity, about: Summary) -> list[Picture | Table]:
-    """Show curves, the map of the objects, or the matrix, learned from judgments.
-
-    The columns of the factor are the places of objects without features.
-    """
+    """Show curves, the map of the objects, or the matrix, learned from judgments."""
     names = list(about["features"])
     if isinstance(metric, SplineCityBlock):
         caption = "Contribution of each covariate over its range, largest first."
@@ -133,7 +130,6 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
 
 
 def _of_sample(about: Summary) -> str:
-    """Note that figures use a sample, if rows were read in chunks."""
     if "sampled" not in about or about["sampled"]["rows"] == about["n"]:
         return ""
     return (

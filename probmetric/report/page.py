@@ -21,8 +21,8 @@ from probmetric.data.containers import Labeled
 from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
-from probmetric.datasets.rows import last_column, open_rows, sample_of
 from probmetric.files import readable
+from probmetric.large.rows import last_column, open_rows, sample_of
 from probmetric.names import Reading
 from probmetric.plots.style import words
 from probmetric.registry import MODELS
@@ -90,8 +90,8 @@ class Banner(NamedTuple):
 class Report(NamedTuple):
     """A page.
 
-    ``verdict`` determines the color of the banner: "agree", "disagree", "inconclusive",
-    or "done" if nothing was judged. ``banners`` are more verdicts, below the first.
+    ``verdict`` colors the banner: "agree", "disagree", "inconclusive", or "done" if
+    nothing was judged. ``banners`` are more verdicts, below the first.
     """
 
     title: str
@@ -114,10 +114,7 @@ class _Image(NamedTuple):
 
 
 def _image(figure: Figure) -> _Image:
-    """Draw a figure as SVG, or as PNG if the SVG is large, and close it.
-
-    The output is reproducible.
-    """
+    """Draw a figure as SVG (PNG if large), reproducibly, and close it."""
     size, kind = figure.get_size_inches(), "svg+xml"
     with rc_context({"svg.hashsalt": "probmetric", "svg.fonttype": "path"}):
         drawn = _saved(figure, format="svg", metadata={"Date": None})
@@ -154,7 +151,6 @@ def _cell(value: object) -> _Cell:
 
 
 def _cells(frame: pd.DataFrame) -> tuple[list[tuple[str, bool]], list[list[_Cell]]]:
-    """Columns, with whether they are numeric, and rows of cells."""
     rows = [[_cell(v) for v in row] for row in frame.itertuples(index=False)]
     d = frame.shape[1]
     numeric = [bool(rows) and all(row[k].number for row in rows) for k in range(d)]
@@ -273,7 +269,6 @@ def page(
 
 
 def _sizes(data: Summary) -> Cards:
-    """Count the points, and the classes, sources or judgments."""
     answers, groups = data.get("answers"), data.get("groups")
     if answers is None:
         by_source = groups is not None and data["label"] in (None, groups)

@@ -77,7 +77,6 @@ def read_summary(folder: Path) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Convert a value to JSON types."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -103,8 +102,7 @@ def render_run(
 
     ``explorer`` adds a link to ``explorer.html``. Without ``data`` the run's data is
     loaded again, but never from OpenML. If the data have changed or are missing, the
-    page has no figures of the data and gives the reason. If the folder or a file is
-    damaged, ValueError is raised.
+    page has no figures of the data and gives the reason.
     """
     folder = Path(folder)
     summary = read_summary(folder)

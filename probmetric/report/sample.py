@@ -11,6 +11,7 @@ from probmetric.data.containers import Pairs
 from probmetric.datasets.loading import Dataset
 from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
 from probmetric.inference.sampling.summary import entry_names, summarize
+from probmetric.plots.draws import rank, trace
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
 from probmetric.report.page import (
@@ -195,8 +196,8 @@ def _chains(shown: xr.DataTree | None, summary: Summary) -> list[Picture]:
     if shown is None or summary["method"] != "nuts" or summary["chains"] == 1:
         return []
     return [
-        Picture(plots.rank(shown), RANKS),
-        Picture(plots.trace(shown), "Densities and traces, by chain."),
+        Picture(rank(shown), RANKS),
+        Picture(trace(shown), "Densities and traces, by chain."),
     ]
 
 

@@ -30,6 +30,7 @@ from probmetric.evaluation.cross_validate import (
 from probmetric.inference.lca.likelihood import to_params
 from probmetric.models.lca import identified
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.plots.draws import rank, trace
 from probmetric.report.page import RANKS, Picture, Section, Table
 
 # NUTS draws per chain and splits of the neighbor table; full and quick.
@@ -225,8 +226,8 @@ def lca_sections(study: Study, data: Dataset, *, seed: int) -> list[Section]:
             f"{float(stats['n_steps'].mean()):.1f} gradients per draw. The other "
             "methods are approximations, shown with their distance from NUTS. The "
             "checks use longer SVI runs with a random start, so their figures differ.",
-            Picture(plots.rank(draws), RANKS),
-            Picture(plots.trace(draws), "Densities and traces, by chain."),
+            Picture(rank(draws), RANKS),
+            Picture(trace(draws), "Densities and traces, by chain."),
             Table(
                 study.tables["approximations"],
                 "Approximations against NUTS, over all entries of M and b",

@@ -58,7 +58,6 @@ def khat_words(judgement: Judgement) -> str:
 
 
 def _sampler_banner(problems: Sequence[Mapping[str, str]]) -> Banner:
-    """Banner with the problems of the study's draws."""
     if not problems:
         sentence = (
             "Divergences, tree depth, E-BFMI, R-hat, bulk and tail effective sample "
@@ -131,7 +130,6 @@ def agreement_table(result: Validation, fit: ModelVerdict | None) -> pd.DataFram
 
 
 def _fit(summary: Summary) -> ModelVerdict | None:
-    """Read the verdict on the model from a summary."""
     if "fit" not in summary:
         return None
     parts: list[Part] = []
@@ -144,7 +142,6 @@ def _fit(summary: Summary) -> ModelVerdict | None:
 
 
 def _fit_banner(fit: ModelVerdict) -> Banner:
-    """Banner of the verdict on the model, with the worst part first."""
     sentences = [
         f"{part.finding.part}, {part.verdict}: {part.finding.said}."
         + ("" if part.verdict == "adequate" else f" {part.finding.remedy}")
@@ -174,7 +171,6 @@ def _fit_section(fit: ModelVerdict) -> Section:
 
 
 def _validation(folder: Path, summary: Summary) -> Validation:
-    """Read the result of a validation from its folder."""
     whole = read_table(folder, TABLE, dtype=str, keep_default_na=False)
     name, judged, begin = summary["model"], list[Judgement](), 0
     for check in summary["checks"]:
@@ -193,7 +189,6 @@ def _validation(folder: Path, summary: Summary) -> Validation:
 def _study(
     folder: Path, summary: Summary, data: Dataset | None
 ) -> tuple[list[Section], Cards]:
-    """Make the sections and cards of a run's study."""
     if "study" not in summary:
         return [], []
     tables = {
@@ -249,7 +244,6 @@ def validate_page(folder: Path, summary: Summary, data: Dataset | None) -> Repor
 
 
 def _verdict_words(result: Validation) -> tuple[str, str, str]:
-    """Color of the banner, headline and explanation."""
     counts = result.counts
     if result.broken:
         verdict = "agree" if result.verdict == "rejected" else "disagree"
@@ -276,7 +270,6 @@ def _verdict_words(result: Validation) -> tuple[str, str, str]:
 
 
 def _check_section(result: Validation) -> Section:
-    """Results of the checks, with the z of all comparisons of draws."""
     shown = (
         result.summary()
         .rename(columns={"largest_error": "largest error", "largest_z": "largest |z|"})

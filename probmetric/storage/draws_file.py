@@ -32,14 +32,12 @@ def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np, xarray as xr
+    >>> import tempfile, numpy as np, xarray as xr
     >>> b = xr.Dataset({"b": (("chain", "draw"), np.zeros((2, 5)))})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_draws(xr.DataTree.from_dict({"posterior": b}), f"{folder}/draws.nc")
-    ...     [path.name for path in Path(folder).iterdir()]
-    ['draws.nc']
+    >>> path = Path(tempfile.mkdtemp()) / "draws.nc"
+    >>> save_draws(xr.DataTree.from_dict({"posterior": b}), path)
+    >>> path.exists()
+    True
     """
     # Through memory, because HDF5 does not report a full disk as such.
     buffer = io.BytesIO()
@@ -54,20 +52,17 @@ def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
 def load_draws(path: "str | Path") -> xr.DataTree:
     """Load the draws of ``sample`` from a NetCDF file into memory.
 
-    Raises
-    ------
-    ValueError
-        If the file is missing or damaged, or contains no posterior. Damage is always
-        detected in a file of ``save_draws``, but not in every file of another program.
+    Raises ValueError if the file is missing or damaged, or contains no posterior.
+    Damage is always detected in a file of ``save_draws``, but not in every file of
+    another program.
 
     Examples
     --------
-    >>> import tempfile
-    >>> import numpy as np, xarray as xr
+    >>> import tempfile, numpy as np, xarray as xr
     >>> b = xr.Dataset({"b": (("chain", "draw"), np.zeros((2, 5)))})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_draws(xr.DataTree.from_dict({"posterior": b}), f"{folder}/draws.nc")
-    ...     load_draws(f"{folder}/draws.nc")["posterior"]["b"].shape
+    >>> path = Path(tempfile.mkdtemp()) / "draws.nc"
+    >>> save_draws(xr.DataTree.from_dict({"posterior": b}), path)
+    >>> load_draws(path)["posterior"]["b"].shape
     (2, 5)
     """
     path = Path(path)
@@ -110,19 +105,7 @@ def _check_sum(path: Path) -> None:
 
 
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
-    """Return the feature names stored with draws, or None if there are none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import xarray as xr
-    >>> from probmetric.storage import draws_feature_names
-    >>> M = np.tile(np.eye(2), (2, 5, 1, 1))
-    >>> dims, names = ("chain", "draw", "feature", "feature_bis"), ["length", "width"]
-    >>> posterior = xr.Dataset({"M": (dims, M)}, {"feature": names})
-    >>> draws_feature_names(xr.DataTree.from_dict({"posterior": posterior}))
-    ('length', 'width')
-    """
+    """Return the feature names stored with draws, or None if there are none."""
     if "feature_names" in draws.attrs:
         with readable("draws: expected feature_names as a list in JSON"):
             names = json.loads(str(draws.attrs["feature_names"]))
@@ -150,19 +133,10 @@ def posterior_of(
     max_draws : int, optional
         Number of draws to use, evenly spaced over all chains. Default: all.
 
-    Raises
-    ------
-    ValueError
-        If the draws are from no learner of this package, or cannot be converted to
-        metrics.
-
     Examples
     --------
-    Two chains with five draws of a matrix give ten metrics:
-
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from probmetric.storage import posterior_of
     >>> M = np.tile(np.diag([1.0, 4.0]), (2, 5, 1, 1))
     >>> posterior = xr.Dataset({"M": (("chain", "draw", "feature", "feature_bis"), M)})
     >>> metrics = posterior_of(xr.DataTree.from_dict({"posterior": posterior}))

@@ -137,32 +137,7 @@ def rebuild(
 
 
 class Stored(NamedTuple):
-    """A stored metric, with the contents of the file's header.
-
-    Attributes
-    ----------
-    metric : Metric or PosteriorMetric
-        Stored metric, or draws of a metric.
-    feature_names : tuple of d str, or None
-        Feature names, if any were stored.
-    provenance : dict
-        Values passed to ``save_metric``.
-    version : str
-        Version of the package that wrote the file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> from probmetric.storage import read_metric
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = f"{folder}/metric.npz"
-    ...     pm.save_metric(pm.Mahalanobis(np.eye(2)), path, feature_names=["x", "y"])
-    ...     metric, feature_names, provenance, version = read_metric(path)
-    >>> metric.n_features, feature_names, provenance
-    (2, ('x', 'y'), {})
-    """
+    """A stored metric, with feature names, provenance and version of the file."""
 
     metric: Dissimilarity | PosteriorMetric
     feature_names: tuple[str, ...] | None
@@ -184,9 +159,10 @@ def save_metric(
     Parameters
     ----------
     metric : Metric or PosteriorMetric
-        Metric of this package or of your own class. Your own class requires a method
-        ``to_arrays()``, which returns arrays of numbers by name, and a class method
-        ``from_arrays(arrays)``. Use ``pickle`` for an ``IntervalMetric``.
+        Metric of this package or of your own class, without NaN. Your own class
+        requires a method ``to_arrays()``, which returns arrays of numbers by name, and
+        a class method ``from_arrays(arrays)``. A metric of this package cannot have a
+        link of your own class. Use ``pickle`` for an ``IntervalMetric``.
     path : str or Path
         File name, by convention with the suffix ``.npz``.
     feature_names : sequence of d str, optional
@@ -194,19 +170,6 @@ def save_metric(
         other columns. Default: the names that the metric was learned with, if any.
     provenance : mapping, optional
         Values that JSON can represent, and arrays of numbers.
-
-    Raises
-    ------
-    ValueError
-        If ``metric`` is not a metric of this package, and has no ``to_arrays`` and
-        ``from_arrays``.
-    ValueError
-        If a metric of this package has a link of your own class. Store a metric of your
-        own class instead.
-    ValueError
-        If ``metric`` contains NaN.
-    ValueError
-        If JSON cannot represent ``provenance``.
 
     Examples
     --------
@@ -244,7 +207,6 @@ def save_metric(
 
 
 def _describe_draws(posterior: PosteriorMetric) -> tuple[Any, Arrays]:
-    """Describe draws by one description, with arrays stacked over draws."""
     described = [describe(draw, "draws") for draw in posterior.draws]
     spec, first = described[0]
     stacked = {name: np.stack([a[name] for _, a in described]) for name in first}
@@ -284,43 +246,22 @@ def load_metric(
     Raises
     ------
     ValueError
-        If the file is missing or damaged, or contains no metric.
-    ValueError
-        If the file has a newer format version.
-    ValueError
-        If the metric is of a class that is not in ``kinds``.
+        If the file is missing or damaged, or contains no metric, or has a newer format
+        version, or a class that is not in ``kinds``.
 
     Examples
     --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pm.save_metric(pm.Mahalanobis(np.eye(2)), f"{folder}/metric.npz")
-    ...     load_metric(f"{folder}/metric.npz").n_features
+    >>> import tempfile, numpy as np, probmetric as pm
+    >>> path = Path(tempfile.mkdtemp()) / "metric.npz"
+    >>> pm.save_metric(pm.Mahalanobis(np.eye(2)), path)
+    >>> load_metric(path).n_features
     2
     """
     return read_metric(path, kinds=kinds).metric
 
 
 def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
-    """Read a metric with its header.
-
-    The arguments and errors are as in ``load_metric``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> from probmetric.storage import read_metric
-    >>> metric = pm.Mahalanobis(np.diag([1.0, 2.0]))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pm.save_metric(metric, f"{folder}/m.npz", provenance={"by": "hand"})
-    ...     stored = read_metric(f"{folder}/m.npz")
-    >>> stored.provenance, stored.metric.factor.tolist()
-    ({'by': 'hand'}, [[1.0, 0.0], [0.0, 2.0]])
-    """
+    """Read a metric with its header; see ``load_metric``."""
     path = Path(path)
     if not path.is_file():
         problem = kind_of(path) + " at " if path.exists() else ""
@@ -368,7 +309,6 @@ def _header(text: np.ndarray | None, path: Path) -> dict[str, Any]:
 
 
 def _metric(spec: Any, arrays: Arrays, kinds: Sequence[type]) -> Any:
-    """Rebuild a metric, or draws of one."""
     if spec["kind"] != POSTERIOR:
         metric = rebuild(spec, arrays, kinds=kinds)
         check_metric(metric, "a metric")

@@ -107,36 +107,3 @@ def test_a_fit_in_parts_notes_what_it_learns_from(doubted, tmp_path):
     assert done.exit_code == 0, done.output
     assert COUNTED in done.stderr
     assert CODED in done.stderr
-
-
-def test_points_of_answers_are_looked_at_too(doubted, tmp_path):
-    pairs = pd.DataFrame({"i": [0, 2, 4, 6], "j": [1, 3, 5, 7], "y": [1, 0, 1, 0]})
-    pairs.to_csv(tmp_path / "pairs.csv", index=False)
-    asked = "--data", doubted, "--answers", tmp_path / "pairs.csv", "--label", "kind"
-    done = run("fit", "pair_lda", *asked, "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    assert COUNTED in done.stderr
-    assert CODED in done.stderr
-
-
-def test_numbers_with_thousands_are_learned_from(tmp_path):
-    frame = table().drop(columns="item")
-    frame["mass"] = (1000 * frame["mass"]).round(1)
-    frame.to_csv(tmp_path / "plain.csv", index=False)
-    frame["mass"] = frame["mass"].map("{:,.1f}".format)
-    frame.to_csv(tmp_path / "grouped.csv", index=False)
-    fit = "fit", "lda", "--label", "kind"
-    line = refused(*fit, "--data", tmp_path / "grouped.csv", "--out", tmp_path / "no")
-    assert "(--thousands ,) reads thousands" in line
-    for name, more in {"plain": (), "grouped": ("--thousands", ",")}.items():
-        words = "--data", tmp_path / f"{name}.csv", "--out", tmp_path / name
-        assert run(*fit, *words, *more).exit_code == 0
-    read = [
-        json.loads((tmp_path / name / "summary.json").read_text())["data"]
-        for name in ("plain", "grouped")
-    ]
-    assert read[0]["hash"] == read[1]["hash"]
-    assert read[1]["reading"]["thousands"] == ","
-    done = run("report", tmp_path / "grouped")  # Reads the data as the run did.
-    assert done.exit_code == 0
-    assert "left out" not in (tmp_path / "grouped" / "report.html").read_text()

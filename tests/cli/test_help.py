@@ -1,11 +1,8 @@
 """Help: -h, examples, and the width of the terminal; --quiet: only errors remain."""
 
 import io
-import os
 import re
 import shlex
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -35,19 +32,6 @@ def test_h_is_help_with_two_examples(command):
         assert name == (command or name)
         known = typer.main.get_command(app).commands[name]
         known.make_context(name, given)
-
-
-def test_help_is_as_wide_as_the_terminal():
-    widths = {}
-    for columns in ("60", "80", "200"):
-        words = [sys.executable, "-m", "probmetric", "fit", "--help"]
-        env = {**os.environ, "COLUMNS": columns}
-        said = subprocess.run(words, env=env, capture_output=True, text=True).stdout
-        lines = [at for at in said.splitlines() if "  probmetric" not in at]
-        widths[columns] = max(map(len, lines))
-    assert 50 < widths["60"] <= 60
-    assert 70 < widths["80"] <= 80
-    assert 160 < widths["200"] <= 200
 
 
 @pytest.fixture

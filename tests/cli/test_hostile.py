@@ -135,32 +135,3 @@ def test_a_damaged_file_is_refused_or_read(name, folder, how, place, value):
     else:
         command = ["neighbors", "--metric", metric, "--data", broken / name]
     answer(run(*command))
-
-
-@pytest.mark.parametrize(
-    "part, array",
-    [
-        ("metric.factor", np.ones(3)),
-        ("metric.factor", np.ones((0, 3))),
-        ("metric.factor", np.ones((2, 2, 2))),
-        ("metric.factor", np.full((3, 3), np.nan)),
-        ("header", np.array("[")),
-    ],
-)
-def test_a_metric_with_a_part_of_another_kind_is_refused(part, array, folder, tmp_path):
-    with np.load(folder / "metric.npz") as stored:
-        arrays = {**stored, part: array}
-    np.savez(tmp_path / "m.npz", **arrays)
-    data = folder / "data.csv"
-    assert refused("neighbors", "--metric", tmp_path / "m.npz", "--data", data)
-
-
-def test_an_exit_code_and_an_infinite_answer_would_be_noticed():
-    class Done:
-        exit_code, exception, stdout, stderr, output = 1, None, "", "", ""
-
-    with pytest.raises(AssertionError):
-        answer(Done())
-    Done.exit_code, Done.stdout = 0, "query,dissimilarity,label\n0,inf,a\n"
-    with pytest.raises(AssertionError):
-        answer(Done())

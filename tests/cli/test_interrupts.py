@@ -1,6 +1,5 @@
 """Ctrl-C ends a run with code 130, and every file is whole."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from probmetric import load_metric
-from probmetric.files import replacing
 from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 from tests.cli.runs import no_debris, write_data
 
@@ -57,21 +55,6 @@ def test_an_interrupt_outside_a_command_ends_with_130():
     done = python(code)
     assert done.returncode == 130, done.stderr
     assert done.stderr == "probmetric: interrupted\n"
-
-
-def test_an_interrupted_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("old")
-
-    def write_half():
-        with replacing(path) as part:
-            part.write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_half()
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_sampling_passes_a_keyboard_interrupt_on(tmp_path):

@@ -39,13 +39,6 @@ def test_a_module_shows_the_help_of_the_command(module):
     assert run_module(module, "--version").stdout == f"probmetric {__version__}\n"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_validates_the_model_that_is_named(module):
-    done = run_module(module, "validate", "no_such")
-    assert done.returncode == 2
-    assert "got 'no_such'" in done.stderr
-
-
 def test_every_reading_option_reaches_the_reader():
     given = {
         "sep": ";",

@@ -3,14 +3,13 @@
 import io
 import json
 import re
-from itertools import permutations
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric.cli.next import random_triplets, unasked
+from probmetric.cli.next import unasked
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
 from tests.cli.runs import no_debris, refused, run
 
@@ -113,7 +112,7 @@ def test_next_filled_in_is_learned_from(world, tmp_path):
     # Not yet answered, they are no answers.
     sites = "--data", folder / "sites.csv"
     words = *sites, "--answers", out, "--out", tmp_path / "run"
-    assert "y: expected" in refused("sample", "lca", *words)
+    assert "y must" in refused("sample", "lca", *words)
     new = pd.read_csv(out)
     near = np.abs(X[new.i, 0] - X[new.j, 0]) < 0.3
     both = pd.concat(
@@ -151,18 +150,6 @@ def test_text_of_another_form_is_written_in_that_form(world, tmp_path):
     assert not len(old.merge(new, on=["i", "j"]))
 
 
-def test_files_are_kept_unless_forced(world, tmp_path):
-    folder = world[0]
-    out = tmp_path / "new.csv"
-    out.write_text("mine")
-    said = refused("next", *given(folder), "--out", out)
-    assert "--out must be new files" in said
-    assert "--force" in said
-    assert out.read_text() == "mine"
-    assert run("next", *given(folder), "--out", out, "--force").exit_code == 0
-    assert out.read_text().startswith("i,j,y\n")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -173,15 +160,15 @@ def test_files_are_kept_unless_forced(world, tmp_path):
         (("--candidates", "high"), "--candidates must .* numbers 0..19 .* got 20"),
         (("--candidates", "half"), "--candidates must have whole .* '1.5' as j"),
         (("--candidates", "none"), "--candidates must be an existing file"),
-        (("--candidates", "three", "-n", 1), "--draws must have draws of TripletMetr"),
+        (("--candidates", "three", "-n", 1), "--candidates must be pairs, got trip"),
         (("--candidates", "known", "--random", 9), "--random cannot .* got 9"),
         (("--answers", "three"), "--answers must be pairs, got triplets"),
         (("--answers", "high"), "--answers must have row numbers 0..19 of .*, got 20"),
         (("--data", "other"), "data must have in other.csv"),
-        (("--data", "hole"), "data: expected finite numbers"),
+        (("--data", "hole"), "data must be finite numbers"),
         (("--draws", "sites"), "readable NetCDF file"),
         (("--out", "new.txt"), "--out must end in .csv"),
-        (("--sep", ";;"), "sep: expected one character"),
+        (("--sep", ";;"), "sep must be one character"),
         (("--data", "wein"), "data must be one of"),
     ],
 )  # fmt: skip
@@ -204,105 +191,18 @@ def test_what_cannot_be_used_is_named(world, tmp_path, monkeypatch, words, said)
     assert no_debris(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def compared(world):
-    """Draws of a metric and of places, both of triplets of the sites."""
-    folder, X, _ = world
-    rows = np.stack([np.random.default_rng(i).permutation(20)[:3] for i in range(90)])
-    d = np.sum((X[rows] - X[rows[:, :1]]) ** 2, -1)
-    table = pd.DataFrame(rows, columns=["anchor", "near", "far"])
-    known = folder / "three.csv"
-    table.assign(y=(d[:, 1] < d[:, 2]).astype(int)).to_csv(known, index=False)
-    method = "--answers", known, "--method", "laplace", "--draws", 40, "--out"
-    sites = "--data", folder / "sites.csv"
-    for learner, more in ("triplet_comparisons", sites), ("triplet_embedding", ()):
-        done = run("sample", learner, *more, *method, folder / learner)
-        assert done.exit_code in (0, 1), done.output
-    return folder, X, table
+def test_draws_of_triplets_are_refused(world, tmp_path):
+    folder = world[0]
+    draws = load_draws(folder / "draws" / "few.nc")
+    draws.attrs["learner"] = "triplet_comparisons"
+    save_draws(draws, tmp_path / "draws.nc")
+    words = "--data", folder / "sites.csv", "--draws", tmp_path / "draws.nc"
+    said = refused("next", *words)
+    assert "--draws must be of a learner of pairs" in said
+    assert "TripletMetric" in said
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("learner", ["triplet_comparisons", "triplet_embedding"])
-def test_triplets_are_asked_for_where_draws_are_of_triplets(
-    compared, tmp_path, learner
-):
-    folder, X, table = compared
-    path, out = folder / learner / "draws.nc", tmp_path / "new.csv"
-    placed = learner == "triplet_embedding"
-    sites = [] if placed else ["--data", folder / "sites.csv"]
-    words = *sites, "--draws", path
-    rng = np.random.default_rng(6)
-    rows = np.stack([rng.permutation(20)[:3] for _ in range(80)])
-    asked = pd.DataFrame(rows, columns=table.columns)
-    asked.to_csv(tmp_path / "asked.csv", index=False)
-    chosen = "--candidates", tmp_path / "asked.csv", "-n", 6, "--out", out
-    done = run("next", *words, *chosen)
-    assert done.exit_code == 0, done.output
-    assert "6 of 80 triplets" in done.output
-    found = pd.read_csv(out)
-    assert [*found.columns] == ["anchor", "near", "far", "y"]
-    posterior = posterior_of(load_draws(path), max_draws=200)
-    E = np.eye(20) if placed else X
-    want = rows[pm.next_pairs(posterior, rows, 6, X=E).indices]
-    np.testing.assert_array_equal(found[["anchor", "near", "far"]], want)
-    # Without a table, triplets at random, none of which was answered.
-    answers = "--answers", folder / "three.csv", "-n", 30, "--random", 300
-    done = run("next", *words, *answers)
-    assert done.exit_code == 0, done.output
-    new = pd.read_csv(io.StringIO(done.stdout))[[*table.columns]].to_numpy()
-    old = {(a, frozenset(pair)) for a, *pair in table.to_numpy().tolist()}
-    assert not old & {(a, frozenset(pair)) for a, *pair in new.tolist()}
-    # Filled in, they are learned from.
-    filled = [table[6:].assign(y=1), found.assign(y=[0, 1] * 3)]
-    pd.concat(filled).to_csv(out, index=False)
-    learn = "--answers", out, "--out", tmp_path / "run"
-    done = run("fit", learner, *sites, *learn)
-    assert done.exit_code in (0, 1), done.output
-
-
-def test_random_triplets_are_all_where_there_are_few():
-    every = {(a, frozenset(r)) for a, *r in permutations(range(6), 3)}
-    for most in 60, 1000:
-        rows = random_triplets(6, most, 0).tolist()
-        assert len(rows) == len(every) == 60
-        assert {(a, frozenset(r)) for a, *r in rows} == every
-    some = random_triplets(50, 100, 1)
-    assert some.shape == (100, 3)
-    assert all(len({*row}) == 3 for row in some.tolist())
-    assert not np.array_equal(some, random_triplets(50, 100, 2))
-
-
-@pytest.mark.long
-def test_questions_that_draws_cannot_answer_are_named(compared):
-    folder = compared[0]
-    sites, draws = given(folder)[:2], folder / "triplet_comparisons" / "draws.nc"
-    pairs = "--candidates", folder / "asked.csv"
-    said = refused("next", *sites, "--draws", draws, *pairs)
-    assert "draws that define P(same)" in said
-    said = refused("next", "--draws", draws)
-    assert "--data must be the points of the questions, got none" in said
-    placed = "--draws", folder / "triplet_embedding" / "draws.nc"
-    said = refused("next", *sites, *placed)
-    assert "--data cannot be used with" in said
-
-
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_a_question_is_what_it_asks_not_how_it_is_written(size):
-    kind = {2: "pairs", 3: "triplets", 4: "quadruplets"}[size]
-
-    def asks(row):
-        if size == 2:
-            return frozenset(row)
-        if size == 3:
-            return row[0], frozenset(row[1:])
-        return frozenset([frozenset(row[:2]), frozenset(row[2:])])
-
-    rows = np.array([*permutations(range(5), size)])
-    kept = unasked(kind, rows, None)
-    asked = [asks(row) for row in rows.tolist()]
-    assert [*kept] == [i for i, one in enumerate(asked) if one not in asked[:i]]
-    known = rows[::7]
-    gone = {asks(row) for row in known.tolist()}
-    left = unasked(kind, rows, known)
-    assert [*left] == [i for i in kept if asked[i] not in gone]
-    assert 0 < len(left) < len(kept) < len(rows)
+def test_a_pair_is_the_same_in_both_orders():
+    rows = np.array([[0, 1], [2, 1], [1, 0], [1, 2], [3, 0], [0, 3], [4, 0]])
+    assert unasked(rows, np.empty((0, 2), int)).tolist() == [0, 1, 4, 6]
+    assert unasked(rows, np.array([[1, 2], [4, 0]])).tolist() == [0, 4]

@@ -10,8 +10,9 @@ import pytest
 
 import probmetric as pm
 from probmetric.data.hash import row_hashes
-from probmetric.datasets import load, overlap
-from probmetric.datasets.rows import open_rows
+from probmetric.datasets import load
+from probmetric.large import overlap
+from probmetric.large.rows import open_rows
 from probmetric.storage.draws_file import load_draws, save_draws
 from probmetric.storage.metric_file import read_metric
 from tests.cli.runs import NAMES, run, table
@@ -87,30 +88,6 @@ def test_test_rows_are_compared_with_the_rows_that_a_model_is_fitted_to(work):
     assert done.exit_code == 0, done.output
     assert done.stderr.count("rows of --test") == 1
     assert f"note: 3 of 30 {AMONG}" in done.stderr
-
-
-def test_a_metric_without_hashes_is_judged_without_a_note_on_them(work):
-    words = "--data", work / "others.csv", "--test", work / "learned.csv"
-    done = run("evaluate", "--metric", work / "plain.npz", *words)
-    assert "rows of" not in done.stderr
-    assert "learned from" not in done.stderr
-
-
-def test_folds_of_rows_some_of_which_were_learned_from(work):
-    words = "--data", work / "test.csv", "--folds", 2
-    done = run("evaluate", "--metric", work / "m.npz", *words)
-    said = LEARNED.replace("--test", "--data")
-    assert f"note: 7 of 30 {said}" in done.stderr
-
-
-def test_pairs_of_sources_some_of_which_were_learned_from(work, tmp_path):
-    frame = pd.read_csv(work / "test.csv").assign(kind=np.arange(30) // 3)
-    frame.to_csv(tmp_path / "new.csv", index=False)
-    words = "--data", tmp_path / "new.csv", "--groups", "kind"
-    done = run("evaluate", "--metric", work / "m.npz", *words)
-    assert done.exit_code == 0, done.output
-    said = LEARNED.replace("--test", "--data")
-    assert f"note: 7 of 30 {said}" in done.stderr
 
 
 def test_draws_bear_the_hashes_of_their_rows(work, tmp_path):

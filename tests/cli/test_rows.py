@@ -14,9 +14,9 @@ from probmetric import provenance
 from probmetric.cli import fit as cli_fit
 from probmetric.cli.inputs import describe_rows
 from probmetric.cli.options import DataSpec
-from probmetric.data.choose import sampled_rows
-from probmetric.data.files import Rows
-from probmetric.datasets import rows as rows_in_parts
+from probmetric.large import rows as rows_in_parts
+from probmetric.large.choose import sampled_rows
+from probmetric.large.files import Rows
 from probmetric.registry import estimators, make, refuses_source
 from probmetric.storage.metric_file import read_metric
 from tests.cli.runs import NAMES, refused, run, table
@@ -152,7 +152,7 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
         ((*LDA[1:], "--drop", "kind"), "label must be given for"),
         ((*LDA[1:], "--label", "sort"), "label: expected a column of 0.parquet"),
-        ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep: expected a text file"),
+        ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep requires a text file"),
     ],
 )
 def test_what_is_not_read_in_parts_is_said(words, wanted, work, tmp_path):

@@ -158,15 +158,6 @@ def test_a_checkpoint_of_a_run_in_another_thread_is_refused(tmp_path):
     np.testing.assert_array_equal(values["x"], [[0, 1]])
 
 
-def test_whether_a_checkpoint_is_empty_is_asked_once_it_is_held(tmp_path):
-    """The sampler looks first, compiles, and another run may have ended since."""
-    blocks(one_draw, tmp_path)
-    with pytest.raises(ValueError, match=r"checkpoint must be .*Use resume=True"):
-        blocks(one_draw, tmp_path)
-    values, _ = blocks(one_draw, tmp_path, resume=True)
-    np.testing.assert_array_equal(values["x"], [[0, 1]])
-
-
 @pytest.mark.parametrize("command", ["fit", "evaluate", "validate", "report"])
 def test_every_command_refuses_a_folder_that_another_holds(
     command, hold, data, tmp_path
@@ -239,19 +230,6 @@ def test_a_lock_does_not_follow_a_link(text, tmp_path):
     assert target.read_text() == text if text is not None else not target.exists()
 
 
-def test_a_file_is_not_written_through_a_link_at_its_temporary_name(tmp_path):
-    mine, out = tmp_path / "mine.txt", tmp_path / "out.csv"
-    mine.write_text("a year of work")
-    with files.replacing(out) as part:
-        part.write_text("first")
-    part.symlink_to(mine)
-    with files.replacing(out) as again:
-        assert again == part
-        again.write_text("second")
-    assert mine.read_text() == "a year of work"
-    assert out.read_text() == "second"
-
-
 def test_a_folder_in_which_nothing_can_be_locked_is_refused_by_name(
     tmp_path, monkeypatch
 ):
@@ -265,33 +243,6 @@ def test_a_folder_in_which_nothing_can_be_locked_is_refused_by_name(
     ):
         pass
     assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_is_read_only_is_refused_by_name(tmp_path, monkeypatch):
-    def read_only(*_):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(os, "open", read_only)
-    wanted = r"checkpoint must be a folder to write to.*Read-only"
-    with pytest.raises(ValueError, match=wanted):
-        blocks(one_draw, tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["report.run.write_summary", "cli.fit.save_metric"])
-def test_metric_and_summary_are_of_one_run_when_a_write_fails(
-    name, data, tmp_path, monkeypatch
-):
-    words = ("fit", "lda", "--data", data, "--out", tmp_path)
-    assert run(*words).exit_code == 0
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(f"probmetric.{name}", full)
-    refused(*words, "--set", "n_components=1", "--seed", 3, "--force")
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_files_written_together_appear_together(tmp_path):

@@ -17,7 +17,7 @@ from probmetric.datasets import loading as datasets
 from probmetric.inference.sampling.diagnostics import diagnose
 from probmetric.report.sample import _chains
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
-from tests.cli.runs import NAMES, no_debris, refused, run, table, write_data
+from tests.cli.runs import NAMES, refused, run, table, write_data
 
 pytestmark = pytest.mark.filterwarnings("always")
 
@@ -182,20 +182,6 @@ def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
     line = refused("sample", *arguments, "--data", data, "--out", tmp_path / "out")
     assert re.search(expected, line), line
     assert not (tmp_path / "out" / "draws.nc").exists()
-
-
-def test_a_write_that_fails_half_way_leaves_the_old_draws(
-    laplace, tmp_path, monkeypatch
-):
-    path = tmp_path / "draws.nc"
-    tree = load_draws(laplace / "draws.nc")
-    save_draws(tree, path)
-    before = path.read_bytes()
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        save_draws(tree, path)
-    assert path.read_bytes() == before
-    assert no_debris(tmp_path)
 
 
 def test_draws_cut_anywhere_are_refused(laplace, tmp_path):

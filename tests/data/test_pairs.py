@@ -8,7 +8,6 @@ import pytest
 from probmetric.data import pairs as pm_pairs
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import (
-    all_pairs,
     as_labels,
     impostor_pairs,
     nearest_pairs,
@@ -132,20 +131,6 @@ def test_memory_stays_below_the_matrix_of_all_distances():
     tracemalloc.stop()
     # Blocks: distances, a copy and a mask; inputs and a class's copies of them.
     assert peak < 4 * 8 * pm_pairs.BLOCK_ENTRIES + 6 * X.nbytes < 8 * n * n
-
-
-def test_all_pairs_hold_each_pair_once():
-    X, labels = tied_problem(0, n=9)
-    made = all_pairs(X, labels)
-    assert len(made.i) == 36
-    assert np.all(made.i < made.j)
-    np.testing.assert_array_equal(made.y, labels[made.i] == labels[made.j])
-
-
-def test_string_labels_are_classes():
-    X, labels = tied_problem(0)
-    names = np.array(["a", "b", "c"])[labels]
-    assert triples(nearest_pairs(X, names)) == triples(nearest_pairs(X, labels))
 
 
 def test_counts_are_labels_with_the_weight_of_as_many():

@@ -6,19 +6,21 @@ import pytest
 
 import probmetric as pm
 from probmetric import models
-from probmetric.data import as_groups, pad_pairs
+from probmetric.data.groups import as_groups
+from probmetric.data.padding import pad_pairs
 from probmetric.data.pairs import as_labels
 from probmetric.inference import (
+    effects,
     eig_dml,
-    gdm,
-    hierarchical_lca,
     lca,
     pair_lda,
-    point_effects,
     triplet_comparisons,
 )
+from probmetric.inference.effects import points
+from probmetric.inference.gdm.likelihood import rows_of
 from probmetric.inference.lca.draws import log_likelihood
 from probmetric.inference.lca.fit import scaled_identity
+from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lca import LCAParams, LCAPrior
 
@@ -41,9 +43,9 @@ OF_PAIRS = {
     "groups": as_groups,
     "game": eig_dml.fit,
     "moments": pair_lda.fit,
-    "splines": lambda p: gdm.rows_of(p, np.array([[0.0, 1.0]])),
-    "groups of pairs": lambda p: hierarchical_lca.fit(p, HierarchicalLCAPrior(PRIOR)),
-    "point effects": point_effects.rows_of,
+    "splines": lambda p: rows_of(p, np.array([[0.0, 1.0]])),
+    "groups of pairs": lambda p: effects.fit(p, HierarchicalLCAPrior(PRIOR)),
+    "point effects": points.rows_of,
     "simulation": lambda p: models.lca.simulate(KEY, LCAParams(ONE, 0.0), p),
     "sampling": lambda p: pm.sample(lca_model, p, n_draws=1, n_chains=1),
 }
@@ -59,7 +61,7 @@ def test_rows_of_pairs_are_rows_of_the_points(name, row):
 
 
 OF_TRIPLETS = {
-    "differences": triplet_comparisons.differences,
+    "differences": differences,
     "prior": triplet_comparisons.prior_for,
     "simulation": lambda t: models.triplet_comparisons.simulate(
         KEY, models.triplet_comparisons.TripletParams(ONE), t

@@ -44,12 +44,6 @@ def test_a_column_constant_up_to_rounding_is_constant_and_one_beyond_is_not(X):
     assert not Z[:, 1].any()
 
 
-def test_five_of_many_are_named(X):
-    many = np.hstack([np.ones((30, 9)), X])
-    with pytest.warns(UserWarning, match=r"columns \[0, 1, 2, 3, 4\] and 4 more are"):
-        standardize_features(many)
-
-
 def test_a_missing_entry_of_a_constant_column_stays_missing(X):
     column = np.where(np.arange(30) < 2, np.nan, 4.0)
     with pytest.warns(UserWarning, match="constant"):

@@ -37,8 +37,3 @@ def test_dissimilarities_are_those_of_scipy(index):
 def test_other_tables_are_refused_by_name(table, said):
     with pytest.raises(ValueError, match=said):
         site_pairs(X, table)
-
-
-def test_one_site_has_no_pairs():
-    with pytest.raises(ValueError, match="X must have at least two sites"):
-        site_pairs([[1.0]], [[1]])

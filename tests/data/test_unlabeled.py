@@ -9,8 +9,8 @@ import pytest
 import probmetric as pm
 from probmetric.cli.inputs import labeled
 from probmetric.cli.options import DataSpec
-from probmetric.data.files import Rows
 from probmetric.data.unlabeled import has_label, leave_out
+from probmetric.large.files import Rows
 from probmetric.registry import estimator_of, estimators
 from tests.cli.runs import refused, run
 

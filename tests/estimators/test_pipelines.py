@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import (
     GridSearchCV,
@@ -91,15 +90,6 @@ def test_a_score_of_shuffled_pairs_is_chance():
     assert cross_val_score(learner, PAIRS, SAME, cv=FOLDS).mean() > 0.7
 
 
-def test_before_a_fit_pair_learners_say_so_as_scikit_learn_does():
-    for learner in LEARNERS:
-        for call in (learner.predict, learner.decision_function):
-            with pytest.raises(NotFittedError):
-                call(PAIRS)
-        with pytest.raises(NotFittedError):
-            learner.score(PAIRS, SAME)
-
-
 def test_cross_validation_on_labels_says_what_judges_them():
     with pytest.raises(AttributeError) as caught:
         cross_val_score(pm.PairLDA(), X, Y, error_score="raise")
@@ -181,8 +171,8 @@ WRONG = {
         [0, 1],
         r"^preprocessor must return a row for each",
     ),
-    "no points": (lambda keys: X[0], [0, 1], r"^preprocessor: expected shape \(n, d\)"),
-    "table": ("abc", [0, 1], r"^preprocessor: expected numbers, got text"),
+    "no points": (lambda keys: X[0], [0, 1], r"^preprocessor must have shape \(n, d\)"),
+    "table": ("abc", [0, 1], r"^preprocessor must be numbers, got text"),
 }
 
 

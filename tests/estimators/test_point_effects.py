@@ -4,7 +4,6 @@ import copy
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
 from probmetric.estimators.point_effects.estimator import PointEffectsLCA
@@ -26,16 +25,6 @@ def judged(n=25, seed=0):
 def fitted():
     X, rows, y = judged()
     return PointEffectsLCA(preprocessor=X).fit_pairs(rows, y)
-
-
-@pytest.mark.slow
-def test_it_is_a_scikit_learn_estimator():
-    records = check_estimator(PointEffectsLCA(), on_skip=None, on_fail=None)
-    failed = {
-        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
-    }
-    assert not failed
-    assert len(records) > 40
 
 
 def test_hard_points_and_the_feature_are_found(fitted):
@@ -60,15 +49,6 @@ def test_three_forms_of_pairs_are_one_fit():
     alone = np.arange(2 * len(rows)).reshape(-1, 2)
     apart = PointEffectsLCA().fit_pairs(X[rows], y, points=alone)
     assert np.abs(apart.get_mahalanobis_matrix() / M - 1).max() > 0.01
-
-
-def test_distances_do_not_see_the_units_of_features():
-    X, rows, y = judged()
-    units = np.array([1e3, 1e-2])
-    a = PointEffectsLCA().fit_pairs(X[rows], y).pair_distance(X[rows])
-    moved = X[rows] * units
-    b = PointEffectsLCA().fit_pairs(moved, y).pair_distance(moved)
-    np.testing.assert_allclose(a, b, rtol=1e-4)
 
 
 @pytest.mark.long
@@ -137,7 +117,6 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
             lambda m: m.fit_pairs([[0, 0], [1, 2], [3, 4]], [1, 0, 1]),
             "paired with itself",
         ),
-        (lambda m: m.set_params(spread=-1.0).fit_pairs([[0, 1]], [1]), "spread: exp"),
         (
             lambda m: (
                 m.set_params(spread=0.0)

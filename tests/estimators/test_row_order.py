@@ -1,4 +1,6 @@
-"""Fits depend only on the set of rows, not on the order of rows or columns."""
+"""Fits do not depend on the order of rows or columns, or on units of features."""
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -46,14 +48,40 @@ LEARNERS = {
 }
 
 
+OTHERS = {
+    "RCA": (lambda: pm.RCA(), [distances]),
+    "HierarchicalLCA": (lambda: pm.HierarchicalLCA(spread=0.5), [distances]),
+    "PointEffectsLCA": (lambda: pm.PointEffectsLCA(), [distances, links]),
+    "TripletMetric": (lambda: pm.TripletMetric(), [distances]),
+}
+
+
+@cache
+def plain(name):
+    return (LEARNERS | OTHERS)[name][0]().fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore:EigDML.*equal points")
+@pytest.mark.parametrize("name", LEARNERS | OTHERS)
+def test_other_units_of_features_give_the_same_fit(name, monkeypatch):
+    make, results = (LEARNERS | OTHERS)[name]
+    wanted = [result(plain(name), np.arange(4)) for result in results]
+    units = 2.0 ** np.array([10, -7, 0, 3])  # Powers of 2: no rounding breaks ties.
+    moved = make().fit(X * units, Y)
+    monkeypatch.setattr(f"{__name__}.QUERIES", QUERIES * units)
+    for result, value in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(
+            result(moved, np.arange(4)), value, rtol=1e-6, atol=1e-6
+        )
+
+
 @pytest.mark.filterwarnings("ignore:EigDML.*equal points")
 @pytest.mark.parametrize("name", LEARNERS)
 def test_shuffled_rows_and_permuted_columns_give_the_same_fit(name):
     make, results = LEARNERS[name]
     every = np.arange(4)
-    plain = make().fit(X, Y)
     moved = make().fit(X[ROWS][:, COLUMNS], Y[ROWS])
     for result in results:
         np.testing.assert_allclose(
-            result(moved, COLUMNS), result(plain, every), rtol=1e-6, atol=1e-6
+            result(moved, COLUMNS), result(plain(name), every), rtol=1e-6, atol=1e-6
         )

@@ -59,6 +59,34 @@ def test_check_estimator_passes_within_ten_compilations():
     assert 0 < objective._cache_size() <= 10
 
 
+CHECKED = [
+    pm.LDA(prior_strength=9),
+    pm.RCA(prior_strength=9),
+    pm.PairLDA(prior_strength=9),
+    pm.PairLDA(method="kissme", prior_strength=9),
+    pm.EigDML(solver="frank_wolfe", tol=0.3, prior_strength=0.0),
+    pm.EigDML(tol=0.3, prior_strength=9.0),
+    pm.ClassicalMDS(1, random_state=0),
+    pm.ClassicalMDS(1, solver="landmark", random_state=0),
+    pm.HierarchicalLCA(),
+    pm.TripletMetric(),
+    pytest.param(pm.PointEffectsLCA(), marks=pytest.mark.slow),
+    pytest.param(pm.GDM(), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("estimator", CHECKED, ids=repr)
+def test_scikit_learns_checks_pass(estimator):
+    records = check_estimator(estimator, on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert {r["check_name"] for r in records if r["status"] == "skipped"} <= MAY_SKIP
+    assert len(records) > 35
+
+
 def test_folds_of_different_sizes_share_one_compilation():
     objective = _value_and_gradient
     objective.clear_cache()
@@ -142,32 +170,32 @@ def with_cell(value):
 BAD = {
     "NaN": (
         (with_cell(np.nan), y),
-        r"X: expected finite numbers, got NaN in 1 of 150 rows, columns \[2\]: drop",
+        r"X must be finite numbers, got NaN in 1 of 150 rows, columns \[2\]: drop",
     ),
     "infinity": (
         (with_cell(np.inf), y),
-        r"X: expected finite numbers, got infinity in 1 of 150 rows, columns \[2\]",
+        r"X must be finite numbers, got infinity in 1 of 150 rows, columns \[2\]",
     ),
-    "1-D": ((X[:, 0], y), r"X: expected real .* got shape \(150,\): Resh"),
+    "1-D": ((X[:, 0], y), r"X must be real .* got shape \(150,\): Resh"),
     "3-D": (
         (X[None], y),
         r"X must have shape \(n, d\).*, got \(1, 150, 4\)",
     ),
     "length": ((X, y[:-1]), "inconsistent numbers of samples"),
-    "one class": ((X, np.zeros(150)), "y: expected at least 2 classes, got one class"),
+    "one class": ((X, np.zeros(150)), "y must have at least 2 classes, got one class"),
     "one member": ((X[:60], np.arange(60)), "y must have a class of at least 2 membe"),
     "constant": ((0 * with_cell(0), y), r"got constant columns \[0, 1, 2, 3\]"),
     "empty": (
         (np.empty((0, 4)), []),
-        r"y: expected shape \(n,\) with n ≥ 2, got \(0,\)",
+        r"y must have shape \(n,\) with n ≥ 2, got \(0,\)",
     ),
-    "text column": ((FRAME, [0, 0, 1, 1]), "X: expected numeric columns, got 'colour'"),
-    "text": ((FRAME.to_numpy().astype(str), [0, 0, 1, 1]), "X: expected numeric col"),
-    "mixed labels": ((X[:4], [0, "a", 0, "a"]), r"y: expected one kind, got .* mixed"),
-    "missing label": ((X[:4], [0, 0, 1, None]), "y: expected a label of every row"),
+    "text column": ((FRAME, [0, 0, 1, 1]), "X must have numeric columns, got 'colour'"),
+    "text": ((FRAME.to_numpy().astype(str), [0, 0, 1, 1]), "X must have numeric col"),
+    "mixed labels": ((X[:4], [0, "a", 0, "a"]), r"y must be of one kind, got .* mixed"),
+    "missing label": ((X[:4], [0, 0, 1, None]), "y must have a label in every row"),
     "NaN label": (
         (X[:4], [0.0, 0, 1, np.nan]),
-        "y: expected a label of every row|contains NaN",
+        "y must have a label in every row|contains NaN",
     ),
     "continuous": ((X, y + 0.5 * X[:, 0]), "Unknown label type"),
 }

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
 from probmetric.estimators.triplet_comparisons.estimator import TripletMetric
@@ -23,26 +22,6 @@ def answers(seed=0, n=400):
 def fitted():
     points, rows, y = answers()
     return TripletMetric(preprocessor=points).fit_triplets(rows, y)
-
-
-@pytest.mark.long
-def test_it_is_a_scikit_learn_estimator():
-    records = check_estimator(TripletMetric(), on_skip=None, on_fail=None)
-    failed = {
-        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
-    }
-    assert not failed
-    assert len(records) > 40
-
-
-def test_distances_do_not_see_the_units_of_features():
-    # Without ties: rounding decides between neighbors at one distance.
-    X = np.random.default_rng(0).normal(size=(60, 4)) + np.arange(60)[:, None] % 3
-    Y, units = np.arange(60) % 3, np.array([1e3, 1e-2, 7.0, 1.0])
-    a, b = TripletMetric().fit(X, Y), TripletMetric().fit(X * units, Y)
-    pairs = np.stack([X[:20], X[40:60]], 1)
-    want = a.pair_distance(pairs)
-    np.testing.assert_allclose(b.pair_distance(pairs * units), want, rtol=1e-5)
 
 
 @pytest.mark.long

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from probmetric.evaluation import answer_scores, calibration_error
+from probmetric.evaluation import answer_scores
 
 
 @pytest.fixture
@@ -37,15 +37,6 @@ def test_scores_of_counts_are_those_of_every_judgment(answered):
     # Whoever forgets the judgments, or the weights, gets other scores.
     without = answer_scores(P, y, trials=trials)
     assert all(abs(found[name] - without[name]) > 1e-3 for name in want)
-
-
-def test_the_calibration_error_is_that_of_two_classes_where_yes_is_likelier(answered):
-    P = 0.5 + answered[0] / 2
-    codes = np.arange(41) % 3 // 2
-    both = np.stack([1 - P, P], 1)
-    np.testing.assert_allclose(
-        answer_scores(P, codes)["ece"], calibration_error(codes, both), rtol=1e-12
-    )
 
 
 def test_gaps_of_bins_do_not_cancel_in_the_calibration_error():

@@ -19,25 +19,6 @@ from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.metric import PosteriorMetric
 
 
-def test_vote_scores_are_those_of_the_stated_probabilities():
-    X, y = datasets.load("iris")
-    sizes = []
-
-    def fit(A, b):
-        sizes.append(len(A))
-        return euclid(A)
-
-    scores = vote_scores({"first": fit, "again": fit}, X, y, n_splits=2, seed=0)
-    assert sizes == [105] * 4
-    first, again = (scores[scores["metric"] == name] for name in ("first", "again"))
-    np.testing.assert_array_equal(first["log_score"], again["log_score"])
-    assert first["accuracy"].mean() > 0.9
-    # The Brier score is 0 if certain and right, 2 if certain and wrong.
-    assert first["brier"].between(0, 2).all()
-    table = summary(scores)
-    assert table["log score against first"].tolist() == ["", "+0.0000 ± 0.0000"]
-
-
 def test_the_table_has_means_over_splits_and_the_paired_error():
     plain = pd.DataFrame(
         {

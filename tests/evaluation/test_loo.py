@@ -128,15 +128,6 @@ def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered(sampled)
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:loo. k-hat")
-def test_loo_compares_estimators_of_independent_pairs(sampled):
-    found = pm.loo(sampled)
-    assert found.pareto_k.shape == (N,)
-    table = az.compare({"one": found, "again": found})
-    assert table["elpd_diff"].abs().max() == 0
-
-
-@pytest.mark.long
 def test_loo_takes_dca_gms_class_probabilities():
     X, y = load_iris(return_X_y=True)
     model = pm.DCAGM().fit(X[::3], y[::3])
@@ -250,12 +241,6 @@ def test_held_out_gives_labels_to_learners_of_groups_as_groups():
     X, y = load_iris(return_X_y=True)
     pm.held_out({"sources": Grouped()}, X, y, n_folds=3)
     assert seen == [(None, 100)] * 3
-
-
-def test_held_out_wants_a_label_a_row():
-    X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match=r"y must have one label .*150.*got 100"):
-        pm.held_out({"lda": pm.LDA()}, X, y[:100])
 
 
 @pytest.mark.long

@@ -16,6 +16,16 @@ from probmetric.data.containers import Triplets
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.triplet_comparisons import curvature
+from probmetric.inference.triplet_comparisons.curvature import hessian
+from probmetric.inference.triplet_comparisons.embedding import (
+    check_connected,
+    embedding_prior,
+    embedding_start,
+    object_rows,
+)
+from probmetric.inference.triplet_comparisons.likelihood import log_joint, parts
+from probmetric.inference.triplet_comparisons.statistics import differences
+from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.models.triplet_comparisons import (
     Answer,
     TripletParams,
@@ -64,7 +74,7 @@ def test_the_prior_sd_of_an_entry_is_c_over_the_root_of_lambda(problem):
             lambda: compute_log_probs(triplet_comparisons, *call)[0]["W"]
         )()
     np.testing.assert_allclose(in_model, wanted, rtol=1e-12)
-    in_fit, _ = triplet.parts(W, triplet.differences(problem.data), prior)
+    in_fit, _ = parts(W, differences(problem.data), prior)
     np.testing.assert_allclose(in_fit, wanted, rtol=1e-12)
 
 
@@ -109,14 +119,14 @@ def test_the_gap_certifies_the_mode_and_refuses_what_is_none(problem):
     none = TripletParams(0 * problem.params.W)
     assert triplet.gap(none, problem.data, weak) == np.inf
     with pytest.raises(ValueError, match="params must be a posterior mode"):
-        triplet.posterior(none, problem.data, weak)
+        posterior(none, problem.data, weak)
 
 
 def test_blocks_of_the_hessian_are_the_whole(problem, monkeypatch):
-    data = triplet.differences(problem.data)
-    whole = triplet.hessian(problem.params, data, problem.prior)
+    data = differences(problem.data)
+    whole = hessian(problem.params, data, problem.prior)
     monkeypatch.setattr(curvature, "BLOCK_ENTRIES", 100)  # 16 rows of 6 entries.
-    found = triplet.hessian(problem.params, data, problem.prior)
+    found = hessian(problem.params, data, problem.prior)
     np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-10)
 
 
@@ -129,7 +139,7 @@ def test_beyond_the_limit_the_gap_is_unknown_and_draws_are_refused(
     monkeypatch.setattr(curvature, "MAX_PARAMETERS", 5)
     assert np.isnan(triplet.gap(*given, **problem.options))
     with pytest.raises(ValueError, match=r"params .* 5 parameters .* got 6"):
-        triplet.posterior(*given, **problem.options)
+        posterior(*given, **problem.options)
 
 
 @pytest.mark.long
@@ -194,22 +204,22 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
 @pytest.mark.parametrize(
     "triplets, y, w, said",
     [
-        ([[0, 1, 1]], None, None, r"point 1 as near and as far in row 0"),
-        ([[0, 1, 2], [2, 2, 1]], None, None, r"point 2 as anchor and as near"),
-        ([[1, 0, 1]], None, None, r"point 1 as anchor and as far"),
+        ([[0, 1, 1]], None, None, r"different points, got \[0, 1, 1\] in row 0"),
+        ([[0, 1, 2], [2, 2, 1]], None, None, r"got \[2, 2, 1\] in row 1"),
+        ([[1, 0, 1]], None, None, r"got \[1, 0, 1\] in row 0"),
         ([[0, 1, 9]], None, None, r"row numbers of X \(0 to 2\), got 9 in row 0"),
         ([[0, 1, 2], [0, 1, 1.5]], None, None, r"got 1.5 in row 1"),
         ([[0, 1, -1]], None, None, r"got -1 in row 0"),
         ([[0, 1, np.nan]], None, None, r"got nan in row 0"),
         ([[0, 1]], None, None, r"must have shape \(N, 3\)"),
-        ([[0, 1, 2]], [3], None, r"y: .*, got \[3.0\]"),
-        ([[0, 1, 2]], ["yes"], None, "y: expected labels"),
+        ([[0, 1, 2]], [3], None, r"y .*, got \[3.0\]"),
+        ([[0, 1, 2]], ["yes"], None, "y must be labels"),
         ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
-        ([[0, 1, 2]], [1, 1], None, r"y: expected shape \(1,\), got \(2,\)"),
-        ([[0, 1, 2]], None, [-1.0], r"^sample_weight: .*, got -1 in row 0"),
-        ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight: .*, got nan in row 1"),
-        ([[0, 1, 2]], None, [[1]], r"sample_weight: expected shape \(1,\), got \(1, 1"),
-        ([[0, 1, 2]], None, [0.0], "sample_weight: expected a positive"),
+        ([[0, 1, 2]], [1, 1], None, r"y must have shape \(1,\), got \(2,\)"),
+        ([[0, 1, 2]], None, [-1.0], r"^sample_weight .*, got -1 in row 0"),
+        ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight .*, got nan in row 1"),
+        ([[0, 1, 2]], None, [[1]], r"sample_weight must have shape \(1,\), got \(1, 1"),
+        ([[0, 1, 2]], None, [0.0], "sample_weight must have a positive"),
     ],
 )
 def test_bad_triplets_are_refused(triplets, y, w, said):
@@ -233,8 +243,8 @@ def embedded(seed=0, n=9, size=120, p=2, lam=1.0):
     Z = rng.normal(size=(n, p))
     D = ((Z[:, None] - Z) ** 2).sum(-1)
     y = (rng.logistic(size=size) < D[a, far] - D[a, near]).astype(int)
-    data = Triplets(triplet.object_rows(n), a, near, far, y)
-    return data, triplet.embedding_prior(n, p, lam)
+    data = Triplets(object_rows(n), a, near, far, y)
+    return data, embedding_prior(n, p, lam)
 
 
 def test_the_joint_density_of_an_embedding_is_that_of_its_centred_places():
@@ -248,7 +258,7 @@ def test_the_joint_density_of_an_embedding_is_that_of_its_centred_places():
     normal = -0.5 * (Z**2).sum() / sd**2 - W.size * np.log(np.sqrt(2 * np.pi) * sd)
     wanted = normal - np.logaddexp(0, -t).sum()
     with jax.enable_x64(True):
-        found = triplet.log_joint(W, triplet.differences(data), prior)
+        found = log_joint(W, differences(data), prior)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
@@ -256,8 +266,8 @@ def test_the_start_of_an_embedding_is_classical_scaling_of_summed_answers():
     rng, n = np.random.default_rng(2), 7
     a, near, far = triples(rng, n, 60)
     y, w = rng.integers(0, 2, 60), 0.5 + np.arange(60) % 3
-    B = triplet.object_rows(n)
-    start = B @ triplet.embedding_start(Triplets(B, a, near, far, y, w), 2).T
+    B = object_rows(n)
+    start = B @ embedding_start(Triplets(B, a, near, far, y, w), 2).T
     gram = np.zeros((n, n))
     for k in range(60):
         for other, sense in ((far[k], 1), (near[k], -1)):
@@ -276,7 +286,7 @@ def test_the_start_of_an_embedding_is_classical_scaling_of_summed_answers():
 def test_log_odds_under_the_prior_of_an_embedding_have_root_mean_square_two():
     rng = np.random.default_rng(0)
     for p in (1, 3):
-        c = float(triplet.embedding_prior(5, p).c)
+        c = float(embedding_prior(5, p).c)
         a, near, far = c * rng.normal(size=(3, 200_000, p))
         t = ((a - far) ** 2).sum(1) - ((a - near) ** 2).sum(1)
         # Five standard errors of t²: false alarms below 1 in a million.
@@ -286,20 +296,20 @@ def test_log_odds_under_the_prior_of_an_embedding_have_root_mean_square_two():
 
 def test_the_mode_of_an_embedding_is_certified_across_rotations():
     data, prior = embedded()
-    start = triplet.embedding_start(data, 2)
+    start = embedding_start(data, 2)
     found = triplet.fit(data, prior, start=start).params
     assert triplet.gap(found, data, prior) < 1e-6
     off = found._replace(W=found.W * 1.05)
     assert triplet.gap(off, data, prior) > 1e-3
     turn = np.array([[0.6, 0.8], [-0.8, 0.6]])
     assert triplet.gap(found._replace(W=turn @ found.W), data, prior) < 1e-6
-    H = triplet.hessian(found, triplet.differences(data), prior)
+    H = hessian(found, differences(data), prior)
     tangent = np.concatenate([found.W[1], -found.W[0]])
     slack = 1e-4 * np.linalg.norm(H) * np.linalg.norm(tangent)
     assert np.linalg.norm(H @ tangent) < slack  # Nothing holds the rotation,
-    root = triplet.posterior(found, data, prior).start.factor
+    root = posterior(found, data, prior).start.factor
     assert np.linalg.matrix_rank(root) == len(H)  # yet NUTS has a mass matrix.
-    narrow = triplet.posterior(found, data, prior, quotient=True).start.factor
+    narrow = posterior(found, data, prior, quotient=True).start.factor
     np.testing.assert_allclose(narrow.T @ H @ narrow, np.eye(len(H) - 1), atol=1e-6)
 
 
@@ -326,8 +336,8 @@ def test_log_odds_of_quadruplets_are_differences_of_squared_distances():
     data = triplets_from_arrays(rows, X=X)
     found = log_odds(TripletParams(W), data)
     np.testing.assert_allclose(found, D[c, d] - D[a, b], atol=1e-12)
-    differences = triplet.differences(data)
-    closed = ((differences.u @ W.T) ** 2 - (differences.v @ W.T) ** 2).sum(1)
+    rows_of = differences(data)
+    closed = ((rows_of.u @ W.T) ** 2 - (rows_of.v @ W.T) ** 2).sum(1)
     np.testing.assert_allclose(closed[: len(rows)], D[c, d] - D[a, b], atol=1e-12)
 
 
@@ -357,14 +367,14 @@ def test_quadruplets_keep_their_fourth_point_where_weights_are_zero():
 
 @pytest.mark.parametrize("row", [[0, 0, 1, 2], [0, 1, 2, 2], [0, 1, 1, 0]])
 def test_quadruplets_without_two_different_pairs_are_refused(row):
-    with pytest.raises(ValueError, match="triplets must have quadruplets of two"):
+    with pytest.raises(ValueError, match="triplets must compare two different pairs"):
         triplets_from_arrays([[0, 1, 2, 3], row], X=np.zeros((4, 1)))
 
 
 def test_pairs_of_a_quadruplet_do_not_join_their_objects():
     rows = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
-    apart = triplets_from_arrays(rows, X=triplet.object_rows(4))
+    apart = triplets_from_arrays(rows, X=object_rows(4))
     with pytest.raises(ValueError, match=r"triplets .* got 2 groups"):
-        triplet.check_connected(apart)
+        check_connected(apart)
     joined = np.append(rows, [[0, 1, 1, 2]], axis=0)
-    triplet.check_connected(triplets_from_arrays(joined, X=triplet.object_rows(4)))
+    check_connected(triplets_from_arrays(joined, X=object_rows(4)))

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 import probmetric as pm
+from tests.large.test_neighbors import SIZES, Parts, data
 from tests.metric_kinds import NAMES, build
-from tests.neighbors.test_stream import SIZES, Parts, data
 
 if __name__ == "__main__":
     X, rows = data()

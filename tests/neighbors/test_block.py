@@ -6,7 +6,7 @@ import pytest
 import probmetric as pm
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import block
-from tests.neighbors.test_stream import Parts, same
+from tests.large.test_neighbors import Parts, same
 
 N, D = 2000, 6
 SIZES = (100,) * (N // 100)

@@ -74,12 +74,6 @@ def test_it_abstains_below_the_threshold_and_only_there(blobs):
     np.testing.assert_array_equal(knn.predict(X) == -1, doubtful)
 
 
-def test_a_rejecting_text_label_may_be_longer_than_the_classes():
-    X = np.array([[0.0], [0.1], [1.0], [1.1]])
-    knn = KNeighborsClassifier(reject_below=1.0, reject_label="undecided")
-    assert set(knn.fit(X, ["a", "a", "b", "b"]).predict(X)) == {"undecided"}
-
-
 @pytest.mark.parametrize("label", [None, 0, "no", [1]])
 def test_a_reject_label_must_be_a_new_one_of_the_same_kind(blobs, label):
     knn = KNeighborsClassifier(reject_below=0.5, reject_label=label)

@@ -102,19 +102,6 @@ def test_squares_are_exact_to_rounding_at_every_size():
             assert s[i] == pytest.approx(float(ratio), rel=1e-14)
 
 
-@pytest.mark.parametrize("votes", ["soft", "count"])
-@pytest.mark.parametrize("power", [-460, 460])
-def test_a_classifier_is_the_same_at_every_scale(votes, power):
-    Q, scale = X[:6] + 0.1, 2.0**power
-    plain = pm.KNeighborsClassifier(votes=votes).fit(X, Y)
-    scaled = pm.KNeighborsClassifier(votes=votes).fit(X * scale, Y)
-    found = scaled.predict_proba(Q * scale)
-    np.testing.assert_array_equal(found, plain.predict_proba(Q))
-    far, index = scaled.kneighbors(Q * scale)
-    np.testing.assert_array_equal(far / scale, plain.kneighbors(Q)[0])
-    np.testing.assert_array_equal(index, plain.kneighbors(Q)[1])
-
-
 @pytest.mark.parametrize("scale", [1e-140, 1e140])
 def test_rescaling_a_metric_or_its_draws_changes_no_vote(scale):
     draws = [Mahalanobis(L), Mahalanobis(L[::-1] * [1.0, 2.0, 1.0])]
@@ -221,32 +208,6 @@ def refusal(call, *args):
     except ValueError as error:
         return str(error)
     return "no refusal"
-
-
-@pytest.mark.long
-def test_complex_points_are_refused_wherever_points_are_taken(unchecked):
-    """Also where annotations are not checked, which refuse them before."""
-    said = {}
-    for name in NAMES:
-        metric = build(name)
-        for method in METHODS:
-            if hasattr(metric, method):
-                args = arguments(method, X + 5j)
-                said[f"{name}.{method}"] = refusal(getattr(metric, method), *args)
-    M, draws = Mahalanobis(L), PosteriorMetric([Mahalanobis(L)], "prediction")
-    knn = pm.KNeighborsClassifier().fit(X, Y)
-    said["nearest, queries"] = refusal(pm.nearest, M, X + 5j, X, 2)
-    said["nearest, points"] = refusal(pm.nearest, M, X, X + 0j, 2)
-    said["draws.pairwise"] = refusal(draws.pairwise, X + 5j, X)
-    said["draws.pair_draws"] = refusal(draws.pair_draws, X + 5j, X)
-    said["KNeighborsClassifier.fit"] = refusal(knn.fit, X + 5j, Y)
-    said["KNeighborsClassifier.predict"] = refusal(knn.predict, X + 5j)
-    assert refusal(pm.nearest, M, X, X, 2) == "no refusal"
-    assert len(said) > 20
-    named = re.compile(
-        r"[A-Za-z]+(: expected| must be) (real )?numbers, got complex|X: .*Complex data"
-    )
-    assert not {name: text for name, text in said.items() if not named.match(text)}
 
 
 @pytest.mark.parametrize("method", ["pairwise", "pair_draws"])

@@ -104,21 +104,6 @@ def test_a_learner_learns_in_each_fold_from_classes_of_about_equal_size():
     assert len({*scores}) == 4
 
 
-@pytest.mark.long
-def test_draws_of_a_learner_are_averaged():
-    draws = [build("Mahalanobis", seed) for seed in range(3)]
-
-    class Drawn(pm.PairLDA):
-        def posterior_metric(self, purpose):
-            return PosteriorMetric(draws, purpose)
-
-    model = pm.KNeighborsRegressor(Drawn(), draws="prediction", bandwidth=0.5)
-    model.fit(X[:60], Y[:60])
-    assert isinstance(model.metric_, PosteriorMetric)
-    expected = brute_force(draws, 0.5, X[60:], X[:60], Y[:60])
-    np.testing.assert_allclose(model.predict(X[60:]), expected, rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     "options, words",
     [

@@ -1,9 +1,9 @@
-"""A shortlist under the base metric: exact where it holds all, its recall reported."""
+"""A shortlist under the base metric: exact if it contains all points."""
 
 import numpy as np
 import pytest
 
-from probmetric.neighbors import nearest, shortlist_recall
+from probmetric.neighbors import nearest
 from tests.metric_kinds import build, build_euclid
 
 
@@ -20,7 +20,6 @@ def test_a_shortlist_of_all_points_is_exact(problem):
     short = nearest(metric, Q, P, 4, shortlist=len(P))
     np.testing.assert_array_equal(short[1], exact[1])
     np.testing.assert_allclose(short[0], exact[0], rtol=1e-12)
-    assert shortlist_recall(metric, Q, P, 4, len(P)) == 1.0
 
 
 def test_a_shortlist_is_reranked_by_the_local_metric(problem):
@@ -34,18 +33,6 @@ def test_a_shortlist_is_reranked_by_the_local_metric(problem):
         some = np.argsort(base, kind="stable")[:10]
         local = np.einsum("ni,ij,nj->n", delta[some], a, delta[some])
         np.testing.assert_array_equal(found, some[np.argsort(local)][:3])
-
-
-def test_recall_is_the_share_of_the_exact_neighbors_that_are_found(problem):
-    metric, Q, P = problem
-    exact, short = (nearest(metric, Q, P, 3, shortlist=m)[1] for m in (None, 3))
-    shared = np.mean(
-        [len(set(a) & set(b)) / 3 for a, b in zip(exact, short, strict=True)]
-    )
-    found = shortlist_recall(metric, Q, P, 3, 3)
-    np.testing.assert_allclose(found, shared, rtol=1e-12)
-    assert found < 1.0  # Three candidates are too few, and the report says so.
-    assert shortlist_recall(metric, Q, P, 3, 100) > found
 
 
 def test_a_point_is_not_on_its_own_shortlist(problem):
@@ -67,9 +54,3 @@ def test_a_shortlist_that_cannot_serve_is_refused(problem, arguments, words):
     given = {"metric": metric, "shortlist": 10} | arguments
     with pytest.raises(ValueError, match=words):
         nearest(given["metric"], Q, P, 3, shortlist=given["shortlist"])
-
-
-def test_recall_needs_a_query(problem):
-    metric, Q, P = problem
-    with pytest.raises(ValueError, match="n_queries: expected a whole number"):
-        shortlist_recall(metric, Q, P, 3, 10, n_queries=0)

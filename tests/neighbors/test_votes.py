@@ -119,14 +119,6 @@ def test_duplicates_do_not_make_the_scale_zero():
     assert np.isfinite(knn.predict_proba([[1.0]])).all()
 
 
-def test_rescaling_the_metric_changes_no_probability(blobs):
-    X, y = blobs
-    P = KNeighborsClassifier(build_euclid(3)).fit(X, y).predict_proba(X)
-    big = Mahalanobis(2.0**20 * np.eye(3))
-    Q = KNeighborsClassifier(big).fit(X, y).predict_proba(X)
-    np.testing.assert_allclose(Q, P, rtol=1e-10)
-
-
 def test_count_votes_are_scikit_learns_with_a_prior_mixed_in(blobs):
     X, y = blobs
     ours = KNeighborsClassifier(votes="count", prior_weight=2.0).fit(X, y)

@@ -17,6 +17,7 @@ from probmetric.checks import Finding, ModelVerdict, Part, Ranks, compare, unifo
 from probmetric.data import Pairs
 from probmetric.datasets import load
 from probmetric.metric import Mahalanobis, SplineCityBlock
+from probmetric.plots.draws import rank, trace
 from probmetric.posterior import PosteriorMetric, curves
 
 PAGE, SMALLEST = 500, 6.0
@@ -129,14 +130,6 @@ def calibration_of(names):
     return SimpleNamespace(ranks=ranks, table=table, model="m", verdict="disagree")
 
 
-def six_priors(data, n=6):
-    law = dist.MultivariateNormal(np.zeros(2), np.eye(2))
-    sites = [numpyro.sample(f"prior_{k}", law) for k in range(n)]
-    total = numpyro.deterministic("total", sum(sites))
-    with numpyro.plate("point", 3):
-        numpyro.sample("x", dist.Normal(total.sum(), 1), obs=data)
-
-
 def wine_curves():
     """Curves of all features of wine, with limits."""
     knots, rises = np.quantile(X, [0, 0.5, 1], axis=0).T, RNG.uniform(size=(20, D, 3))
@@ -178,12 +171,10 @@ FIGURES = {
         posterior(), X[0], X[1:], 5, y=y[1:], target_names=WINE.target_names
     ),
     "predictive_check": lambda: plots.predictive_check(draws(), pairs()),
-    "rank": lambda: plots.rank(draws()),
+    "rank": lambda: rank(draws()),
     "sbc": lambda: plots.sbc(calibration_of("abcde")),
     "sbc, many": lambda: plots.sbc(calibration_of(map(str, range(30)))),
-    "story, 13 priors": lambda: plots.story(six_priors, np.zeros(3), kwargs={"n": 13}),
-    "story": lambda: plots.story(six_priors, np.zeros(3)),
-    "trace": lambda: plots.trace(draws()),
+    "trace": lambda: trace(draws()),
     "matrix": lambda: plots.matrix(METRIC, X, feature_names=WINE.feature_names),
     "metric, one": lambda: plots.metric(METRIC),
     "pair_histogram": lambda: plots.pair_histogram(METRIC, X, y),
@@ -203,7 +194,7 @@ def test_a_figure_is_readable_on_a_page(name):
 
 
 def test_every_public_figure_is_looked_at():
-    assert {name.split(",")[0] for name in FIGURES} >= {*plots.__all__} - {"STYLE"}
+    assert {name.split(",")[0] for name in FIGURES} >= {*plots.__all__}
 
 
 def test_what_cannot_be_read_would_be_named():
@@ -244,19 +235,3 @@ def test_no_two_curves_of_ranks_look_the_same():
     lines = plots.sbc(found).axes[0].get_lines()[:-1]  # The last one is zero.
     looks = {(line.get_color(), line.get_linestyle()) for line in lines}
     assert len(looks) == len(lines) == 7
-
-
-@pytest.mark.parametrize("n, rows, widest", [(6, 2, 9), (13, 4, 10), (30, 8, 10)])
-def test_a_model_of_many_sites_is_no_wider_than_a_page(n, rows, widest):
-    figure = plots.story(six_priors, np.zeros(3), kwargs={"n": n})
-    assert figure.get_figwidth() < widest
-    # Priors in rows of three or four, each second one set off against the others.
-    ends = {t.get_text().split("\n")[0]: t.get_position() for t in figure.axes[0].texts}
-    places = np.array([ends[f"prior_{k}"] for k in range(n)])
-    heights = np.unique(places[:, 1].round(6))
-    assert len(heights) == rows
-    for one, other in itertools.pairwise(heights):
-        at, above = (
-            {*places[places[:, 1].round(6) == h, 0].round(6)} for h in (one, other)
-        )
-        assert not at & above

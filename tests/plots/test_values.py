@@ -1,6 +1,7 @@
 """Numbers and marks in figures equal values that were computed by hand."""
 
 import warnings
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.stats import norm
 import probmetric as pm
 from probmetric import plots
 from probmetric.data import Pairs
-from probmetric.plots.style import NAME, class_marks, marks, readable, styled
+from probmetric.plots.style import NAME, class_marks, readable, styled
 from tests.metric_kinds import build
 
 RNG = np.random.default_rng(0)
@@ -58,12 +59,6 @@ def assert_legend_is_whole(figure):
     assert box.y1 <= page.y1 + 1
 
 
-def test_sixty_four_marks_are_distinct_and_the_first_eight_have_all_colors():
-    assert len(set(marks(64))) == 64
-    assert len({color for color, _ in marks(8)}) == 8
-    assert len({marker for _, marker in marks(8)}) == 8
-
-
 @pytest.mark.parametrize("plot", [plots.embedding, plots.local_ellipses])
 def test_ten_classes_have_ten_marks_and_a_whole_legend(plot):
     X, y = points(10)
@@ -81,16 +76,6 @@ def test_classes_beyond_64_are_other_classes():
     assert legend(figure.axes[0])[-1] == "6 other classes (12)"
     assert_legend_is_whole(figure)
     assert [words for _, words, *_ in class_marks(y, names)][63] == names[63]
-
-
-def test_bars_of_neighbors_are_labeled_by_class():
-    X = np.eye(10)
-    near = pm.PosteriorMetric([pm.Mahalanobis(np.eye(10))], "prediction")
-    names = [f"class {k}" for k in range(10)]
-    figure = plots.neighbor_probabilities(
-        near, X[8] * 0.9, X, 1, y=np.arange(10), target_names=names
-    )
-    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["8: class 8"]
 
 
 def test_whiskers_are_those_of_the_bars_if_order_is_not_index():
@@ -126,13 +111,6 @@ def test_directions_are_shares_of_the_mean_squared_distance():
     np.testing.assert_allclose(mean_square, 2 * 20)
 
 
-def test_directions_that_are_left_out_are_counted():
-    X = RNG.normal(size=(50, 30))
-    axis = plots.matrix(pm.Mahalanobis(np.eye(30)), X).axes[1]
-    assert len(axis.patches) == 20
-    assert "(20 of 30 directions shown)" in axis.get_title("left")
-
-
 def test_a_fitted_learner_has_a_heat_map_per_standard_deviation():
     X = RNG.normal(size=(40, 2)) * [1, 10]
     frame, y = pd.DataFrame(X, columns=["length", "width"]), np.arange(40) % 2
@@ -156,17 +134,6 @@ def test_a_metric_and_draws_of_one_have_heat_maps():
     np.testing.assert_allclose([mean, sd], [2, np.sqrt(2)])
     jackknife = plots.metric(pm.IntervalMetric(draws[2], draws[:2]))
     assert jackknife.axes[0].images[0].get_array().item() == 4
-
-
-@pytest.mark.parametrize("bad", ["draws", np.eye(2), build("LocalMahalanobis")])
-def test_what_has_no_matrix_is_refused(bad):
-    with pytest.raises(ValueError, match=f"learned must .* got {type(bad).__name__}"):
-        plots.metric(bad)
-
-
-def test_a_class_of_learners_is_refused():
-    with pytest.raises(TypeError, match="got the class LDA"):
-        plots.metric(pm.LDA)
 
 
 def test_the_mean_over_draws_is_no_median():
@@ -217,27 +184,15 @@ def test_nine_curves_have_nine_marks(plot):
     assert_legend_is_whole(axis.figure)
 
 
-def test_calibration_refuses_a_missing_probability_and_names_the_curve():
-    with pytest.raises(ValueError, match=r"probability must .* got nan in 'second'"):
-        plots.calibration([0, 1], {"first": [0.1, 0.9], "second": [0.5, np.nan]})
-    with pytest.raises(ValueError, match=r"probability must .* got \(0,\)"):
-        plots.calibration([], [])
-
-
-def test_class_probabilities_refuses_a_missing_probability_and_names_the_class():
-    with pytest.raises(ValueError, match=r"probabilities must .* got NaN for right"):
-        plots.class_probabilities([[0.4, np.nan]], classes=["left", "right"])
-
-
 @pytest.mark.parametrize("plot", [plots.embedding, plots.local_ellipses,
                                   plots.pair_histogram])  # fmt: skip
 def test_figures_of_points_refuse_what_is_missing(plot):
     metric, (X, y) = pm.Mahalanobis(np.eye(2)), points(2)
-    with pytest.raises(ValueError, match="X: expected finite numbers, got NaN"):
+    with pytest.raises(ValueError, match="X must be finite numbers, got NaN"):
         plot(metric, np.where(np.eye(6, 2) > 0, np.nan, X), y)
     with pytest.raises(ValueError, match=r"y must have shape \(6,\), got \(5,\)"):
         plot(metric, X, y[:5])
-    with pytest.raises(ValueError, match="y: expected a label of every row"):
+    with pytest.raises(ValueError, match="y must have a label in every row"):
         plot(metric, X, np.array([None, *y[1:]], object))
 
 
@@ -249,27 +204,6 @@ def test_figures_of_points_refuse_columns_in_another_order(plot):
     fit = pm.LDA().fit(frame, y)
     with pytest.raises(ValueError, match=r"X must .* in another order"):
         plot(fit, frame[["width", "length"]], y)
-
-
-@pytest.mark.parametrize("plot", [plots.metric, plots.eigenvalues])
-def test_draws_that_are_not_finite_are_refused(plot):
-    M = np.ones((1, 3, 1, 1))
-    M[0, 1] = np.nan
-    with pytest.raises(ValueError, match=r"draws must be finite, got NaN .* in M"):
-        plot(xr.Dataset({"M": (DIMS, M)}))
-
-
-@pytest.mark.parametrize("field", ["X", "y"])
-def test_a_predictive_check_refuses_missing_values(field):
-    draws = xr.Dataset(
-        {"M": (DIMS, np.ones((1, 2, 1, 1))), "b": (DIMS[:2], [[1, 1.0]])}
-    )
-    pairs = Pairs(np.arange(4.0)[:, None], np.array([0, 1]), np.array([2, 3]),
-                  np.array([0.0, 1.0]))  # fmt: skip
-    values = np.array(getattr(pairs, field))
-    values[1] = np.nan
-    with pytest.raises(ValueError, match=rf"pairs\.{field}.* got NaN"):
-        plots.predictive_check(draws, pairs._replace(**{field: values}))
 
 
 def test_constants_that_disagree_are_drawn_at_the_edge():
@@ -286,22 +220,12 @@ def test_constants_that_disagree_are_drawn_at_the_edge():
     assert shown[2] == 0
 
 
-def two_sites(data):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    numpyro.sample("x", dist.Normal(mu, 1), obs=data)
-
-
-def test_lines_and_nodes_are_visible_on_a_dark_page():
+def test_lines_are_visible_on_a_dark_page():
     with plt.style.context("dark_background"):
         bars = plots.class_probabilities(np.eye(2), classes=["left", "right"]).axes[0]
-        graph = plots.story(two_sites, np.zeros(3)).axes[0]
     lines, dots = bars.collections
     assert to_rgb(lines.get_edgecolor()[0]) == (1, 1, 1)
     assert to_rgb(dots.get_facecolor()[0]) == (1, 1, 1)
-    assert [to_rgb(node.get_edgecolor()) for node in graph.patches] == [(1, 1, 1)] * 2
-    fills = [to_rgb(node.get_facecolor()) for node in graph.patches]
-    assert fills == [(0, 0, 0), pytest.approx((0.18, 0.18, 0.18))]
-    assert to_rgb(graph.texts[-1].get_color()) == (1, 1, 1)
 
 
 def test_long_names_leave_room_for_the_figure():
@@ -337,12 +261,47 @@ def test_letters_that_no_font_has_are_codes_with_one_plain_warning(monkeypatch):
     assert axis.get_title("left") == r"Class of one query (truth: \u72ac)"
 
 
-def test_a_font_that_has_the_letters_is_used(monkeypatch):
-    def has(path, letter):
-        return "DejaVuSerif" in path
+MISSING = xr.Dataset({"M": (DIMS, np.array([1.0, np.nan]).reshape(1, 2, 1, 1))})
+JUDGED = xr.Dataset({"M": (DIMS, np.ones((1, 2, 1, 1))), "b": (DIMS[:2], [[1, 1.0]])})
+HALF = Pairs(np.ones((4, 1)), np.array([0]), np.array([1]), np.array([np.nan]))
 
-    monkeypatch.setattr("probmetric.plots.style._has", has)
-    figure = plots.class_probabilities(np.eye(2), classes=["ж", "left"])
-    labels = figure.axes[0].get_yticklabels()
-    assert [label.get_text() for label in labels] == ["ж", "left"]
-    assert all("DejaVu Serif" in label.get_fontfamily() for label in labels)
+
+@pytest.mark.parametrize(
+    ("plot", "arguments", "words"),
+    [
+        (plots.metric, [np.eye(2)], "learned must .* got ndarray"),
+        (plots.metric, [build("LocalMahalanobis")], "learned must .* got LocalM"),
+        (plots.metric, [pm.LDA], "learned must .* got the class LDA"),
+        (plots.metric, [xr.Dataset({"W": 1})], "draws must have M, got W"),
+        (plots.metric, [MISSING], "draws must be finite, got NaN .* in M"),
+        (plots.eigenvalues, [MISSING], "draws must be finite, got NaN .* in M"),
+        (plots.predictive_check, [JUDGED, HALF], r"pairs\.y .* got NaN"),
+        (plots.embedding, [object(), np.eye(2), [0, 1]], "learned must .*got object"),
+        (plots.calibration, [[0, 1], [0.1, 1.5]], r"probability must .* got 1\.5"),
+        (plots.calibration, [[0], {"a": [np.nan]}], "probability must .* nan in 'a'"),
+        (plots.calibration, [[], []], r"probability must .* got \(0,\)"),
+    ],
+)
+def test_arguments_are_refused_by_name_and_value(plot, arguments, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        plot(*arguments)
+
+
+def test_class_probabilities_refuses_a_missing_probability_and_names_the_class():
+    with pytest.raises(ValueError, match=r"probabilities must .* got NaN for right"):
+        plots.class_probabilities([[0.4, np.nan]], classes=["left", "right"])
+
+
+def test_the_figure_of_ranks_names_what_disagrees():
+    rng = np.random.default_rng(0)
+    rows = {"right": rng.integers(0, 40, 300), "low": rng.integers(0, 20, 300)}
+    ranks = pm.checks.Ranks(rows, 39)
+    table = pm.checks.uniformity(ranks)
+    found = SimpleNamespace(ranks=ranks, table=table, model="m", verdict="disagree")
+    axis = pm.plots.sbc(found).axes[0]
+    colors = {line.get_label(): line.get_color() for line in axis.get_lines()}
+    assert colors["low"] == "#D55E00"
+    assert colors["right"] != "#D55E00"
+    assert "disagree (300 simulated worlds)" in axis.get_title(loc="left")
+    with pytest.raises(ValueError, match=r"found must be the result of probmetric.sbc"):
+        pm.plots.sbc(table)

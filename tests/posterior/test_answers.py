@@ -67,14 +67,6 @@ def test_rows_are_matched_for_every_kind(name, X):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_draw_is_an_ordinary_metric(posterior, X):
-    assert posterior.n_draws == N_DRAWS
-    np.testing.assert_array_equal(
-        posterior.draw(3).factor, build("Mahalanobis", 3).factor
-    )
-    assert len(posterior.metrics()) == N_DRAWS
-
-
 def test_it_is_a_pytree(posterior, X):
     doubled = jax.tree.map(lambda a: 2 * a, posterior)
     assert isinstance(doubled, PosteriorMetric)
@@ -152,27 +144,6 @@ def test_an_interval_holds_quantiles_of_distances_not_squared(posterior, X, dist
     np.testing.assert_allclose(upper, np.quantile(distances, 0.9, axis=0), rtol=1e-10)
 
 
-def test_a_single_pair_gives_single_numbers(posterior, X, distances):
-    lower, upper = posterior.interval(X[0], X[4])
-    assert np.ndim(lower) == 0
-    assert lower == pytest.approx(np.quantile(distances[:, 0], 0.05))
-    assert lower < upper
-
-
-def test_inflate_widens_on_the_scale_of_logarithms(posterior, X):
-    prob = 1 - 2 / (N_DRAWS - 1)  # Limits are draws: nothing is interpolated.
-    plain = np.log(posterior.interval(X[0], X[4:8], prob=prob))
-    with pytest.warns(FutureWarning, match="inflate"):
-        wide = np.log(posterior.interval(X[0], X[4:8], prob=prob, inflate=1.25))
-    np.testing.assert_allclose(wide[1] - wide[0], 1.25 * (plain[1] - plain[0]))
-
-
-def test_equal_points_keep_distance_zero_when_inflated(posterior, X):
-    with pytest.warns(FutureWarning, match="inflate"):
-        lower, upper = posterior.interval(X[0], X[0], inflate=1.25)
-    assert lower == upper == 0
-
-
 def test_a_ratio_interval_is_blind_to_the_scale_of_the_draws(X):
     scales = np.exp(np.linspace(-3, 3, 9))
     draws = [Mahalanobis(scale * np.eye(3)) for scale in scales]
@@ -196,12 +167,6 @@ def test_an_interval_for_p_same_is_one_for_the_exponent(X):
     prob = 1 - 2 / (N_DRAWS - 1)  # Limits are draws: nothing is interpolated.
     found = posterior.same_interval(X[:4], X[4:8], prob=prob)
     np.testing.assert_allclose(found, np.sort(P, 0)[[1, -2]], rtol=1e-10)
-    with pytest.warns(FutureWarning, match="inflate"):
-        wide = posterior.same_interval(X[:4], X[4:8], prob=prob, inflate=2.0)
-    assert (0 < wide.lower).all()
-    assert (wide.lower < found.lower).all()
-    assert (found.upper < wide.upper).all()
-    assert (wide.upper < 1).all()
     far = posterior.same_interval(X[0], X[0] + 1e3)  # P underflows.
     assert far.lower == far.upper == 0
 

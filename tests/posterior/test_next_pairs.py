@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.posterior import next_pairs as module_function
 from probmetric.posterior.next_pairs import CRITERIA, N_ANSWERS, _check_draws
 from tests.metric_kinds import build
 
@@ -102,10 +101,6 @@ RULES = {"information": gained, "disagreement": left_variance}
 # --- The scores -----------------------------------------------------------------------
 
 
-def test_one_name():
-    assert module_function is pm.next_pairs
-
-
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_scores_add_up_to_the_information_by_enumeration(posterior, pairs, n):
     p = probabilities(posterior, pairs)
@@ -136,12 +131,6 @@ def test_one_question_is_the_best_of_all(posterior, pairs, criterion):
     found = pm.next_pairs(posterior, pairs, 1, criterion)
     assert found.indices.tolist() == [int(np.argmax(best))]
     assert found.scores[0] == pytest.approx(max(best), abs=1e-10)
-
-
-def test_criteria_differ(posterior, pairs):
-    """Else a test of one would be one of the other."""
-    by = [pm.next_pairs(posterior, pairs, 5, rule).indices.tolist() for rule in RULES]
-    assert by[0] != by[1]
 
 
 def test_left_variance_is_that_of_a_regression_on_simulated_answers(posterior, pairs):
@@ -176,13 +165,6 @@ def test_near_copies_of_a_pair_that_was_chosen_wait(criterion):
     alone = [information(p, [i]) for i in range(21)]
     best = np.argsort(alone if criterion == "information" else p.var(0))[-2:]
     assert 20 not in best
-
-
-def test_information_is_at_most_the_logarithm_of_the_number_of_draws(posterior):
-    rng = np.random.default_rng(1)
-    pairs = rng.normal(size=(60, 2, 3))
-    total = pm.next_pairs(posterior, pairs, 60).scores.sum()
-    assert 0.6 * np.log(N_DRAWS) < total < np.log(N_DRAWS) + 0.05
 
 
 def test_answers_that_are_drawn_agree_with_all_of_them():
@@ -231,9 +213,8 @@ def test_draws_that_contradict_each_other_are_told_apart_by_one_answer():
     np.testing.assert_allclose(found.scores, [np.log(2), 0], atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["PairSimilarity"])
-def test_other_kinds_that_define_the_probability(name):
-    draws = [build(name, seed) for seed in range(5)]
+def test_other_kinds_that_define_the_probability():
+    draws = [build("PairSimilarity", seed) for seed in range(5)]
     pairs = np.random.default_rng(1).normal(size=(6, 2, draws[0].n_features))
     p = np.stack([m.same_probability(pairs[:, 0], pairs[:, 1]) for m in draws])
     posterior = pm.PosteriorMetric(draws, "prediction")
@@ -321,107 +302,29 @@ def test_a_seed_is_all_that_is_random(posterior, many):
     assert len(set(first.indices.tolist())) == 30
 
 
-# --- Triplets -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def compared():
-    """Draws whose squared distances are log odds, and eight points."""
-    rng = np.random.default_rng(6)
-    draws = [pm.Mahalanobis(np.diag(rng.gamma(0.7, size=3))) for _ in range(N_DRAWS)]
-    return pm.PosteriorMetric(draws, "prediction"), rng.normal(size=(8, 3))
-
-
-def nearer(posterior, ends):
-    """P(near is nearer) of every draw and triplet or quadruplet, by plain NumPy."""
-    first, near, *other, far = np.moveaxis(ends, 1, 0)
-    second = other[0] if other else first
-    M = np.stack([draw.factor.T @ draw.factor for draw in posterior.draws])
-    by, away = (
-        np.einsum("ni,sij,nj->sn", delta, M, delta)
-        for delta in (first - near, second - far)
-    )
-    return 1 / (1 + np.exp(by - away))
-
-
-@pytest.mark.parametrize("criterion", RULES)
-@pytest.mark.parametrize("size", [3, 4])
-def test_triplets_and_quadruplets_are_chosen_by_the_same_rule(
-    compared, size, criterion
-):
-    posterior, points = compared
-    rng = np.random.default_rng(7)
-    rows = np.stack([rng.permutation(8)[:size] for _ in range(9)])
-    p = nearer(posterior, points[rows])
-    expected, scores = greedy(p, 9, RULES[criterion])
-    first, near, *other, far = rows.T
-    held = pm.Triplets(points, first, near, far, None, None, *other)
-    for candidates, X in (points[rows], None), (rows, points), (held, None):
-        found = pm.next_pairs(posterior, candidates, 9, criterion, X=X)
-        assert found.indices.tolist() == expected
-        np.testing.assert_allclose(found.scores, scores, atol=2e-12)
-    # Negative control: another unit of the log odds is another order.
-    assert greedy(1 / (1 + (1 / p - 1) ** 0.2), 9, RULES[criterion])[0] != expected
-
-
-def test_draws_of_pairs_and_of_triplets_answer_their_own_questions(
-    posterior, compared, pairs
-):
-    with pytest.raises(ValueError, match=r"posterior .*define P\(same\)"):
-        pm.next_pairs(compared[0], pairs, 1)
-    local = [build("LocalMahalanobis", seed) for seed in (0, 1)]
-    for draws in posterior, pm.PosteriorMetric(local, "prediction"):
-        with pytest.raises(ValueError, match=r"posterior .*draws of Triplet"):
-            pm.next_pairs(draws, np.zeros((2, 3, 3)), 1)
-
-
-@pytest.mark.long
-def test_an_embedding_is_asked_about_its_objects():
-    rng = np.random.default_rng(0)
-    known = np.stack([rng.permutation(6)[:3] for _ in range(60)])
-    model = pm.TripletEmbedding(n_components=1, n_objects=6)
-    model.fit(
-        known,
-        (np.abs(known[:, 0] - known[:, 1]) < np.abs(known[:, 0] - known[:, 2])).astype(
-            int
-        ),
-    )
-    draws = model.posterior_metric("prediction", method="laplace", n_draws=50)
-    found = pm.next_pairs(draws, known, 3, X=model.objects_)
-    p = nearer(draws, np.asarray(model.objects_)[known])
-    assert found.indices.tolist() == greedy(p, 3, gained)[0]
-
-
 # --- Refusals -------------------------------------------------------------------------
 
 X = np.zeros((4, 3))
 ROW = np.array([0])
 NAN = np.full((3, 2, 3), np.nan)
+LINKED = pm.Mahalanobis(np.eye(3), pm.Link(0.1, 1.0))
+NEGATIVE = pm.Mahalanobis(np.eye(3), pm.Link(-0.1, 1.0))
 
 
 @pytest.mark.parametrize(
     ("candidates", "n", "options", "match"),
     [
         (np.zeros((3, 2, 3)), 4, {}, r"n .*\(3\), got 4"),
-        (np.zeros((3, 2, 3)), 0, {}, "n: expected a whole number"),
-        (NAN, 1, {}, "candidates: expected finite numbers"),
-        (np.zeros((3, 2)), 1, {}, r"candidates must have shape \(N, 2, d\)"),
-        (np.zeros((0, 2, 3)), 1, {}, r"candidates must have shape \(N, 2, d\)"),
+        (np.zeros((3, 2, 3)), 0, {}, "n: .*got 0"),
+        (NAN, 1, {}, "candidates: .*got NaN"),
+        (np.zeros((3, 3, 3)), 1, {}, r"candidates must .*got \(3, 3, 3\)"),
         ([], 1, {}, r"candidates must have shape \(N, 2, d\)"),
-        (np.zeros((3, 3, 3)), 1, {}, r"TripletEmbedding for triplets.* with P\(same\)"),
-        (np.array([[0, 1, 1]]), 1, {"X": X}, "candidates must have three different"),
-        (np.array([[0, 1, 4]]), 1, {"X": X}, r"candidates must be row numbers of X"),
-        (np.zeros((3, 5, 3)), 1, {}, r"candidates must have shape \(N, 2, d\)"),
         (np.zeros((3, 2, 4)), 1, {}, "candidates must have"),
-        (np.array([[0, 4]]), 1, {"X": X}, r"candidates: expected rows 0\.\.3"),
-        (np.array([[0.0, 1.0]]), 1, {"X": X}, "candidates: expected integers"),
-        (np.zeros((3, 2, 3)), 1, {"X": X}, "candidates must have shape"),
+        (np.array([[0, 4]]), 1, {"X": X}, r"candidates: .*got 0\.\.4"),
         (pm.Pairs(X, ROW, ROW + 1, None), 1, {"X": X}, "X .*Pairs"),
-        (pm.Pairs(X, ROW, ROW + 9, None), 1, {}, r"candidates: expected rows 0\.\.3"),
         (iter([np.zeros((3, 2, 3))]), 1, {}, "candidates .*read only once"),
         (lambda: iter([]), 1, {}, r"n .*\(0\), got 1"),
-        (lambda: [np.zeros((3, 2, 3)), NAN], 1, {}, "candidates: expected finite"),
-        (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion: expected one of"),
+        (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion: .*got 'bald'"),
     ],
 )
 def test_bad_input_is_named(posterior, candidates, n, options, match):
@@ -430,47 +333,24 @@ def test_bad_input_is_named(posterior, candidates, n, options, match):
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("draws", "match"),
     [
-        (
-            pm.PosteriorMetric(
-                [pm.Mahalanobis(np.eye(3), pm.Link(0.1, 1.0))], "prediction"
-            ),
-            "at least 2 draws",
-        ),
-        (
-            pm.PosteriorMetric([pm.Mahalanobis(np.eye(3))] * 2, "prediction"),
-            r"P\(same\), got draws of Mahalanobis",
-        ),
-        (
-            pm.PosteriorMetric(
-                [build("LocalMahalanobis", s) for s in (0, 1)], "prediction"
-            ),
-            r"P\(same\), got draws of LocalMahalanobis",
-        ),
-        (
-            pm.PosteriorMetric(
-                [pm.Mahalanobis(np.eye(3), pm.Link(-0.1, 1.0))] * 2, "prediction"
-            ),
-            r"probabilities in \[0, 1\]",
-        ),
+        ([LINKED], "at least 2 draws"),
+        ([pm.Mahalanobis(np.eye(3))] * 2, r"P\(same\), got draws of Mahalanobis"),
+        ([build("LocalMahalanobis", s) for s in (0, 1)], "got draws of LocalMaha"),
+        ([NEGATIVE] * 2, r"probabilities in \[0, 1\]"),
     ],
 )
-def test_what_has_no_draws_of_the_probability_is_refused(given, match):
+def test_what_has_no_draws_of_the_probability_is_refused(draws, match):
+    posterior = pm.PosteriorMetric(draws, "prediction")
     with pytest.raises(ValueError, match=f"posterior .*{match}"):
-        pm.next_pairs(given, np.zeros((3, 2, 3)), 1)
+        pm.next_pairs(posterior, np.zeros((3, 2, 3)), 1)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [pm.Mahalanobis(np.eye(3)), [pm.Mahalanobis(np.eye(3))], None],
-    ids=lambda given: type(given).__name__,
-)
-def test_what_is_no_posterior_is_refused(given):
+def test_a_single_metric_is_no_posterior():
     """By the check itself: in tests annotations refuse it first."""
-    got = f"posterior .* got {type(given).__name__}"
-    with pytest.raises(ValueError, match=got):
-        _check_draws(given)
+    with pytest.raises(ValueError, match=r"posterior .* got Mahalanobis"):
+        _check_draws(LINKED)
 
 
 def test_blocks_that_change_between_passes_are_refused(posterior, many, monkeypatch):
@@ -486,15 +366,3 @@ def test_blocks_that_change_between_passes_are_refused(posterior, many, monkeypa
 
     with pytest.raises(ValueError, match=r"candidates .*same blocks"):
         pm.next_pairs(posterior, blocks, 25, X=X)
-
-
-def test_a_fit_of_pairs_gives_what_is_asked_for():
-    iris = pm.datasets.load("iris")
-    rng = np.random.default_rng(0)
-    rows = rng.permutation(150).reshape(75, 2)
-    y = (iris.y[rows[:, 0]] == iris.y[rows[:, 1]]).astype(int)
-    lca = pm.LCA(preprocessor=iris.X).fit_pairs(rows[:30], y[:30])
-    posterior = lca.posterior_metric("prediction", n_draws=50)
-    found = pm.next_pairs(posterior, rows[30:], 5, X=iris.X)
-    assert len(set(found.indices.tolist())) == 5
-    assert np.all(found.scores > 0)

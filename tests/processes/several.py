@@ -21,9 +21,9 @@ LIMIT = 60
 
 
 def fit(out, checkpoint, faults, resume):
-    from probmetric.processes.bins import over_processes
-    from probmetric.processes.checkpoint import Pass, checkpointed, kept
-    from probmetric.processes.distributed import together
+    from probmetric.large.bins import over_processes
+    from probmetric.large.passes import Pass, checkpointed, kept
+    from probmetric.large.processes import together
 
     bins = np.random.default_rng(0).normal(size=(BINS, 5))
     rank, size = together()

@@ -12,12 +12,12 @@ import numpyro
 import numpyro.distributions as dist
 
 import probmetric as pm
-from probmetric.data.resampled import bootstrapped
-from probmetric.data.source import Part
-from probmetric.inference.reduce import Reduction, total
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.warnings import SamplingWarning
-from probmetric.processes import checkpointed
+from probmetric.large import checkpointed
+from probmetric.large.reduce import Reduction, total
+from probmetric.large.resampled import bootstrapped
+from probmetric.large.source import Part
 
 
 def step(params, X, y, w):

@@ -14,7 +14,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.cli.launch import cores_of, environment, free_port, verdict
-from probmetric.processes.distributed import (
+from probmetric.large.processes import (
     COORDINATOR,
     RANKS,
     RESTART,

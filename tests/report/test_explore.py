@@ -140,7 +140,7 @@ def test_names_cannot_leave_the_script():
         ({"k": 12}, "k: expected at most 11"),
         ({"feature_names": ["a"]}, "feature_names must have 3 names, got 1"),
         ({"learned": pm.LDA}, "learned must be a fitted learner, got the class LDA"),
-        ({"y": [None, *"abababababa"]}, "y: expected"),
+        ({"y": [None, *"abababababa"]}, "y must"),
         ({"y": np.linspace(0.1, 0.9, 12)}, "Unknown label type: continuous"),
         (
             {"y": list("ab") * 6, "target_names": ["b", "a"]},

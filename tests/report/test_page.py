@@ -1,7 +1,6 @@
 """The report needs no other file, escapes what it is given, and says it all."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from probmetric.report.page import (
     Section,
     Table,
     _image,
-    read_table,
     render,
 )
 
@@ -104,19 +102,3 @@ def test_missing_parts_and_empty_sections_are_omitted():
     )
     assert "<h2>Scores</h2>" in html
     assert "Problems of the draws" not in html
-
-
-def test_a_missing_number_is_a_dash(page):
-    assert '<td class="number">–</td>' in page
-
-
-def test_the_versions_behind_a_result_are_named(page):
-    assert "numpyro" in page
-    assert versions()["jax"] in page
-
-
-def test_a_folder_named_as_the_users_own_is_the_one_that_is_read(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "~").mkdir()
-    (tmp_path / "~" / "t.csv").write_text("a\n1\n")
-    assert read_table(Path("~"), "t.csv")["a"].tolist() == [1]

@@ -12,7 +12,6 @@ from probmetric.storage.draws_file import (
     MARK,
     TAIL,
     load_draws,
-    posterior_of,
     save_draws,
 )
 
@@ -35,21 +34,6 @@ def test_draws_come_back_whole_for_arviz_too(tree, path):
     xr.testing.assert_identical(
         az.from_netcdf(path)["posterior"].to_dataset(), tree["posterior"].to_dataset()
     )
-
-
-def test_draws_of_a_file_are_metrics_evenly_spaced_over_the_chains(path):
-    posterior = load_draws(path)["posterior"].to_dataset()
-    root = posterior["M"].to_numpy()
-    M = np.einsum("...ij,...kj->...ik", root, root)
-    positive = posterior.assign(M=(posterior["M"].dims, M))
-    draws = xr.DataTree.from_dict({"posterior": positive})
-    result = posterior_of(draws, purpose="intervals", max_draws=3)
-    assert (result.purpose, result.source) == ("intervals", "nuts")
-    matrices = [draw.factor.T @ draw.factor for draw in result.draws]
-    expected = M.reshape(6, 2, 2)[[0, 2, 5]]
-    np.testing.assert_allclose(matrices, expected, rtol=1e-9, atol=1e-12)
-    assert posterior_of(draws).n_draws == 6
-    assert posterior_of(draws).purpose == "prediction"
 
 
 def test_no_byte_of_a_file_may_change(path):

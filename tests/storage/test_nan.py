@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from probmetric import Mahalanobis, PosteriorMetric, load_metric, save_metric
-from probmetric.metric import Link
+from probmetric import load_metric, save_metric
 from tests.metric_kinds import NAMES, build
 
 
@@ -35,20 +34,6 @@ def test_nan_in_any_array_of_a_file_is_refused_by_its_name(kind, tmp_path):
             ValueError, match=f"metric must have numbers in {name}, got"
         ):
             load_metric(path)
-
-
-def test_nan_in_a_draw_is_refused(tmp_path):
-    path = tmp_path / "m.npz"
-    link = Link(np.array(0.1), np.array(0.5))
-    draws = [Mahalanobis(np.eye(2) * s, link) for s in (1.0, 2.0)]
-    save_metric(PosteriorMetric(draws, "intervals"), path)
-    whole = arrays_of(path)
-    whole["draws.link.scale"] = with_nan(whole["draws.link.scale"])
-    np.savez(path, **whole)
-    with pytest.raises(
-        ValueError, match=r"metric must have numbers in draws.link.scale"
-    ):
-        load_metric(path)
 
 
 def test_nan_in_a_plain_number_is_refused_by_both_ways(tmp_path):

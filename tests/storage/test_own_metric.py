@@ -59,8 +59,3 @@ def test_a_file_makes_nothing_that_was_not_handed_in(tmp_path):
         pm.load_metric(path)
     with pytest.raises(ValueError, match=r"got \['Mahalanobis'\]"):
         pm.load_metric(path, kinds=[pm.Mahalanobis])
-
-
-def test_arrays_of_no_numbers_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"metric must have numbers in metric.array"):
-        pm.save_metric(City(np.array([1.0, np.nan])), tmp_path / "one.npz")

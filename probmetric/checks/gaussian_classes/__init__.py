@@ -3,7 +3,7 @@
 ``problems``   simulated problems, and problems made from labeled data.
 ``density``    bias matrix, local metric and error expansion compared with autodiff.
 ``posterior``  evidence, modes and class probabilities for each covariance.
-``sampling``   moments compared with NUTS; calibration of closed-form draws.
+``sampling``   calibration of closed-form draws.
 """
 
 from probmetric.checks.gaussian_classes import density, posterior, sampling

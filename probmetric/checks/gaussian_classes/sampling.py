@@ -1,7 +1,7 @@
-"""Gaussian classes compared with NUTS on the model; calibration of exact draws.
+"""Calibration of the exact draws of Gaussian classes.
 
-Controls: ν off by one, the shrinkage term of Ψ left out, the scale of the predictive
-left out, a posterior that ignores the data.
+Controls: ν off by one, the shrinkage term of Ψ left out, a posterior that ignores the
+data.
 
 The true parameters of a simulated data set, and its data, come from the sites of the
 NumPyro model and not from ``draw``. Otherwise a fault of ``draw`` would be in both
@@ -13,33 +13,22 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import xarray as xr
 from jaxtyping import Float
-from scipy.special import digamma
 
 from probmetric.checks.check import (
     Problem,
-    Values,
-    by_sampling,
     by_sbc,
-    near_sampling,
 )
-from probmetric.checks.gaussian_classes.density import places, some_posterior
-from probmetric.checks.gaussian_classes.problems import on_overlapping
 from probmetric.checks.sbc import sample_sites
-from probmetric.checks.sides import as_dataset, inverse, sampled, stretched
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labeled
-from probmetric.densities.classes import ClassDensities, class_log_densities
+from probmetric.densities.classes import class_log_densities
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     draw,
     posterior,
     statistics,
 )
-from probmetric.inference.gaussian_classes.predict import predictive
-from probmetric.inference.sampling.svi import SVI
-from probmetric.inference.sampling.target import Attribute
 from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
@@ -50,69 +39,8 @@ from probmetric.models.gaussian_classes import (
 from probmetric.typing import Array
 
 
-@on_overlapping
-def nuts_reference(problem: Problem[Labeled]) -> xr.Dataset:
-    """Sample the NumPyro model: precision, log |Σ|, means, and p_c(x | θ) at 3 x."""
-    args = (problem.data, problem.prior)
-    draws = sampled(gaussian_classes, args, problem.options, seed=1, n_draws=2000)
-    mean, chol = (np.asarray(draws.values[name]) for name in ("mean", "chol"))
-    d = mean.shape[-1]
-    root = inverse(chol)
-    log_det = 2 * np.log(np.diagonal(chol, axis1=-2, axis2=-1)).sum(-1)
-    off = _middle(problem)[:, None] - mean[:, :, None]
-    squared = np.sum(np.einsum("skcij,skpcj->skpci", root, off) ** 2, -1)
-    logs = -(squared + log_det[:, :, None] + d * np.log(2 * np.pi)) / 2
-    i, j = np.tril_indices(d)
-    return as_dataset(
-        {
-            "weights": draws.values["weights"],
-            "mean": mean,
-            "precision": (np.swapaxes(root, -1, -2) @ root)[..., i, j],
-            "log |Σ|": log_det,
-            "predictive": np.exp(logs),
-        }
-    )
-
-
-def _middle(problem: Problem[Labeled]) -> Float[np.ndarray, "3 d"]:
-    """Return three points halfway to the mean (far off, densities are skewed)."""
-    X = np.asarray(problem.data.X)
-    return (places(problem)[:3] + X.mean(0)) / 2
-
-
 def _log_det(chol: Float[Array, "... d d"]) -> Float[Array, "..."]:
     return 2 * jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)).sum(-1)
-
-
-@on_overlapping
-def moments_estimate(
-    problem: Problem[Labeled],
-    nu: float = 0.0,
-    shrink: bool = True,
-    spread: bool = True,
-) -> Values:
-    """Return E Σ⁻¹ = νΨ⁻¹, E log |Σ|, E μ, E π and the Student-t predictive."""
-    post = jax.tree.map(np.asarray, some_posterior(problem, nu, shrink))
-    d = post.mean.shape[1]
-    i, j = np.tril_indices(d)
-    digammas = digamma(0.5 * (post.nu[:, None] - np.arange(d)))
-    classes = predictive(post)
-    if not spread:  # Without the uncertainty of μ, (κ + 1)/κ.
-        shorter = np.sqrt(post.kappa / (post.kappa + 1))
-        factor = classes.factor * shorter[:, None, None, None]
-        classes = classes._replace(factor=factor)
-    return {
-        "weights": post.alpha / np.sum(post.alpha),
-        "mean": post.mean,
-        "precision": (post.nu[:, None, None] * inverse(post.Psi))[:, i, j],
-        "log |Σ|": np.linalg.slogdet(post.Psi)[1] - d * np.log(2.0) - digammas.sum(-1),
-        "predictive": _densities(classes, _middle(problem)),
-    }
-
-
-@jax.jit
-def _densities(classes: ClassDensities, X: Array) -> Array:
-    return jnp.exp(jax.vmap(partial(class_log_densities, classes))(X))
 
 
 N_WORLDS, N_POINTS, N_DRAWS, BLOCK = 1000, 20, 49, 200
@@ -205,59 +133,7 @@ def _simulated(
     return theta, Labeled(sites["x"], sites["y"])
 
 
-def _summaries(
-    weights: np.ndarray, mean: np.ndarray, chol: np.ndarray, **attrs: Attribute
-) -> xr.Dataset:
-    """Return log odds of the weights, means and log L, whose spreads are stable."""
-    i, j = np.tril_indices(mean.shape[-1], -1)
-    values = {
-        "log weight": np.log(weights) - np.log(weights).mean(-1, keepdims=True),
-        "mean": mean,
-        "log of L's diagonal": np.log(np.diagonal(chol, axis1=-2, axis2=-1)),
-        "L below it": chol[..., i, j],
-    }
-    return as_dataset(values, attrs)
-
-
-def exact_draws(problem: Problem[Labeled]) -> xr.Dataset:
-    """Draw from the closed form, as four chains."""
-    with jax.enable_x64(True):
-        drawn = draw(jax.random.key(8), some_posterior(problem), 8000)
-    parts = (np.asarray(a) for a in drawn[:3])
-    return _summaries(*(a.reshape(4, -1, *a.shape[1:]) for a in parts))
-
-
-@stretched
-def svi_draws(problem: Problem[Labeled]) -> xr.Dataset:
-    """Draw from a full-rank guide of NumPyro's model."""
-    args, options = (problem.data, problem.prior), dict(problem.options)
-    with jax.enable_x64(True):
-        draws = SVI(n_steps=10_000).draw_model(
-            gaussian_classes, args, options, seed=9, n_draws=8000, progress=False
-        )
-    parts = (np.asarray(draws.values[k]) for k in ("weights", "mean", "chol"))
-    return _summaries(*parts, **draws.attributes)
-
-
 CHECKS = (
-    by_sampling(
-        "moments of the NIW posterior and its Student-t predictive equal NUTS draws",
-        reference=nuts_reference,
-        estimate=moments_estimate,
-        controls={
-            "ν one too small": partial(moments_estimate, nu=-1.0),
-            "shrinkage term left out": partial(moments_estimate, shrink=False),
-            "(κ + 1)/κ left out": partial(moments_estimate, spread=False),
-        },
-    ),
-    near_sampling(
-        "SVI's means, covariances and weights are near the closed form",
-        reference=exact_draws,
-        estimate=svi_draws,
-        controls={"twice too wide": partial(svi_draws, wide=2.0)},
-        bound=0.3,
-        slow=True,
-    ),
     by_sbc(
         "closed-form draws are calibrated over simulated data sets (SBC)",
         estimate=ranks_of_draws,

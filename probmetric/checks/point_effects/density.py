@@ -24,7 +24,7 @@ from probmetric.checks.claims import (
 )
 from probmetric.checks.point_effects.problems import fit_problem
 from probmetric.data.containers import Pairs
-from probmetric.inference.effects.fit import POINTS, Mode, mode_at, point_data
+from probmetric.inference.effects.fit import POINTS, Mode, data_of, mode_at
 from probmetric.inference.effects.left_out import point_log_likelihood
 from probmetric.inference.effects.points import (
     derivatives,
@@ -73,7 +73,7 @@ def _end(problem: Problem[Pairs]) -> Sites:
 
 
 def _mode(problem: Problem[Pairs], spread: float) -> Mode:
-    data = point_data(problem.data, problem.prior, **problem.options)
+    data = data_of(problem.data, problem.prior, **problem.options)[1]
     return mode_at(POINTS, spread, position(problem.params), data)
 
 

@@ -10,8 +10,7 @@ from probmetric.checks.check import (
 )
 from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.data.containers import Pairs
-from probmetric.inference.effects.fit import MAX_PARAMETERS
-from probmetric.inference.effects.fit import fit_points as fit
+from probmetric.inference.effects.fit import MAX_PARAMETERS, fit
 from probmetric.inference.lca.recipe import Recipe, build, prior_for, rate_for
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAPrior

@@ -10,17 +10,15 @@ from probmetric.checks.check import Problem, near_sampling
 from probmetric.checks.claims import calibrated, nuts, nuts_draws, prior_times
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs
-from probmetric.inference.effects.draws import laplace_draws
+from probmetric.inference.effects.draws import laplace_draws, start
 from probmetric.inference.effects.fit import (
-    POINTS,
     Dense,
     Mode,
     SpreadPosterior,
-    point_data,
-    posterior_on_grid,
+    data_of,
+    spread_posterior,
 )
-from probmetric.inference.effects.points import PointData
-from probmetric.inference.effects.target import POINT_TARGET, start
+from probmetric.inference.effects.target import POINT_TARGET
 from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.models.lca import LCAPrior
 from probmetric.models.point_effects import PointEffectsPrior, point_effects
@@ -39,14 +37,15 @@ def _summary(problem: Problem[Pairs], drawn: Draws) -> xr.Dataset:
     return as_dataset({**shown, "spread": values["spread"]}, drawn.attributes)
 
 
-def _grid(problem: Problem[Pairs]) -> tuple[SpreadPosterior, PointData]:
-    data = point_data(problem.data, problem.prior, **problem.options)
-    return posterior_on_grid(POINTS, problem.params, data), data
+def _grid(problem: Problem[Pairs]) -> SpreadPosterior:
+    return spread_posterior(
+        problem.params, problem.data, problem.prior, **problem.options
+    )
 
 
 def _posterior(problem: Problem[Pairs]) -> Posterior:
-    grid, data = _grid(problem)
-    return Posterior(POINT_TARGET, data, start(grid))
+    data = data_of(problem.data, problem.prior, **problem.options)[1]
+    return Posterior(POINT_TARGET, data, start(_grid(problem)))
 
 
 def _stretched(mode: Mode, wide: float) -> Mode:
@@ -57,9 +56,9 @@ def _stretched(mode: Mode, wide: float) -> Mode:
 def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     """Draw from the grid of ω and the Gaussians at its modes; ``wide`` stretches."""
     with jax.enable_x64(True):
-        grid, _ = _grid(problem)
+        grid = _grid(problem)
         modes = tuple(_stretched(mode, wide) for mode in grid.modes)
-        values = laplace_draws(grid._replace(modes=modes), 4000, seed=5)
+        values = laplace_draws(grid._replace(modes=modes), problem.prior, 4000, seed=5)
     return _summary(problem, Draws(values, {}, {"khat": float("nan")}))
 
 

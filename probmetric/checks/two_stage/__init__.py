@@ -4,7 +4,7 @@
 ``quadrature``   EQ-2 and the representative compared with the trapezoid rule.
 ``similarity``   scores, enrolment and α from pairs, compared with stacked densities.
 ``density``      EM and the samplers' density compared with NumPyro's density.
-``sampling``     marginal compared with explicit form; calibration by simulation.
+``sampling``     new points, SVI compared with NUTS, calibration by simulation.
 """
 
 from probmetric.checks.two_stage import density, quadrature, sampling, similarity

@@ -1,4 +1,4 @@
-"""The two-stage mixture compared with sampling of its explicit form; calibration.
+"""New points of the two-stage mixture, SVI compared with NUTS, and calibration.
 
 Calibration ranks label-invariant functionals only; components have no names.
 """
@@ -20,8 +20,7 @@ from probmetric.checks.check import (
     near_sampling,
 )
 from probmetric.checks.sbc import Story, model_story, sbc
-from probmetric.checks.sides import as_dataset, sampled, stretched
-from probmetric.checks.two_stage.quadrature import leading, some_pairs
+from probmetric.checks.sides import as_dataset, stretched
 from probmetric.checks.two_stage.similarity import near
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Groups
@@ -30,42 +29,12 @@ from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Arrays, Draws, Posterior, Target
 from probmetric.inference.two_stage.draws import new_points, posterior
-from probmetric.inference.two_stage.pairs import representative
 from probmetric.inference.two_stage.target import Fitted
-from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
+from probmetric.models.two_stage import TwoStagePrior, two_stage
 from probmetric.typing import Array, Scalar
 
 N_WORLDS = 380
 """They detect a common shift of 0.3 posterior sd among five quantities."""
-
-
-def explicit_at(stacks: Stacks, params: TwoStageParams) -> None:
-    """Explicit form with fixed parameters: only representatives are sampled."""
-    with handlers.condition(data=params._asdict()):
-        two_stage(stacks, None, n_components=len(params.weights), latent=True)
-
-
-def representatives_sampled(problem: Problem[Groups]) -> xr.Dataset:
-    """Sample the representatives behind four pairs, components summed out."""
-    params = leading(problem.params)
-    pairs = np.stack(some_pairs(problem), 1)
-    stacks = Stacks((pairs,), (np.ones(len(pairs)),))
-    args = stacks, params
-    sampler = NUTS(n_warmup=500)
-    draws = sampled(explicit_at, args, seed=1, n_draws=2000, sampler=sampler)
-    x = draws.values["representative_2"]
-    return as_dataset({"x": x, "x₁ x": x[..., :1] * x})
-
-
-def _moments(problem: Problem[Groups], n_instances: int = 2) -> Values:
-    params = leading(problem.params)
-    first, second = [], []
-    for pair in zip(*some_pairs(problem), strict=True):
-        p = representative(params, np.stack(pair)[:n_instances])
-        c = np.exp(p.log_component)
-        first.append(c @ p.mean)
-        second.append(c @ (p.covariance[:, 0] + p.mean[:, :1] * p.mean))
-    return {"x": np.stack(first), "x₁ x": np.stack(second)}
 
 
 def calibration_model(data: tuple[Stacks, bool], prior: TwoStagePrior) -> None:
@@ -203,12 +172,6 @@ def new(problem: Problem[Groups], apart: bool = False) -> xr.Dataset:
 
 
 CHECKS = (
-    by_sampling(
-        "moments of the representative equal NUTS draws of the explicit form",
-        reference=representatives_sampled,
-        estimate=_moments,
-        controls={"the second instance left out": partial(_moments, n_instances=1)},
-    ),
     by_sampling(
         "new points have the model's moments, within and between sources",
         reference=moments_of_new,

@@ -39,11 +39,11 @@ from probmetric.estimators._settings import (
     settings,
 )
 from probmetric.estimators.lca.settings import base_recipe
+from probmetric.inference.effects.recipe import merged
 from probmetric.inference.gdm.bootstrap import leave_out, units_of
 from probmetric.inference.gdm.draws import draw, metrics
 from probmetric.inference.gdm.fit import deviance_explained, fit, gap, knots_for
 from probmetric.inference.lca.recipe import build, rate_for
-from probmetric.inference.point_effects.recipe import merged
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.feature_names import with_names
 from probmetric.models.gdm import GDMParams, GDMPrior, gdm, height, to_metric

@@ -10,9 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from probmetric.data.scaling import Scaler
-from probmetric.data.source import Source, n_features
 from probmetric.data.unlabeled import warn_of_unlabeled
-from probmetric.estimators._streamed import begin
 from probmetric.estimators.lca.link import FITS
 from probmetric.estimators.lca.settings import recipe_of, refuse_rank
 from probmetric.inference.lca.anchors.fit import DEFAULT, Anchored, fit_anchors
@@ -20,6 +18,8 @@ from probmetric.inference.lca.anchors.lists import ENOUGH, found_in_lists
 from probmetric.inference.lca.anchors.pairs import found_exactly
 from probmetric.inference.lca.anchors.rows import Reader, of_source
 from probmetric.inference.lca.recipe import WITHIN, Recipe
+from probmetric.large.begin import begin
+from probmetric.large.source import Source, n_features
 from probmetric.metric.link import AnyLink
 from probmetric.provenance import need
 

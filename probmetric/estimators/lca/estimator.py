@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.data.source import Source, is_source
 from probmetric.estimators._labeled import (
     forget,
     holds_pairs,
@@ -54,6 +53,7 @@ from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metric
 from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.sampling.sample import sampler_of
+from probmetric.large.source import Source, is_source
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.link import AnyLink

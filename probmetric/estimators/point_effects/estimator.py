@@ -1,7 +1,6 @@
 """``PointEffectsLCA``: LCA of judged pairs that share points.
 
-The model is ``probmetric.models.point_effects``, the fit and its draws are in
-``probmetric.inference.point_effects``; this file has no mathematics.
+The model is ``models.point_effects``; fit and draws are in ``inference.effects``.
 """
 
 from typing import Annotated
@@ -18,11 +17,11 @@ from probmetric.estimators._labeled import pair_data, stood_for
 from probmetric.estimators._learner import NutsOrLaplace, Run
 from probmetric.estimators._pair_learner import LabelsOrPairs
 from probmetric.estimators._settings import Number, Positive, settings
+from probmetric.inference.effects.draws import averaged
+from probmetric.inference.effects.left_out import point_log_likelihood
+from probmetric.inference.effects.points import rows_of
+from probmetric.inference.effects.recipe import fit_recipe, merged
 from probmetric.inference.lca.recipe import Recipe, build
-from probmetric.inference.point_effects import draws
-from probmetric.inference.point_effects.left_out import point_log_likelihood
-from probmetric.inference.point_effects.likelihood import rows_of
-from probmetric.inference.point_effects.recipe import Fitted, fit_recipe, merged
 from probmetric.inference.sampling.units import POINTS
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
@@ -110,8 +109,6 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     (True, (30,))
     """
 
-    _draws = draws
-
     spread: Spread | None = None
     spread_scale: Positive = 1.0
 
@@ -152,7 +149,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     def _store(
         self, pairs: Pairs, recipe: Recipe, scaler: Scaler, known: np.ndarray | None
     ) -> Self:
-        fitted: Fitted = fit_recipe(
+        fitted = fit_recipe(
             pairs,
             recipe,
             float(self.regularization),
@@ -209,7 +206,10 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         """
         a, b = self._ends(pairs)
         i, j = self._places(points, len(a))
-        return draws.averaged(self._laplace(), a, b, i, j)
+        values = self._laplace()
+        b_of = np.column_stack([values["b_point"], values["b_new"]])
+        intercepts = (0.5 * (draw[i] + draw[j]) for draw in b_of)
+        return averaged(values["M"], intercepts, a, b)
 
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,

@@ -21,8 +21,13 @@ from probmetric.estimators.triplet_comparisons.shared import (
     accuracy,
     probability,
 )
-from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.datatree import provenance, to_datatree
+from probmetric.inference.triplet_comparisons.embedding import (
+    check_connected,
+    embedding_prior,
+    embedding_start,
+    object_rows,
+)
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.metric.feature_names import with_names
@@ -152,11 +157,11 @@ class TripletEmbedding(TripletLearner):
                 f"triplets must have {p + 1} objects (for {p} components) to "
                 f"{MOST_OBJECTS}, got {n:.6g}"
             )
-        rows = triplet.object_rows(n)
+        rows = object_rows(n)
         data = weighing(triplets_from_arrays(triplets, y, sample_weight, X=rows))
-        prior = triplet.embedding_prior(n, p, float(self.regularization))
-        triplet.check_connected(data)
-        start = triplet.embedding_start(data, p)
+        prior = embedding_prior(n, p, float(self.regularization))
+        check_connected(data)
+        start = embedding_start(data, p)
         params = self._solve(data, prior, float(self.learning_rate), start)
         self.embedding_ = _along_axes(rows @ np.asarray(params.W).T)
         self.objects_ = np.eye(n)

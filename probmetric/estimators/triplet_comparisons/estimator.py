@@ -27,6 +27,7 @@ from probmetric.estimators.triplet_comparisons.shared import (
     probability,
 )
 from probmetric.inference import triplet_comparisons as triplet
+from probmetric.inference.triplet_comparisons.start import rate_for
 from probmetric.models.triplet_comparisons import to_metric, triplet_comparisons
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
@@ -122,7 +123,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         made = nearest_triplets(Z[order], codes[order], k, m)
         anchor, near, far = (order[np.asarray(ends)] for ends in made[1:4])
         made = made._replace(X=Z, anchor=anchor, near=near, far=far)
-        return self._store(made, triplet.rate_for(made), scaler)
+        return self._store(made, rate_for(made), scaler)
 
     def fit_triplets(
         self,

@@ -15,6 +15,7 @@ from probmetric.estimators._learner import Learner, NutsOrLaplace, Run
 from probmetric.estimators._settings import Count, settings
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.target import Draws
+from probmetric.inference.triplet_comparisons.draws import metrics
 from probmetric.metric import Mahalanobis
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, log_odds
 
@@ -74,7 +75,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
             )
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
-        return triplet.metrics(draws)
+        return metrics(draws)
 
 
 def probability(W: Float[np.ndarray, "p d"], data: Triplets) -> Float[np.ndarray, "N"]:

@@ -2,6 +2,5 @@
 
 ``estimator``   the class: fit from points, groups, pairs or in batches; scores.
 ``inputs``      checks of groups, known components and pairs; units.
-``stream``      ``fit`` to a source of points.
 ``draws``       draws as a DataTree, in input units.
 """

@@ -19,7 +19,6 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import check_sizes, standardize_features
-from probmetric.data.source import Source
 from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labeled import checked_rows, forget, report
 from probmetric.estimators._learner import Learner
@@ -34,7 +33,6 @@ from probmetric.estimators._settings import (
 )
 from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.draws import to_tree
-from probmetric.estimators.two_stage.stream import fit_source
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
@@ -49,6 +47,8 @@ from probmetric.inference.two_stage.strength import (
     settled,
 )
 from probmetric.inference.two_stage.target import Fitted
+from probmetric.large.source import Source
+from probmetric.large.two_stage import fit_source
 from probmetric.metric import PairSimilarity
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.pair_similarity import Score
@@ -271,13 +271,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         """Return the prior chosen by votes of neighbors; None unless ``prior="cv"``."""
         if isinstance(self.prior, TwoStagePrior) or self.prior != "cv":
             return None
-        k = self.n_components
-        single = k == 1 or (np.ndim(k) == 1 and np.array_equal(k, [1]))
         for requirement, missing in {
             "groups must have some of two members or more": isinstance(data, Points),
             "X must not have NaN": bool(np.isnan(np.asarray(data.X)).any()),
             "components must be None": known is not None,
-            "n_components must be 1": not single,
+            "n_components must be 1": self._counts() != (1,),
             "covariance must be 'free'": self.covariance != "free",
         }.items():
             if missing:
@@ -420,18 +418,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             prior = self._prior_for(Points(rows), len(self.weights_))
             self.online_ = online.start(self._mixture("partial_fit"), rows, prior)
             return self
-        return self._advanced(online.add(self.online_, self._complete(X)))
-
-    def merge(self, other: "TwoStageMixture") -> Self:
-        """Add the statistics that another estimator has collected.
-
-        Both estimators must be copies (``copy.deepcopy``) of one estimator after its
-        first ``partial_fit``, because their scales and components must correspond.
-        """
-        message = "other must be an estimator after its first partial_fit"
-        for estimator in (self, other):
-            check_is_fitted(estimator, "online_", msg=message)
-        return self._advanced(online.merge(self.online_, other.online_))
+        self.online_ = online.add(self.online_, self._complete(X))
+        share = self.alpha if self.alpha_ is None else self.alpha_
+        return self._changed(self.online_.params, share, "partial_fit")
 
     def _complete(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
         rows = checked_rows(self, X, finite=True)
@@ -439,11 +428,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         rows = self._standardized(rows)
         check_sizes(rows)
         return rows
-
-    def _advanced(self, state: online.State) -> Self:
-        self.online_ = state
-        share = self.alpha if self.alpha_ is None else self.alpha_
-        return self._changed(state.params, share, "partial_fit or merge")
 
     def _changed(self, mixture: MixtureParams, alpha: float, by: str) -> Self:
         self.alpha_ = alpha
@@ -559,7 +543,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         ValueError
             If the prior is flat.
             If the fit is a blend or flattened, or has known components.
-            If ``fit_alpha``, ``partial_fit`` or ``merge`` changed the fit.
+            If ``fit_alpha`` or ``partial_fit`` changed the fit.
         """
         check_is_fitted(self, "metric_")
         fitted = self._drawable()

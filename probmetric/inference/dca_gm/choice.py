@@ -66,28 +66,7 @@ def held(strength: float, n: float | int) -> float:
 
 
 def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrior:
-    """Tighten the default prior (``fit.default_prior``) by s points.
-
-    Parameters
-    ----------
-    prior : DCAGMPrior
-    strength : float ≥ 0, infinity included
-        Strength s in points. The prior does not change if s = 0.
-    n : float
-        Number of points.
-
-    Examples
-    --------
-    For n = s = 40 points the precision of A is multiplied by 10 (1 + 1):
-
-    >>> import numpy as np
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMPrior
-    >>> prior = DCAGMPrior(np.eye(1), np.ones((2, 1), bool), mu_scale=1.0)
-    >>> tight = dca_gm.close_prior(prior, 40.0, 40)
-    >>> tight.lam, round(float(tight.mu_scale), 2), round(float(tight.chol_scale), 2)
-    (20.0, 0.8, 0.15)
-    """
+    """Tighten the default prior (``fit.default_prior``) by s points, if s > 0."""
     if strength == 0:
         return prior
     return prior._replace(
@@ -100,30 +79,7 @@ def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrio
 def choose_strength(data: Labeled, n_latent: int, *, mixed: bool = True) -> Chosen:
     """Choose the strength s of the prior by votes of neighbors in folds.
 
-    Parameters
-    ----------
-    data : Labeled
-        Unweighted points.
-    n_latent : int
-        Number p of latent dimensions, between 1 and d.
-    mixed : bool, default=True
-        Whether the metric is the mixed M_s of full rank, Eq. (1), or only J.
-
-    Examples
-    --------
-    With random labels a strong prior is chosen. If the first feature separates the
-    classes and the second has a large variance, a weak prior is chosen:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import dca_gm
-    >>> rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
-    >>> X = rng.normal(size=(40, 4))
-    >>> dca_gm.choose_strength(Labeled(X, y), 2).strength
-    256.0
-    >>> X = X * [1.0, 50.0, 1.0, 1.0] + np.outer(y, [6.0, 0.0, 0.0, 0.0])
-    >>> dca_gm.choose_strength(Labeled(X, y), 2).strength
-    1.0
+    ``mixed`` selects the metric M_s of full rank, Eq. (1), instead of J only.
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
     live = ~constant_columns(X)

@@ -56,9 +56,9 @@ from probmetric.typing import Array
 class Asked(NamedTuple):
     """Data of the targets: the posterior, and query points at which to report p(c|x).
 
-    ``queries`` are points in input units. ``scale`` (d,) are the standard deviations by
-    which the features were divided. J is reported in input units. ``mode`` has the
-    whitened NumPyro sites that ``TARGET_A`` fixes.
+    Queries are in input units, and J is reported in input units by ``scale``, the
+    standard deviations of the features. ``mode`` has the whitened sites that
+    ``TARGET_A`` fixes.
     """
 
     white: White
@@ -132,18 +132,8 @@ def prepare(
 ) -> tuple[DCAGMSites, Asked]:
     """Make the start and the data for ``sample(TARGET, data, start=position)``.
 
-    For ``TARGET_A`` use ``start=position.A``.
-
-    Parameters
-    ----------
-    params : DCAGMParams
-        Start of the sampler: the mode from ``fit``.
-    given : Conditioned
-        Data, prior and learning rate.
-    queries : array of shape (m, d), optional
-        Points at which to report p(c|x). The default is the training points.
-    scale : array of shape (d,), optional
-        Standard deviations of the features. The default is ones.
+    For ``TARGET_A`` use ``start=position.A``. ``params`` is the mode from ``fit``. The
+    default queries are the training points, and the default scale is ones.
     """
     X = np.asarray(given.data.X)
     position, white = opening(params._replace(fisher=None), given)
@@ -195,8 +185,7 @@ def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
 
     Three attributes of the draws are optional. ``n_components`` limits the rank of J.
     ``prior_share`` is the weight w, with which the metric is M_s, Eq. (1) of
-    ``choice``. ``prior_scale`` (d,) has the units of M_s; it is 0 for a constant
-    column.
+    ``choice``. ``prior_scale`` has the units of M_s; it is 0 for a constant column.
     """
     values = joined(draws)
     if "J" not in values:

@@ -36,26 +36,7 @@ EMPTY = 1e-8
 
 
 class EMPrior(NamedTuple):
-    """Prior of EM: b, q (field ``nu``) and ρ of Eqs. (2) and (4); zero for no prior.
-
-    Examples
-    --------
-    A class has components of 1 point and of 3. b = 4 adds two points to each, and the
-    weights are 3/8 and 5/8:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import dca_gm
-    >>> X = np.array([[-8.0], [-9.0], [-10.0], [9.0], [-1.0], [1.0]])
-    >>> data = Labeled(X, np.array([0, 0, 0, 0, 1, 1]))
-    >>> begin = dca_gm.start(data, 1, n_gaussians=(2, 1))
-    >>> for prior in (dca_gm.EMPrior(b=0.0), dca_gm.EMPrior(b=4.0)):
-    ...     penalty = dca_gm.Penalty(begin.A, 1.0)
-    ...     end = dca_gm.fit_hybrid(begin, data, penalty, prior, max_steps=2)
-    ...     print(sorted(np.exp(end.params.log_beta[0]).round(3).tolist()))
-    [0.25, 0.75]
-    [0.375, 0.625]
-    """
+    """Prior of EM: b, q (field ``nu``) and ρ of Eqs. (2) and (4); zero for no prior."""
 
     b: Float[Array, ""] | float = 1.0
     nu: Float[Array, ""] | float = 2.0

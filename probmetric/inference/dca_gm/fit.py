@@ -15,7 +15,7 @@ objective (``dca_gm.hybrid``). Both methods find a local optimum.
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,61 +51,11 @@ from probmetric.typing import Array
 
 
 class Conditioned(NamedTuple):
-    """Data, prior and learning rate of a log joint density.
-
-    Examples
-    --------
-    A learning rate of 0 leaves the prior:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, unconstrain
-    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
-    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
-    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
-    >>> sites, prior = unconstrain(params), DCAGMPrior(np.eye(1), np.ones((2, 1), bool))
-    >>> data = Labeled(np.array([[0.0], [1.0]]), np.array([0, 1]))
-    >>> conditioned = dca_gm.Conditioned(data, prior, learning_rate=0.0)
-    >>> gap = dca_gm.log_joint(sites, conditioned) - dca_gm.log_prior(sites, prior)
-    >>> round(float(gap), 6)
-    0.0
-    """
+    """Data, prior and learning rate of a log joint density."""
 
     data: Labeled
     prior: DCAGMPrior
     learning_rate: Float[Array, ""] | float = 1.0
-
-
-@numpy_in_numpy_out
-@jax.jit
-def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
-    """Compute the log prior density of the sites, constants included.
-
-    Parameters
-    ----------
-    sites : DCAGMSites
-        From ``models.dca_gm.unconstrain``.
-    prior : DCAGMPrior
-
-    Examples
-    --------
-    A normal density of standard deviation 1/√(2π) is 1 at its mean and e^{-π} at a
-    distance of 1. Only the class centers -1 and 1 are not at their prior mean:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, unconstrain
-    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
-    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
-    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
-    >>> sd = 1 / np.sqrt(2 * np.pi)
-    >>> present = np.ones((2, 1), bool)
-    >>> prior = DCAGMPrior(np.eye(1), present, sd, 1.0, sd, sd, sd)
-    >>> round(float(dca_gm.log_prior(unconstrain(params), prior)) / np.pi, 6)
-    -2.0
-    """
-    return jnp.asarray(sum(log_prior_parts(sites, prior).values()))
 
 
 def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
@@ -125,74 +75,21 @@ def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
 @numpy_in_numpy_out
 @jax.jit
 def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
-    """Compute the log density of the NumPyro model, Eq. (1), constants included.
-
-    Parameters
-    ----------
-    sites : DCAGMSites
-        From ``models.dca_gm.unconstrain``.
-    given : Conditioned
-
-    Examples
-    --------
-    The likelihood is 1/2 · 3/4:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, unconstrain
-    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
-    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
-    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
-    >>> sites, prior = unconstrain(params), DCAGMPrior(np.eye(1), np.ones((2, 1), bool))
-    >>> data = Labeled(np.array([[0.0], [np.log(3) / 2]]), np.array([0, 1]))
-    >>> value = dca_gm.log_joint(sites, dca_gm.Conditioned(data, prior))
-    >>> round(float(np.exp(value - dca_gm.log_prior(sites, prior))), 3)
-    0.375
-    """
+    """Compute the log density of the NumPyro model, Eq. (1), constants included."""
     params = constrain(sites, given.prior.present)
     likelihood = jnp.asarray(conditional_log_likelihood(params, given.data))
-    return given.learning_rate * likelihood + log_prior(sites, given.prior)
+    prior = sum(log_prior_parts(sites, given.prior).values())
+    return jnp.asarray(given.learning_rate * likelihood + prior)
 
 
 class White(NamedTuple):
-    """The whitened coordinates of L-BFGS and of the samplers."""
+    """The whitened coordinates of L-BFGS and of the samplers, L of the module."""
 
     given: Conditioned
     half: Float[Array, "d d"]
 
 
-@numpy_in_numpy_out
-def white_coordinates(given: Conditioned) -> White:
-    """Compute the whitening L with L Lᵀ = (XᵀX + (λ/c²) I)/n.
-
-    Parameters
-    ----------
-    given : Conditioned
-
-    Returns
-    -------
-    White
-        ``half`` (d, d) is the lower triangular L.
-
-    Examples
-    --------
-    For the points -1 and 1 and a precision λ/c² of 6, L is the root of (2 + 6)/2:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMPrior
-    >>> data = Labeled(np.array([[-1.0], [1.0]]), np.array([0, 1]))
-    >>> prior = DCAGMPrior(np.eye(1), np.ones((2, 1), bool), lam=6.0)
-    >>> dca_gm.white_coordinates(dca_gm.Conditioned(data, prior)).half.tolist()
-    [[2.0]]
-    """
-    return White(given, _half(jnp, given))
-
-
 def _half(xp: ModuleType, conditioned: Conditioned) -> Array:
-    """Compute L by NumPy or by JAX."""
     X, w, prior = conditioned.data.X, weights(conditioned.data), conditioned.prior
     precision = prior.lam / prior.c**2
     gram = (w[:, None] * X).T @ X + precision * xp.eye(X.shape[1], dtype=X.dtype)
@@ -264,26 +161,19 @@ def default_prior(
     data: Labeled,
     *,
     lam: float = 1.0,
-    centre: Literal["start", "zero"] = "start",
 ) -> DCAGMPrior:
     """Make the default prior, scaled by a start of the fit.
+
+    The prior depends on the data through the start, hence it is an empirical prior.
 
     Parameters
     ----------
     params : DCAGMParams
-        Start of the fit. A determines A0, and the root mean square of A is c. The
-        components of the start are the components of the model. The projected points
-        determine the scale of the centers.
+        Start of the fit, which A0 equals. The root mean square of A is c, the prior has
+        its components, and the projected points set the scale of the centers.
     data : Labeled
     lam : float, default=1
         The prior standard deviation of an entry of A is c/√lam.
-    centre : {"start", "zero"}, default="start"
-        "start" sets A0 to the A of the start, which determines the gauge. "zero" sets
-        A0 to 0, the paper's norm penalty.
-
-    Notes
-    -----
-    The prior depends on the data through the start, hence it is an empirical prior.
 
     Examples
     --------
@@ -305,7 +195,7 @@ def default_prior(
     A, w = np.asarray(params.A), np.asarray(weights(data))
     squares = np.mean((np.asarray(data.X) @ A.T) ** 2, 1)
     return DCAGMPrior(
-        mean=A if centre == "start" else np.zeros_like(A),
+        mean=A,
         present=np.isfinite(params.log_beta),
         c=np.sqrt(np.mean(A**2)),
         mu_scale=np.sqrt(np.sum(w * squares) / np.sum(w)),
@@ -341,7 +231,7 @@ def fit(
         Number p of latent dimensions. The default is ``start.default_rows``. Ignored
         with ``init``.
     n_gaussians, covariance, seed
-        See ``dca_gm.start.start``. Ignored with ``init``.
+        See ``start``. Ignored with ``init``.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
         "lbfgs" finds the posterior mode of Eq. (1). The others are the paper's hybrid,
         with free or tied centers.
@@ -361,11 +251,6 @@ def fit(
     -------
     Fit
         ``params.fisher`` is averaged over the points of ``data``.
-
-    Raises
-    ------
-    ValueError
-        If data or options are invalid.
 
     Examples
     --------

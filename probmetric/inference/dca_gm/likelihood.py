@@ -55,11 +55,6 @@ def class_log_probability(
 ) -> Float[Array, "n c"]:
     """Compute the natural log of the class probabilities p(c|x_i).
 
-    Parameters
-    ----------
-    params : DCAGMParams
-    X : array of shape (n, d)
-
     Examples
     --------
     Two normal classes with means -1 and 1 have log odds 2x, hence odds of 3 at
@@ -84,12 +79,6 @@ def class_log_probability(
 @one_program
 def conditional_log_likelihood(params: DCAGMParams, data: Labeled) -> Float[Array, ""]:
     """Compute the conditional log likelihood L = Σ w_i log p(c_i|x_i), at most 0.
-
-    Parameters
-    ----------
-    params : DCAGMParams
-    data : Labeled
-        Labeled points.
 
     Examples
     --------
@@ -126,11 +115,7 @@ def gradient_A(params: DCAGMParams, data: Labeled) -> Float[Array, "p d"]:
 def gradient_A_tied(
     params: DCAGMParams, mu_prime: Float[Array, "c k d"], data: Labeled
 ) -> Float[Array, "p d"]:
-    """Compute the gradient ∂L/∂A, Eq. (3), with centers Aμ' instead of ``params.mu``.
-
-    ``mu_prime`` (c, k, d) are the centers μ' in the space of x. μ', Σ, α and β are
-    fixed. Memory is n · c · k · p, as for the densities.
-    """
+    """Compute the gradient ∂L/∂A, Eq. (3), with centers Aμ' (not ``params.mu``)."""
     X = jnp.asarray(data.X)
     tied = params._replace(mu=jnp.asarray(mu_prime) @ params.A.T)
     Y = X @ tied.A.T
@@ -150,32 +135,7 @@ def gradient_A_tied(
 
 @numpy_in_numpy_out
 def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
-    """Change the gauge by Eq. (4); p(c|x) stays the same.
-
-    Parameters
-    ----------
-    params : DCAGMParams
-    B : array of shape (p, p)
-        Invertible matrix.
-
-    Examples
-    --------
-    A projection twice as long with centers twice as far gives the same class
-    probabilities:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMParams
-    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
-    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
-    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
-    >>> scaled = dca_gm.apply_gauge(params, np.array([[2.0]]))
-    >>> scaled.A.tolist(), scaled.mu.ravel().tolist()
-    ([[2.0]], [-2.0, 2.0])
-    >>> log_p = dca_gm.class_log_probability(scaled, np.array([[np.log(3) / 2]]))
-    >>> np.exp(log_p).round(3).tolist()
-    [[0.25, 0.75]]
-    """
+    """Change the gauge by an invertible B, Eq. (4); p(c|x) stays the same."""
     return _in_gauge(params, B)
 
 
@@ -239,25 +199,6 @@ def fix_gauge(params: DCAGMParams) -> DCAGMParams:
 
     Without ``fisher`` the axes are those of A Aᵀ. The largest entry of each row of A is
     positive.
-
-    Parameters
-    ----------
-    params : DCAGMParams
-
-    Examples
-    --------
-    Standard deviations of 2 become 1, and the projection becomes half as long and
-    positive:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMParams
-    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
-    >>> chol = np.full((2, 1, 1, 1), 2.0)
-    >>> params = DCAGMParams(-np.eye(1), np.log([0.5, 0.5]), zero, mu, chol)
-    >>> fixed = dca_gm.fix_gauge(params)
-    >>> fixed.A.tolist(), fixed.mu.ravel().tolist(), fixed.chol.ravel().tolist()
-    ([[0.5]], [0.5, -0.5], [1.0, 1.0])
     """
     return _in_fixed_gauge(params)
 

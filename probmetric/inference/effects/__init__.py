@@ -21,3 +21,7 @@ In reading order:
 ``draws``     draws by Laplace and NUTS (1), new groups (2), P(same) of points (3).
 ``left_out``  leave-one-point-out: the density of all pairs of a point (1)-(2).
 """
+
+from probmetric._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

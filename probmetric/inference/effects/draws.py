@@ -21,34 +21,34 @@ b' of Eq. (3) of ``models.point_effects`` is used in each draw:
                               = exp(-((b_i + b')/2 + D/2)).                        (3)
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import jax
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from probmetric.inference.effects.fit import (
     GROUPS,
     N_GRID,
-    POINTS,
     Mode,
+    Prior,
     SpreadPosterior,
-    group_data,
-    point_data,
-    posterior_on_grid,
+    data_of,
+    spread_posterior,
 )
 from probmetric.inference.effects.profile import drawn_on_grid
 from probmetric.inference.effects.recipe import Fitted
-from probmetric.inference.effects.target import GROUP_TARGET, POINT_TARGET, start
+from probmetric.inference.effects.target import GROUP_TARGET, POINT_TARGET
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sampler_of
-from probmetric.inference.sampling.target import Draws, Posterior, counts
+from probmetric.inference.sampling.target import Draws, Gaussian, Posterior, counts
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.linalg_scaled import distances
-from probmetric.metric import Link, Mahalanobis
+from probmetric.metric import Mahalanobis
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.point_effects import intercept_of_new
 from probmetric.typing import Names
@@ -60,8 +60,6 @@ else:
 
 TARGET_ACCEPT = 0.95
 """Acceptance of "nuts": the posterior of ω and the effects is a funnel."""
-
-GROUPED = {"M_group": ("group", "feature", "feature_bis")}
 
 
 def off_rotations(
@@ -80,101 +78,81 @@ def off_rotations(
     return U @ Y @ At
 
 
-def _noise(mode: Mode, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n q"]:
-    """Draw n times (W, log b, effect) minus its mode."""
-    assert mode.factors is not None  # A cell with probability has a mode.
-    R = mode.factors.root
-    return rng.normal(size=(n, len(R))) @ R.T
-
-
-def group_laplace_draws(
-    posterior: SpreadPosterior, width: float, n: int, *, seed: int
+def laplace_draws(
+    posterior: SpreadPosterior, prior: Prior, n: int, *, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of M, M_group, b and spread from the grid of ω.
+    """Return n draws (1, n, ...) of M, b and spread from the grid of ω.
 
-    ``width`` is c, the unit of the spread.
+    With groups they also have M_group, with point effects b_point and b_new.
     """
+    width = float(prior.common.width)
+    of_groups = isinstance(prior, HierarchicalLCAPrior)
 
     def at_mode(
         mode: Mode, omega: float, spread: np.ndarray, rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
-        n = len(spread)
-        W, W_groups = np.asarray(mode.params[0]), np.asarray(mode.params[1])
-        noise = _noise(mode, n, rng)
-        m = W.size
-        b = np.exp(mode.at["log_b"] + noise[:, m])
-        V = noise[:, :m].reshape(n, *W.shape)
-        E = noise[:, m + 1 :].reshape(n, *W_groups.shape)
+        assert mode.factors is not None  # A cell with probability has a mode.
+        R, W = mode.factors.root, np.asarray(mode.at["W"])
+        n, m = len(spread), W.size
+        noise = rng.normal(size=(n, len(R))) @ R.T
+        log_b = mode.at["log_b"] + noise[:, m]
+        b, V = np.exp(log_b), noise[:, :m].reshape(n, *W.shape)
         maps = [W + off_rotations(W, V)]
-        for g, W_g in enumerate(W_groups):
-            maps.append(W_g + off_rotations(W_g, V + omega * width * E[:, g]))
+        if of_groups:
+            W_groups = np.asarray(mode.params[1])
+            E = noise[:, m + 1 :].reshape(n, *W_groups.shape)
+            for g, W_g in enumerate(W_groups):
+                maps.append(W_g + off_rotations(W_g, V + omega * width * E[:, g]))
         L = np.stack(maps, 1) / np.exp(b / len(W))[:, None, None, None]
         M = np.swapaxes(L, 2, 3) @ L
-        return {"M": M[:, 0], "M_group": M[:, 1:], "b": b}
-
-    return drawn_on_grid(*posterior, at_mode, n, seed)
-
-
-def laplace_draws(
-    found: SpreadPosterior, n: int, *, seed: int
-) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of M, b, b_point, b_new and spread from the grid.
-
-    Parameters
-    ----------
-    found : SpreadPosterior
-        From ``point_effects.spread_posterior``.
-    n : int
-    seed : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import point_effects
-    >>> from probmetric.models.lca import LCAPrior
-    >>> from probmetric.models.point_effects import PointEffectsPrior
-    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
-    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
-    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
-    >>> params = point_effects.fit(pairs, prior, spread=1.0).params
-    >>> problem = params, point_effects.rows_of(pairs), prior
-    >>> posterior = point_effects.spread_posterior(*problem, n_grid=5)
-    >>> draws = point_effects.laplace_draws(posterior, 200, seed=0)
-    >>> b = np.median(draws["b_point"], axis=(0, 1))
-    >>> b.shape, int(b.argmax())  # No pair of point 2 was called the same.
-    ((4,), 2)
-    """
-
-    def at_mode(
-        mode: Mode, omega: float, spread: np.ndarray, rng: np.random.Generator
-    ) -> dict[str, np.ndarray]:
-        n, W = len(spread), np.asarray(mode.at["W"])
-        noise = _noise(mode, n, rng)
-        m = W.size
-        log_b = mode.at["log_b"] + noise[:, m]
+        if of_groups:
+            return {"M": M[:, 0], "M_group": M[:, 1:], "b": b}
         z = mode.at["z"] + noise[:, m + 1 :]
-        V = off_rotations(W, noise[:, :m].reshape(n, *W.shape))
-        L = (W + V) / np.exp(np.exp(log_b) / len(W))[:, None, None]
         b_point = np.exp(log_b[:, None] + spread[:, None] * z)
-        return {"M": np.swapaxes(L, 1, 2) @ L, "b": np.exp(log_b), "b_point": b_point}
+        return {"M": M[:, 0], "b": b, "b_point": b_point}
 
-    values = drawn_on_grid(*found, at_mode, n, seed)
+    values = drawn_on_grid(*posterior, at_mode, n, seed)
+    if of_groups:
+        return values
     # For all draws at once: cells have different numbers of draws, and shapes compile.
-    new = np.asarray(intercept_of_new(values["b"], values["spread"]))
+    with jax.enable_x64(True):
+        new = np.asarray(intercept_of_new(values["b"], values["spread"]))
     return {**values, "b_new": new}
+
+
+def start(posterior: SpreadPosterior) -> Gaussian:
+    """Return the Gaussian at the mode given the median spread, as the start of NUTS.
+
+    The standard deviation of log ω is computed on its grid and is at least 0.05. log ω
+    is independent of the other coordinates.
+    """
+    middle = int(np.searchsorted(np.cumsum(posterior.probability), 0.5))
+    mode, log = posterior.modes[middle], np.log(posterior.spread)
+    assert mode.factors is not None  # A cell with probability has a mode.
+    mean = posterior.probability @ log
+    sd = np.sqrt(posterior.probability @ (log - mean) ** 2)
+    root = mode.factors.root
+    q, m = len(root), mode.at["W"].size
+    R = np.zeros((q + 1, q + 1))
+    R[:q, :q], R[q, q] = root, max(float(sd), 0.05)
+    # Rows of R are (W, log b, effect, log ω); rows of a position are sorted by name.
+    (effect,) = mode.at.keys() - {"W", "log_b"}
+    rows = {"W": np.arange(m), "log_b": [m], effect: np.arange(m + 1, q), "spread": [q]}
+    order = np.concatenate([rows[name] for name in sorted(rows)])
+    return Gaussian({**mode.at, "spread": np.asarray(log[middle])}, R[order])
 
 
 def grid(fitted: Fitted) -> SpreadPosterior:
     """Return the posterior of ω on a grid near the fit; one point if ω is known."""
-    n_grid = 1 if fitted.known else N_GRID
-    params, pairs, prior = fitted.fit.params, fitted.pairs, fitted.prior
     with jax.enable_x64(True):
-        if isinstance(prior, HierarchicalLCAPrior):
-            data = group_data(pairs, prior, fitted.learning_rate, fitted.n_groups)
-            return posterior_on_grid(GROUPS, params, data, n_grid=n_grid)
-        data = point_data(pairs, prior, fitted.learning_rate)
-        return posterior_on_grid(POINTS, params, data, n_grid=n_grid)
+        return spread_posterior(
+            fitted.fit.params,
+            fitted.pairs,
+            fitted.prior,
+            n_groups=fitted.n_groups,
+            learning_rate=fitted.learning_rate,
+            n_grid=1 if fitted.known else N_GRID,
+        )
 
 
 def draw(
@@ -186,7 +164,7 @@ def draw(
     n_draws: int = 1000,
     n_chains: int | None = None,
     progress: bool | None = None,
-    found: SpreadPosterior | None = None,
+    posterior: SpreadPosterior | None = None,
     feature_names: Names | None = None,
 ) -> Draws:
     """Draw from the posterior near a fit, with matrices in input units.
@@ -203,8 +181,8 @@ def draw(
         starts at the median of ω. "nuts" is ``NUTS(target_accept=0.95)``.
     seed, n_draws, n_chains, progress
         See ``pm.sample``.
-    found : SpreadPosterior, optional
-        The result of ``grid(fitted)``. Default: it is computed.
+    posterior : SpreadPosterior, optional
+        Posterior of ω on its grid. Default: it is computed.
     feature_names : sequence of d str, optional
         Names of the features in warnings.
 
@@ -224,25 +202,15 @@ def draw(
 
     >>> import numpy as np
     >>> import probmetric as pm
-    >>> from probmetric.inference import hierarchical_lca, point_effects
+    >>> from probmetric.inference import effects
     >>> X = np.array(2 * [[-2.0], [-1.0], [1.0], [2.0]])
     >>> y, groups = np.array(2 * [0, 0, 1, 1]), np.arange(8) // 4
     >>> model = pm.HierarchicalLCA(spread=0.0).fit(X, y, groups)
     >>> options = {"scale": model.scale_, "seed": 0, "n_draws": 10, "n_chains": 1}
-    >>> values = hierarchical_lca.draw(model.fitted_, "laplace", **options).values
+    >>> values = effects.draw(model.fitted_, "laplace", **options).values
     >>> M, M_group = values["M"], values["M_group"]
     >>> M_group.shape, round(float(abs(M_group - M[:, :, None]).max()), 9)
     ((1, 10, 2, 1, 1), 0.0)
-
-    Four points in four judged pairs:
-
-    >>> X, y = np.array([[0.0], [0.1], [1.0], [1.1]]), np.array([1, 1, 0, 0])
-    >>> pairs = np.array([[0, 1], [2, 3], [0, 2], [1, 3]])  # Rows of X
-    >>> model = pm.PointEffectsLCA(spread=1.0, preprocessor=X).fit_pairs(pairs, y)
-    >>> options = {"scale": model.scale_, "seed": 0, "n_draws": 50}
-    >>> values = point_effects.draw(model.fitted_, "laplace", **options).values
-    >>> values["M"].shape, bool((values["spread"] == 1.0).all())  # Known: one mode
-    ((1, 50, 1, 1), True)
     """
     sampler = sampler_of(method, (NUTS, Laplace))
     if isinstance(method, str) and isinstance(sampler, NUTS):
@@ -252,26 +220,21 @@ def draw(
             "method must be 'laplace' if the spread is known or there is one group, "
             "got 'nuts'. If the spread is 0, use LCA."
         )
-    found = grid(fitted) if found is None else found
-    prior, rate = fitted.prior, fitted.learning_rate
+    posterior = grid(fitted) if posterior is None else posterior
     if isinstance(sampler, Laplace):
         n_draws, n_chains = counts(n_draws, n_chains)
-        n = n_draws * n_chains
-        if isinstance(prior, HierarchicalLCAPrior):
-            values = group_laplace_draws(found, float(prior.common.width), n, seed=seed)
-        else:
-            with jax.enable_x64(True):
-                values = laplace_draws(found, n, seed=seed)
+        values = laplace_draws(posterior, fitted.prior, n_draws * n_chains, seed=seed)
         drawn = Draws(values, {}, {"method": "laplace", "seed": seed})
     else:
-        if isinstance(prior, HierarchicalLCAPrior):
-            data = group_data(fitted.pairs, prior, rate, fitted.n_groups)
-            posterior, dims = Posterior(GROUP_TARGET, data, start(found)), GROUPED
-        else:
-            data = point_data(fitted.pairs, prior, rate)
-            posterior, dims = Posterior(POINT_TARGET, data, start(found)), None
+        effect, data = data_of(
+            fitted.pairs, fitted.prior, fitted.learning_rate, fitted.n_groups
+        )
+        target, dims = POINT_TARGET, None
+        if effect is GROUPS:
+            target = GROUP_TARGET
+            dims = {"M_group": ("group", "feature", "feature_bis")}
         drawn = sampler.draw(
-            posterior,
+            Posterior(target, data, start(posterior)),
             seed=seed,
             n_draws=n_draws,
             n_chains=n_chains,
@@ -289,20 +252,17 @@ def draw(
     return drawn._replace(values={**drawn.values, **matrices})
 
 
-def group_metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return the common metric of each draw, with P(same); None for other models."""
-    values = joined(draws)
-    if not {"M_group", "b"} <= values.keys():
-        return None
-    return mahalanobis(values["M"], values["b"])
+def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
+    """Return one metric per draw, with P(same); None for draws of other models.
 
-
-def point_metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric per draw, with P(same) of new points; None for other models."""
+    The metric is the common one of groups, or P(same) is of new points.
+    """
     values = joined(draws)
-    if not {"M", "b_new"} <= values.keys():
-        return None
-    return mahalanobis(values["M"], values["b_new"])
+    if {"M", "M_group", "b"} <= values.keys():
+        return mahalanobis(values["M"], values["b"])
+    if {"M", "b_new"} <= values.keys():
+        return mahalanobis(values["M"], values["b_new"])
+    return None
 
 
 def new_groups(
@@ -313,19 +273,10 @@ def new_groups(
     p: int,
     seed: int,
 ) -> Float[np.ndarray, "s d d"]:
-    """Return the matrix of a new group for each draw, Eq. (2).
+    """Return the matrix of a new group for each draw of M, b and spread, Eq. (2).
 
-    Parameters
-    ----------
-    values : dict of arrays of shape (s, ...)
-        Draws of M, b and spread, in input units.
-    width : float
-        c, the unit of the spread.
-    scale : array of shape (d,)
-        Scales by which the features were divided.
-    p : int
-        Number of rows of the map.
-    seed : int
+    ``values`` are in input units. ``width`` is c, ``scale`` divided the features, and
+    the map has p rows.
     """
     rng = np.random.default_rng(seed)
     L = np.stack([metric.factor[:p] for metric in mahalanobis(values["M"])])
@@ -335,39 +286,19 @@ def new_groups(
     return np.swapaxes(L, 1, 2) @ L
 
 
-def group_probability(
-    metrics: list[Mahalanobis],
+def averaged(
+    M: Float[np.ndarray, "s d d"],
+    intercepts: Iterable[Float[np.ndarray, "N"] | float],
     a: Float[np.ndarray, "N d"],
     b: Float[np.ndarray, "N d"],
 ) -> Float[np.ndarray, "N"]:
-    """Return P(same) of pairs (a, b), averaged over metrics with the link of LCA."""
-    total = np.zeros(len(a))
-    for metric in metrics:
-        assert isinstance(metric.link, Link)
-        distance = distances(np.asarray(metric.factor), a, b, "pairs")
-        with np.errstate(over="ignore"):  # An infinite square gives P = 0.
-            total += np.exp(-(metric.link.b + 0.5 * distance**2))
-    return total / len(metrics)
+    """Return the average over draws of P(same) = exp(-(intercept + D/2)) of pairs.
 
-
-def point_probability(
-    values: dict[str, np.ndarray],
-    a: Float[np.ndarray, "N d"],
-    b: Float[np.ndarray, "N d"],
-    i: Int[np.ndarray, "N"],
-    j: Int[np.ndarray, "N"],
-) -> Float[np.ndarray, "N"]:
-    """Return P(same) of pairs (a, b), averaged over draws (Eq. 3).
-
-    ``i`` and ``j`` are indices of fitted points; -1 is a new point.
+    Each of the s intercepts is b of all pairs, or (b_i + b_j)/2 of each pair.
     """
     total = np.zeros(len(a))
-    draws = zip(
-        mahalanobis(values["M"]), values["b_point"], values["b_new"], strict=True
-    )
-    for metric, b_point, b_new in draws:
-        b_of = np.append(b_point, b_new)
+    for metric, intercept in zip(mahalanobis(M), intercepts, strict=True):
         distance = distances(np.asarray(metric.factor), a, b, "pairs")
         with np.errstate(over="ignore"):  # An infinite square gives P = 0.
-            total += np.exp(-0.5 * (b_of[i] + b_of[j] + distance**2))
-    return total / len(values["M"])
+            total += np.exp(-(intercept + 0.5 * distance**2))
+    return total / len(M)

@@ -11,12 +11,13 @@ nearest mode so far. The result is the mode θ̂ at the best ω. The certificate
 mode is ½ gᵀH⁻¹g, with g the gradient at θ̂. It is the difference in nats between the
 maximum of the local quadratic model and the value at θ̂.
 
-``Effect`` has the functions that differ between group maps and point intercepts.
+``Effect`` has the functions that differ between group maps and point intercepts. The
+type of the prior selects the model.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -27,7 +28,7 @@ from probmetric.data.containers import Pairs
 from probmetric.inference.effects import groups, points
 from probmetric.inference.effects.arrow import arrow, gradient
 from probmetric.inference.effects.groups import GroupData, stacked
-from probmetric.inference.effects.points import PointData, Rows, derivatives, rows_of
+from probmetric.inference.effects.points import PointData, derivatives, rows_of
 from probmetric.inference.effects.profile import (
     Profile,
     check_mode,
@@ -48,6 +49,7 @@ from probmetric.precision import native_arrays
 from probmetric.typing import Array, Scalar
 
 type Params = HierarchicalLCAParams | PointEffectsParams
+type Prior = HierarchicalLCAPrior | PointEffectsPrior
 
 N_GRID = 17
 """Number of grid points of ω."""
@@ -61,7 +63,7 @@ MAX_PARAMETERS = 5_000
 
 @runtime_checkable
 class Factors(Protocol):
-    """Factors of minus the Hessian H in (W, log b, effect)."""
+    """Log determinant, inverse root and Newton's step of minus the Hessian H."""
 
     @property
     def log_determinant(self) -> float:
@@ -70,7 +72,7 @@ class Factors(Protocol):
 
     @property
     def root(self) -> Float[np.ndarray, "q q"]:
-        """Square root R of the covariance, with RRᵀ = H⁻¹."""
+        """Square root R of the covariance, RRᵀ = H⁻¹."""
         ...
 
     def newton(
@@ -109,19 +111,9 @@ class Dense(NamedTuple):
 class Mode(NamedTuple):
     """The mode of (W, log b, effect) at one ω.
 
-    Attributes
-    ----------
-    at : dict of arrays
-        Position {W, log_b, E} or {W, log_b, z}.
-    params : HierarchicalLCAParams or PointEffectsParams
-    log_density : float
-        log p(ω) + log p(y | ω); -inf if the search did not end at a mode.
-    factors : Factors or None
-        None if the search did not end at a mode.
-    gap : float
-        The certificate ½ gᵀH⁻¹g in nats.
-    fit : Fit
-        Outcome of the solver.
+    ``at`` is {W, log_b, E or z}; ``log_density`` is log p(ω) + log p(y | ω); ``gap`` is
+    the certificate in nats. ``log_density`` is -inf and ``factors`` None if the search
+    did not end at a mode.
     """
 
     at: Arrays
@@ -144,23 +136,12 @@ class SpreadPosterior(NamedTuple):
 class Effect[D: (GroupData, PointData), P: Params]:
     """Functions that differ between effects on maps (groups) and intercepts (points).
 
-    Attributes
-    ----------
-    name : str
-        NumPyro site of the effect, "E" or "z".
-    objective : callable
-        ``objective(position, (data, ω))``: log joint density given ω.
-    to_params, position : callable
-        ``to_params(position with ω as spread, data)`` and ``position(params, data)``.
-    expand : callable
-        ``expand(position with spread, data) -> (gradient, factors)``, or None if minus
-        the Hessian is not positive definite.
-    n_newton : int
-        Maximum number of Newton steps after L-BFGS.
-    bounds : pair of float
-        Smallest ω > 0 and largest ω of the search, if the prior scale is at least 1. A
-        smaller prior scale reduces the bounds. A larger scale does not change them, so
-        a vague prior does not extend the search to very large ω.
+    ``name`` is the NumPyro site of the effect, "E" or "z". ``expand`` maps (position
+    with ω as spread, data) to the gradient and the factors, or None if minus the
+    Hessian is not positive definite. ``n_newton`` is the maximum number of Newton steps
+    after L-BFGS. ``bounds`` are the smallest ω > 0 and the largest ω of the search if
+    the prior scale is at least 1. A smaller scale reduces them. A larger scale does
+    not change them, so a vague prior does not extend the search to very large ω.
     """
 
     name: str
@@ -265,87 +246,45 @@ def _moved(at: Arrays, step: Float[np.ndarray, "q"], name: str) -> Arrays:
     }
 
 
-def _prior_arrays[P: (HierarchicalLCAPrior, PointEffectsPrior)](
-    prior: P, dtype: np.dtype
-) -> P:
-    """Return a proper prior as arrays of one dtype."""
+def data_of(
+    pairs: Pairs,
+    prior: Prior,
+    learning_rate: float = 1.0,
+    n_groups: int | None = None,
+) -> tuple[Effect[Any, Any], Any]:
+    """Return the effect of a prior and the data of its objective.
+
+    The data are (stacked statistics, prior, learning rate) of groups or (rows, prior)
+    of points. The prior must be proper.
+    """
     check_prior(prior.common)
     if not np.all(np.asarray(prior.common.lam) > 0):
         raise ValueError(
             f"prior.common.lam must be > 0, got {prior.common.lam}. Under a flat prior "
             "of the map the spread has no marginal density."
         )
+    if isinstance(prior, HierarchicalLCAPrior):
+        stats = stacked(pairs, n_groups)
+        dtype = stats.T.dtype
+        rate = np.asarray(learning_rate, dtype)
+        return GROUPS, (stats, _as_arrays(prior, dtype), rate)
+    size = np.size(prior.common.mean) + 1 + len(pairs.X)
+    if size > MAX_PARAMETERS:
+        raise ValueError(
+            f"pairs must have at most {MAX_PARAMETERS} parameters (p·d + 1, and one "
+            f"for each point), got {size}. Use fewer points or components."
+        )
+    rows = rows_of(pairs, learning_rate)
+    return POINTS, (rows, _as_arrays(prior, rows.delta.dtype))
+
+
+def _as_arrays[P](prior: P, dtype: np.dtype) -> P:
     return jax.tree.map(lambda v: np.asarray(v, dtype), prior)
 
 
-def group_data(
+def fit(
     pairs: Pairs,
-    prior: HierarchicalLCAPrior,
-    learning_rate: float = 1.0,
-    n_groups: int | None = None,
-) -> GroupData:
-    """Return the data for ``GROUPS``: stacked statistics, prior, learning rate."""
-    stats = stacked(pairs, n_groups)
-    dtype = stats.T.dtype
-    return stats, _prior_arrays(prior, dtype), np.asarray(learning_rate, dtype)
-
-
-def point_data(
-    pairs: Pairs, prior: PointEffectsPrior, learning_rate: float = 1.0
-) -> PointData:
-    """Return the data for ``POINTS``: rows and prior."""
-    rows = rows_of(pairs, learning_rate)
-    return rows, _prior_arrays(prior, rows.delta.dtype)
-
-
-def _best_mode[D: (GroupData, PointData), P: Params](
-    effect: Effect[D, P],
-    shape: tuple[int, ...],
-    data: D,
-    *,
-    spread: float | None,
-    max_steps: int,
-    tol: float,
-) -> tuple[Fit, Mode]:
-    """Return the fit at the best ω, or at ``spread``, and its mode.
-
-    The search starts at the prior mean, b = 0.3 and an effect of 0 of this shape.
-    """
-    prior = data[1]
-    W = np.asarray(prior.common.mean)
-    log_b = np.asarray(np.log(0.3), W.dtype)
-    effects = np.zeros(shape, W.dtype)
-    begin: Arrays = {"W": W, "log_b": log_b, effect.name: effects}
-    profile = Profile(
-        begin,
-        lambda omega, near: mode_at(
-            effect, omega, near, data, max_steps=max_steps, tol=tol
-        ),
-    )
-    if spread is not None:
-        mode = profile(float(spread))
-    else:
-        scale = float(prior.spread)
-        smallest, largest = effect.bounds
-        bounds = min(0.01 * scale, smallest), largest * min(scale, 1.0)
-        mode = climb(profile, 0.25 * min(scale, 1.0), bounds)
-    check_mode(mode.log_density, mode.fit)
-    fits = [tried.fit for tried in profile.modes.values()]
-    fit = mode.fit._replace(
-        params=mode.params,
-        objective=np.asarray(mode.log_density),
-        n_steps=np.asarray(sum(int(fit.n_steps) for fit in fits)),
-        n_evaluations=np.asarray(sum(int(fit.n_evaluations) for fit in fits)),
-    )
-    if mode.factors is None:
-        fit = fit._replace(result=np.asarray(int(Result.MAX_STEPS)))
-    return fit, mode
-
-
-@native_arrays
-def fit_groups(
-    pairs: Pairs,
-    prior: HierarchicalLCAPrior,
+    prior: Prior,
     *,
     n_groups: int | None = None,
     learning_rate: float = 1.0,
@@ -353,76 +292,17 @@ def fit_groups(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Fit:
-    """Fit hierarchical LCA: the marginal mode of the spread, then maps and b given it.
+    """Fit LCA with an effect: the marginal mode of the spread, then the mode given it.
 
     Parameters
     ----------
     pairs : Pairs
-        Labeled pairs, with the group 0..G-1 of each pair in ``anchor``.
-    prior : HierarchicalLCAPrior
-        A proper prior: lam > 0.
+        Labeled pairs. For groups, ``anchor`` is the group 0..G-1 of each pair. For
+        point effects, each row of X is a point and has one effect.
+    prior : HierarchicalLCAPrior or PointEffectsPrior
+        A proper prior, lam > 0. Its type selects the model.
     n_groups : int, optional
         Number of groups G. Default: the largest code plus one.
-    learning_rate, spread, max_steps, tol
-        See ``point_effects.fit``.
-
-    Returns
-    -------
-    Fit
-        See ``point_effects.fit``.
-
-    Raises
-    ------
-    ValueError
-        If the pairs have no labels or no groups.
-
-        If the prior is flat or centered at zero.
-
-        If the density has no mode.
-
-    Examples
-    --------
-    With a spread of 0 both groups have the common map of LCA:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import hierarchical_lca, lca
-    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
-    >>> from probmetric.models.lca import LCAPrior
-    >>> i, j, y = np.array([0, 0, 3, 3]), np.array([1, 2, 4, 5]), np.array([1, 0, 1, 0])
-    >>> X = np.array([[0.0], [1.0], [2.0], [0.0], [1.0], [3.0]])
-    >>> group = np.array([0, 0, 1, 1])
-    >>> pairs, prior = Pairs(X, i, j, y, anchor=group), LCAPrior(np.eye(1))
-    >>> fit = hierarchical_lca.fit(pairs, HierarchicalLCAPrior(prior), spread=0.0)
-    >>> W = lca.fit(pairs, prior).params.W
-    >>> fit.params.W_groups.ravel().round(2).tolist(), W.ravel().round(2).tolist()
-    ([1.01, 1.01], [1.01])
-    """
-    with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
-        data = group_data(pairs, prior, learning_rate, n_groups)
-        shape = (len(data[0].n), *np.shape(prior.common.mean))
-        return _best_mode(
-            GROUPS, shape, data, spread=spread, max_steps=max_steps, tol=tol
-        )[0]
-
-
-def fit_points(
-    pairs: Pairs,
-    prior: PointEffectsPrior,
-    *,
-    learning_rate: float = 1.0,
-    spread: float | None = None,
-    max_steps: int = 500,
-    tol: float = 1e-6,
-) -> Fit:
-    """Fit point effects: the marginal mode of the spread, then the mode given it.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Labeled pairs. Each row of X is a point and has one effect.
-    prior : PointEffectsPrior
-        A proper prior: lam > 0.
     learning_rate : float, default=1
         Power on the likelihood.
     spread : float >= 0, optional
@@ -443,29 +323,30 @@ def fit_points(
     Raises
     ------
     ValueError
-        If pairs have no labels, or a point is paired with itself.
+        If the pairs have no labels or no groups, or a point is paired with itself.
 
         If the prior is flat or centered at zero.
 
-        If there are more than 5000 parameters, or the density has no mode.
+        If point effects have more than 5000 parameters, or the density has no mode.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import point_effects
+    >>> from probmetric.inference import effects
     >>> from probmetric.models.lca import LCAPrior
     >>> from probmetric.models.point_effects import PointEffectsPrior
     >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
     >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
     >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
-    >>> u = point_effects.fit(pairs, prior, spread=1.0).params.effects
+    >>> u = effects.fit(pairs, prior, spread=1.0).params.effects
     >>> int(u.argmax())  # No pair of point 2 was called the same.
     2
     """
     return best_mode(
         pairs,
         prior,
+        n_groups=n_groups,
         learning_rate=learning_rate,
         spread=spread,
         max_steps=max_steps,
@@ -476,86 +357,71 @@ def fit_points(
 @native_arrays
 def best_mode(
     pairs: Pairs,
-    prior: PointEffectsPrior,
+    prior: Prior,
     *,
+    n_groups: int | None = None,
     learning_rate: float = 1.0,
     spread: float | None = None,
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> tuple[Fit, Mode]:
-    """Return the fit of ``point_effects.fit``, and the mode with its certificate.
+    """Return the result of ``fit``, and the mode with its certificate.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import point_effects
-    >>> from probmetric.models.lca import LCAPrior
-    >>> from probmetric.models.point_effects import PointEffectsPrior
-    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
-    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
-    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
-    >>> fit, mode = point_effects.best_mode(pairs, prior, spread=1.0)
-    >>> mode.gap < 1e-9, mode.params is fit.params
-    (True, True)
+    The search starts at the prior mean, b = 0.3 and effects of 0.
     """
-    size = np.size(prior.common.mean) + 1 + len(pairs.X)
-    if size > MAX_PARAMETERS:
-        raise ValueError(
-            f"pairs must have at most {MAX_PARAMETERS} parameters (p·d + 1, and one "
-            f"for each point), got {size}. Use fewer points or components."
-        )
     with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
-        data = point_data(pairs, prior, learning_rate)
-        return _best_mode(
-            POINTS, (len(pairs.X),), data, spread=spread, max_steps=max_steps, tol=tol
+        effect, data = data_of(pairs, prior, learning_rate, n_groups)
+        common, scale = data[1].common, float(data[1].spread)
+        W = np.asarray(common.mean)
+        shape = (len(data[0].n), *W.shape) if effect is GROUPS else (len(pairs.X),)
+        begin: Arrays = {
+            "W": W,
+            "log_b": np.asarray(np.log(0.3), W.dtype),
+            effect.name: np.zeros(shape, W.dtype),
+        }
+        profile = Profile(
+            begin,
+            lambda omega, near: mode_at(
+                effect, omega, near, data, max_steps=max_steps, tol=tol
+            ),
         )
+        if spread is not None:
+            mode = profile(float(spread))
+        else:
+            smallest, largest = effect.bounds
+            bounds = min(0.01 * scale, smallest), largest * min(scale, 1.0)
+            mode = climb(profile, 0.25 * min(scale, 1.0), bounds)
+    check_mode(mode.log_density, mode.fit)
+    fits = [tried.fit for tried in profile.modes.values()]
+    result = mode.fit._replace(
+        params=mode.params,
+        objective=np.asarray(mode.log_density),
+        n_steps=np.asarray(sum(int(fit.n_steps) for fit in fits)),
+        n_evaluations=np.asarray(sum(int(fit.n_evaluations) for fit in fits)),
+    )
+    if mode.factors is None:
+        result = result._replace(result=np.asarray(int(Result.MAX_STEPS)))
+    return result, mode
 
 
-def posterior_on_grid[D: (GroupData, PointData), P: Params](
-    effect: Effect[D, P],
-    params: P,
-    data: D,
+def spread_posterior(
+    params: Params,
+    pairs: Pairs,
+    prior: Prior,
     *,
+    n_groups: int | None = None,
+    learning_rate: float = 1.0,
     n_grid: int = N_GRID,
     drop: float = 8.0,
 ) -> SpreadPosterior:
     """Return the posterior of ω on a grid near the fitted ω, with the mode at each ω.
 
-    The arguments are described in ``point_effects.spread_posterior``.
-    """
-    spread, scale = float(params.spread), min(float(data[1].spread), 1.0)
-    with jax.enable_x64(np.asarray(params.W).dtype == np.float64):
-        begin = effect.position(params, data)
-        profile = Profile(begin, lambda at, near: mode_at(effect, at, near, data))
-        largest = 2 * effect.bounds[1] * scale
-        posterior = SpreadPosterior(
-            *on_grid(profile, spread, scale, largest, n_grid, drop)
-        )
-    if all(mode.factors is None for mode in posterior.modes):
-        raise ValueError(
-            "params must be a fit with a mode at some ω near the fitted spread, got "
-            "none. Raise max_iter, or set a stronger prior."
-        )
-    return posterior
-
-
-def spread_posterior(
-    params: PointEffectsParams,
-    rows: Rows,
-    prior: PointEffectsPrior,
-    *,
-    n_grid: int = N_GRID,
-    drop: float = 8.0,
-) -> SpreadPosterior:
-    """Return the posterior of ω on a grid, with the mode given ω at each grid point.
-
     Parameters
     ----------
-    params : PointEffectsParams
+    params : HierarchicalLCAParams or PointEffectsParams
         The fit.
-    rows, prior
-        Data and prior of the fit.
+    pairs, prior, n_groups, learning_rate
+        Data, prior and options of the fit.
     n_grid : int, default=17
         Number of equally spaced grid points. With 1, the grid is only the fitted ω.
     drop : float, default=8
@@ -571,20 +437,29 @@ def spread_posterior(
     --------
     >>> import numpy as np
     >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import point_effects
+    >>> from probmetric.inference import effects
     >>> from probmetric.models.lca import LCAPrior
     >>> from probmetric.models.point_effects import PointEffectsPrior
     >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
     >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
-    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
-    >>> fit = point_effects.fit(pairs, prior, spread=1.0)
-    >>> problem = fit.params, point_effects.rows_of(pairs), prior
-    >>> posterior = point_effects.spread_posterior(*problem, n_grid=5)
+    >>> problem = pairs, PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> fit = effects.fit(*problem, spread=1.0)
+    >>> posterior = effects.spread_posterior(fit.params, *problem, n_grid=5)
     >>> round(float(posterior.probability.sum()), 6), len(posterior.modes)
     (1.0, 5)
-    >>> mode = point_effects.spread_posterior(*problem, n_grid=1).modes[0]
-    >>> bool(abs(mode.log_density - fit.objective) < 1e-9)
-    True
     """
-    data = rows, _prior_arrays(prior, rows.delta.dtype)
-    return posterior_on_grid(POINTS, params, data, n_grid=n_grid, drop=drop)
+    with jax.enable_x64(np.asarray(params.W).dtype == np.float64):
+        effect, data = data_of(pairs, prior, learning_rate, n_groups)
+        spread, scale = float(params.spread), min(float(data[1].spread), 1.0)
+        begin = effect.position(params, data)
+        profile = Profile(begin, lambda at, near: mode_at(effect, at, near, data))
+        largest = 2 * effect.bounds[1] * scale
+        posterior = SpreadPosterior(
+            *on_grid(profile, spread, scale, largest, n_grid, drop)
+        )
+    if all(mode.factors is None for mode in posterior.modes):
+        raise ValueError(
+            "params must be a fit with a mode at some ω near the fitted spread, got "
+            "none. Raise max_iter, or set a stronger prior."
+        )
+    return posterior

@@ -17,7 +17,6 @@ is therefore meaningless, and ω is fitted by its marginal density (``effects.fi
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, refuse_trials
@@ -38,53 +37,28 @@ type GroupData = tuple[Statistics, HierarchicalLCAPrior, Scalar]
 """Stacked statistics, prior and learning rate."""
 
 
-def n_groups_of(pairs: Pairs, n_groups: int | None = None) -> int:
-    """Return the number of groups; default: the largest code plus one.
+def stacked(pairs: Pairs, n_groups: int | None = None) -> Statistics:
+    """Return the statistics of each group, stacked; rows are padded to a power of two.
 
-    Raises
-    ------
-    ValueError
-        If the pairs have no groups, or ``n_groups`` is below the largest code plus one.
+    ``anchor`` is the group 0..G-1 of each pair; G is the largest code plus one, or
+    ``n_groups``.
     """
+    refuse_trials(pairs, "hierarchical_lca")
     if pairs.anchor is None:
         raise ValueError("pairs.anchor must be the group of each pair, got None.")
-    if n_groups is not None and isinstance(pairs.anchor, Tracer):
-        return n_groups
-    least = int(np.max(np.asarray(pairs.anchor))) + 1
+    anchor, w = np.asarray(pairs.anchor), host_weights(pairs)
+    least = int(anchor.max()) + 1
     if n_groups is not None and n_groups < least:
         raise ValueError(
             f"n_groups must be at least {least} for the groups of these pairs, got "
             f"{n_groups}."
         )
-    return least if n_groups is None else n_groups
-
-
-def stacked(pairs: Pairs, n_groups: int | None = None) -> Statistics:
-    """Return the statistics of each group, stacked; rows are padded to a power of two.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Pairs with labels y in {0, 1} and the group 0..G-1 in ``anchor``.
-    n_groups : int, optional
-        Number of groups G. Default: the largest code plus one.
-
-    Raises
-    ------
-    ValueError
-        If the pairs have no labels or no groups.
-    """
-    refuse_trials(pairs, "hierarchical_lca")
-    n = n_groups_of(pairs, n_groups)
-    anchor, w = np.asarray(pairs.anchor), host_weights(pairs)
-    i, j = np.asarray(pairs.i), np.asarray(pairs.j)
+    X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)
     y = None if pairs.y is None else np.asarray(pairs.y)
     groups: list[Statistics] = []
-    for group in range(n):
+    for group in range(n_groups or least):
         k = np.flatnonzero((anchor == group) & (w > 0))
-        inside = Pairs(
-            np.asarray(pairs.X), i[k], j[k], None if y is None else y[k], w[k]
-        )
+        inside = Pairs(X, i[k], j[k], None if y is None else y[k], w[k])
         groups.append(prepare(inside, by_points=False))
     size = 1 << max(3, (max(len(stats.w) for stats in groups) - 1).bit_length())
     padded = [

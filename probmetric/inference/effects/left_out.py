@@ -53,12 +53,8 @@ def point_log_likelihood(
 ) -> Float[np.ndarray, "chain draw n"]:
     """Return the log density of the pairs of each point, Eq. (1), for each draw.
 
-    Parameters
-    ----------
-    values : dict of arrays of shape (chain, draw, ...)
-        Draws of M, b, b_point and spread, in the units of ``rows``.
-    rows : Rows
-        Rows of the pairs. Weights are ignored.
+    ``values`` are draws of M, b, b_point and spread, in the units of ``rows``. Weights
+    are ignored.
     """
     names = ("M", "b", "b_point", "spread")
     flat = {k: np.asarray(values[k], float) for k in names}

@@ -52,21 +52,7 @@ type PointData = tuple[Rows, PointEffectsPrior]
 def rows_of(pairs: Pairs, learning_rate: float = 1.0) -> Rows:
     """Return the rows of labeled pairs with positive weight.
 
-    Raises
-    ------
-    ValueError
-        If the pairs have no labels, or a point is paired with itself.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import point_effects
-    >>> i, j, y = np.array([[0, 0, 1], [1, 2, 2], [1, 0, 0]])
-    >>> X, w = np.array([[0.0], [1.0], [3.0]]), np.array([1.0, 1.0, 0.0])
-    >>> rows = point_effects.rows_of(Pairs(X, i, j, y, w))  # The last has weight 0.
-    >>> rows.delta.ravel().tolist(), rows.same.tolist()
-    ([-1.0, -3.0], [True, False])
+    Pairs without labels, or of a point with itself, raise ValueError.
     """
     refuse_trials(pairs, "point_effects")
     pairs = checked_rows(pairs)

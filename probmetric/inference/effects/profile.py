@@ -42,14 +42,9 @@ class ModeAt(Protocol):
 
 
 class Profile[M: ModeAt]:
-    """Log density of ω. Each search for a mode starts at the nearest cached mode.
+    """Log density of ω by ``mode_at(ω, position)``; ``begin`` starts the first search.
 
-    Parameters
-    ----------
-    begin : dict of arrays
-        Start of the first search.
-    mode_at : callable
-        ``mode_at(ω, position) -> mode``.
+    Each search for a mode starts at the nearest cached mode.
     """
 
     def __init__(self, begin: Arrays, mode_at: Callable[[float, Arrays], M]) -> None:
@@ -99,20 +94,9 @@ def on_grid[M: ModeAt](
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"], tuple[M, ...]]:
     """Return n equally spaced values of ω near ``at``, their probabilities and modes.
 
-    Parameters
-    ----------
-    profile : Profile
-    at : float
-        The ω with the largest density.
-    scale : float
-        Scale of ω. The search for the upper end of the grid starts with a tenth of it.
-    largest : float
-        Upper limit of the grid.
-    n : int
-        Number of grid points. With 1, the grid is only ``at``, with probability 1.
-    drop : float
-        The grid ends where the log density is lower than at ``at`` by ``drop``, or at
-        0.
+    The search for the upper end starts with a tenth of ``scale`` and ends at
+    ``largest``. The grid ends where the log density is lower than at ``at`` by
+    ``drop``, or at 0. With n = 1, the grid is only ``at``, with probability 1.
     """
     if n == 1:
         return np.array([at]), np.ones(1), (profile(at),)
@@ -150,13 +134,8 @@ def drawn_on_grid[M](
 ) -> dict[str, np.ndarray]:
     """Return n draws (1, n, ...) of ω, named ``spread``, and of quantities given ω.
 
-    Parameters
-    ----------
-    grid, probability, modes
-        Results of ``on_grid``. ω is uniform within a grid cell.
-    at_mode : callable
-        ``at_mode(mode, ω of the cell, ω drawn (m,), rng) -> values`` (m, ...) by name.
-    n, seed : int
+    ``at_mode(mode, ω of the cell, ω drawn (m,), rng)`` returns values (m, ...) by name.
+    ω is uniform within a grid cell.
     """
     rng = np.random.default_rng(seed)
     cell = np.sort(rng.choice(len(grid), n, p=probability))

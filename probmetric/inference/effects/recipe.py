@@ -18,7 +18,7 @@ from jaxtyping import Float, Int, Shaped
 
 from probmetric.data.containers import Pairs
 from probmetric.data.inputs import codes_of
-from probmetric.inference.effects.fit import best_mode, fit_groups
+from probmetric.inference.effects.fit import Prior, best_mode
 from probmetric.inference.lca.recipe import Recipe, build, prior_for, rate_for
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
@@ -33,13 +33,12 @@ class Fitted(NamedTuple):
     """A fit with its pairs, prior and settings, in standardized units.
 
     ``known`` is True if ω was not fitted, because it was passed or there is only one
-    group. ``n_groups`` is only used with groups, and ``gap`` (the certificate, in nats)
-    only with point effects.
+    group. ``n_groups`` is only used with groups. ``gap`` is the certificate, in nats.
     """
 
     fit: Fit
     pairs: Pairs
-    prior: HierarchicalLCAPrior | PointEffectsPrior
+    prior: Prior
     learning_rate: float
     known: bool
     n_groups: int | None = None
@@ -56,11 +55,6 @@ def pairs_in_groups(
     """Return the pairs of a recipe inside each group, with ``anchor`` as the group.
 
     ``labels`` are the names of the groups for error messages. Default: the group codes.
-
-    Raises
-    ------
-    ValueError
-        If a group has only one class, or a class with one member.
     """
     blocks: list[Pairs] = []
     for group in range(int(groups.max()) + 1):
@@ -88,17 +82,8 @@ def merged(
 ) -> tuple[Pairs, Shaped[np.ndarray, "n"] | None]:
     """Return pairs with each distinct point once in X, and the point labels.
 
-    Parameters
-    ----------
-    pairs : Pairs
-    labels : array-like of shape (N, 2), optional
-        Labels of the two points of each pair. Default: points with equal features are
-        the same point, and there are no labels.
-
-    Raises
-    ------
-    ValueError
-        If labels have another shape, or a label has more than one vector of features.
+    Without labels (N, 2) of the points of each pair, points with equal features are
+    the same point.
     """
     X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)
     if labels is None:
@@ -124,27 +109,27 @@ def merged(
     return pairs._replace(X=rows, i=i, j=j), names
 
 
-def fit_group_recipe(
+def fit_recipe(
     pairs: Pairs,
     recipe: Recipe,
     lam: float,
     *,
     spread_scale: float,
     spread: float | None,
-    n_groups: int,
+    n_groups: int | None = None,
 ) -> Fitted:
-    """Fit hierarchical LCA to pairs in groups, in float64; see ``HierarchicalLCA``.
+    """Fit hierarchical LCA to pairs in groups, or point effects, in float64.
 
-    ω cannot be estimated from one group. It is then 0 unless ``spread`` is set.
+    Point effects have no ``n_groups``. ω cannot be estimated from one group. It is then
+    0 unless ``spread`` is set.
     """
     if spread is None and n_groups == 1:
         spread = 0.0
-    prior = HierarchicalLCAPrior(
-        prior_for(pairs, recipe, lam), np.asarray(spread_scale)
-    )
+    kind = PointEffectsPrior if n_groups is None else HierarchicalLCAPrior
+    prior = kind(prior_for(pairs, recipe, lam), np.asarray(spread_scale))
     rate = rate_for(pairs, recipe)
     with jax.enable_x64(True):
-        fit = fit_groups(
+        fit, mode = best_mode(
             pairs,
             prior,
             n_groups=n_groups,
@@ -153,27 +138,4 @@ def fit_group_recipe(
             max_steps=recipe.max_iter,
             tol=TOL if recipe.tol is None else recipe.tol,
         )
-    return Fitted(fit, pairs, prior, rate, spread is not None, n_groups=n_groups)
-
-
-def fit_point_recipe(
-    pairs: Pairs,
-    recipe: Recipe,
-    lam: float,
-    *,
-    spread_scale: float,
-    spread: float | None,
-) -> Fitted:
-    """Fit point effects to pairs in float64; see ``PointEffectsLCA``."""
-    prior = PointEffectsPrior(prior_for(pairs, recipe, lam), np.asarray(spread_scale))
-    rate = rate_for(pairs, recipe)
-    with jax.enable_x64(True):
-        fit, mode = best_mode(
-            pairs,
-            prior,
-            learning_rate=rate,
-            spread=spread,
-            max_steps=recipe.max_iter,
-            tol=TOL if recipe.tol is None else recipe.tol,
-        )
-    return Fitted(fit, pairs, prior, rate, spread is not None, gap=mode.gap)
+    return Fitted(fit, pairs, prior, rate, spread is not None, n_groups, mode.gap)

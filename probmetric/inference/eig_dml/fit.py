@@ -108,40 +108,8 @@ def game(
 ) -> Game:
     """Whiten the differences of far pairs by the matrix of close pairs, Eq. (2).
 
-    Parameters
-    ----------
-    data : Pairs
-        Close and far pairs. Pairs of weight zero are ignored. Positive weights of far
-        pairs have no effect, because the problem is a minimum over far pairs.
-    kappa : float, optional
-        Budget κ > 0, a factor of the metric. The default is d, as in the notes.
-    ridge : float, default=0
-        Ridge in relative units: δ = ridge · tr(H)/d is added to the diagonal of H.
-
-    Raises
-    ------
-    ValueError
-        If there is no close pair or no far pair.
-    ValueError
-        If a far pair has distance zero (f* is 0 in this case).
-    ValueError
-        If H is singular.
-    ValueError
-        If pairs are counts.
-
-    Examples
-    --------
-    Close pairs are 1 and 2 apart along the axes. Far pairs in units of the close pairs
-    are:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import eig_dml
-    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 4.0]])
-    >>> pairs = Pairs(X, np.zeros(4, int), np.arange(1, 5), y=np.array([1, 1, 0, 0]))
-    >>> whitened = eig_dml.game(pairs)
-    >>> abs(whitened.Z).tolist(), whitened.kappa
-    ([[2.0, 0.0], [0.0, 2.0]], 2.0)
+    Pairs of weight zero are ignored. Positive weights of far pairs have no effect. κ is
+    d by default, and δ = ridge · tr(H)/d is added to the diagonal of H.
     """
     refuse_trials(data, "eig_dml")
     data = checked_rows(data)

@@ -77,13 +77,8 @@ def top_eigenvector(
 def frank_wolfe(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> Solution:
     """Solve the game by Frank-Wolfe to a relative gap of ``tol``, Eqs. (6)-(9).
 
-    Parameters
-    ----------
-    Z : array of shape (n_F, d)
-        Whitened far differences. The largest norm is 1, and no row is zero.
-    max_steps : int
-    tol : float
-        The solver stops if dual - primal ≤ tol · primal, with both bounds recomputed.
+    The largest norm of a row of Z is 1, and no row is zero. The solver stops if dual -
+    primal ≤ tol · primal, with both bounds recomputed.
     """
     n_far, d = Z.shape
     S = np.eye(d, dtype=Z.dtype) / d

@@ -150,15 +150,8 @@ def _play(
 def pdhg(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> Solution:
     """Solve the game by restarted PDHG to a relative gap of ``tol``.
 
-    Parameters
-    ----------
-    Z : array of shape (n_F, d)
-        Whitened far differences. No row is zero.
-    max_steps : int
-        Largest number of steps, in total over all working sets.
-    tol : float
-        The solver stops if dual - primal ≤ tol · primal, with both bounds recomputed
-        over all far pairs.
+    No row of Z is zero. ``max_steps`` is the total over all working sets. The solver
+    stops if dual - primal ≤ tol · primal, with both bounds recomputed over all pairs.
     """
     n_far, d = Z.shape
     squared = np.sum(Z**2, 1)

@@ -91,37 +91,11 @@ def choose_prior(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> ChosenPrior:
-    """Choose the NIW prior, Eq. (1), of smallest held-out loss.
+    """Choose the NIW prior, Eq. (1), of smallest held-out loss (unweighted points).
 
-    Parameters
-    ----------
-    data : Labeled
-        Complete, unweighted points.
-    n_classes : int
-    covariance : {"full", "tied", "diagonal"}, default="full"
-    alpha : float, default=1
-        Dirichlet concentration of the class weights. It is not chosen.
-
-    Returns
-    -------
-    ChosenPrior
-        The prior is computed from all points. It is NaN if every class has only equal
-        points. For equal losses the strongest prior is chosen: first by s, then by ν₀,
-        then by κ₀.
-
-    Examples
-    --------
-    Two classes have the variances 1 and 100. The chosen prior makes the class
-    covariances as dissimilar as the grid allows (excess ν₀ - D - 1 = 1):
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import gaussian_classes
-    >>> y = np.arange(20) % 2
-    >>> X = np.random.default_rng(0).normal(size=(20, 1)) * (1 + 9 * y[:, None])
-    >>> chosen = gaussian_classes.choose_prior(Labeled(X, y), 2)
-    >>> chosen.strengths.excess, chosen.losses.shape
-    (1.0, (5, 7, 8))
+    The prior is computed from all points. It is NaN if every class has only equal
+    points. For equal losses the strongest prior is chosen: first by s, then by ν₀, then
+    by κ₀.
     """
     X, codes = np.asarray(data.X, float), np.asarray(data.y)
     shape, voters = (len(EXCESS), len(KAPPA)), some_voters(X, codes)
@@ -200,17 +174,7 @@ def prior_of(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Compute the NIW prior, Eq. (1), from the statistics of the points.
-
-    Parameters
-    ----------
-    stats : ClassStatistics
-    strengths : Strengths
-        s from 0 to ∞ points, ν₀ - D - 1 > 0, κ₀ > 0.
-    covariance : {"full", "tied", "diagonal"}, default="full"
-        "diagonal" returns the prior of one feature, with D = 1 in ν₀.
-    alpha : float, default=1
-    """
+    """Compute the NIW prior, Eq. (1); s may be ∞. "diagonal" has D = 1 in ν₀."""
     s, excess, kappa = strengths
     n, d = np.sum(stats.n), stats.mean.shape[1]
     free = max(n - np.sum(stats.n > 0), 0.0)

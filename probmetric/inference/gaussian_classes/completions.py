@@ -66,34 +66,7 @@ def evidence_prior_missing(
     The evidence of the observed entries has no closed form. The function first fills
     missing entries with class means and chooses ``evidence_prior`` for the filled rows.
     Under this first prior it computes the mode and the expected statistics at the mode.
-    The result is ``evidence_prior`` for the expected statistics. The data are used
-    twice, for three numbers and a pooled matrix.
-
-    Parameters
-    ----------
-    data : Labeled
-        NaN for missing entries.
-    n_classes : int
-    covariance, alpha
-        See ``evidence_prior``.
-
-    Returns
-    -------
-    NIWPrior
-
-    Examples
-    --------
-    If no entry is missing, the result is the prior of highest evidence:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import gaussian_classes
-    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> data = Labeled(X, y)
-    >>> prior = gaussian_classes.evidence_prior_missing(data, 2)
-    >>> whole = gaussian_classes.evidence_prior(gaussian_classes.statistics(data, 2))
-    >>> bool(np.allclose(prior.Psi, whole.Psi)), float(prior.nu), float(whole.nu)
-    (True, 302.0, 302.0)
+    The result is ``evidence_prior`` for the expected statistics.
     """
     options = {"covariance": covariance, "alpha": alpha}
     filled = statistics(fill_with_means(data, n_classes), n_classes)
@@ -134,49 +107,8 @@ def complete(
 ) -> ClassPosterior:
     """Draw completions of rows by Eqs. (1) and (2), and compute their NIW posteriors.
 
-    The mean of these posteriors approximates the posterior given the observed entries.
-
-    Parameters
-    ----------
-    key : typed PRNG key
-    data : Labeled
-        NaN for missing entries. Data weights are not supported.
-    prior : NIWPrior
-    start : GaussianClassesParams
-        Start of the chain, for example the mode from ``fit_missing``.
-    covariance : {"full", "tied", "diagonal"}, default="full"
-    n_completions, warm_up, thin : int
-        Number S of completions, sweeps before the first completion, and sweeps between
-        two completions. A sweep costs n d³.
-
-    Returns
-    -------
-    ClassPosterior
-        Every array has a leading axis with the S completions.
-
-    Raises
-    ------
-    ValueError
-        If ``data`` has weights. A weighted row has no completion.
-
-    Examples
-    --------
-    The posterior means of a class differ between completions only if the class has
-    missing entries, here the first class:
-
-    >>> import jax
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import gaussian_classes
-    >>> from probmetric.models.gaussian_classes import NIWPrior
-    >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
-    >>> y = np.array([0, 0, 0, 1, 1])
-    >>> data, prior = Labeled(X, y), NIWPrior(np.array([4.0]), np.eye(1), 2.0, 3.0)
-    >>> start = gaussian_classes.fit_missing(data, prior, n_classes=2).params
-    >>> key, options = jax.random.key(0), {"n_completions": 3, "warm_up": 2, "thin": 1}
-    >>> post = gaussian_classes.complete(key, data, prior, start, **options)
-    >>> post.kappa.tolist(), (np.ptp(post.mean, 0) > 0).tolist()
-    ([[5.0, 4.0], [5.0, 4.0], [5.0, 4.0]], [[True], [False]])
+    ``start`` is, for example, the mode from ``fit_missing``. A sweep costs n d³. Data
+    weights are not supported, because a weighted row has no completion.
     """
     if data.w is not None:
         raise ValueError(

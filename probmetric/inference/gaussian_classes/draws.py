@@ -78,37 +78,10 @@ def sample(
 ) -> xr.DataTree:
     """Draw the parameters of the classes ``n_draws * n_chains`` times, in one chain.
 
-    Parameters
-    ----------
-    posterior : ClassPosterior
-        Posterior in scaled units.
-    scaler : Scaler
-        Maps scaled units back to input units.
-    data : Labeled
-        Data in input units, stored as provenance.
-    names : sequence of str, optional
-        Names of the features.
-    arguments : dict
-        Arguments of the model, stored as provenance.
-    base : LocalMahalanobis, optional
-        Metric in input units. ``metrics`` uses its rule and γ. Zero columns of its
-        frame mark constant features. At γ = ∞, ``base`` is the metric of every draw.
-    classes : array of shape (c,), optional
-        Names along the axis ``class``. The default is 0, 1, ...
-    seed : int, default=0
-    n_draws : int, default=1000
-    n_chains : int, optional
-        Default: 1.
-    log_prior, predictive, prior_draws : bool, bool, int, optional
-        See ``GaussianClasses.sample``. If one of them is set, ``arguments`` must
-        contain prior and covariance.
-
-    Returns
-    -------
-    DataTree
-        Posterior group with weights (class), mean (class, feature) and covariance
-        (class, feature, feature_bis). The first axis of a tied covariance is
-        all_classes.
+    ``posterior`` is in scaled units; ``data``, ``base`` and the draws in input units.
+    ``metrics`` uses the rule and γ of ``base``. Zero columns of its frame mark constant
+    features, and at γ = ∞ it is the metric of every draw. ``log_prior``, ``predictive``
+    and ``prior_draws`` require prior and covariance in ``arguments``.
     """
     total = np.prod(counts(n_draws, n_chains))
     with jax.enable_x64(True):
@@ -168,8 +141,6 @@ def _in_input_units(
 
 
 class _Model:
-    """The arguments of the NumPyro model, in the units of the fit."""
-
     def __init__(
         self, data: Labeled, scaler: Scaler, prior: NIWPrior, covariance: Covariance
     ) -> None:
@@ -185,11 +156,7 @@ class _Model:
     def densities(
         self, params: GaussianClassesParams
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Compute log prior densities by site, and the log likelihood, of all draws.
-
-        The likelihood is in input units, the prior of the sites in the units of the
-        fit.
-        """
+        """Compute log prior densities by site, and the log likelihood, of all draws."""
         sites = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
         if self.options["covariance"] == "diagonal":
             variance = np.diagonal(sites.pop("chol"), axis1=-2, axis2=-1) ** 2

@@ -102,29 +102,6 @@ def student_metric(
     With a diagonal covariance the predictive density is not a Student-t in D
     dimensions. The normal density at the posterior mean (which needs ν > 2) is used
     instead.
-
-    Parameters
-    ----------
-    post : ClassPosterior
-    rule : str, default="min_norm"
-        See ``LocalMahalanobis``.
-    gamma : float, default=0
-        Share γ ≥ 0 of the base metric; ∞ for the base metric only.
-
-    Examples
-    --------
-    Half way between two symmetric classes A is the identity in whitened coordinates. At
-    other points A has the same determinant.
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack(2 * [np.eye(2)])
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> metric = gaussian_classes.student_metric(post)
-    >>> A = metric.frame_matrix_at(np.array([[0.0, 0.0], [0.5, 0.5]]))
-    >>> A[0].round(3).tolist(), np.prod(np.linalg.eigvalsh(A), 1).round(3).tolist()
-    ([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0])
     """
     return _student(post, gamma, rule=rule)
 
@@ -175,33 +152,7 @@ def _each(drawn: Whitened, base: LocalMahalanobis) -> list[LocalMahalanobis]:
 def drawn_metrics(
     params: GaussianClassesParams, base: LocalMahalanobis
 ) -> list[LocalMahalanobis]:
-    """Compute one metric per posterior draw of the class densities, Eq. (2).
-
-    Parameters
-    ----------
-    params : GaussianClassesParams
-        Draws, with a leading axis of draws in every array.
-    base : LocalMahalanobis
-        Metric whose rule, γ and ε are used for all draws.
-
-    Examples
-    --------
-    The metrics have the γ of ``base`` and the densities of the draws:
-
-    >>> import jax
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack(2 * [np.eye(2)])
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> base = gaussian_classes.student_metric(post, gamma=3.0)
-    >>> params = gaussian_classes.draw(jax.random.key(0), post, 2)
-    >>> metrics = gaussian_classes.drawn_metrics(params, base)
-    >>> [float(metric.gamma) for metric in metrics]
-    [3.0, 3.0]
-    >>> bool(np.any(metrics[0].classes.loc != metrics[1].classes.loc))
-    True
-    """
+    """Compute one metric per draw, Eq. (2), with rule, γ and ε of the base."""
     with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
         return _each(_whitened(params), to_numpy(base))
 
@@ -214,30 +165,8 @@ def expected_bias_metric(
 ) -> LocalMahalanobis:
     """Compute the metric of smallest expected squared bias over draws, Eq. (3).
 
-    Parameters
-    ----------
-    params : GaussianClassesParams
-        Draws, with a leading axis of draws in every array.
-    base : LocalMahalanobis
-        Metric whose frame, center and γ are used.
-    epsilon : float, default=0.05
-        Ridge > 0. The unit is the mean squared norm of B over draws, divided by D.
-
-    Examples
-    --------
-    The result is one metric for all draws:
-
-    >>> import jax
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack(2 * [np.eye(2)])
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> base = gaussian_classes.student_metric(post)
-    >>> params = gaussian_classes.draw(jax.random.key(0), post, 2)
-    >>> metric = gaussian_classes.expected_bias_metric(params, base)
-    >>> metric.rule, len(metric.classes.loc)
-    ('expected_bias', 2)
+    ``epsilon`` is a ridge > 0. Its unit is the mean squared norm of B over draws,
+    divided by D.
     """
     with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
         classes = to_numpy(_mapped(params, base.frame, base.centre))
@@ -253,17 +182,6 @@ def posterior_metrics(
     The computation is one compiled program. With ``n_draws = 0`` nothing compiles. With
     the rule "expected_bias" the first result is the metric of Eq. (3) in the frame of
     Eq. (1), and the list of metrics per draw is empty.
-
-    Parameters
-    ----------
-    post : ClassPosterior
-        Posterior in float64.
-    seed : int
-    n_draws : int
-        Number of draws, at least 2 for the rule "expected_bias". The draws equal those
-        of ``gaussian_classes.posterior.draw`` with ``jax.random.key(seed)``.
-    rule : str, default="min_norm"
-        See ``LocalMahalanobis``.
     """
     expected = rule == "expected_bias"
     with jax.enable_x64(True):
@@ -300,31 +218,10 @@ class LogEuclidean(NamedTuple):
 @numpy_in_numpy_out
 @one_program
 def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
-    """Compute the log-Euclidean mean and spread of positive definite matrices.
+    """Compute the log-Euclidean mean and spread of matrices over draws, the first axis.
 
-    If all determinants are 1, the log-Euclidean mean has determinant 1 too. The
-    arithmetic mean has a larger determinant.
-
-    Parameters
-    ----------
-    A : array of shape (s, n, d, d)
-        Positive definite matrices. The first axis is the draws.
-
-    Returns
-    -------
-    LogEuclidean
-        Arrays ``mean`` (n, d, d) and ``spread`` (n,).
-
-    Examples
-    --------
-    The arithmetic mean would be 2.125 · I, with a determinant above 1:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> A = np.stack([np.diag([4.0, 0.25]), np.diag([0.25, 4.0])])[:, None]
-    >>> mean, spread = gaussian_classes.log_euclidean(A)
-    >>> mean.round(3).tolist(), spread.round(3).tolist()
-    ([[[1.0, 0.0], [0.0, 1.0]]], [1.961])
+    If all determinants are 1, the mean has determinant 1 too, unlike an arithmetic
+    mean.
     """
 
     def log(M: Array) -> Array:
@@ -383,18 +280,7 @@ def error_expansion(
 def expected_squared_reach(
     log_density: Float[Array, "*n"] | float, n: int, d: int
 ) -> Float[Array, "*n"]:
-    """Compute E r² of the nearest of n points from the log density, Eq. (4).
-
-    Parameters
-    ----------
-    log_density : float or array of any shape
-        Natural log of the density p(x).
-    n, d : int
-        Number of points and dimension.
-
-    Returns
-    -------
-    array of the same shape
+    """Compute E r² of the nearest of n points from the natural log density, Eq. (4).
 
     Examples
     --------
@@ -428,43 +314,9 @@ def choose_gamma(
 ) -> tuple[float, Float[np.ndarray, "g"]]:
     """Choose the share γ of the base metric, Eq. (5), by leave-one-out on a grid.
 
-    Parameters
-    ----------
-    metrics : sequence of LocalMahalanobis
-        One metric, or one per draw, whose votes are averaged. The γ of these metrics is
-        not used.
-    X, codes : arrays of shape (n, d), (n,)
-        Training points and class codes 0..c-1.
-    n_neighbors : int
-        Number k of neighbors. At most n - 1 neighbors are used.
-    gammas : sequence of float, default=GAMMAS
-        Candidates. The base metric, γ = ∞, is added if it is missing.
-    max_points : int, default=500
-        Largest number of predicted training points, the first in
-        ``data.hash.canonical_order``.
-
-    Returns
-    -------
-    gamma : float
-        The best γ, or the largest of several with equal scores.
-    scores : array of shape (g,)
-        Mean log score of each γ, from γ = ∞ in descending order.
-
-    Examples
-    --------
-    Only the first feature separates the classes, both in the densities and in the
-    points. The scores belong to γ = ∞, 1 and 0:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack(2 * [np.eye(2)])
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> X = np.random.default_rng(0).normal(size=(10, 2))
-    >>> data = [gaussian_classes.student_metric(post)], X, (X[:, 0] > 0).astype(int)
-    >>> gamma, scores = gaussian_classes.choose_gamma(*data, 3, gammas=(0.0, 1.0))
-    >>> gamma, scores.round(2).tolist()
-    (0.0, [-0.37, -0.37, -0.3])
+    The votes of one metric per draw are averaged; the γ of the metrics is not used. At
+    most ``max_points`` points are predicted, by at most n - 1 neighbors. Returns the
+    largest of the best γ, and the mean log scores from γ = ∞ in descending order.
     """
     n, c, k = len(X), int(codes.max()) + 1, min(n_neighbors, len(X) - 1)
     grid = sorted({*map(float, gammas), float("inf")}, reverse=True)
@@ -512,35 +364,10 @@ def choose_by_folds(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
 ) -> tuple[str | float, Float[np.ndarray, "g"]]:
-    """Choose the Euclidean metric or the share γ, Eq. (6), in folds.
+    """Choose the Euclidean metric or the share γ, Eq. (6), in folds of scaled points.
 
-    Parameters
-    ----------
-    learn : callable
-        Takes the indices of the training rows. Returns a metric, or None if it cannot
-        be fitted. The γ of the metric is not used.
-    X : array of shape (n, d)
-        Points in scaled units.
-    codes : array of shape (n,)
-        Classes 0..c-1.
-
-    Returns
-    -------
-    chosen : str or float
-        An entry of ``LADDER``.
-    scores : array of shape (g,)
-        Mean held-out log score of each entry of ``LADDER``.
-
-    Examples
-    --------
-    If no metric can be fitted in the folds, the Euclidean metric remains:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> X, codes = np.array([[0.0], [1.0], [5.0], [6.0]]), np.array([0, 0, 1, 1])
-    >>> chosen, scores = gaussian_classes.choose_by_folds(lambda rows: None, X, codes)
-    >>> chosen, np.isfinite(scores).tolist()
-    ('Euclid', [True, False, False, False, False, False, False, False])
+    ``learn`` makes a metric of the training rows, or None if it cannot be fitted. Its γ
+    is not used. Returns an entry of ``LADDER``, and the mean held-out log scores.
     """
     parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))

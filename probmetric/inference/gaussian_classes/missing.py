@@ -62,27 +62,7 @@ from probmetric.typing import Array, Scalar
 
 
 def fill_with_means(data: Labeled, n_classes: int) -> Labeled:
-    """Replace missing entries by the class mean, or by the feature mean.
-
-    The feature mean is used if a class has no observed entry of the feature. The result
-    is the start of EM. Its covariances are too small for other uses.
-
-    Parameters
-    ----------
-    data : Labeled
-        NaN for missing entries. Data weights are not used.
-    n_classes : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import gaussian_classes
-    >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
-    >>> y = np.array([0, 0, 0, 1, 1])
-    >>> gaussian_classes.fill_with_means(Labeled(X, y), 2).X.ravel().tolist()
-    [0.0, 2.0, 1.0, 5.0, 9.0]
-    """
+    """Replace missing entries by the class mean, else by the feature mean."""
     X, y = np.asarray(data.X), np.asarray(data.y)
     observed = ~np.isnan(X)
     values = np.where(observed, X, 0.0)
@@ -171,38 +151,9 @@ def fit_missing(
 ) -> Fit:
     """Find a posterior mode in (weights, μ, Σ) given the observed entries, by EM.
 
-    Parameters
-    ----------
-    data : Labeled
-        NaN for missing entries. A row with only missing entries counts for the class
-        weights.
-    prior : NIWPrior
-        Prior with α + n > 1 in every class.
-    n_classes : int
-    covariance : {"full", "tied", "diagonal"}, default="full"
-    max_steps, tol
-        See ``run_em``.
-
-    Returns
-    -------
-    Fit
-        ``params`` is a ``GaussianClassesParams``; ``objective`` is ``log_joint``. The
-        mode is a local optimum. With missing entries there may be several modes.
-
-    Examples
-    --------
-    A row with only missing entries counts only for the class weights:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import gaussian_classes
-    >>> from probmetric.models.gaussian_classes import NIWPrior
-    >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
-    >>> y = np.array([0, 0, 0, 1, 1])
-    >>> prior = NIWPrior(np.array([4.0]), np.eye(1), kappa=2.0, nu=3.0)
-    >>> params = gaussian_classes.fit_missing(Labeled(X, y), prior, n_classes=2).params
-    >>> params.weights.round(3).tolist(), params.mean.round(3).tolist()
-    ([0.6, 0.4], [[2.5], [5.5]])
+    Every class needs α + n > 1. A row with only missing entries counts for the class
+    weights. The objective is ``log_joint``. The mode is a local optimum: with missing
+    entries there may be several.
     """
     filled = statistics(fill_with_means(data, n_classes), n_classes)
     start = mode(posterior(filled, prior, covariance=covariance))

@@ -36,29 +36,7 @@ from probmetric.precision import numpy_in_numpy_out
 
 @numpy_in_numpy_out
 def mixture_prior(prior: NIWPrior, n_components: int) -> NIWPrior:
-    """Compute Fraley and Raftery's prior of components from the prior of whole classes.
-
-    Parameters
-    ----------
-    prior : NIWPrior
-        Prior with ν > d + 1. E Σ = Ψ/(ν - d - 1) is the pooled within-class covariance.
-    n_components : int
-
-    Examples
-    --------
-    In one dimension, each of two components that tile a class has half the width of the
-    class:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> from probmetric.models.gaussian_classes import NIWPrior
-    >>> whole = NIWPrior(np.zeros(1), np.array([[16.0]]), kappa=1.0, nu=6.0)
-    >>> (whole.Psi / (whole.nu - 2)).tolist()
-    [[4.0]]
-    >>> two = gaussian_classes.mixture_prior(whole, 2)
-    >>> (two.Psi / (two.nu - 2)).tolist()  # ¼ of the variance
-    [[1.0]]
-    """
+    """Compute Fraley and Raftery's prior of components from a prior of classes."""
     d = len(prior.mean)
     Psi = prior.Psi / (prior.nu - d - 1) / n_components ** (2 / d)
     return NIWPrior(prior.mean, Psi, 0.01, d + 2.0, prior.alpha)
@@ -74,47 +52,11 @@ def fit_mixtures(
     n_starts: int = 4,
     seed: int = 0,
 ) -> Fit:
-    """Fit the mode of the model with a mixture in every class, by EM.
+    """Fit the mode with a mixture in every class, by EM; NaN is integrated out.
 
-    Parameters
-    ----------
-    data : Labeled
-        Labeled points. NaN entries are integrated out.
-    prior : NIWPrior
-        Prior of every component, and the concentration α of the class weights.
-    n_classes, n_components : int
-    concentration : float, default=1
-        Concentration β of the component weights within a class.
-    n_starts : int, default=4
-        Number of k-means++ starts per class; the best local optimum is returned.
-    seed : int, default=0
-
-    Returns
-    -------
-    Fit
-        ``params`` is a ``GaussianClassesParams`` with ``mix``. ``objective`` is the log
-        joint density in (π, ω, μ, Σ), constants included. The result code is the worst
-        of the classes.
-
-    Raises
-    ------
-    ValueError
-        If a class has fewer points than components.
-
-    Examples
-    --------
-    The first class has one component on each side of the second class:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import gaussian_classes
-    >>> from probmetric.models.gaussian_classes import NIWPrior
-    >>> X = np.array([[-6.0], [-5.0], [5.0], [6.0], [-1.0], [0.0], [0.0], [1.0]])
-    >>> data = Labeled(X, np.arange(8) // 4)
-    >>> prior = NIWPrior(np.zeros(1), np.eye(1), kappa=0.01, nu=3.0)
-    >>> fit = gaussian_classes.fit_mixtures(data, prior, n_classes=2, n_components=2)
-    >>> sorted(fit.params.mean[0].ravel().round(1).tolist())
-    [-5.5, 5.5]
+    ``prior`` holds for every component, ``concentration`` is β of the component
+    weights. ``params`` has ``mix``; the objective is the log joint density in (π, ω, μ,
+    Σ). The result code is the worst of the classes.
     """
     if data.y is None:
         raise ValueError("data.y must be class codes, got None.")

@@ -52,20 +52,7 @@ from probmetric.typing import Array
 
 
 class ClassStatistics(NamedTuple):
-    """Count n (c,), mean (c, d) and scatter about the mean (c, d, d) of every class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> stats = gaussian_classes.ClassStatistics(
-    ...     n=np.array([2.0, 2.0]),
-    ...     mean=np.array([[1.0], [7.0]]),
-    ...     scatter=np.array([[[2.0]], [[8.0]]]),
-    ... )
-    >>> gaussian_classes.plug_in(stats).chol.ravel().tolist()
-    [1.0, 2.0]
-    """
+    """Count n, mean and scatter about the mean of every class."""
 
     n: Float[Array, "c"]
     mean: Float[Array, "c d"]
@@ -82,20 +69,15 @@ class ClassPosterior(NamedTuple):
 
     Examples
     --------
-    Two classes with equal means and scales differ only in their weights:
+    The posterior variance of a class has the mean Ψ/(ν - D - 1):
 
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
-    >>> post = gaussian_classes.ClassPosterior(
-    ...     alpha=np.array([3.0, 1.0]),
-    ...     mean=np.zeros((2, 1)),
-    ...     kappa=np.full(2, 4.0),
-    ...     nu=np.full(2, 6.0),
-    ...     Psi=np.full((2, 1, 1), 16.0),
-    ... )
-    >>> X = np.array([[0.0], [5.0]])
-    >>> np.exp(gaussian_classes.predict_log_proba(post, X)).round(3).tolist()
-    [[0.75, 0.25], [0.75, 0.25]]
+    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> (post.Psi / (post.nu - 2)[:, None, None]).ravel().tolist()
+    [4.0, 4.0]
     """
 
     alpha: Float[Array, "*s c"]
@@ -129,11 +111,6 @@ def statistics(data: Labeled, n_classes: int) -> ClassStatistics:
         Complete points with y in 0..C-1.
     n_classes : int
         Number C of classes.
-
-    Raises
-    ------
-    ValueError
-        If labels are missing.
 
     Examples
     --------
@@ -181,10 +158,7 @@ def statistics(data: Labeled, n_classes: int) -> ClassStatistics:
 
 
 def tile_rows(n: int, c: int) -> int:
-    """Compute the number of rows in a tile of one class: a power of two, 16 to 1024.
-
-    The padding of all tiles has at most n rows in total.
-    """
+    """Compute the rows in a tile, 16 to 1024; the padding is at most n rows."""
     return min(max(1 << max(n // c, 1).bit_length() - 1, 16), 1024)
 
 
@@ -193,8 +167,7 @@ def _tiles(
 ) -> tuple[Int[Array, "n"], Int[Array, "t"], Int[Array, "t"], Int[Array, "t"]]:
     """Compute the order of rows by class, and each tile's class, first row and end.
 
-    There are ⌊n/tile⌋ + c tiles; some may be beyond the end of the last class and
-    empty.
+    Some of the ⌊n/tile⌋ + c tiles may be beyond the end of the last class and empty.
     """
     size = jnp.zeros(c, int).at[y].add(1)
     end, tiles = jnp.cumsum(size), -(-size // tile)
@@ -208,18 +181,7 @@ def _tiles(
 def posterior(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> ClassPosterior:
-    """Compute the exact NIW posterior, Eq. (1).
-
-    Parameters
-    ----------
-    stats : ClassStatistics
-    prior : NIWPrior
-    covariance : {"full", "tied", "diagonal"}, default="full"
-
-    Returns
-    -------
-    ClassPosterior
-    """
+    """Compute the exact NIW posterior, Eq. (1)."""
     return _posterior(stats, prior, covariance=covariance)
 
 
@@ -257,6 +219,7 @@ def log_evidence(
     Parameters
     ----------
     stats : ClassStatistics
+        See ``statistics``.
     prior : NIWPrior
     covariance : {"full", "tied", "diagonal"}, default="full"
 
@@ -266,11 +229,11 @@ def log_evidence(
     has probability 1/2, and the predictive density is Cauchy with scale √2:
 
     >>> import numpy as np
+    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import gaussian_classes
     >>> from probmetric.models.gaussian_classes import NIWPrior
-    >>> stats = gaussian_classes.ClassStatistics(
-    ...     np.array([1.0, 0.0]), np.zeros((2, 1)), np.zeros((2, 1, 1))
-    ... )
+    >>> data = Labeled(np.zeros((1, 1)), np.zeros(1, int))
+    >>> stats = gaussian_classes.statistics(data, 2)
     >>> prior = NIWPrior(np.zeros(1), np.eye(1), kappa=1.0, nu=1.0)
     >>> evidence = np.exp(gaussian_classes.log_evidence(stats, prior))
     >>> round(float(evidence), 4), round(0.5 / (np.pi * 2**0.5), 4)
@@ -337,8 +300,6 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
 
     Examples
     --------
-    Weights sum to 1 in every draw, and class means vary about -1 and 1:
-
     >>> import jax
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
@@ -388,26 +349,7 @@ def _with_covariance(xp: ModuleType, post: ClassPosterior, divisor: Array) -> Ar
 
 @numpy_in_numpy_out
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
-    """Compute the posterior means of weights, μ and Σ; the mean of Σ is Ψ/(ν - D - 1).
-
-    Parameters
-    ----------
-    post : ClassPosterior
-        Posterior with ν > D + 1.
-
-    Examples
-    --------
-    In one dimension with ν = 6 and Ψ = 16, E Σ is 16/4. The Cholesky factor is 2:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> params = gaussian_classes.posterior_mean(post)
-    >>> params.weights.tolist(), params.chol.ravel().tolist()
-    ([0.5, 0.5], [2.0, 2.0])
-    """
+    """Compute the posterior means of weights, μ and Σ; E Σ = Ψ/(ν - D - 1)."""
     return _mean(post)
 
 
@@ -429,26 +371,7 @@ _mean = host_or_program(mean_of)
 @numpy_in_numpy_out
 @jax.jit
 def mode(post: ClassPosterior) -> GaussianClassesParams:
-    """Compute the mode of the posterior density in (weights, μ, Σ).
-
-    Parameters
-    ----------
-    post : ClassPosterior
-        Posterior with α + n > 1 in every class, without completions.
-
-    Examples
-    --------
-    In one dimension with ν = 6 and Ψ = 16, the mode of Σ is 16/(6 + 1 + 2). The
-    Cholesky factor is 4/3:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> gaussian_classes.mode(post).chol.ravel().round(3).tolist()
-    [1.333, 1.333]
-    """
+    """Compute the mode of the posterior density in (weights, μ, Σ), for α + n > 1."""
     c, d = post.mean.shape
     d = 1 if is_diagonal(post) else d
     # Each mean adds a factor |Σ|^(-1/2) to the density of its covariance.
@@ -467,26 +390,6 @@ def plug_in(
 
     Unlike the paper's Σ̂ + αI, this does not depend on the scale of X. With a = 0 and n
     ≤ D the Cholesky factor is NaN.
-
-    Parameters
-    ----------
-    stats : ClassStatistics
-        Statistics with a point in every class.
-    shrinkage : float, default=0
-        Shrinkage a in [0, 1].
-
-    Examples
-    --------
-    With a = 0.5 the variances 1 and 4 move half way to their mean, 2.5:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> stats = gaussian_classes.ClassStatistics(
-    ...     np.array([4.0]), np.zeros((1, 2)), np.diag([4.0, 16.0])[None]
-    ... )
-    >>> chol = gaussian_classes.plug_in(stats, shrinkage=0.5).chol[0]
-    >>> (chol @ chol.T).round(3).tolist()
-    [[1.75, 0.0], [0.0, 3.25]]
     """
     d = stats.mean.shape[1]
     S = stats.scatter / stats.n[:, None, None]

@@ -46,10 +46,6 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     If ``post`` averages over completions, each density is a mixture with one component
     per completion.
 
-    Parameters
-    ----------
-    post : ClassPosterior
-
     Raises
     ------
     ValueError
@@ -120,28 +116,8 @@ def predict_log_proba(
 ) -> Float[Array, "n c"]:
     """Compute log P(class | x, data) with all parameters integrated out.
 
-    Parameters
-    ----------
-    post : ClassPosterior
-    X : array of shape (n, d)
-    missing : bool, default=False
-        Whether to integrate NaN entries out exactly, at a cost of n c d³. If False,
-        rows with NaN get NaN.
-
-    Examples
-    --------
-    Half way between two symmetric classes both have probability 1/2. A row with only
-    missing entries gets the class shares.
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> X = np.array([[0.0], [1.0], [np.nan]])
-    >>> log_proba = gaussian_classes.predict_log_proba(post, X, missing=True)
-    >>> np.exp(log_proba).round(3).tolist()
-    [[0.5, 0.5], [0.346, 0.654], [0.5, 0.5]]
+    With ``missing``, NaN entries are integrated out exactly, at a cost of n c d³.
+    Otherwise rows with NaN get NaN.
     """
     return _predict(post, jnp.asarray(X), missing)
 
@@ -178,10 +154,9 @@ def fit(
 ) -> Fit:
     """Fit the posterior mode in (weights, μ, Σ), with the log evidence as objective.
 
-    The prior is conjugate, hence the fit needs no iteration. ``posterior`` computes the
-    posterior itself. If entries are missing, the fit uses EM
-    (``gaussian_classes.missing.fit_missing``), and the objective is the log joint
-    density at the mode.
+    The prior is conjugate, hence the fit needs no iteration. If entries are missing,
+    the fit uses EM (``gaussian_classes.missing.fit_missing``), and the objective is the
+    log joint density at the mode.
 
     Parameters
     ----------

@@ -49,35 +49,7 @@ def evidence_prior(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> NIWPrior:
-    """Choose the NIW prior, Eq. (1), of highest evidence.
-
-    Parameters
-    ----------
-    stats : ClassStatistics
-    covariance : {"full", "tied", "diagonal"}, default="full"
-    alpha : float, default=1
-        Dirichlet concentration of the class weights. It is not chosen.
-
-    Returns
-    -------
-    NIWPrior
-        The prior is NaN if the evidence is not finite on the grid, that is, if all
-        points are equal.
-
-    Examples
-    --------
-    The prior mean is the mean of all points. E Σ = Ψ/(ν - 2) is the pooled variance
-    within the classes, 10/4:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import gaussian_classes
-    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> stats = gaussian_classes.statistics(Labeled(X, y), 2)
-    >>> prior = gaussian_classes.evidence_prior(stats)
-    >>> prior.mean.tolist(), round(float(prior.Psi[0, 0] / (prior.nu - 2)), 3)
-    ([4.0], 2.5)
-    """
+    """Choose the NIW prior, Eq. (1), of highest evidence; NaN for equal points."""
     stats = ClassStatistics(*map(jnp.asarray, stats))
     d, n = stats.mean.shape[1], jnp.sum(stats.n)
     grand = stats.n @ stats.mean / n
@@ -121,21 +93,7 @@ def learn_statistics(
     """Compute the posterior, by default under the prior of highest evidence, Eq. (1).
 
     The choice of the default prior compiles one program. With ``prior`` nothing
-    compiles.
-
-    Parameters
-    ----------
-    stats : ClassStatistics
-    prior : NIWPrior, optional
-        Prior, for example from ``choice.choose_prior``. The default is
-        ``evidence_prior``.
-    covariance, alpha
-        See ``evidence_prior``. If ``prior`` is given, its α is used instead of
-        ``alpha``.
-
-    Returns
-    -------
-    Learned
+    compiles, and its α is used instead of ``alpha``.
     """
     if prior is None:
         return _learn_all(stats, alpha, covariance=covariance)

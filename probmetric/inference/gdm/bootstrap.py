@@ -31,22 +31,7 @@ from probmetric.models.gdm import GDMParams, GDMPrior
 def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
     """Return the sampling unit of each site, numbered 0, 1, ...
 
-    The sampling unit is the site. If no site is in two different pairs, the unit is the
-    pair.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference.gdm.bootstrap import units_of
-    >>> X, i = np.arange(4.0)[:, None], np.array([0, 1])
-    >>> units_of(Pairs(X, i, np.array([2, 3]), None)).tolist()
-    [0, 1, 0, 1]
-    >>> twice = Pairs(X, np.array([0, 1, 2]), np.array([2, 3, 0]), None)
-    >>> units_of(twice).tolist()
-    [0, 1, 0, 1]
-    >>> units_of(Pairs(X, i, np.array([2, 2]), None)).tolist()
-    [0, 1, 2, 3]
+    The unit is the site or, if no site is in two different pairs, the pair.
     """
     i, j = np.unique(np.sort([pairs.i, pairs.j], 0), axis=1)
     unit, ends = np.arange(len(pairs.X)), np.append(i, j)
@@ -59,13 +44,6 @@ def site_weights(n: int, replicate: int, seed: int = 0) -> Float[np.ndarray, "n"
     """Return the weights of n sites in one replicate of the Bayesian bootstrap.
 
     The weights are n·Dirichlet(1, …, 1) and depend only on the seed and the replicate.
-
-    Examples
-    --------
-    >>> from probmetric.inference.gdm import site_weights
-    >>> u = site_weights(50, replicate=3)
-    >>> round(float(u.mean()), 6), bool((u > 0).all())
-    (1.0, True)
     """
     u = np.random.default_rng([seed, replicate]).exponential(size=n)
     return u / u.mean()
@@ -79,46 +57,10 @@ def refits(
     *,
     learning_rate: float = 1.0,
 ) -> GDMParams:
-    """Refit the model under weights on sites.
+    """Refit under weights u ≥ 0 on sites, with a leading axis of replicates.
 
-    Parameters
-    ----------
-    pairs : Pairs
-        Pairs in which each site is one point.
-    prior, params, learning_rate
-        The prior, the fit and its learning rate.
-    u : iterable of arrays of shape (n,)
-        Weights of the sites, ≥ 0, for each replicate.
-
-    Returns
-    -------
-    GDMParams
-        b (s,), theta (s, d, k), knots (d, k).
-
-    Raises
-    ------
-    RuntimeError
-        If a refit does not converge.
-
-    Examples
-    --------
-    Without the third site there are no data in the second half of the range. The curve
-    is then flat in this half, as at the mode of the prior:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> i, j, y = np.array([[0, 0, 0], [0, 1, 2], [500, 184, 68]])
-    >>> trials = np.full(3, 1000)
-    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y, trials=trials)
-    >>> prior = GDMPrior(gdm.knots_for(pairs.X), scale=10.0)
-    >>> params = gdm.fit(pairs, prior).params
-    >>> refits = gdm.refits(pairs, prior, params, [np.ones(3), np.array([1, 1, 0])])
-    >>> bool(np.allclose(refits.theta[0], params.theta, atol=1e-6))
-    True
-    >>> refits.theta[1, 0, -1].round(6)
-    np.float64(0.0)
+    Each site must be one point of the pairs. A refit that does not converge raises
+    RuntimeError.
     """
     rows = rows_of(pairs._replace(X=np.asarray(pairs.X, float)), params.knots)
     precision, start = precisions(prior), to_beta(params)
@@ -152,40 +94,7 @@ def leave_out(
     *,
     learning_rate: float = 1.0,
 ) -> GDMParams:
-    """Refit without each group of sites.
-
-    Parameters
-    ----------
-    pairs, prior, params, learning_rate
-        See ``refits``.
-    group : int array of shape (n,)
-        The group of each site, 0..g-1.
-
-    Returns
-    -------
-    GDMParams
-        The refits, with a leading axis of groups; see ``refits``.
-
-    Raises
-    ------
-    ValueError
-        If no pair remains without one of the groups.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> i, j, y = np.array([[0, 0, 1, 1], [1, 2, 2, 3], [5, 2, 6, 3]])
-    >>> trials = np.full(4, 10)
-    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
-    >>> pairs = Pairs(X, i, j, y, trials=trials)
-    >>> prior = GDMPrior(gdm.knots_for(pairs.X))
-    >>> params = gdm.fit(pairs, prior).params
-    >>> gdm.leave_out(pairs, prior, params, np.arange(4)).theta.shape
-    (4, 1, 3)
-    """
+    """Refit without each group 0..g-1 of sites, with a leading axis of groups."""
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)
     for k in range(int(group.max()) + 1):
         if not np.any((group[i] != k) & (group[j] != k)):

@@ -39,21 +39,7 @@ else:
 def posterior(
     params: GDMParams, pairs: Pairs, prior: GDMPrior, *, learning_rate: float = 1.0
 ) -> Posterior:
-    """Return the posterior for samplers, with Laplace's Gaussian as start.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> i, j, y = np.array([[0, 0, 1], [1, 2, 2], [1, 0, 1]])
-    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
-    >>> prior = GDMPrior(gdm.knots_for(pairs.X))
-    >>> params = gdm.fit(pairs, prior).params
-    >>> sorted(gdm.posterior(params, pairs, prior).start.mean)
-    ['log_b', 'log_theta']
-    """
+    """Return the posterior for samplers, with Laplace's Gaussian as start."""
     rows = padded(rows_of(pairs, params.knots, learning_rate))
     prior = GDMPrior(*(np.asarray(v, float) for v in prior))
     return Posterior(TARGET, (rows, prior), start(params, rows, prior))
@@ -143,18 +129,7 @@ def _bootstrap(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[SplineCityBlock] | None:
-    """Return one metric per draw, or None for draws of another model.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.inference.sampling import Draws
-    >>> values = {"b": np.zeros((1, 1)), "theta": np.ones((1, 1, 1, 2))}
-    >>> draws = Draws(values, {}, {"knots": "[[0.0, 1.0]]"})
-    >>> [metric(np.zeros(1), np.ones(1)) for metric in gdm.metrics(draws)]
-    [2.0]
-    """
+    """Return one metric per draw, or None for draws of another model."""
     attributes = draws.attributes if isinstance(draws, Draws) else draws.attrs
     values = joined(draws)
     if "theta" not in values or "knots" not in attributes:

@@ -44,20 +44,7 @@ SUFFICIENT, HALVINGS = 1e-4, 50
 
 
 def check_prior(prior: GDMPrior, d: int) -> None:
-    """Raise ValueError for a wrong shape or order of knots, or scales that are not > 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> gdm.check_prior(GDMPrior(np.array([[0.0, 1.0]])), d=1)
-    >>> try:
-    ...     gdm.check_prior(GDMPrior(np.array([[1.0, 0.0]])), d=1)
-    ... except ValueError as error:
-    ...     print(error)
-    knots must ascend in each row, got [1.0, 0.0] in row 0.
-    """
+    """Raise ValueError for a wrong shape or order of knots, or scales ≤ 0."""
     knots = np.asarray(prior.knots)
     if knots.ndim != 2 or len(knots) != d or knots.shape[1] < 2:
         raise ValueError(
@@ -83,11 +70,7 @@ def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
     with fewer distinct values than knots has evenly spaced knots. A constant covariate
     has equal knots and a flat curve.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Covariates of the sites, each site once.
-    n_splines : int ≥ 2, default=3
+    ``X`` (n, d) are the covariates of the sites, each site once.
 
     Examples
     --------
@@ -117,18 +100,7 @@ def gap_at(
     slope: Float[np.ndarray, "q"],
     precision: Float[np.ndarray, "q"],
 ) -> float:
-    """Return the gap in nats, the bound in Eq. (1).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gdm
-    >>> beta, precision = np.array([0.0, 2.0]), np.ones(2)
-    >>> gdm.gap_at(beta, np.array([-5.0, 0.0]), precision)  # At the edge, and flat
-    0.0
-    >>> gdm.gap_at(beta, np.array([3.0, 0.0]), precision)  # 3²/2
-    4.5
-    """
+    """Return the gap in nats, the bound in Eq. (1)."""
     move = np.maximum(slope / precision, -beta)
     return float(np.sum(slope * move - 0.5 * precision * move**2))
 
@@ -143,25 +115,8 @@ def climb(
 ) -> tuple[np.ndarray, Result, list[float], float]:
     """Maximize f; return β, the result code, f after each step, and the gap.
 
-    Parameters
-    ----------
-    rows, precision
-        Rows of the pairs, and the diagonal of Λ; see Eq. (1) of ``gdm.likelihood``.
-    start : array of shape (q,)
-        Start β ≥ 0, with t > 0 for every pair.
-    max_steps : int, default=100
-    tol : float, default=1e-12
-        The search stops at a gap below ``tol * max(1, |f|)`` nats.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.inference.gdm.likelihood import Rows
-    >>> rows = Rows(np.ones((1, 1)), np.array([1.0]), np.array([3.0]), np.zeros(()))
-    >>> beta, *_ = gdm.climb(rows, np.array([1e-12]), np.ones(1))
-    >>> float(np.exp(-beta[0]).round(6))  # One of four units is shared.
-    0.25
+    The start must have β ≥ 0, and t > 0 for every pair. The search stops at a gap below
+    ``tol * max(1, |f|)`` nats.
     """
     beta, trace = np.array(start, float), list[float]()
     value, slope, H = value_and_derivatives(beta, rows, precision)
@@ -230,7 +185,7 @@ def fit(
         Power η on the likelihood.
     max_steps : int, default=100
     tol : float, default=1e-12
-        Relative tolerance on the gap; see ``climb``.
+        The search stops at a gap below ``tol * max(1, |f|)`` nats.
 
     Returns
     -------
@@ -241,11 +196,8 @@ def fit(
     Raises
     ------
     ValueError
-        If the pairs have no y.
-
-        If the prior is flat or has another dimension.
-
-        If the knots do not ascend.
+        If the pairs have no y, the prior is flat or has another dimension, or the knots
+        do not ascend.
 
     Examples
     --------
@@ -290,12 +242,7 @@ def gap(
 ) -> float:
     """Compute the gap in nats, an upper bound on the distance to the maximum, Eq. (1).
 
-    Parameters
-    ----------
-    params : GDMParams
-        From ``fit``.
-    pairs, prior, learning_rate
-        The arguments of ``fit``.
+    The arguments are those of ``fit``, and its parameters.
 
     Examples
     --------
@@ -306,10 +253,7 @@ def gap(
     >>> i, j, y = np.array([[0, 0, 1], [1, 2, 2], [1, 0, 1]])
     >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
     >>> prior = GDMPrior(gdm.knots_for(pairs.X))
-    >>> params = gdm.fit(pairs, prior).params
-    >>> gdm.gap(params, pairs, prior) < 1e-9
-    True
-    >>> gdm.gap(params._replace(b=params.b + 0.1), pairs, prior) > 1e-3
+    >>> gdm.gap(gdm.fit(pairs, prior).params, pairs, prior) < 1e-9
     True
     """
     pairs = pairs._replace(X=np.asarray(pairs.X, float))
@@ -325,19 +269,6 @@ def deviance_explained(params: GDMParams, pairs: Pairs) -> float:
     The null model has the same P for all pairs, as in R's gdm, which reports percent.
     Deviances are binomial, with data weights and without the prior. If all pairs have
     the same share of shared units, the result is 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> i, j, y = np.array([[0, 0, 0], [0, 1, 2], [500, 184, 68]])
-    >>> trials = np.full(3, 1000)
-    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y, trials=trials)
-    >>> params = gdm.fit(pairs, GDMPrior(gdm.knots_for(pairs.X), scale=10.0)).params
-    >>> gdm.deviance_explained(params, pairs) > 0.99
-    True
     """
     pairs = pairs._replace(X=np.asarray(pairs.X, float))
     rows = rows_of(pairs, np.asarray(params.knots, float))

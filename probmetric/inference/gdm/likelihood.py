@@ -35,19 +35,7 @@ LOG_HALF_NORMAL = 0.5 * float(np.log(2 / np.pi))
 
 
 class Rows(NamedTuple):
-    """Pairs as rows: Z (N, q), a (N,), m (N,) of Eq. (1), and log coefficients ().
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import gdm
-    >>> i, j, y, trials = np.array([[0], [1], [2], [3]])
-    >>> pairs = Pairs(np.array([[0.0], [1.0]]), i, j, y, trials=trials)
-    >>> rows = gdm.rows_of(pairs, np.array([[0.0, 2.0]]))
-    >>> rows.Z.tolist(), rows.shared.tolist(), rows.other.tolist()
-    ([[1.0, 0.75, 0.25]], [2.0], [1.0])
-    """
+    """Pairs as rows: Z, a, m of Eq. (1), and the sum of log coefficients."""
 
     Z: Float[Array, "N q"]
     shared: Float[Array, "N"]
@@ -58,30 +46,7 @@ class Rows(NamedTuple):
 def rows_of(
     pairs: Pairs, knots: Float[Array, "d k"], learning_rate: float = 1.0
 ) -> Rows:
-    """Compute the rows of observed pairs, in NumPy.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Pairs with y. Without trials, each pair has one unit.
-    knots : array of shape (d, k)
-    learning_rate : float, default=1
-
-    Raises
-    ------
-    ValueError
-        If the pairs have no y, or the knots have another number of covariates.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import gdm
-    >>> i, j, y = np.array([[0], [1], [1]])
-    >>> pairs = Pairs(np.array([[0.0], [1.0]]), i, j, y, w=np.array([4.0]))
-    >>> gdm.rows_of(pairs, np.array([[0.0, 1.0]]), learning_rate=0.5).shared.tolist()
-    [2.0]
-    """
+    """Compute the rows of observed pairs, in NumPy; without trials, pairs are units."""
     if pairs.y is None:
         raise ValueError("pairs.y must be the number of shared units, got None.")
     pairs = checked_rows(pairs)
@@ -117,16 +82,7 @@ def padded(rows: Rows) -> Rows:
 
 
 def precisions(prior: GDMPrior) -> Float[np.ndarray, "q"]:
-    """Return the prior precisions, the diagonal of Λ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> gdm.precisions(GDMPrior(np.zeros((1, 2)), scale=0.5, b_scale=1.0)).tolist()
-    [1.0, 4.0, 4.0]
-    """
+    """Return the prior precisions, the diagonal of Λ."""
     knots = np.asarray(prior.knots)
     theta = np.broadcast_to(np.asarray(prior.scale, knots.dtype) ** -2, knots.shape)
     return np.append(np.asarray(prior.b_scale, knots.dtype) ** -2, theta.ravel())
@@ -153,20 +109,7 @@ def log_likelihood(b: Scalar, theta: Array, rows: Rows) -> Array:
 
 @numpy_in_numpy_out
 def log_joint(b: Scalar, theta: Array, rows: Rows, prior: GDMPrior) -> Scalar:
-    """Compute the log joint density (Eq. 1), constants included, for b > 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.inference.gdm.likelihood import Rows
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> rows = Rows(np.ones((1, 3)), np.array([2.0]), np.zeros(1), np.zeros(()))
-    >>> prior = GDMPrior(np.zeros((1, 2)))
-    >>> value = gdm.log_joint(np.array(0.5), np.ones((1, 2)), rows, prior)
-    >>> round(float(value), 4)  # -5 - (0.25 + 1 + 1)/2 + 3/2 log 2/π
-    -6.8024
-    """
+    """Compute the log joint density (Eq. 1), constants included, for b > 0."""
     return log_likelihood(b, theta, rows) + sum(log_prior(b, theta, prior).values())
 
 
@@ -175,18 +118,7 @@ def value_and_derivatives(
 ) -> tuple[float, Float[np.ndarray, "q"], Float[np.ndarray, "q q"]]:
     """Compute Eq. (1) without c, its gradient (2) and minus its Hessian (3).
 
-    The computation uses NumPy. The value is -∞ if t = 0 for a pair with units that are
-    not shared.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.inference.gdm.likelihood import Rows
-    >>> rows = Rows(np.ones((1, 1)), np.array([0.0]), np.ones(1), np.zeros(()))
-    >>> expansion = gdm.value_and_derivatives(np.log([2.0]), rows, np.zeros(1))
-    >>> [np.round(a, 4).tolist() for a in expansion]  # log ½, 1, 2
-    [-0.6931, [1.0], [[2.0]]]
+    The value is -∞ if t = 0 for a pair with units that are not shared.
     """
     Z, shared, m = (np.asarray(a) for a in rows[:3])
     t = Z @ beta

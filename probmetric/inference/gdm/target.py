@@ -69,27 +69,7 @@ TARGET = Target(_log_density, _functionals, _parts)
 def start(
     params: GDMParams, rows: Rows, prior: GDMPrior, *, max_steps: int = 200
 ) -> Gaussian:
-    """Compute Laplace's Gaussian of (log b, log θ), starting at a fit.
-
-    Raises
-    ------
-    RuntimeError
-        If the mode is not reached in ``max_steps`` steps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> i, j, y = np.array([[0, 0, 1], [1, 2, 2], [1, 0, 1]])
-    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
-    >>> prior = GDMPrior(gdm.knots_for(pairs.X))
-    >>> params, rows = gdm.fit(pairs, prior).params, gdm.rows_of(pairs, prior.knots)
-    >>> gaussian = gdm.start(params, rows, prior)
-    >>> gaussian.mean["log_theta"].shape, gaussian.factor.shape
-    ((1, 3), (4, 4))
-    """
+    """Compute Laplace's Gaussian of (log b, log θ), starting at a fit."""
     precision = precisions(prior)
     floor = FLOOR / np.sqrt(precision)
     u = np.log(np.maximum(to_beta(params).astype(float), floor))

@@ -101,14 +101,6 @@ def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
 
     The constant is zero if D is Euclidean. "cailliez" solves a dense eigenproblem of
     size 2n.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mds
-    >>> D = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])
-    >>> round(mds.additive_constant(D, "cailliez"), 6)  # 3 + c = (1 + c) + (1 + c)
-    1.0
     """
     if correction is None:
         return 0.0
@@ -132,14 +124,6 @@ def corrected_squares(
 
     A zero dissimilarity means the same object and remains zero. A reference object,
     embedded as a new object, therefore gets its original coordinates.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mds
-    >>> D = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])
-    >>> mds.corrected_squares(D, 1.0, "cailliez").tolist()  # (D + 1)² off the diagonal
-    [[0.0, 4.0, 16.0], [4.0, 0.0, 4.0], [16.0, 4.0, 0.0]]
     """
     squares = np.square(np.asarray(D))
     if correction is None or constant == 0.0:
@@ -243,16 +227,6 @@ def linear_map(
 
     The rows of ``coefficients`` sum to zero. Hence only the term 2 zᵀz_i of -‖z - z_i‖²
     depends on the new point z, and ``references`` (m, d) may have any center.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Distances
-    >>> from probmetric.inference import mds
-    >>> x = np.array([[0.0], [1.0], [5.0]])
-    >>> params = mds.fit(Distances(abs(x - x.T)), 1).params
-    >>> mds.linear_map(params, x).round(6).tolist()  # The line itself
-    [[1.0]]
     """
     return 2 * np.asarray(params.coefficients) @ np.asarray(references)
 
@@ -263,16 +237,5 @@ def to_metric(params: MDSParams) -> Mahalanobis:
     A point of the metric is a row d² (r,) of squared dissimilarities from the reference
     objects. The distance of two rows is the Euclidean distance of their embeddings, Eq.
     (3).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Distances
-    >>> from probmetric.inference import mds
-    >>> x = np.array([0.0, 1.0, 5.0])
-    >>> metric = mds.to_metric(mds.fit(Distances(abs(x[:, None] - x)), 1).params)
-    >>> two, six = ((point - x) ** 2 for point in (2.0, 6.0))
-    >>> round(metric(two, six), 6)  # |2 - 6|
-    4.0
     """
     return Mahalanobis(params.coefficients)

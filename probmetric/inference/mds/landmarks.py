@@ -37,20 +37,8 @@ def spread_out(
 ) -> tuple[Int[np.ndarray, "m"], Float[np.ndarray, "m n"]]:
     """Choose m landmarks farthest-first; return their indices and rows of D.
 
-    Parameters
-    ----------
-    row : callable
-        ``row(i)`` returns the dissimilarities of object i from all n.
-    first : int
-        The first landmark.
-    m : int
-        Number of landmarks, 1 to n. Fewer are returned if every object coincides with a
-        landmark.
-
-    Returns
-    -------
-    indices : array of shape (m,)
-    dissimilarities : array of shape (m, n)
+    ``row(i)`` returns the dissimilarities of object i from all n. Fewer landmarks are
+    returned if every object coincides with a landmark.
     """
     chosen, rows = [first], [row(first)]
     nearest = rows[0].copy()
@@ -71,23 +59,10 @@ def fit_landmarks(
     *,
     correction: Correction = None,
 ) -> MDSParams:
-    """Embed n objects from their dissimilarities to m landmarks.
+    """Embed n objects from their dissimilarities to m landmarks (indices).
 
-    Parameters
-    ----------
-    landmarks : array of shape (m,)
-        Indices of the landmarks.
-    D : array of shape (m, n)
-    n_components : int, default=2
-        Number k of dimensions, at most m.
-    correction : {None, "lingoes", "cailliez"}, default=None
-        Correction, fitted to the landmarks.
-
-    Returns
-    -------
-    MDSParams
-        ``eigenvalues`` are the sums of squares of the columns of the embedding.
-        ``min_eigenvalue`` and ``negative_share`` refer to the landmarks only.
+    ``eigenvalues`` are the sums of squares of the columns of the embedding. The
+    correction, ``min_eigenvalue`` and ``negative_share`` refer to the landmarks only.
     """
     core = fit(
         Distances(D[:, landmarks]), n_components, correction=correction, solver="eigh"

@@ -42,27 +42,10 @@ def top_eigenpairs(
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "n k"], float, float]:
     """Compute the k largest eigenpairs of M from squared dissimilarities S.
 
-    Parameters
-    ----------
-    S : array of shape (n, n)
-        Squared dissimilarities.
-    k : int
-        Number of eigenpairs, 1 to n. Lanczos needs k < n.
-    solver : {"auto", "eigh", "lanczos"}, default="auto"
-        "eigh" is dense, costs O(n³) and computes every eigenvalue. "lanczos" costs
-        O(n²) per product with S.
-
-    Returns
-    -------
-    eigenvalues : array of shape (k,)
-        Eigenvalues in descending order.
-    eigenvectors : array of shape (n, k)
-        Eigenvectors as columns. The largest entry of each is positive.
-    lowest : float
-        Smallest eigenvalue. With Lanczos its error is about 1e-4 times the largest
-        eigenvalue.
-    share : float
-        Share of negative eigenvalues in Σ|λ|. NaN with Lanczos.
+    "eigh" costs O(n³). "lanczos" needs k < n and costs O(n²) per product with S. Return
+    the eigenvalues, descending; eigenvectors whose largest entry is positive; the
+    smallest eigenvalue (Lanczos: within about 1e-4 of the largest); and the share of
+    negative eigenvalues in Σ|λ| (Lanczos: NaN).
     """
     squares = np.asarray(S)
     n, eps = len(squares), float(np.finfo(squares.dtype).eps)

@@ -12,7 +12,6 @@ In reading order:
 ``statistics``   parameters and additive sums, of points and of groups.
 ``em``           E-step (1), sums (2), M-step (3)-(5).
 ``missing``      E-step with NaN integrated out: density (1), mean (2), covariance (3).
-``stream``       EM for data on disk, one pass per step.
 ``start``        k-means++ starts, and the best of several fits.
 """
 

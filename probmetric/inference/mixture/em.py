@@ -53,7 +53,7 @@ CHUNK = 2048
 
 
 class MixtureData(NamedTuple):
-    """Points for EM: X (n, d) (NaN: missing), w (n,), known component or -1 (n,)."""
+    """Points for EM; NaN is missing, and ``known`` is the known component or -1."""
 
     X: Float[Array, "n d"]
     w: Float[Array, "n"]
@@ -90,18 +90,7 @@ type _Block = tuple[Array, Array, Array | None]
 @numpy_in_numpy_out
 @jax.jit
 def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
-    """Compute the expected statistics, Eq. (2), about ``params.means``, chunk by chunk.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mixture
-    >>> mu, S = np.array([[-9.0], [9.0]]), np.ones((2, 1, 1))
-    >>> params = mixture.MixtureParams(np.array([0.5, 0.5]), mu, S)
-    >>> data = mixture.mixture_data(np.array([[-9.0], [9.0], [0.0]]))
-    >>> mixture.e_step(params, data).mass.round(4).tolist()  # The last is shared.
-    [1.5, 1.5]
-    """
+    """Compute the expected statistics, Eq. (2), about ``params.means``."""
     k, d = params.means.shape
     L, parts = _whitening(params)
     known = None if data.known is None else chunks(data.known, CHUNK, -1)
@@ -181,18 +170,7 @@ def recentre(
 def m_step(
     stats: MixtureStats, centre: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> MixtureParams:
-    """Compute the parameters of highest expected log joint density, Eqs. (3)-(5).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mixture
-    >>> params = mixture.MixtureParams(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
-    >>> stats = mixture.e_step(params, mixture.mixture_data(np.array([[1.0], [3.0]])))
-    >>> new = mixture.m_step(stats, params.means, None)
-    >>> new.means.tolist(), new.covariances.tolist()  # Mean and variance of 1 and 3
-    ([[2.0]], [[[1.0]]])
-    """
+    """Compute the parameters of highest expected log joint density, Eqs. (3)-(5)."""
     R, d = stats.mass, centre.shape[1]
     delta, pull = step_of_means(R, stats.first, centre, prior)
     second = about(R, stats.first, stats.second, delta) + pull
@@ -210,9 +188,10 @@ def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Sc
     --------
     >>> import numpy as np
     >>> from probmetric.inference import mixture
+    >>> from probmetric.inference.mixture.em import MixtureData
     >>> mu, S = np.array([[-1.0], [1.0]]), np.ones((2, 1, 1))
     >>> params = mixture.MixtureParams(np.array([0.5, 0.5]), mu, S)
-    >>> data = mixture.mixture_data(np.array([[-9.0], [9.0], [0.0]]))
+    >>> data = MixtureData(np.array([[-9.0], [9.0], [0.0]]), np.ones(3))
     >>> params, before = mixture.em_step(params, data)
     >>> _, after = mixture.em_step(params, data)
     >>> round(float(before), 2), round(float(after), 2)  # EM does not lower it.
@@ -226,19 +205,7 @@ def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Sc
 def em_step_missing(
     params: MixtureParams, data: MixtureData
 ) -> tuple[MixtureParams, Scalar]:
-    """Run ``em_step`` with the NaN entries of X integrated out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mixture
-    >>> I = np.eye(2)[None]
-    >>> params = mixture.MixtureParams(np.ones(1), np.zeros((1, 2)), I)
-    >>> data = mixture.mixture_data(np.array([[0.0, np.nan]]))
-    >>> _, objective = mixture.em_step_missing(params, data)
-    >>> round(float(objective), 4)  # -½ log 2π, for the one observed entry
-    -0.9189
-    """
+    """Run ``em_step`` with the NaN entries of X integrated out."""
     stats = e_step_missing(params, data.X, data.w, data.known)
     return _finish(params, stats, data.prior)
 

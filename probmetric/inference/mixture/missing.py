@@ -42,10 +42,7 @@ def e_step_missing(
     w: Float[Array, "n"],
     known: Int[Array, "n"] | None = None,
 ) -> MixtureStats:
-    """Compute the expected statistics about ``params.means``, chunk by chunk.
-
-    Working memory does not grow with n.
-    """
+    """Compute the expected statistics about ``params.means``, chunk by chunk."""
     k, d = params.means.shape
 
     def component(

@@ -42,19 +42,7 @@ def log_prior(
     spread: Float[Array, "k d d"],
     prior: TwoStagePrior,
 ) -> Float[Array, ""]:
-    """Compute the log prior density of (c, μ, B), or of (c, μ, Σ).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mixture
-    >>> from probmetric.models.two_stage import TwoStagePrior
-    >>> I = np.eye(1)
-    >>> prior = TwoStagePrior(1.0, np.zeros(1), 1.0, 4.0, I, 4.0, I)
-    >>> at = mixture.log_prior(np.ones(1), np.zeros((1, 1)), I[None], prior)
-    >>> round(float(at), 4)  # log N(0; 0, 1) + log InverseGamma(1; 2, ½)
-    -2.8052
-    """
+    """Compute the log prior density of (c, μ, B), or of (c, μ, Σ)."""
     k = len(means)
     a = jnp.asarray(prior.concentration, weights.dtype)
     # (a - 1) log c is zero at a = 1, also for an empty component.
@@ -94,7 +82,7 @@ def default_prior(
     Parameters
     ----------
     X : array of shape (n, d)
-        NaN entries are ignored.
+        NaN entries are ignored. A constant column is treated as having variance 1.
     n_components : int
     strength : float, default=0.01
         Strength κ₀ > 0 of the mean, in points.
@@ -102,11 +90,6 @@ def default_prior(
         Factor of the scale matrix. The scale prevents components from collapsing.
     alpha : tuple of two floats, default=(2, 2)
         Parameters (a, b) of the Beta prior of α, with mean a/(a + b).
-
-    Notes
-    -----
-    A constant column is treated as having variance 1. With variance 0 its prior would
-    be concentrated at zero.
 
     Examples
     --------
@@ -142,14 +125,7 @@ def prior_of_columns(
     floor: float = 1.0,
     alpha: tuple[float, float] = (2.0, 2.0),
 ) -> TwoStagePrior:
-    """Make the default prior from the means and variances of the columns.
-
-    Parameters
-    ----------
-    centre, variances : arrays of shape (d,)
-    n_components, strength, floor, alpha
-        See ``default_prior``.
-    """
+    """Make ``default_prior`` from the means and variances of the columns."""
     d = len(centre)
     variances = np.where(np.asarray(variances) > 0, variances, 1.0)
     scale = np.diag(variances) * floor / n_components ** (2 / d)

@@ -14,7 +14,7 @@ from probmetric.typing import Array
 
 
 class MixtureParams(NamedTuple):
-    """Mixture weights c (k,), means μ (k, d), covariances S = B + W (k, d, d).
+    """Mixture weights c, means μ and covariances S = B + W.
 
     Examples
     --------
@@ -32,20 +32,7 @@ class MixtureParams(NamedTuple):
 
 
 class MixtureStats(NamedTuple):
-    """Sums over rows: log likelihood, R (k,), centered f (k, d) and F (k, d, d).
-
-    The statistics of disjoint sets of rows under the same parameters add up.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mixture
-    >>> params = mixture.MixtureParams(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
-    >>> data = mixture.mixture_data(np.array([[1.0], [2.0]]))
-    >>> stats = mixture.e_step(params, data)
-    >>> stats.mass.tolist(), stats.first.tolist(), stats.second.tolist()  # n, Σx, Σx²
-    ([2.0], [[3.0]], [[[5.0]]])
-    """
+    """Sums over rows: log likelihood, R, centered f and F; disjoint rows add up."""
 
     log_likelihood: Float[Array, ""]
     mass: Float[Array, "k"]

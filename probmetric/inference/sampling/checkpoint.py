@@ -33,14 +33,10 @@ type Block = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
 def describe(data: PyTree, **run: object) -> str:
-    """Return a JSON description of a run; only equal runs have equal descriptions.
+    """Return a JSON description of a run, with a hash of each array of the data.
 
-    Parameters
-    ----------
-    data : pytree of arrays
-        Data, prior and start. The description has a hash of each array.
-    **run
-        Settings of the run, with the names for error messages.
+    Only equal runs have equal descriptions. The names of settings are for error
+    messages.
     """
     hashes = {k: data_hash(v)[:16] for k, v in data_variables(data).items()}
     whole = {**run, "version of": versions(*PACKAGES), "data": hashes}
@@ -83,69 +79,27 @@ def run_blocks[S](
 ) -> Block:
     """Run the blocks that are not in the folder yet; return all draws.
 
-    Parameters
-    ----------
-    advance : callable
-        ``advance(state, n, index)`` returns (state, values, statistics) for the next n
-        draws. Values and statistics are dicts of arrays of shape (n_chains, n or more,
-        ...).
-    state : pytree of arrays
-        The state before the first block.
-    plan : list of (int, bool)
-        The result of ``plan_blocks``.
-    folder : Path, optional
-        The result of ``check_folder``. The folder is locked until the run ends.
-    resume : bool
-        See ``check_folder``, which is called again after locking.
-    run : str
-        The result of ``describe``.
-    label : str
-        Label of the progress bar.
-    progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-
-    Returns
-    -------
-    values, statistics : dicts of arrays of shape (n_chains, n_draws, ...)
-
-    Raises
-    ------
-    ValueError
-        If blocks belong to another run or cannot be read.
-
-        If the folder is locked by another run.
-    OSError
-        If a block cannot be written. Blocks that are already stored remain.
+    ``advance(state, n, index)`` returns (state, values, statistics) for the next n
+    draws; ``plan`` is from ``plan_blocks``, ``folder`` from ``check_folder`` and
+    ``run`` from ``describe``. The folder is locked until the run ends. Raises
+    ValueError if blocks belong to another run, cannot be read, or the folder is locked.
+    Raises OSError if a block cannot be written. Blocks that are already stored remain.
     """
+    blocks: list[Block] = []
+    done = 0
     with ExitStack() as stack:
         if folder is not None:
             stack.enter_context(locked(folder, "checkpoint"))
-            check_folder(folder, resume)
-        return _run_blocks(advance, state, plan, folder, run, label, progress)
-
-
-def _run_blocks[S](
-    advance: Callable[[S, int, int], tuple[S, Arrays, Arrays]],
-    state: S,
-    plan: list[tuple[int, bool]],
-    folder: Path | None,
-    run: str,
-    label: str,
-    progress: bool | None,
-) -> Block:
-    """Run the blocks in a locked folder."""
-    blocks: list[Block] = []
-    done = 0
-    if folder is not None:
-        done, state, blocks = read_blocks(folder, run, state)
-    for index in progress_bar(range(done, len(plan)), label, progress, "block"):
-        n, keep = plan[index]
-        state, *rows = advance(state, n, index)
-        cut = jax.tree.map(lambda a, n=n: np.asarray(a)[:, :n], tuple(rows))
-        blocks += [cut] if keep else []
-        if folder is not None:
-            write_block(folder, index, run, state, *(cut if keep else ({}, {})))
-            LOGGER.info("block %d of %d saved in %s", index + 1, len(plan), folder)
+            check_folder(folder, resume)  # Again, now that no other run can write.
+            done, state, blocks = read_blocks(folder, run, state)
+        for index in progress_bar(range(done, len(plan)), label, progress, "block"):
+            n, keep = plan[index]
+            state, *rows = advance(state, n, index)
+            cut = jax.tree.map(lambda a, n=n: np.asarray(a)[:, :n], tuple(rows))
+            blocks += [cut] if keep else []
+            if folder is not None:
+                write_block(folder, index, run, state, *(cut if keep else ({}, {})))
+                LOGGER.info("block %d of %d saved in %s", index + 1, len(plan), folder)
     return jax.tree.map(lambda *a: np.concatenate(a, 1), *blocks)
 
 
@@ -190,31 +144,7 @@ def write_block(
 
 
 def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Block]]:
-    """Read the blocks in the folder, in order.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the blocks, which need not exist.
-    run : str
-        The result of ``describe``.
-    state : pytree of arrays
-        The state before the first block. It is returned if there are no blocks.
-
-    Returns
-    -------
-    index : int
-        The next block to run.
-    state : pytree of arrays
-        The state before that block.
-    blocks : list of (values, statistics)
-        The blocks without warm-up.
-
-    Raises
-    ------
-    ValueError
-        If blocks belong to another run or cannot be read.
-    """
+    """Return the number of blocks in the folder, the last state, and the draws."""
     index, blocks, last = 0, [], None
     while _path(folder, index).exists():
         last = _read(_path(folder, index))
@@ -246,7 +176,7 @@ def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Block
 def _read(path: Path) -> dict[str, np.ndarray]:
     """Read one block; NumPy's archives have a checksum of every array."""
     try:
-        arrays = Archive(path, packed=False).read()
+        arrays = Archive(path).read()
         json.loads(str(arrays["run"]))
     except UNREADABLE as e:
         raise ValueError(
@@ -258,7 +188,6 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 
 def _difference(stored: str, current: str) -> str:
-    """Describe the differences of two descriptions (of data only the names)."""
     a, b = json.loads(stored), json.loads(current)
     unequal = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
     return ", ".join(_difference_of(k, a.get(k), b.get(k)) for k in unequal)

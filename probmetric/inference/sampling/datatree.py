@@ -43,56 +43,16 @@ def to_datatree(
     groups: Mapping[str, Mapping[str, Array]] | None = None,
     attributes: Mapping[str, Attribute] | None = None,
 ) -> xr.DataTree:
-    """Return draws as a DataTree.
+    """Return draws as a DataTree; see ``sample`` for names and axes.
 
-    Parameters
-    ----------
-    draws : Draws
-    feature_names : sequence of str, optional
-        Coordinates of the axes ``feature`` and ``feature_bis``. Default x0, x1, ...
-    dims : mapping of str to sequence of str, optional
-        Names of the axes of a quantity after chain and draw. Default: (feature,
-        feature_bis) for M and (latent, feature) for W.
-    coords : mapping of str to sequence, optional
-        Labels along other axes, for example ``{"group": ["a", "b"]}``.
-    data : NamedTuple or other pytree of arrays, optional
-        Data to store in ``constant_data``, except the variables in ``observed``.
-    observed : mapping of str to array, optional
-        Observations to store in ``observed_data``.
-    log_likelihood : mapping of str to array of shape (n_chains, n_draws, ...), optional
-        Log likelihood of every observation, without learning rate or weights. It is
-        stored in ``log_likelihood`` instead of the total in ``draws``.
-
-        Observations are not exchangeable if the learning rate or weights are not 1, or
-        pairs share points. The group then has a second variable ``power``, the
-        difference between the total and the sum over observations. ArviZ's power
-        scaling adds both variables, and ``loo`` raises an error for two variables. If
-        the draws have no total, the group is ``pseudo_log_likelihood``.
-    groups : mapping of str to mapping of str to array, optional
-        Groups ``prior``, ``prior_predictive`` and ``posterior_predictive``. After chain
-        and draw, their variables have the axes of the posterior or of the observations.
-    attributes : mapping, optional
-        Provenance to store at the root, together with ``draws.attributes``.
-
-    Returns
-    -------
-    DataTree
-        The groups posterior and sample_stats, and the groups of the arguments. The
-        posterior has the attribute ``khat`` if the draws have a k-hat.
-
-    Raises
-    ------
-    ValueError
-        If the number of names differs from the shape of a quantity.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.sampling import Draws, to_datatree
-    >>> draws = Draws({"M": np.zeros((1, 5, 2, 2))}, {}, {"method": "by hand"})
-    >>> tree = to_datatree(draws, feature_names=["height", "weight"])
-    >>> tree["posterior"]["M"].dims, tree["posterior"]["feature"].values.tolist()
-    (('chain', 'draw', 'feature', 'feature_bis'), ['height', 'weight'])
+    The data are stored in ``constant_data``, except the variables in ``observed``. The
+    log likelihood by observation (without learning rate or weights) is stored instead
+    of the total. If observations are not exchangeable (learning rate or weights other
+    than 1, or pairs that share points), the group has a second variable ``power``, the
+    difference between the total and the sum over observations. ArviZ's power scaling
+    adds both variables, and ``loo`` raises an error. If the draws have no total, the
+    group is ``pseudo_log_likelihood``. ``groups`` are ``prior``, ``prior_predictive``
+    and ``posterior_predictive``, with the axes of the posterior or of the observations.
     """
     # The whole of ArviZ takes a second to import; only building a tree needs it.
     import arviz as az
@@ -235,7 +195,6 @@ def provenance(
 
 
 def _of_package(model: Model | Target) -> bool:
-    """Return whether a model is defined in this package."""
     module = getattr(model, "__module__", None) or ""
     return isinstance(model, Target) or module.partition(".")[0] == "probmetric"
 

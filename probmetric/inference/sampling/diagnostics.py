@@ -38,23 +38,10 @@ UNDETERMINED = "undetermined"
 
 
 class Finding(NamedTuple):
-    """A problem with draws.
+    """A problem with draws: its name, what is wrong (with numbers), and the remedy.
 
-    Attributes
-    ----------
-    name : str
-        "divergences", "tree depth", "E-BFMI", "not finite", "equal chains", "R-hat",
-        "bulk ESS", "tail ESS" or "k-hat".
-    what : str
-        The problem, with numbers and the affected quantities.
-    advice : str
-        The remedy.
-
-    Examples
-    --------
-    >>> from probmetric.inference.sampling import Finding
-    >>> str(Finding("R-hat", "R-hat of b is 1.2", "draw more"))
-    'R-hat of b is 1.2: draw more'
+    ``name`` is "divergences", "tree depth", "E-BFMI", "not finite", "equal chains",
+    "R-hat", "bulk ESS", "tail ESS" or "k-hat".
     """
 
     name: str
@@ -69,6 +56,9 @@ class Finding(NamedTuple):
 def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Finding]:
     """Return the problems with draws; an empty list if there are none.
 
+    Draws without problems can still be wrong. For example, chains that all miss the
+    same mode agree with each other.
+
     Parameters
     ----------
     draws : DataTree
@@ -77,25 +67,18 @@ def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Fin
     names : sequence of str, optional
         The quantities of the posterior to check. Default: all.
 
-    Raises
-    ------
-    ValueError
-        If a name is not in the posterior.
-
-    Notes
-    -----
-    Draws without findings can still be wrong. For example, chains that all miss the
-    same mode agree with each other.
+    Returns
+    -------
+    list of Finding
+        With ``name``, ``what`` and ``advice``.
 
     Examples
     --------
     >>> import numpy as np, xarray as xr
     >>> x = xr.DataArray(np.arange(400.0).reshape(2, 200), dims=("chain", "draw"))
-    >>> posterior = xr.Dataset({"b": x})
-    >>> statistics = xr.Dataset({"diverging": xr.zeros_like(x, bool)})
-    >>> groups = {"posterior": posterior, "sample_stats": statistics}
-    >>> tree = xr.DataTree.from_dict(groups)
-    >>> [found.name for found in diagnose(tree)]
+    >>> groups = {"posterior": {"b": x}, "sample_stats": {"diverging": x < 0}}
+    >>> tree = xr.DataTree.from_dict({k: xr.Dataset(v) for k, v in groups.items()})
+    >>> [problem.name for problem in diagnose(tree)]
     ['R-hat', 'bulk ESS', 'tail ESS']
     """
     table = draws["posterior"].to_dataset()

@@ -45,14 +45,16 @@ type _Summed = tuple[HMCState, jax.Array, jax.Array, jax.Array]
 N_CANDIDATES = 16
 """Starting points tried per chain; the first with finite density is used."""
 
+OVERDISPERSED = 2.0
+"""Standard deviation of the starting points, in those of a Gaussian start."""
+
 
 class Settings(NamedTuple):
     """Static settings of the kernel.
 
     ``n_warmup`` iterations adapt the step size to ``target_accept`` and, if
     ``adapt_mass``, the mass matrix (dense if ``dense``). Every ``thin``-th iteration is
-    a draw. ``inflate`` is the ratio of the standard deviation of the starting points to
-    the standard deviation of the start.
+    a draw.
     """
 
     n_warmup: int
@@ -61,7 +63,6 @@ class Settings(NamedTuple):
     dense: bool = False
     adapt_mass: bool = True
     thin: int = 1
-    inflate: float = 2.0
 
 
 def kernel(
@@ -100,7 +101,6 @@ def kernel(
 
 
 def _map_positions(change: Callable[[PyTree], PyTree], state: HMCState) -> HMCState:
-    """Apply ``change`` to the position and the gradient of a state."""
     return state._replace(z=change(state.z), z_grad=change(state.z_grad))
 
 
@@ -108,11 +108,11 @@ def _ravel(position: PyTree) -> Array:
     return ravel_pytree(position)[0]
 
 
-def _first(start: Start, settings: Settings, key: jax.Array) -> Array:
-    """Draw a starting point: inflated noise, or uniform on (-2, 2)."""
+def _first(start: Start, key: jax.Array) -> Array:
+    """Draw a starting point: over-dispersed noise, or uniform on (-2, 2)."""
     if isinstance(start, Gaussian):
         shape, dtype = start.factor.shape[1:], start.factor.dtype
-        return settings.inflate * jax.random.normal(key, shape, dtype)
+        return OVERDISPERSED * jax.random.normal(key, shape, dtype)
     flat = _ravel(start)
     return jax.random.uniform(key, flat.shape, flat.dtype, -2, 2)
 
@@ -130,26 +130,12 @@ def init(
     start: Start,
     data: PyTree,
 ) -> HMCState:
-    """Return the initial state of all chains.
+    """Return the initial state of all chains, with a leading axis of chains.
 
-    Parameters
-    ----------
-    target, settings, n_chains
-        Static.
-    seed : int
-        Not static.
-    start : Gaussian, or pytree of arrays
-        If it is a Gaussian (with a ``whitened`` target), chains start at over-dispersed
-        draws from the Gaussian, as vectors. If it is a position, only its shapes are
-        used.
-    data : pytree of arrays
-        Passed to the target.
-
-    Returns
-    -------
-    HMCState
-        State with a leading axis of chains. The potential energy of a chain is not
-        finite if no starting point had a finite density and gradient.
+    With a Gaussian start (and a ``whitened`` target), chains start at over-dispersed
+    draws from it, as vectors. Only the shapes of a position are used. The potential
+    energy of a chain is not finite if no starting point had a finite density and
+    gradient.
     """
     noise = isinstance(start, Gaussian)
     _, unravel = ravel_pytree(jnp.diagonal(start.factor) if noise else start)
@@ -157,7 +143,7 @@ def init(
 
     def start_chain(key: jax.Array) -> HMCState:
         keys = jax.random.split(key, N_CANDIDATES + 1)
-        points = jax.vmap(partial(_first, start, settings))(keys[1:])
+        points = jax.vmap(partial(_first, start))(keys[1:])
         value, gradient = jax.lax.map(
             jax.value_and_grad(lambda p: target.log_density(unravel(p), data)), points
         )
@@ -182,31 +168,10 @@ def block(
 ) -> tuple[HMCState, Arrays, Arrays]:
     """Advance every chain by ``n_draws`` draws of ``settings.thin`` iterations.
 
-    Parameters
-    ----------
-    target, settings
-        Static.
-    size : int
-        Length of the returned arrays (static).
-    state : HMCState
-        The state from ``init`` or an earlier block.
-    n_draws : int, at most ``size``
-        Number of draws. It is not static, because the last block can be shorter.
-    data : pytree of arrays
-        Passed to the target.
-    vectorized : bool, default=False
-        Advance the chains in parallel (``vmap``) instead of sequentially.
-
-    Returns
-    -------
-    state : HMCState
-    draws : dict of arrays of shape (n_chains, size, ...)
-        The functionals. Entries from ``n_draws`` on are zero.
-    statistics : dict of arrays of shape (n_chains, size)
-        Statistics with ArviZ's names: n_steps (number of leapfrog steps, equal to
-        gradients, per draw), tree_depth (maximum over the iterations of a draw),
-        reached_max_treedepth, acceptance_rate, energy, lp (log density of the
-        unconstrained position), step_size, diverging.
+    Returns the state, the functionals and the statistics (ArviZ's names). Their arrays
+    have ``size`` draws, zero from ``n_draws`` on, because the last block can be
+    shorter. n_steps counts leapfrog steps (gradients) per draw; tree_depth is the
+    maximum over its iterations. ``vectorized`` runs the chains in parallel (``vmap``).
     """
     shape = jax.tree.map(lambda leaf: leaf[0], state.z)
     _, unravel = ravel_pytree(shape)

@@ -92,24 +92,8 @@ def laplace_fit(
 ) -> Gaussian:
     """Find a local mode by L-BFGS, and return the Gaussian defined by the Hessian.
 
-    Parameters
-    ----------
-    target : Target
-    data : pytree of arrays
-        Passed to the target.
-    start : pytree of arrays
-        A position with finite density.
-    max_steps : int, default=2000
-        Maximum number of L-BFGS iterations.
-
-    Returns
-    -------
-    Gaussian
-
-    Raises
-    ------
-    ValueError
-        If L-BFGS does not converge, or the Hessian is not negative definite.
+    Raises ValueError if L-BFGS does not converge, or the Hessian is not negative
+    definite.
     """
     fit = lbfgs(target.log_density, start, data, max_steps=max_steps)
     result = Result(int(fit.result))
@@ -159,31 +143,10 @@ class Laplace:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Draw from the Laplace approximation.
+        """Draw in one chain; the parameters are as in ``NUTS.draw``.
 
-        Parameters
-        ----------
-        posterior : Posterior
-            ``posterior.start`` is the Gaussian to draw from, or a position at which the
-            search for the mode starts.
-        seed : int
-            The same seed gives the same draws.
-        n_draws, n_chains : int, default=1000, 1
-            The result has ``n_chains * n_draws`` draws in one chain.
-        dtype : {"float64", "float32"}, default="float64"
-        progress : bool, optional
-            Ignored.
-
-        Returns
-        -------
-        Draws
-            One chain, no sampler statistics, and ``attributes["khat"]`` (NaN for fewer
-            than 100 draws).
-
-        Raises
-        ------
-        ValueError
-            See ``laplace_fit``.
+        ``posterior.start`` is the Gaussian to draw from, or a position at which the
+        search for the mode starts. The k-hat is NaN for fewer than 100 draws.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior

@@ -9,11 +9,10 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from probmetric.inference.sampling.summary import SAMPLE_DIMS
 from probmetric.inference.sampling.target import Draws
 from probmetric.linalg import one_blas_thread, row_signs
 from probmetric.metric import Link, Mahalanobis
-
-SAMPLE_DIMS = ("chain", "draw")
 
 
 def joined(
@@ -59,14 +58,7 @@ def mahalanobis(
 ) -> list[Mahalanobis]:
     """Return one metric per draw of M; given b, with P(same) = exp(-(b + dist²/2)).
 
-    Parameters
-    ----------
-    M : array of shape (s, d, d)
-        Matrices that are positive semi-definite up to rounding.
-    b : array of shape (s,), optional
-    rank : int, optional
-        Rank of M. Factors have this number of rows; further rows would be rounding
-        errors.
+    Factors have ``rank`` rows, the rank of M; further rows would be rounding errors.
     """
     factors = _factors(M)[:, :rank]
     half = np.asarray(0.5)

@@ -30,7 +30,7 @@ from probmetric.inference.sampling.target import (
     is_double,
     whitened,
 )
-from probmetric.processes.distributed import gather, together
+from probmetric.large.processes import gather, together
 from probmetric.typing import no_type_check
 
 
@@ -129,15 +129,16 @@ class NUTS:
         progress : bool, optional
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
+        Returns
+        -------
+        Draws
+            With ArviZ's sampler statistics.
+
         Raises
         ------
         ValueError
-            If ``n_draws`` or ``n_chains`` is below 1.
-
-            If no starting point has a finite density.
-
-            If the checkpoint folder has blocks of another run, or any blocks and
-            ``resume`` is False, or is locked by another run.
+            If a setting is invalid, the Gaussian is singular, no starting point has a
+            finite density and gradient, or ``checkpoint`` has blocks of another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior
@@ -220,7 +221,6 @@ def _chains(n_chains: int) -> tuple[Int[np.ndarray, "m"], bool]:
 
 
 def _folder(checkpoint: str | Path | None) -> str | Path | None:
-    """Return the folder for the blocks of this process."""
     rank, size = together()
     if checkpoint is None or size == 1:
         return checkpoint
@@ -228,7 +228,6 @@ def _folder(checkpoint: str | Path | None) -> str | Path | None:
 
 
 def _gathered(block: Block, n_chains: int, energy: list[str]) -> Block:
-    """Gather the draws of all processes, in the order of the chains."""
     if together().size == 1:
         return block
     agree = np.array([float(e) for e in energy])

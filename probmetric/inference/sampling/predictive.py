@@ -31,11 +31,7 @@ BATCH = 100
 
 
 def plain(args: Args, kwargs: Kwargs) -> tuple[Args, dict[str, Any]]:
-    """Return a model's arguments with learning rate 1 and data weights 1.
-
-    The argument ``learning_rate`` and the field ``w`` of the data are set to 1, if they
-    exist. Shapes do not change.
-    """
+    """Return a model's arguments with learning rate and data weights (``w``) 1."""
     data = args[0]
     if getattr(data, "w", None) is not None and hasattr(data, "_replace"):
         data = data._replace(w=jax.tree.map(np.ones_like, data.w))
@@ -62,15 +58,7 @@ def predictions(
     *,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return new observations under every draw, by name of the observed NumPyro site.
-
-    Parameters
-    ----------
-    sites : mapping of str to array of shape (n_chains, n_draws, ...)
-        Draws of the latent NumPyro sites.
-    names : sequence of str
-        Names of the observed NumPyro sites.
-    """
+    """Return new observations of the sites ``names`` under every draw."""
     tree, static, data = split_arguments(args, kwargs)
     shape = next(iter(sites.values())).shape[:2]
     flat = {k: np.reshape(v, (-1, *np.shape(v)[2:])) for k, v in sites.items()}
@@ -105,7 +93,6 @@ def _values(
     kwargs: Kwargs,
     substitutes: dict[str, jax.Array] | None = None,
 ) -> Arrays:
-    """Return draws of all sites, given values of some sites."""
     free = handlers.substitute(Free(model), data=substitutes or {})
     sites = handlers.trace(handlers.seed(free, key)).get_trace(*args, **kwargs)
     kinds = ("sample", "deterministic")

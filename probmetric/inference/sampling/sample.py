@@ -63,13 +63,7 @@ else:
 
 
 def sampler_of[S](method: object, kinds: tuple[type[S], ...] = SAMPLERS) -> S:
-    """Return a sampler; a name ("nuts") selects the sampler with default settings.
-
-    Raises
-    ------
-    ValueError
-        If ``method`` is neither an instance of ``kinds`` nor a name.
-    """
+    """Return a sampler; a name ("nuts") selects the sampler with default settings."""
     if isinstance(method, kinds):
         return method
     by_name = {kind.__name__.lower(): kind for kind in kinds}
@@ -130,18 +124,21 @@ def sample(
         ``prior`` is another way to pass the first of ``args``, and ``options`` is
         another name for ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
-        The Laplace approximation as a ``Gaussian`` in unconstrained coordinates, or an
-        unconstrained position. Required for a ``Target``.
-
-        Given a Gaussian, NUTS and SVI use its coordinates, NUTS starts at draws from
-        it, and Laplace draws from it. Given a position, Laplace starts the search for
-        the mode there. NUTS and SVI use only the shapes of the position.
+        The Laplace approximation in unconstrained coordinates, or an unconstrained
+        position. Required for a ``Target``. NUTS and SVI use the coordinates of a
+        Gaussian, and only the shapes of a position. Laplace draws from a Gaussian, and
+        starts the search for the mode at a position.
     n_draws : int, default=1000
     n_chains : int, optional
         Default: 4 for NUTS, otherwise 1. SVI and Laplace return ``n_chains * n_draws``
         draws in one chain.
-    feature_names, dims, coords : optional
-        See ``to_datatree``.
+    feature_names : sequence of str, optional
+        Coordinates of the axes ``feature`` and ``feature_bis``. Default x0, x1, ...
+    dims : mapping of str to sequence of str, optional
+        Names of the axes of a quantity after chain and draw. Default: (feature,
+        feature_bis) for M and (latent, feature) for W.
+    coords : mapping of str to sequence, optional
+        Labels along other axes, for example ``{"group": ["a", "b"]}``.
     identified : sequence of str, optional
         Quantities for which R-hat and effective sample sizes are computed (NUTS). Leave
         out a linear map W that is identified only up to rotation, and include M = WᵀW.
@@ -149,9 +146,9 @@ def sample(
     log_likelihood : bool, default=False
         Store the log likelihood of every observation under every draw (n_chains ×
         n_draws × n_observations numbers), without learning rate or data weights. If the
-        learning rate or a weight is not 1, or pairs share points, the group has a
-        second variable ``power`` and ``az.loo`` raises an error; see ``to_datatree``.
-        Only for NumPyro models.
+        learning rate or a weight is not 1, or pairs share points, observations are not
+        exchangeable. The group then has a second variable ``power``, and ``az.loo``
+        raises an error. Only for NumPyro models.
     log_prior : bool, default=True
         Store the log prior density of each site, and the log likelihood of all data,
         under every draw. ``az.psense_summary`` needs them. A ``Target`` must have
@@ -172,29 +169,21 @@ def sample(
     -------
     DataTree
         The groups are posterior, sample_stats (only NUTS, with ArviZ's names),
-        log_prior, log_likelihood, observed_data and constant_data. On request there are
-        also posterior_predictive, prior and prior_predictive.
-
-        The attributes are versions, seed, method, data hash, learning rate, sum of
-        weights and model arguments.
+        log_prior, log_likelihood, observed_data, constant_data, and on request
+        posterior_predictive, prior and prior_predictive. The attributes are versions,
+        seed, method, data hash, learning rate, sum of weights and model arguments.
 
     Raises
     ------
     ValueError
-        If the method is unknown.
-
-        If a subsample is used with NUTS or Laplace.
-
-        If a Target has no start. See also the sampler.
+        If a subsample is used with NUTS or Laplace, or a Target has no start.
     TypeError
         If the model does not accept the arguments.
 
     Warns
     -----
     SamplingWarning
-        For each finding of ``sampling.diagnose``. For NUTS: divergences, saturated
-        trees, low E-BFMI, high R-hat, low effective sample sizes. For SVI and Laplace:
-        a k-hat of 0.7 or more.
+        For each problem of ``sampling.diagnose``.
 
     Examples
     --------
@@ -202,8 +191,7 @@ def sample(
     >>> def model(data):
     ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
     ...     numpyro.sample("x", dist.Normal(mu, 1), obs=data)
-    >>> x = np.array([1.0, 2.0, 3.0])
-    >>> draws = sample(model, x, method="laplace", n_draws=200, n_chains=1)
+    >>> draws = sample(model, np.arange(3.0), method="laplace", n_draws=200)
     >>> draws["posterior"]["mu"].shape
     (1, 200)
     """
@@ -302,8 +290,8 @@ def _closed_form(model: Model | Target, args: Args, kwargs: Kwargs) -> Posterior
     """Return the posterior from a model's closed form, or None.
 
     ``model.closed_form`` is the string "module:function", because models do not import
-    inference. The function takes the model's arguments. Its posterior has a faster
-    density of the same sites, and starts at the mode.
+    inference. Its posterior has a faster density of the same sites, and starts at the
+    mode.
     """
     name = getattr(model, "closed_form", None)
     if name is None or len(args) < 2:
@@ -345,7 +333,6 @@ def like(
 
 
 def _reported(posterior: Posterior, sites: Mapping[str, np.ndarray]) -> Arrays:
-    """Return a closed form's functionals at draws of its (real) sites."""
     positions = {name: sites[name][0] for name in posterior.start.mean}
     data = cast(posterior.data, "float64")
     values = _functionals(posterior.target, positions, data)
@@ -359,7 +346,6 @@ def _functionals(target: Target, positions: Arrays, data: PyTree) -> Arrays:
 
 @partial(jax.jit, static_argnames=("model", "tree", "static"))
 def _observed(model: Model, tree: Tree, static: Static, data: list[Array]) -> Arrays:
-    """Return the values of the observed sites, by name."""
     args, kwargs = fill_arguments(tree, static, data)
     seeded = numpyro.handlers.seed(model, jax.random.key(0))
     sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)

@@ -26,15 +26,6 @@ class Summary(NamedTuple):
     ``skew`` is the skewness of the draws, ``ess`` the effective sample size of the
     mean, ``sd_mcse`` the Monte Carlo error of ``sd``, and ``eps`` the rounding unit of
     the draws. ``constant`` is True if all draws are equal.
-
-    Examples
-    --------
-    >>> import numpy as np, xarray as xr
-    >>> from probmetric.inference.sampling import summarize
-    >>> x = np.arange(8.0).reshape(2, 4)
-    >>> summary = summarize(xr.Dataset({"b": (("chain", "draw"), x)}))
-    >>> float(summary.estimate[0]), round(float(summary.sd[0]), 4)
-    (3.5, 2.4495)
     """
 
     estimate: np.ndarray
@@ -57,16 +48,7 @@ def select(
 ) -> xr.Dataset:
     """Return variables of draws with chain and draw as the first axes.
 
-    Parameters
-    ----------
-    draws : Dataset or DataTree
-        The group ``posterior`` of a DataTree is used.
-    names : sequence of str or None
-        Required variables. None selects all variables.
-    argument : str
-        Name of the argument in error messages.
-    min_chains : int, default=2
-        Minimum number of chains. R-hat needs two.
+    ``argument`` is the name in error messages. R-hat needs two chains.
     """
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
@@ -201,17 +183,7 @@ def stacked(table: xr.Dataset) -> np.ndarray:
 
 
 def summarize(table: xr.Dataset) -> Summary:
-    """Return the summary of every entry, in the order of ``entry_names``.
-
-    Examples
-    --------
-    >>> import numpy as np, xarray as xr
-    >>> from probmetric.inference.sampling import summarize
-    >>> x = np.random.default_rng(0).normal(size=(2, 500))
-    >>> b = summarize(xr.Dataset({"b": (("chain", "draw"), x)}))
-    >>> bool(abs(b.estimate[0]) < 4 * b.mcse[0]), round(float(b.rhat[0]), 1)
-    (True, 1.0)
-    """
+    """Return the summary of every entry, in the order of ``entry_names``."""
     # ArviZ's statistics take a second to import and only comparisons need them.
     from arviz_stats.base.array import array_stats
 

@@ -66,10 +66,7 @@ N_BLOCKS = 20
 
 
 def target_model(target: Target, prototype: PyTree) -> Callable[[PyTree], None]:
-    """Write a target as a NumPyro model of ``data`` with one flat latent site.
-
-    The same target and shapes give the same object, so fits share compiled programs.
-    """
+    """Write a target as a (cached) NumPyro model with one flat latent site."""
     leaves, tree = jax.tree.flatten(prototype)
     return _target_model(target, tree, tuple((a.shape, a.dtype) for a in leaves))
 
@@ -157,7 +154,6 @@ def _engine(problem: _Problem, seed: Seed, data: list[Array]) -> _Engine:
 
 @partial(jax.jit, static_argnames="problem", compiler_options=COMPILED_SOONEST)
 def _begin(problem: _Problem, seed: Seed, data: list[Array]) -> SVIState:
-    """Return the state before the first step."""
     return _engine(problem, seed, data).state
 
 
@@ -165,7 +161,6 @@ def _begin(problem: _Problem, seed: Seed, data: list[Array]) -> SVIState:
 def _advance(
     problem: _Problem, size: int, seed: Seed, state: SVIState, data: list[Array]
 ) -> tuple[SVIState, Float[Array, "t"]]:
-    """Take ``size`` steps; return the state and the loss of each step."""
     engine, _, _, args, kwargs = _engine(problem, seed, data)
 
     def step(state: SVIState, _: None) -> tuple[SVIState, Array]:
@@ -242,25 +237,10 @@ class SVI:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Fit a guide to a target, and draw from the guide.
+        """Fit a guide to a target, and draw at least 100 draws in one chain.
 
-        Parameters
-        ----------
-        posterior : Posterior
-            If ``posterior.start`` is a Gaussian, it whitens the coordinates of the
-            guide. If it is a position, only its shapes are used.
-        seed : int
-            The same seed gives the same draws.
-        n_draws, n_chains : int, default=1000, 1
-            The result has ``n_chains * n_draws`` draws in one chain, at least 100.
-        dtype : {"float64", "float32"}, default="float64"
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-
-        Returns
-        -------
-        Draws
-            See ``draw_model``.
+        The parameters are as in ``NUTS.draw``. A Gaussian ``posterior.start`` whitens
+        the coordinates of the guide. Only the shapes of a position are used.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
@@ -288,31 +268,10 @@ class SVI:
     ) -> Draws:
         """Fit a guide to the sites of a NumPyro model, and draw from the guide.
 
-        Parameters
-        ----------
-        model : callable
-            ``model(*args, **kwargs)``.
-        args, kwargs : tuple, dict
-            Arguments of the model; ``kwargs`` may have a subsample size (``batch``).
-        full_kwargs : dict, optional
-            ``kwargs`` without the subsample size, for the draws and the k-hat.
-        seed, dtype, progress
-            See ``draw``.
-        n_draws : int, default=4000
-            Number of independent draws, at least 100.
-
-        Returns
-        -------
-        Draws
-            Draws in one chain. ``attributes`` has khat, guide and elbo (mean over the
-            last 5% of the steps).
-
-        Raises
-        ------
-        ValueError
-            If there are fewer than 100 draws, because the k-hat needs a tail.
-
-            If the evidence lower bound is NaN.
+        ``kwargs`` may have a subsample size (``batch``); ``full_kwargs`` are used for
+        the draws and the k-hat. The attributes have khat, guide and elbo (mean over the
+        last 5% of the steps). Raises ValueError for fewer than 100 draws (k-hat needs a
+        tail), or NaN.
         """
         n_draws = check_number("n_draws", n_draws, 100, whole=True)
         full_kwargs = kwargs if full_kwargs is None else full_kwargs

@@ -38,7 +38,7 @@ def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
         if shared:
             return (
                 f"pairs must not share points, got {len(ends) // 2} pairs of "
-                f"{len(ends) - shared} points: LOO would be too optimiztic, as pairs "
+                f"{len(ends) - shared} points: LOO would be too optimistic, as pairs "
                 "that share points predict each other. Use held_out."
             )
     rate = draws.attrs.get("learning_rate", 1.0)

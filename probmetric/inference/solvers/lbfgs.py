@@ -42,28 +42,10 @@ def lbfgs[P, D](
 ) -> Fit:
     """Maximize ``objective(params, data)`` over a pytree of unconstrained arrays.
 
-    Parameters
-    ----------
-    objective : callable
-        A module-level pure function, static for compilation.
-    params : pytree of arrays
-        Start.
-    data : pytree of arrays
-        Second argument of the objective.
-    max_steps : int, default=500
-        Maximum number of L-BFGS iterations.
-    tol : float, default=1e-6
-        The iterations stop when the largest gradient entry is below
-        ``tol * max(1, |f|)``, with f the objective at the start.
-    gap_tol : float, default=1e-12
-        They also stop when an iteration increases the objective by less than
-        ``gap_tol * max(1, |f|)``.
-
-    Returns
-    -------
-    Fit
-        A local optimum. ``n_evaluations`` is the number of evaluations of value and
-        gradient.
+    ``objective`` is a module-level pure function, static for compilation. The
+    iterations stop when the largest gradient entry is below ``tol * max(1, |f|)``, with
+    f the objective at the start, or when an iteration gains less than ``gap_tol *
+    max(1, |f|)``. ``n_evaluations`` counts evaluations of value and gradient.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     # Transfer once, not at every evaluation; flat parameters stay on the host.

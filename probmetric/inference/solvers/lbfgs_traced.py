@@ -32,16 +32,7 @@ HALVINGS = 40
 
 
 class Minimum(NamedTuple):
-    """Result of ``minimize``: point (q,), value, ``Result`` code, steps, evaluations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.solvers import Result, minimize
-    >>> end = minimize(lambda x: (x @ x, 2 * x), np.ones(2), max_steps=9, tol=1e-9)
-    >>> abs(end.x).round(6).tolist(), Result(int(end.result)).name
-    ([0.0, 0.0], 'CONVERGED')
-    """
+    """Result of ``minimize``: point, value, ``Result`` code, steps, evaluations."""
 
     x: Float[Array, "q"]
     value: Float[Array, ""]
@@ -110,18 +101,17 @@ def minimize(
     Returns
     -------
     Minimum
+        ``x``, ``value``, ``result``, ``n_steps``, ``n_evaluations`` and ``trace``. The
         ``result`` is ``Result.MAX_STEPS`` also if no step along the direction decreases
         the value by more than rounding.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.inference.solvers import minimize
     >>> def f(x):
     ...     return ((x - 3) ** 2).sum(), 2 * (x - 3)
-    >>> end = minimize(f, np.zeros(2), max_steps=9, tol=1e-9)
-    >>> end.x.round(6).tolist(), round(float(end.value), 6)
-    ([3.0, 3.0], 0.0)
+    >>> minimize(f, np.zeros(2), max_steps=9, tol=1e-9).x.round(6).tolist()
+    [3.0, 3.0]
     """
     value, gradient = value_and_gradient(start)
     eps = jnp.finfo(start.dtype).eps

@@ -41,22 +41,7 @@ def hessian(
 ) -> Float[np.ndarray, "q q"]:
     """Compute minus the Hessian of the log joint density (Eq. 1), in NumPy.
 
-    Memory is a few matrices of (pd)² numbers, because the g_i are computed in blocks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
-    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> W, data = np.eye(1), m.differences(triplets)
-    >>> prior, h = TripletPrior(W), 1e-5
-    >>> (up, down) = (m.value_and_gradient(W + e, data, prior)[1] for e in (h, -h))
-    >>> H = m.hessian(TripletParams(W), data, prior)
-    >>> H.round(4).tolist(), (-(up - down) / (2 * h)).round(4).tolist()
-    ([[2.3418]], [[2.3418]])
+    The g_i are computed in blocks, in a few matrices of (pd)² numbers.
     """
     W, d = np.asarray(params.W), data.u.shape[1]
     wu, wv = data.u @ W.T, data.v @ W.T
@@ -89,14 +74,8 @@ def gap(
     """Compute the certificate of a mode, Eq. (2), in nats.
 
     The result is ∞ if minus the Hessian is not positive definite (not a mode), and NaN
-    if W has more than ``MAX_PARAMETERS`` entries, as the cost is (pd)³.
-
-    Parameters
-    ----------
-    params : TripletParams
-        From ``fit``.
-    triplets, prior, learning_rate
-        The arguments of ``fit``.
+    if W has more than ``MAX_PARAMETERS`` entries, as the cost is (pd)³. The arguments
+    are those of ``fit``, and its parameters.
 
     Examples
     --------

@@ -99,16 +99,6 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric per draw of M, or None if there are no draws of M.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> from probmetric.inference.sampling import Draws
-    >>> draws = Draws({"M": np.array([[[[4.0]], [[9.0]]]])}, {}, {})  # One chain of two
-    >>> [metric(np.zeros(1), np.ones(1)) for metric in m.metrics(draws)]
-    [2.0, 3.0]
-    """
+    """Return one metric per draw of M, or None if there are no draws of M."""
     values = joined(draws)
     return mahalanobis(values["M"]) if "M" in values else None

@@ -46,37 +46,12 @@ FLOOR = 0.01
 
 
 def object_rows(n: int) -> Float[np.ndarray, "n m"]:
-    """Return B (n, n-1) of Eq. (1) in float64, from Helmert contrasts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> B = m.object_rows(3)
-    >>> np.allclose(B.T @ B, np.eye(2)), np.allclose(B.sum(0), 0)
-    (True, True)
-    """
+    """Return B of Eq. (1) in float64, from Helmert contrasts."""
     return np.asarray(scipy.linalg.helmert(n)).T.copy()
 
 
 def embedding_prior(n: int, n_components: int, lam: float = 1.0) -> TripletPrior:
-    """Return the prior of an embedding: coordinates N(0, c²/λ), with c of Eq. (2).
-
-    Parameters
-    ----------
-    n : int
-        Number of objects.
-    n_components : int
-        p, from 1 to n - 1.
-    lam : float > 0, default=1
-
-    Examples
-    --------
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> prior = m.embedding_prior(10, 3)
-    >>> prior.mean.shape, round(float(prior.c) ** 4 * 12 * 3, 6)
-    ((3, 9), 4.0)
-    """
+    """Return the prior of n objects: coordinates N(0, c²/λ), with c of Eq. (2)."""
     c = (SPREAD**2 / (12 * n_components)) ** 0.25
     return TripletPrior(np.zeros((n_components, n - 1)), np.asarray(c), lam)
 
@@ -88,19 +63,6 @@ def check_connected(triplets: Triplets) -> None:
     rotations of the whole embedding are removed. Objects without a triplet of positive
     weight are ignored. Each pair of a quadruplet connects its two objects, not all
     four.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> a, near, far, y = np.array([[0, 3], [1, 4], [2, 5], [1, 1]])
-    >>> m.check_connected(Triplets(m.object_rows(6), a, near, [2, 0], y))  # 0-3
-    >>> try:
-    ...     m.check_connected(Triplets(m.object_rows(6), a, near, far, y))
-    ... except ValueError as error:
-    ...     print(str(error)[:48])
-    triplets must connect all objects, got 2 groups.
     """
     weighted = weighing(triplets)
     ends = np.concatenate([np.asarray(k) for k in (weighted.near, weighted.far)])
@@ -119,30 +81,8 @@ def check_connected(triplets: Triplets) -> None:
 def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, "p m"]:
     """Return the linear map of the first estimate (Eq. 3), rows by decreasing length.
 
-    Parameters
-    ----------
-    triplets : Triplets
-        Triplets with responses; the features are rows of ``object_rows``.
-    n_components : int
-
-    Raises
-    ------
-    ValueError
-        If the responses cancel, which gives M₁ = 0.
-
-    Examples
-    --------
-    Responses that order four objects on a line:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> rows = np.array([(0, 1, 2), (0, 2, 3), (3, 2, 1), (3, 1, 0)])
-    >>> B = m.object_rows(4)
-    >>> W = m.embedding_start(Triplets(B, *rows.T, np.ones(4, int)), 1)
-    >>> z = (B @ W.T).ravel()
-    >>> bool(np.all(np.diff(z) > 0) or np.all(np.diff(z) < 0))
-    True
+    The features of the triplets are ``object_rows``. Responses that cancel give M₁ = 0
+    and raise ValueError.
     """
     data = differences(triplets)
     r = 0.5 * data.w * data.sign
@@ -161,17 +101,7 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
 
 
 def of_objects(drawn: Draws) -> Draws:
-    """Convert draws of M to the Gram matrix BMBᵀ (n, n) of the centered embedding.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> from probmetric.inference.sampling import Draws
-    >>> drawn = m.of_objects(Draws({"M": np.full((1, 1, 1, 1), 2.0)}, {}, {}))
-    >>> drawn.values["M"][0, 0].round(6).tolist()  # Two objects at distance 2
-    [[1.0, -1.0], [-1.0, 1.0]]
-    """
+    """Convert draws of M to the Gram matrix BMBᵀ of the centered embedding."""
     M = drawn.values["M"]
     B = object_rows(M.shape[-1] + 1)
     return drawn._replace(values={**drawn.values, "M": B @ M @ B.T})

@@ -82,12 +82,8 @@ def fit(
     Raises
     ------
     ValueError
-        If the triplets have no responses.
-
-        If the prior is flat, has another dimension, or is centered at zero without a
-        start.
-
-        If ``start`` has another shape.
+        If the triplets have no responses, or the prior is flat, has another dimension
+        or is centered at zero without a start.
 
     Examples
     --------

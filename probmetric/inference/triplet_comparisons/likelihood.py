@@ -29,20 +29,7 @@ def _margin(W: Array, data: Differences) -> Array:
 
 @numpy_in_numpy_out
 def parts(W: Array, data: Differences, prior: TripletPrior) -> tuple[Scalar, Scalar]:
-    """Return the log prior and the log likelihood; their sum is Eq. (1).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> from probmetric.models.triplet_comparisons import TripletPrior
-    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> W, data = np.eye(1), m.differences(triplets)
-    >>> [round(float(v), 4) for v in m.parts(W, data, TripletPrior(W))]
-    [-0.9189, -0.0486]
-    """
+    """Return the log prior and the log likelihood; their sum is Eq. (1)."""
     tau = prior.lam / jnp.square(prior.c)
     normal = 0.5 * W.size * jnp.log(tau / (2 * np.pi))
     log_prior = normal - 0.5 * tau * jnp.sum((W - prior.mean) ** 2)
@@ -52,21 +39,7 @@ def parts(W: Array, data: Differences, prior: TripletPrior) -> tuple[Scalar, Sca
 @numpy_in_numpy_out
 @one_program
 def log_joint(W: Array, data: Differences, prior: TripletPrior) -> Scalar:
-    """Compute the log joint density (Eq. 1), constants included.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> from probmetric.models.triplet_comparisons import TripletPrior
-    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> W, data = np.eye(1), m.differences(triplets)
-    >>> value = m.log_joint(W, data, TripletPrior(W))
-    >>> round(float(value), 4)  # -log(1 + e^{1² - 2²}) - ½ log 2π
-    -0.9675
-    """
+    """Compute the log joint density (Eq. 1), constants included."""
     return sum(parts(W, data, prior))
 
 
@@ -75,21 +48,7 @@ def log_joint(W: Array, data: Differences, prior: TripletPrior) -> Scalar:
 def value_and_gradient(
     W: Array, data: Differences, prior: TripletPrior
 ) -> tuple[Scalar, Array]:
-    """Compute the log joint density, Eq. (1), and its gradient (p, d), Eq. (2).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> from probmetric.models.triplet_comparisons import TripletPrior
-    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> W, data = np.eye(1), m.differences(triplets)
-    >>> _, gradient = m.value_and_gradient(W, data, TripletPrior(W))
-    >>> round(float(gradient[0, 0]), 4)  # 2W(u² - v²)/(1 + e^{u² - v²}), u² - v² = 3
-    0.2846
-    """
+    """Compute the log joint density, Eq. (1), and its gradient, Eq. (2)."""
     margin = _margin(W, data)
     r = data.w * data.sign * jax.nn.sigmoid(-margin)
     pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v

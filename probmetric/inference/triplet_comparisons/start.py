@@ -11,19 +11,7 @@ from probmetric.models.triplet_comparisons import TripletPrior
 def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
     """Raise ValueError if the prior has another dimension, is flat, or has mean zero.
 
-    If ``started``, the fit has a start, and the prior can be centered at zero.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> from probmetric.models.triplet_comparisons import TripletPrior
-    >>> m.check_prior(TripletPrior(np.eye(2)), d=2)
-    >>> try:
-    ...     m.check_prior(TripletPrior(np.zeros((2, 2))), d=2)
-    ... except ValueError as error:
-    ...     print(str(error)[:38])
-    prior.mean must not be zero, got zeros
+    A fit that is ``started`` elsewhere may have a prior centered at zero.
     """
     shape = np.shape(prior.mean)
     if len(shape) != 2 or shape[1] != d:
@@ -60,12 +48,6 @@ def prior_for(
         p. Default: d.
     lam : float > 0, default=1
         λ: the prior standard deviation of an entry of W is c/√λ.
-
-    Raises
-    ------
-    ValueError
-        If near and far have equal distances in all triplets, or all triplets have
-        weight 0.
 
     Examples
     --------
@@ -105,30 +87,11 @@ def rate_for(triplets: Triplets) -> float:
     """Return the learning rate of triplets made from labels: n/N, at most 1.
 
     N triplets of n points are not independent observations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> a, near, far = np.array([[0, 1, 2, 0], [1, 0, 1, 2], [2, 2, 0, 1]])
-    >>> triplets = Triplets(np.zeros((3, 1)), a, near, far, y=None)
-    >>> m.rate_for(triplets)  # 3 points, 4 triplets
-    0.75
     """
     n = len(np.unique(np.concatenate([np.asarray(k) for k in triplets.ends])))
     return min(1.0, n / len(triplets.anchor))
 
 
 def as_arrays(prior: TripletPrior, dtype: DTypeLike) -> TripletPrior:
-    """Return a prior with arrays of one dtype.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> from probmetric.models.triplet_comparisons import TripletPrior
-    >>> m.as_arrays(TripletPrior(np.eye(2)), np.float32).mean.dtype
-    dtype('float32')
-    """
+    """Return a prior with arrays of one dtype."""
     return TripletPrior(*(np.asarray(value, dtype) for value in prior))

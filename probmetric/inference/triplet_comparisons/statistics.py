@@ -11,19 +11,7 @@ from probmetric.typing import Array
 
 
 class Differences(NamedTuple):
-    """U, V (N, d), signs s (N,) and weights ηw (N,), padded by rows of weight 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> data = m.differences(triplets)
-    >>> float(data.u[0, 0]), float(data.v[0, 0]), float(data.w.sum())
-    (-2.0, -1.0, 1.0)
-    """
+    """U, V, signs s and weights ηw, padded by rows of weight 0."""
 
     u: Float[Array, "N d"]
     v: Float[Array, "N d"]
@@ -32,24 +20,7 @@ class Differences(NamedTuple):
 
 
 def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
-    """Compute the differences of triplets with responses, padded to a bucket.
-
-    Raises
-    ------
-    ValueError
-        If the triplets have no responses.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> a, near, far, no = np.array([[0], [1], [2], [0]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, no)
-    >>> data = m.differences(triplets, learning_rate=0.5)
-    >>> float(data.sign[0]), float(data.w.sum())
-    (-1.0, 0.5)
-    """
+    """Compute the differences of triplets with responses, padded to a bucket."""
     if triplets.y is None:
         raise ValueError("triplets.y must be responses 0 or 1, got None.")
     triplets = checked_rows(triplets)

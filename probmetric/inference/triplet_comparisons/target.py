@@ -58,33 +58,9 @@ def posterior(
 ) -> Posterior:
     """Return the posterior for samplers, with Laplace's Gaussian at a mode as start.
 
-    Parameters
-    ----------
-    params : TripletParams
-        From ``fit``.
-    triplets, prior, learning_rate
-        The arguments of ``fit``.
-    quotient : bool, default=False
-        If True, leave the rotations of W out of the Gaussian, for Laplace draws. NUTS
-        cannot start from this singular Gaussian.
-
-    Raises
-    ------
-    ValueError
-        If ``params`` is not a mode, or W has more than ``MAX_PARAMETERS`` entries.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> params = m.fit(triplets, prior := m.prior_for(triplets)).params
-    >>> root = m.posterior(params, triplets, prior).start.factor
-    >>> H = m.hessian(params, m.differences(triplets), prior)
-    >>> (root.T @ H @ root).round(6).tolist()  # The covariance is H⁻¹.
-    [[1.0]]
+    ``quotient`` leaves the rotations of W out of the Gaussian, for Laplace draws. NUTS
+    cannot start from this singular Gaussian. If ``params`` is not a mode, ValueError is
+    raised.
     """
     W = np.asarray(params.W)
     if W.size > curvature.MAX_PARAMETERS:

@@ -14,11 +14,10 @@ In reading order:
 ``groups_missing``   groups with NaN integrated out: (1)-(2), noise (3), sums (4).
 ``proportional``     M-step for Σ (5) and α (6); numbers continue those of ``groups``.
 ``fit``              starts and EM, for points, pairs and groups.
-``stream``           groups of data on disk: collection (1)-(3), and EM without rows.
 ``few``              the default prior of W and B with few sources (1).
 ``strength``         the prior of W and B chosen by votes of neighbors (1)-(3).
 ``pairs``            EQ-3 (1), representative (2), α from pairs (3), enrollment (4).
-``online``           EM in chunks, and the merge of two states.
+``online``           EM in chunks.
 ``choice``           flattening, blending of models (1), number of components.
 ``target``           the log joint density for samplers (1).
 ``draws``            draws by every method; relabeling for display (1).

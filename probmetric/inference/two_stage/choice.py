@@ -58,27 +58,6 @@ def choose_flattening(
     """Choose the flattening s of each component by the likelihood of held-out points.
 
     The choice is coordinate ascent over the grid, starting from no flattening (s = 1).
-
-    Parameters
-    ----------
-    params : TwoStageParams
-    X : array of shape (n, d)
-        Held-out points, which EM did not use.
-    grid : sequence of float
-        Candidates for s.
-    sweeps : int, default=2
-        Number of passes of coordinate ascent over the components.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import two_stage
-    >>> from probmetric.models.two_stage import proportional
-    >>> S = np.array([[[1.0, 0.9], [0.9, 1.0]]])
-    >>> params = proportional(np.ones(1), np.zeros((1, 2)), S, alpha=0.5)
-    >>> X = np.random.default_rng(0).normal(size=(50, 2))  # Not correlated
-    >>> two_stage.choose_flattening(params, X).tolist()
-    [0.25]
     """
     s = np.ones(len(params.weights))
     for _ in range(sweeps):
@@ -96,15 +75,9 @@ def blend(
     *,
     score: Score = "log_ratio",
 ) -> PairSimilarity:
-    """Average the similarity over several models by blending, Eq. (1).
+    """Average the similarity over models of the same features by blending, Eq. (1).
 
-    Parameters
-    ----------
-    models : sequence of TwoStageParams
-        Models of the same features. Their numbers of components may differ.
-    log_pi : array of shape (models,), optional
-        Log weights of the models, up to a constant. The default is equal weights.
-    score : str, default="log_ratio"
+    ``log_pi`` are log weights up to a constant; the default is equal weights.
     """
     if not models:
         raise ValueError("models must have at least one model, got none. Add a model.")
@@ -124,20 +97,7 @@ def blend(
 
 
 def bic(params: TwoStageParams, X: Float[Array, "n d"]) -> float:
-    """Compute log p(X) - ½ (free parameters) log n, an approximate log evidence.
-
-    Larger is better.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import two_stage
-    >>> from probmetric.models.two_stage import proportional
-    >>> S = np.ones((1, 1, 1))
-    >>> params = proportional(np.ones(1), np.zeros((1, 1)), S, alpha=0.5)
-    >>> round(two_stage.bic(params, np.zeros((4, 1))), 4)  # -½ 4 log 2π - ½ 2 log 4
-    -5.062
-    """
+    """Compute log p(X) - ½ (free parameters) log n, an approximate log evidence."""
     k, d = params.means.shape
     free = (k - 1) + k * d + k * d * (d + 1) / 2
     log_p = to_metric(params).log_marginal(X)
@@ -163,27 +123,9 @@ def choose_components(
     prior: TwoStagePrior | Literal["default"] | None = "default",
     max_steps: int = 1000,
 ) -> Choice:
-    """Choose the number of components of highest held-out likelihood.
+    """Choose the number of components of highest held-out likelihood; ties: the first.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    candidates : sequence of int
-        Numbers of components. The first is chosen if several are equally good.
-    n_folds : int, default=5
-    seed : int, default=0
-    n_starts, prior, max_steps
-        See ``fit``. The default prior is computed from the training rows of each fold.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import two_stage
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(40, 1)) + np.repeat([[-9.0], [9.0]], 20, axis=0)
-    >>> choice = two_stage.choose_components(X, (1, 2), n_folds=2)
-    >>> choice.best, bool(choice.log_density[1] > choice.log_density[0] + 1)
-    (2, True)
+    The default prior is computed from the training rows of each fold.
     """
     X = np.asarray(X)[canonical_order(X)]
     fold = np.random.default_rng(seed).permutation(len(X)) % n_folds

@@ -46,18 +46,8 @@ from probmetric.typing import Array
 def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
     """Permute the components of every draw to match a reference, by Eq. (1).
 
-    Parameters
-    ----------
-    draws : TwoStageParams
-        Arrays with a leading axis of draws: weights (s, k), means (s, k, d), ...
-    reference : TwoStageParams
-        Arrays without an axis of draws.
-
-    Returns
-    -------
-    TwoStageParams
-        The permuted draws. Use them for display only: if components overlap, their
-        numbers are arbitrary.
+    The draws have a leading axis. Use the result for display only: if components
+    overlap, their numbers are arbitrary.
     """
     total = np.asarray(reference.within) + np.asarray(reference.between)
     L = np.linalg.cholesky(total)
@@ -75,13 +65,7 @@ def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
 
 
 def posterior(fitted: Fitted) -> Posterior:
-    """Compute the posterior with its Laplace approximation at an EM solution.
-
-    Raises
-    ------
-    ValueError
-        If there is no Laplace approximation at the EM solution.
-    """
+    """Compute the posterior with its Laplace approximation at an EM solution."""
     with jax.enable_x64(True):
         data = jax.device_put(pack(fitted))
         start = laplace_fit(TARGET, data, position(fitted))
@@ -115,7 +99,7 @@ def draw(
     Raises
     ------
     ValueError
-        See ``posterior`` and the samplers.
+        If there is no Laplace approximation at the EM solution.
 
     Warns
     -----
@@ -174,21 +158,10 @@ def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
 
     The attributes ``similarity`` and ``database_noise`` of the draws select the
     similarity as in ``TwoStageMixture``.
-
-    Raises
-    ------
-    ValueError
-        If some arrays of the components are missing.
     """
     parts = joined(draws, "components")
     if not parts:
         return None
-    missing = [name for name in TwoStageParams._fields if name not in parts]
-    if missing:
-        raise ValueError(
-            f"draws must have the variables {', '.join(TwoStageParams._fields)}, got "
-            f"no {', '.join(missing)}. Draw again with all of them."
-        )
     score: Any = draws.attrs.get("similarity", "log_ratio")
     noise = float(draws.attrs.get("database_noise", 1.0))
     columns = [parts[name] for name in TwoStageParams._fields]
@@ -226,14 +199,9 @@ def pointwise(fitted: Fitted, draws: Draws) -> Float[np.ndarray, "chain draw G"]
 def new_points(
     fitted: Fitted, values: Mapping[str, Array], *, seed: int
 ) -> Float[np.ndarray, "chain draw n d"]:
-    """Draw replicated points of the same sources for every draw of c, μ, W and B.
+    """Draw replicated points of the same sources for every draw; NaN stays missing.
 
-    Missing entries (NaN) stay missing.
-
-    Raises
-    ------
-    ValueError
-        If pairs share points. Replicated pairs are independent and cannot share points.
+    Replicated pairs are independent: ValueError if pairs share points.
     """
     groups, X = as_groups(fitted.data), np.asarray(fitted.data.X)
     rows = np.arange(len(X))

@@ -40,28 +40,7 @@ POINTS = 8
 def prior_of_groups(
     data: Groups, n_components: int, covariance: Covariance = "free"
 ) -> TwoStagePrior:
-    """Make the default prior of grouped points: Eq. (1), or the weak prior.
-
-    Parameters
-    ----------
-    data : Groups
-        NaN entries are ignored. Weights are not used.
-    n_components : int
-    covariance : {"free", "proportional"}, default="free"
-
-    Examples
-    --------
-    Two sources differ along the first feature and vary along the second, hence w = 1.
-    The variances of the features are 81 and 1/4. The scale of W is 8d w V:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Groups
-    >>> from probmetric.inference.two_stage.few import prior_of_groups
-    >>> X = np.array([[-9.0, 0.0], [-9.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
-    >>> prior = prior_of_groups(Groups(X, np.array([0, 0, 1, 1])), 1)
-    >>> float(prior.within_df), prior.within_scale.diagonal().tolist()
-    (16.0, [1296.0, 4.0])
-    """
+    """Make the default prior of groups: Eq. (1), or the weak prior; NaN is ignored."""
     X = np.asarray(data.X)
     weak = default_prior(X, n_components)
     codes = np.unique(np.asarray(data.group), return_inverse=True)[1]
@@ -77,16 +56,7 @@ def prior_of_groups(
 def are_few(
     n_sources: int, live: Bool[Array, "d"], n_components: int, covariance: Covariance
 ) -> bool:
-    """Check whether the prior for few sources, Eq. (1), applies.
-
-    Parameters
-    ----------
-    n_sources : int
-    live : array of shape (d,)
-        True for columns that vary.
-    n_components : int
-    covariance : {"free", "proportional"}
-    """
+    """Check whether Eq. (1) applies; ``live`` marks the columns that vary."""
     single = n_components == 1 and covariance == "free"
     return bool(single and 1 < n_sources <= np.sum(live))
 
@@ -94,21 +64,14 @@ def are_few(
 def few_prior(
     weak: TwoStagePrior, w: float, b: float, live: Bool[Array, "d"]
 ) -> TwoStagePrior:
-    """Replace the priors of W and B in the weak prior by Eq. (1).
-
-    Parameters
-    ----------
-    weak : TwoStagePrior
-        Weak prior, whose scale is V.
-    w, b : float
-        Variances within and between sources, in units of V.
-    live : array of shape (d,)
-        True for columns that vary.
-    """
+    """Replace the priors of W and B in the weak prior, whose scale is V, by Eq. (1)."""
     d = int(np.sum(live))
     V, still = np.asarray(weak.scale), len(live) - d
-    within = {"within_df": POINTS * d + still, "within_scale": POINTS * d * w * V}
-    between = {"df": d + 2 + still, "scale": (d + 2) * b * V}
-    typed = {name: np.asarray(v, weak.scale.dtype) for name, v in within.items()}
-    typed |= {name: np.asarray(v, weak.scale.dtype) for name, v in between.items()}
+    values = {
+        "within_df": POINTS * d + still,
+        "within_scale": POINTS * d * w * V,
+        "df": d + 2 + still,
+        "scale": (d + 2) * b * V,
+    }
+    typed = {name: np.asarray(v, weak.scale.dtype) for name, v in values.items()}
     return weak._replace(**typed)

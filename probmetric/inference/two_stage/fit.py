@@ -39,10 +39,7 @@ from probmetric.typing import Array
 def start_groups(
     data: GroupData, n_components: int, *, alpha: float = 0.5, seed: int = 0
 ) -> TwoStageParams:
-    """Make a start of EM: clusters of the group means, and W pooled within groups.
-
-    If all groups have one member, W = α S.
-    """
+    """Make a start: clusters of group means, and W pooled within groups (else α S)."""
     mean, known = np.asarray(data.mean), data.known
     args = mean, np.asarray(data.w), n_components
     mixture = start_mixture(*args, seed=seed, known=known, prior=None)
@@ -89,24 +86,23 @@ def _rounded_up(n: int) -> int:
 
 def _padded(points: MixtureData) -> MixtureData:
     """Add rows of weight zero up to one of few sizes."""
-    size = _rounded_up(len(points.X))
-    X, w = pad_rows(points.X, size), pad_rows(points.w, size)
-    known = None if points.known is None else pad_rows(points.known, size, -1)
-    return MixtureData(X, w, known, points.prior)
+    n = _rounded_up(len(points.X))
+    known = None if points.known is None else pad_rows(points.known, n, -1)
+    return points._replace(
+        X=pad_rows(points.X, n), w=pad_rows(points.w, n), known=known
+    )
 
 
 def _padded_groups(groups: GroupData) -> GroupData:
     """Add groups of weight zero and residuals of zero up to one of few sizes."""
     n, m = _rounded_up(len(groups.size)), _rounded_up(len(groups.residual))
-    known = groups.known
-    return GroupData(
-        pad_rows(groups.mean, n),
-        pad_rows(groups.size, n, 1),
-        pad_rows(groups.w, n),
-        pad_rows(groups.residual, m),
-        pad_rows(groups.owner, m),
-        None if known is None else pad_rows(known, n, -1),
-        groups.prior,
+    return groups._replace(
+        mean=pad_rows(groups.mean, n),
+        size=pad_rows(groups.size, n, 1),
+        w=pad_rows(groups.w, n),
+        residual=pad_rows(groups.residual, m),
+        owner=pad_rows(groups.owner, m),
+        known=None if groups.known is None else pad_rows(groups.known, n, -1),
     )
 
 
@@ -130,8 +126,8 @@ def fit(
     Parameters
     ----------
     data : Points, Pairs or Groups
-        Observations. Points do not identify α, hence W = αΣ with the argument
-        ``alpha``. Pairs (y = 1 for the same source) and groups identify W and B.
+        Points do not identify α, hence W = αΣ with the argument ``alpha``. Pairs (y = 1
+        for the same source) and groups identify W and B.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
         "default" is Eq. (1) of ``few`` for one component with free W and B if there are

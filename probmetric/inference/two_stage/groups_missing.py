@@ -51,7 +51,7 @@ from probmetric.typing import Array
 
 
 class GroupRows(NamedTuple):
-    """Rows of groups for EM: X (n, d) with NaN, group index (n,), sizes and weights."""
+    """Rows of groups for EM, with NaN: rows, group index, sizes and weights."""
 
     X: Float[Array, "n d"]
     owner: Int[Array, "n"]

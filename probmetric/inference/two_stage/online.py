@@ -2,9 +2,7 @@
 
 A state stores the expected sums over all chunks, Eq. (2) of ``mixture.em``, about the
 origin. The sums of a chunk are computed under the parameters at the time when the chunk
-was added. One M-step of the total gives the next parameters. Sums under the same
-parameters add up exactly, in any order. The sums of two states that started from the
-same chunk also add up (``merge``).
+was added. One M-step of the total gives the next parameters.
 
 References
 ----------
@@ -28,11 +26,10 @@ _e_step = numpy_in_numpy_out(jax.jit(e_step))
 
 
 class State(NamedTuple):
-    """Mixture parameters, sums over all chunks and over the first one, and prior."""
+    """Mixture parameters, sums over all chunks, and prior."""
 
     params: MixtureParams
     sums: MixtureStats
-    first: MixtureStats
     prior: TwoStagePrior | None
 
 
@@ -45,18 +42,8 @@ def _sums(params: MixtureParams, X: Float[np.ndarray, "n d"]) -> MixtureStats:
 def start(
     params: MixtureParams, X: Float[np.ndarray, "n d"], prior: TwoStagePrior | None
 ) -> State:
-    """Make the state after the first chunk from parameters fitted to that chunk.
-
-    Parameters
-    ----------
-    params : MixtureParams
-    X : array of shape (n, d)
-        The first chunk, without missing entries.
-    prior : TwoStagePrior or None
-        Prior of every later M-step.
-    """
-    sums = _sums(params, X)
-    return State(params, sums, sums, prior)
+    """Make the state after the first chunk, from parameters fitted to that chunk."""
+    return State(params, _sums(params, X), prior)
 
 
 def add(state: State, X: Float[np.ndarray, "n d"]) -> State:
@@ -64,27 +51,6 @@ def add(state: State, X: Float[np.ndarray, "n d"]) -> State:
 
     A chunk that is added twice counts twice.
     """
-    return _maximized(state, _sums(state.params, X))
-
-
-def merge(state: State, other: State) -> State:
-    """Add the chunks of another state that started from the same first chunk.
-
-    Raises
-    ------
-    ValueError
-        If the states did not start from the same chunk.
-    """
-    if not np.array_equal(state.first.first, other.first.first):
-        raise ValueError(
-            "other must be a copy of this model after its first chunk, got a model "
-            "with another first chunk. Copy the model after the first chunk, and "
-            "continue both."
-        )
-    return _maximized(state, jax.tree.map(np.subtract, other.sums, other.first))
-
-
-def _maximized(state: State, more: MixtureStats) -> State:
-    sums = jax.tree.map(np.add, state.sums, more)
+    sums = jax.tree.map(np.add, state.sums, _sums(state.params, X))
     params = m_step(sums, np.zeros_like(state.params.means), state.prior)
     return state._replace(params=params, sums=sums)

@@ -74,7 +74,7 @@ def log_joint_small_alpha(
 
 
 class Representative(NamedTuple):
-    """log P(k | X) (k,), and mean (k, d) and covariance (k, d, d) of x given X, k."""
+    """log P(k | X), and the mean and covariance of x given X and k."""
 
     log_component: Float[Array, "k"]
     mean: Float[Array, "k d"]
@@ -84,13 +84,7 @@ class Representative(NamedTuple):
 @numpy_in_numpy_out
 @jax.jit
 def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representative:
-    """Compute the posterior of the representative of the instances X, Eq. (2).
-
-    Parameters
-    ----------
-    params : TwoStageParams
-    X : array of shape (n, d)
-        Instances of one source.
+    """Compute the posterior of the representative of instances X of a source, Eq. (2).
 
     Examples
     --------
@@ -160,8 +154,7 @@ def _log_pairs(alpha: Array, data: AlphaData) -> Array:
 def _root(n: Array, A: Array, C: Array) -> Array:
     """Compute α in (0, 1] from the sums of Eq. (3); NaN for an unbounded likelihood.
 
-    The best of ρ = 0 and the roots in (0, 1). The best root in (-1, 1), clipped, could
-    miss a positive root that is second to a negative one.
+    The best root in (-1, 1), clipped, could miss a positive root next to a negative.
     """
 
     def objective(t: Array) -> Array:
@@ -175,10 +168,9 @@ def _root(n: Array, A: Array, C: Array) -> Array:
 
 
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Scalar]:
-    """Run one EM step for α, Eq. (3); return α and the log likelihood before the step.
+    """Run one EM step for α, common () or by component (k,), Eq. (3).
 
-    An α of shape () is common to all components. An α of shape (k,) has one value per
-    component.
+    Returns α and the log likelihood before the step.
     """
     d = data.q.shape[-1]
     log_p = _log_pairs(alpha, data)
@@ -244,7 +236,7 @@ def fit_alpha(
 
 
 class Enrolled(NamedTuple):
-    """Enrolled sources: log P(k | Y_1..n) (G, k), mean x̄ (G, d) and size n (G,)."""
+    """Enrolled sources: log P(k | Y_1..n), mean x̄ and size n."""
 
     log_component: Float[Array, "G k"]
     mean: Float[Array, "G d"]
@@ -287,13 +279,6 @@ def score_enrolled(
     score: Literal["log_ratio", "conditional"] = "log_ratio",
 ) -> Float[Array, "m G"]:
     """Compute log Pr(Q | Y_1..n), Eq. (4), or the log ratio, of every query and source.
-
-    Parameters
-    ----------
-    params : TwoStageParams
-    Q : array of shape (m, d)
-    enrolled : Enrolled
-    score : {"log_ratio", "conditional"}, default="log_ratio"
 
     Examples
     --------

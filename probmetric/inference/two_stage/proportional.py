@@ -49,21 +49,9 @@ def best_root(
     high: float,
     objective: Callable[[Array], Array],
 ) -> Float[Array, ""]:
-    """Find the root of the cubic in (low, high) with the highest objective.
+    """Find the root of the cubic in (low, high) with the highest objective, or NaN.
 
-    Parameters
-    ----------
-    cubic : array of shape (4,)
-        Coefficients, highest power first.
-    low, high : float
-        Ends of the open interval.
-    objective : callable
-        Objective whose stationarity condition is the cubic.
-
-    Returns
-    -------
-    array of shape ()
-        The root, or NaN if the interval contains no root.
+    The objective is stationary at the roots. The highest power comes first.
     """
     eps = jnp.finfo(cubic.dtype).eps
     c3, c2, c1, _ = cubic
@@ -105,7 +93,7 @@ def best_root(
 
 
 class ProportionalParams(NamedTuple):
-    """Proportional parameters: c (k,), μ (k, d), Σ (k, d, d) and one α in (0, 1)."""
+    """Proportional parameters: c, μ, Σ and one α in (0, 1)."""
 
     weights: Float[Array, "k"]
     means: Float[Array, "k d"]
@@ -127,24 +115,11 @@ def proportional_m_step(
     *,
     prior: TwoStagePrior | None = None,
     pull: Float[Array, "k d d"] | float = 0.0,
-    sweeps: int = 1,
 ) -> tuple[Float[Array, "k d d"], Float[Array, ""]]:
-    """Maximize over (Σ, α), Eqs. (5)-(6), from W̃ and from B̃ about the new means.
+    """Maximize over Σ, then over α, by Eqs. (5)-(6), from B̃ about the new means and W̃.
 
-    Parameters
-    ----------
-    between, within : array of shape (k, d, d)
-        B̃ and W̃, Eq. (3) of ``two_stage.groups``.
-    mass, instances : array of shape (k,)
-        R and N, Eq. (3) of ``two_stage.groups``.
-    alpha : float
-        The current α.
-    prior : TwoStagePrior, optional
-    pull : array of shape (k, d, d), optional
-        κ₀(μ - m₀)(μ - m₀)ᵀ + Ψ.
-    sweeps : int, default=1
-        Number of alternations between Σ and α. One is sufficient within EM. Many
-        converge to the maximum.
+    ``mass`` and ``instances`` are R and N, Eq. (3) of ``two_stage.groups``. ``pull`` is
+    κ₀(μ - m₀)(μ - m₀)ᵀ + Ψ.
     """
     d = between.shape[-1]
     extra = 0.0 if prior is None else prior.df + d + 2
@@ -155,17 +130,11 @@ def proportional_m_step(
     def objective(t: Array, b: Array, w: Array) -> Array:
         return -0.5 * (D_R * jnp.log1p(-t) + D_N * jnp.log(t) + b / (1 - t) + w / t)
 
-    def sweep(_: Array | int, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        _, a = state
-        total = between / (1 - a) + within / a + pull
-        total = total / (mass + instances + extra)[:, None, None]
-        S = symmetric(total)
-        b, w = _traces(S, between), _traces(S, within)
-        cubic = jnp.stack([-(D_R + D_N), D_R - b + 2 * D_N + w, -(D_N + 2 * w), w])
-        return S, best_root(cubic, 0.0, 1.0, lambda t: objective(t, b, w))
-
-    start = between, jnp.asarray(alpha, between.dtype)
-    return jax.lax.fori_loop(0, sweeps, sweep, start)
+    total = between / (1 - alpha) + within / alpha + pull
+    S = symmetric(total / (mass + instances + extra)[:, None, None])
+    b, w = _traces(S, between), _traces(S, within)
+    cubic = jnp.stack([-(D_R + D_N), D_R - b + 2 * D_N + w, -(D_N + 2 * w), w])
+    return S, best_root(cubic, 0.0, 1.0, lambda t: objective(t, b, w))
 
 
 def em_step_proportional(

@@ -75,32 +75,15 @@ class ChosenPrior(NamedTuple):
 def seen_entries(
     X: Float[Array, "n d"], codes: Int[Array, "n"]
 ) -> Float[np.ndarray, "G d"]:
-    """Count the observed entries of each feature in each source.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    codes : array of shape (n,)
-        Codes 0..G-1 of the sources.
-    """
+    """Count the observed entries of each feature in each source 0..G-1."""
     return np.stack([np.bincount(codes, x) for x in ~np.isnan(X).T], 1)
 
 
 def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, float]:
-    """Estimate the variances w within and b between sources, Eq. (2).
+    """Estimate the variances w within and b between sources, Eq. (2); NaN is ignored.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        NaN entries are ignored.
-    codes : array of shape (n,)
-        Codes 0..G-1 of at least two sources.
-
-    Raises
-    ------
-    ValueError
-        If there is only one source, or every source has one point. In these cases w
-        and b are not identified.
+    ValueError if there is only one source, or every source has one point: w and b are
+    not identified.
     """
     X, owner = np.asarray(X, float), np.unique(codes, return_inverse=True)[1]
     observed, size = ~np.isnan(X), seen_entries(X, owner)
@@ -118,15 +101,7 @@ def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, fl
 def variances_of(
     within: float, between: float, size: Float[Array, "G d"]
 ) -> tuple[float, float]:
-    """Estimate w and b, Eq. (2), from sums of squares.
-
-    Parameters
-    ----------
-    within, between : float
-        The sums tr S and Σ_i n_i |x̄_i - x̄|².
-    size : array of shape (G, d)
-        Number of observed entries of each feature in each source.
-    """
+    """Estimate w and b, Eq. (2), from tr S, Σ_i n_i |x̄_i - x̄|² and ``seen_entries``."""
     size = np.asarray(size, float)
     n = size.sum(0)
     df_within = float(np.maximum(size - 1, 0).sum())
@@ -141,17 +116,7 @@ def variances_of(
 def prior_of(
     X: Float[Array, "n d"], codes: Int[Array, "n"], strength: float | int
 ) -> TwoStagePrior:
-    """Make the prior of W and B with strength s, Eq. (1), for one component.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Points without missing entries.
-    codes : array of shape (n,)
-        Codes of the sources; see ``variances``.
-    strength : float
-        Strength s > 0. ∞ is represented by ``INFINITE``.
-    """
+    """Make the prior of W and B with strength s, Eq. (1), from complete points."""
     w, b = variances(X, codes)
     s, d = float(strength), np.shape(X)[1]
     if np.isinf(s):
@@ -166,23 +131,8 @@ def prior_of(
 def choose_prior(data: Groups, strengths: Sequence[float] = STRENGTHS) -> ChosenPrior:
     """Choose the strength s of the prior, Eq. (1), by votes of neighbors in folds.
 
-    Parameters
-    ----------
-    data : Groups
-        Unweighted points without missing entries, with sources 0..G-1.
-    strengths : sequence of float
-        Candidates for s, the strongest first.
-
-    Returns
-    -------
-    ChosenPrior
-        The prior is computed from all points. Within a fold it is computed from the
-        training points.
-
-    Raises
-    ------
-    ValueError
-        See ``variances``.
+    Points are unweighted and complete, in sources 0..G-1. ``strengths`` begins with the
+    strongest. The prior is computed from all points. Raises as ``variances``.
     """
     X, codes = np.asarray(data.X), np.asarray(data.group)
     variances(X, codes)
@@ -214,7 +164,7 @@ def _at_prior_means(prior: TwoStagePrior, center: np.ndarray) -> TwoStageParams:
 
 
 class Sums(NamedTuple):
-    """Sizes (G,) and means (G, d) of sources, and scatter S (d, d) within sources."""
+    """Sizes and means of sources, and scatter S within sources."""
 
     size: Float[np.ndarray, "G"]
     mean: Float[np.ndarray, "G d"]
@@ -222,7 +172,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> Sums:
-    """Compute the sums for EM from points (n, d) and source codes (n,)."""
+    """Compute the sums for EM from complete, unweighted points and source codes."""
     owner = np.unique(codes, return_inverse=True)[1]
     size = np.bincount(owner).astype(float)
     total = np.stack([np.bincount(owner, x) for x in np.asarray(X).T], 1)
@@ -237,14 +187,6 @@ def learned(sums: Sums, prior: TwoStagePrior, start: TwoStageParams) -> TwoStage
     EM runs in NumPy and compiles nothing. It stops when no entry of W or B changes by
     more than ``TOLERANCE`` times the largest entry, which is sufficient for votes, or
     after ``MOST_STEPS`` steps.
-
-    Parameters
-    ----------
-    sums : Sums
-        Sums of unweighted points without missing entries.
-    prior : TwoStagePrior
-    start : TwoStageParams
-        Start of EM, with one component.
     """
     n, G, d = sums.size[:, None], len(sums.size), sums.mean.shape[1]
     mu, W, B = (np.asarray(a)[0] for a in start[1:])
@@ -310,12 +252,7 @@ def dissimilarity(
 ) -> Float[np.ndarray, "m n"]:
     """Compute the dissimilarity of Eq. (3) for one component.
 
-    Parameters
-    ----------
-    params : TwoStageParams
-    Q, X : arrays of shape (m, d), (n, d)
-    own : bool, default=True
-        If False, Q is X, and the dissimilarity of a point to itself is infinite.
+    With ``own=False``, Q is X, and the dissimilarity of a point to itself is infinite.
     """
     W, B = np.asarray(params.within)[0], np.asarray(params.between)[0]
     a, V = eigh(W, B + W)

@@ -116,22 +116,7 @@ def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
 @numpy_in_numpy_out
 @jax.jit
 def log_units(params: TwoStageParams, groups: Pooled | GroupRows) -> Float[Array, "G"]:
-    """Compute log p(X_i) of every group.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Groups
-    >>> from probmetric.inference import two_stage
-    >>> from probmetric.inference.two_stage.target import Fitted, pack
-    >>> from probmetric.models.two_stage import TwoStageParams
-    >>> S = np.ones((1, 1, 1))
-    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=S, between=S)
-    >>> groups = Groups(np.zeros((2, 1)), np.array([0, 0]))
-    >>> units = pack(Fitted(groups, None, params, proportional=False, alpha=None))[0]
-    >>> two_stage.log_units(params, units).round(4).tolist()  # -log 2π - ½ log 3
-    [-2.3872]
-    """
+    """Compute log p(X_i) of every group."""
     missing = isinstance(groups, GroupRows)
     log_p = log_rows(params, groups) if missing else _log_pooled(params, groups)
     return logsumexp(log_p, -1)

@@ -10,9 +10,9 @@ import probmetric as pm
 from benchmarks import anchors as study
 from benchmarks.anchors import DF, coverage, population
 from probmetric import provenance
-from probmetric.data.source import labels_of
 from probmetric.inference.lca.anchors import lists
-from tests.neighbors.test_stream import Parts
+from probmetric.large.source import labels_of
+from tests.large.test_neighbors import Parts
 
 
 class Labeled(Parts):

@@ -139,11 +139,11 @@ def test_classifying_pairs_waits_for_a_threshold():
 BAD_PAIRS = {
     "one label": (
         lambda: LCA().fit_pairs(np.zeros((3, 2, 2)), [1, 1, 1]),
-        "y: expected",
+        "y must",
     ),
     "NaN": (
         lambda: LCA().fit_pairs(np.full((2, 2, 2), np.nan), [0, 1]),
-        "pairs: expected finite",
+        "pairs must be finite",
     ),
     "constant": (
         lambda: LCA().fit_pairs(np.ones((3, 2, 2)), [0, 1, 1]),

@@ -104,7 +104,7 @@ def test_what_counts_points_alike_is_refused():
         (0 * TIMES, "a weight above zero, got none"),
         (np.where(TIMES > 1, np.nan, 1), "got nan..nan"),
         (1e200 * TIMES, "must be 0, or between 1e-100"),
-        (["a"] * 30, "expected numbers, got text"),
+        (["a"] * 30, "must be numbers, got text"),
     ],
 )
 def test_bad_weights_are_refused_by_name(w, message):
@@ -113,7 +113,7 @@ def test_bad_weights_are_refused_by_name(w, message):
 
 
 def test_a_class_without_weight_is_refused():
-    with pytest.raises(ValueError, match=r"^y: expected at least 2 classes"):
+    with pytest.raises(ValueError, match=r"^y must have at least 2 classes"):
         pm.LCA().fit(X, Y, sample_weight=Y)
 
 

@@ -6,8 +6,6 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
 from probmetric.estimators.two_stage.estimator import TwoStageMixture
-from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.two_stage.pairs import fit_alpha
 
 
 def pairs_of_one_source():
@@ -59,19 +57,3 @@ def test_alpha_of_the_estimator_does_not_see_the_units(scale):
     pairs = pairs_of_one_source()
     want = pytest.approx(alpha_of_estimator(pairs), abs=1e-9)
     assert alpha_of_estimator(pairs * [scale, 1.0]) == want
-
-
-@pytest.mark.parametrize("shift", [1e7, 1e8])
-def test_fit_alpha_computes_numpy_float64_in_float64(shift):
-    pairs = pairs_of_one_source()
-    rows = pairs.reshape(-1, 2)
-    S = np.cov(rows.T)[None]
-
-    def fitted(by):
-        mixture = MixtureParams(np.ones(1), rows.mean(0)[None] + by, S)
-        return fit_alpha(mixture, pairs[:, 0] + by, pairs[:, 1] + by)
-
-    near, far = fitted(0.0), fitted(shift)
-    assert np.asarray(far.params).dtype == np.float64
-    assert np.asarray(far.objective).dtype == np.float64
-    assert float(far.params) == pytest.approx(float(near.params), abs=1e-6)

@@ -6,10 +6,9 @@ import xarray as xr
 from sklearn.datasets import load_iris
 
 from probmetric.data.containers import Labeled
-from probmetric.inference import dca_gm
-from probmetric.inference.choose import choose_strength
 from probmetric.inference.dca_gm import choice
 from probmetric.inference.dca_gm.draws import metrics
+from probmetric.inference.dca_gm.start import lda_rca
 from probmetric.linalg import mixed_with_identity
 from probmetric.models.dca_gm import DCAGMPrior
 from probmetric.neighbors.strength import STRENGTHS, Chosen, tuned_losses
@@ -30,7 +29,7 @@ def maps_of(monkeypatch, X, y, rows, **how):
         return Chosen(1.0, *np.zeros((2, len(STRENGTHS))))
 
     monkeypatch.setattr(choice, "choose_by_folds", kept)
-    dca_gm.choose_strength(Labeled(X, y), 2, **how)
+    choice.choose_strength(Labeled(X, y), 2, **how)
     return found[0](rows)
 
 
@@ -39,7 +38,7 @@ def test_folds_try_the_start_of_a_fold_mixed_with_euclid(monkeypatch):
     wide = np.insert(X, 1, 5.0, axis=1)  # A constant column.
     maps = maps_of(monkeypatch, wide, Y, rows)
     for s, L in zip(STRENGTHS, maps, strict=True):
-        A = dca_gm.lda_rca(Labeled(X[rows], Y[rows]), 2, strength=s)
+        A = lda_rca(Labeled(X[rows], Y[rows]), 2, strength=s)
         w = 1.0 if np.isinf(s) else s / (len(rows) + s)
         M = (1 - w) * A.T @ A + w * np.sum(A**2) / 4 * np.eye(4)
         found = np.delete(np.delete(L.T @ L, 1, 0), 1, 1)
@@ -53,14 +52,14 @@ def test_a_subspace_is_not_mixed(monkeypatch):
     rows = np.arange(0, len(X), 2)
     maps = maps_of(monkeypatch, X, Y, rows, mixed=False)
     for s, L in zip(STRENGTHS, maps, strict=True):
-        A = dca_gm.lda_rca(Labeled(X[rows], Y[rows]), 2, strength=s)
+        A = lda_rca(Labeled(X[rows], Y[rows]), 2, strength=s)
         np.testing.assert_array_equal(L, A)
 
 
 def test_folds_of_equal_points_leave_euclid():
     points = np.zeros((12, 3))
     points[0] = 1.0
-    found = dca_gm.choose_strength(Labeled(points, np.arange(12) % 2), 2)
+    found = choice.choose_strength(Labeled(points, np.arange(12) % 2), 2)
     assert found.strength == np.inf
 
 
@@ -70,12 +69,12 @@ def test_labels_that_mean_nothing_teach_nothing():
     for seed in range(6):
         rng = np.random.default_rng(seed)
         data = Labeled(rng.standard_normal((24, 6)), np.arange(24) % 2)
-        chosen.append(dca_gm.choose_strength(data, 2).strength)
+        chosen.append(choice.choose_strength(data, 2).strength)
     assert np.sum(np.isinf(chosen)) >= 3
     # The control: a feature that tells classes apart beside a wide one.
     points = data.X * [1.0, 50.0, 1.0, 1.0, 1.0, 1.0]
     points[:, 0] += 6 * data.y
-    assert dca_gm.choose_strength(Labeled(points, data.y), 2).strength <= 16
+    assert choice.choose_strength(Labeled(points, data.y), 2).strength <= 16
 
 
 @pytest.mark.parametrize("column", [0, 1])
@@ -104,39 +103,10 @@ def test_the_projection_is_held_by_the_points_of_the_prior(s, expected):
 @pytest.mark.parametrize("s, hold", [(1e-9, 10.0), (10.0, 20.0), (np.inf, 1010.0)])
 def test_a_prior_of_any_strength_is_closed(s, hold):
     given = DCAGMPrior(X[:2], np.ones((3, 1), bool), 0.7, 3.0, 1.3, 2.0, 0.6)
-    found = dca_gm.close_prior(given, s, 10)
+    found = choice.close_prior(given, s, 10)
     assert found.lam == pytest.approx(3 * hold)
     assert found.chol_scale == pytest.approx(44**-0.5)
     assert found.mu_scale == pytest.approx(2 * (10 / 32) ** 0.5)
     same = {"lam": 3.0, "mu_scale": 2.0, "chol_scale": 0.6}
     assert found._replace(**same)[2:] == given[2:]
-    assert dca_gm.close_prior(given, 0.0, 10) is given
-
-
-def test_the_rule_is_that_of_other_learners_at_the_bandwidth_of_the_voters():
-    def learn(rows):
-        part = Labeled(X[rows], Y[rows])
-        return [dca_gm.lda_rca(part, 2, strength=s) for s in STRENGTHS]
-
-    expected = choose_strength(learn, X, Y, losses=tuned_losses, tolerance=1)
-    found = dca_gm.choose_strength(Labeled(X, Y), 2, mixed=False)
-    assert found.strength == expected.strength
-    np.testing.assert_array_equal(found.losses, expected.losses)
-
-
-def test_folds_see_the_harm_of_votes_that_few_points_make_too_sure():
-    """24 points in 40 dimensions that tell nothing: s = 1 puts their classes far apart.
-
-    They choose a narrow bandwidth; the best one for the points left out is wide.
-    """
-    rng = np.random.default_rng(0)
-    points, codes = rng.standard_normal((24, 40)), np.arange(24) % 2
-
-    def learn(rows):
-        part = Labeled(points[rows], codes[rows])
-        return [dca_gm.lda_rca(part, 2, strength=s) for s in STRENGTHS]
-
-    hidden = choose_strength(learn, points, codes).losses[-1]
-    seen = dca_gm.choose_strength(Labeled(points, codes), 2, mixed=False).losses[-1]
-    assert hidden > np.log(2)  # It is harm at any bandwidth.
-    assert seen > hidden + 0.25
+    assert choice.close_prior(given, 0.0, 10) is given

@@ -8,6 +8,7 @@ from probmetric.data.containers import Labeled
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference import eig_dml
 from probmetric.inference.eig_dml import choice
+from probmetric.inference.eig_dml.choice import shrunk
 from probmetric.linalg import row_signs
 from probmetric.neighbors.strength import STRENGTHS, Chosen, folds, strongest
 from probmetric.neighbors.votes import BANDWIDTHS
@@ -41,7 +42,7 @@ def test_the_mixture_has_the_trace_and_the_axes_of_the_optimum(r):
     params = eig_dml.EigDMLParams(factor, np.eye(3), np.ones(1), 1.0, 1.0, 0.0)
     M = factor.T @ factor
     for s in (0.0, 1e-9, 2.0, 1e9, np.inf):
-        found = eig_dml.shrunk(params, s, 6)
+        found = shrunk(params, s, 6)
         share = 1.0 if np.isinf(s) else s / (6 + s)
         expected = (1 - share) * M + share * np.trace(M) / 3 * np.eye(3)
         np.testing.assert_allclose(matrix(found), expected, atol=1e-13 * np.trace(M))
@@ -57,16 +58,16 @@ def test_constant_columns_have_no_part_in_the_mixture(s):
     params = eig_dml.EigDMLParams(factor, np.eye(3), np.ones(1), 1.0, 1.0, 0.0)
     live = np.array([True, False, True, True])
     wider = params._replace(factor=np.insert(factor, 1, 0.0, axis=1))
-    M = matrix(eig_dml.shrunk(wider, s, 6, live=live))
-    alone = matrix(eig_dml.shrunk(params, s, 6))
+    M = matrix(shrunk(wider, s, 6, live=live))
+    alone = matrix(shrunk(params, s, 6))
     np.testing.assert_allclose(M[np.ix_(live, live)], alone, rtol=1e-12, atol=1e-14)
     assert not M[1].any()
-    assert not np.allclose(matrix(eig_dml.shrunk(wider, s, 6))[0, 0], alone[0, 0])
+    assert not np.allclose(matrix(shrunk(wider, s, 6))[0, 0], alone[0, 0])
 
 
 def test_no_prior_changes_nothing():
     params = optimum(np.arange(len(X)))
-    assert eig_dml.shrunk(params, 0, 9) is params
+    assert shrunk(params, 0, 9) is params
 
 
 def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch):
@@ -82,7 +83,7 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch):
     rows = np.arange(0, len(X), 2)
     maps = found[0](rows)
     for s, factor in zip(STRENGTHS, maps, strict=True):
-        whole = eig_dml.shrunk(optimum(rows), s, len(rows)).factor
+        whole = shrunk(optimum(rows), s, len(rows)).factor
         np.testing.assert_array_equal(factor, whole)
     np.testing.assert_allclose(maps[0] / maps[0][0, 0], np.eye(4))
 
@@ -94,7 +95,7 @@ def test_the_choice_is_that_of_all_folds_by_hand():
         params = optimum(learned)
         shares = np.array([np.mean(Y[voters] == c) for c in Y[asked]])
         for a, s in enumerate(STRENGTHS):
-            M = matrix(eig_dml.shrunk(params, s, len(learned)))
+            M = matrix(shrunk(params, s, len(learned)))
             own = X[voters][:, None] - X[voters]
             near = np.sort(np.einsum("ijk,kl,ijl->ij", own, M, own), 1)[:, 5]
             gap = X[asked][:, None] - X[voters]

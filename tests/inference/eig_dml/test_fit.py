@@ -12,6 +12,7 @@ from probmetric.data.containers import Pairs
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference import eig_dml
 from probmetric.inference.eig_dml.certificate import dual_value, far_values
+from probmetric.inference.eig_dml.fit import game
 from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe, softmin
 from probmetric.inference.eig_dml.pdhg import (
     operator_norm,
@@ -157,7 +158,7 @@ def test_missing_back_transform_is_rejected(golden, solved):
 def test_the_notes_trace_and_step_are_rejected(golden):
     """Erratum P12: vertex vvᵀ and step 1/t give trace 1, far below the optimum."""
     close, far, out = case(golden, "p_eigdml_4d")
-    problem = eig_dml.game(as_pairs(close, far))
+    problem = game(as_pairs(close, far))
     S, d = np.eye(4), 4
     for t in range(1, 501):
         u = softmin(far_values(problem.Z, S), d * 1e-5)
@@ -171,7 +172,7 @@ def test_the_notes_trace_and_step_are_rejected(golden):
 
 def test_softmin_weights_match_golden(golden):
     close, far, out = case(golden, "p_eigdml_2d")
-    problem = eig_dml.game(as_pairs(close, far))
+    problem = game(as_pairs(close, far))
     u = softmin(far_values(problem.Z, np.eye(2)), 0.1)
     np.testing.assert_allclose(u, out["softmin_weights_at_I"], rtol=1e-10)
     np.testing.assert_allclose(
@@ -182,7 +183,7 @@ def test_softmin_weights_match_golden(golden):
 def test_one_step_matches_golden(golden):
     """Golden step: κ vvᵀ with γ = 2/3 from I; compared through its eigenvalues."""
     close, far, out = case(golden, "p_eigdml_2d")
-    problem = eig_dml.game(as_pairs(close, far))
+    problem = game(as_pairs(close, far))
     u = softmin(far_values(problem.Z, np.eye(2)), 0.1)
     v = np.linalg.eigh(problem.Z.T @ (u[:, None] * problem.Z))[1][:, -1]
     S = np.eye(2) / 3 + 2 / 3 * 2 * np.outer(v, v)
@@ -346,7 +347,7 @@ def test_operator_norm_is_a_tight_upper_bound():
 def test_annealing_beats_the_notes_smoothing(golden):
     """σ = d·1e-5 (here at unit scale) leaves a far larger gap after as many steps."""
     close, far, out = case(golden, "p_eigdml_4d")
-    problem = eig_dml.game(as_pairs(close, far))
+    problem = game(as_pairs(close, far))
     S = np.eye(4)
     for t in range(1, 3001):
         u = softmin(far_values(problem.Z, S), 4e-5)
@@ -364,7 +365,7 @@ def optimum_by_cuts(pairs, rtol):
     Kelley's method: each cut is the top eigenvector at the last u. Its optimum is a
     lower bound on f*, and its own κ λ_max an upper one. Independent of both solvers.
     """
-    Z, _, kappa = eig_dml.game(pairs)
+    Z, _, kappa = game(pairs)
     n, d = Z.shape
     cuts = list(np.eye(d))
     upper, lower = np.inf, 0.0

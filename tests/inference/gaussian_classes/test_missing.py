@@ -1,9 +1,6 @@
 """Rows with missing entries: the mode by EM, the posterior by data augmentation."""
 
-from functools import partial
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
@@ -36,44 +33,6 @@ def toy(share=0.3):
     X = np.where(rng.random(X.shape) < share, np.nan, X)
     prior = NIWPrior(np.array([0.2, -0.1]), np.eye(D) + 0.2, 0.7, D + 3.0, 1.5)
     return Labeled(X, y), prior
-
-
-@partial(jax.jit, static_argnames="covariance")
-def gradient(params, data, prior, covariance):
-    """Gradient of the NumPyro density in (μ, L), |dΣ/dL| divided out."""
-
-    def density(mean, chol):
-        sites = {"weights": params.weights, "mean": mean, "chol": chol}
-        options = {"n_classes": C, "covariance": covariance, "missing": True}
-        diagonal = jnp.diagonal(chol, axis1=1, axis2=2)
-        if covariance == "diagonal":
-            sites["variance"] = diagonal**2
-            del sites["chol"]
-        value, _ = log_density(gaussian_classes, (data, prior), options, sites)
-        if covariance == "diagonal":
-            return value
-        return value - jnp.sum(jnp.log(diagonal) @ (D - jnp.arange(D)))
-
-    return jax.grad(density, (0, 1))(params.mean, params.chol)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_em_climbs_to_a_stationary_point_of_the_numpyro_density(covariance):
-    data, prior = toy()
-    fit = gm.fit_missing(data, prior, n_classes=C, covariance=covariance, tol=1e-15)
-    assert int(fit.result) == Result.CONVERGED
-    trace = np.asarray(fit.trace)[: int(fit.n_steps)]
-    assert len(trace) > 3
-    assert np.diff(trace).min() > -1e-12 * abs(trace[-1])
-    by_mean, by_chol = gradient(fit.params, data, prior, covariance)
-    np.testing.assert_allclose(by_mean, 0, atol=1e-5)
-    np.testing.assert_allclose(jnp.tril(by_chol), 0, atol=1e-5)
-    # Control: whole rows alone have another mode, where this gradient is not zero.
-    whole = ~np.isnan(data.X).any(1)
-    alone = Labeled(data.X[whole], data.y[whole])
-    other = gcp.fit(alone, prior, n_classes=C, covariance=covariance).params
-    assert np.abs(gradient(other, data, prior, covariance)[0]).max() > 0.1
 
 
 @pytest.mark.long

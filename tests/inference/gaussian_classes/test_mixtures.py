@@ -7,7 +7,7 @@ import pytest
 from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labeled
-from probmetric.densities.classes import class_hessians, class_log_densities
+from probmetric.densities.classes import class_hessians
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes.local_metric import error_expansion
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
@@ -61,30 +61,6 @@ def test_the_fit_is_a_mode_of_the_numpyro_model_and_reports_its_density(fitted):
     # On the simplex the gradient is the same in all directions at a mode.
     for by_weight in (gradient.weights, *gradient.mix):
         np.testing.assert_allclose(by_weight, by_weight[0], rtol=1e-3)
-
-
-@pytest.mark.long
-def test_the_lumps_are_found(fitted):
-    params = fitted[2].params
-    found = np.sort(params.mean[:, :, 0], 1)
-    # Twenty points a lump: 4.5 s.e. of .5/√20 is .5.
-    np.testing.assert_allclose(found, [[0, 5], [2.5, 7.5]], atol=0.5)
-
-
-@pytest.mark.long
-def test_hessians_of_the_fitted_mixtures_are_those_of_autodiff(fitted):
-    classes = to_densities(fitted[2].params)
-    x = jnp.array([1.3, 0.4])
-
-    def densities(x):
-        return jnp.exp(class_log_densities(classes, x))
-
-    @jax.jit
-    def found_and_wanted(x):
-        hessian = jax.hessian(densities)(x) / densities(x)[:, None, None]
-        return class_hessians(classes, x), hessian
-
-    np.testing.assert_allclose(*found_and_wanted(x), rtol=1e-9)
 
 
 @pytest.mark.long

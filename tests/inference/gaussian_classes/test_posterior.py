@@ -1,19 +1,15 @@
 """NIW closed forms against golden values, NumPyro, SciPy and exact moments."""
 
-from functools import cache
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.infer.util import log_density
-from scipy import stats as scipy_stats
 
 from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes import predict as gcp
-from probmetric.inference.gaussian_classes.prior import evidence_prior, learn_statistics
-from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
+from probmetric.inference.gaussian_classes.prior import evidence_prior
+from probmetric.models.gaussian_classes import NIWPrior
 
 pytestmark = pytest.mark.usefixtures("x64")
 COVARIANCES = ["full", "tied", "diagonal"]
@@ -43,22 +39,6 @@ def golden_niw(case):
     ), prior
 
 
-@cache
-def joint_density(covariance):
-    """Return the model's log density of the toy's data and sites, and its gradient."""
-    data, prior = toy()
-    options = {"n_classes": 2, "covariance": covariance}
-
-    def density(mean, chol, weights):
-        sites = {"weights": weights, "mean": mean, "chol": chol}
-        if covariance == "diagonal":
-            sites["variance"] = jnp.diagonal(chol, axis1=1, axis2=2) ** 2
-            del sites["chol"]
-        return log_density(gaussian_classes, (data, prior), options, sites)[0]
-
-    return jax.jit(jax.value_and_grad(density, (0, 1)))
-
-
 @pytest.mark.long
 def test_posterior_evidence_and_predictive_equal_golden(golden):
     case = golden("mix_glml_dml")["g_niw"]
@@ -76,51 +56,11 @@ def test_posterior_evidence_and_predictive_equal_golden(golden):
     np.testing.assert_allclose(value, out["log_predictive"], rtol=1e-12)
 
 
-def test_statistics_of_points_without_weights_are_those_of_numpy(golden):
-    case = golden("mix_glml_dml")["g_niw"]
-    X = np.array(case["in"]["X"])
-    found = gc.statistics(Labeled(X, np.zeros(len(X), int)), 1)
-    for value, wanted in zip(found, golden_niw(case)[0], strict=True):
-        np.testing.assert_allclose(value, wanted, rtol=1e-13)
-
-
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_evidence_in_one_dimension_is_that_of_quadrature(golden, covariance):
     case = golden("mix_glml_dml")["g_niw_1d"]
     value = gc.log_evidence(*golden_niw(case), covariance=covariance)
     np.testing.assert_allclose(value, case["out"]["log_evidence"], rtol=1e-12)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_evidence_is_joint_over_posterior_density(covariance):
-    """Bayes: log p(data, θ) - log p(θ | data) is the evidence at any θ."""
-    data, prior = toy()
-    stats = gc.statistics(data, 2)
-    post = gc.posterior(stats, prior, covariance=covariance)
-    theta = jax.tree.map(lambda v: v[0], gc.draw(jax.random.key(0), post, 4000))
-    d = data.X.shape[1]
-    Sigma = theta.chol @ np.swapaxes(theta.chol, 1, 2)
-    joint, _ = joint_density(covariance)(theta.mean, theta.chol, theta.weights)
-    value = scipy_stats.dirichlet.logpdf(theta.weights, post.alpha)
-    for k, Psi in enumerate(np.asarray(post.Psi)):
-        if covariance == "diagonal":
-            for j in range(d):
-                value += scipy_stats.invgamma.logpdf(
-                    Sigma[k, j, j], post.nu[k] / 2, scale=Psi[j] / 2
-                )
-        else:
-            value += scipy_stats.invwishart.logpdf(Sigma[k], post.nu[k], Psi)
-            # The site is the Cholesky factor: |dΣ/dL| = 2^d Π L_ii^(d-i+1).
-            power = d - np.arange(d)
-            value += d * np.log(2) + power @ np.log(np.diag(theta.chol[k]))
-    for k in range(2):
-        cov = Sigma[0 if covariance == "tied" else k] / post.kappa[k]
-        value += scipy_stats.multivariate_normal.logpdf(
-            theta.mean[k], post.mean[k], cov
-        )
-    evidence = gc.log_evidence(stats, prior, covariance=covariance)
-    np.testing.assert_allclose(float(joint) - value, evidence, rtol=1e-11)
 
 
 def test_a_class_without_points_keeps_its_prior():
@@ -206,30 +146,6 @@ def test_draws_have_the_exact_moments(covariance):
         assert np.max(np.abs(z)) < 4.5
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_fit_is_the_mode_of_the_posterior_density(covariance):
-    """log p(data, θ) - log |dΣ/dL| has no slope in (μ, L), nor in the weights."""
-    data, prior = toy()
-    params = gcp.fit(data, prior, n_classes=2, covariance=covariance).params
-    given = params.mean, params.chol, params.weights
-    of_mean, of_chol = joint_density(covariance)(*given)[1]
-    if covariance != "diagonal":  # The gradient of log |dΣ/dL|, as above.
-        diagonal = np.diagonal(params.chol, axis1=1, axis2=2)
-        of_chol -= ((3 - np.arange(3)) / diagonal)[:, :, None] * np.eye(3)
-    np.testing.assert_allclose(of_mean, 0, atol=1e-9)
-    np.testing.assert_allclose(np.tril(of_chol), 0, atol=1e-8)
-    assert params.weights.sum() == pytest.approx(1.0, rel=1e-14)
-    step = 1e-3 * np.array([1.0, -1.0])  # Along the simplex: the vertex of a parabola.
-    low, middle, high = (
-        joint_density(covariance)(*given[:2], params.weights + h * step)[0]
-        for h in (-1, 0, 1)
-    )
-    assert low < middle > high
-    # A cubic term moves the vertex by 1e-3 of a step.
-    assert abs(high - low) / (2 * (2 * middle - low - high)) < 0.01
-
-
 def test_plug_in_is_maximum_likelihood_with_a_scale_aware_ridge():
     data, _ = toy()
     stats = gc.statistics(data, 2)
@@ -274,18 +190,6 @@ def test_evidence_prior_of_equal_points_is_nan_and_fit_says_so():
     assert int(gcp.fit(data, prior, n_classes=2).result) == 3
 
 
-def test_integer_weights_are_repetitions():
-    data, prior = toy()
-    w = np.arange(len(data.X)) % 3
-    rows = np.repeat(np.arange(len(data.X)), w)
-    weighted = gc.posterior(gc.statistics(data._replace(w=w.astype(float)), 2), prior)
-    repeated = gc.posterior(
-        gc.statistics(Labeled(data.X[rows], data.y[rows]), 2), prior
-    )
-    for a, b in zip(weighted, repeated, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_the_prior_mean_of_the_covariance_is_the_pooled_one_in_size(covariance):
     """E Σ_c = Ψ/(ν₀ - D - 1) has the trace of S_W, feature by feature with D = 1."""
@@ -300,19 +204,6 @@ def test_the_prior_mean_of_the_covariance_is_the_pooled_one_in_size(covariance):
     order = 1 if covariance == "diagonal" else X.shape[1]
     expected = np.trace(prior.Psi) / (prior.nu - order - 1)
     np.testing.assert_allclose(expected, np.trace(within) / w.sum(), rtol=1e-12)
-
-
-@pytest.mark.long
-def test_what_is_learned_under_a_program_of_ones_own_is_the_same():
-    data, _ = toy()
-
-    def learned(X):
-        return learn_statistics(gc.statistics(data._replace(X=X), 2)).posterior.Psi
-
-    wanted = learned(data.X)
-    np.testing.assert_allclose(jax.jit(learned)(data.X), wanted, rtol=1e-9)
-    constant = jax.jit(lambda a: a * learned(data.X))(1.0)
-    np.testing.assert_allclose(constant, wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("n", "d", "c"), [(1, 2, 3), (700, 3, 5), (5000, 4, 60)])

@@ -7,6 +7,14 @@ from scipy.optimize import brentq, minimize
 from probmetric.checks.gdm.problems import toy
 from probmetric.data.containers import Pairs
 from probmetric.inference import gdm
+from probmetric.inference.gdm.bootstrap import leave_out, refits, site_weights
+from probmetric.inference.gdm.fit import deviance_explained, gap_at
+from probmetric.inference.gdm.likelihood import (
+    precisions,
+    rows_of,
+    value_and_derivatives,
+)
+from probmetric.inference.gdm.target import start
 from probmetric.models.gdm import GDMParams, GDMPrior
 
 
@@ -31,7 +39,7 @@ def test_sites_of_equal_covariates_give_the_root_of_one_equation():
 def test_with_a_flat_prior_the_fit_is_the_shares_where_curves_can_follow():
     pairs, prior = line([500, 184, 68], [1000] * 3, prior=1e4)
     params = gdm.fit(pairs, prior).params
-    rows = gdm.rows_of(pairs, prior.knots)
+    rows = rows_of(pairs, prior.knots)
     t = rows.Z @ np.append(params.b, params.theta)
     np.testing.assert_allclose(np.exp(-t), [0.5, 0.184, 0.068], rtol=1e-4)
 
@@ -47,11 +55,11 @@ def test_curves_that_would_have_to_fall_are_flat():
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gap_bounds_what_another_solver_finds(seed):
     problem = toy(seed)
-    rows = gdm.rows_of(problem.data, problem.prior.knots, 0.8)
-    precision = gdm.precisions(problem.prior)
+    rows = rows_of(problem.data, problem.prior.knots, 0.8)
+    precision = precisions(problem.prior)
 
     def down(beta):
-        value, slope, _ = gdm.value_and_derivatives(beta, rows, precision)
+        value, slope, _ = value_and_derivatives(beta, rows, precision)
         return -value, -slope
 
     best = minimize(
@@ -62,22 +70,22 @@ def test_the_gap_bounds_what_another_solver_finds(seed):
     rng = np.random.default_rng(seed)
     for size in (0.0, 1e-3, 0.1, 1.0):
         beta = mode + size * rng.random(10)
-        value, slope, _ = gdm.value_and_derivatives(beta, rows, precision)
+        value, slope, _ = value_and_derivatives(beta, rows, precision)
         # Of the other solver's value as of this one's: a bound of both, up to 1e-9.
-        assert gdm.gap_at(beta, slope, precision) >= -best.fun - value - 1e-9
+        assert gap_at(beta, slope, precision) >= -best.fun - value - 1e-9
     assert gdm.gap(fit.params, problem.data, problem.prior, learning_rate=0.8) < 1e-8
 
 
 def test_the_gap_is_no_bound_where_more_curvature_is_claimed():
     problem = toy(0)
-    rows = gdm.rows_of(problem.data, problem.prior.knots, 0.8)
-    precision = gdm.precisions(problem.prior)
+    rows = rows_of(problem.data, problem.prior.knots, 0.8)
+    precision = precisions(problem.prior)
     beta = np.append(problem.params.b, problem.params.theta) + 0.5
-    value, slope, _ = gdm.value_and_derivatives(beta, rows, precision)
+    value, slope, _ = value_and_derivatives(beta, rows, precision)
     fit = gdm.fit(problem.data, problem.prior, learning_rate=0.8)
     mode = np.append(fit.params.b, fit.params.theta)
-    best = gdm.value_and_derivatives(mode, rows, precision)[0]
-    assert gdm.gap_at(beta, slope, 1000 * precision) < best - value
+    best = value_and_derivatives(mode, rows, precision)[0]
+    assert gap_at(beta, slope, 1000 * precision) < best - value
 
 
 def test_deviance_explained_is_that_of_a_generalized_linear_model():
@@ -89,27 +97,27 @@ def test_deviance_explained_is_that_of_a_generalized_linear_model():
         same = share * np.log(share / P)
         return 2 * 100 * np.sum(same + (1 - share) * np.log((1 - share) / (1 - P)))
 
-    rows = gdm.rows_of(pairs, prior.knots)
+    rows = rows_of(pairs, prior.knots)
     P = np.exp(-rows.Z @ np.append(params.b, params.theta))
     want = 1 - deviance(P) / deviance(np.full(3, 0.25))
-    np.testing.assert_allclose(gdm.deviance_explained(params, pairs), want)
+    np.testing.assert_allclose(deviance_explained(params, pairs), want)
     # Shares of 0 and 1 have a saturated likelihood of 1; pairs of one kind say nothing.
     sure, _ = line([1, 1, 0], [1, 1, 1])
     P = np.exp(-rows.Z @ np.append(params.b, params.theta))
     fitted, null = np.log([*P[:2], 1 - P[2]]).sum(), np.log([2 / 3, 2 / 3, 1 / 3]).sum()
     want = 1 - fitted / null
-    np.testing.assert_allclose(gdm.deviance_explained(params, sure), want)
+    np.testing.assert_allclose(deviance_explained(params, sure), want)
     for same in (line([0, 0, 0], [1, 1, 1])[0], line([1, 1, 1], [1, 1, 1])[0]):
-        assert gdm.deviance_explained(params, same) == 0
+        assert deviance_explained(params, same) == 0
 
 
 def test_the_mode_of_logarithms_is_inside_and_stationary():
     problem = toy(1)
-    rows = gdm.rows_of(problem.data, problem.prior.knots, 0.8)
-    found = gdm.start(problem.params, rows, problem.prior)
+    rows = rows_of(problem.data, problem.prior.knots, 0.8)
+    found = start(problem.params, rows, problem.prior)
     u = np.append(found.mean["log_b"], found.mean["log_theta"])
     beta = np.exp(u)
-    _, slope, H = gdm.value_and_derivatives(beta, rows, gdm.precisions(problem.prior))
+    _, slope, H = value_and_derivatives(beta, rows, precisions(problem.prior))
     np.testing.assert_allclose(beta * slope, -1, atol=1e-5)
     # Minus the Hessian there, from its definition: the factor's inverse square.
     curvature = beta[:, None] * H * beta - np.diag(beta * slope)
@@ -120,12 +128,12 @@ def test_the_mode_of_logarithms_is_inside_and_stationary():
 def test_refits_are_fits_to_weighted_pairs():
     problem = toy(2)
     pairs, prior = problem.data, problem.prior
-    u = gdm.site_weights(40, replicate=5, seed=1)
-    found = gdm.refits(pairs, prior, problem.params, [u], learning_rate=0.8)
+    u = site_weights(40, replicate=5, seed=1)
+    found = refits(pairs, prior, problem.params, [u], learning_rate=0.8)
     weighted = pairs._replace(w=pairs.w * u[pairs.i] * u[pairs.j])
     want = gdm.fit(weighted, prior, learning_rate=0.8).params
     np.testing.assert_allclose(found.theta[0], want.theta, atol=1e-6)
-    left = gdm.leave_out(
+    left = leave_out(
         pairs, prior, problem.params, np.arange(40) % 20, learning_rate=0.8
     )
     kept = (pairs.i % 20 != 3) & (pairs.j % 20 != 3)
@@ -164,4 +172,4 @@ def test_pairs_without_answers_and_groups_without_rest_are_refused():
         gdm.fit(pairs._replace(y=None), prior)
     params = GDMParams(np.array(0.5), np.ones((1, 3)), prior.knots)
     with pytest.raises(ValueError, match=r"pairs must .* got .* without group 0"):
-        gdm.leave_out(pairs, prior, params, np.arange(3))
+        leave_out(pairs, prior, params, np.arange(3))

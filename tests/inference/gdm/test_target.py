@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from probmetric.checks.gdm.problems import toy
-from probmetric.inference import gdm
-from probmetric.inference.sampling import model_target
+from probmetric.inference.gdm.draws import posterior
+from probmetric.inference.gdm.target import TARGET
+from probmetric.inference.sampling.target import model_target
 from probmetric.models.gdm import gdm as model
 
 
@@ -16,22 +17,22 @@ def test_its_density_and_quantities_are_those_of_the_numpyro_model():
         problem = toy(0)
         args, options = (problem.data, problem.prior), dict(problem.options)
         target, data, _ = model_target(model, args, options)
-        around = gdm.posterior(
+        around = posterior(
             problem.params, problem.data, problem.prior, learning_rate=0.8
         )
         rng, at = np.random.default_rng(0), _at(around).items()
         for size in (0.1, 1.0):
             u = {k: np.asarray(v + size * rng.normal(size=v.shape)) for k, v in at}
             want = target.log_density({"b": u["log_b"], "theta": u["log_theta"]}, data)
-            got = gdm.TARGET.log_density(u, around.data)
+            got = TARGET.log_density(u, around.data)
             np.testing.assert_allclose(got, want, rtol=1e-12)
-            named = gdm.TARGET.functionals(u, around.data)
+            named = TARGET.functionals(u, around.data)
             theirs = target.functionals(
                 {"b": u["log_b"], "theta": u["log_theta"]}, data
             )
             for name, value in named.items():
                 np.testing.assert_allclose(value, theirs[name], rtol=1e-12)
-            prior, likelihood = gdm.TARGET.parts(u, around.data)
+            prior, likelihood = TARGET.parts(u, around.data)
             jacobian = u["log_b"] + u["log_theta"].sum()
             np.testing.assert_allclose(
                 sum(prior.values()) + likelihood + jacobian, got, rtol=1e-12

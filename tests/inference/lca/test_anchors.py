@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks.anchors import compared, population, standardized
 from probmetric.data.pairs import nearest_pairs
-from probmetric.data.source import row_bits
 from probmetric.inference.lca.anchors import fit as by_anchors
 from probmetric.inference.lca.anchors import lists
 from probmetric.inference.lca.anchors.fit import fit_anchors
@@ -25,6 +24,7 @@ from probmetric.inference.lca.anchors.rows import (
     sizes_of,
 )
 from probmetric.inference.lca.recipe import Recipe, auto_regularization, fit_labeled
+from probmetric.large.source import row_bits
 from probmetric.models.lca import to_metric
 from probmetric.neighbors import block
 from tests.processes.several import LIMIT

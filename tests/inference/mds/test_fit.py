@@ -6,6 +6,7 @@ from scipy.spatial.distance import cdist
 
 from probmetric.data.containers import Distances
 from probmetric.inference import mds
+from probmetric.inference.mds.fit import additive_constant, corrected_squares, to_metric
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.inference.mds.spectrum import double_center, top_eigenpairs
 
@@ -68,15 +69,13 @@ def test_negative_share_matches_golden_spectrum(golden):
 )
 def test_additive_constant_matches_golden(golden, correction, key):
     D, _, out = case(golden)
-    np.testing.assert_allclose(
-        mds.additive_constant(D, correction), out[key], rtol=1e-13
-    )
+    np.testing.assert_allclose(additive_constant(D, correction), out[key], rtol=1e-13)
 
 
 @pytest.mark.parametrize("correction", ["lingoes", "cailliez"])
 def test_correction_makes_the_smallest_eigenvalue_zero(rough, correction):
-    constant = mds.additive_constant(rough, correction)
-    S = mds.corrected_squares(rough, constant, correction)
+    constant = additive_constant(rough, correction)
+    S = corrected_squares(rough, constant, correction)
     values = np.linalg.eigvalsh(double_center(S))
     # Cailliez: an eigenvalue of a non-symmetric matrix of size 2n, hence the slack.
     np.testing.assert_allclose(values[0] / values[-1], 0, atol=1e-10)
@@ -85,21 +84,21 @@ def test_correction_makes_the_smallest_eigenvalue_zero(rough, correction):
 @pytest.mark.parametrize("correction", ["lingoes", "cailliez"])
 def test_corrected_dissimilarities_are_reproduced(rough, correction):
     params = mds.fit(Distances(rough), len(rough), correction=correction).params
-    S = mds.corrected_squares(rough, params.constant, correction)
+    S = corrected_squares(rough, params.constant, correction)
     got = cdist(params.embedding, params.embedding, "sqeuclidean")
     np.testing.assert_allclose(got, S, atol=1e-8 * S.max())
 
 
 def test_half_the_constant_is_not_enough(rough):
-    constant = mds.additive_constant(rough, "lingoes")
-    S = mds.corrected_squares(rough, constant / 2, "lingoes")
+    constant = additive_constant(rough, "lingoes")
+    S = corrected_squares(rough, constant / 2, "lingoes")
     values = np.linalg.eigvalsh(double_center(S))
     assert values[0] < -1e-3 * values[-1]
 
 
 def test_no_correction_for_euclidean_distances(planar):
-    assert mds.additive_constant(planar[1], "lingoes") == 0.0
-    assert mds.additive_constant(planar[1], "cailliez") == 0.0
+    assert additive_constant(planar[1], "lingoes") == 0.0
+    assert additive_constant(planar[1], "cailliez") == 0.0
 
 
 def test_euclidean_distances_are_recovered(planar):
@@ -180,7 +179,7 @@ def test_identical_objects_have_a_zero_embedding():
 @pytest.mark.parametrize("correction", [None, "lingoes", "cailliez"])
 def test_reference_objects_are_placed_where_they_were(rough, correction):
     params = mds.fit(Distances(rough), 3, correction=correction).params
-    S = mds.corrected_squares(rough, params.constant, correction)
+    S = corrected_squares(rough, params.constant, correction)
     np.testing.assert_allclose(mds.embed_new(params, S), params.embedding, atol=1e-10)
 
 
@@ -196,7 +195,7 @@ def test_new_object_is_placed_at_its_distances(planar):
 
 def test_metric_of_profiles_is_distance_in_the_embedding(rough):
     params = mds.fit(Distances(rough), 3).params
-    metric = mds.to_metric(params)
+    metric = to_metric(params)
     np.testing.assert_allclose(
         metric.pairwise(rough[:5] ** 2, rough**2),
         cdist(params.embedding[:5], params.embedding, "sqeuclidean"),

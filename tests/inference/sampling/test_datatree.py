@@ -13,7 +13,6 @@ from probmetric.data.containers import Groups, Pairs, Points, Triplets
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
 from probmetric.models.lca import Coincidence
-from probmetric.storage.draws_file import load_draws, save_draws
 
 N_POINTS, N_PAIRS = 40, 20
 
@@ -72,13 +71,6 @@ def test_arrays_of_a_users_own_container_are_kept_bit_for_bit(tree):
         assert kept[name].to_numpy().tobytes() == value.tobytes(), name
 
 
-@pytest.mark.long
-def test_arrays_of_a_users_own_container_survive_a_file(tree, tmp_path):
-    save_draws(tree, tmp_path / "draws.nc")
-    back = load_draws(tmp_path / "draws.nc")["constant_data"].to_dataset()
-    assert back.identical(tree["constant_data"].to_dataset())
-
-
 def test_axes_are_named_by_what_they_count(tree):
     kept = tree["constant_data"].to_dataset()
     assert kept["X"].dims == ("point", "feature")
@@ -87,12 +79,6 @@ def test_axes_are_named_by_what_they_count(tree):
     assert kept["rank"].dims == ("rank_dim_0",)
     assert tree["observed_data"]["y"].dims == ("pair",)
     assert tree["log_likelihood"]["y"].dims == ("chain", "draw", "pair")
-
-
-def test_loo_takes_a_users_own_pairs_that_share_no_point(tree):
-    found = pm.loo(tree)
-    assert found.n_data_points == N_PAIRS
-    assert np.isfinite(found.elpd)
 
 
 def test_loo_refuses_a_users_own_pairs_that_share_a_point(tree):

@@ -260,19 +260,6 @@ def test_new_classes_follow_their_probabilities():
     assert (new[:, 1] == 0).all()
 
 
-def test_what_cannot_be_drawn_is_refused_by_name():
-    few = {"method": "laplace", "n_chains": 1, "n_draws": 5}
-    target = pm.Target(lambda x, _: -(x @ x), lambda x, _: {"x": x})
-    for asked in ("predictive", "prior_draws", "log_likelihood"):
-        with pytest.raises(ValueError, match=f"{asked} must not be set for a Target"):
-            pm.sample(target, None, start=np.zeros(2), **{asked: True}, **few)
-    with pytest.raises(ValueError, match=r"predictive and .*bootstrap"):
-        pm.LCA(1).fit(X, Y).sample("bootstrap", predictive=True)
-    model = pm.LCA(1).fit(X, Y)
-    tree = model.sample("laplace", n_chains=1, n_draws=5, log_prior=False)
-    assert not {"log_prior", "log_likelihood"} & set(tree.children)
-
-
 def test_axes_of_a_users_own_model_are_labeled():
     def model(data):
         mean = numpyro.sample("mean", dist.Normal(0, 1).expand([2]).to_event(1))

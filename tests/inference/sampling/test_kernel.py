@@ -69,12 +69,6 @@ def test_a_full_mass_matrix_is_adapted_where_the_warm_up_is_long(x64, name, tmp_
         assert json.loads(str(block["run"]))["coordinates"] == "whitened"
 
 
-def test_without_a_start_a_diagonal_is_adapted(x64):
-    draws = drawn(2)
-    assert not draws.attributes["dense"]
-    assert draws.attributes["adapt_mass"]
-
-
 @pytest.mark.long
 def test_the_block_size_does_not_change_the_draws(x64):
     one = drawn(n_draws=25, block_size=100)

@@ -3,7 +3,6 @@
 import json
 import warnings
 
-import arviz as az
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -140,15 +139,6 @@ def test_coordinates_are_the_features_and_the_data_are_kept(tree):
     ]
     np.testing.assert_array_equal(tree["observed_data"]["x"], points().X)
     assert tree["constant_data"]["X"].dims == ("point", "feature")
-
-
-def test_a_netcdf_file_gives_the_tree_back(tree, tmp_path):
-    path = tmp_path / "draws.nc"
-    tree.to_netcdf(path, engine="h5netcdf")
-    back = az.from_netcdf(path)
-    back.load()
-    back.close()
-    assert tree.identical(back)
 
 
 @pytest.mark.long

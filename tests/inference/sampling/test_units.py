@@ -85,14 +85,6 @@ def test_pairs_built_from_labels_have_no_log_likelihood():
     stands_apart(tree, "must not share points")
 
 
-@pytest.mark.long
-def test_a_tempered_class_probability_is_no_log_likelihood():
-    X, y = load_iris(return_X_y=True)
-    model = pm.DCAGM(learning_rate=0.5).fit(X[::3], y[::3])
-    tree = model.sample("laplace", n_chains=1, n_draws=100, log_likelihood=True)
-    stands_apart(tree, "learning_rate must be 1, got 0.5")
-
-
 def powered_model(points, *, learning_rate):
     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
     with numpyro.plate("n", len(points.X)):

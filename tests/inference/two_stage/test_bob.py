@@ -14,8 +14,6 @@ identified) and is not compared.
 """
 
 import numpy as np
-import pytest
-from scipy.stats import multivariate_normal
 
 from probmetric.data.containers import Groups
 from probmetric.inference.two_stage.groups import group_data, log_groups
@@ -83,28 +81,9 @@ def test_enrolment_of_two_instances_scores_the_third_as_bob_does():
     np.testing.assert_allclose(whole, LOG_LIKELIHOOD, atol=1e-10)
 
 
-def test_the_correspondence_is_that_of_the_joint_normal():
-    """Independent of both: the 21 numbers have covariance I ⊗ W + 1 1ᵀ ⊗ B."""
-    joint = np.kron(np.eye(3), W) + np.kron(np.ones((3, 3)), B)
-    direct = multivariate_normal(np.zeros(21), joint).logpdf(X.ravel())
-    np.testing.assert_allclose(direct, LOG_LIKELIHOOD, atol=1e-9)
-
-
 def test_pairs_of_the_metric_are_the_same_model():
     metric = to_metric(PARAMS)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         expected = log_likelihood(PARAMS, i, j)
         expected -= log_likelihood(PARAMS, i) + log_likelihood(PARAMS, j)
         np.testing.assert_allclose(metric.log_ratio(X[i], X[j]), expected, atol=1e-9)
-
-
-@pytest.mark.parametrize("wrong", ["swapped", "deviation", "no noise"])
-def test_another_correspondence_does_not_have_bobs_values(wrong):
-    """Negative controls: G for F, σ as standard deviations, G within forgotten."""
-    between, within = {
-        "swapped": (G @ G.T, F @ F.T + np.diag(SIGMA)),
-        "deviation": (B, G @ G.T + np.diag(SIGMA**2)),
-        "no noise": (B, np.diag(SIGMA)),
-    }[wrong]
-    params = PARAMS._replace(within=within[None], between=between[None])
-    assert abs(log_likelihood(params, 0, 1, 2) - LOG_LIKELIHOOD) > 1.0

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.data.containers import Groups, Points
-from probmetric.data.groups import as_groups
+from probmetric.data.containers import Groups
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.two_stage.few import POINTS, prior_of_groups
 from probmetric.inference.two_stage.fit import fit
@@ -68,11 +67,6 @@ def test_where_no_feature_is_seen_twice_in_a_source_the_weak_prior_stays():
     codes = np.array([0, 0, 1, 1])
     assert same(prior_of_groups(Groups(X, codes), 1), default_prior(X, 1))
     assert np.isfinite(pm.TwoStageMixture().fit(X, groups=codes).within_).all()
-
-
-def test_points_have_the_weak_prior():
-    X, _ = drawn(4, 1, 6)
-    assert same(prior_of_groups(as_groups(Points(X)), 1), default_prior(X, 1))
 
 
 def test_constant_columns_leave_the_marginal_as_it_is():

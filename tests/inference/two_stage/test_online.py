@@ -1,4 +1,4 @@
-"""Learning in parts: the sums are those of their definition, and they add up."""
+"""Incremental EM: the sums equal their definition, and those of chunks add up."""
 
 import jax
 import numpy as np
@@ -51,22 +51,7 @@ def test_two_parts_give_the_em_step_of_all_points():
     assert np.abs(np.asarray(other.means) - got.means).max() > 1e-3
 
 
-def test_states_that_began_as_one_merge_in_any_order():
-    start = online.start(PARAMS, X[:20], PRIOR)
-    a, b = online.add(start, X[20:45]), online.add(start, X[45:])
-    whole = online.add(start, X[20:])
-    for merged in (online.merge(a, b), online.merge(b, a)):
-        assert_equal(merged.sums, whole.sums, 1e-10)
-        assert_equal(merged.params, whole.params, 1e-10)
-
-
 def test_a_part_that_is_passed_again_counts_again():
     start = online.start(PARAMS, X, PRIOR)
     twice = jax.tree.map(lambda a: 2 * a, start.sums)
     assert_equal(online.add(start, X).sums, twice, 1e-12)
-
-
-def test_states_that_began_apart_do_not_merge():
-    a, b = (online.start(PARAMS, rows, PRIOR) for rows in (X[:20], X[:21]))
-    with pytest.raises(ValueError, match="other must be a copy"):
-        online.merge(a, b)

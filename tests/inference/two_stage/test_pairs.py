@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
@@ -44,22 +42,6 @@ def rows(case, name):
     return np.array([o[name] for o in case["out"]])
 
 
-def test_eq1_and_footnote_3(golden):
-    """EQ-1, ∫exp(-Σ weights · squares), has the closed form of maths 1.2."""
-
-    def D(u, v, w, a, b, c):
-        s = u + v + w
-        bend = (a * u + b * v + c * w) ** 2 / s - (a * a * u + b * b * v + c * c * w)
-        return np.sqrt(np.pi / s) * np.exp(bend)
-
-    case = golden("mix_glml_dml")["y_eq1"]
-    got = D(*(case["in"][k] for k in "uvwabc"))
-    np.testing.assert_allclose(got, case["out"], rtol=RTOL)
-    for y, value in golden("mix_glml_dml")["y_footnote3_D"]["out"].items():
-        got = D(1 / 1.8, 1 / 0.2, 1 / 0.2, 0.0, 1.0, float(y))
-        np.testing.assert_allclose(got, value, rtol=1e-12)
-
-
 def test_footnote_3_is_eq2_up_to_its_constant(golden):
     """D(q; y)/D(q; q) is Pr(q, y)/Pr(q, q) of the pair similarity, d = 1."""
     one = np.ones(1)
@@ -85,15 +67,6 @@ def test_posterior_of_the_representative_equals_quadrature(golden):
             if "resp" in out:
                 k = np.exp(got.log_component)
                 np.testing.assert_allclose(k, np.array(out["resp"]), rtol=RTOL)
-
-
-def test_posterior_with_the_noise_of_one_instance_is_rejected(golden):
-    """Wrong: the covariance for n = 1 where two instances were seen."""
-    case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
-    params = TwoStageParams(*arrays(case, "c", "mu", "W", "B"))
-    out = case["out"][0]
-    wrong = representative(params, np.array([out["Q"]])).covariance
-    assert np.max(np.abs(wrong - np.array(out["post_cov"]))) > 0.01
 
 
 @pytest.mark.long
@@ -172,38 +145,6 @@ def test_alpha_likelihood_on_a_grid_equals_the_density_by_scipy(golden, x64):
             for ck, m, Sk in zip(c, mu, S, strict=True)
         ]
         np.testing.assert_allclose(value, logsumexp(parts, 0).sum(), rtol=1e-12)
-
-
-@jax.jit
-def _best(n, A, C):
-    return best_root(
-        jnp.array([n, -C, A - n, -C]),
-        -1.0,
-        1.0,
-        lambda t: -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2)),
-    )
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_best_root_beats_a_search_by_scipy(seed, x64):
-    """The objective whose stationary points are the cubic's roots (maths 1.10)."""
-    rng = np.random.default_rng(seed)
-    n, A = 10.0, rng.uniform(5, 40)
-    C = A * rng.uniform(-0.45, 0.45)
-
-    def objective(t):
-        return -0.5 * n * np.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2))
-
-    rho = float(_best(n, A, C))
-    grid = np.linspace(-0.999, 0.999, 4001)
-    near = grid[np.argmax(objective(grid))]
-    best = minimize_scalar(
-        lambda t: -objective(t),
-        bounds=(max(near - 1e-3, -1 + 1e-9), min(near + 1e-3, 1 - 1e-9)),
-        method="bounded",
-        options={"xatol": 1e-12},
-    )
-    assert rho == pytest.approx(best.x, abs=1e-6)
 
 
 def test_enrolment_equals_quadrature(golden):
@@ -287,22 +228,6 @@ def test_blend_of_one_model_is_that_model_and_shortest_code_errs_by_log_n(golden
     assert np.all((both - best >= 0) & (both - best <= np.log(2)))
     with pytest.raises(ValueError, match=r"models .* got none"):
         blend([])
-
-
-def test_flat_prior_on_the_split_has_mean_one_half():
-    """Erratum-free case of the paper's argument in d = 1: E[I] = Σ/2 for I ~ U(0, Σ).
-
-    In d = 2, admissible I = S^{1/2} U S^{1/2} with U uniform on 0 ≺ U ≺ 1: mean U is
-    ½ identity, by simulation with 4 standard errors.
-    """
-    assert quad(lambda t: t, 0, 1)[0] == pytest.approx(0.5)
-    rng = np.random.default_rng(0)
-    a, b = rng.random((2, 60_000))
-    c = rng.uniform(-1, 1, 60_000)
-    inside = (a * b > c**2) & ((1 - a) * (1 - b) > c**2)
-    for values, mean in ((a[inside], 0.5), (b[inside], 0.5), (c[inside], 0.0)):
-        error = values.std() / np.sqrt(len(values))
-        assert abs(values.mean() - mean) < 4 * error
 
 
 @pytest.mark.parametrize("wanted", [-0.7, 0.1, 0.8])

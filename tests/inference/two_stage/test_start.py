@@ -1,6 +1,7 @@
 """Where EM of the mixtures starts: M-steps of clusters, by direct sums."""
 
 import numpy as np
+import pytest
 
 from probmetric.data.containers import Groups
 from probmetric.inference.mixture.prior import default_prior
@@ -40,6 +41,21 @@ def test_a_mixture_starts_at_the_mode_given_its_clusters():
     prior = default_prior(X, 2)._replace(concentration=1.7, strength=0.4)
     found = start_mixture(X, W, 2, prior=prior)
     assert_starts(found, m_step(X, W, LABEL, prior))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_clusters_do_not_depend_on_rounding_order_or_units(seed):
+    """5000 rows of five clusters that overlap, where k-means has many optima."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(5000, 4))
+    rows += 2 * rng.normal(size=(5, 4))[rng.integers(0, 5, 5000)]
+    order, swap = rng.permutation(5000), [2, 0, 3, 1]
+    w = np.ones(5000)
+    want = start_mixture(rows, w, 5, seed=seed).means
+    single = start_mixture(rows.astype(np.float32), w.astype(np.float32), 5, seed=seed)
+    np.testing.assert_allclose(single.means, want, atol=0.05)
+    moved = start_mixture(rows[order][:, swap], w, 5, seed=seed)
+    np.testing.assert_allclose(moved.means, want[:, swap], atol=1e-9)
 
 
 def test_points_of_a_known_component_stay_in_it():

@@ -186,15 +186,6 @@ def test_neither_order_nor_names_nor_units_matter():
     np.testing.assert_allclose(moved.within_, plain.within_ * at, rtol=1e-6)
 
 
-@pytest.mark.long
-def test_pairs_are_sources_of_two():
-    pairs = X[:100].reshape(50, 2, 4)
-    of_pairs = pm.TwoStageMixture(prior="cv").fit_pairs(pairs)
-    of_groups = fitted(X[:100], np.repeat(np.arange(50), 2))
-    assert of_pairs.prior_strength_ == of_groups.prior_strength_
-    np.testing.assert_allclose(of_pairs.within_, of_groups.within_, rtol=1e-9)
-
-
 def test_where_nothing_was_learned_nothing_is_drawn(monkeypatch):
     nothing = Chosen(np.inf, np.zeros(1), np.zeros(1))
     monkeypatch.setattr(strength, "choose_strength", lambda *a, **k: nothing)
@@ -212,15 +203,9 @@ def test_where_nothing_was_learned_nothing_is_drawn(monkeypatch):
         ({"n_components": 2}, {"groups": y}, "n_components must be 1"),
         ({"covariance": "proportional"}, {"groups": y}, "covariance must be 'free'"),
         ({}, {"groups": y, "components": np.zeros(150, int)}, "components must"),
+        ({}, {"X": np.where(X > 2, np.nan, X), "groups": y}, "X must not have NaN"),
     ],
 )
 def test_where_votes_cannot_choose_it_is_said(settings, given, message):
     with pytest.raises(ValueError, match=f"^{message}.*prior='cv'"):
-        pm.TwoStageMixture(prior="cv", **settings).fit(X, **given)
-
-
-def test_missing_entries_are_refused():
-    Z = X.copy()
-    Z[0, 0] = np.nan
-    with pytest.raises(ValueError, match="X must not have NaN"):
-        fitted(Z, y)
+        pm.TwoStageMixture(prior="cv", **settings).fit(**{"X": X, **given})

@@ -32,7 +32,7 @@ P(same) is calibrated on held-out pairs: the pairs of each half of the anchors, 
 the fit to the other half.
 
 A pass reads every row once, in any number of processes. The results are gathered and
-are bitwise equal in every process (``neighbors.stream``). The solver runs in every
+are bitwise equal in every process (``large.neighbors``). The solver runs in every
 process on all pairs, at most 2A(k + m) rows.
 """
 

@@ -26,9 +26,9 @@ from jaxtyping import Float, Int
 
 from probmetric.inference.lca.anchors.pairs import Found, found_exactly
 from probmetric.inference.lca.anchors.rows import Anchors, Design, Reader
+from probmetric.large.neighbors import over_processes
 from probmetric.neighbors.block import Candidates
 from probmetric.neighbors.linear import squared
-from probmetric.neighbors.stream import over_processes
 
 SOUGHT = 0.985
 """Target recall, above ``ENOUGH`` because the measured recall has an error."""

@@ -12,10 +12,10 @@ import numpy as np
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.anchors.rows import Anchors, Design, Reader
+from probmetric.large.neighbors import over_processes
+from probmetric.large.passes import Pass, kept
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors.block import Asked, Block, Candidates, offer_block
-from probmetric.neighbors.stream import over_processes
-from probmetric.processes.checkpoint import Pass, kept
 
 TILE = 1024
 

@@ -19,7 +19,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.scaling import Scaler, constant_columns
-from probmetric.data.source import (
+from probmetric.large.moments import class_moments, standardized, total_scatter
+from probmetric.large.passes import Pass, hash_of, kept
+from probmetric.large.processes import gather, together
+from probmetric.large.source import (
     Source,
     block_rows,
     blocks_of,
@@ -27,9 +30,6 @@ from probmetric.data.source import (
     n_features,
     row_bits,
 )
-from probmetric.inference.moments import class_moments, standardized, total_scatter
-from probmetric.processes.checkpoint import Pass, hash_of, kept
-from probmetric.processes.distributed import gather, together
 
 LEAST = 2
 """Minimum number of anchors per class: one in each half."""

@@ -1,2 +1,0 @@
-from .draws import draw as draw
-from .fit import fit as fit

@@ -1,5 +1,0 @@
-"""LCA with point effects in closed form; the derivation is ``inference.effects``."""
-
-from probmetric._lazy import attach
-
-__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,0 +1,27 @@
+"""Data on disk: read in blocks, fit in passes over the rows, search and evaluate.
+
+Reading
+    ``source``     ``Source``: parts, bins and blocks of one shape.
+    ``files``      ``open``: Parquet files, ``.npy`` files or arrays.
+    ``choose``     rows by number, or a sample.
+    ``resampled``  other weights of the rows: jackknife and bootstrap.
+    ``rows``       rows that commands read, and a sample of them.
+    ``overlap``    test rows that were also used for training.
+Passes
+    ``reduce``     ``Reduction``: sums over rows, the interface of learners and engine.
+    ``bins``       the ordered sum over bins.
+    ``passes``     checkpoints of passes, to resume a fit.
+Computations
+    ``moments``    moments of columns and classes, in one pass.
+    ``begin``      checks and settings of a fit.
+    ``mixture``    EM of the normal mixture, one pass per step.
+    ``groups``     EM of grouped instances, collected in one pass.
+    ``two_stage``  ``TwoStageMixture``.
+    ``neighbors``  nearest rows.
+    ``votes``      count votes of the nearest rows.
+    ``evaluate``   scores of ``evaluate``.
+"""
+
+from probmetric._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,0 +1,146 @@
+"""Fits to a ``Source``: what is checked and set before one, as for arrays.
+
+Options that need all rows at once raise an error with the value to use.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from probmetric.data.scaling import Scaler, scaler_of
+from probmetric.data.unlabeled import refuse_unlabeled, warn_of_unlabeled
+from probmetric.estimators._labeled import warn_of_alone
+from probmetric.estimators._settings import check_settings
+from probmetric.inference.gaussian_classes.posterior import ClassStatistics
+from probmetric.large.moments import (
+    Columns,
+    class_moments,
+    column_moments,
+    standardized,
+)
+from probmetric.large.reduce import classes_of
+from probmetric.large.source import Source
+
+
+class Streamed(NamedTuple):
+    """Classes of standardized rows; scaler, and which columns are constant.
+
+    ``squares`` is Σw² of each class, ``inside`` the scaler that makes a constant column
+    0, ``n`` the rows of positive weight.
+    """
+
+    stats: ClassStatistics
+    squares: Float[np.ndarray, "c"]
+    classes: np.ndarray
+    scaler: Scaler
+    inside: Scaler
+    constant: Bool[np.ndarray, "d"]
+    n: int
+
+    def map_of(self, factor: Float[np.ndarray, "p d"]) -> Float[np.ndarray, "p d"]:
+        """Return a map of standardized features in input units, constant ones 0."""
+        scale = np.where(self.constant, np.inf, self.scaler.scale)
+        return np.asarray(factor) / scale
+
+
+type Refused = dict[str, tuple[bool, str]]
+"""Maps the name of an option to whether it is set, and the value to use instead."""
+
+
+def refuse(wrong: Refused) -> None:
+    """Raise if an option is set that data on disk do not support.
+
+    Parameters
+    ----------
+    wrong : Refused
+    """
+    for name, (asked, instead) in wrong.items():
+        if asked:
+            raise ValueError(
+                f"{name} must be {instead} for data on disk, got an option that needs "
+                "all rows at once"
+            )
+
+
+def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
+    """Check settings, set attributes of ``fit``, and return feature names or None."""
+    check_settings(estimator)
+    if y is not None:
+        raise ValueError(
+            f"y must be None for data on disk, got {type(y).__name__}. Pass labels as "
+            "pm.open(..., label=)"
+        )
+    refuse_unlabeled(estimator.unlabeled)
+    names = [*source.feature_names]
+    estimator.n_features_in_ = len(names)
+    for name in ("threshold_", "pair_classes_", "feature_names_in_", "_columns"):
+        vars(estimator).pop(name, None)
+    if names == [f"x{j}" for j in range(len(names))]:
+        return None
+    estimator.feature_names_in_ = np.array(names, object)
+    return names
+
+
+def streamed_columns(
+    estimator: Any, source: Source, names: list[str] | None
+) -> tuple[Scaler, Bool[np.ndarray, "d"], Columns]:
+    """Return the scaler, the constant columns and moments of columns, in one pass."""
+    columns = column_moments(source)
+    return *_scaler(estimator, columns, names), columns
+
+
+def _scaler(
+    estimator: Any, columns: Columns, names: list[str] | None
+) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
+    n = float(columns.n)
+    if n < 2:
+        raise ValueError(f"X must have at least 2 rows of positive weight, got {n:g}")
+    low, high, mean, square = map(np.asarray, columns[1:])
+    deviation = np.sqrt(square / n)
+    return scaler_of(
+        low, high, mean, deviation, names, standardize=bool(estimator.standardize)
+    )
+
+
+def still(scaler: Scaler, constant: Bool[np.ndarray, "d"]) -> Scaler:
+    """Return the scaler of rows whose constant columns become 0."""
+    return scaler._replace(scale=np.where(constant, np.inf, scaler.scale))
+
+
+def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> Streamed:
+    """Compute statistics of classes, in one pass of the labels and one of all data.
+
+    Raises
+    ------
+    ValueError
+        If rows have no labels.
+        If there is only one class.
+        If no class has ``least`` rows.
+    """
+    names = begin(estimator, source, y)
+    classes, counts = classes_of(source)
+    if len(classes) < 2:
+        raise ValueError(
+            f"label must have at least 2 classes, got one ({classes.tolist()[:1]})"
+        )
+    if counts.max() < least:
+        raise ValueError(
+            f"label must have a class with at least {least} rows, got one row in each "
+            f"of {len(classes)} classes"
+        )
+    warn_of_unlabeled(estimator.unlabeled, classes, "label")
+    warn_of_alone(classes[counts < least], "label")
+    moments, origin = class_moments(source, classes)
+    scaler, constant = _scaler(estimator, moments.columns, names)
+    inside = still(scaler, constant) if estimator.standardize else scaler
+    stats = standardized(moments, origin, inside)
+    return Streamed(
+        stats,
+        np.asarray(moments.squares),
+        classes,
+        scaler,
+        inside,
+        constant,
+        int(moments.columns.n),
+    )

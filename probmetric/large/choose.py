@@ -1,0 +1,112 @@
+"""Read some rows of data on disk: by row number, or a sample by hash.
+
+Memory is that of the result and one block. Only parts with a chosen row are read.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.large.source import (
+    Block,
+    Part,
+    Source,
+    ahead,
+    checked,
+    most_rows,
+    n_features,
+    n_rows,
+    row_bits,
+)
+
+
+class Chosen(NamedTuple):
+    """Rows X (m, d) float64, their labels or None, and their sorted row numbers."""
+
+    X: Float[np.ndarray, "m d"]
+    labels: np.ndarray | None
+    rows: Int[np.ndarray, "m"]
+
+
+def sampled(source: Source, most: int, *, seed: int = 0) -> Chosen:
+    """Return the rows with the ``most`` smallest hashes of (seed, row number).
+
+    All rows are returned if there are at most ``most``. One pass over the data.
+    """
+    return picked(source, sampled_rows(n_rows(source), most, seed=seed))
+
+
+def sampled_rows(n: int, most: int, *, seed: int = 0) -> Int[np.ndarray, "m"]:
+    """Return the sorted row numbers that ``sampled`` chooses from n rows."""
+    if n <= most:
+        return np.arange(n)
+    rows, bits = np.zeros(0, np.intp), np.zeros(0, np.uint64)
+    for first in range(0, n, 1 << 20):
+        more = np.arange(first, min(first + (1 << 20), n))
+        rows = np.concatenate([rows, more])
+        bits = np.concatenate([bits, row_bits(seed, more)])
+        if len(rows) > most:
+            smallest = np.argpartition(bits, most - 1)[:most]
+            rows, bits = rows[smallest], bits[smallest]
+    return np.sort(rows)
+
+
+def picked(
+    source: Source, rows: Int[np.ndarray, "m"], *, features: bool = True
+) -> Chosen:
+    """Return rows by row number, each once, sorted.
+
+    If ``features`` is False, only labels are read and X has no columns. Raises in the
+    same cases as ``large.source.filled``.
+    """
+    rows = np.unique(rows).astype(np.intp)
+    d = n_features(source) if features else 0
+    X, labels, at = np.empty((len(rows), d)), list[np.ndarray](), 0
+    for part, block in ahead(_with_rows(source, rows, features=features)):
+        inside = (rows >= block.first) & (rows < block.first + len(block.X))
+        places = rows[inside] - block.first
+        checked(block, part, None, source.feature_names)
+        X[at : at + len(places)] = block.X[places]
+        if block.labels is not None:
+            values, codes = block.labels
+            labels.append(values[codes[places]])
+        at += len(places)
+    if not source.labeled:
+        return Chosen(X, None, rows)
+    return Chosen(X, np.concatenate(labels) if labels else np.zeros(0, int), rows)
+
+
+def _with_rows(
+    source: Source, rows: Int[np.ndarray, "m"], *, features: bool
+) -> Iterator[tuple[Part, Block]]:
+    """Yield the blocks that contain a chosen row."""
+    for part in source.parts:
+        first, end = np.searchsorted(rows, [part.first, part.first + part.rows])
+        if first == end:
+            continue
+        for block in source.read(
+            part, most_rows(n_features(source)), features=features
+        ):
+            first, end = np.searchsorted(
+                rows, [block.first, block.first + len(block.X)]
+            )
+            if first < end:
+                yield part, block
+
+
+def labels_at(source: Source, rows: Int[np.ndarray, "*m"]) -> np.ndarray:
+    """Return the labels of rows by row number, or raise if data have no labels."""
+    check_labels(source)
+    chosen = picked(source, rows.ravel(), features=False)
+    assert chosen.labels is not None
+    return chosen.labels[np.searchsorted(chosen.rows, rows)]
+
+
+def check_labels(source: Source) -> None:
+    """Raise for data without labels."""
+    if not source.labeled:
+        raise ValueError(
+            f"label: expected labels of {source.name}, got none; open it with label="
+        )

@@ -1,0 +1,357 @@
+"""EM for grouped instances of data on disk; one pass collects the groups.
+
+EM uses only the size, the mean and the scatter S_i = Σ_j e_ij e_ijᵀ of a group (Eqs.
+(1) and (3) of ``two_stage.groups``). One pass collects these statistics. The rows of a
+group may be anywhere in the data. The formulas of Chan, Golub and LeVeque add m new
+rows of group i with mean m̄ and scatter S_m: with δ = m̄ - x̄_i,
+
+    x̄_i ← x̄_i + δ m/(n_i + m),      S_i ← S_i + S_m + δδᵀ n_i m/(n_i + m).         (1)
+
+S_i is stored as rows R_i with R_iᵀ R_i = S_i. For a group of two to d members the rows
+are the residuals. For a larger group they are the d rows of a root,
+
+    R_iᵀ R_i = S_i,   R_i = diag(λ)^½ Uᵀ,   S_i = U diag(λ) Uᵀ.                    (2)
+
+Both kinds of rows form a ``GroupData`` for the E-step, and a group never needs more
+memory than its rows. Memory is G (d + 8) numbers, plus (d + ½) Σ min(n_i, d) over
+groups of two or more. With one component every responsibility is 1. The sum
+
+    Σ_i S_i                                                                        (3)
+
+is then sufficient for all groups, and memory is G (d + 8) numbers for any sizes.
+
+Groups, sorted by label, form ``BINS`` contiguous bins. A process collects the groups of
+its bins, for which it reads *all* rows once. A step of EM adds the sums of the bins in
+order. Results therefore have the same bits for any number of processes, and each
+process stores only its share of the groups. The start is k-means++ of the group means.
+If there are more than ``SAMPLE`` groups, about ``SAMPLE`` are chosen by a hash of the
+group number.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.data.padding import pad_rows
+from probmetric.data.scaling import Scaler
+from probmetric.inference.mixture.start import best_of, start_mixture
+from probmetric.inference.mixture.statistics import GroupStats
+from probmetric.inference.solvers.em import run_em_passes
+from probmetric.inference.solvers.result import Fit
+from probmetric.inference.two_stage.fit import start_of, tied
+from probmetric.inference.two_stage.groups import GroupData, e_step, improved
+from probmetric.inference.two_stage.proportional import improved_proportional
+from probmetric.large.bins import over_processes
+from probmetric.large.passes import Pass, hash_of, kept
+from probmetric.large.processes import gather, together
+from probmetric.large.source import (
+    BINS,
+    SAMPLE,
+    Source,
+    block_rows,
+    blocks_of,
+    n_features,
+    row_bits,
+)
+from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportional
+from probmetric.precision import to_numpy
+from probmetric.typing import Array
+
+
+class Collected(NamedTuple):
+    """Groups of this process: bins of one shape by number; total number of groups."""
+
+    bins: dict[int, GroupData]
+    none: GroupData
+    n_groups: int
+    name: str
+
+
+def _ends(n_groups: int) -> Int[np.ndarray, "_"]:
+    """Compute the first group of each bin, and the number of groups."""
+    return np.arange(BINS + 1) * n_groups // BINS
+
+
+class _Layout:
+    """The layout of the groups of this process, those of a bin side by side.
+
+    A bin has space for ``most`` groups and ``rows`` rows. ``groups`` are those of each
+    bin. For each group, from ``low`` to ``high``, there are its size, its number of
+    stored rows, the index of its mean, its first row, and whether its rows are a root.
+    """
+
+    def __init__(self, sizes: Int[np.ndarray, "G"], d: int, *, pooled: bool) -> None:
+        G, (rank, size) = len(sizes), together()
+        ends = _ends(G)
+        every = np.repeat(np.arange(BINS), np.diff(ends))
+        rows = np.where(sizes > 1, np.minimum(sizes, d), 0)
+        if pooled:  # The first of a bin has its root.
+            rows = np.zeros(G, int)
+            rows[ends[:-1][np.diff(ends) > 0]] = d
+        self.most = max(1, int(np.diff(ends).max()))
+        self.rows = max(1, int(np.bincount(every, rows, BINS).max()))
+        bins = np.flatnonzero(np.arange(BINS) * size // BINS == rank)
+        self.low, self.high = int(ends[bins[0]]), int(ends[bins[-1] + 1])
+        mine = slice(self.low, self.high)
+        self.groups = [slice(ends[b] - self.low, ends[b + 1] - self.low) for b in bins]
+        self.bins, of = bins, every[mine] - bins[0]
+        self.size, self.stored = sizes[mine], rows[mine]
+        first = ends[every[mine]] - self.low
+        before = np.cumsum(self.stored) - self.stored
+        self.mean = of * self.most + np.arange(len(of)) - first
+        self.at = of * self.rows + (0 if pooled else before - before[first])
+        self.root = np.full(len(of), True) if pooled else self.size > d
+
+
+class _Collector:
+    """Means of groups, and the rows that represent their scatter, as blocks arrive."""
+
+    def __init__(self, layout: _Layout, d: int) -> None:
+        self.layout, bins = layout, len(layout.bins)
+        self.counts = np.zeros(len(layout.size), int)
+        self.mean = np.zeros((bins * layout.most, d))
+        self.stored = np.zeros((bins * layout.rows, d))
+
+    def add(self, group: Int[np.ndarray, "m"], Z: Float[np.ndarray, "m d"]) -> None:
+        """Add rows, Eq. (1)."""
+        order = np.argsort(group, kind="stable")
+        group, Z = group[order], Z[order]
+        which, start, m = np.unique(group, return_index=True, return_counts=True)
+        mean, to = np.add.reduceat(Z, start) / m[:, None], self.layout.mean[which]
+        n = self.counts[which]
+        part, off = m / (n + m), mean - self.mean[to]
+        self._keep(group, Z, np.arange(len(group)) - np.repeat(start, m))
+        apart = np.sqrt(n * part)[:, None] * off
+        rows = np.concatenate([Z - np.repeat(mean, m, 0), apart])
+        owner = np.concatenate([group, which])
+        order = np.argsort(owner, kind="stable")
+        self._scatter(owner[order], rows[order])
+        self.mean[to] += off * part[:, None]
+        self.counts[which] += m
+
+    def _keep(self, group: np.ndarray, Z: np.ndarray, place: np.ndarray) -> None:
+        """Store the rows of groups of two to d unchanged."""
+        layout = self.layout
+        small = ~layout.root[group] & (layout.size[group] > 1)
+        group_of = group[small]
+        self.stored[layout.at[group_of] + self.counts[group_of] + place[small]] = Z[
+            small
+        ]
+
+    def _scatter(self, group: np.ndarray, rows: np.ndarray) -> None:
+        """Add the products of rows, sorted by group, to scatters."""
+        root = self.layout.root[group]
+        at, rows = self.layout.at[group[root]], rows[root]
+        d = rows.shape[1]
+        cuts = [*np.flatnonzero(np.diff(at, prepend=-1)).tolist(), len(at)]
+        for a, b in pairwise(cuts):
+            self.stored[at[a] : at[a] + d] += rows[a:b].T @ rows[a:b]
+
+    def finish(self) -> Int[np.ndarray, "_"]:
+        """Turn rows into residuals, and scatters into roots, Eq. (2).
+
+        Returns the index, within its bin, of the group of each row.
+        """
+        layout, d = self.layout, self.mean.shape[1]
+        owner = np.zeros(len(self.stored), np.int32)
+        for k, groups in enumerate(layout.groups):  # Bin by bin, to limit the memory.
+            place = np.repeat(
+                np.arange(len(layout.stored[groups])), layout.stored[groups]
+            )
+            rows = slice(k * layout.rows, k * layout.rows + len(place))
+            owner[rows] = place
+            small = ~layout.root[groups][place]
+            stored = self.stored[rows]
+            stored[small] -= self.mean[k * layout.most + place[small]]
+        for first in layout.at[layout.root & (layout.stored > 0)].tolist():
+            values, U = np.linalg.eigh(self.stored[first : first + d])
+            # Negative eigenvalues of a scatter are rounding errors.
+            root = np.sqrt(np.maximum(values, 0))[:, None] * U.T
+            self.stored[first : first + d] = root
+        return owner
+
+
+def _rows(
+    source: Source, classes: np.ndarray, scaler: Scaler, low: int, high: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield groups, from 0, and standardized rows of the groups from low to high."""
+    for block in blocks_of(source, block_rows(source), classes=classes):
+        X, y, w = (a[: block.rows] for a in (block.X, block.y, block.w))
+        odd = np.flatnonzero((w != 0) & (w != 1))
+        if odd.size:
+            raise ValueError(
+                f"weight must be 0 or 1 in every row with groups, got {w[odd[0]]} in "
+                f"row {block.first + odd[0]} of {source.name}. Remove other weights."
+            )
+        chosen = (y >= low) & (y < high) & (w > 0)
+        if chosen.any():
+            yield y[chosen] - low, (X[chosen] - scaler.mean) / scaler.scale
+
+
+def collect(
+    source: Source,
+    scaler: Scaler,
+    classes: np.ndarray,
+    sizes: Int[np.ndarray, "G"],
+    *,
+    pooled: bool = False,
+) -> Collected:
+    """Collect the groups of this process in one pass over all rows.
+
+    Parameters
+    ----------
+    source : Source
+        Dataset whose labels are groups. Rows of weight 0 are ignored.
+    scaler : Scaler
+        Scaler of the rows. A scale of infinity makes a column 0.
+    classes, sizes : arrays of shape (G,)
+        Sorted groups and their numbers of rows, from ``classes_of``.
+    pooled : bool, default=False
+        Whether to store only the total scatter, Eq. (3). Use True only with one
+        component.
+
+    Raises
+    ------
+    ValueError
+        If a weight is neither 0 nor 1. See also ``large.source.filled``.
+    """
+    d = n_features(source)
+    layout = _Layout(sizes, d, pooled=pooled)
+    collector = _Collector(layout, d)
+    for group, Z in _rows(source, classes, scaler, layout.low, layout.high):
+        collector.add(group, Z)
+    owner, ends, bins = collector.finish(), _ends(len(sizes)), dict[int, GroupData]()
+    for k, b in enumerate(layout.bins.tolist()):
+        g, r = (slice(k * n, (k + 1) * n) for n in (layout.most, layout.rows))
+        members = slice(int(ends[b]), int(ends[b + 1]))
+        count = members.stop - members.start
+        if count:  # Fill up with groups of weight 0.
+            size = pad_rows(sizes[members].astype(float), layout.most, 1)
+            w = (np.arange(layout.most) < count).astype(float)
+            mean, residual = collector.mean[g], collector.stored[r]
+            bins[b] = GroupData(mean, size, w, residual, owner[r])
+    none = GroupData(
+        np.zeros((layout.most, d)),
+        np.ones(layout.most),
+        np.zeros(layout.most),
+        np.zeros((layout.rows, d)),
+        np.zeros(layout.rows, np.int32),
+    )
+    return Collected(bins, none, len(sizes), hash_of(source))
+
+
+_sums = jax.jit(e_step)
+_added = jax.jit(partial(jax.tree.map, lambda a, b: a + b))
+_free = jax.jit(improved)
+_tied = jax.jit(improved_proportional)
+
+
+def statistics(groups: Collected, params: TwoStageParams, given: object) -> GroupStats:
+    """Compute the expected statistics of the E-step over all groups of all processes.
+
+    Parameters
+    ----------
+    groups : Collected
+    params : TwoStageParams
+    given : pytree of arrays
+        Other values that must have the same bits on every process.
+    """
+
+    def sums_of(data: GroupData) -> GroupStats:
+        return to_numpy(_sums(params, data))
+
+    def compute() -> GroupStats:
+        sums = ((b, sums_of(data)) for b, data in groups.bins.items())
+        result = over_processes(
+            _added, sums, lambda: sums_of(groups.none), agree=(params, given)
+        )
+        return to_numpy(result)
+
+    which = Pass("groups", groups.name, (params, given))
+    with jax.enable_x64(True):
+        return kept(which, lambda: sums_of(groups.none), compute)
+
+
+def _means(groups: Collected, seed: int) -> Float[np.ndarray, "m d"]:
+    """Collect the means of groups in order, or of a sample if there are many."""
+    G, d = groups.n_groups, groups.none.mean.shape[1]
+    chosen = np.arange(G)
+    if G > SAMPLE:
+        chosen = np.flatnonzero(row_bits(seed, chosen) / 2.0**64 < SAMPLE / G)
+    ends, mean = _ends(G), np.zeros((len(chosen), d))
+    for b, data in groups.bins.items():
+        in_bin = (chosen >= ends[b]) & (chosen < ends[b + 1])
+        mean[in_bin] = data.mean[chosen[in_bin] - ends[b]]
+    return gather(mean).sum(0) + 0.0  # Means of other processes are 0; avoid -0.
+
+
+def scatter_within(groups: Collected) -> Float[np.ndarray, "d d"]:
+    """Compute the scatter within groups, summed over all groups."""
+    d = groups.none.mean.shape[1]
+    sums = ((b, data.residual.T @ data.residual) for b, data in groups.bins.items())
+    return np.asarray(over_processes(np.add, sums, lambda: np.zeros((d, d))))
+
+
+def fit_groups(
+    groups: Collected,
+    sizes: Int[np.ndarray, "G"],
+    *,
+    n_components: int,
+    prior: TwoStagePrior | None,
+    covariance: Literal["free", "proportional"] = "free",
+    alpha: float = 0.5,
+    n_starts: int = 1,
+    seed: int = 0,
+    max_steps: int = 1000,
+    tol: float | None = None,
+) -> Fit:
+    """Fit the two-stage mixture to collected groups by EM.
+
+    Parameters
+    ----------
+    groups : Collected
+        Collected groups; ``pooled`` only with one component.
+    sizes : array of shape (G,)
+        Number of rows of each group.
+    n_components, prior, covariance, alpha, n_starts, seed, max_steps, tol
+        See ``two_stage.fit``. The caller computes the prior from the columns.
+
+    Returns
+    -------
+    Fit
+        ``params`` is a ``TwoStageParams``. The fit does not read rows.
+    """
+    em = partial(run_em_passes, max_steps=max_steps, tol=tol)
+    mean, scatter = _means(groups, seed), scatter_within(groups)
+    degrees = float((sizes - 1).sum())
+
+    def step(
+        params: Any, to_params: Callable[..., TwoStageParams], improve: Any
+    ) -> Any:
+        stats = statistics(groups, to_params(*params), prior)
+        with jax.enable_x64(True):
+            return improve(params, stats, prior)
+
+    def solve(seed: int) -> Fit:
+        mixture = start_mixture(mean, np.ones(len(mean)), n_components, seed=seed)
+        first = start_of(mixture, scatter, degrees, alpha)
+        if covariance == "free":
+            return em(
+                partial(step, to_params=TwoStageParams, improve=_free), params=first
+            )
+        end = em(
+            partial(step, to_params=_host_proportional, improve=_tied),
+            params=tied(first),
+        )
+        return end._replace(params=proportional(*end.params))
+
+    return best_of([solve(s) for s in range(seed, seed + n_starts)])
+
+
+def _host_proportional(*params: Array) -> TwoStageParams:
+    return to_numpy(proportional(*params))

@@ -1,0 +1,102 @@
+"""EM of the normal mixture for data on disk: one pass per step.
+
+The statistics of disjoint blocks under the same parameters, Eq. (2) of ``mixture.em``,
+add up. The M-step of the sum equals the M-step of rows in memory. The start is
+k-means++ of ``SAMPLE`` rows, or of all rows if there are fewer. The sample has the rows
+with the smallest hash of (seed, row number). It does not depend on chunks, processes
+and order.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from probmetric.data.scaling import Scaler
+from probmetric.inference.mixture.em import MixtureData, e_step, m_step
+from probmetric.inference.mixture.prior import log_prior
+from probmetric.inference.mixture.start import best_of, start_mixture
+from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
+from probmetric.inference.solvers.em import run_em_passes
+from probmetric.inference.solvers.result import Fit
+from probmetric.large.reduce import Reduction, total
+from probmetric.large.source import Source, dtype_of, sample_rows
+from probmetric.models.two_stage import TwoStagePrior
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array, Scalar
+
+
+class Given(NamedTuple):
+    """Parameters and prior of a step of EM."""
+
+    params: MixtureParams
+    prior: TwoStagePrior | None = None
+
+
+def _step(given: Given, X: Array, y: Array, w: Array) -> MixtureStats:
+    return e_step(given.params, MixtureData(X, w))
+
+
+@numpy_in_numpy_out
+@jax.jit
+def _finish(given: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
+    """Compute the next parameters, and the log joint density before the step."""
+    params, prior = given
+    objective = stats.log_likelihood
+    if prior is not None:
+        objective = objective + log_prior(*params, prior)
+    return m_step(stats, params.means, prior), objective
+
+
+MIXTURE = Reduction(_step, _finish)
+"""One step of EM: statistics about the current means, as in memory."""
+
+
+def fit_source(
+    source: Source,
+    scaler: Scaler,
+    *,
+    n_components: int,
+    prior: TwoStagePrior | None,
+    n_starts: int = 1,
+    seed: int = 0,
+    max_steps: int = 1000,
+    tol: float | None = None,
+) -> Fit:
+    """Fit the normal mixture to the standardized rows of a dataset by EM.
+
+    Parameters
+    ----------
+    source : Source
+    scaler : Scaler
+        Scaler of the rows. A scale of infinity makes a column 0.
+    n_components : int
+    prior : TwoStagePrior or None
+    n_starts, seed : int
+        Number of k-means++ starts on a sample, and their seed.
+    max_steps, tol
+        See ``run_em_passes``. Data in float32 use the tolerance of float32.
+
+    Returns
+    -------
+    Fit
+        ``params`` is a ``MixtureParams``, the best local optimum of the starts. The fit
+        takes one pass per step, one pass for the objective, and one for the sample.
+    """
+
+    def step(params: MixtureParams) -> tuple[MixtureParams, Scalar]:
+        given = Given(params, prior)
+        stats = total(MIXTURE, given, source, scaler=scaler)
+        return MIXTURE.finish(given, stats)
+
+    X, _, w = sample_rows(source, seed=seed)
+    X = (X - scaler.mean) / scaler.scale
+    starts = [
+        start_mixture(X, w, n_components, seed=s, prior=prior)
+        for s in range(seed, seed + n_starts)
+    ]
+    dtype = dtype_of(source)
+    eps = None if dtype == np.float64 else float(np.finfo(dtype).eps)
+    run = partial(run_em_passes, step, max_steps=max_steps, tol=tol, eps=eps)
+    return best_of([run(start) for start in starts])

@@ -1,0 +1,232 @@
+"""Results of the passes over a source, stored on disk so that a fit can resume.
+
+A fit over a source is a sequence of passes. Everything else in the fit is a function of
+their results: with the same sums the same program takes the same steps. The checkpoint
+therefore stores the sums, one file per pass. A resumed fit is the same program, which
+reads its first passes instead of computing them. Learners need no code for this. Sums
+have the same bits on any number of processes, hence a fit may resume on another number.
+
+Process 0 writes each file atomically. A file has the sums, the parameters at which they
+were computed, and the names of the step and of the data. It belongs to another run if
+the step or the data differ, or parameters differ by more than ``SAME``. A file of some
+kB takes milliseconds.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from probmetric.files import UNREADABLE, Archive, locked, replacing
+from probmetric.large.processes import gather, together
+from probmetric.large.source import Source
+
+LOGGER = logging.getLogger("probmetric")
+
+SAME = 1e-6
+"""Relative difference up to which parameters belong to the same run. Steps between
+passes may round differently on other processors or with other threads."""
+
+
+class _Journal:
+    """A folder, its number of stored passes, and the number of passes so far."""
+
+    def __init__(self, folder: Path, stored: int) -> None:
+        self.folder, self.stored, self.asked = folder, stored, 0
+
+
+class _State:
+    """The current journal; each process has at most one."""
+
+    journal: _Journal | None = None
+
+
+class Pass(NamedTuple):
+    """Identity of a pass: name of the step, hash of the data, and the parameters."""
+
+    step: str
+    parts: str
+    params: Any
+
+
+@contextmanager
+def checkpointed(
+    folder: "str | Path | None", *, resume: bool = False
+) -> Generator[None]:
+    """Store the passes of all fits in a block; with ``resume``, read the stored ones.
+
+    Parameters
+    ----------
+    folder : path or None
+        Created if it does not exist. Every process must see it. None stores nothing.
+    resume : bool
+        Read the stored passes first, if there are any. The block must be the same as in
+        the stopped run: the same fits, in the same order, of the same data.
+
+    Raises
+    ------
+    ValueError
+        If the folder has passes and ``resume`` is False.
+    ValueError
+        If another run has locked the folder, or some process does not see it.
+    ValueError
+        Within the block, if a stored pass is unreadable or belongs to another run.
+    OSError
+        Within the block, if a pass cannot be written. Earlier passes remain valid.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from probmetric.large import checkpointed
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with checkpointed(folder):
+    ...         ...  # TwoStageMixture(8).fit(pm.open("rows/*.parquet")), killed
+    ...     with checkpointed(folder, resume=True):
+    ...         ...  # The same fit again
+    Ellipsis
+    Ellipsis
+    """
+    if folder is None:
+        if resume:
+            raise ValueError("checkpoint must be a folder to resume from, got None.")
+        yield
+        return
+    folder = Path(folder)
+    with ExitStack() as held:
+        if together().rank == 0:
+            held.enter_context(locked(folder, "checkpoint"))
+        stored = _stored(folder)
+        seen = gather(np.array(stored)).tolist()
+        if len(set(seen)) > 1:
+            raise ValueError(
+                f"checkpoint must be a folder that every process sees, got {folder} "
+                f"with {seen} passes by process. Use a shared file system."
+            )
+        if stored and not resume:
+            raise ValueError(
+                f"checkpoint must be an empty folder without resume, got {folder} "
+                f"with {stored} passes. Resume, or use another folder."
+            )
+        before, _State.journal = _State.journal, _Journal(folder, stored)
+        try:
+            yield
+        finally:
+            _State.journal = before
+
+
+def _path(folder: Path, index: int) -> Path:
+    return folder / f"pass_{index:05d}.npz"
+
+
+def _stored(folder: Path) -> int:
+    """Count the consecutive passes in the folder."""
+    number = 0
+    while _path(folder, number).exists():
+        number += 1
+    return number
+
+
+def hash_of(source: Source) -> str:
+    """Compute a hash of the name, the columns and the parts of a source."""
+    said = repr((source.name, source.feature_names, [tuple(p) for p in source.parts]))
+    return blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def kept[T](which: Pass, like: Callable[[], T], compute: Callable[[], T]) -> T:
+    """Return the result of a pass: from the checkpoint if stored, otherwise computed.
+
+    Parameters
+    ----------
+    which : Pass
+    like : callable
+        Returns a tree with the structure, shapes and dtypes of the result.
+    compute : callable
+        Returns the result: NumPy arrays, the same on every process.
+    """
+    if (journal := _State.journal) is None:
+        return compute()
+    index, journal.asked = journal.asked, journal.asked + 1
+    if index < journal.stored:
+        return _read(journal.folder, index, which, like())
+    found = compute()
+    if together().rank == 0:
+        _write(journal.folder, index, which, found)
+    return found
+
+
+def _leaves(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def _write(folder: Path, index: int, which: Pass, found: Any) -> None:
+    about = json.dumps({"step": which.step, "parts": which.parts})
+    arrays: dict[str, Any] = {
+        "about": np.array(about),
+        **{f"params:{k}": leaf for k, leaf in enumerate(_leaves(which.params))},
+        **{f"sums:{k}": leaf for k, leaf in enumerate(_leaves(found))},
+    }
+    path = _path(folder, index)
+    try:
+        with replacing(path) as part, part.open("wb") as file:
+            np.savez(file, **arrays)
+    except OSError as error:
+        why = f"{error.strerror or error}. The {index} passes before are valid. Resume"
+        raise OSError(
+            error.errno, f"checkpoint: could not write pass {index}: {why}", str(path)
+        ) from error
+    LOGGER.info("pass %d saved in %s", index, folder)
+
+
+def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
+    path = _path(folder, index)
+    try:
+        arrays = Archive(path).read()
+        about = json.loads(str(arrays["about"]))
+    except UNREADABLE as error:
+        raise ValueError(
+            f"checkpoint must have a complete pass in {path}, got an unreadable file "
+            f"({type(error).__name__}: {error}). Move the file away and resume: this "
+            "pass and all later ones are computed again."
+        ) from error
+    leaves, form = jax.tree.flatten(like)
+    sums = _listed(arrays, "sums:")
+    other = _other(about, which)
+    other = other or _unlike(_listed(arrays, "params:"), _leaves(which.params))
+    if not other and [(a.shape, a.dtype) for a in sums] != [
+        (tuple(leaf.shape), np.dtype(leaf.dtype)) for leaf in leaves
+    ]:
+        other = "sums of another form"
+    if other:
+        raise ValueError(
+            f"checkpoint must have passes of this run in {folder}, got another run: "
+            f"pass {index} has {other}. Use another folder."
+        )
+    return jax.tree.unflatten(form, sums)
+
+
+def _listed(arrays: dict[str, np.ndarray], prefix: str) -> list[np.ndarray]:
+    number = sum(name.startswith(prefix) for name in arrays)
+    return [arrays[f"{prefix}{k}"] for k in range(number)]
+
+
+def _other(about: dict[str, str], which: Pass) -> str:
+    """Describe how a stored pass differs in step or data; empty if it does not."""
+    if about.get("step") != which.step:
+        return f"the step {about.get('step')} instead of {which.step}"
+    return "" if about.get("parts") == which.parts else "other data"
+
+
+def _unlike(stored: list[np.ndarray], now: list[np.ndarray]) -> str:
+    """Describe how stored parameters differ from this run; empty if they do not."""
+    if [a.shape for a in stored] == [b.shape for b in now] and all(
+        np.allclose(a, b, SAME, SAME * (np.abs(b).max() if b.size else 0.0))
+        for a, b in zip(stored, now, strict=True)
+    ):
+        return ""
+    return "other parameters (another setting, seed or program)"

@@ -1,0 +1,127 @@
+"""Resample data on disk by weights that are a function of (seed, row number).
+
+A fit to resampled data is a refit: without a group of rows for a jackknife, or with the
+weights of a Bayesian bootstrap. No row is copied. The result does not depend on parts,
+processes and order. Learners must ignore rows of weight 0, as every ``Reduction`` does.
+
+References
+----------
+Rubin, "The Bayesian bootstrap", Ann. Statist. 9 (1981).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.arguments import check_number
+from probmetric.large.source import Block, Source, View, n_rows, row_bits
+
+BEYOND = 1 << 62
+"""A row number that does not occur: its bits are the seeds of streams."""
+
+
+def _reweighted(
+    source: Source,
+    factor: Callable[[Int[np.ndarray, "m"]], Float[np.ndarray, "m"]],
+    about: str,
+) -> View:
+    """Multiply the weights by ``factor`` of the row numbers."""
+
+    def change(block: Block) -> Block:
+        w = factor(block.first + np.arange(len(block.X)))
+        return block._replace(w=w if block.w is None else block.w * w)
+
+    return View(source, change, f"{source.name} {about}", weighted=True)
+
+
+def _stream(seed: int, stream: int, row: Int[np.ndarray, "m"]) -> np.ndarray:
+    """Return ``row_bits`` of a stream of a seed."""
+    key = row_bits(seed, np.array([BEYOND + stream]))[0]
+    return row_bits(int(key), row)
+
+
+def group_of(
+    row: Int[np.ndarray, "m"], n_groups: int, seed: int = 0
+) -> Int[np.ndarray, "m"]:
+    """Return the groups 0 to ``n_groups`` - 1 of rows, by the hash of row numbers.
+
+    Groups are independent and uniform: sizes vary about n / n_groups.
+    """
+    return (_stream(seed, 0, row) % np.uint64(n_groups)).astype(int)
+
+
+def without_group(
+    source: Source, group: int, *, n_groups: int = 50, seed: int = 0
+) -> View:
+    """Set the weights of one group of rows to 0, for a delete-group jackknife.
+
+    Parameters
+    ----------
+    source : Source
+    group : int
+        Number of the group, 0 to ``n_groups`` - 1.
+    n_groups : int, default=50
+        Number of groups of rows. If it is at least the number of rows, each row is a
+        group.
+    seed : int, default=0
+
+    Raises
+    ------
+    ValueError
+        If ``group`` is out of range.
+        If there are fewer than two groups.
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> rows = without_group(pm.open(np.ones((6, 2))), 4, n_groups=6)
+    >>> [block.w.tolist() for part in rows.parts for block in rows.read(part, 6)]
+    [[1.0, 1.0, 1.0, 1.0, 0.0, 1.0]]
+    """
+    n_groups = check_number("n_groups", n_groups, 2, whole=True)
+    most = min(n_groups, n_rows(source)) - 1
+    group = check_number("group", group, 0, most, whole=True)
+    seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
+    single_rows = n_groups >= n_rows(source)
+
+    def weight(row: np.ndarray) -> np.ndarray:
+        groups = row if single_rows else group_of(row, n_groups, seed)
+        return (groups != group).astype(float)
+
+    return _reweighted(source, weight, f"without group {group} of {n_groups}, {seed}")
+
+
+def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> View:
+    """Multiply the weights by random weights of a Bayesian bootstrap.
+
+    Random weights are independent Exp(1). Divided by their sum, which is about n, they
+    are Dirichlet(1, ..., 1).
+
+    Parameters
+    ----------
+    source : Source
+    replicate : int ≥ 0
+        Number of the replicate. Replicates are independent.
+    seed : int, default=0
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> X, y = pm.datasets.load("iris")
+    >>> source = pm.open(X, label=y)
+    >>> fits = [
+    ...     pm.LDA(prior_strength=1).fit(bootstrapped(source, r)) for r in range(20)
+    ... ]
+    >>> spread = np.std([fit.get_metric().distance(X[0], X[60]) for fit in fits])
+    >>> bool(0 < spread < 1)
+    True
+    """
+    replicate = check_number("replicate", replicate, 0, 2**32, whole=True)
+    seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
+
+    def weight(row: np.ndarray) -> np.ndarray:
+        bits = _stream(seed, 1 + replicate, row) >> np.uint64(11)
+        return -np.log((bits + 0.5) / 2.0**53)
+
+    return _reweighted(source, weight, f"bootstrap {replicate}, {seed}")

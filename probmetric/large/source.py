@@ -1,0 +1,556 @@
+"""Read data that need not fit in memory, in blocks of one shape.
+
+A ``Source`` is a list of parts: runs of consecutive rows, known from metadata and equal
+on all processes. Sums over rows are computed block by block, in an order that does not
+depend on the number of processes:
+
+* parts are divided into ``BINS`` contiguous bins (``bins``). A process has whole bins
+  (``share``), and bins are added in order;
+* within a bin, blocks run across parts. All blocks of a source have one shape
+  (``block_rows``), and the last block of a bin is padded with rows of weight 0
+  (``filled``): one compiled step is used for all blocks;
+* the next block is read in a thread (``ahead``). Buffers are not reused: JAX may read a
+  NumPy array after the call returns.
+
+Values that are not finite, missing labels and negative weights raise an error with the
+file, the row group and the row. No row is left out.
+
+Blocks are float64, or float32 if the source has this ``dtype``: ``large.reduce``
+then computes in float32, ``CHUNK`` rows at a time, and adds in float64.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+BINS = 64
+"""Number of bins of a source, for any number of processes."""
+
+BLOCK_ENTRIES = 1 << 18
+"""Largest number of entries of a block, 2 MB in float64 (at least ``CHUNK`` rows)."""
+
+MOST_ROWS = 1 << 16
+"""Largest number of rows of a block."""
+
+SAMPLE = 50_000
+"""Approximate largest number of rows of a sample."""
+
+CHUNK = 2048
+"""Number of rows that a step processes at a time; blocks are multiples of it."""
+
+ALIGNED = 64
+"""Alignment in bytes of arrays that XLA does not copy."""
+
+HELD = (32 << 20) - (1 << 16)
+"""Bytes that are allocated and freed before a pass.
+
+glibc then keeps freed blocks of up to this size instead of returning each to the
+system, which costs page faults.
+"""
+
+
+class Part(NamedTuple):
+    """Consecutive rows of a source: location for messages, first row, number of rows.
+
+    ``file`` is the number of the file. ``at`` is the row group or the first row in this
+    file. Messages count rows from ``start``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> source = pm.open(np.zeros((100, 3)))
+    >>> [(part.first, part.rows) for part in source.parts]
+    [(0, 100)]
+    """
+
+    where: str
+    first: int
+    rows: int
+    file: int = 0
+    at: int = 0
+    start: int = 0
+
+
+class Labels(NamedTuple):
+    """Labels values[codes]. Values are distinct, but may be unsorted or unused."""
+
+    values: np.ndarray
+    codes: Int[np.ndarray, "m"]
+
+
+class Block(NamedTuple):
+    """A block of stored rows X (m, d), labels, weights, and number of the first row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> source = pm.open(np.arange(10.0).reshape(5, 2), label=np.array([0, 0, 1, 1, 1]))
+    >>> for block in source.read(source.parts[0], 3):
+    ...     print(block.first, block.X.shape, block.labels.values[block.labels.codes])
+    0 (3, 2) [0 0 1]
+    3 (2, 2) [1 1]
+    """
+
+    X: np.ndarray
+    labels: Labels | None
+    w: np.ndarray | None
+    first: int
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Data on disk or arrays that are read in chunks, as returned by ``pm.open``.
+
+    Attributes
+    ----------
+    name : str
+        Location of the rows, for messages.
+    feature_names : tuple of d str
+    parts : sequence of Part
+        Consecutive runs of rows.
+    labeled, weighted : bool
+        Whether rows have labels and weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.large import Source
+    >>> source = pm.open(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> isinstance(source, Source), source.feature_names, source.labeled
+    (True, ('x0', 'x1'), False)
+    >>> float(sum(b.X.sum() for p in source.parts for b in source.read(p, 1)))
+    10.0
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def feature_names(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def parts(self) -> Sequence[Part]: ...  # noqa: D102
+    @property
+    def labeled(self) -> bool: ...  # noqa: D102
+    @property
+    def weighted(self) -> bool: ...  # noqa: D102
+
+    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
+        """Yield the rows of a part in new arrays, at most ``rows`` at a time.
+
+        If ``features`` is False, only labels and weights are read, and X has no
+        columns.
+        """
+        ...
+
+
+def described(self: Source) -> str:
+    """Describe a source and its size; the ``__repr__`` of sources."""
+    size = f"{n_rows(self)} rows of {len(self.feature_names)} features"
+    size += " and labels" * self.labeled + " and weights" * self.weighted
+    parts = f"{len(self.parts)} part" + "s" * (len(self.parts) != 1)
+    return f"{type(self).__name__}({self.name!r}: {size}, in {parts})"
+
+
+@dataclass(frozen=True, repr=False)
+class View:
+    """A source whose blocks are changed by ``change(block)`` when they are read.
+
+    ``change`` must not add or remove rows. ``name`` must differ from the name of
+    ``source``, unless the data count as the same.
+    """
+
+    source: Source
+    change: Callable[[Block], Block]
+    name: str
+    weighted: bool
+    __repr__ = described
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the numbers."""
+        return dtype_of(self.source)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of features."""
+        return self.source.feature_names
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The parts of the source."""
+        return self.source.parts
+
+    @property
+    def labeled(self) -> bool:
+        """Whether rows have labels."""
+        return self.source.labeled
+
+    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
+        """Yield the changed rows of a part."""
+        return map(self.change, self.source.read(part, rows, features=features))
+
+
+class Single(View):
+    """A source with float32 blocks."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Float32."""
+        return np.dtype(np.float32)
+
+
+def single(source: Source) -> Single:
+    """Round numbers to float32 when they are read.
+
+    Raises
+    ------
+    ValueError
+        If squares of a column overflow or underflow float32: the largest entry of a
+        block is above 1e15, or below 1e-15 and not 0. The error is raised when rows are
+        read.
+    """
+
+    def change(block: Block) -> Block:
+        size = np.abs(block.X)
+        top = np.max(size, 0, initial=0.0, where=np.isfinite(size))
+        wrong = np.flatnonzero((top > 1e15) | ((top > 0) & (top < 1e-15)))
+        if wrong.size:
+            column = int(wrong[0])
+            row = block.first + int(np.argmax(size[:, column] == top[column]))
+            raise ValueError(
+                "data must have columns whose largest number is between 1e-15 and 1e15 "
+                f"for dtype='float32', got {top[column]:.3g} in row {row} of column "
+                f"{source.feature_names[column]!r} of {source.name}. Open as float64"
+            )
+        return block._replace(X=block.X.astype(np.float32))
+
+    return Single(source, change, f"{source.name} in float32", source.weighted)
+
+
+def dtype_of(source: Source) -> np.dtype:
+    """Return ``source.dtype`` if defined, otherwise float64."""
+    return np.dtype(getattr(source, "dtype", np.float64))
+
+
+def n_rows(source: Source) -> int:
+    """Return the number n of rows."""
+    return sum(part.rows for part in source.parts)
+
+
+def row_bits(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
+    """Return 64 random bits per row, a function of (seed, row): SplitMix64, twice.
+
+    They do not depend on parts, processes and order.
+    """
+    step = np.uint64(0x9E3779B97F4A7C15)
+    with np.errstate(over="ignore"):  # Arithmetic modulo 2⁶⁴ is intended.
+        z = np.asarray(row, np.uint64) + np.uint64(seed) * step + step
+        for _ in range(2):
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = (z ^ (z >> np.uint64(31))) + step
+    return z
+
+
+def n_features(source: Source) -> int:
+    """Return the number d of features."""
+    return len(source.feature_names)
+
+
+def is_source(X: object) -> bool:
+    """Return whether data are a ``Source``."""
+    return isinstance(X, Source)
+
+
+def most_rows(d: int) -> int:
+    """Return the largest number of rows of a block of d features."""
+    return min(MOST_ROWS, max(BLOCK_ENTRIES // max(d, 1) // CHUNK, 1) * CHUNK)
+
+
+def cut(n: int, d: int) -> list[tuple[int, int]]:
+    """Return (first, rows) of pieces of similar size, at most a block each."""
+    if n == 0:
+        return []
+    pieces = -(-n // most_rows(d))
+    size = -(-n // pieces)
+    size = min(n, -(-size // CHUNK) * CHUNK)
+    return [(a, min(size, n - a)) for a in range(0, n, size)]
+
+
+def bins(parts: Sequence[Part]) -> list[list[Part]]:
+    """Return the parts of each of the ``BINS`` bins, by the middle of a part."""
+    parts_of: list[list[Part]] = [[] for _ in range(BINS)]
+    n = sum(part.rows for part in parts)
+    before = 0
+    for part in parts:
+        if part.rows:
+            parts_of[(2 * before + part.rows) * BINS // (2 * n)].append(part)
+        before += part.rows
+    return parts_of
+
+
+def share(parts: Sequence[Part], rank: int = 0, size: int = 1) -> dict[int, list[Part]]:
+    """Return the bins of process ``rank`` among ``size`` by number, possibly none."""
+    numbered = enumerate(bins(parts))
+    return {b: some for b, some in numbered if some and b * size // BINS == rank}
+
+
+def block_rows(source: Source) -> int:
+    """Return the number of rows per block that needs the least padding."""
+    d = max(n_features(source), 1)
+    sizes = np.array([sum(p.rows for p in some) for some in bins(source.parts) if some])
+    if not len(sizes):
+        return 1
+    most, largest = most_rows(d), int(sizes.max())
+    if largest <= CHUNK:
+        return 1 << (largest - 1).bit_length()
+    tried = np.arange(most, most // 2, -CHUNK)
+    filled = (-(-sizes // tried[:, None]) * tried[:, None]).sum(1)
+    return min(int(tried[filled.argmin()]), -(-largest // CHUNK) * CHUNK)
+
+
+class Filled(NamedTuple):
+    """A padded block: X (b, d), class codes y (b,), w (b,), first row, number of rows.
+
+    Rows after the first ``rows`` are padding with entries 0 and weight 0. y is 0 if
+    there are no classes.
+    """
+
+    X: Float[np.ndarray, "b d"]
+    y: Int[np.ndarray, "b"]
+    w: Float[np.ndarray, "b"]
+    first: int
+    rows: int
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an uninitialized array that XLA does not copy."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + ALIGNED, np.uint8)
+    at = -raw.ctypes.data % ALIGNED
+    return raw[at : at + size].view(dtype).reshape(shape)
+
+
+def filled(
+    source: Source,
+    parts: Sequence[Part],
+    rows: int,
+    *,
+    classes: np.ndarray | None = None,
+) -> Iterator[Filled]:
+    """Yield the parts of one bin in checked blocks of ``rows`` rows.
+
+    Class codes y are the places of labels in the sorted ``classes`` (c,).
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite.
+        If a weight is negative or not finite.
+        If a label is missing or not among the classes.
+        If ``source.read`` raises. Messages contain the file, row group, row and column.
+    """
+    shape, dtype = (rows, n_features(source)), dtype_of(source)
+    X, y, w = aligned(shape, dtype), np.zeros(rows, np.int32), np.empty(rows)
+    n, first = 0, parts[0].first if parts else 0
+    for part in parts:
+        for block in source.read(part, rows):
+            codes = checked(block, part, classes, source.feature_names)
+            m, at = len(block.X), 0
+            if n == 0 and m == rows and _usable(block.X, dtype):
+                weights = np.ones(m) if block.w is None else np.array(block.w, float)
+                yield Filled(block.X, codes, weights, first, m)
+                first += m
+                continue
+            while at < m:
+                take = min(rows - n, m - at)
+                to, of = slice(n, n + take), slice(at, at + take)
+                X[to], y[to] = block.X[of], codes[of]
+                w[to] = 1.0 if block.w is None else block.w[of]
+                n, at = n + take, at + take
+                if n == rows:
+                    yield Filled(X, y, w, first, n)
+                    X, y, w = aligned(shape, dtype), np.zeros_like(y), np.empty_like(w)
+                    n, first = 0, first + rows
+    if n:
+        X[n:], y[n:], w[n:] = 0.0, 0, 0.0
+        yield Filled(X, y, w, first, n)
+
+
+def _usable(X: np.ndarray, dtype: np.dtype) -> bool:
+    """Return whether rows need no copy."""
+    return X.dtype == dtype and X.flags.c_contiguous
+
+
+def checked(
+    block: Block, part: Part, classes: np.ndarray | None, names: Sequence[str]
+) -> Int[np.ndarray, "m"]:
+    """Check the entries of a block, and return its class codes."""
+    X, w = block.X, block.w
+    with np.errstate(over="ignore", invalid="ignore"):
+        sound = np.isfinite(X.sum())  # One pass. A sum may overflow for finite X.
+    if not sound and not (bad := np.isfinite(X)).all():
+        row, column = np.argwhere(~bad)[0]
+        raise ValueError(
+            f"data: expected finite numbers, got {X[row, column]} in column "
+            f"{names[column]!r} of {_row(block, part, int(row))}"
+        )
+    if w is not None and not np.all((w >= 0) & (w < np.inf)):
+        row = int(np.flatnonzero(~((w >= 0) & (w < np.inf)))[0])
+        raise ValueError(
+            f"weight: expected numbers ≥ 0, got {w[row]} in {_row(block, part, row)}"
+        )
+    if classes is None:
+        return np.zeros(len(X), np.int32)
+    assert block.labels is not None
+    values, codes = block.labels
+    place = np.searchsorted(classes, values).astype(np.int32)
+    matched = classes[np.minimum(place, len(classes) - 1)] == values
+    place[~matched] = -1
+    codes = place[codes]
+    if w is not None:  # The label of a row of weight 0 may be of no class.
+        codes = np.where((codes < 0) & (w == 0), np.int32(0), codes)
+    if not matched.all() and codes.min() < 0:
+        row = int(codes.argmin())
+        raise ValueError(
+            f"label: expected one of {len(classes)} classes, got "
+            f"{values.tolist()[block.labels.codes[row]]!r} in "
+            f"{_row(block, part, row)}"
+        )
+    return codes
+
+
+def _row(block: Block, part: Part, row: int) -> str:
+    """Describe a row of a block, counted from 0 in its file or row group."""
+    return f"row {block.first - part.first + part.start + row} of {part.where}"
+
+
+def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
+    """Return labels as distinct values and codes, or raise if a label is missing."""
+    lacking = None
+    if values.dtype.kind == "f":
+        lacking = np.isnan(values)
+    elif values.dtype == object:
+        lacking = np.array([v is None or v != v for v in values], bool)
+    if lacking is not None and lacking.any():
+        row = first - part.first + part.start + int(lacking.argmax())
+        raise ValueError(
+            f"label: expected a label of every row, got none in row {row} of "
+            f"{part.where}"
+        )
+    if values.dtype.kind in "iu" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < CHUNK:  # Codes without a sort.
+            return Labels(np.arange(low, high + 1), (values - low).astype(np.int32))
+    if values.dtype == object:
+        values = values.astype(str)
+    distinct, codes = np.unique(values, return_inverse=True)
+    return Labels(distinct, codes.astype(np.int32))
+
+
+def class_counts(
+    source: Source, parts: Sequence[Part], rows: int = MOST_ROWS
+) -> tuple[np.ndarray, Int[np.ndarray, "c"]]:
+    """Return the sorted labels of parts and their counts, without rows of weight 0.
+
+    Only labels and weights are read.
+    """
+    count_of: dict[object, int] = {}
+    kind: np.dtype = np.dtype(int)
+    for part in parts:
+        for block in source.read(part, rows, features=False):
+            assert block.labels is not None
+            values, codes = block.labels
+            if block.w is not None:
+                codes = codes[block.w > 0]
+            for value, count in zip(
+                values.tolist(), np.bincount(codes, minlength=len(values)), strict=True
+            ):
+                if count:
+                    count_of[value] = count_of.get(value, 0) + int(count)
+            kind = values.dtype
+    values = np.array(list(count_of), str if kind.kind in "US" else kind)
+    order = np.argsort(values)
+    return values[order], np.array(list(count_of.values()), int)[order]
+
+
+def sample_rows(
+    source: Source,
+    *,
+    seed: int = 0,
+    most: int = SAMPLE,
+    classes: np.ndarray | None = None,
+) -> tuple[Float[np.ndarray, "m d"], Int[np.ndarray, "m"], Float[np.ndarray, "m"]]:
+    """Sample about ``most`` rows by ``row_bits``, with their codes and weights.
+
+    All rows of positive weight are returned if there are at most ``most``. Codes are
+    the places of labels in the sorted ``classes`` (c,), or 0. One pass over the data.
+    """
+    rate, size = most / n_rows(source), block_rows(source)
+    X: list[np.ndarray] = [np.zeros((0, n_features(source)))]
+    y, w = [np.zeros(0, np.int32)], [np.zeros(0)]
+    for block in blocks_of(source, size, classes=classes):
+        selected = block.w[: block.rows] > 0
+        if rate < 1:
+            number = block.first + np.arange(block.rows)
+            selected &= row_bits(seed, number) / 2.0**64 < rate
+        X.append(block.X[: block.rows][selected])
+        y.append(block.y[: block.rows][selected])
+        w.append(block.w[: block.rows][selected])
+    return np.concatenate(X), np.concatenate(y), np.concatenate(w)
+
+
+@contextmanager
+def reader() -> Generator[ThreadPoolExecutor]:
+    """Provide the one thread that reads in a pass.
+
+    Memory that pyarrow keeps for row groups is released at the end.
+    """
+    np.empty(HELD, np.uint8)
+    try:
+        with ThreadPoolExecutor(1, "probmetric-read") as thread:
+            yield thread
+    finally:
+        if "pyarrow" in sys.modules:
+            sys.modules["pyarrow"].default_memory_pool().release_unused()
+
+
+def ahead[T](items: Iterator[T], pool: ThreadPoolExecutor | None = None) -> Iterator[T]:
+    """Yield items while a thread computes the next one.
+
+    Errors of the thread are raised here. If the generator is closed early, it waits for
+    the item in progress.
+    """
+    end = object()
+    with nullcontext(pool) if pool else reader() as thread:
+        coming = thread.submit(next, items, end)
+        try:
+            while (item := coming.result()) is not end:
+                coming = thread.submit(next, items, end)
+                yield item  # pyright: ignore[reportReturnType]
+        finally:
+            wait([coming])
+
+
+def blocks_of(
+    source: Source,
+    rows: int,
+    rank: int = 0,
+    size: int = 1,
+    *,
+    classes: np.ndarray | None = None,
+) -> Iterator[Filled]:
+    """Yield the ``filled`` blocks of all bins of one process: one pass."""
+    bins = share(source.parts, rank, size).values()
+    return ahead(
+        b for some in bins for b in filled(source, some, rows, classes=classes)
+    )

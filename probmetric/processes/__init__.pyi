@@ -1,2 +1,0 @@
-from .checkpoint import checkpointed as checkpointed
-from .distributed import distributed as distributed

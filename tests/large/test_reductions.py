@@ -1,0 +1,278 @@
+"""Every reduction: chunks add up, padding is nothing, streamed is whole."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import probmetric as pm
+from probmetric.data.containers import Labeled
+from probmetric.inference.gaussian_classes.posterior import statistics
+from probmetric.inference.mixture.em import MixtureData, e_step
+from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.start import start_mixture
+from probmetric.large.files import Rows
+from probmetric.large.mixture import MIXTURE, Given
+from probmetric.large.moments import CLASSES, COLUMNS
+from probmetric.large.reduce import Reduction, local_sum, total
+from probmetric.large.source import Part, sample_rows, single
+from probmetric.registry import MODELS
+
+C, D = 4, 3
+
+
+def points(n: int = 4000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.sort(rng.integers(0, C, n))  # Sorted: parts lack classes.
+    X = rng.normal(size=(n, D)) * [1, 2, 0.1] + y[:, None]
+    return X, y, rng.choice([0.0, 0.5, 1.0, 2.0], n)
+
+
+class Case(NamedTuple):
+    reduction: Reduction[Any, Any, Any]
+    params: Any
+    whole: Any
+    """Statistics of (X, y, w) by another way."""
+
+
+def columns(X: np.ndarray, w: np.ndarray) -> list[np.ndarray]:
+    Z = X[w > 0]
+    square = ((Z - Z.mean(0)) ** 2).sum(0)
+    return [np.asarray(len(Z)), Z.min(0), Z.max(0), Z.mean(0), square]
+
+
+def classes(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> list[np.ndarray]:
+    n = np.array([w[y == c].sum() for c in range(C)])
+    mean = np.stack([np.average(X[y == c], 0, w[y == c]) for c in range(C)])
+    scatter = [
+        (X[y == c] - mean[c]).T @ ((X[y == c] - mean[c]) * w[y == c, None])
+        for c in range(C)
+    ]
+    squares = np.array([(w[y == c] ** 2).sum() for c in range(C)])
+    return [*columns(X, w), n, mean, np.stack(scatter), squares]
+
+
+X0 = points()[0]
+PARAMS = start_mixture(X0, np.ones(len(X0)), 3, prior=default_prior(X0, 3))
+CASES = {
+    "columns": Case(COLUMNS, None, lambda X, y, w: columns(X, w)),
+    "classes": Case(CLASSES, np.zeros(C), classes),
+    "mixture": Case(
+        MIXTURE,
+        Given(PARAMS, None),
+        lambda X, y, w: list(e_step(PARAMS, MixtureData(X, w))),
+    ),
+}
+
+
+def close(found: Any, wanted: Any, rtol: float = 1e-12) -> None:
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    for a, b in pairs:
+        atol = rtol * max(np.abs(b).max(), 1e-300)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
+def cut_into(source: Rows, ends: list[int]) -> Rows:
+    source.parts = [
+        Part("", a, b - a, start=a) for a, b in zip([0, *ends], ends, strict=False)
+    ]
+    return source
+
+
+def test_every_learner_that_streams_is_among_the_cases() -> None:
+    known = [case.reduction for case in CASES.values()]
+    used = {n: s.reduction for n, s in MODELS.items() if s.reduction is not None}
+    assert {"lda", "two_stage"} <= set(used)
+    assert all(any(r is k for k in known) for r in used.values())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "ends", [[1, 4000], [0, 1500, 1501, 4000], [*range(250, 1751, 250), 4000]]
+)
+def test_streamed_is_whole_in_any_cut(name: str, ends: list[int]) -> None:
+    X, y, w = points()
+    case = CASES[name]
+    source = cut_into(Rows(X, y, w), ends)  # The largest part fills one block.
+    found = total(case.reduction, case.params, source, classes=np.arange(C))
+    close(found, case.whole(X, y, w))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_weight_zero_change_nothing(name: str) -> None:
+    X, y, w = points()
+    case, rng = CASES[name], np.random.default_rng(1)
+    more = np.concatenate([X, rng.normal(size=(77, D)) * 100])
+    labels, weights = np.append(y, y[:77]), np.append(w, np.zeros(77))
+    one, other = (
+        total(case.reduction, case.params, Rows(*data), classes=np.arange(C))
+        for data in ((X, y, w), (more, labels, weights))
+    )
+    close(other, one)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_an_empty_part_adds_nothing_and_float32_is_itself(name: str) -> None:
+    X, y, _ = points()
+    case, source = CASES[name], Rows(X.astype(np.float32), y)
+    with jax.enable_x64(True):
+        none: Any = local_sum(case.reduction, case.params, source, [], rows=64)
+    found = total(case.reduction, case.params, source, classes=np.arange(C))
+    with jax.enable_x64(True):
+        close(case.reduction.combine(none, found), found)
+        close(case.reduction.combine(found, none), found)
+    close(found, case.whole(X.astype(np.float32).astype(float), y, np.ones(len(X))))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_in_float32_a_pass_agrees_to_a_few_millionths(name: str) -> None:
+    X, y, w = points()
+    case, rows = CASES[name], Rows(X, y, w)
+    wide = total(case.reduction, case.params, rows, classes=np.arange(C))
+    found = total(case.reduction, case.params, single(rows), classes=np.arange(C))
+    off = []
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wide), strict=True):
+        assert a.dtype == np.float64
+        off.append(np.abs(a - b).max() / np.abs(b).max())
+    assert 1e-10 < max(off) < 5e-6  # It is float32 that was computed.
+
+
+def test_blocks_in_float32_are_added_in_float64() -> None:
+    n = 1 << 22
+    X = np.random.default_rng(0).uniform(1, 2, (n, 1))
+    X = X.astype(np.float32).astype(float)  # What is lost is lost in sums alone.
+
+    def step(params: None, X: Any, y: Any, w: Any) -> Any:
+        return jnp.sum(X)
+
+    def rough(a: Any, b: Any) -> Any:
+        return (a.astype(jnp.float32) + b.astype(jnp.float32)).astype(jnp.float64)
+
+    def finish(params: None, sums: Any) -> Any:
+        return sums
+
+    rows = single(Rows(X))
+    sums = [
+        float(total(one, None, rows))
+        for one in (Reduction(step, finish), Reduction(step, finish, rough))
+    ]
+    off = np.abs(np.array(sums) - X.sum()) / X.sum()
+    assert off[0] < 3e-8
+    assert off[1] > 1e-7  # The negative control: sums in float32.
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_learners_in_float32_learn_the_metric_of_float64() -> None:
+    X, y, _ = points()
+    mixture = pm.TwoStageMixture(3, max_iter=8, random_state=1)
+    single = pm.TwoStageMixture(1, max_iter=8)  # k-means starts depend on rounding.
+    for model, label in [(pm.LDA(prior_strength=1), y), (single, None)]:
+        wide, narrow = (
+            model.fit(pm.open(X, label=label, dtype=dtype)).get_metric()
+            for dtype in ("float64", "float32")
+        )
+        D, found = (np.asarray(m.pairwise(X[:50], X[:50])) for m in (wide, narrow))
+        assert np.abs(found - D).max() < 1e-5 * np.abs(D).max()
+        assert (found != D).any()
+    # To the end: it stops, and nothing falls by more than its own rounding.
+    ended = mixture.set_params(max_iter=1000).fit(pm.open(X, dtype="float32"))
+    assert ended.converged_
+
+
+def test_plain_sums_of_squares_would_fail() -> None:
+    # The negative control: what is summed about 0 loses what Eq. (1) keeps.
+    X, y, w = points()
+    far = X + 1e7
+    found = total(CLASSES, np.zeros(C), Rows(far, y, w), classes=np.arange(C))
+    wanted = classes(far, y, w)[7]
+    np.testing.assert_allclose(found.classes.scatter, wanted, rtol=1e-6, atol=1e-3)
+    raw = np.einsum("n,ni,nj->ij", w, far, far)
+    raw = raw - w.sum() * np.multiply.outer(*2 * [w @ far / w.sum()])
+    exact = (far - w @ far / w.sum()).T @ ((far - w @ far / w.sum()) * w[:, None])
+    assert np.abs(raw - exact).max() > 1e-3
+
+
+def test_class_statistics_are_those_in_memory() -> None:
+    X, y, w = points()
+    found = total(CLASSES, np.zeros(C), Rows(X, y, w), classes=np.arange(C))
+    close(found.classes, statistics(Labeled(X, y, w), C))
+
+
+def test_a_sample_depends_on_seed_and_row_alone() -> None:
+    X, y, w = points()
+    one = sample_rows(Rows(X), seed=3, most=500)[0]
+    cuts = cut_into(Rows(X), [1, 700, 1400, 4000])
+    other = sample_rows(cuts, seed=3, most=500)[0]
+    np.testing.assert_array_equal(one, other)
+    assert 400 < len(one) < 600
+    assert len(sample_rows(Rows(X), seed=4, most=500)[0]) != 0
+    assert not np.array_equal(one, sample_rows(Rows(X), seed=4, most=500)[0])
+    np.testing.assert_array_equal(sample_rows(Rows(X))[0], X)
+    assert len(sample_rows(Rows(X, y, w))[0]) == (w > 0).sum()
+    drawn = sample_rows(Rows(X, y), seed=3, most=500, classes=np.arange(C))
+    np.testing.assert_array_equal(drawn[0], one)
+    at = [np.flatnonzero((X == row).all(1))[0] for row in drawn[0]]
+    np.testing.assert_array_equal(drawn[1], y[at])
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize(
+    "model",
+    [pm.LDA(prior_strength=1), pm.RCA(prior_strength=2), pm.LDA(prior_strength=0)],
+)
+def test_lda_and_rca_of_a_source_are_those_of_arrays(
+    model: Any, standardize: bool
+) -> None:
+    X, y, _ = points()
+    if model.prior_strength:
+        X[:, -1] = 7.0  # A column that is constant.
+    model.set_params(standardize=standardize)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        whole = type(model)(**model.get_params()).fit(X, y)
+        found = model.fit(pm.open(X, label=y))
+    names = ("components_", "means_", "covariance_", "priors_", "mean_", "scale_")
+    for name in names:
+        close(getattr(found, name), getattr(whole, name), 1e-9)
+    assert found.classes_.tolist() == whole.classes_.tolist()
+    np.testing.assert_allclose(found.transform(X), whole.transform(X), rtol=1e-8)
+    with pytest.raises(ValueError, match="requires a fit to arrays"):
+        found.sample()
+
+
+@pytest.mark.long
+def test_a_mixture_of_a_source_is_that_of_arrays() -> None:
+    X, _, _ = points()
+    whole = pm.TwoStageMixture(3, random_state=1).fit(X)
+    found = pm.TwoStageMixture(3, random_state=1).fit(pm.open(X))
+    for name in ("weights_", "means_", "within_", "between_"):
+        close(getattr(found, name), getattr(whole, name), 1e-9)
+    assert found.objective_ == pytest.approx(whole.objective_, rel=1e-12)
+    assert (found.n_iter_, found.converged_) == (whole.n_iter_, True)
+    with pytest.raises(ValueError, match="whose rows are not stored"):
+        found.sample()
+
+
+def test_what_cannot_stream_says_what_to_give() -> None:
+    X, y, _ = points(50)
+    source = pm.open(X, label=y)
+    for model, said in [
+        (pm.LDA(), "prior_strength must be a number, such as prior_strength=1"),
+        (pm.RCA(), "prior_strength must be a number"),
+        (pm.TwoStageMixture([1, 2]), "n_components must be one number"),
+        (pm.TwoStageMixture(2, flattening="held-out"), "flattening must be None or"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            model.fit(source)
+    with pytest.raises(ValueError, match="y must be None for data on disk"):
+        pm.LDA(prior_strength=1).fit(source, y)
+    with pytest.raises(ValueError, match=r"label.* arrays, got none"):
+        pm.LDA(prior_strength=1).fit(pm.open(X))
