@@ -371,7 +371,7 @@ def _sample_W(prior: "LCAPrior | dist.Distribution") -> Array:
 
 
 def sample_common(
-    prior: "LCAPrior | dist.Distribution", kappa2: Numeric = 1.0
+    prior: "LCAPrior | dist.Distribution", kappa2: Array | float = 1.0
 ) -> tuple[Array, Array, Array]:
     """Sample W and log b, with M and b; return W, log b and σ²."""
     W = _sample_W(prior)
