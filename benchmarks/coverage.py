@@ -33,7 +33,7 @@ from harness import parser, shares, write_page
 from sklearn.base import clone
 
 import probmetric as pm
-from probmetric.inference.lca import held_out_links, leave_out
+from probmetric.inference.lca.jackknife import held_out_links, leave_out
 from probmetric.posterior.jackknife import aligned, groups_of
 
 N_REFERENCE, N_PAIRS, N_SIMULATED = 1000, 40, 8000

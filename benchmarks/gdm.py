@@ -50,7 +50,7 @@ from probmetric.inference.gdm.bootstrap import leave_out, refits, site_weights
 from probmetric.inference.gdm.fit import climb
 from probmetric.inference.gdm.likelihood import Rows, rows_of
 from probmetric.inference.gdm.target import start
-from probmetric.metric import i_splines
+from probmetric.metric.splines import i_splines
 from probmetric.models.gdm import GDMPrior
 
 OUT = Path(__file__).parent / "results" / "gdm.md"

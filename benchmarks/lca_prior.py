@@ -30,7 +30,9 @@ from sklearn.neighbors import KNeighborsClassifier
 import probmetric as pm
 from probmetric.data import nearest_pairs
 from probmetric.data.padding import pad_pairs
-from probmetric.inference.lca import draw, fit, log_joint, prepare, scaled_identity
+from probmetric.inference.lca import fit, log_joint, prepare
+from probmetric.inference.lca.draws import draw
+from probmetric.inference.lca.fit import scaled_identity
 from probmetric.models.lca import LCAParams, LCAPrior
 
 OLD = "log σ² ~ N(log .3, 1)"

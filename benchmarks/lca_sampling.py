@@ -17,7 +17,8 @@ import numpy as np
 import xarray as xr
 
 from probmetric.data import Pairs
-from probmetric.inference.lca import TARGET, fit, start, target_data
+from probmetric.inference.lca import fit
+from probmetric.inference.lca.target import TARGET, start, target_data
 from probmetric.inference.sampling import NUTS, Posterior
 from probmetric.inference.sampling.target import model_target
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate

@@ -35,7 +35,7 @@ import probmetric as pm
 from probmetric.data import nearest_pairs
 from probmetric.inference.eig_dml import fit as fit_eig_dml
 from probmetric.inference.mixture import MixtureParams, em_step, mixture_data
-from probmetric.metric import local_metric
+from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities
 from probmetric.models.two_stage import proportional, to_metric
 

@@ -53,13 +53,7 @@ def interval(
     open_low: bool = False,
     open_high: bool = False,
 ) -> str:
-    """Format a range of numbers; the end is open if it is the largest float.
-
-    Examples
-    --------
-    >>> interval(1, whole=True), interval(0, 1, open_low=True)
-    ('[1, inf)', '(0, 1]')
-    """
+    """Format a range of numbers; the end is open if it is the largest float."""
     largest = float(np.finfo(float).max)
     if high == largest or (whole and high == np.inf):
         high, open_high = np.inf, True
@@ -77,13 +71,7 @@ def check_bool(name: str, value: object) -> None:
 
 
 def check_counts(**sizes: object) -> tuple[int, ...]:
-    """Return the values as int; raise unless each is a whole number of at least 1.
-
-    Examples
-    --------
-    >>> check_counts(k=np.int8(100), tile=32)
-    (100, 32)
-    """
+    """Return the values as int; raise unless each is a whole number of at least 1."""
     return tuple(check_number(name, n, 1, whole=True) for name, n in sizes.items())
 
 

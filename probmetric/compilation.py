@@ -91,7 +91,9 @@ def compilation_cache(
 ) -> Generator[Path | None]:
     """Store compiled programs on disk within a block, and load the stored ones.
 
-    Results do not change.
+    Results do not change. The block gets the folder with the stored programs, or None
+    if the cache is disabled, if JAX's cache is used, or if the default folder cannot be
+    used.
 
     Parameters
     ----------
@@ -100,17 +102,6 @@ def compilation_cache(
         Without this variable, JAX's cache is used if JAX already has one. Otherwise the
         default is ``probmetric`` in the user's cache folder, which ``probmetric cache``
         prints.
-
-    Yields
-    ------
-    Path or None
-        Folder with the stored programs. It is None if the cache is disabled, if JAX's
-        cache is used, or if the default folder cannot be used.
-
-    Raises
-    ------
-    OSError
-        If ``folder`` cannot be created.
 
     Notes
     -----
@@ -122,10 +113,9 @@ def compilation_cache(
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from sklearn.datasets import load_wine
     >>> import probmetric as pm
     >>> with TemporaryDirectory() as folder, pm.compilation_cache(folder) as place:
-    ...     lca = pm.LCA().fit(*load_wine(return_X_y=True))
+    ...     lca = pm.LCA().fit(*pm.datasets.load("wine"))
     >>> place.is_relative_to(folder)
     True
     """

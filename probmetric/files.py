@@ -5,7 +5,6 @@ which is deleted at the end of the run. A file left behind by a crash locks noth
 Locks exclude other processes and threads; the same thread may lock a folder again.
 """
 
-import json
 import os
 import struct
 import sys
@@ -14,7 +13,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,13 +75,6 @@ def readable(expected: str) -> Generator[None]:
         yield
     except UNREADABLE as error:
         raise ValueError(f"{expected} ({reason(error)})") from error
-
-
-def parsed(
-    text: str, size: int, *, parse_constant: Callable[[str], object] | None = None
-) -> Any:
-    """Parse JSON; ``size`` is ignored."""
-    return json.loads(text, parse_constant=parse_constant)
 
 
 class Form(NamedTuple):
@@ -181,19 +173,9 @@ else:
 def locked(folder: Path, argument: str, name: str = LOCK) -> Generator[None]:
     """Lock a folder, which is created if needed, for one run.
 
-    Parameters
-    ----------
-    folder : Path
-    argument : str
-        Name of the argument with the folder, for messages.
-    name : str
-        Name of the file that is locked.
-
-    Raises
-    ------
-    ValueError
-        If another run has locked the folder.
-        If no file in the folder can be written and locked.
+    ``argument`` is the argument with the folder, for messages; ``name`` is the file
+    that is locked. ValueError is raised if another run has locked the folder, or if no
+    file in it can be written and locked.
     """
     mine: set[str] = _locks.__dict__.setdefault("paths", set())
     key = os.path.join(os.path.realpath(folder), name)

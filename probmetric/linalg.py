@@ -29,10 +29,10 @@ MANY_ROWS = 500
 
 
 def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
-    """Return a context in which BLAS and LAPACK use one thread.
+    """Return a context in which BLAS and LAPACK use one thread for small matrices.
 
-    It has no effect for ``MANY_ROWS`` rows or more. For smaller matrices, OpenBLAS
-    threads take more time than the computation.
+    For fewer than ``MANY_ROWS`` rows, OpenBLAS threads take more time than the
+    computation.
     """
     if n_rows >= MANY_ROWS:
         return nullcontext()
@@ -46,11 +46,7 @@ def blas_threads() -> int:
 
 
 def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:
-    """Return the sign, 1 or -1, that makes each row's largest entry positive.
-
-    The sign of a row of zeros or NaN is 1. The result is a NumPy array for NumPy
-    arrays, and a JAX array for JAX arrays.
-    """
+    """Return 1 or -1 so that each row's largest entry is positive (1 for NaN)."""
     peak = rows[np.arange(len(rows)), abs(rows).argmax(1)]
     return (1 - 2 * (peak < 0)).astype(rows.dtype)[:, None]
 
@@ -98,19 +94,8 @@ def psd_factor(
 ) -> Float[Array, "d d"]:
     """Factor a positive semi-definite M as LᵀL, rows in descending order of eigenvalue.
 
-    Parameters
-    ----------
-    M : array of shape (d, d)
-        Symmetric, positive semi-definite up to rounding.
-    tol : float, optional
-        Tolerance relative to the largest eigenvalue: negative eigenvalues above
-        ``-tol * max`` are set to 0. Default: ``d * eps`` of the dtype.
-
-    Returns
-    -------
-    array of shape (d, d)
-        Factor L with LᵀL = M. The largest entry of each row is positive. If M has an
-        eigenvalue below ``-tol * max``, all entries are NaN.
+    The largest entry of each row is positive. Negative eigenvalues above ``-tol * max``
+    (default: ``d * eps`` of the dtype) are set to 0. Below it, all entries are NaN.
     """
     return root_of(jnp, jnp.asarray(M), tol)
 
@@ -156,25 +141,10 @@ def mixed_with_identity(
 ) -> Float[np.ndarray, "d d"]:
     """Return L with LᵀL = (1 - w) M + w (tr M/d) I, where M = factorᵀ factor.
 
-    M is learned from n points, and I has the weight of s points: w = s/(n + s).
-
-    Parameters
-    ----------
-    factor : array of shape (r, d)
-        Factor of the learned matrix M.
-    strength : float ≥ 0, may be infinite
-        Weight s of the identity, in points.
-    n : float > 0
-        Number of points.
-    live : array of d bool, optional
-        Columns that vary (default: all). I and d include only these columns; the other
-        columns of L are zero.
-
-    Returns
-    -------
-    array of shape (d, d)
-        Factor L, with rows in descending order of length. The largest entry of each row
-        is positive.
+    M is learned from n points, and I has the weight of s = ``strength`` points, which
+    may be infinite: w = s/(n + s). I and d include only the columns ``live`` (default:
+    all); the other columns of L are zero. Rows are in descending order of length, with
+    a positive largest entry.
     """
     live = np.ones(factor.shape[1], bool) if live is None else live
     mixed = np.zeros((factor.shape[1],) * 2, factor.dtype)

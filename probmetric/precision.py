@@ -90,18 +90,10 @@ def _is_key(leaf: jax.Array) -> bool:
 def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Compute NumPy float64 arguments in float64 and return NumPy.
 
-    Parameters
-    ----------
-    function : callable
-        A function of arrays, or of trees of arrays, written with ``jax.numpy``.
-
-    Returns
-    -------
-    callable
-        The same function for traced values. For other values it runs in a local
-        ``jax.enable_x64`` scope if an argument has float64. The result is copied to
-        NumPy unless an argument is a JAX array other than a random key. Complex numbers
-        raise ValueError.
+    The function is written with ``jax.numpy`` and takes arrays or trees of arrays. It
+    runs in a local ``jax.enable_x64`` scope if an argument has float64. The result is
+    copied to NumPy unless an argument is a JAX array other than a random key. Nothing
+    changes for traced values. Complex numbers raise ValueError.
     """
 
     @wraps(function)
@@ -142,19 +134,10 @@ def host_or_program[R](
 ) -> Callable[..., R]:
     """Compute a small function in NumPy (nothing compiles), or in JAX for JAX arrays.
 
-    Parameters
-    ----------
-    function : callable
-        ``function(xp, *args, **kwargs)``, with xp NumPy or ``jax.numpy``.
-    static : tuple of str
-        Arguments that are not arrays.
-
-    Returns
-    -------
-    callable
-        The function without xp. It runs as one compiled program for JAX arrays, for
-        traced values, and if NumPy's factorization fails (JAX returns NaN). NumPy
-        results share no memory with the arguments.
+    ``function(xp, *args, **kwargs)`` takes NumPy or ``jax.numpy``; ``static`` arguments
+    are no arrays. The result runs as one compiled program for JAX arrays, for traced
+    values, and if NumPy's factorization fails (JAX returns NaN). NumPy results share no
+    memory with the arguments.
     """
     program: Callable[..., R] = jax.jit(partial(function, jnp), static_argnames=static)
 

@@ -92,24 +92,11 @@ class _InNotebook(_Lines):
 def progress_bar(
     items: Iterable[Any], label: str, show: bool | None, unit: str = "step"
 ) -> Any:
-    """Wrap an iterable in a progress bar.
+    """Wrap an iterable in a progress bar; its ``set_postfix_str`` shows a text.
 
-    Parameters
-    ----------
-    items : iterable
-    label : str
-        Text before the bar.
-    show : bool or None
-        True shows a bar at once; False shows none. With None, terminals and notebooks
-        show a bar after one second and remove it at the end. Elsewhere, as in a log, a
-        line is printed every 10 s.
-    unit : str, default="step"
-        Name of one item.
-
-    Returns
-    -------
-    iterable
-        The items. ``set_postfix_str`` of the bar shows a text about the current item.
+    True shows a bar at once; False shows none. With None, terminals and notebooks show
+    a bar after one second and remove it at the end. Elsewhere, as in a log, a line is
+    printed every 10 s. ``unit`` is the name of one item.
     """
     if show is False or (show is None and _State.silent):
         return items

@@ -74,16 +74,10 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """Result of ``validate``.
+    """Result of ``validate``: a judgement per problem and check (or negative control).
 
-    Parameters
-    ----------
-    name : str
-        The model's name, or "checks".
-    judgements : tuple of Judgement
-        One judgement per problem and check (or negative control).
-    broken : bool
-        Whether negative controls were judged instead of the claims.
+    ``name`` is the model's name, or "checks". ``broken`` is True if negative controls
+    were judged instead of the claims.
     """
 
     name: str
@@ -102,14 +96,12 @@ class Validation:
 
     @property
     def verdict(self) -> str:
-        """Return the most severe verdict.
+        """Return the most severe verdict: "agree", "disagree" or "inconclusive".
 
-        The verdict of claims is "agree", "disagree" or "inconclusive". The verdict of
-        negative controls is "rejected" if all were rejected, and otherwise "missed".
-        Without any claim the verdict is "inconclusive".
-
-        An approximation within its bound with a k-hat of 0.7 or more does not change
-        this verdict, because its reference draws do not depend on the approximation.
+        For negative controls it is "rejected" if all were rejected, and otherwise
+        "missed". Without any claim it is "inconclusive". An approximation within its
+        bound with a k-hat of 0.7 or more does not change it, because its reference
+        draws do not depend on the approximation.
         """
         counts = self.counts
         if self.broken:
@@ -130,19 +122,15 @@ class Validation:
     def exit_code(self) -> int:
         """Return 0 only if all exact claims agree and all approximations are within.
 
-        Approximations that are inconclusive only by k-hat are ignored.
-
-        For negative controls the code is 1 if all were rejected and 0 if any was
-        missed.
+        Approximations that are inconclusive only by k-hat are ignored. For negative
+        controls the code is 1 if all were rejected and 0 if any was missed.
         """
         return int(self.verdict not in ("agree", "missed"))
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return every entry of every check as a row.
+        """Return every entry of every check as a row; see ``judge`` for the columns.
 
-        Columns: model, problem, check, kind, layer, control, entry, reference,
-        estimate, error, z, detectable, khat, verdict; see ``judge``. A rejected
-        negative control has the verdict "disagree".
+        A rejected negative control has the verdict "disagree".
         """
         frames = [
             j.table.to_dataframe().reset_index().assign(**j.names)
@@ -258,25 +246,8 @@ def validate(
         ranks) has the rate alpha/T (Bonferroni), which Holm's method shares among the
         entries of the test.
 
-    Returns
-    -------
-    Validation
-        Verdicts of all checks. ``print`` shows one line with the counts. ``exit_code``
-        is 0 only if all exact claims agree and all approximations are within their
-        bound.
-
-    Raises
-    ------
-    ValueError
-        If ``model`` is an unknown name.
-        If the data are labeled and the model has no fit to labeled data.
-        If there is no check to run.
-    TypeError
-        If ``model`` has another type, such as an estimator.
-
     Examples
     --------
-    >>> from probmetric import Check
     >>> check = Check(
     ...     "the mean of 1, 2, 3 is 2",
     ...     "exact",
@@ -284,7 +255,6 @@ def validate(
     ...     estimate=lambda problem: {"mean": 2.0},
     ...     controls={"the largest": lambda problem: {"mean": problem.data.max()}},
     ... )
-    >>> import numpy as np
     >>> print(validate([check], np.array([1.0, 2.0, 3.0])))
     checks: 1 of 1 exact claims agree; 0 of 0 approximations within their bound: agree
     """

@@ -67,13 +67,6 @@ def test_silence_holds_for_bars_that_nobody_asked_for(capfd, monkeypatch):
     assert progress_bar(items, "later", None) is not items
 
 
-def test_items_without_a_length_are_counted(capfd, monkeypatch):
-    monkeypatch.setattr(progress, "EVERY", 0.0)
-    list(progress_bar(iter("ab"), "letters", None))
-    lines = capfd.readouterr().err.splitlines()
-    assert lines == ["letters: 0 steps in 0 s", "letters: 1 steps in 0 s"]
-
-
 def test_a_notebook_is_left_without_a_bar(monkeypatch):
     seen = []
 

@@ -15,7 +15,6 @@ import typer
 from probmetric.compilation import compilation_cache
 from probmetric.files import LOCK, locked, reason
 from probmetric.files import replacing as replacing
-from probmetric.interrupts import check, deferred, noticed
 from probmetric.names import kind_of
 from probmetric.progress import silent
 
@@ -109,7 +108,7 @@ def exit_code(
     """
     try:
         # Without JAX nothing is compiled.
-        with noticed(), compilation_cache() if "jax" in sys.modules else nullcontext():
+        with compilation_cache() if "jax" in sys.modules else nullcontext():
             return work()
     except BadInput as error:
         typer.echo(f"probmetric: {error}", err=True)
@@ -182,11 +181,7 @@ def together(folder: Path) -> Generator[Path]:
 
     Files of two runs are never mixed, even if a write fails.
     """
-    check()
-    with (
-        deferred(),
-        TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as name,
-    ):
+    with TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as name:
         part = Path(name)
         try:
             yield part

@@ -44,26 +44,13 @@ def choose[Setting, Model, Choice](
 ) -> Choice:
     """Choose a setting of a grid by the losses of held-out points.
 
-    Parameters
-    ----------
-    grid : sequence
-        Settings to compare.
-    learn : callable
-        Takes the indices of the training rows. Returns one model per setting, in the
-        order of ``grid``. A model is None if the setting cannot be fitted, and its
-        losses are infinite.
-    losses : callable
-        Takes a model and its fold. Returns the loss of each held-out point. Leading
-        axes are further settings, compared within the model. They broadcast to
-        ``shape``.
-    rule : callable
-        Takes the mean losses (settings, *shape, n) and ``grid``. Returns the choice.
-    folds : iterable of Fold
-    points : array of shape (n,)
-        Indices of rows that the folds hold out. A point that no fold holds out has loss
-        0.
-    shape : tuple of int, default=()
-        Shape of the leading axes of the losses of a model.
+    ``learn`` takes the indices of the training rows and returns one model per setting,
+    in the order of ``grid``; None if the setting cannot be fitted (infinite losses).
+    ``losses`` takes a model and its fold, and returns the loss of each held-out point;
+    leading axes are further settings, compared within the model, that broadcast to
+    ``shape``. ``rule`` takes the mean losses (settings, *shape, n) and ``grid``.
+    ``points`` are the rows that the folds hold out; a point that no fold holds out has
+    loss 0.
     """
     column = np.zeros(max(points, default=-1) + 1, int)
     column[points] = np.arange(len(points))
@@ -88,29 +75,11 @@ def choose_strength(
 ) -> Chosen:
     """Choose the strength of a prior by soft votes of neighbors in folds.
 
-    Parameters
-    ----------
-    learn : callable
-        See ``choose``. With the default ``losses`` the models are linear maps (p, d).
-    X : array of shape (n, d)
-    codes : array of shape (n,)
-        Classes 0..c-1. The only point of a class is used for training and never
-        predicted.
-    strengths : sequence of float
-        Candidates, the strongest first.
-    losses : callable, default=map_losses
-        Computes the losses of the votes under a model of ``learn``.
-    tolerance : float, default=0.5
-        Number of standard errors by which a stronger prior may be worse. Eq. (1) of
-        ``neighbors.strength`` has ½.
-    name : str, default="prior_strength"
-        Name of the setting in the progress bar.
-
-    Returns
-    -------
-    Chosen
-        The chosen strength. It is the weakest if no strength can be fitted in every
-        fold.
+    With the default ``losses`` the models of ``learn`` are linear maps (p, d).
+    ``codes`` are classes 0..c-1; the only point of a class is used for training and
+    never predicted. ``strengths`` begin with the strongest. ``tolerance`` is the number
+    of standard errors by which a stronger prior may be worse. The result is the weakest
+    if no strength can be fitted in every fold.
     """
     X, codes = np.asarray(X), np.asarray(codes)
     every = list(folds(X, codes, N_FOLDS, N_REPEATS if len(X) < ONCE else 1))

@@ -96,35 +96,10 @@ def _out(Q: _Complement, X: Any) -> Any:
 def root_across(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, "q m"]:
     """Compute the root Q L⁻ᵀ of Eq. (1), with m = q - p(p-1)/2 columns.
 
-    Parameters
-    ----------
-    H : array of shape (q, q)
-        Precision of (vec W, further entries) at a mode. W comes first, row by row.
-    W : array of shape (p, d)
-        The linear map at the mode, p ≤ d.
-
-    Raises
-    ------
-    ValueError
-        If p > d.
-    ValueError
-        If two singular values of W are 0, up to rounding. The tangent of their rotation
-        is 0.
-    ValueError
-        If H is not positive definite in the complement of the tangents. W is then no
-        mode, or data and prior leave a direction undetermined.
-
-    Examples
-    --------
-    A precision that is 0 along the rotations keeps all its information:
-
-    >>> import numpy as np
-    >>> from probmetric.inference.rotations import root_across
-    >>> H = np.eye(4)
-    >>> H[1:3, 1:3] = [[0.5, 0.5], [0.5, 0.5]]  # 0 along (0, 1, -1, 0), vec ΩI
-    >>> root = root_across(H, np.eye(2))
-    >>> root.shape, np.allclose(H @ root @ root.T @ H, H)
-    ((4, 3), True)
+    H is the precision of (vec W, further entries) at a mode, W (p ≤ d) first, row by
+    row. ValueError is raised if p > d, if two singular values of W are 0 (the tangent
+    of their rotation is 0), or if H is not positive definite in the complement of the
+    tangents: W is no mode, or data and prior leave a direction undetermined.
     """
     p, d = W.shape
     if p > d:
@@ -143,26 +118,6 @@ def root_around(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
     ``root_across`` and the tangents, Eq. (3), scaled to the mean precision of the other
     directions. The result is a mass matrix for NUTS, which needs full rank. It is not a
     covariance.
-
-    Parameters
-    ----------
-    H, W
-        See ``root_across``.
-
-    Raises
-    ------
-    ValueError
-        See ``root_across``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.rotations import root_around
-    >>> H = np.eye(4)
-    >>> H[1:3, 1:3] = [[0.5, 0.5], [0.5, 0.5]]  # 0 along (0, 1, -1, 0), vec ΩI
-    >>> root = root_around(H, np.eye(2))
-    >>> np.allclose(root @ root.T, np.eye(4))
-    True
     """
     across, Q = root_across(H, W), _complement(W)
     p, d = W.shape
@@ -177,20 +132,7 @@ def root_around(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
 
 
 def inverse_root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
-    """Compute L⁻ᵀ of a positive definite H = LLᵀ.
-
-    Raises
-    ------
-    ValueError
-        If H is not positive definite; the message has the range of its eigenvalues.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.rotations import inverse_root
-    >>> inverse_root(np.diag([4.0, 1.0])).tolist()
-    [[0.5, 0.0], [0.0, 1.0]]
-    """
+    """Compute L⁻ᵀ of a positive definite H = LLᵀ, or raise ValueError."""
     eps, n = np.finfo(H.dtype).eps, len(H)
     try:
         L = np.linalg.cholesky(H)

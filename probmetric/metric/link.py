@@ -21,7 +21,7 @@ raise an error for the model's link, because b includes the model's prior odds.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -44,16 +44,6 @@ NO_LINK = (
     "link must be a Link for P(same), got None. Use the metric of a model that defines "
     "P(same)."
 )
-
-
-def _link_repr(self: "AnyLink") -> str:
-    """Return the kind of link, its pairs and its parameters."""
-    values = {k: v for k, v in vars(self).items() if k != "pairs"}
-    words = [
-        f"{k}={v if jnp.ndim(v) == 0 else jnp.shape(v)}" for k, v in values.items()
-    ]
-    kind = f"{self.kind} on {self.pairs} pairs" if self.pairs else self.kind
-    return f"{type(self).__name__}({kind}: {', '.join(words)})"
 
 
 def check_odds(prior_odds: object) -> None:
@@ -93,35 +83,44 @@ def _of_squares[L](
     return of_squares
 
 
-@numpy_in_numpy_out
-def _at_odds(
-    self: "LogLogisticLink | IsotonicLink",
-    squared: ArrayLike,
-    prior_odds: Scalar | None = None,
-) -> Float[Array, "*n"]:
-    """Return P(same) at squared distances; ``prior_odds`` replace the pairs' odds."""
-    _check_odds_of(self, prior_odds)
-    return _odds_to_probability(self, jnp.asarray(squared), prior_odds)
+class _Base:
+    """The methods that all links share."""
+
+    kind: ClassVar[str]
+    __post_init__ = store_native
+
+    def __repr__(self) -> str:
+        """Return the kind of link, its pairs and its parameters."""
+        values = dict(vars(self))
+        kind = f"{self.kind} on {pairs} pairs" if (pairs := values.pop("pairs")) else ""
+        words = [
+            f"{k}={v if jnp.ndim(v) == 0 else jnp.shape(v)}" for k, v in values.items()
+        ]
+        return f"{type(self).__name__}({kind or self.kind}: {', '.join(words)})"
+
+    @numpy_in_numpy_out
+    def probability(
+        self, squared: ArrayLike, prior_odds: Scalar | None = None
+    ) -> Float[Array, "*n"]:
+        """Return P(same) at squared distances; ``prior_odds`` replace the pairs'."""
+        link = cast("AnyLink", self)
+        _check_odds_of(link, prior_odds)
+        return _probability(link, jnp.asarray(squared), prior_odds)
 
 
 @one_program
-def _odds_to_probability(
-    link: "LogLogisticLink | IsotonicLink", squared: Array, prior_odds: Scalar | None
-) -> Array:
+def _probability(link: "AnyLink", squared: Array, prior_odds: Scalar | None) -> Array:
+    if isinstance(link, Link):
+        return jnp.exp(link.log_probability(squared))
     log_odds = link.log_odds(squared)
     if prior_odds is not None:
         log_odds = log_odds + jnp.log(prior_odds) - jnp.log(link.odds)
     return jax.nn.sigmoid(log_odds)
 
 
-@one_program
-def _exp_of_log(link: "Link", squared: Array) -> Array:
-    return jnp.exp(link.log_probability(squared))
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class Link:
+class Link(_Base):
     """P(same | D) = exp(-(b + scale · D)) for a squared distance D: the model's link.
 
     For pairs built from labels, P(same) of this link falls more steeply with D than the
@@ -145,26 +144,16 @@ class Link:
     scale: Scalar
     pairs: str = _PAIRS
     kind: ClassVar[str] = "model"
-    __post_init__ = store_native
-    __repr__ = _link_repr
 
     @_of_squares
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return -(self.b + self.scale * squared)
 
-    @numpy_in_numpy_out
-    def probability(
-        self, squared: ArrayLike, prior_odds: Scalar | None = None
-    ) -> Float[Array, "*n"]:
-        """Return P(same) at squared distances; raise ValueError for prior odds."""
-        _check_odds_of(self, prior_odds)
-        return _exp_of_log(self, jnp.asarray(squared))
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class LogLogisticLink:
+class LogLogisticLink(_Base):
     """P(same | D) = 1 / (1 + (D/D₀)^γ) for a squared distance D, calibrated.
 
     Parameters
@@ -192,8 +181,6 @@ class LogLogisticLink:
     odds: Scalar
     pairs: str = _PAIRS
     kind: ClassVar[str] = "calibrated"
-    __post_init__ = store_native
-    __repr__ = _link_repr
 
     @_of_squares
     def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
@@ -207,12 +194,10 @@ class LogLogisticLink:
         """Return log P(same) at squared distances."""
         return jax.nn.log_sigmoid(self.log_odds(squared))
 
-    probability = _at_odds
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class IsotonicLink:
+class IsotonicLink(_Base):
     """P(same | D) as a nonincreasing function of a squared distance D, calibrated.
 
     Parameters
@@ -235,8 +220,6 @@ class IsotonicLink:
     odds: Scalar
     pairs: str = _PAIRS
     kind: ClassVar[str] = "calibrated"
-    __post_init__ = store_native
-    __repr__ = _link_repr
 
     @_of_squares
     def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
@@ -247,8 +230,6 @@ class IsotonicLink:
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return jnp.log(jnp.interp(squared, self.squared, self.same))
-
-    probability = _at_odds
 
 
 type AnyLink = Link | LogLogisticLink | IsotonicLink

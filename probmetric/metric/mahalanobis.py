@@ -15,19 +15,6 @@ from probmetric.provenance import need
 from probmetric.typing import Array, ArrayLike
 
 
-def _power(size: Array) -> Array:
-    """Return a power of two near a positive size, or 1 if squares are safe."""
-    top = jnp.finfo(size.dtype).maxexp
-    high = jnp.where(
-        size > 2.0 ** (3 * top // 4), 2.0 ** (7 * top // 8), 2.0 ** (top // 2)
-    )
-    low = jnp.where(
-        size < 2.0 ** (-3 * top // 4), 2.0 ** (-7 * top // 8), 2.0 ** -(top // 2)
-    )
-    small = jnp.where(size < 2.0 ** -(top // 4), low, 1.0)
-    return jnp.where(size > 2.0 ** (top // 4), high, small)
-
-
 def check_factor(factor: ArrayLike) -> Array:
     """Return a metric's factor; raise ValueError unless it is a real matrix."""
     shape, kind = np.shape(factor), getattr(factor, "dtype", None)
@@ -141,7 +128,8 @@ class Mahalanobis(MetricBase):
         delta = _image_of_difference(self.factor, A, B)
         # Divide by a power of two (without rounding): squares of 1e200 overflow.
         top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
-        power = jax.lax.stop_gradient(jnp.where(top > 0, _power(top), 1.0))
+        half = jnp.ldexp(jnp.full_like(top, 0.5), jnp.frexp(top)[1])
+        power = jax.lax.stop_gradient(jnp.where(top > 0, half, 1.0))
         return jnp.linalg.norm(delta / power, axis=-1) * power[..., 0]
 
     def __call__(

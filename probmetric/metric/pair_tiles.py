@@ -33,10 +33,10 @@ GROUP = 8
 def _factors(
     reg: Regression, Q: Array, P: Array, log_q: Array, log_y: Array
 ) -> tuple[Array, Array]:
-    """Return factors (k, ·, d + 2), whose products are Eq. (3) minus log_q and log_y.
+    """Return factors (k, ·, d + 2): their products are log densities less log_q, log_y.
 
-    Terms of a row or a column are part of the product: adding them to every entry would
-    take as long as the exponential.
+    These are Eq. (3) of ``densities.pair``. Terms of a row or a column are part of the
+    product: adding them to every entry would take as long as the exponential.
     """
     F, V = (X - reg.means[:, None] for X in (Q, P))
     F, G, white = (

@@ -3,8 +3,9 @@
 All metrics of this package implement ``Metric``. Your own class requires only the
 methods of ``Dissimilarity`` for neighbors, votes and posteriors. It must be registered
 as a pytree (``jax.tree_util.register_dataclass``). If the class has ``n_features``,
-points with another number of features raise an error. The interfaces ``Prepared``,
-``Squared`` and ``Bounded`` are optional and are used by the neighbor search.
+points with another number of features raise an error. The interfaces ``Prepared``
+and ``Bounded``, and a method ``maps`` (linear maps that are applied to differences
+before squaring), are optional and are used by the neighbor search.
 
 Functions under ``jit`` are compiled once for each kind and shape of metric.
 """
@@ -133,18 +134,6 @@ class Prepared(Protocol):
 
 
 @runtime_checkable
-class Squared(Protocol):
-    """A metric computed from squared images of differences under linear maps.
-
-    The search uses the linear maps to detect overflow of the squares.
-    """
-
-    def maps(self) -> list[Array]:
-        """Return the linear maps that are applied to differences before squaring."""
-        ...
-
-
-@runtime_checkable
 class Bounded(Protocol):
     """A metric that cannot be computed at every query."""
 
@@ -182,8 +171,8 @@ def _repr(kind: str, values: Mapping[str, object]) -> str:
 
 
 def maps_of(metric: object) -> list[Array]:
-    """Return the linear maps of a ``Squared`` metric, or [] for other metrics."""
-    return metric.maps() if isinstance(metric, Squared) else []
+    """Return the linear maps that a metric applies to differences before squaring."""
+    return cast("Any", metric).maps() if hasattr(metric, "maps") else []
 
 
 def check_metric(metric: object, what: str = "a metric") -> None:

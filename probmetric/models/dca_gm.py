@@ -190,13 +190,10 @@ def dca_gm(
     Parameters
     ----------
     data : Labeled
-        If y is None, y is simulated. Data weights multiply the log density.
     prior : DCAGMPrior
         The shape of ``prior.present`` sets the number of classes and components.
     covariance : {"class", "component"}, default="class"
         One covariance per class (the paper) or per component (its footnote 1).
-    learning_rate : float, default=1
-        Power η of the likelihood.
     batch : int, optional
         Number of points in a random subsample. Use it with SVI only, not with MCMC.
 

@@ -209,14 +209,11 @@ def gaussian_classes(
     Parameters
     ----------
     data : Labeled
-        If ``y`` is None, classes and points are simulated, one for each row of X. Data
-        weights multiply the log density of the observations.
+        If ``y`` is None, classes and points are simulated, one for each row of X.
     prior : NIWPrior or LKJPrior
     n_classes : int
         C ≥ 2.
     covariance : {"full", "tied", "diagonal"}
-    learning_rate : float, default=1
-        Power η of the likelihood.
     missing : bool, default=False
         If True, integrate out NaN entries of X (additional cost n d³). If False, NaN
         entries make the density NaN.

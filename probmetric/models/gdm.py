@@ -99,14 +99,7 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     The NumPyro sites are ``b`` (), ``theta`` (d, k) and ``y``. The deterministic site
     ``height`` (d,) is the rise of each curve.
 
-    Parameters
-    ----------
-    pairs : Pairs
-        y is the number of shared units among ``trials`` units, or 0 or 1 without
-        trials. If y is None, y is simulated. Data weights multiply the log density.
-    prior : GDMPrior
-    learning_rate : float, default=1
-        Power η of the likelihood.
+    y of the pairs is the number of shared units among ``trials`` units, or 0 or 1.
 
     Examples
     --------

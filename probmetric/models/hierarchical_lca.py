@@ -28,14 +28,14 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Mahalanobis
-from probmetric.models._sample import sample, sample_log_b
+from probmetric.models._sample import sample
 from probmetric.models.distributions import drawn
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
     LCAPrior,
     coincidence_exponent,
-    log_sigma2_of,
+    sample_common,
 )
 from probmetric.models.lca import identified as identified_of
 from probmetric.models.lca import to_metric as metric_of
@@ -100,13 +100,10 @@ def hierarchical_lca(
     Parameters
     ----------
     pairs : Pairs
-        ``anchor`` is the group of each pair, 0..G-1. If y is None, y is simulated. Data
-        weights multiply the log density.
+        ``anchor`` is the group of each pair, 0..G-1.
     prior : HierarchicalLCAPrior
     n_groups : int
         G. A group without pairs is a new group, for which E is drawn from the prior.
-    learning_rate : float, default=1
-        Power η of the likelihood.
 
     Examples
     --------
@@ -119,18 +116,12 @@ def hierarchical_lca(
     """
     refuse_trials(pairs, "hierarchical_lca")
     pairs = jax.tree.map(jnp.asarray, pairs)
-    common = prior.common
-    width = common.width / jnp.sqrt(common.lam)
-    W = sample("W", dist.Normal(common.mean, width).to_event(2))
-    log_b = sample_log_b(common.b_shape, common.b_rate)
+    W, _, sigma2 = sample_common(prior.common)
     spread = sample("spread", dist.HalfNormal(prior.spread))
     zero = jnp.zeros((n_groups, *W.shape), W.dtype)
     E = sample("E", dist.Normal(zero, 1.0).to_event(3))
-    W_groups = W + spread * common.width * E  # Eq. (1)
-    sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0]))
-    numpyro.deterministic("M", W.T @ W / (1 + 2 * sigma2))
+    W_groups = W + spread * prior.common.width * E  # Eq. (1)
     numpyro.deterministic("M_group", W_groups.mT @ W_groups / (1 + 2 * sigma2))
-    numpyro.deterministic("b", jnp.exp(log_b))
     with numpyro.plate("pair", len(pairs.i)):
         delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
         g = jnp.einsum("npd,nd->np", W_groups[pairs.anchor], delta)

@@ -370,6 +370,19 @@ def _sample_W(prior: "LCAPrior | dist.Distribution") -> Array:
     return sample("W", dist.Normal(prior.mean, scale).to_event(2))
 
 
+def sample_common(
+    prior: "LCAPrior | dist.Distribution", kappa2: Array | float = 1.0
+) -> tuple[Array, Array, Array]:
+    """Sample W and log b, with M and b; return W, log b and σ²."""
+    W = _sample_W(prior)
+    hyper = prior if isinstance(prior, LCAPrior) else LCAPrior(mean=W)
+    log_b = sample_log_b(hyper.b_shape, hyper.b_rate)
+    sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0], kappa2))
+    numpyro.deterministic("M", W.T @ W / (kappa2 + 2 * sigma2))
+    numpyro.deterministic("b", jnp.exp(log_b))
+    return W, log_b, sigma2
+
+
 def lca(
     pairs: Pairs,
     prior: "LCAPrior | dist.Distribution",
@@ -389,13 +402,10 @@ def lca(
     Parameters
     ----------
     pairs : Pairs
-        If y is None, y is simulated. Data weights multiply the log density. The
-        distribution of y is ``Coincidence``, or binomial if the pairs have ``trials``.
+        The distribution of y is ``Coincidence``, or binomial if there are ``trials``.
     prior : LCAPrior or Distribution
         ``lam`` of an LCAPrior can be a Distribution. A Distribution of event shape (p,
         d) is the prior of W, with the default prior of log b.
-    learning_rate : float, default=1
-        Power η of the likelihood.
     kappa2 : float or array of shape (n_anchors,), default=1
         Common κ² (use 1), or one κ² per anchor. With a κ² per anchor, σ² is ½ and there
         is no ``log_b`` site (erratum 3 of seed 000).
@@ -423,17 +433,11 @@ def lca(
         refuse_trials(pairs, "the latent form")
     # Some handlers trace plate indices, and NumPy arrays cannot be indexed by them.
     pairs = jax.tree.map(jnp.asarray, pairs)
-    W = _sample_W(prior)
-    p = W.shape[0]
     per_anchor = jnp.ndim(kappa2) > 0
     if per_anchor:
-        sigma2 = jnp.asarray(0.5, pairs.X.dtype)
+        W, sigma2 = _sample_W(prior), jnp.asarray(0.5, pairs.X.dtype)
     else:
-        hyper = prior if isinstance(prior, LCAPrior) else LCAPrior(mean=W)
-        log_b = sample_log_b(hyper.b_shape, hyper.b_rate)
-        sigma2 = jnp.exp(log_sigma2_of(log_b, p, kappa2))
-        numpyro.deterministic("M", W.T @ W / (kappa2 + 2 * sigma2))
-        numpyro.deterministic("b", jnp.exp(log_b))
+        W, _, sigma2 = sample_common(prior, kappa2)
     numpyro.deterministic("sigma2", sigma2)
     with numpyro.plate("pair", len(pairs.i), subsample_size=batch) as chosen:
         a, b = pairs.X[pairs.i[chosen]], pairs.X[pairs.j[chosen]]
@@ -447,7 +451,7 @@ def lca(
             log_p = -0.5 * jnp.sum((z - z_prime) ** 2, -1) / k2
         else:
             squared = jnp.sum((jnp.subtract(a, b) @ W.T) ** 2, -1)
-            log_p = -coincidence_exponent(squared, sigma2, k2, p)
+            log_p = -coincidence_exponent(squared, sigma2, k2, W.shape[0])
         sample(
             "y",
             observation(log_p, pairs, learning_rate, chosen),

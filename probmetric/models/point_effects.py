@@ -44,7 +44,7 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
-from probmetric.models._sample import sample, sample_log_b
+from probmetric.models._sample import sample
 from probmetric.models.distributions import drawn
 from probmetric.models.lca import (
     Coincidence,
@@ -52,6 +52,7 @@ from probmetric.models.lca import (
     LCAPrior,
     log_b_of,
     log_sigma2_of,
+    sample_common,
 )
 from probmetric.models.lca import identified as identified_of
 from probmetric.models.lca import to_metric as metric_of
@@ -128,15 +129,7 @@ def point_effects(
     The NumPyro sites are ``W`` (p, d), ``log_b`` (), ``spread`` (), ``z`` (n,) and
     ``y``. The deterministic sites are ``M`` (d, d) = WᵀW/τ², ``b``, ``b_point`` (n,)
     and ``b_new``, the b' of Eq. (3).
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Each row of X is one point and has one effect. If y is None, y is simulated.
-        Data weights multiply the log density.
-    prior : PointEffectsPrior
-    learning_rate : float, default=1
-        Power η of the likelihood.
+    Each row of X is one point and has one effect.
 
     Examples
     --------
@@ -149,16 +142,10 @@ def point_effects(
     """
     refuse_trials(pairs, "point_effects")
     pairs = jax.tree.map(jnp.asarray, pairs)
-    common = prior.common
-    width = common.width / jnp.sqrt(common.lam)
-    W = sample("W", dist.Normal(common.mean, width).to_event(2))
-    log_b = sample_log_b(common.b_shape, common.b_rate)
+    W, log_b, _ = sample_common(prior.common)
     spread = sample("spread", dist.HalfNormal(prior.spread))
     z = sample("z", dist.Normal(jnp.zeros(len(pairs.X), W.dtype), 1.0).to_event(1))
     b_point = jnp.exp(log_b + spread * z)  # Eq. (1)
-    sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0]))
-    numpyro.deterministic("M", W.T @ W / (1 + 2 * sigma2))
-    numpyro.deterministic("b", jnp.exp(log_b))
     numpyro.deterministic("b_point", b_point)
     numpyro.deterministic("b_new", intercept_of_new(jnp.exp(log_b), spread))
     with numpyro.plate("pair", len(pairs.i)):

@@ -150,14 +150,6 @@ def triplet_comparisons(
 
     The NumPyro sites are ``W`` (p, d), ``y`` and the deterministic ``M`` (d, d) = WᵀW.
 
-    Parameters
-    ----------
-    triplets : Triplets
-        If y is None, y is simulated. Data weights multiply the log density.
-    prior : TripletPrior
-    learning_rate : float, default=1
-        Power η of the likelihood.
-
     Examples
     --------
     >>> from numpyro.infer import Predictive

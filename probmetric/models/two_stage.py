@@ -215,8 +215,6 @@ def two_stage(
         Sample the representatives explicitly. The component is summed out with and
         without ``latent``. With it, x_i ~ Σ_k c_k N(μ_k, B_k), and the instances given
         x_i are a mixture with weights P(k | x_i).
-    learning_rate : float, default=1
-        Power η of the likelihood.
     observe : bool, default=True
         If False, simulate instances in groups of the same sizes.
 

@@ -62,7 +62,7 @@ def check_lost(
 ) -> None:
     """Raise ValueError for squared distances below 1e-300 other than zero.
 
-    Only metrics with linear maps (``metric.Squared``) are checked.
+    Only metrics with linear maps are checked.
     """
     if not len(Q):
         return

@@ -15,7 +15,7 @@ import numpy as np
 
 from probmetric import __version__
 from probmetric.datasets.loading import Dataset
-from probmetric.files import parsed, readable, reason, replacing
+from probmetric.files import readable, reason, replacing
 from probmetric.report.evaluate import evaluate_page
 from probmetric.report.fit import fit_page
 from probmetric.report.page import Report, Summary, render
@@ -64,7 +64,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
         )
     with readable(f"DIR must contain a readable {SUMMARY}, got {str(folder)!r}"):
         text = path.read_text(encoding="utf-8")
-        summary = parsed(text, path.stat().st_size)
+        summary = json.loads(text, parse_constant=_refuse)
     if not isinstance(summary, dict) or summary.get("format") != FORMAT:
         raise ValueError(f"DIR must contain a run's summary, got {str(path)!r}.")
     if summary.get("format_version") != VERSION:

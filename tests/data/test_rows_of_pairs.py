@@ -19,6 +19,7 @@ from probmetric.inference import (
 from probmetric.inference.effects import points
 from probmetric.inference.gdm.likelihood import rows_of
 from probmetric.inference.lca.draws import log_likelihood
+from probmetric.inference.lca.fit import scaled_identity
 from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lca import LCAParams, LCAPrior
@@ -35,7 +36,7 @@ def lca_model(data):
 
 OF_PAIRS = {
     "statistics": lca.prepare,
-    "prior center": lca.scaled_identity,
+    "prior center": scaled_identity,
     "likelihood": lambda p: log_likelihood(ONE[None, None], np.ones((1, 1)), p),
     "labels": as_labels,
     "padding": pad_pairs,

@@ -133,25 +133,6 @@ def test_expected_bias_meets_its_stationarity():
     np.testing.assert_allclose(left, right, atol=1e-6 * np.max(np.abs(left)))
 
 
-def test_expected_bias_of_isotropic_noise_is_the_regularised_rule():
-    """Draws B ± √(eps · pairs) E_ij have E tr(PB_s)² = tr(PB)² + eps ‖P‖²."""
-    rng = np.random.default_rng(1)
-    B = rng.normal(size=(3, 3))
-    B, eps, tiny = B + B.T, 0.4, 1e-9
-    basis = []
-    for i in range(3):
-        for j in range(i + 1):
-            E = np.zeros((3, 3))
-            E[i, j] = E[j, i] = 1.0 if i == j else np.sqrt(0.5)
-            basis += [E, -E]
-    draws = B + np.sqrt(eps * len(basis) / 2) * np.array(basis)
-    np.testing.assert_allclose(
-        matrix(expected_bias, jnp.asarray(draws), tiny),
-        matrix(glml.regularised, B, eps),
-        atol=1e-6,
-    )
-
-
 def test_min_norm_is_the_optimum_that_slsqp_finds():
     B = np.diag([2.0, -1.0, 0.3, 0.1])
 

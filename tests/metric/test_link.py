@@ -93,22 +93,6 @@ def test_a_metric_says_its_link_and_the_pairs_of_it(name):
     assert f"({kind}: " in repr(replace(link, pairs=""))
 
 
-@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
-def test_links_are_traced_with_the_metric(link):
-    metric = Mahalanobis(np.eye(3), link)
-    said = []
-
-    @jax.jit
-    def stated(m, a, b):
-        said.append(repr(m))
-        return m.same_probability(a, b)
-
-    with jax.enable_x64(True):
-        got = np.asarray(stated(metric, A, B))
-    np.testing.assert_allclose(got, metric.same_probability(A, B), rtol=1e-12)
-    assert link.kind in said[0]
-
-
 @pytest.mark.parametrize("link", [CALIBRATED, ISOTONIC])
 def test_prior_odds_may_be_traced_or_an_array(link):
     with jax.enable_x64(True):

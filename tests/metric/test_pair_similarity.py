@@ -229,20 +229,6 @@ def test_kernel_matrix_is_positive_semi_definite(toy):
     assert np.linalg.eigvalsh(gram).min() > -40 * np.finfo(float).eps * 40
 
 
-def test_alpha_one_ranks_as_the_gaussian_classifier(golden):
-    """α = 1: Q and Y are independent given the component."""
-    c, mu, Sigma = arrays(golden("mix_glml_dml")["y_eq2_mixture"], "c", "mu", "Sigma")
-    metric = to_metric(proportional(c, mu, Sigma, 1.0))
-    Q, Y = np.array([[0.3, 0.4]]), np.array([[-1.0, 0.7]])
-    wanted = sum(
-        c[k]
-        * multivariate_normal(mu[k], Sigma[k]).pdf(Q[0])
-        * multivariate_normal(mu[k], Sigma[k]).pdf(Y[0])
-        for k in range(2)
-    )
-    np.testing.assert_allclose(metric.log_joint(Q, Y), np.log(wanted), rtol=1e-12)
-
-
 def test_same_probability_is_bayes_rule_with_the_prior_odds(toy):
     metric, X = toy
     A, B = X, X[::-1]

@@ -107,22 +107,3 @@ def test_nuts_on_the_lkj_model_is_quadrature():
     assert compare(reference(PRIOR), draws).attrs["verdict"] == "agree"
     wrong = PRIOR._replace(concentration=6.0)
     assert compare(reference(wrong), draws).attrs["verdict"] == "disagree"
-
-
-def test_quadrature_is_that_of_independent_features_where_rho_is_held_at_zero():
-    """ζ → ∞ leaves ρ = 0: each feature's own two-dimensional integral."""
-    X = toy().X[:10]
-    tight = PRIOR._replace(concentration=1e6)
-    found = by_quadrature(X, tight, reach=0.006)
-    u, w = np.polynomial.legendre.leggauss(200)
-    for j in range(2):
-        n, mean, S = 10, X[:, j].mean(), np.sum((X[:, j] - X[:, j].mean()) ** 2)
-        log_tau = np.log(np.sqrt(S / n)) + 2.0 * u
-        log_p = stats.norm.logpdf(log_tau, np.log(PRIOR.scale[j]), PRIOR.spread)
-        log_p -= (n - 1) * log_tau + 0.5 * S * np.exp(-2 * log_tau)
-        spread = np.sqrt(PRIOR.mean_scale[j] ** 2 + np.exp(2 * log_tau) / n)
-        log_p += stats.norm.logpdf(mean, PRIOR.mean[j], spread)
-        p = w * np.exp(log_p - log_p.max())
-        np.testing.assert_allclose(
-            found["log tau"][j], p @ log_tau / p.sum(), atol=1e-4
-        )

@@ -56,38 +56,14 @@ from probmetric.inference.sampling.target import (
 from probmetric.inference.solvers.lbfgs_traced import minimize
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
-from probmetric.precision import native_arrays, numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Scalar
 
 
 def dirichlet_weights(
     key: Array, n: Array | int, size: int, dtype: DTypeLike = float
 ) -> Float[Array, "size"]:
-    """Draw weights n·Dirichlet(1, …, 1) for n points, and weight 1 for padded points.
-
-    Parameters
-    ----------
-    key : typed JAX key
-    n : int
-        Number of points, at most ``size``.
-    size : int
-        Number of points with padding.
-    dtype : dtype, default=float
-
-    Returns
-    -------
-    u : array of shape (size,)
-
-    Examples
-    --------
-    Weights of three points sum to 3; the fourth is padding:
-
-    >>> import jax
-    >>> from probmetric.inference import lca
-    >>> u = lca.dirichlet_weights(jax.random.key(0), 3, 4)
-    >>> round(float(u[:3].sum()), 3), float(u[3])
-    (3.0, 1.0)
-    """
+    """Draw weights n·Dirichlet(1, …, 1) of n points; padded points have weight 1."""
     u = jax.random.exponential(key, (size,), dtype)
     real = jnp.arange(size) < n
     return jnp.where(real, u * n / jnp.sum(u, where=real), 1.0)
@@ -143,7 +119,7 @@ def bootstrap(
     start : LCAParams
         The fit to the data, where every refit starts.
     u : array of shape (s, n)
-        Weights of the points, ≥ 0, one row per draw; see ``dirichlet_weights``.
+        Weights of the points, ≥ 0, one row per draw.
     learning_rate : float, default=1
     batch : int, default=1
         Number of refits that run in parallel (``vmap``).
@@ -158,20 +134,12 @@ def bootstrap(
 
     Examples
     --------
-    With unit weights the refit equals the fit. A weight of zero removes all pairs of a
-    point:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAPrior
     >>> i, j, y = np.array([0, 0]), np.array([1, 2]), np.array([1, 0])
     >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
-    >>> prior = LCAPrior(np.eye(1))
-    >>> mode = lca.fit(pairs, prior).params
-    >>> refits = lca.bootstrap(pairs, prior, mode, np.array([[1, 1, 1], [1, 1, 0.0]]))
-    >>> float(mode.W.round(2).item()), refits.params.W.ravel().round(2).tolist()
-    (1.02, [1.02, 0.97])
+    >>> start, u = LCAParams(np.eye(1), np.log(1.5)), np.array([[1, 1, 1], [1, 1, 0.0]])
+    >>> refits = bootstrap(pairs, LCAPrior(np.eye(1)), start, u)
+    >>> refits.params.W.ravel().round(2).tolist()  # Without the pair of the last point
+    [1.02, 0.97]
     """
     shared = gather(pairs, prior, learning_rate, start)
     u = np.asarray(u, shared.learning_rate.dtype)
@@ -292,11 +260,6 @@ class Bootstrap:
         Continue from the blocks in ``checkpoint``. The draws equal the draws of an
         uninterrupted run.
 
-    Raises
-    ------
-    ValueError
-        If a setting is invalid.
-
     Examples
     --------
     >>> import probmetric as pm
@@ -330,29 +293,10 @@ class Bootstrap:
     ) -> Draws:
         """Draw M, b and log σ² by refits.
 
-        Parameters
-        ----------
-        posterior : Posterior
-            The data are (pairs, prior, learning rate, number of points before padding).
-            The start is the fit to these data.
-        seed : int
-            The same seed gives the same draws on the same machine, for any
-            ``n_draws`` and ``block_size``.
-        n_draws : int, default=1000
-        n_chains : int, optional
-            Default: 1. The result has ``n_chains * n_draws`` draws in one chain.
-        progress : bool, optional
-            See ``pm.sample``.
-
-        Raises
-        ------
-        ValueError
-            If ``n_draws`` or ``n_chains`` is below 1.
-
-            If the checkpoint folder has blocks of another run, or any blocks and
-            ``resume`` is False, or is locked by another run.
-        RuntimeError
-            If a refit does not converge. Blocks that are already stored remain.
+        ``posterior`` has the data (pairs, prior, learning rate, number of points before
+        padding) and starts at the fit to them. The result has ``n_chains * n_draws``
+        draws in one chain. RuntimeError is raised if a refit does not converge; stored
+        blocks remain.
         """
         total = math.prod(counts(n_draws, n_chains))
         folder, size = check_folder(self.checkpoint, self.resume), self.block_size
@@ -395,56 +339,6 @@ class Bootstrap:
                 progress=progress,
             )
         return Draws(values, {}, {"method": "bootstrap", "seed": seed})
-
-
-@native_arrays
-def needed_memory(
-    pairs: Pairs,
-    prior: LCAPrior,
-    start: LCAParams,
-    *,
-    batch: int = 1,
-    block_size: int = 50,
-    max_steps: int = 500,
-) -> int:
-    """Return the working memory in bytes that XLA plans for the program of a block.
-
-    The memory of the data and of the ``block_size`` draws is not included.
-
-    Parameters
-    ----------
-    pairs, prior, start, batch, max_steps
-        See ``bootstrap``.
-    block_size : int, default=50
-        Number of draws in a block.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    Blocks of two refits to two pairs take less than a megabyte:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAParams, LCAPrior
-    >>> i, j, y = np.array([0, 0]), np.array([1, 2]), np.array([1, 0])
-    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
-    >>> problem = pairs, LCAPrior(np.eye(1)), LCAParams(np.eye(1), np.log(1.5))
-    >>> 0 < lca.needed_memory(*problem, block_size=2) < 1e6
-    True
-    """
-    with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
-        shared = gather(pairs, prior, 1.0, start)
-        zero, n = np.asarray(0), len(pairs.X)
-        lowered = _block.lower(
-            shared, zero, zero, zero, zero, 1e-6, n, block_size, batch, max_steps
-        )
-        analysis = lowered.compile().memory_analysis()
-        assert analysis is not None
-        return int(analysis.temp_size_in_bytes)
 
 
 def check_results(name: str, results: np.ndarray, first: int) -> None:

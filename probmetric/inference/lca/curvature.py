@@ -149,29 +149,15 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     params : LCAParams
         Parameters with a common κ² of 1.
     stats : Statistics
-
-    Returns
-    -------
-    Certificate
-
-    Raises
-    ------
-    ValueError
-        If there is a κ² per anchor.
+        From ``prepare``.
 
     Examples
     --------
-    At the global maximum, P(same) of each pair is the share of judgments *same*, 1/2
-    and 1/8:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAPrior
     >>> X, i, j = np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]), np.array([1, 2])
     >>> pairs = Pairs(X, i, j, y=np.array([4, 1]), trials=np.array([8, 8]))
     >>> flat = LCAPrior(np.eye(1), lam=0.0, b_shape=0.0, b_rate=0.0)
-    >>> result = lca.certificate(lca.fit(pairs, flat).params, lca.prepare(pairs))
+    >>> result = certificate(lca.fit(pairs, flat).params, lca.prepare(pairs))
     >>> bool(abs(result.largest) < 1e-6), bool(result.stationarity < 1e-6)
     (True, True)
     """
@@ -200,40 +186,9 @@ def generalized_rate(
 
         η_G = tr(H⁻¹ I) / tr(H⁻¹ J).
 
-    The estimate is meant for pairs that share points. The score of a pair enters U of
-    both of its points. Pairs that share no point therefore have the estimate ½ instead
-    of 1.
-
-    Parameters
-    ----------
-    params : LCAParams
-        The fit at ``learning_rate``.
-    pairs : Pairs
-        Labeled pairs with data weights.
-    prior : LCAPrior
-    learning_rate : float
-        η of the fit, of the order of n/N.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    First two pairs that share no point, then the three pairs of three points, all with
-    P(same) = 1/2:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAParams, LCAPrior
-    >>> params, X = LCAParams(np.eye(1), np.log(1.5)), np.zeros((4, 1))
-    >>> apart = Pairs(X, np.array([0, 2]), np.array([1, 3]), np.array([1, 1]))
-    >>> i, j, y = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1, 1, 1])
-    >>> both = apart, Pairs(X, i, j, y)
-    >>> prior = LCAPrior(np.eye(1))
-    >>> [round(float(lca.generalized_rate(params, p, prior, 1.0)), 3) for p in both]
-    [0.5, 0.25]
+    The estimate is meant for pairs that share points: the score of a pair enters U of
+    both of its points, so pairs that share no point have the estimate ½ instead of 1.
+    ``params`` is the fit at ``learning_rate``, of the order of n/N.
     """
     pairs = as_labels(pairs)
     with one_blas_thread(np.size(params.W)):
@@ -266,46 +221,9 @@ def log_evidence(
 
         log p(θ̂, y) + ½ pd log 2π - ½ Σ log(α_k β_l + λ/c²),
 
-    which costs p³ + d³ instead of (pd)³. The approximation can be tens of nats too high
-    if ‖g‖ and ‖δ‖ are strongly dependent, and the scale of a tempered likelihood is
-    arbitrary. Prefer cross-validation.
-
-    Parameters
-    ----------
-    params : LCAParams
-        The mode.
-    pairs : Pairs
-        Labeled pairs.
-    log_joint : float
-        Log joint density at the mode: ``Fit.objective``.
-    prior : LCAPrior
-        Prior with lam > 0.
-    learning_rate : float
-
-    Returns
-    -------
-    float
-        Log evidence (natural log) up to a constant.
-
-    Examples
-    --------
-    Judgments that agree with the prior mean have the largest evidence under a strong
-    prior:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAPrior
-    >>> X, i, j = np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]), np.array([1, 2])
-    >>> pairs = Pairs(X, i, j, y=np.array([4, 1]), trials=np.array([8, 8]))
-    >>> for lam in (1.0, 10.0, 100.0):
-    ...     prior = LCAPrior(np.array([[1.2]]), lam=lam)
-    ...     fit = lca.fit(pairs, prior)
-    ...     value = lca.log_evidence(fit.params, pairs, fit.objective, prior, 1.0)
-    ...     print(round(float(value), 1))
-    -4.4
-    -3.8
-    -3.7
+    which costs p³ + d³ instead of (pd)³. ``log_joint`` is log p(θ̂, y) at the mode. The
+    approximation can be tens of nats too high if ‖g‖ and ‖δ‖ are strongly dependent,
+    and the scale of a tempered likelihood is arbitrary. Prefer cross-validation.
     """
     pairs = as_labels(pairs)
     row = rows(params, pairs)

@@ -74,43 +74,8 @@ def draw(
 ) -> Draws:
     """Draw M, b and log σ² near the fitted mode, with M in input units.
 
-    Parameters
-    ----------
-    fitted : Fitted
-        The fit in standardized units: features were divided by ``scale`` s (d,). The
-        returned M is diag(1/s) M diag(1/s).
-    method : sampler, or "nuts", "svi", "laplace", "bootstrap"
-    seed, n_draws, n_chains, progress
-        See ``pm.sample``.
-    warn_khat : bool, default=True
-        If True, warn about a k-hat of 0.7 or more.
-    feature_names : sequence of d str, optional
-        Names of the features in warnings.
-
-    Raises
-    ------
-    ValueError
-        If the method is unknown. See also the sampler.
-
-    Warns
-    -----
-    SamplingWarning
-
-    Examples
-    --------
-    Draws are in input units: if features were divided by 2, M is 4 times smaller.
-
-    >>> import numpy as np
-    >>> from probmetric.inference import lca
-    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> fitted = lca.fit_labeled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
-    >>> options = {"seed": 0, "n_draws": 100, "n_chains": 1, "warn_khat": False}
-    >>> a, b = (
-    ...     lca.draw(fitted, "laplace", scale=np.array([s]), **options)
-    ...     for s in (1.0, 2.0)
-    ... )
-    >>> np.unique((a.values["M"] / b.values["M"]).round(6)).tolist()
-    [4.0]
+    The fit has features divided by ``scale`` s (d,); the returned M is diag(1/s) M
+    diag(1/s). ``warn_khat`` warns about a k-hat of 0.7 or more.
     """
     sampler = sampler_of(method, LCA_SAMPLERS)
     drawn = sampler.draw(

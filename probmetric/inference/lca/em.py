@@ -132,21 +132,7 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
 
 @numpy_in_numpy_out
 def spectrum(scatter_matrix: Float[Array, "d d"]) -> Spectrum:
-    """Return the eigenvalues (d,) and eigenvectors (d, d) of S or T.
-
-    Parameters
-    ----------
-    scatter_matrix : array of shape (d, d)
-        ``Statistics.T``, or S for the seed's EM.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import lca
-    >>> eigenvalues, vectors = lca.spectrum(np.array([[2.0, 1.0], [1.0, 2.0]]))
-    >>> eigenvalues.round(3).tolist(), abs(vectors).round(3).tolist()
-    ([1.0, 3.0], [[0.707, 0.707], [0.707, 0.707]])
-    """
+    """Return the eigenvalues and eigenvectors of ``Statistics.T``, or S for full EM."""
     return jnp.linalg.eigh(scatter_matrix)
 
 
@@ -198,24 +184,15 @@ def m_step(
     decomposed: Spectrum,
     *,
     full: bool,
-    scaled: bool = False,
 ) -> tuple[Float[Array, "p d"], Float[Array, ""]]:
     """Compute W⁺ and log b⁺ (Eqs. 6-10).
 
-    Parameters
-    ----------
-    decomposed : tuple
-        ``spectrum`` of S if ``full``, otherwise of T.
-    full : bool
-        If True, augment with (z, z') as the seed does, instead of z - z'.
-    scaled : bool, default=False
-        If True, use the prior W | σ² ~ N(W₀, σ²/λ) instead of N(W₀, c²/λ). The result
-        is then the exact joint maximum in (W, log b).
+    ``decomposed`` is ``spectrum`` of S if ``full`` (augment with (z, z') as the seed
+    does), otherwise of T (augment with z - z').
     """
-    W, (p, d), h = params.W, params.W.shape, learning_rate
+    W, p, h = params.W, len(params.W), learning_rate
     sigma2 = jnp.exp(params.log_sigma2)
-    lam = prior.lam / h
-    ridge = lam if scaled else lam * sigma2 / jnp.asarray(prior.width) ** 2
+    ridge = prior.lam / h * sigma2 / jnp.asarray(prior.width) ** 2
     factor = 1 if full else 2
     C = stats.S if full else stats.T
     target = W @ C - factor * sums.WG + factor * ridge * prior.mean
@@ -228,9 +205,6 @@ def m_step(
     else:
         A = 0.5 * p * stats.n
         B = 0.25 * (moved - 4 * cross + 4 * sums.a2D + sums.cov_u)
-    if scaled:
-        A = A + 0.5 * p * d / h
-        B = B + 0.5 * lam * jnp.sum((new - prior.mean) ** 2)
     return new, _log_b(A, B, p, prior.b_shape / h, prior.b_rate / h)
 
 
@@ -247,37 +221,7 @@ def _step(unconstrained: Arrays, data: EMData, *, full: bool) -> tuple[Arrays, S
 def reduced_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
     """Compute one step of the reduced EM, for ``run_em``.
 
-    Parameters
-    ----------
-    unconstrained : dict
-        W (p, d) and log_b ().
-    data : tuple
-        The statistics, the prior, the learning rate, and ``spectrum`` of T.
-
-    Returns
-    -------
-    state : dict
-        State after the step.
-    objective : array of shape ()
-        Log joint density *before* the step.
-
-    Examples
-    --------
-    The objective increases in every step:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAPrior
-    >>> X, i, j = np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]), np.array([1, 2])
-    >>> stats = lca.prepare(Pairs(X, i, j, y=np.array([1, 0])))
-    >>> data = stats, LCAPrior(np.eye(1)), 1.0, lca.spectrum(stats.T)
-    >>> state, values = {"W": np.eye(1), "log_b": np.array(0.0)}, []
-    >>> for _ in range(3):
-    ...     state, value = lca.reduced_step(state, data)
-    ...     values.append(round(float(value), 3))
-    >>> values
-    [-2.165, -2.087, -2.04]
+    The value is the log joint density *before* the step.
     """
     return _step(unconstrained, data, full=False)
 

@@ -58,9 +58,8 @@ def scaled_identity(
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
     >>> X, k = np.array([[0.0], [2.0]]), np.array([1])
-    >>> W0, c = lca.scaled_identity(Pairs(X, k - 1, k, k))
+    >>> W0, c = scaled_identity(Pairs(X, k - 1, k, k))
     >>> W0.tolist(), c
     ([[0.5]], 0.5)
     """
@@ -95,9 +94,8 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
     >>> X, k = np.array([[0.0, 0.0], [6.0, 8.0]]), np.array([1])
-    >>> W0, c = lca.scaled_pca(Pairs(X, k - 1, k, k), 1)
+    >>> W0, c = scaled_pca(Pairs(X, k - 1, k, k), 1)
     >>> W0.round(3).tolist(), round(c, 3)
     ([[0.06, 0.08]], 0.1)
     """
@@ -165,12 +163,11 @@ def scaled_within(
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
     >>> Z = np.random.default_rng(0).normal(size=(200, 2)) * [10, 1]
     >>> X, codes = np.concatenate([Z, Z + 50]), np.repeat([0, 1], 200)
     >>> i = np.arange(199)
     >>> pairs = Pairs(X, i, i + 1, np.ones(199, int))
-    >>> W0, c = lca.scaled_within(pairs, codes)
+    >>> W0, c = scaled_within(pairs, codes)
     >>> round(float(W0[1, 1] / W0[0, 0])), round(float(np.linalg.norm(W0)) / c, 3)
     (8, 1.414)
     """

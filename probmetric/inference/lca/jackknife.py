@@ -56,10 +56,10 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     second:
 
     >>> import numpy as np
-    >>> from probmetric.inference import lca
+    >>> from probmetric.inference.lca.recipe import Recipe, fit_labeled
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> fitted = lca.fit_labeled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
-    >>> refits = lca.leave_out(fitted, np.array([0, 1, 0, 1]))
+    >>> fitted = fit_labeled(X, y, Recipe(1, pairs="all"), lam=10.0)
+    >>> refits = leave_out(fitted, np.array([0, 1, 0, 1]))
     >>> W = refits.W.ravel()
     >>> len(W), round(float(abs(W[0] - W[1])), 6)
     (2, 0.0)
@@ -111,10 +111,9 @@ def held_out_links(
     the fit:
 
     >>> import numpy as np
-    >>> from probmetric.inference import lca
     >>> X = np.array([[0.0], [1.0], [2.0], [4.0], [5.0], [6.0]])
     >>> y, group = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 1, 2, 0, 1, 2])
-    >>> links = lca.held_out_links(X, y, group, np.eye(1), np.ones((3, 1, 1)))
+    >>> links = held_out_links(X, y, group, np.eye(1), np.ones((3, 1, 1)))
     >>> len(links), links[0].probability(np.array([1.0, 16.0])).round(2).tolist()
     (4, [0.94, 0.1])
     """

@@ -55,25 +55,10 @@ def laplace(
 ) -> Laplace:
     """Compute the Laplace approximation of the posterior at a mode.
 
-    Parameters
-    ----------
-    params : LCAParams
-        The mode, computed by ``lca.fit`` with the same prior and learning rate.
-    stats, prior, learning_rate
-        Arguments of the fit.
-    quotient : bool, default=True
-        If True, remove the tangents of the rotations of W, Eq. (1); requires p ≤ d. If
-        False, use the full covariance.
-
-    Raises
-    ------
-    ValueError
-        If the precision is not positive definite: ``params`` is not a mode, or a
-        direction has neither data nor prior.
-
-        If there are more than ``MAX_PARAMETERS`` parameters.
-
-        If ``quotient`` and p > d.
+    ``params`` is the mode, computed by ``lca.fit`` with the same arguments.
+    ``quotient`` removes the tangents of the rotations of W, Eq. (1), and requires p ≤
+    d; without it the full covariance is used. ValueError is raised if the precision is
+    not positive definite (no mode, or a direction with neither data nor prior).
     """
     W = np.asarray(params.W)
     p = len(W)

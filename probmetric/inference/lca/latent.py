@@ -31,19 +31,8 @@ from probmetric.typing import Array
 class PairPosterior(NamedTuple):
     """Posterior moments of (z, z') given y, one entry per pair.
 
-    ``mean`` (N, q = 2p) has the entries of z before the entries of z'; ``cov`` (N, q,
-    q); ``eps2`` (N,) is E‖z - E z‖², equal for z and z'.
-
-    Examples
-    --------
-    If σ² = κ², the correlation of z and z' given y = 1 is ½:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import lca
-    >>> x, same, W = np.zeros((1, 1)), np.array([1]), np.eye(1)
-    >>> posterior = lca.pair_posterior(x, x + 3, same, W, 1.0)
-    >>> posterior.cov.round(3).tolist(), posterior.eps2.round(3).tolist()
-    ([[[0.667, 0.333], [0.333, 0.667]]], [0.667])
+    ``mean`` (N, q = 2p) has the entries of z before the entries of z'; ``eps2`` (N,) is
+    E‖z - E z‖², equal for z and z'.
     """
 
     mean: Float[Array, "N q"]
@@ -82,17 +71,18 @@ def pair_posterior(
     kappa2 : float or array of shape (N,), default=1
         Width of the coincidence, κ² > 0.
 
-    Examples
-    --------
-    With σ² = κ² points that coincide move toward each other by a third of their
-    distance; points that do not coincide move apart:
+    Returns
+    -------
+    PairPosterior
+        ``mean`` (N, 2p) and ``cov`` of z and z', and ``eps2`` (N,) = E‖z - E z‖².
+
+    Examples -------- With σ² = κ² points that coincide move toward each other by a
+    third of their distance:
 
     >>> import numpy as np
-    >>> from probmetric.inference import lca
-    >>> x, W = np.zeros((2, 1)), np.eye(1)
-    >>> posterior = lca.pair_posterior(x, x + 3, np.array([1, 0]), W, 1.0)
-    >>> posterior.mean.round(3).tolist()
-    [[1.0, 2.0], [-0.148, 3.148]]
+    >>> x, W, y = np.zeros((2, 1)), np.eye(1), np.array([1, 0])
+    >>> pair_posterior(x, x + 3, y, W, 1.0).mean.round(2).tolist()
+    [[1.0, 2.0], [-0.15, 3.15]]
     """
     W = jnp.asarray(W)
     x, x_prime = jnp.asarray(x), jnp.asarray(x_prime)

@@ -57,17 +57,14 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
 
     Examples
     --------
-    P(same) is 1/2 for the identical points, labeled same, and 1/4 for the second pair,
-    labeled different. The likelihood is (1/2) · (3/4):
+    P(same) is 1/2 for the first pair, labeled same, and 1/4 for the second, labeled
+    different:
 
-    >>> import numpy as np
     >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAParams
+    >>> from probmetric.inference.lca import prepare
     >>> X = np.array([[0.0], [0.0], [np.sqrt(8 * np.log(2))]])
     >>> pairs = Pairs(X, np.array([0, 0]), np.array([1, 2]), y=np.array([1, 0]))
-    >>> params = LCAParams(np.eye(1), np.log(1.5))
-    >>> round(float(np.exp(lca.log_likelihood(params, lca.prepare(pairs)))), 4)
+    >>> float(np.exp(log_likelihood(LCAParams(np.eye(1), np.log(1.5)), prepare(pairs))))
     0.375
     """
     W, p = params.W, params.W.shape[0]
@@ -90,18 +87,6 @@ def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     """Compute the log prior density of (W, log b); a flat prior contributes zero.
 
     With a κ per anchor σ² is fixed, and only W has a prior.
-
-    Examples
-    --------
-    With a flat prior of W the result is the density of log b, b e^{-b}, at b = log 2:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAParams, LCAPrior
-    >>> params, prior = LCAParams(np.eye(1), np.log(1.5)), LCAPrior(np.eye(1), lam=0.0)
-    >>> density = np.exp(lca.log_prior(params, prior))
-    >>> round(float(density), 4), round(float(np.log(2) / 2), 4)
-    (0.3466, 0.3466)
     """
     W = params.W
     precision = prior.lam / jnp.asarray(prior.width) ** 2
@@ -141,28 +126,21 @@ def log_joint(
 
     Parameters
     ----------
-    params : LCAParams
-    stats : Statistics
-        From ``prepare``.
+    params, stats
+        See ``log_likelihood``.
     prior : LCAPrior
     learning_rate : float, default=1
         Power η on the likelihood.
 
     Examples
     --------
-    The likelihood is 1/2 · 3/4, as in ``log_likelihood``, and η is an exponent:
-
-    >>> import numpy as np
     >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAParams, LCAPrior
-    >>> X = np.array([[0.0], [0.0], [np.sqrt(8 * np.log(2))]])
-    >>> pairs = Pairs(X, np.array([0, 0]), np.array([1, 2]), y=np.array([1, 0]))
-    >>> params, prior = LCAParams(np.eye(1), np.log(1.5)), LCAPrior(np.eye(1))
-    >>> problem = params, lca.prepare(pairs), prior
-    >>> zero, two = (lca.log_joint(*problem, learning_rate=h) for h in (0.0, 2.0))
-    >>> round(float(np.exp(two - zero)), 4), 0.375**2
-    (0.1406, 0.140625)
+    >>> from probmetric.inference.lca import prepare
+    >>> stats = prepare(Pairs(np.eye(2), np.array([0]), np.array([1]), y=np.array([1])))
+    >>> at = LCAParams(np.eye(2), np.log(1.5)), stats, LCAPrior(np.eye(2))
+    >>> zero, one, two = (float(log_joint(*at, h)) for h in (0.0, 1.0, 2.0))
+    >>> round((two - zero) / (one - zero), 6)  # η is a power of the likelihood.
+    2.0
     """
     likelihood = jnp.asarray(log_likelihood(params, stats))
     return learning_rate * likelihood + log_prior(params, prior)

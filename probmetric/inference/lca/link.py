@@ -55,19 +55,8 @@ def log_logistic(
 ) -> LogLogisticLink:
     """Fit Eq. (1) to squared distances and labels of both kinds.
 
-    Parameters
-    ----------
-    squared, y
-        The pairs.
-    design
-        Name of the method that chose the pairs; stored in ``LogLogisticLink.pairs``.
-    start
-        A link near the fit (warm start).
-
-    Raises
-    ------
-    RuntimeError
-        If Newton's method does not converge.
+    ``design`` is the method that chose the pairs (``LogLogisticLink.pairs``); ``start``
+    is a link near the fit. RuntimeError is raised if Newton's method does not converge.
     """
     target = platt_targets(y)
     floor = float(np.min(squared[squared > 0], initial=np.inf))

@@ -44,10 +44,9 @@ class Recipe(NamedTuple):
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.inference import lca
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> recipe = lca.Recipe(n_components=1, pairs="all")
-    >>> len(lca.fit_labeled(X, y, recipe, lam=10.0).pairs.y)
+    >>> recipe = Recipe(n_components=1, pairs="all")
+    >>> len(fit_labeled(X, y, recipe, lam=10.0).pairs.y)
     6
     """
 
@@ -272,10 +271,9 @@ def fit_labeled(
     separates the classes:
 
     >>> import numpy as np
-    >>> from probmetric.inference import lca
     >>> X = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
-    >>> recipe = lca.Recipe(n_components=2, pairs="all")
-    >>> fitted = lca.fit_labeled(X, np.array([0, 0, 1, 1]), recipe, lam=1.0)
+    >>> recipe = Recipe(n_components=2, pairs="all")
+    >>> fitted = fit_labeled(X, np.array([0, 0, 1, 1]), recipe, lam=1.0)
     >>> W = fitted.fit.params.W
     >>> round(fitted.learning_rate, 3), np.diag(W.T @ W).round(2).tolist()
     (0.667, [0.83, 0.09])

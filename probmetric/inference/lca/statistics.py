@@ -38,40 +38,13 @@ See docs/measured.md.
 class Statistics(NamedTuple):
     """Statistics of the pooled pairs, and the remaining pairs as rows.
 
-    Attributes
-    ----------
-    X : array of shape (m, d)
-        Differences δ if ``i`` is None, otherwise centered points.
-    i, j : int arrays of shape (m,), or None
-        Indices of the rows' points in ``X``.
-    same : bool array of shape (m,)
-        True for rows with y = 1. No row has y = 1 if such pairs are pooled.
-    w : array of shape (m,)
-        Data weights of the rows.
-    anchor : int array of shape (m,), or None
-        Group of each row, for a κ per anchor.
-    n_same, T_same : arrays of shape () and (d, d)
-        Number and scatter Σ w δδᵀ of the pooled pairs.
-    n, T, S : arrays of shape (), (d, d), (d, d)
-        Sums over all pairs: Σ w, Σ w δδᵀ and, for the EM of the seed, Σ w (xxᵀ + x'x'ᵀ)
-        of the points (not centered).
-    ways : array of shape ()
-        Σ w log C(m, y) for counts, which does not depend on the parameters; 0 for
-        labels.
-
-    Examples
-    --------
-    The pair with y = 1 is pooled. The pair with y = 0 is a row, stored as its
-    difference:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> i, j = np.array([0, 0]), np.array([1, 2])
-    >>> pairs = Pairs(np.array([[0.0], [3.0], [5.0]]), i, j, y=np.array([1, 0]))
-    >>> stats = lca.prepare(pairs)
-    >>> float(stats.n_same), stats.T_same.tolist(), stats.X.tolist()
-    (1.0, [[9.0]], [[-5.0]])
+    ``X`` has differences δ if ``i`` is None, otherwise centered points, and ``i``,
+    ``j`` are the rows' points in ``X``. ``same`` is True for rows with y = 1 (none if
+    such pairs are pooled); ``w`` and ``anchor`` are data weights and groups of the
+    rows. ``n_same`` = Σ w and ``T_same`` = Σ w δδᵀ are sums over the pooled pairs.
+    ``n`` = Σ w, ``T`` = Σ w δδᵀ and ``S`` = Σ w (xxᵀ + x'x'ᵀ), not centered, are sums
+    over all pairs. ``ways`` = Σ w log C(m, y) for counts does not depend on the
+    parameters; it is 0 for labels.
     """
 
     X: Float[Array, "m d"]
@@ -103,25 +76,12 @@ def prepare(
         If True, project points instead of differences. Default: True if there are fewer
         points than half the number of rows.
 
-    Returns
-    -------
-    Statistics
-
-    Raises
-    ------
-    ValueError
-        If the pairs have no labels, or ``per_anchor`` and the pairs have no anchors.
-
     Examples
     --------
     Half of the weight of a pair with four of eight judgments *same* is pooled:
 
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
     >>> X, i = np.array([[0.0], [3.0]]), np.array([0])
-    >>> pairs = Pairs(X, i, i + 1, y=np.array([4]), trials=np.array([8]))
-    >>> stats = lca.prepare(pairs)
+    >>> stats = prepare(Pairs(X, i, i + 1, y=np.array([4]), trials=np.array([8])))
     >>> float(stats.n), float(stats.n_same), float(np.exp(stats.ways).round(3))
     (8.0, 4.0, 70.0)
     """

@@ -116,38 +116,7 @@ def target_data(
     """Return the data of ``TARGET``: statistics, prior, learning rate, u.
 
     If ``mode`` is None, u is 0 and the target is the density of the model, with two
-    sheets.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Labeled pairs, for a common κ².
-    prior : LCAPrior
-        A proper prior.
-    learning_rate : float
-    mode : LCAParams, optional
-
-    Returns
-    -------
-    tuple
-        (statistics, prior, learning rate, u) in the dtype of the points. The vector u
-        has shape (p,) and length 1 or 0.
-
-    Examples
-    --------
-    If p = 1, u is 1 or -1:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAParams, LCAPrior
-    >>> X, k = np.array([[0.0], [2.0]]), np.array([1])
-    >>> problem = Pairs(X, k - 1, k, k), LCAPrior(np.eye(1)), 0.5
-    >>> mode = LCAParams(np.eye(1), np.log(1.5))
-    >>> stats, prior, rate, u = lca.target_data(*problem, mode)
-    >>> without = lca.target_data(*problem)[3]
-    >>> float(stats.n), float(rate), abs(u).tolist(), without.tolist()
-    (1.0, 0.5, [1.0], [0.0])
+    sheets. The prior must be proper.
     """
     stats = prepare(pairs)
     dtype = stats.T.dtype
@@ -165,33 +134,6 @@ def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gau
     coordinates of NUTS. A prior that is not centered at zero makes their variance
     finite. If ``quotient``, the rotations are left out (``lca.laplace``), for draws
     from the approximation.
-
-    Parameters
-    ----------
-    params : LCAParams
-        The mode.
-    data : tuple
-    quotient : bool, default=False
-
-    Raises
-    ------
-    ValueError
-        If ``params`` is not a mode, or has too many parameters (``lca.laplace``).
-
-    Examples
-    --------
-    At learning rate 0 the covariance of (W, log b) is the prior covariance, at b = 1:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import lca
-    >>> from probmetric.models.lca import LCAParams, LCAPrior, log_sigma2_of
-    >>> X, k = np.array([[0.0], [2.0]]), np.array([1])
-    >>> prior = LCAPrior(np.eye(1), lam=10.0)
-    >>> data = lca.target_data(Pairs(X, k - 1, k, k), prior, 0.0)
-    >>> around = lca.start(LCAParams(np.eye(1), log_sigma2_of(0.0, 1)), data)
-    >>> (around.factor @ around.factor.T).round(3).tolist()
-    [[0.1, 0.0], [0.0, 1.0]]
     """
     root = laplace(params, *data[:3], quotient=quotient).root
     return Gaussian(position(params), root)
@@ -209,23 +151,9 @@ def closed_form(
 ) -> Posterior | None:
     """Return the closed-form posterior of ``models.lca.lca``, started at its mode.
 
-    Parameters
-    ----------
-    pairs, prior, learning_rate, **options
-        Arguments of ``models.lca.lca``.
-
-    Returns
-    -------
-    Posterior or None
-        None if there is no closed form: for a user's prior, a hyperprior, a flat prior,
-        a κ per anchor, the latent form, or pairs without labels.
-
-        None, with a warning, if the fit has no mode with a Laplace approximation.
-
-    Raises
-    ------
-    ValueError
-        If the prior is centered at zero.
+    The result is None without a closed form: for a user's prior, a hyperprior, a flat
+    prior, a κ per anchor, the latent form, or pairs without labels. It is None, with a
+    warning, if the fit has no mode with a Laplace approximation.
     """
     if not isinstance(prior, LCAPrior) or options or pairs.y is None:
         return None

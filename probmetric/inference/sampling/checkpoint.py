@@ -21,7 +21,6 @@ from jaxtyping import PyTree
 from probmetric.data.hash import data_hash, data_variables
 from probmetric.files import UNREADABLE, Archive, locked, replacing
 from probmetric.inference.sampling.target import Arrays
-from probmetric.interrupts import check, noticed
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 from probmetric.typing import Array
@@ -89,13 +88,11 @@ def run_blocks[S](
     blocks: list[Block] = []
     done = 0
     with ExitStack() as stack:
-        stack.enter_context(noticed())
         if folder is not None:
             stack.enter_context(locked(folder, "checkpoint"))
             check_folder(folder, resume)  # Again, now that no other run can write.
             done, state, blocks = read_blocks(folder, run, state)
         for index in progress_bar(range(done, len(plan)), label, progress, "block"):
-            check()
             n, keep = plan[index]
             state, *rows = advance(state, n, index)
             cut = jax.tree.map(lambda a, n=n: np.asarray(a)[:, :n], tuple(rows))

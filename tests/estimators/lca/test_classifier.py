@@ -7,6 +7,7 @@ from sklearn.datasets import load_wine
 from probmetric.data.containers import Pairs
 from probmetric.estimators.lca.classifier import LCAClassifier
 from probmetric.inference import lca
+from probmetric.inference.lca.fit import scaled_identity
 from probmetric.models.lca import LCAPrior
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
@@ -55,7 +56,7 @@ def test_each_class_is_an_lca_fit_of_its_mean_with_every_point():
     pairs = Pairs(
         np.vstack([X, mean]), np.full(178, 178), np.arange(178), member.astype(int)
     )
-    W0, c = lca.scaled_identity(pairs)
+    W0, c = scaled_identity(pairs)
     params = lca.fit(pairs, LCAPrior(W0, c=c, lam=5.0)).params
     eta = 1 + 2 * np.exp(params.log_sigma2)
     M = made.components_[1].T @ made.components_[1]

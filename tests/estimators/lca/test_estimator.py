@@ -14,6 +14,7 @@ from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference import lca
 from probmetric.inference.lca import likelihood
+from probmetric.inference.lca.fit import scaled_identity
 from probmetric.models.lca import LCAParams, LCAPrior, log1mexp
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
@@ -135,7 +136,7 @@ def test_translation_and_row_order_leave_the_metric_unchanged():
 def test_padding_changes_neither_objective_nor_optimum(x64):
     pairs = nearest_pairs(Z_IRIS, IRIS_Y)
     assert len(pairs.i) not in (bucket(len(pairs.i)), 1024)
-    W0, c = lca.scaled_identity(pairs)
+    W0, c = scaled_identity(pairs)
     prior = LCAPrior(W0, c=c)
     params = LCAParams(jnp.asarray(1.3 * W0), jnp.asarray(-1.0), 1.0)
     values = [

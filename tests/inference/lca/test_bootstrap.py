@@ -8,11 +8,7 @@ from scipy import stats
 from probmetric import compilation
 from probmetric.data.containers import Pairs
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.lca.bootstrap import (
-    Bootstrap,
-    dirichlet_weights,
-    needed_memory,
-)
+from probmetric.inference.lca.bootstrap import Bootstrap, dirichlet_weights
 from probmetric.inference.lca.target import TARGET
 from probmetric.inference.sampling.target import Posterior
 from probmetric.models.lca import LCAParams, LCAPrior
@@ -132,15 +128,6 @@ def test_a_second_run_through_the_estimator_compiles_nothing(monkeypatch):
 
 
 @pytest.mark.long
-def test_memory_of_a_block_grows_with_its_batch():
-    # The draws above have four in a batch too, which are compiled anyway.
-    single, four = (
-        needed_memory(PAIRS, PRIOR, START, batch=b, block_size=8) for b in (1, 4)
-    )
-    assert single < four
-
-
-@pytest.mark.long
 def test_a_refit_that_does_not_converge_is_an_error_that_keeps_the_blocks(tmp_path):
     with pytest.raises(RuntimeError, match=r"MAX_STEPS in 3 of the 3 refits.*raise"):
         draws(max_steps=1, tol=1e-14, checkpoint=tmp_path)
@@ -148,9 +135,7 @@ def test_a_refit_that_does_not_converge_is_an_error_that_keeps_the_blocks(tmp_pa
 
 @pytest.mark.parametrize("name", ["n_draws", "batch", "block_size"])
 def test_sizes_below_one_are_refused(name):
-    with pytest.raises(
-        ValueError, match=f"{name}: expected a whole number in .*, got 0"
-    ):
+    with pytest.raises(ValueError, match=f"{name}.* got 0"):
         draws(**{name: 0})
 
 

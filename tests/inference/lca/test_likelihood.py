@@ -76,14 +76,6 @@ def test_points_far_from_the_origin_are_centred(problem):
     np.testing.assert_allclose(got, want, atol=1e-8)
 
 
-def test_dropping_the_pooled_pairs_is_caught(problem):
-    # Negative control of the test above.
-    pairs, prior, truth = problem
-    stats = prepare(pairs)._replace(n_same=jnp.asarray(0.0))
-    want, _ = model_value_and_grad(pairs, prior, 0.4, truth)
-    assert abs(log_joint(truth, stats, prior, 0.4) - want) > 1.0
-
-
 def test_log_joint_per_anchor_equals_the_numpyro_density(problem):
     pairs, prior, truth = problem
     pairs = pairs._replace(anchor=np.arange(240) % 7)

@@ -88,14 +88,6 @@ def test_the_link_is_the_minimum_of_its_loss(name, start):
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_separable_pairs_that_are_the_same_are_said_to_be(seed):
-    D, same = separable(seed)
-    link = log_logistic(D, same, AT_RANDOM)
-    assert link.probability(np.median(D[same])) > 0.9
-    assert link.probability(np.median(D[~same])) < 0.01
-
-
 def test_separable_pairs_keep_a_finite_slope_and_rising_ones_a_flat_one():
     D = np.linspace(0.1, 2, 50)
     steep = log_logistic(D, D < 1, AT_RANDOM)
