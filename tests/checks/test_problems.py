@@ -7,8 +7,6 @@ import pytest
 
 from probmetric.checks.check import Problem
 from probmetric.checks.problems import (
-    OF_CLASSES,
-    OF_PAIRS,
     fitted,
     permuted,
     renamed,
@@ -84,8 +82,3 @@ def test_the_prior_mean_of_points_moves_with_them_that_of_a_map_does_not():
     of_pairs = translated(replace(problem, data=PAIRS))
     np.testing.assert_allclose(of_pairs.data.X - X, 3.0)
     assert of_pairs.prior is PRIOR
-
-
-def test_changes_are_listed_by_container():
-    assert list(OF_PAIRS.values()) == [permuted, swapped, translated]
-    assert list(OF_CLASSES.values()) == [permuted, renamed]

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import probmetric
 from probmetric import validation
-from probmetric.checks import Finding
 from probmetric.checks.check import Check, uniform
+from probmetric.checks.criticism import Finding
 from probmetric.checks.uniformity import Ranks
 from probmetric.cli import validate as cli_validate
 from probmetric.cli.app import app

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.patches import FancyBboxPatch
 
 import probmetric as pm
+from probmetric.checks.uniformity import Ranks
 from probmetric.plots.story import _sites
 
 
@@ -69,7 +70,7 @@ def test_an_arrow_past_a_computed_site_is_not_repeated():
 def test_the_figure_of_ranks_names_what_disagrees():
     rng = np.random.default_rng(0)
     rows = {"right": rng.integers(0, 40, 300), "low": rng.integers(0, 20, 300)}
-    ranks = pm.checks.Ranks(rows, 39)
+    ranks = Ranks(rows, 39)
     table = pm.checks.uniformity(ranks)
     found = SimpleNamespace(ranks=ranks, table=table, model="m", verdict="disagree")
     axis = pm.plots.sbc(found).axes[0]

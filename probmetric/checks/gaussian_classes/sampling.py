@@ -26,7 +26,7 @@ from probmetric.checks.check import (
 )
 from probmetric.checks.gaussian_classes.density import places, some_posterior
 from probmetric.checks.gaussian_classes.problems import on_overlapping
-from probmetric.checks.sbc import sample_sites
+from probmetric.checks.ranks import sample_sites
 from probmetric.checks.sides import as_dataset, inverse, sampled, stretched
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labeled
