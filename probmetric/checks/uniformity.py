@@ -14,11 +14,7 @@ stated power for a shift of
 
     detectable = 2√π (z_{1-α/(2m)} + z_{power}) √(v/N).                         (3)
 
-References
-----------
-Talts et al., "Validating Bayesian inference algorithms with simulation-based
-calibration", arXiv 1804.06788. Modrák et al., "Simulation-based calibration checking
-for Bayesian computation: the choice of test quantities", Bayesian Analysis 2023.
+References: see ``checks.ranks``.
 """
 
 from collections.abc import Mapping

@@ -120,8 +120,6 @@ def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
         draws, "prediction", pairs_independent=True, to_metric=stated
     )
     assert 0 < own.same_probability(np.zeros(2), np.ones(2)) < 1
-    with pytest.raises(KeyError, match=r"to_metric .*sites among .*'b'.* got 'w'"):
-        pm.draws_to_metric(draws, "prediction", to_metric=lambda s: s["w"])
 
 
 @pytest.mark.long

@@ -390,13 +390,12 @@ def test_prob_is_a_number_or_refused_by_name(made, X):
     )
     for ask in asks:
         np.testing.assert_array_equal(ask(np.float64(0.9)), ask(0.9))
-        assert np.all(np.isfinite(ask(1e-15)))
-        with pytest.raises(ValueError, match=r"prob.*got"):
-            ask(1e-17)
+        with pytest.raises(ValueError, match=r"prob.*got 1.0"):
+            ask(1.0)
     for prob in (np.array(0.9), np.float64(0.9), 0.9):
         assert checked_prob(prob) == 0.9
         assert type(checked_prob(prob)) is float
-    for prob in ([0.9], np.array([0.9]), 1e-17, "0.9", None, np.array(True), 1.0):
+    for prob in ([0.9], np.array([0.9]), "0.9", np.array(True)):
         with pytest.raises(ValueError, match=r"prob.*got"):
             checked_prob(prob)
 

@@ -93,7 +93,8 @@ def sbc(
     The model simulates parameters and observations, and NUTS samples the posterior of
     each simulated data set. The rank of the true value among the draws must be uniform.
     This detects errors in the density, priors that the sampler cannot explore, and
-    sites that are not identified.
+    sites that are not identified. It does not show that the model fits any data; use
+    ``check_model`` for that.
 
     Parameters
     ----------
@@ -105,8 +106,8 @@ def sbc(
         Data of the model, with observations. Only the shapes of the observations are
         used. Other data (points, sizes) are shared by all simulations. A few dozen
         observations are enough.
-    args, kwargs : optional
-        Other arguments of the model, as in ``sample``.
+    args, kwargs, dtype, progress : optional
+        As in ``sample``.
     seed : int, default=0
         The same seed gives the same ranks.
     identified : sequence of str, optional
@@ -122,11 +123,6 @@ def sbc(
         Draws per simulation, iterations per draw, and warm-up iterations.
     target_accept : float in (0, 1), default=0.8
         Target acceptance probability of ``NUTS``.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision.
-    progress : bool, optional
-        Whether to show progress. Default: a bar in terminals and notebooks, elsewhere a
-        line every 10 s.
 
     Returns
     -------
@@ -134,15 +130,6 @@ def sbc(
         ``verdict`` is "agree" if the ranks are uniform and every wrong posterior was
         rejected. Otherwise it is "disagree" or "inconclusive". ``table`` has a row per
         test. ``plots.sbc`` draws the ranks.
-
-    Notes
-    -----
-    Uniform ranks mean that draws and density belong to the same model. They do not mean
-    that the model fits any data; use ``check_model`` for that.
-
-    References
-    ----------
-    See ``checks.ranks``.
 
     Examples
     --------

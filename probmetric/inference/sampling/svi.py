@@ -237,9 +237,9 @@ class SVI:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Fit a guide to a target, and draw at least 100 draws in one chain.
+        """Fit a guide to a target, and draw ``n_chains * n_draws`` ≥ 100 in one chain.
 
-        The parameters are as in ``NUTS.draw``. A Gaussian ``posterior.start`` whitens
+        A Gaussian ``posterior.start`` whitens
         the coordinates of the guide. Only the shapes of a position are used.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
