@@ -50,12 +50,6 @@ def test_chains_that_differ_in_one_draw_are_not_called_equal(x):
     assert equal_chains(dataset(x=x)) == []
 
 
-def test_chains_equal_in_one_quantity_alone_are_not_called_equal(x, rng):
-    x[3] = x[1]
-    other = rng.normal(size=x.shape)
-    assert equal_chains(dataset(x=x, other=other)) == []
-
-
 def test_a_constant_is_not_taken_for_equal_chains(x):
     constant = np.full(x.shape, 0.1)
     assert compare({"c": 0.1}, dataset(c=constant)).attrs["verdict"] == "agree"
