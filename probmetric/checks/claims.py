@@ -414,13 +414,10 @@ def calibrated(
         data, prior = world()
         # Only the shape of the labels is used.
         data = data._replace(y=np.zeros(np.shape(data[1]), np.int32))
-        right, believed = (
-            simulation(m, data, (prior,), options or {}) for m in (model, under)
-        )
-        target = believed.target
+        ranking = simulation(model, data, (prior,), options or {}, under=under)
         if functionals is not None:
-            target = target._replace(functionals=functionals)
-        ranking = right._replace(target=target)
+            target = ranking.target._replace(functionals=functionals)
+            ranking = ranking._replace(target=target)
         return ranking(seed=11, n_simulations=n, progress=False)
 
     return by_sbc(

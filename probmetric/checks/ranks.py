@@ -299,10 +299,13 @@ def simulation(
     kwargs: Kwargs,
     identified: Sequence[str] | None = None,
     dtype: str = "float64",
+    *,
+    under: Model | None = None,
 ) -> Simulation:
     """Check that a model can simulate, and prepare its simulations.
 
-    ``data`` have observations, of which only the shapes are used.
+    ``data`` have observations, of which only the shapes are used. The posterior of the
+    model ``under`` is ranked, by default of the model that simulates.
     """
     arguments = call_of(model, data, args, kwargs)
     with jax.enable_x64(is_double(dtype)):
@@ -346,7 +349,7 @@ def simulation(
                 f"identified must have names among {sorted(values)}, got {unknown}"
             )
         keep = None if identified is None else tuple(identified)
-        target = _cached(model, tree, static, latent, keep)[0]
+        target = _cached(under or model, tree, static, latent, keep)[0]
         return Simulation(target, story, world, dtype)
 
 
