@@ -200,9 +200,7 @@ class SVI:
     Parameters
     ----------
     guide : str, default="AutoMultivariateNormal"
-        A NumPyro guide with a density: "AutoNormal", "AutoDiagonalNormal",
-        "AutoMultivariateNormal", "AutoLowRankMultivariateNormal", "AutoIAFNormal",
-        "AutoBNAFNormal".
+        A NumPyro guide with a density, one of ``svi.GUIDES``.
     n_steps : int, default=3000
         Number of Adam steps, at least 20.
     step_size : float, default=0.01
