@@ -4,8 +4,6 @@ Points of eighths, so that float16 and text of them hold every digit.
 """
 
 import datetime
-import subprocess
-import sys
 from decimal import Decimal
 
 import numpy as np
@@ -22,7 +20,6 @@ Y = np.arange(30) % 3
 X = np.round((np.random.default_rng(0).normal(size=(30, 3)) + Y[:, None]) * 8) / 8
 WORDS = np.array(["a", "b", "c"])[Y]
 FRAME = pd.DataFrame(X, columns=["a", "ö", "🙂"])
-EUCLID = pm.Mahalanobis(np.eye(3))
 
 
 def _with(value):
@@ -128,33 +125,6 @@ def test_what_is_no_table_of_numbers_is_refused_by_name(name, plain):
     ):
         with pytest.raises(ValueError, match=r"^X(: expected| must) "):
             use()
-
-
-def without_types():
-    """Ask functions for what the checks of annotations in tests keep from them."""
-    dissimilarities, index = pm.nearest(EUCLID, X, X, 2)
-    expected = EUCLID.pairwise(X, X)
-    for given in SAME_POINTS.values():
-        found = pm.nearest(EUCLID, given, given, 2)
-        np.testing.assert_array_equal(found[0], dissimilarities)
-        np.testing.assert_array_equal(found[1], index)
-        # The differences of float16 are float16.
-        np.testing.assert_allclose(EUCLID.pairwise(given, X), expected, rtol=1e-2)
-    for name in {*REFUSED_POINTS} - {"matrix"}:  # That is one, and searched in.
-        with pytest.raises(ValueError, match=r"^queries(: expected| must) "):
-            pm.nearest(EUCLID, REFUSED_POINTS[name], X, 1)
-    for name in ("a mask", "complex", "text", "dates", "dates in a frame"):
-        with pytest.raises(ValueError, match=r"^Q(: expected| must) "):
-            EUCLID.pairwise(REFUSED_POINTS[name], X)
-
-
-@pytest.mark.long
-def test_searches_take_the_same_containers_and_refuse_the_same():
-    code = f"from {__name__} import without_types; without_types()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_names_of_mixed_kinds_are_refused_by_name():

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.linalg import eigh
 from scipy.spatial.distance import cdist, pdist
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from probmetric.data.containers import Labeled
 from probmetric.inference import lda
-from probmetric.inference.gaussian_classes import posterior as gaussian_classes
-from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.neighbors.strength import STRENGTHS, Chosen
 
 
@@ -24,11 +21,6 @@ def case(golden):
     entry = golden("mix_glml_dml")["p_lda"]
     data = Labeled(np.asarray(entry["in"]["X"]), np.asarray(entry["in"]["y"]))
     return data, {k: np.asarray(v) for k, v in entry["out"].items()}
-
-
-def orthonormal(factor):
-    """The notes' wrong form: an orthonormal basis of the same span (erratum P5)."""
-    return np.linalg.qr(factor.T)[0].T
 
 
 def test_eigenvalues_match_golden(golden):
@@ -47,50 +39,12 @@ def test_class_mean_distances_match_golden(golden):
     )
 
 
-def test_directions_solve_the_generalized_eigenproblem(wine):
-    params = lda.fit(wine).params
-    delta = params.mean - params.weights @ params.mean
-    between = (delta * params.weights[:, None]).T @ delta
-    U = params.factor.T
-    np.testing.assert_allclose(
-        between @ U, params.within @ U * params.eigenvalues, atol=1e-11
-    )
-    top = eigh(between, params.within, eigvals_only=True)[::-1][:2]
-    np.testing.assert_allclose(params.eigenvalues, top, rtol=1e-10)
-
-
-def test_class_mean_distances_are_those_of_the_inverse_covariance(wine):
-    """Exact for k = C - 1; orthonormal directions are rejected (erratum P5)."""
-    params = lda.fit(wine).params
-    inverse = np.linalg.inv(params.within)  # independent of the factor
-    reference = pdist(params.mean, "mahalanobis", VI=inverse)
-    np.testing.assert_allclose(pdist(params.mean @ params.factor.T), reference)
-    wrong = pdist(params.mean @ orthonormal(params.factor).T) / reference
-    assert wrong.max() / wrong.min() > 1.05  # not even a common factor
-
-
 @pytest.mark.parametrize("solver", ["eigen", "svd"])
 def test_span_agrees_with_scikit_learn(wine, solver):
     theirs = LinearDiscriminantAnalysis(solver=solver).fit(wine.X, wine.y)
     ours = np.linalg.qr(lda.fit(wine).params.factor.T)[0]
     span = np.linalg.qr(theirs.scalings_[:, :2])[0]
     np.testing.assert_allclose(ours @ ours.T, span @ span.T, atol=1e-9)
-
-
-def test_moments_are_the_posterior_of_the_tied_model(wine, x64):
-    rng = np.random.default_rng(0)
-    d = wine.X.shape[1]
-    B = rng.standard_normal((d, d))
-    prior = NIWPrior(rng.standard_normal(d), B @ B.T + np.eye(d), 2.5, d + 4.0)
-    data = wine._replace(w=rng.uniform(0.5, 2, len(wine.X)))
-    exact = gaussian_classes.posterior(
-        gaussian_classes.statistics(data, 3), prior, covariance="tied"
-    )
-    _, mean, within = lda.class_moments(data, prior)
-    np.testing.assert_allclose(mean, exact.mean, rtol=1e-11)
-    np.testing.assert_allclose(
-        within, exact.Psi[0] / (exact.nu[0] - d - 1), rtol=1e-9, atol=1e-12
-    )
 
 
 def test_weights_repeat_points(wine):

@@ -22,7 +22,7 @@ from probmetric.inference.triplet_comparisons.embedding import (
     embedding_start,
     object_rows,
 )
-from probmetric.inference.triplet_comparisons.likelihood import log_joint, parts
+from probmetric.inference.triplet_comparisons.likelihood import parts
 from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.models.triplet_comparisons import (
@@ -184,20 +184,14 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
     "triplets, y, w, said",
     [
         ([[0, 1, 1]], None, None, r"point 1 as near and as far in row 0"),
-        ([[0, 1, 2], [2, 2, 1]], None, None, r"point 2 as anchor and as near"),
-        ([[1, 0, 1]], None, None, r"point 1 as anchor and as far"),
         ([[0, 1, 9]], None, None, r"row numbers of X \(0 to 2\), got 9 in row 0"),
         ([[0, 1, 2], [0, 1, 1.5]], None, None, r"got 1.5 in row 1"),
-        ([[0, 1, -1]], None, None, r"got -1 in row 0"),
-        ([[0, 1, np.nan]], None, None, r"got nan in row 0"),
         ([[0, 1]], None, None, r"must have shape \(N, 3\)"),
         ([[0, 1, 2]], [3], None, r"y: .*, got \[3.0\]"),
-        ([[0, 1, 2]], ["yes"], None, "y: expected labels"),
         ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
         ([[0, 1, 2]], [1, 1], None, r"y: expected shape \(1,\), got \(2,\)"),
         ([[0, 1, 2]], None, [-1.0], r"^sample_weight: .*, got -1 in row 0"),
         ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight: .*, got nan in row 1"),
-        ([[0, 1, 2]], None, [[1]], r"sample_weight: expected shape \(1,\), got \(1, 1"),
         ([[0, 1, 2]], None, [0.0], "sample_weight: expected a positive"),
     ],
 )
@@ -215,21 +209,6 @@ def embedded(seed=0, n=9, size=120, p=2, lam=1.0):
     y = (rng.logistic(size=size) < D[a, far] - D[a, near]).astype(int)
     data = Triplets(object_rows(n), a, near, far, y)
     return data, embedding_prior(n, p, lam)
-
-
-def test_the_joint_density_of_an_embedding_is_that_of_its_centred_places():
-    data, prior = embedded(lam=2.5)
-    W = np.random.default_rng(1).normal(size=prior.mean.shape)
-    Z, a, near, far = data.X @ W.T, data.anchor, data.near, data.far
-    D = ((Z[:, None] - Z) ** 2).sum(-1)
-    t = (2 * data.y - 1) * (D[a, far] - D[a, near])
-    # Centred: n places have the density of n - 1 coordinates of sd c/√λ.
-    sd = prior.c / np.sqrt(2.5)
-    normal = -0.5 * (Z**2).sum() / sd**2 - W.size * np.log(np.sqrt(2 * np.pi) * sd)
-    wanted = normal - np.logaddexp(0, -t).sum()
-    with jax.enable_x64(True):
-        found = log_joint(W, differences(data), prior)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 def test_the_start_of_an_embedding_is_classical_scaling_of_summed_answers():

@@ -220,17 +220,6 @@ def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "
     return params.offset + (params.self_terms - squares) @ params.coefficients.T
 
 
-def linear_map(
-    params: MDSParams, references: Float[Array, "m d"]
-) -> Float[np.ndarray, "k d"]:
-    """Compute the linear map (k, d) that Eq. (3) is for Euclidean distances.
-
-    The rows of ``coefficients`` sum to zero. Hence only the term 2 zᵀz_i of -‖z - z_i‖²
-    depends on the new point z, and ``references`` (m, d) may have any center.
-    """
-    return 2 * np.asarray(params.coefficients) @ np.asarray(references)
-
-
 def to_metric(params: MDSParams) -> Mahalanobis:
     """Convert a fit to a metric on profiles of squared dissimilarities.
 
