@@ -31,6 +31,12 @@ def room_of(spec):
     return spec.params.__module__.split(".")[2]
 
 
+def inference_of(spec):
+    """The name of the folder or file of ``inference``."""
+    source = spec.metrics_of_draws or spec.params
+    return source.__module__.split(".")[2]
+
+
 @pytest.mark.parametrize("story", sorted(STORIES))
 def test_every_generative_story_is_registered(story):
     told = {s.model.__module__.split(".")[-1] for s in MODELS.values() if s.model}
@@ -40,7 +46,7 @@ def test_every_generative_story_is_registered(story):
 @pytest.mark.parametrize("name", list(MODELS))
 def test_every_entry_has_its_name_and_its_own_tests(name):
     assert MODELS[name].name == name
-    room, tests = room_of(MODELS[name]), ROOT / "tests" / "inference"
+    room, tests = inference_of(MODELS[name]), ROOT / "tests" / "inference"
     found = [*tests.glob(f"test_{room}.py"), *tests.glob(f"{room}/test_*.py")]
     assert found, f"tests/inference/{room}: no tests"
 
@@ -55,7 +61,7 @@ def test_every_entry_claims_something_exact(name):
 
 def rooms_of(spec):
     """The rooms that hold a learner, with the name that each gives its files."""
-    found = {"checks": room_of(spec), "inference": room_of(spec)}
+    found = {"checks": room_of(spec), "inference": inference_of(spec)}
     found["estimators"] = spec.estimator.__module__.split(".")[2]
     return found | ({"models": room_of(spec)} if spec.model else {})
 

@@ -130,9 +130,8 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
     If there are more than 100 sites or pairs, it refits without each of 50 groups,
     chosen by ``seed``. The jackknife has no draws and returns an ``IntervalMetric``.
 
-    The design matrix of all pairs is in memory, with N (1 + d k) numbers. The fit needs
-    2.4 times this memory, and refits need 3.5 times. For 3000 sites with 10 covariates,
-    the fit needs 3 GB and refits need 4 GB.
+    The fit needs 2.4 times the memory of the design matrix of all pairs, of N (1 + d k)
+    numbers, and refits 3.5 times: 3 and 4 GB for 3000 sites with 10 covariates.
 
     References
     ----------

@@ -82,8 +82,7 @@ class TripletEmbedding(TripletLearner):
     prior.
 
     Use this class for up to a few hundred objects. N triplets need memory for 2 N n
-    numbers, and a step costs p times as many operations. ``gap_`` and draws need memory
-    for (p n)² more numbers, and ``gap_`` costs (p n)³ operations. Both require
+    numbers. ``gap_`` and draws need (p n)² more, cost (p n)³ operations, and require
     p·(n - 1) ≤ 10 000.
 
     ``sample`` draws M (object, object), the Gram matrix of the centered positions:
@@ -105,10 +104,8 @@ class TripletEmbedding(TripletLearner):
     >>> triplets = np.stack([rng.permutation(8)[:3] for _ in range(300)])
     >>> d = np.abs(line[triplets] - line[triplets[:, :1]])
     >>> y = d[:, 1] < d[:, 2]
-    >>> model = TripletEmbedding(n_components=1).fit(triplets, y)
-    >>> order = np.argsort(model.embedding_[:, 0])
-    >>> sorted([order[0], order[-1]]) == [0, 7], model.score(triplets, y) > 0.95
-    (True, True)
+    >>> TripletEmbedding(n_components=1).fit(triplets, y).score(triplets, y) > 0.95
+    True
     """
 
     n_components: Count = field(default=2, kw_only=False)
