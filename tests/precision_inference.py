@@ -148,7 +148,6 @@ LDA_LIKE = {
         g.distances.params, g.distances.squared[:3]
     ),
     "inference.mds.fit.fit": lambda f, g: f(Distances(g.distances.D), 2),
-    "inference.mds.fit.linear_map": lambda f, g: f(g.distances.params, g.X),
     "inference.mds.fit.to_metric": lambda f, g: f(g.distances.params),
     "inference.mds.landmarks.fit_landmarks": lambda f, g: f(
         np.arange(5), g.distances.D[:5]
