@@ -183,7 +183,7 @@ BAD = {
     "length": ((X, y[:-1]), "inconsistent numbers of samples"),
     "constant": ((0 * with_cell(0), y), r"got constant columns \[0, 1, 2, 3\]"),
     "text column": ((FRAME, [0, 0, 1, 1]), "X must have numeric columns, got 'colour'"),
-    "missing label": ((X[:4], [0, 0, 1, None]), "y: expected a label of every row"),
+    "missing label": ((X[:4], [0, 0, 1, None]), "y must have a label in every row"),
     "NaN label": (
         (X[:4], [0.0, 0, 1, np.nan]),
         "y must have a label in every row|contains NaN",
