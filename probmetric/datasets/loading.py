@@ -381,7 +381,7 @@ def load_points(
     ([[5.1, 3.5], [4.9, 3.0]], ('length', 'width'), None)
     """
     name = str(name_or_path)
-    options = how.of_load(name)
+    options = how._asdict()
     if _is_named(name) or name.startswith("openml:"):
         data = load(name, label=label, **options)
         return Unlabeled(data.X, data.feature_names, data.labels, name)

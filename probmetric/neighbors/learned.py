@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
+from probmetric.data.chunked import Chunked
 from probmetric.data.inputs import as_sklearn, check_numeric
 from probmetric.data.unlabeled import WARN
-from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns, check_fitted_columns
 from probmetric.metric.protocol import MetricDraws
@@ -40,7 +40,7 @@ def draws_of(metric: object) -> list[Dissimilarity]:
 def metric_for(
     metric: object,
     draws: str | None,
-    X: ArrayLike | Source,
+    X: ArrayLike | Chunked,
     labels: ArrayLike | None,
     n_features: int,
 ) -> tuple[Any, Any]:
@@ -75,7 +75,7 @@ def metric_for(
     return (Mahalanobis(np.eye(n_features)) if metric is None else metric), None
 
 
-def _fitted(learner: object, X: ArrayLike | Source, labels: ArrayLike | None) -> Any:
+def _fitted(learner: object, X: ArrayLike | Chunked, labels: ArrayLike | None) -> Any:
     """Fit a clone, without a second warning about labels that the caller checked."""
     new: Any = clone(learner)
     if getattr(new, "unlabeled", None) == WARN:

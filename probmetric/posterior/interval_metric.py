@@ -30,16 +30,13 @@ from scipy.special import expit, ndtri
 
 from probmetric.arguments import check_number
 from probmetric.data import inputs
-from probmetric.large.resampled import without_group
-from probmetric.large.source import Source, class_counts, n_rows
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.neighbors.search import check_dimension
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
-    MOST_ALONE,
-    N_GROUPS,
     aligned,
     checked_prob,
     covariance,
@@ -319,9 +316,10 @@ def same_size(metrics: Sequence[Dissimilarity]) -> list[Dissimilarity]:
     return [replace(m, factor=L) for m, L in zip(maps, padded, strict=True)]
 
 
+@chunked()
 def with_intervals(
     learn: Callable[..., Dissimilarity],
-    X: Float[np.ndarray, "n d"] | Source,
+    X: Float[np.ndarray, "n d"] | Chunked,
     y: Shaped[np.ndarray, "n"] | None = None,
     *,
     seed: int = 0,
@@ -340,7 +338,7 @@ def with_intervals(
         (``pm.open``, with or without labels), with y None. For a dataset on disk:
 
         * The groups are a hash of the row number, and do not depend on chunks and
-          processes.
+          workers.
         * Every fit reads the rows again.
         * All rows of a small class may be in one group and missing from that refit.
         * ``LCA`` does not support weights.
@@ -377,8 +375,6 @@ def with_intervals(
     >>> bool(low < metric.distance(X[0], X[50]) < high)
     True
     """
-    if isinstance(X, Source):
-        return _of_source(learn, X, y, seed, about)
     if y is None:
         raise ValueError("y must be the labels of X, got None")
     X, y = np.asarray(X), np.asarray(y)
@@ -394,35 +390,4 @@ def with_intervals(
         [learn(X, y), *(learn(X[rest], y[rest]) for rest in rests)]
     )
     about = about or f"{len(X)} points"
-    return IntervalMetric(metric, left_out, factor=factor, about=about)
-
-
-def _of_source(
-    learn: Callable[[Source], Dissimilarity],
-    source: Source,
-    y: object,
-    seed: int,
-    about: str,
-) -> IntervalMetric:
-    """Compute ``with_intervals`` for rows on disk."""
-    if y is not None:
-        raise ValueError(
-            "y must be None for a dataset on disk, got labels. Use "
-            "pm.open(..., label=)."
-        )
-    n, factor = n_rows(source), 1.0
-    if n < 2:
-        raise ValueError(f"X must have two rows or more, got {n}")
-    if source.labeled:
-        classes, sizes = class_counts(source, source.parts)
-        if (sizes == 1).any():
-            raise ValueError(
-                "label must have two or more rows of each class, got one row of class "
-                f"{classes[sizes == 1].tolist()[0]!r}"
-            )
-        factor = (sizes.sum() - 1) / (sizes.sum() - len(sizes))
-    g = n if n <= MOST_ALONE else N_GROUPS
-    rests = (without_group(source, k, n_groups=g, seed=seed) for k in range(g))
-    metric, *left_out = same_size([learn(source), *map(learn, rests)])
-    about = about or f"{n} rows of {source.name}"
     return IntervalMetric(metric, left_out, factor=factor, about=about)

@@ -210,13 +210,19 @@ def _loaded_again(about: Summary) -> Dataset:
         about["source"],
         label=about["label"],
         groups=about.get("groups"),
-        **Reading(**about.get("reading", {})).of_load(about["source"]),
+        **_reading(about)._asdict(),
     )
+
+
+def _reading(about: Summary) -> Reading:
+    """Return the options of reading; an earlier version also stored others."""
+    stored: Mapping[str, Any] = about.get("reading", {})
+    return Reading(**{k: v for k, v in stored.items() if k in Reading._fields})
 
 
 def _rows_again(about: Summary) -> Dataset:
     """Draw the same sample of a dataset on disk as the run did."""
-    how = Reading(**about["reading"])
+    how = _reading(about)
     if not about["classes"]:
         raise ValueError("the rows have no labels.")
     label = about["label"] or last_column(about["source"], how)
