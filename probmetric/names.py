@@ -161,10 +161,10 @@ def existing(name: str, argument: str = "data") -> Path:
 
 
 def in_parts(name: str, argument: str = "data") -> bool:
-    """Return whether data are read in chunks: .npy files, folders and globs."""
+    """Return whether data are read in chunks: .npy files, folders, globs and URLs."""
     if is_set(name):
         return False
-    if is_pattern(os.path.expanduser(name)):
+    if "://" in name or is_pattern(os.path.expanduser(name)):
         return True
     path = path_of(name, argument)
     return path.is_dir() or (path.exists() and ending(path) == ".npy")

@@ -48,8 +48,9 @@ def _client(stack: ExitStack, number: int | None, address: str | None) -> Any:
     need("--workers" if address is None else "--scheduler", "dask", "distributed")
     from distributed import Client, LocalCluster
 
+    cluster: Any = address
     if address is None:
-        address = stack.enter_context(
+        cluster = stack.enter_context(
             LocalCluster(
                 n_workers=number,
                 threads_per_worker=1,
@@ -59,7 +60,7 @@ def _client(stack: ExitStack, number: int | None, address: str | None) -> Any:
             )
         )
     try:
-        return stack.enter_context(Client(address, timeout=WAIT))
+        return stack.enter_context(Client(cluster, timeout=WAIT))
     except (OSError, ValueError) as error:
         raise ValueError(
             "--scheduler must be the address of a running Dask scheduler, got "

@@ -6,7 +6,7 @@ The model is ``probmetric.models.gaussian_classes``, the closed forms are in
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, cast
 
 import jax
 import numpy as np
@@ -309,7 +309,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        return self._store(self._fit_classes(X, required(self, y), seed))
+        return self._store(
+            self._fit_classes(cast("ArrayLike", X), required(self, y), seed)
+        )
 
     def _store(self, fitted: ClassFit) -> Self:
         self._set_classes(fitted)

@@ -6,7 +6,7 @@ The model is ``probmetric.models.gaussian_classes``, the local metrics are in
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -200,7 +200,7 @@ class GLML(GaussianLearner):
         check_settings(self)
         self._check_options()
         seed = int(check_random_state(self.random_state).randint(2**31))
-        fitted = self._fit_classes(X, required(self, y), seed)
+        fitted = self._fit_classes(cast("ArrayLike", X), required(self, y), seed)
         self._set_classes(fitted)
         points, codes = _whole_rows(fitted)
         base, metrics = self._learn(fitted, seed)

@@ -5,7 +5,7 @@ The derivation is ``probmetric.inference.lda``; this file has no mathematics.
 
 from abc import ABC, abstractmethod
 from dataclasses import field
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -63,7 +63,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
             Class labels, numbers or strings. At least two classes; one with two rows or
             more. None for data on disk, which have their labels.
         """
-        data, self.classes_, scaler = labeled_data(self, X, y)
+        data, self.classes_, scaler = labeled_data(self, cast("ArrayLike", X), y)
         target = self._target(scaler.scale)
         if isinstance(self.prior_strength, str):
             self.prior_strength_ = self._choose(data, target).strength
@@ -71,7 +71,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
             self.prior_strength_ = float(self.prior_strength)
         prior = lda.shrinkage_prior(target, self.prior_strength_)
         params = self._learn(data, prior)
-        self._found = data, prior
+        self._found: tuple[Labeled, NIWPrior] | None = data, prior
         self._set_map(params.factor, scaler, data.X)
         return self._store(params, scaler)
 

@@ -4,7 +4,7 @@ The derivation is ``probmetric.inference.pair_lda``; this file has no mathematic
 """
 
 from dataclasses import field
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, cast
 
 from probmetric.arguments import check_count
 from probmetric.data.chunked import Chunked, chunked
@@ -124,7 +124,7 @@ class PairLDA(PairLearner):
             least one class with two or more rows. Labels of pairs are described in
             ``fit_pairs``. Must be None for data on disk.
         """
-        return super().fit(X, required(self, y))
+        return super().fit(cast("ArrayLike", X), required(self, y))
 
     def _paired(self, data: Labeled) -> Pairs | Labeled:
         return data if self.pairs == "all" else self._make_pairs(data)

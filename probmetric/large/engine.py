@@ -172,7 +172,8 @@ def hold[T](function: Callable[..., Any], items: Iterable[T], *shared: Any) -> A
 
 def _n_threads(client: "Client") -> int:
     """Count the threads of all workers."""
-    return max(1, sum(client.nthreads().values()))
+    threads: Any = client.nthreads()
+    return max(1, sum(threads.values()))
 
 
 @contextmanager
@@ -181,9 +182,9 @@ def _submitting() -> Generator[None]:
 
     Scattered arguments would be lost with the worker that has them.
     """
-    import dask
+    from dask import config
 
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+    with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
         yield
 
 
@@ -192,10 +193,11 @@ def _gathered(client: "Client", results: list[Any]) -> list[Any]:
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     try:
-        return client.gather(results)
+        gathered: Any = client.gather(results)
+        return gathered
     except KilledWorker as error:
         raise RuntimeError(
             f"the workers that ran {error.task} were lost. If "
@@ -203,8 +205,8 @@ def _gathered(client: "Client", results: list[Any]) -> list[Any]:
         ) from error
     except (CancelledError, CommClosedError, TimeoutError) as error:
         raise RuntimeError(
-            f"the connection to the scheduler at {client.scheduler.addr} was lost "
-            f"({type(error).__name__}). Start the cluster again."
+            f"the connection to the scheduler was lost ({type(error).__name__}). "
+            "Start the cluster again."
         ) from error
 
 

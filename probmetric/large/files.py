@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from probmetric.large.remote import RemoteFile, is_remote, remote_files
 from probmetric.large.source import (
     Block,
     Labels,
@@ -36,15 +37,20 @@ BUFFER = 1 << 16
 """Bytes of a column that are read at a time."""
 
 
-class _File(NamedTuple):
-    """The path, size and modification time of a file when it was opened."""
+type Place = Path | RemoteFile
 
-    path: Path
+
+class _File(NamedTuple):
+    """The path, size and version of a file when it was opened."""
+
+    path: Place
     size: int
-    changed: int
+    version: object
 
     @classmethod
-    def of(cls, path: Path) -> "_File":
+    def of(cls, path: Place) -> "_File":
+        if isinstance(path, RemoteFile):
+            return cls(path, *path.version())
         about = path.stat()
         return cls(path, about.st_size, about.st_mtime_ns)
 
@@ -154,7 +160,7 @@ class _Array(NamedTuple):
         as_float = self.dtype == np.float64
         values = aligned(shape) if as_float else np.empty(shape, self.dtype)
         with _readable(f"rows {first} to {first + rows} of {str(path)!r}"):
-            with path.open("rb", buffering=0) as file:
+            with Path(str(path)).open("rb", buffering=0) as file:
                 file.seek(self.offset + first * (values.nbytes // rows))
                 if file.readinto(values.reshape(-1).view(np.uint8)) < values.nbytes:
                     raise EOFError("the file ends there")
@@ -236,7 +242,7 @@ class Parquet(Source):
 
     Parameters
     ----------
-    paths : sequence of Path
+    paths : sequence of Path or RemoteFile
         Files with equal columns.
     label, weight : str, optional
         Columns of classes and data weights.
@@ -249,7 +255,7 @@ class Parquet(Source):
 
     def __init__(
         self,
-        paths: Sequence[Path],
+        paths: Sequence[Place],
         label: str | None = None,
         weight: str | None = None,
         features: Sequence[str] = (),
@@ -269,7 +275,7 @@ class Parquet(Source):
         first, schema = 0, None
         for number, path in enumerate(paths):
             with _readable(f"{str(path)!r} as a Parquet file"):
-                about = pq.read_metadata(path)
+                about = pq.read_metadata(_opened_file(path))
             columns = about.schema.to_arrow_schema()
             if schema is None:
                 schema = columns
@@ -290,7 +296,7 @@ class Parquet(Source):
         schema: "pa.Schema",
         features: Sequence[str],
         drop: Sequence[str],
-        at: Path,
+        at: Place,
     ) -> None:
         """Choose the columns by the schema of the first file."""
         import pyarrow as pa
@@ -331,7 +337,9 @@ class Parquet(Source):
             size = schema.field(self._features[0]).type.list_size
             self.feature_names = tuple(f"x{j}" for j in range(size))
 
-    def _same_columns(self, this: "pa.Schema", schema: "pa.Schema", path: Path) -> None:
+    def _same_columns(
+        self, this: "pa.Schema", schema: "pa.Schema", path: Place
+    ) -> None:
         """Raise if the columns of a file differ from those of the first."""
         wanted = [*self._features, self._label, self._weight]
         for name in (name for name in wanted if name is not None):
@@ -353,7 +361,9 @@ class Parquet(Source):
         first = part.first
         with _readable(part.where):
             file = pq.ParquetFile(
-                self._files[part.file].path, pre_buffer=False, buffer_size=BUFFER
+                _opened_file(self._files[part.file].path),
+                pre_buffer=False,
+                buffer_size=BUFFER,
             )
             batches = file.iter_batches(
                 rows, row_groups=[part.at], columns=columns, use_threads=False
@@ -400,6 +410,11 @@ class Parquet(Source):
         return Block(X, y, w, first)
 
 
+def _opened_file(path: Place) -> Any:
+    """Return what pyarrow reads: a path, or an open remote file."""
+    return path.open() if isinstance(path, RemoteFile) else path
+
+
 def _numbers(column: "pa.Array") -> np.ndarray:
     """Return a column as an array, numbers without a copy.
 
@@ -444,13 +459,13 @@ def _too_large(where: str, stored: Any) -> str:
     )
 
 
-def _named(paths: Sequence[Path]) -> str:
+def _named(paths: Sequence[Place]) -> str:
     """Describe files: the first, and the number of the others."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{paths[0]}{more}"
 
 
-def _ending(paths: Sequence[Path]) -> str:
+def _ending(paths: Sequence[Place]) -> str:
     """Return the ending of all files, or raise."""
     endings = {path.suffix.lower() for path in paths}
     for path in paths:
@@ -482,7 +497,8 @@ def open(
     ----------
     data : str, Path or array of shape (n, d)
         A ``.parquet`` or ``.npy`` file, a glob of such files (sorted by name), a folder
-        of Parquet files, or an array.
+        of Parquet files, or an array. Parquet files may be at a URL that fsspec reads
+        (``s3://``, ``gs://``, ``https://``).
     label : str, Path or array of shape (n,), optional
         Class of each row: a column of the Parquet files, ``.npy`` files (one for each
         file of points), or an array.
@@ -520,6 +536,12 @@ def open(
     >>> source.feature_names
     ('x0', 'x1', 'x2')
     """
+    return _opened(data, label, weight, features, drop)
+
+
+def _opened(
+    data: Any, label: Any, weight: Any, features: Sequence[str], drop: Sequence[str]
+) -> Source:
     if not isinstance(data, str | os.PathLike):
         if features or drop:
             raise ValueError(
@@ -528,6 +550,11 @@ def open(
             )
         names = getattr(data, "columns", None)
         return Rows(data, label, weight, None if names is None else [*map(str, names)])
+    if is_remote(data):
+        remote = remote_files(str(data))
+        if _ending(remote) != ".parquet":
+            raise ValueError(f"data must be Parquet files at a URL, got {data!r}")
+        return Parquet(remote, label, weight, features, drop)
     paths = files_at(data)
     if _ending(paths) == ".parquet":
         return Parquet(paths, label, weight, features, drop)

@@ -308,7 +308,9 @@ def _chosen_means(
     """Return the means of the chosen groups of each of some bins: a task."""
     ends = _ends(n_groups)
     return [
-        groups.mean[chosen[(chosen >= ends[b]) & (chosen < ends[b + 1])] - ends[b]]
+        np.asarray(groups.mean)[
+            chosen[(chosen >= ends[b]) & (chosen < ends[b + 1])] - ends[b]
+        ]
         for b, groups in data.items()
     ]
 
@@ -325,7 +327,8 @@ def _means(groups: Collected, seed: int) -> Float[np.ndarray, "m d"]:
 
 def _scatters(data: Bins) -> list[Float[np.ndarray, "d d"]]:
     """Compute the scatter within the groups of each of some bins: a task."""
-    return [groups.residual.T @ groups.residual for groups in data.values()]
+    residuals = (np.asarray(groups.residual) for groups in data.values())
+    return [R.T @ R for R in residuals]
 
 
 def scatter_within(groups: Collected) -> Float[np.ndarray, "d d"]:

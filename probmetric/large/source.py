@@ -104,6 +104,7 @@ IMPLEMENTATIONS = {
     "neighbor_table": "neighbors:neighbor_table",
     "rows_at": "neighbors:rows_at",
     "evaluate": "evaluate:evaluate",
+    "warn_of_training_data": "votes:warn_of_training_data",
     "with_intervals": "resampled:with_intervals",
     "GLML.fit": "gaussian_classes:fit_glml",
     "GaussianClasses.fit": "gaussian_classes:fit",
@@ -147,7 +148,7 @@ class Source(ABC):
 
     name: str
     feature_names: tuple[str, ...]
-    parts: Sequence[Part]
+    parts: list[Part]
     labeled: bool
     weighted: bool
 

@@ -297,9 +297,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         y : array-like of shape (m,)
         sample_weight : array-like of shape (m,), optional
         """
-        if self.codes_ is not None and getattr(self, "learner_", None) is not None:
+        if getattr(self, "learner_", None) is not None:
             warn_of_training_data(
-                queries_of(self, X), y, self.fit_X_, self.classes_[self.codes_]
+                queries_of(self, X), y, self.fit_X_, self.classes_, self.codes_
             )
         return super().score(X, y, sample_weight)
 

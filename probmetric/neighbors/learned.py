@@ -10,12 +10,12 @@ from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
-from probmetric.data.chunked import Chunked
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.inputs import as_sklearn, check_numeric
 from probmetric.data.unlabeled import WARN
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -92,17 +92,21 @@ def _needs_arguments(method: Callable[..., object]) -> bool:
     )
 
 
+@chunked("X")
 def warn_of_training_data(
     Q: Float[np.ndarray, "m d"],
     y: ArrayLike | None,
     X: Float[np.ndarray, "n d"],
     labels: np.ndarray,
+    codes: Int[np.ndarray, "n"] | None = None,
 ) -> None:
     """Warn if the rows and labels are the training data in the same order.
 
     Training rows in another order give no warning, because data may have duplicates.
     """
-    if np.array_equal(Q, X) and np.array_equal(np.asarray(y), labels):
+    if np.array_equal(Q, X) and np.array_equal(
+        np.asarray(y), labels if codes is None else labels[codes]
+    ):
         warnings.warn(
             f"score: X and y are the {len(X)} rows that the metric was learned from: "
             "the score is too high. Score other rows, or use cross_val_score.",

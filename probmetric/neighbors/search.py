@@ -9,7 +9,7 @@ as a formula. Memory does not grow with m or m · n, except for the data, (m + n
 numbers, and the result, 2 m k numbers.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -106,7 +106,10 @@ def nearest(
     """
     check_single(metric)
     check_columns(metric, queries=queries, points=points)
-    Q, P = inputs.points(queries, "queries"), inputs.points(points, "points")
+    Q, P = (
+        inputs.points(cast("ArrayLike", rows), name)
+        for name, rows in {"queries": queries, "points": points}.items()
+    )
     excluded = excluded_rows(exclude_self, Q.shape, P.shape)
     return found_but_own(metric, Q, P, k, excluded, shortlist=shortlist, tile=tile)
 

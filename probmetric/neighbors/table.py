@@ -1,7 +1,7 @@
 """Neighbors as a data frame: one row per query and neighbor."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -83,7 +83,7 @@ def neighbor_table(
     """
     check_metric(metric, "a metric or draws of one")
     check_columns(metric, points=points, queries=queries)
-    P = inputs.points(points, "points")
+    P = inputs.points(cast("ArrayLike", points), "points")
     check_features(metric, points=P)
     if labels is not None and np.shape(labels) != P.shape[:1]:
         raise ValueError(f"labels must have shape ({len(P)},), got {np.shape(labels)}")
@@ -107,7 +107,7 @@ def table_of(
     rows: Any = points if exclude else queries
     Q = inputs.points(rows, "queries")
     draws = isinstance(metric, MetricDraws)
-    single = metric.mean_metric() if draws else metric
+    single: Any = metric.mean_metric() if draws else metric
     D, index = nearest(single, Q, points, k, exclude_self=exclude)
     query, neighbor = np.repeat(np.arange(len(Q)), D.shape[1]), index.ravel()
     columns: dict[str, Any] = {

@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
+from probmetric import provenance
 from probmetric.cli import fit as cli_fit
+from probmetric.cli import workers as cli_workers
 from probmetric.cli.inputs import describe_rows
 from probmetric.cli.options import DataSpec
 from probmetric.large import rows as rows_in_parts
@@ -369,3 +371,38 @@ def test_a_pattern_may_be_longer_than_a_path():
     assert about["source"] == os.path.expanduser(pattern)
     inside = describe_rows(rows, DataSpec("rows/*.parquet", "kind"), 20)[1]
     assert inside["source"] == os.path.abspath("rows/*.parquet")
+
+
+@pytest.mark.slow
+def test_two_workers_write_the_metric_of_one_process(work, loaded, tmp_path):
+    pytest.importorskip("distributed")
+    words = "--data", work / "rows", "--label", "kind", "--out", tmp_path / "out"
+    done = run(*LDA, *words, "--workers", 2)
+    assert done.exit_code == 0, done.output
+    assert "dashboard: http://127.0.0.1:" in done.stderr
+    np.testing.assert_allclose(
+        metric_of(tmp_path / "out").factor, loaded.factor, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("--workers", 2), "--workers requires distributed, .* extra 'dask'"),
+        (("--workers", 2, "--scheduler", "tcp://h:1"), "cannot be combined with --sch"),
+    ],
+)
+def test_workers_that_cannot_start_are_refused(
+    words, wanted, work, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(provenance, "find_spec", lambda name: None)
+    data = "--data", work / "rows", "--label", "kind", "--out", tmp_path / "out"
+    assert re.search(wanted, refused(*LDA, *data, *words))
+
+
+def test_a_scheduler_that_does_not_answer_is_named(work, tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cli_workers, "WAIT", 1)
+    data = "--data", work / "rows", "--label", "kind", "--out", tmp_path / "out"
+    said = refused(*LDA, *data, "--scheduler", "tcp://127.0.0.1:9")
+    assert "--scheduler must be the address of a running Dask scheduler" in said

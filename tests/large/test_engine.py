@@ -120,7 +120,7 @@ WORKERS = Path(__file__).with_name("workers.py")
 
 
 @pytest.mark.slow
-def test_workers_and_a_killed_worker_change_no_bit(tmp_path):
+def test_a_worker_and_a_killed_worker_change_no_bit(tmp_path):
     """A script with one thread per process: threads change the last bits."""
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     alone = {**os.environ, "OMP_NUM_THREADS": "1", "XLA_FLAGS": flags}
@@ -129,12 +129,12 @@ def test_workers_and_a_killed_worker_change_no_bit(tmp_path):
         env=alone,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=3000,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     with np.load(tmp_path / "0.npz") as stored:
         wanted = dict(stored)
-    for name in ("1", "2", "killed"):
+    for name in ("1", "killed"):
         with np.load(tmp_path / f"{name}.npz") as stored:
             for key, values in wanted.items():
                 assert stored[key].tobytes() == values.tobytes(), (name, key)
