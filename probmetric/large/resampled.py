@@ -11,6 +11,7 @@ Rubin, "The Bayesian bootstrap", Ann. Statist. 9 (1981).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,7 +20,7 @@ from probmetric.arguments import check_number
 from probmetric.data.hash import row_bits
 from probmetric.large.source import Block, Source, View, class_counts, n_rows
 from probmetric.metric import Dissimilarity
-from probmetric.posterior.interval_metric import IntervalMetric, same_size
+from probmetric.posterior.interval_metric import IntervalMetric, refits, same_size
 from probmetric.posterior.jackknife import MOST_ALONE, N_GROUPS
 
 BEYOND = 1 << 62
@@ -151,6 +152,7 @@ def with_intervals(
     *,
     seed: int = 0,
     about: str = "",
+    n_jobs: int | None = None,
 ) -> IntervalMetric:
     """Fit a learner to rows on disk, with jackknife refits.
 
@@ -174,6 +176,7 @@ def with_intervals(
         factor = (sizes.sum() - 1) / (sizes.sum() - len(sizes))
     g = n if n <= MOST_ALONE else N_GROUPS
     rests = (without_group(X, k, n_groups=g, seed=seed) for k in range(g))
-    metric, *left_out = same_size([learn(X), *map(learn, rests)])
+    samples = chain([(X,)], zip(rests, strict=True))
+    metric, *left_out = same_size(refits(learn, samples, n_jobs))
     about = about or f"{n} rows of {X.name}"
     return IntervalMetric(metric, left_out, factor=factor, about=about)

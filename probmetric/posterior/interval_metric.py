@@ -20,12 +20,14 @@ has norm 1. The limits therefore do not depend on the units of the data. A rotat
 the features changes the norms, and slightly changes the limits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
+from joblib import Parallel, delayed
 from scipy.special import expit, ndtri
 
 from probmetric.arguments import check_number
@@ -316,6 +318,16 @@ def same_size(metrics: Sequence[Dissimilarity]) -> list[Dissimilarity]:
     return [replace(m, factor=L) for m, L in zip(maps, padded, strict=True)]
 
 
+def refits(
+    learn: Callable[..., Dissimilarity],
+    samples: Iterable[tuple[object, ...]],
+    n_jobs: int | None,
+) -> list[Dissimilarity]:
+    """Call ``learn`` for each sample, with joblib."""
+    parallel: Any = Parallel(n_jobs=n_jobs)
+    return parallel(delayed(learn)(*sample) for sample in samples)
+
+
 @chunked()
 def with_intervals(
     learn: Callable[..., Dissimilarity],
@@ -324,6 +336,7 @@ def with_intervals(
     *,
     seed: int = 0,
     about: str = "",
+    n_jobs: int | None = None,
 ) -> IntervalMetric:
     """Fit any learner with jackknife refits, for intervals of its distances.
 
@@ -346,6 +359,9 @@ def with_intervals(
         Seed of the groups for more than 100 points.
     about : str, default=""
         Description of the fit, shown when the metric is printed.
+    n_jobs : int, optional
+        Number of processes for the refits, as in joblib. Default: 1, or the setting of
+        ``joblib.parallel_config``. The result does not depend on it.
 
     Raises
     ------
@@ -386,8 +402,7 @@ def with_intervals(
         )
     group, factor = groups_of(codes, seed, X), factor_of(codes)
     rests = [group != k for k in range(int(group.max()) + 1)]
-    metric, *left_out = same_size(
-        [learn(X, y), *(learn(X[rest], y[rest]) for rest in rests)]
-    )
+    samples = chain([(X, y)], ((X[rest], y[rest]) for rest in rests))
+    metric, *left_out = same_size(refits(learn, samples, n_jobs))
     about = about or f"{len(X)} points"
     return IntervalMetric(metric, left_out, factor=factor, about=about)

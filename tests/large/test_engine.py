@@ -93,7 +93,10 @@ def fits(source):
     """Return results of each kind of pass."""
     lda = pm.LDA(prior_strength=1).fit(without_group(source, 2))
     knn = pm.KNeighborsClassifier(lda.get_metric(), votes="count", prior_weight=1.0)
-    knn.fit(source)
+    classes = pm.GaussianClasses(prior="evidence").fit(source)
+    figures = pm.evaluate(
+        source, classifier=classes, metric=lda.get_metric(), max_queries=50
+    )
     Q = np.random.default_rng(1).normal(size=(20, 3))
     mixture = pm.TwoStageMixture(2, max_iter=3, tol=1.0).fit(source)
     return {
@@ -103,7 +106,8 @@ def fits(source):
         "anchors": pm.LCA(n_anchors=60, max_iter=20).fit(source).components_,
         "neighbors": np.stack(pm.nearest(lda.get_metric(), Q, source, 4)),
         "scan": np.stack(pm.nearest(build("PairSimilarity"), Q, source, 4)),
-        "evaluate": [*pm.evaluate(source, classifier=knn, max_queries=50).values()],
+        "votes": knn.fit(source).predict_proba(Q),
+        "evaluate": [*figures.values()],
     }
 
 
