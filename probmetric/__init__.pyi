@@ -58,8 +58,8 @@ from .inference.sampling.target import (
     Target as Target,
 )
 from .inference.solvers.result import Fit as Fit, Result as Result
+from .large.engine import distributed as distributed
 from .large.files import open as open
-from .large.processes import distributed as distributed
 from .metric.class_distribution import ClassDistribution as ClassDistribution
 from .metric.fisher import LocalFisher as LocalFisher
 from .metric.local import LocalMahalanobis as LocalMahalanobis

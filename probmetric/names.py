@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 STORED = ("breast_cancer", "digits", "iris", "wine")
 GENERATED = ("ringnorm", "twonorm", "waveform")
@@ -29,36 +29,21 @@ CONVERT = (
 )
 """The remedy for CSV files that must be read in chunks."""
 
-DTYPES = "float64", "float32"
-"""Types of numbers that are read in chunks."""
-
 WILD = "*?["
 """Wildcards of file patterns."""
 
 
 class Reading(NamedTuple):
-    """Options of ``datasets.load`` to read rows, and ``dtype`` of ``pm.open``."""
+    """Options of ``datasets.load`` to read rows."""
 
     sep: str | None = None
     decimal: str = "."
     encoding: str = "utf-8"
     drop: Sequence[str] = ()
     features: Sequence[str] = ()
-    dtype: str = "float64"
     unlabeled: int | float | str | None = "warn"
     na: Sequence[str] = ()
     thousands: str | None = None
-
-    def of_load(self, name: str) -> dict[str, Any]:
-        """Return the arguments of ``datasets.load``; raise for float32."""
-        options = self._asdict()
-        if (dtype := options.pop("dtype")) != "float64":
-            raise ValueError(
-                f"--dtype must be float64 for {name!r}, got {dtype}. Only .npy files, "
-                "a quoted glob, a folder of Parquet files and a large Parquet file are "
-                "read in chunks."
-            )
-        return options
 
 
 AS_IS = Reading()
@@ -169,10 +154,10 @@ def existing(name: str, argument: str = "data") -> Path:
 
 
 def in_parts(name: str, argument: str = "data") -> bool:
-    """Return whether data are read in chunks: .npy files, folders and globs."""
+    """Return whether data are read in chunks: .npy files, folders, globs and URLs."""
     if is_set(name):
         return False
-    if is_pattern(os.path.expanduser(name)):
+    if "://" in name or is_pattern(os.path.expanduser(name)):
         return True
     path = path_of(name, argument)
     return path.is_dir() or (path.exists() and ending(path) == ".npy")

@@ -73,8 +73,6 @@ class ModelSpec:
     study, study_sections : callable, optional
         ``study(data, *, quick, seed) -> Study`` for ``validate --data --out``, and
         ``study_sections(study, data, *, seed) -> list of Section``.
-    reduction : Reduction, optional
-        Sums over rows that let ``fit`` read a dataset on disk in chunks.
 
     Examples
     --------
@@ -107,7 +105,6 @@ class ModelSpec:
     criticism: Callable[..., Any] | None = None
     study: Callable[..., Any] | None = None
     study_sections: Callable[..., Any] | None = None
-    reduction: object = None
 
     def __getattribute__(self, name: str) -> Any:
         """Return a field, imported from its place."""
@@ -226,7 +223,6 @@ _LEARNERS = (
         estimator="glml:GLML",
         metric="LocalMahalanobis",
         module="gaussian_classes",
-        reduction=at("probmetric.large.moments:CLASSES"),
         methods=("exact",),
     ),
     _spec(
@@ -236,7 +232,6 @@ _LEARNERS = (
         params="TwoStageParams",
         estimator="two_stage.estimator:TwoStageMixture",
         metric="PairSimilarity",
-        reduction=at("probmetric.large.mixture:MIXTURE"),
         methods=("nuts", "laplace", "svi"),
     ),
     _spec(
@@ -254,7 +249,6 @@ _LEARNERS = (
         params="LDAParams",
         estimator="lda:LDA",
         model="model",
-        reduction=at("probmetric.large.moments:CLASSES"),
         variants={"rca": at("probmetric.estimators.lda:RCA")},
         methods=("exact",),
         folder=False,
@@ -265,7 +259,6 @@ _LEARNERS = (
         "close and far pairs: a Mahalanobis metric in closed form (KISSME)",
         params="inference.pair_lda:PairLDAParams",
         estimator="pair_lda:PairLDA",
-        reduction=at("probmetric.large.moments:CLASSES"),
     ),
     _spec(
         "eig_dml",
@@ -435,47 +428,3 @@ def fit_labels(estimator: Any, X: object, labels: object) -> Any:
     if takes_groups(estimator):
         return estimator.fit(X, groups=labels)
     return estimator.fit(X, labels)
-
-
-def fit_rows(estimator: Any, source: Any) -> Any:
-    """Fit an estimator to a dataset on disk, whose labels are classes or groups."""
-    if takes_groups(estimator):
-        return estimator.fit(source, groups="label" if source.labeled else None)
-    if "y" in signature(estimator.fit).parameters:
-        return estimator.fit(source, y=None)
-    return estimator.fit(source)
-
-
-class _Started(Exception):
-    """A fit reads rows."""
-
-
-class _Unread:
-    """Metadata of a dataset on disk; reading rows raises ``_Started``."""
-
-    def __init__(self, source: Any) -> None:
-        self.name, self.feature_names = source.name, source.feature_names
-        self.labeled, self.weighted = source.labeled, source.weighted
-
-    @property
-    def parts(self) -> Any:
-        raise _Started
-
-    def read(self, part: object, rows: int, *, features: bool = True) -> Any:
-        raise _Started
-
-
-def refuses_source(estimator: Any, source: Any) -> str | None:
-    """Return why an estimator cannot read rows in chunks; None if it can.
-
-    ``fit`` of a copy with the same settings runs until it reads rows. If the learner or
-    a setting needs all rows at once, ``fit`` raises ValueError before it reads any.
-    """
-    copy = type(estimator)(**estimator.get_params(deep=False))
-    try:
-        fit_rows(copy, _Unread(source))
-    except _Started:
-        return None
-    except ValueError as error:
-        return str(error)
-    raise AssertionError(f"{type(estimator).__name__} fits rows that it did not read")

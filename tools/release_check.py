@@ -30,7 +30,7 @@ OUTSIDE = re.compile(
 )
 """What a test says that needs files of the repository beside the package and tests."""
 
-EXTRAS = "[ann,cli,explore,parquet,plots]"
+EXTRAS = "[ann,cli,dask,explore,parquet,plots]"
 TESTS_NEED = ("beartype", "hypothesis", "ipython", "pyarrow", "pytest", "pytest-xdist")
 RENDERS = "readme_renderer[md]"
 PROBE = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"

@@ -4,7 +4,7 @@
 ``options``    options of every command, as dataclasses.
 ``fit``, ``sample``, ``next``, ``neighbors``, ``evaluate``, ``validate``, ``report``
                the commands: functions of their options (``explore`` is in ``report``).
-``launch``     ``--processes``: several copies of a command on this machine.
+``workers``    ``--workers`` and ``--scheduler``: a Dask cluster for rows on disk.
 ``inputs``     data, settings and stored metrics.
 ``answers``    tables of pairs and triplets, and fits to them.
 ``files``      output files, errors and warnings.

@@ -67,7 +67,6 @@ def read_table(
 ) -> Table:
     """Read a table of judgments, or of questions; the columns determine the kind."""
     path = existing(name, option)
-    how.of_load(name)  # Refuses options for rows read in chunks.
     if leaves_out(how.unlabeled):
         raise ValueError(
             f"--unlabeled cannot be combined with {option}, got {how.unlabeled!r}. "

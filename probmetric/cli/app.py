@@ -10,7 +10,6 @@ Exit codes:
 1    a claim disagrees, is outside its bound or is inconclusive (except by k-hat only),
      or a fit or its draws have a warning that they are unreliable
 2    unusable input or an unwritable file (one sentence on standard error)
-75   a process was lost after all restarts
 130  interrupted
 """
 
@@ -42,6 +41,7 @@ from probmetric.cli.options import (
     model_name,
     quoted,
 )
+from probmetric.cli.workers import workers
 from probmetric.interrupts import run_command
 from probmetric.names import check_source
 from probmetric.registry import MODELS, estimator_of, learner_name, method_of
@@ -119,33 +119,19 @@ def _leave(
     *,
     work: str = "run",
     kept: Callable[[], str] = lambda: WHOLE,
-    several: bool = False,
 ) -> NoReturn:
     """Call ``work`` of a command's file, and exit with its code.
 
-    With ``several`` the process joins the others that were started with it. Imports end
-    before the work, so that ``kept`` describes the state after an interrupt.
+    Imports end before the work, so that ``kept`` describes the state after an
+    interrupt.
     """
     function = getattr(import_module(f"probmetric.cli.{file}"), work)
 
     def run() -> int:
-        with quieted(options.quiet):
+        with quieted(options.quiet), workers(options):
             return function(options)
 
-    if several:
-        from probmetric.cli.launch import work_together
-
-        raise typer.Exit(work_together(lambda work: exit_code(work, kept=kept), run))
     raise typer.Exit(exit_code(run, kept=kept))
-
-
-def _launch(size: int, restarts: int = 0, *, resume: bool = False) -> None:
-    """Start this command in several processes, unless this is one of them."""
-    from probmetric.cli.launch import is_copy, launch
-
-    if size > 1 and not is_copy():
-        words = [sys.executable, "-m", "probmetric", *sys.argv[1:]]
-        raise typer.Exit(launch(words, size, restarts, resume=resume))
 
 
 @command(Fit)
@@ -157,12 +143,10 @@ def fit(options: Fit) -> None:
         check_new(options.out, FILES["fit"], force=options.force)
         if options.resume and options.checkpoint is None:
             raise ValueError("--resume requires --checkpoint.")
-    resume = options.checkpoint is not None
-    _launch(options.processes, options.restarts, resume=resume)
     estimator_of(options.model)
     from probmetric.cli.fit import kept
 
-    _leave("fit", options, kept=lambda: kept(options.checkpoint), several=True)
+    _leave("fit", options, kept=lambda: kept(options.checkpoint))
 
 
 @command(Neighbors)
@@ -174,8 +158,7 @@ def neighbors(options: Neighbors) -> None:
         check_source(options.data, rows=True)
         if options.queries is not None:
             check_source(options.queries, "--queries", rows=True)
-    _launch(options.processes)
-    _leave("neighbors", options, several=True)
+    _leave("neighbors", options)
 
 
 @command(Sample)
@@ -215,10 +198,9 @@ def evaluate(options: Evaluate) -> None:
             check_source(options.test, "--test", rows=options.answers is None)
         if options.out is not None:
             check_new(options.out, FILES["evaluate"], force=options.force)
-    _launch(options.processes)
     if options.model is not None:
         estimator_of(options.model)
-    _leave("evaluate", options, several=True)
+    _leave("evaluate", options)
 
 
 @command(Explore)

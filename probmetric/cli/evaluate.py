@@ -70,7 +70,6 @@ from probmetric.evaluation.sources import judge_sources
 from probmetric.large.choose import sampled
 from probmetric.large.evaluate import as_fitted
 from probmetric.large.overlap import describe_overlap, hashes_of
-from probmetric.large.processes import together
 from probmetric.large.rows import sample_of
 from probmetric.large.source import View
 from probmetric.metric import Dissimilarity
@@ -112,7 +111,7 @@ class Task(NamedTuple):
 
 
 def run(options: Evaluate) -> int:
-    """Evaluate, and return the exit code. With several processes the first writes.
+    """Evaluate, and return the exit code.
 
     Raises as ``cli.fit.run``.
     """
@@ -120,7 +119,7 @@ def run(options: Evaluate) -> int:
     with ExitStack() as stack:
         with bad_input():
             task = _task(options)
-            if out is not None and together().rank == 0:
+            if out is not None:
                 stack.enter_context(claim(out, FILES["evaluate"], force=options.force))
         for remark in task.remarks:
             note(remark)
@@ -129,7 +128,7 @@ def run(options: Evaluate) -> int:
         for remark in result.notes:
             note(remark)
         typer.echo(result.text)
-        if out is None or together().rank:
+        if out is None:
             return 0
         summary = {
             "model": options.model,

@@ -40,13 +40,13 @@ from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.large.learners import fit_rows
 from probmetric.large.overlap import ROWS, hashes_of
 from probmetric.large.passes import checkpointed
-from probmetric.large.processes import together
 from probmetric.large.source import Source, n_features, n_rows
 from probmetric.metric import Dissimilarity
 from probmetric.provenance import versions
-from probmetric.registry import fit_named, fit_rows, make
+from probmetric.registry import fit_named, make
 from probmetric.storage.metric_file import save_metric
 
 MOST = 3000
@@ -64,21 +64,16 @@ class Learned(NamedTuple):
 
 
 def run(options: Fit) -> int:
-    """Fit, and return the exit code. With several processes only the first writes.
+    """Fit, and return the exit code.
 
     Raises BadInput (nothing is written), or OSError (existing files are complete).
     """
     with ExitStack() as stack:
         with bad_input():
             estimator, data, spec = prepared(options, chunks=True)
-            if together().rank == 0:
-                stack.enter_context(
-                    claim(options.out, FILES["fit"], force=options.force)
-                )
+            stack.enter_context(claim(options.out, FILES["fit"], force=options.force))
             stack.enter_context(checkpointed(options.checkpoint, resume=options.resume))
         learned = learn(options.model, estimator, data)
-        if together().rank:
-            return int(learned.trouble)
         with bad_input():
             hashes, metric = hashes_of(learned_rows(data)), estimator.get_metric()
             points, about, remarks = _described(estimator, data, spec)
@@ -188,9 +183,6 @@ def _in_chunks(estimator: Learner, rows: Source) -> str:
     names = ", ".join(rows.feature_names[:8]) + (", ..." * (n_features(rows) > 8))
     anchors: int | None = getattr(estimator, "n_anchors_", None)
     pairs = "" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)"
-    if getattr(estimator, "candidates", "") == "ivf":
-        recall: float = getattr(estimator, "recall_")  # noqa: B009
-        pairs += f", with {recall:.1%} of their partners found (recall_)"
     return (
         f"rows were read in chunks: {n_rows(rows):,} rows with columns {names}{pairs}; "
         "starting values, and priors chosen by votes, use a sample of the rows"

@@ -20,6 +20,7 @@ from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset
 from probmetric.large import rows as rows_in_parts
 from probmetric.large.files import Rows
+from probmetric.large.learners import refusal
 from probmetric.large.overlap import ROWS, describe_overlap
 from probmetric.large.rows import (
     is_large,
@@ -33,7 +34,7 @@ from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import difference
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import Reading, in_parts, path_of
-from probmetric.registry import refuses_source, takes_groups
+from probmetric.registry import takes_groups
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
 
@@ -72,7 +73,7 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
 
 def load(spec: DataSpec) -> Dataset:
     """Load a dataset, with warnings as notes."""
-    how = spec.how.of_load(spec.name)
+    how = spec.how._asdict()
     with noted():
         return datasets.load(spec.name, label=spec.label, groups=spec.groups, **how)
 
@@ -130,7 +131,7 @@ def streamed(estimator: Learner, spec: DataSpec) -> Source | None:
     else:
         column = label if parts else label or last_column(name, how)
         source = open_rows(name, column, how)
-    refused = refuses_source(estimator, source)
+    refused = refusal(estimator, source)
     if refused is not None and parts:
         raise ValueError(re.sub(r"such as (\w+=)", r"such as --set \1", refused))
     return source if refused is None else None

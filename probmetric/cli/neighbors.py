@@ -15,7 +15,6 @@ from probmetric.cli.inputs import (
 )
 from probmetric.cli.options import DataSpec, Neighbors
 from probmetric.files import replacing
-from probmetric.large.processes import together
 from probmetric.large.rows import all_rows, is_large, last_column, open_rows, stored
 from probmetric.large.source import Source, n_rows
 from probmetric.names import in_parts
@@ -23,7 +22,7 @@ from probmetric.neighbors.table import neighbor_table
 
 
 def run(options: Neighbors) -> int:
-    """Search, and return the exit code. With several processes only the first writes.
+    """Search, and return the exit code.
 
     Raises as ``cli.fit.run``.
     """
@@ -31,9 +30,7 @@ def run(options: Neighbors) -> int:
     with ExitStack() as stack:
         with bad_input():
             if out is not None:
-                claimed = claim_file(out, ".csv", force=options.force)
-                if together().rank == 0:
-                    stack.enter_context(claimed)
+                stack.enter_context(claim_file(out, ".csv", force=options.force))
             use = load_stored(options)
             rows, queries = _rows(spec, options.queries, use), None
             if options.queries is not None:
@@ -47,8 +44,6 @@ def run(options: Neighbors) -> int:
             table = neighbor_table(
                 use.metric, points, k, queries=queries, labels=labels
             )
-        if together().rank:
-            return 0
         table = safe_labels(table, ("label",), quote=options.quote_formulas)
         if out is None:
             typer.echo(table.to_csv(index=False), nl=False)

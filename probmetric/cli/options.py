@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from probmetric.cli.files import BadInput, bad_input
-from probmetric.names import AS_IS, DTYPES, Reading, check_source, looked_up
+from probmetric.names import AS_IS, Reading, check_source, looked_up
 from probmetric.registry import MODELS, estimators, model_of
 
 VALIDATED = (
@@ -120,16 +120,12 @@ ANSWERS = (
     "j, y (trials for counts). Columns of triplets: anchor, near, far (y if far may be "
     "nearer). Quadruplets also have other, which is compared with far."
 )
-CHUNK_DTYPE = (
-    "Precision for rows read in chunks: float64, or float32 (faster, rounds on read)."
-)
 GROUPS = (
     "Column with the source of each row (two_stage); default the class. Without --test "
     "and --folds, evaluate compares same-source with different-source pairs."
 )
 MAX_DRAWS = "Number of draws to use, evenly spaced in --draws."
 OVERWRITE = "Overwrite existing files."
-PROCESSES = "Processes on this machine for rows read in chunks."
 QUOTE = "Put ' before labels that a spreadsheet runs as formulas, such as =1+1."
 SETTING = "Argument of the learner, for example n_components=2; repeatable."
 TABLE_OUT = "Output .csv file; default standard output."
@@ -193,20 +189,29 @@ class LearnOptions(ReadOptions):
 
 
 @dataclass(kw_only=True)
-class Fit(LearnOptions):
+class WorkerOptions(Options):
+    """Options of the commands that divide rows read in chunks among workers."""
+
+    workers: int | None = option(
+        None, "Number of workers on this machine (requires the extra dask).", min=1
+    )
+    scheduler: str | None = option(
+        None,
+        "Address of a running Dask scheduler, such as tcp://host:8786 (instead of "
+        "--workers).",
+    )
+
+
+@dataclass(kw_only=True)
+class Fit(LearnOptions, WorkerOptions):
     """Options of ``fit``."""
 
     data: str | None = option(None, PARTS)
-    dtype: str = option("float64", CHUNK_DTYPE)
     checkpoint: Path | None = option(
         None, "Folder for checkpoints of the passes over the rows."
     )
     resume: bool = option(
         False, "Continue from the passes in --checkpoint.", "--resume"
-    )
-    processes: int = option(1, PROCESSES, min=1)
-    restarts: int = option(
-        3, "Number of restarts from --checkpoint after a lost process.", min=0
     )
 
 
@@ -245,7 +250,7 @@ class UseOptions(ReadOptions):
 
 
 @dataclass(kw_only=True)
-class Neighbors(UseOptions):
+class Neighbors(UseOptions, WorkerOptions):
     """Options of ``neighbors``."""
 
     data: str = option(MISSING, PARTS)
@@ -255,13 +260,11 @@ class Neighbors(UseOptions):
     )
     k: int = option(5, "Number of neighbors per query.", "-k", "--k", min=1)
     out: Path | None = option(None, TABLE_OUT)
-    dtype: str = option("float64", CHUNK_DTYPE)
     quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
-    processes: int = option(1, PROCESSES, min=1)
 
 
 @dataclass(kw_only=True)
-class Evaluate(UseOptions):
+class Evaluate(UseOptions, WorkerOptions):
     """Options of ``evaluate``."""
 
     data: str | None = option(None, PARTS)
@@ -292,10 +295,8 @@ class Evaluate(UseOptions):
     )
     max_draws: int = option(64, MAX_DRAWS, min=1)
     unlabeled: str = option("warn", UNLABELED, metavar="TEXT")
-    dtype: str = option("float64", CHUNK_DTYPE)
     seed: int = option(0, "Random seed.", min=0)
     quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
-    processes: int = option(1, PROCESSES, min=1)
 
 
 @dataclass(kw_only=True)
@@ -399,17 +400,13 @@ def expand[O: Options](
 def first(options: Options) -> Generator[None]:
     """Exit with code 2 and one sentence at a ValueError of the block.
 
-    All paths among the options, and ``--dtype``, are checked before the block.
+    All paths among the options are checked before the block.
     """
     try:
         with bad_input():
             for name, value in vars(options).items():
                 if isinstance(value, Path):
                     looked_up(value, "DIR" if name == "folder" else f"--{name}")
-            if (dtype := getattr(options, "dtype", "float64")) not in DTYPES:
-                raise ValueError(
-                    f"--dtype must be {' or '.join(DTYPES)}, got {dtype!r}."
-                )
             yield
     except BadInput as error:
         typer.echo(f"probmetric: {error}", err=True)

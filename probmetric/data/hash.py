@@ -112,3 +112,33 @@ def row_hashes(X: Float[np.ndarray, "n d"]) -> np.ndarray:
     rows = np.asarray(X, "<f8") + 0.0
     digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+
+
+def row_bits(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
+    """Return 64 random bits per row, a function of (seed, row): SplitMix64, twice.
+
+    They do not depend on the order of the rows.
+    """
+    step = np.uint64(0x9E3779B97F4A7C15)
+    with np.errstate(over="ignore"):  # Arithmetic modulo 2⁶⁴ is intended.
+        z = np.asarray(row, np.uint64) + np.uint64(seed) * step + step
+        for _ in range(2):
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = (z ^ (z >> np.uint64(31))) + step
+    return z
+
+
+def sampled_rows(n: int, most: int, *, seed: int = 0) -> Int[np.ndarray, "m"]:
+    """Return the sorted numbers of the ``most`` rows of n with the smallest bits."""
+    if n <= most:
+        return np.arange(n)
+    rows, bits = np.zeros(0, np.intp), np.zeros(0, np.uint64)
+    for first in range(0, n, 1 << 20):
+        more = np.arange(first, min(first + (1 << 20), n))
+        rows = np.concatenate([rows, more])
+        bits = np.concatenate([bits, row_bits(seed, more)])
+        if len(rows) > most:
+            smallest = np.argpartition(bits, most - 1)[:most]
+            rows, bits = rows[smallest], bits[smallest]
+    return np.sort(rows)

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.arguments import WrongType
+from probmetric.data.chunked import Chunked
 from probmetric.data.containers import Pairs
-from probmetric.large.source import Source
 from probmetric.names import UNNAMED
 from probmetric.typing import ArrayLike
 
@@ -121,7 +121,7 @@ def check_one_kind(y: ArrayLike) -> None:
 
 def check_numeric(X: ArrayLike, name: str = "X") -> None:
     """Raise for columns of text, dates or categories, with their names."""
-    refuse_source(X, name)
+    refuse_chunked(X, name)
     refuse_masked(X, name)
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         frame: Any = X
@@ -143,9 +143,9 @@ def check_numeric(X: ArrayLike, name: str = "X") -> None:
         raise ValueError(f"{name} must have numeric columns, got {', '.join(bad)}")
 
 
-def refuse_source(X: object, name: str) -> None:
-    """Raise for data on disk where all rows are needed at once."""
-    if isinstance(X, Source):
+def refuse_chunked(X: object, name: str) -> None:
+    """Raise for data that are read in chunks, if all rows are needed at once."""
+    if isinstance(X, Chunked):
         raise ValueError(
             f"{name} must be an array, got data on disk ({X.name}), but all rows are "
             "needed at once. For data on disk use GaussianClasses, GLML, LCA, LDA, "
@@ -278,7 +278,7 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
 
     Complex numbers raise even if the imaginary parts are zero.
     """
-    refuse_source(X, name)
+    refuse_chunked(X, name)
     refuse_masked(X, name)
     if hasattr(X, "columns"):  # Data frames may convert dates to numbers.
         check_numeric(X, name)

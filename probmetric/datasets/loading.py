@@ -318,7 +318,7 @@ def load_points(
     (150, 4)
     """
     name = str(name_or_path)
-    options = how.of_load(name)
+    options = how._asdict()
     if is_set(name):
         data = load(name, label=label, **options)
         return Unlabeled(data.X, data.feature_names, data.labels, name)

@@ -73,6 +73,8 @@ class Learner[M](BaseEstimator):
 
     _default_method: ClassVar[str] = "nuts"
     _n_metrics: ClassVar[int] = 100
+    _streams: ClassVar[bool] = False
+    """Whether ``fit`` also reads data on disk in chunks."""
     _thins_given_draws: ClassVar[bool] = False
     """Whether ``_n_metrics`` also limits draws that users pass."""
 

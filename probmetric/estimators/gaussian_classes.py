@@ -6,7 +6,7 @@ The model is ``probmetric.models.gaussian_classes``, the closed forms are in
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, cast
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Labeled
 from probmetric.data.padding import bucket, pad_rows
 from probmetric.data.scaling import Scaler, constant_columns, standardize_features
@@ -44,7 +45,6 @@ from probmetric.inference.gaussian_classes.choice import (
     EXCESS,
     Strengths,
     choose_prior,
-    prior_of,
     statistics_of,
 )
 from probmetric.inference.gaussian_classes.completions import (
@@ -62,8 +62,6 @@ from probmetric.inference.gaussian_classes.posterior import (
 )
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn_statistics
-from probmetric.large.begin import Refused, refuse, streamed_classes
-from probmetric.large.source import Source, sample_rows
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import Dissimilarity, LocalMahalanobis
 from probmetric.metric.feature_names import with_names
@@ -99,7 +97,8 @@ class _Options(TypedDict):
     alpha: float
 
 
-def _check_varied(prior: NIWPrior, n: int) -> None:
+def check_varied(prior: NIWPrior, n: int) -> None:
+    """Raise if the points do not vary within the classes."""
     if np.isnan(prior.kappa):
         raise ValueError(
             "X must have points that vary within the classes (n_samples = "
@@ -111,6 +110,7 @@ def _check_varied(prior: NIWPrior, n: int) -> None:
 class GaussianLearner(TellsClasses, Learner[Exact]):
     """Base of ``GaussianClasses`` and ``GLML``: the posterior of Gaussian classes."""
 
+    _streams = True
     _default_method = "exact"
 
     prior: Literal["cv", "evidence"] = "cv"
@@ -147,7 +147,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         if np.isnan(points).any():
             stats, evidence = None, np.nan
             prior = evidence_prior_missing(data, c, **options)
-            _check_varied(prior, len(points))
+            check_varied(prior, len(points))
             shape = self.covariance
             start = fit_missing(
                 data, prior, n_classes=c, tol=START_TOL, covariance=shape
@@ -164,7 +164,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             stats, prior, post, evidence = to_numpy(
                 learn_statistics(stats, prior, **options)
             )
-            _check_varied(prior, len(points))
+            check_varied(prior, len(points))
         return ClassFit(
             points,
             data,
@@ -176,49 +176,6 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             post,
             float(evidence),
             constant_columns(points),
-            strengths,
-        )
-
-    def _fit_rows_of(
-        self, source: Source, y: object, options: Refused | None = None
-    ) -> ClassFit:
-        """Fit data on disk: one pass over the labels, one over the rows.
-
-        With ``prior="cv"`` a third pass draws the sample (``large.source.sample_rows``,
-        seed 0) that chooses the strengths of the prior. Data on disk do not support
-        ``options``.
-        """
-        folds, integrate = self.prior == "cv", self.missing == "integrate"
-        refuse({"missing": (integrate, "'error'"), **(options or {})})
-        if folds and source.weighted:
-            raise ValueError(
-                "prior must be 'evidence' for data on disk with weights, got 'cv', "
-                "whose folds count every row once"
-            )
-        streamed = streamed_classes(self, source, y, 1)
-        stats, c = streamed.stats, len(streamed.classes)
-        prior = strengths = None
-        if folds:
-            X, codes, _ = sample_rows(source, classes=streamed.classes)
-            Z = (X - streamed.inside.mean) / streamed.inside.scale
-            prior, strengths, _ = choose_prior(Labeled(Z, codes), c, **self._options)
-            if not np.isnan(prior.kappa):
-                prior = prior_of(stats, strengths, **self._options)
-        with jax.enable_x64(True):
-            learned = to_numpy(learn_statistics(stats, prior, **self._options))
-        _check_varied(learned.prior, streamed.n)
-        none = np.zeros((0, len(streamed.constant)))
-        return ClassFit(
-            none,
-            Labeled(none, np.zeros(0, int)),
-            streamed.classes,
-            np.zeros(0, int),
-            streamed.scaler,
-            learned.stats,
-            learned.prior,
-            learned.posterior,
-            float(learned.log_evidence),
-            streamed.constant,
             strengths,
         )
 
@@ -336,7 +293,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     """
 
     @no_type_check
-    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
+    @chunked()
+    def fit(self, X: ArrayLike | Chunked, y: ArrayLike | None = None) -> Self:
         """Compute the posterior of labeled points, exact for complete rows.
 
         Parameters
@@ -351,10 +309,11 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        if isinstance(X, Source):
-            fitted = self._fit_rows_of(X, y)
-        else:
-            fitted = self._fit_classes(X, required(self, y), seed)
+        return self._store(
+            self._fit_classes(cast("ArrayLike", X), required(self, y), seed)
+        )
+
+    def _store(self, fitted: ClassFit) -> Self:
         self._set_classes(fitted)
         self._scaler = fitted.scaler
         mean = to_numpy(posterior_mean(self.posterior_))

@@ -6,7 +6,7 @@ The model is ``probmetric.models.gaussian_classes``, the local metrics are in
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.estimators._labeled import checked_rows, report, required
 from probmetric.estimators._learner import Run, no_rows
 from probmetric.estimators._settings import (
@@ -40,8 +41,6 @@ from probmetric.inference.gaussian_classes.local_metric import (
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
 from probmetric.inference.gaussian_classes.prior import learn_statistics
-from probmetric.large.begin import Refused
-from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity, LocalMahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.local import Rule
@@ -185,7 +184,8 @@ class GLML(GaussianLearner):
     n_draws: Natural = 24
 
     @no_type_check
-    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
+    @chunked()
+    def fit(self, X: ArrayLike | Chunked, y: ArrayLike | None = None) -> Self:
         """Learn the class Gaussians and their metrics; store the training points.
 
         Parameters
@@ -200,9 +200,7 @@ class GLML(GaussianLearner):
         check_settings(self)
         self._check_options()
         seed = int(check_random_state(self.random_state).randint(2**31))
-        if isinstance(X, Source):
-            return self._fit_source(X, y, seed)
-        fitted = self._fit_classes(X, required(self, y), seed)
+        fitted = self._fit_classes(cast("ArrayLike", X), required(self, y), seed)
         self._set_classes(fitted)
         points, codes = _whole_rows(fitted)
         base, metrics = self._learn(fitted, seed)
@@ -220,19 +218,6 @@ class GLML(GaussianLearner):
         self.classifier_ = KNeighborsClassifier(
             metric, self.n_neighbors, votes=self.votes
         ).fit(points, fitted.classes[codes])
-        return self
-
-    def _fit_source(self, source: Source, y: object, seed: int) -> Self:
-        options: Refused = {
-            "gamma": (isinstance(self.gamma, str), "a number, such as gamma=1,"),
-            "n_components": (self.n_components > 1, "1"),
-        }
-        fitted = self._fit_rows_of(source, y, options)
-        self._set_classes(fitted)
-        metrics = self._learn(fitted, seed)[1]
-        self.gamma_scores_, self.frame_ = None, "pooled"
-        self._set(metrics, float(self.gamma))
-        vars(self).pop("classifier_", None)
         return self
 
     def _check_options(self) -> None:

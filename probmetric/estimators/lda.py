@@ -5,12 +5,13 @@ The derivation is ``inference.lda``.
 
 from abc import ABC, abstractmethod
 from dataclasses import field
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import xarray as xr
 
 from probmetric.arguments import check_choice
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Labeled
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
@@ -21,8 +22,6 @@ from probmetric.estimators._settings import Count, Extended, settings
 from probmetric.inference import lda
 from probmetric.inference.gaussian_classes.draws import Exact
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
-from probmetric.large.begin import refuse, streamed_classes
-from probmetric.large.source import Source
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.neighbors.strength import Chosen
@@ -33,6 +32,7 @@ from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_ch
 class _TiedClasses(PairsMixin, Learner[Exact], ABC):
     """Base of LDA and RCA: Gaussian classes with one covariance Σ_W."""
 
+    _streams = True
     _default_method = "exact"
 
     prior_strength: Extended | Literal["cv"] = "cv"
@@ -50,7 +50,8 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         """Fit standardized points; the factor is in standardized units."""
 
     @no_type_check
-    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
+    @chunked()
+    def fit(self, X: ArrayLike | Chunked, y: ArrayLike | None = None) -> Self:
         """Learn from class (or chunk) labels.
 
         Parameters
@@ -62,9 +63,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
             Class labels, numbers or strings. At least two classes; one with two rows or
             more. None for data on disk, which have their labels.
         """
-        if isinstance(X, Source):
-            return self._fit_source(X, y)
-        data, self.classes_, scaler = labeled_data(self, X, y)
+        data, self.classes_, scaler = labeled_data(self, cast("ArrayLike", X), y)
         target = self._target(scaler.scale)
         if isinstance(self.prior_strength, str):
             self.prior_strength_ = self._choose(data, target).strength
@@ -72,24 +71,9 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
             self.prior_strength_ = float(self.prior_strength)
         prior = lda.shrinkage_prior(target, self.prior_strength_)
         params = self._learn(data, prior)
-        self._found = data, prior
+        self._found: tuple[Labeled, NIWPrior] | None = data, prior
         self._set_map(params.factor, scaler, data.X)
         return self._store(params, scaler)
-
-    def _fit_source(self, source: Source, y: object) -> Self:
-        folds = isinstance(self.prior_strength, str)
-        instead = "a number, such as prior_strength=1, not 'cv',"
-        refuse({"prior_strength": (folds, instead)})
-        streamed = streamed_classes(self, source, y, 2)
-        self.classes_ = streamed.classes
-        self.prior_strength_ = float(self.prior_strength)
-        target = self._target(streamed.scaler.scale)
-        prior = lda.shrinkage_prior(target, self.prior_strength_)
-        params = self._learn(streamed.stats, prior)
-        self._found = None
-        self.components_ = streamed.map_of(np.asarray(params.factor))
-        self.mean_, self.scale_ = streamed.scaler
-        return self._store(params, streamed.scaler)
 
     def _store(self, params: lda.LDAParams, scaler: Scaler) -> Self:
         mean, scale = scaler

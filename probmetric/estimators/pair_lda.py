@@ -4,20 +4,17 @@ The derivation is ``inference.pair_lda``.
 """
 
 from dataclasses import field
-from typing import Literal, TypedDict
-
-import numpy as np
+from typing import Literal, TypedDict, cast
 
 from probmetric.arguments import check_count
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Labeled, Pairs
-from probmetric.estimators._labeled import report, required
+from probmetric.estimators._labeled import required
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import Extended, NonNegative, PairSet, settings
 from probmetric.inference import pair_lda
 from probmetric.inference.pair_lda import SecondMoments
 from probmetric.inference.solvers.result import Fit
-from probmetric.large.begin import refuse, streamed_classes
-from probmetric.large.source import Source
 from probmetric.typing import ArrayLike, Self, no_type_check
 
 
@@ -87,6 +84,8 @@ class PairLDA(PairLearner):
     (178, 2)
     """
 
+    _streams = True
+
     n_components: int | None = field(default=None, kw_only=False)
     method: pair_lda.Method = "generalized"
     alpha: NonNegative = 0.01
@@ -109,7 +108,8 @@ class PairLDA(PairLearner):
         return self._learn(self._paired(data), strength, len(data.X))
 
     @no_type_check
-    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
+    @chunked()
+    def fit(self, X: ArrayLike | Chunked, y: ArrayLike | None = None) -> Self:
         """Learn from class labels, or from pairs.
 
         Parameters
@@ -123,22 +123,7 @@ class PairLDA(PairLearner):
             least one class with two or more rows. Labels of pairs are described in
             ``fit_pairs``. Must be None for data on disk.
         """
-        if not isinstance(X, Source):
-            return super().fit(X, required(self, y))
-        folds = isinstance(self.prior_strength, str)
-        number = "a number, such as prior_strength=1, not 'cv',"
-        all_pairs = self.pairs != "all", "'all'"
-        refuse({"prior_strength": (folds, number), "pairs": all_pairs})
-        streamed = streamed_classes(self, X, y, 2)
-        moments = pair_lda.class_second_moments(streamed.stats, streamed.squares)
-        strength, n = float(self.prior_strength), float(np.sum(streamed.stats.n))
-        fitted = self._learn(moments, strength, n)
-        report(fitted, type(self).__name__)
-        self.classes_ = streamed.classes
-        self.components_ = streamed.map_of(np.asarray(fitted.params.factor))
-        self.mean_, self.scale_ = streamed.scaler
-        self._keep(fitted)
-        return self
+        return super().fit(cast("ArrayLike", X), required(self, y))
 
     def _paired(self, data: Labeled) -> Pairs | Labeled:
         return data if self.pairs == "all" else self._make_pairs(data)

@@ -32,25 +32,25 @@ Memory besides the data, in numbers of 8 bytes, is 512 · depth for retrieval (5
 queries at a time) and 6 · max_pairs + 1024 d for pairs. No n × n matrix is formed.
 """
 
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from sklearn.metrics import roc_auc_score
 
-from probmetric.arguments import check_counts, check_number
+from probmetric.arguments import check_counts
 from probmetric.data import inputs
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.evaluation.ranking import (
     chosen_pairs,
     class_figures,
+    class_sums,
     query_rows,
     ranking_figures,
     ranking_sums,
     scored,
 )
 from probmetric.evaluation.verification import verification
-from probmetric.large.evaluate import Classifier, Limits, compared, predicted, ranked
-from probmetric.large.source import Source, is_source
 from probmetric.metric import Dissimilarity, PairSimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws
@@ -63,8 +63,19 @@ ROUNDING = 1e-6
 """Tolerance for float32 probabilities outside [0, 1]."""
 
 
+@runtime_checkable
+class Classifier(Protocol):
+    """The interface of a fitted classifier with class probabilities."""
+
+    @property
+    def classes_(self) -> ArrayLike: ...  # noqa: D102
+
+    def predict_proba(self, X: ArrayLike, /) -> np.ndarray: ...  # noqa: D102
+
+
+@chunked()
 def evaluate(
-    X: ArrayLike | Source,
+    X: ArrayLike | Chunked,
     y: ArrayLike | None = None,
     *,
     classifier: Classifier | None = None,
@@ -81,7 +92,7 @@ def evaluate(
     ----------
     X : array-like of shape (n, d), or Source
         Held-out points, or a labeled dataset on disk (``pm.open``), which is read in
-        chunks. With several processes only the neighbor search is distributed.
+        chunks.
     y : array-like of shape (n,)
         Class labels, or None for a dataset on disk.
     classifier : fitted classifier, optional
@@ -120,22 +131,14 @@ def evaluate(
     >>> bool(figures["precision_at_1"] > 0.9)
     True
     """
-    if metric is None:
-        metric = getattr(classifier, "metric_", None)
-    if classifier is None and metric is None:
-        raise ValueError("classifier or metric must be passed, got neither.")
+    metric = metric_of(classifier, metric)
     check_columns(metric, X=X)
-    if isinstance(metric, MetricDraws):
-        metric = metric.mean_metric()
-    max_pairs, max_depth, n_bins = check_counts(
-        max_pairs=max_pairs, max_depth=max_depth, n_bins=n_bins
+    max_pairs, max_depth, n_bins, few = check_counts(
+        max_pairs=max_pairs,
+        max_depth=max_depth,
+        n_bins=n_bins,
+        max_queries=10_000 if max_queries is None else max_queries,
     )
-    if is_source(X):
-        (few,) = check_counts(max_queries=1000 if max_queries is None else max_queries)
-        seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
-        most = Limits(n_bins, max_pairs, few, max_depth, seed)
-        return _evaluate_rows(cast("Source", X), y, classifier, metric, most)
-    few = 10_000 if max_queries is None else max_queries
     table = cast("ArrayLike", X)
     X, y = inputs.points(table), np.asarray(y)
     if y.shape != (len(X),):
@@ -151,7 +154,7 @@ def evaluate(
         P = classifier.predict_proba(table)
         P = _probabilities(P, (len(X), len(classes)))
         rows = np.searchsorted(classes, y), P, np.ones(len(P))
-        figures |= class_figures([rows], n_bins)
+        figures |= class_figures(class_sums([rows], n_bins))
     if metric is not None:
         codes = np.unique(y, return_inverse=True)[1]
         figures |= retrieval(
@@ -162,29 +165,15 @@ def evaluate(
     return figures
 
 
-def _evaluate_rows(
-    source: Source,
-    y: object,
-    classifier: Classifier | None,
-    metric: Dissimilarity | None,
-    most: Limits,
-) -> dict[str, float]:
-    if y is not None:
-        raise ValueError(
-            "y must be None for a dataset on disk, got y. Use pm.open(..., label=)."
-        )
-    figures: dict[str, float] = {}
-    if classifier is not None:
-        figures |= predicted(source, classifier, most.n_bins)
-    if metric is not None:
-        if source.weighted:
-            raise ValueError(
-                f"X must have no weights if a metric is evaluated, got {source.name} "
-                "with weights. Omit weight= in pm.open, or evaluate only a classifier."
-            )
-        figures |= ranked(source, metric, most)
-        figures |= pair_figures(metric, *compared(source, metric, most))
-    return figures
+def metric_of(
+    classifier: Classifier | None, metric: Dissimilarity | MetricDraws | None
+) -> Dissimilarity | None:
+    """Return the metric to evaluate: by default that of the classifier."""
+    if metric is None:
+        metric = getattr(classifier, "metric_", None)
+    if classifier is None and metric is None:
+        raise ValueError("classifier or metric must be passed, got neither.")
+    return metric.mean_metric() if isinstance(metric, MetricDraws) else metric
 
 
 def pair_figures(

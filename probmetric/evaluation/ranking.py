@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from probmetric.arguments import check_counts
-from probmetric.large.choose import sampled_rows
+from probmetric.data.hash import sampled_rows
 from probmetric.metric import Dissimilarity
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws
@@ -19,8 +19,8 @@ type Classified = tuple[
 """True codes, class probabilities, and weights."""
 
 
-def class_figures(batches: Iterable[Classified], n_bins: int) -> dict[str, float]:
-    """Compute weighted accuracy, log loss, Brier score and ECE over all batches."""
+def class_sums(batches: Iterable[Classified], n_bins: int) -> Float[np.ndarray, "_"]:
+    """Compute the weight, three sums of scores, and two sums of each confidence bin."""
     tiny = np.finfo(float).eps
     total, sums, bins = 0.0, np.zeros(3), np.zeros((2, n_bins))
     for codes, P, w in batches:
@@ -32,7 +32,13 @@ def class_figures(batches: Iterable[Classified], n_bins: int) -> dict[str, float
         sums += [(w * right).sum(), (w * loss).sum(), (w * square).sum()]
         where = np.minimum((top * n_bins).astype(int), n_bins - 1)
         bins += [np.bincount(where, w * a, n_bins) for a in (right, top)]
-    accuracy, log_loss, brier = (sums / total).tolist()
+    return np.concatenate([[total], sums, bins.ravel()])
+
+
+def class_figures(sums: Float[np.ndarray, "_"]) -> dict[str, float]:
+    """Compute accuracy, log loss, Brier score and ECE from ``class_sums``."""
+    total, bins = sums[0], sums[4:].reshape(2, -1)
+    accuracy, log_loss, brier = (sums[1:4] / total).tolist()
     ece = float(np.abs(bins[0] - bins[1]).sum() / total)
     return {"accuracy": accuracy, "log_loss": log_loss, "brier": brier, "ece": ece}
 

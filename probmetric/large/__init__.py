@@ -3,22 +3,27 @@
 Reading
     ``source``     ``Source``: parts, bins and blocks of one shape.
     ``files``      ``open``: Parquet files, ``.npy`` files or arrays.
+    ``remote``     files at a URL, by fsspec.
     ``choose``     rows by number, or a sample.
-    ``resampled``  other weights of the rows: jackknife and bootstrap.
+    ``resampled``  other weights of the rows, and ``with_intervals``.
     ``rows``       rows that commands read, and a sample of them.
     ``overlap``    test rows that were also used for training.
 Passes
+    ``engine``     ``run``: tasks in this process, or on a Dask cluster.
     ``reduce``     ``Reduction``: sums over rows, the interface of learners and engine.
-    ``bins``       the ordered sum over bins.
     ``passes``     checkpoints of passes, to resume a fit.
 Computations
     ``moments``    moments of columns and classes, in one pass.
     ``begin``      checks and settings of a fit.
+    ``learners``   which learners read data on disk, and with what settings.
+    ``lda``        ``LDA``, ``RCA`` and ``PairLDA``.
+    ``gaussian_classes``  ``GaussianClasses`` and ``GLML``.
+    ``anchors``    ``LCA`` from anchors.
     ``mixture``    EM of the normal mixture, one pass per step.
     ``groups``     EM of grouped instances, collected in one pass.
     ``two_stage``  ``TwoStageMixture``.
     ``neighbors``  nearest rows.
-    ``votes``      count votes of the nearest rows.
+    ``votes``      ``KNeighborsClassifier`` by count votes.
     ``evaluate``   scores of ``evaluate``.
 """
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.data.hash import sampled_rows
 from probmetric.large.source import (
     Block,
     Part,
@@ -18,7 +19,6 @@ from probmetric.large.source import (
     most_rows,
     n_features,
     n_rows,
-    row_bits,
 )
 
 
@@ -36,21 +36,6 @@ def sampled(source: Source, most: int, *, seed: int = 0) -> Chosen:
     All rows are returned if there are at most ``most``. One pass over the data.
     """
     return picked(source, sampled_rows(n_rows(source), most, seed=seed))
-
-
-def sampled_rows(n: int, most: int, *, seed: int = 0) -> Int[np.ndarray, "m"]:
-    """Return the sorted row numbers that ``sampled`` chooses from n rows."""
-    if n <= most:
-        return np.arange(n)
-    rows, bits = np.zeros(0, np.intp), np.zeros(0, np.uint64)
-    for first in range(0, n, 1 << 20):
-        more = np.arange(first, min(first + (1 << 20), n))
-        rows = np.concatenate([rows, more])
-        bits = np.concatenate([bits, row_bits(seed, more)])
-        if len(rows) > most:
-            smallest = np.argpartition(bits, most - 1)[:most]
-            rows, bits = rows[smallest], bits[smallest]
-    return np.sort(rows)
 
 
 def picked(

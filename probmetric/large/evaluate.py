@@ -1,4 +1,4 @@
-"""Scores of ``evaluate`` on a dataset on disk.
+"""``evaluate`` of a dataset on disk.
 
 Class scores are sums over chunks of rows. The same queries and pairs are chosen as for
 points in memory, and only the rows of queries and pairs are loaded.
@@ -7,68 +7,114 @@ Memory besides a chunk and its probabilities, in numbers of 8 bytes, is (d + 4 d
 per query and (2 d + 6) per pair.
 """
 
-from collections.abc import Generator
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from functools import reduce as fold
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
+from probmetric.arguments import check_counts, check_number
+from probmetric.data.hash import row_bits
+from probmetric.evaluation.evaluate import Classifier, metric_of, pair_figures
 from probmetric.evaluation.ranking import (
     Classified,
     chosen_pairs,
     class_figures,
+    class_sums,
     ranking_figures,
     ranking_sums,
     scored,
 )
 from probmetric.large.choose import check_labels, labels_at, picked
+from probmetric.large.engine import run
 from probmetric.large.source import (
     MOST_ROWS,
+    Part,
     Source,
+    bins,
     block_rows,
     blocks_of,
     class_counts,
     n_rows,
-    row_bits,
 )
 from probmetric.metric import Dissimilarity
+from probmetric.metric.feature_names import check_columns
+from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.search import nearest
-from probmetric.typing import ArrayLike
-
-
-@runtime_checkable
-class Classifier(Protocol):
-    """The interface of a fitted classifier with class probabilities."""
-
-    @property
-    def classes_(self) -> ArrayLike: ...  # noqa: D102
-
-    def predict_proba(self, X: ArrayLike, /) -> np.ndarray: ...  # noqa: D102
 
 
 class Limits(NamedTuple):
-    """Number of bins, maximum numbers of pairs, queries and neighbors, and seed."""
+    """Maximum numbers of pairs, queries and neighbors, and seed."""
 
-    n_bins: int
     max_pairs: int
     max_queries: int
     max_depth: int
     seed: int
 
 
+def evaluate(
+    X: Source,
+    y: object = None,
+    *,
+    classifier: Classifier | None = None,
+    metric: Dissimilarity | MetricDraws | None = None,
+    n_bins: int = 15,
+    max_pairs: int = 200_000,
+    max_queries: int | None = None,
+    max_depth: int = 1000,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Evaluate a classifier, a metric or both, as ``probmetric.evaluate``."""
+    metric = metric_of(classifier, metric)
+    check_columns(metric, X=X)
+    max_pairs, max_depth, n_bins, few = check_counts(
+        max_pairs=max_pairs,
+        max_depth=max_depth,
+        n_bins=n_bins,
+        max_queries=1000 if max_queries is None else max_queries,
+    )
+    seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
+    most = Limits(max_pairs, few, max_depth, seed)
+    if y is not None:
+        raise ValueError(
+            "y must be None for a dataset on disk, got y. Use pm.open(..., label=)."
+        )
+    figures: dict[str, float] = {}
+    if classifier is not None:
+        figures |= predicted(X, classifier, n_bins)
+    if metric is not None:
+        if X.weighted:
+            raise ValueError(
+                f"X must have no weights if a metric is evaluated, got {X.name} with "
+                "weights. Omit weight= in pm.open, or evaluate only a classifier."
+            )
+        figures |= ranked(X, metric, most)
+        figures |= pair_figures(metric, *compared(X, metric, most))
+    return figures
+
+
 def predicted(source: Source, classifier: Classifier, n_bins: int) -> dict[str, float]:
     """Compute ``class_figures`` in one pass, weighted by the dataset's weights."""
     check_labels(source)
+    parts = [some for some in bins(source.parts) if some]
+    return class_figures(fold(np.add, run(_sums, parts, source, classifier, n_bins)))
+
+
+def _sums(
+    parts: Sequence[Part], source: Source, classifier: Classifier, n_bins: int
+) -> Float[np.ndarray, "_"]:
+    """Compute the sums of scores of one bin: a task."""
     classes = np.asarray(classifier.classes_)
 
-    def batches() -> Generator[Classified]:
-        for block in blocks_of(source, block_rows(source), classes=classes):
+    def batches() -> Iterator[Classified]:
+        for block in blocks_of(source, [parts], block_rows(source), classes=classes):
             m = block.rows
             P = classifier.predict_proba(as_fitted(classifier, block.X[:m], source))
             yield block.y[:m], P, block.w[:m]
 
-    return class_figures(batches(), n_bins)
+    return class_sums(batches(), n_bins)
 
 
 def as_fitted(
@@ -83,7 +129,7 @@ def as_fitted(
 def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, float]:
     """Compute precision at 1, R-precision and MAP@R of sampled rows among all rows."""
     check_labels(source)
-    classes, members = class_counts(source, source.parts, MOST_ROWS)
+    classes, members = class_counts(source)
     rows = _queries(source, classes[members > 1], most)
     queries = picked(source, rows)
     assert queries.labels is not None

@@ -6,16 +6,15 @@ by one: a scanner over many of them needs gigabytes. The size and modification t
 a file are checked before each part is read.
 """
 
-import math
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from probmetric.large.remote import RemoteFile, is_remote, remote_files
 from probmetric.large.source import (
     Block,
     Labels,
@@ -23,11 +22,9 @@ from probmetric.large.source import (
     Source,
     aligned,
     cut,
-    described,
     labels_of,
-    single,
 )
-from probmetric.names import CONVERT, DTYPES, TEXT, files_at, repeated
+from probmetric.names import CONVERT, TEXT, files_at, repeated
 from probmetric.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -40,15 +37,20 @@ BUFFER = 1 << 16
 """Bytes of a column that are read at a time."""
 
 
-class _File(NamedTuple):
-    """The path, size and modification time of a file when it was opened."""
+type Place = Path | RemoteFile
 
-    path: Path
+
+class _File(NamedTuple):
+    """The path, size and version of a file when it was opened."""
+
+    path: Place
     size: int
-    changed: int
+    version: object
 
     @classmethod
-    def of(cls, path: Path) -> "_File":
+    def of(cls, path: Place) -> "_File":
+        if isinstance(path, RemoteFile):
+            return cls(path, *path.version())
         about = path.stat()
         return cls(path, about.st_size, about.st_mtime_ns)
 
@@ -80,7 +82,7 @@ def _readable(what: str) -> Generator[None]:
         ) from error
 
 
-class Rows:
+class Rows(Source):
     """Arrays as a source.
 
     Parameters
@@ -92,8 +94,6 @@ class Rows:
         Data weights.
     names : sequence of str, optional
     """
-
-    __repr__ = described
 
     def __init__(
         self,
@@ -129,69 +129,45 @@ class Rows:
             yield Block(X, y, None if self._w is None else self._w[some], a)
 
 
-class _Header(NamedTuple):
-    """The header of an ``.npy`` file, and the offset of its data."""
+class _Array(NamedTuple):
+    """An ``.npy`` file: its shape, its dtype, and the offset of its data."""
 
     file: _File
     shape: tuple[int, ...]
     dtype: np.dtype
     offset: int
 
+    @classmethod
+    def at(cls, path: Path, axes: int) -> "_Array":
+        """Read the header of a file."""
+        with _readable(f"{str(path)!r} as an .npy file"):
+            array = np.load(path, mmap_mode="r")
+        shape, dtype, by_row = array.shape, array.dtype, array.flags.c_contiguous
+        if len(shape) != axes or 0 in shape[1:] or not by_row:
+            wanted = "(n, d) row by row" if axes == 2 else "(n,)"
+            order = "" if by_row else " by column; save np.ascontiguousarray(X)"
+            raise ValueError(
+                f"data: expected an array of shape {wanted} in {str(path)!r}, got "
+                f"{shape}{order}"
+            )
+        if dtype.kind not in ("biuf" if axes == 2 else "biufUS"):
+            raise ValueError(f"data: expected numbers in {str(path)!r}, got {dtype}")
+        return cls(_File.of(path), shape, dtype, array.offset)
 
-def _header(path: Path, axes: int) -> _Header:
-    """Read the header of an ``.npy`` file, and check its number of axes."""
-    with _readable(f"{str(path)!r} as an .npy file"), path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, by_column, dtype = read(file)
-        offset = file.tell()
-    whole = all(type(size) is int and size >= 0 for size in shape)
-    if len(shape) != axes or not whole or 0 in shape[1:] or (by_column and axes > 1):
-        wanted, order = "(n, d) row by row" if axes == 2 else "(n,)", ""
-        if by_column and axes > 1:
-            order = " by column; save np.ascontiguousarray(X)"
-        raise ValueError(
-            f"data: expected an array of shape {wanted} in {str(path)!r}, got "
-            f"{shape}{order}"
-        )
-    if dtype.kind not in ("biuf" if axes == 2 else "biufUS"):
-        raise ValueError(f"data: expected numbers in {str(path)!r}, got {dtype}")
-    header = _Header(_File.of(path), shape, dtype, offset)
-    size = offset + dtype.itemsize * math.prod(shape)
-    if header.file.size < size:
-        raise ValueError(
-            f"data: expected {size} bytes in {str(path)!r}, got {header.file.size}: "
-            "it was cut short"
-        )
-    return header
-
-
-def _values(header: _Header, first: int, rows: int) -> np.ndarray:
-    """Read rows of an ``.npy`` file into a new array, without a memory map."""
-    path, shape = str(header.file.path), (rows, *header.shape[1:])
-    values = aligned(shape, header.dtype)
-    view, got = values.reshape(-1).view(np.uint8).data, 0
-    with _readable(f"rows {first} to {first + rows} of {path!r}"):
-        with open_file(path) as file:
-            file.seek(header.offset + first * (values.nbytes // max(rows, 1)))
-            while got < len(view):
-                step = file.readinto(view[got:])
-                if not step:
+    def values(self, first: int, rows: int) -> np.ndarray:
+        """Read some rows. A memory map would count as memory of the process."""
+        path, shape = self.file.path, (rows, *self.shape[1:])
+        as_float = self.dtype == np.float64
+        values = aligned(shape) if as_float else np.empty(shape, self.dtype)
+        with _readable(f"rows {first} to {first + rows} of {str(path)!r}"):
+            with Path(str(path)).open("rb", buffering=0) as file:
+                file.seek(self.offset + first * (values.nbytes // rows))
+                if file.readinto(values.reshape(-1).view(np.uint8)) < values.nbytes:
                     raise EOFError("the file ends there")
-                got += step
-    return values
+        return values
 
 
-def open_file(path: str) -> FileIO:
-    """Open a file without a buffer."""
-    return Path(path).open("rb", buffering=0)
-
-
-class Npy:
+class Npy(Source):
     """``.npy`` files as a source.
 
     Parameters
@@ -202,15 +178,13 @@ class Npy:
         Files of arrays (n,), one for each of ``paths``.
     """
 
-    __repr__ = described
-
     def __init__(
         self,
         paths: Sequence[Path],
         label: Sequence[Path] | None = None,
         weight: Sequence[Path] | None = None,
     ):
-        self._X = [_header(path, 2) for path in paths]
+        self._X = [_Array.at(path, 2) for path in paths]
         d = self._X[0].shape[1]
         for header in self._X:
             if header.shape[1] != d:
@@ -231,10 +205,10 @@ class Npy:
                 self.parts.append(Part(where, first, rows, number, a, a))
                 first += rows
 
-    def _beside(self, name: str, paths: Sequence[Path] | None) -> list[_Header] | None:
+    def _beside(self, name: str, paths: Sequence[Path] | None) -> list[_Array] | None:
         if paths is None:
             return None
-        headers = [_header(path, 1) for path in paths]
+        headers = [_Array.at(path, 1) for path in paths]
         rows, wanted = ([h.shape[0] for h in hs] for hs in (headers, self._X))
         if rows != wanted:
             raise ValueError(
@@ -256,19 +230,19 @@ class Npy:
         for a in range(0, part.rows, rows):
             m, at, first = min(rows, part.rows - a), part.at + a, part.first + a
             yield Block(
-                _values(X, at, m) if features else np.empty((m, 0)),
-                None if y is None else labels_of(_values(y, at, m), part, first),
-                None if w is None else _values(w, at, m).astype(float),
+                X.values(at, m) if features else np.empty((m, 0)),
+                None if y is None else labels_of(y.values(at, m), part, first),
+                None if w is None else w.values(at, m).astype(float),
                 first,
             )
 
 
-class Parquet:
+class Parquet(Source):
     """Parquet files as a source; a part is a row group.
 
     Parameters
     ----------
-    paths : sequence of Path
+    paths : sequence of Path or RemoteFile
         Files with equal columns.
     label, weight : str, optional
         Columns of classes and data weights.
@@ -279,11 +253,9 @@ class Parquet:
         Columns to leave out.
     """
 
-    __repr__ = described
-
     def __init__(
         self,
-        paths: Sequence[Path],
+        paths: Sequence[Place],
         label: str | None = None,
         weight: str | None = None,
         features: Sequence[str] = (),
@@ -303,7 +275,7 @@ class Parquet:
         first, schema = 0, None
         for number, path in enumerate(paths):
             with _readable(f"{str(path)!r} as a Parquet file"):
-                about = pq.read_metadata(path)
+                about = pq.read_metadata(_opened_file(path))
             columns = about.schema.to_arrow_schema()
             if schema is None:
                 schema = columns
@@ -324,7 +296,7 @@ class Parquet:
         schema: "pa.Schema",
         features: Sequence[str],
         drop: Sequence[str],
-        at: Path,
+        at: Place,
     ) -> None:
         """Choose the columns by the schema of the first file."""
         import pyarrow as pa
@@ -365,7 +337,9 @@ class Parquet:
             size = schema.field(self._features[0]).type.list_size
             self.feature_names = tuple(f"x{j}" for j in range(size))
 
-    def _same_columns(self, this: "pa.Schema", schema: "pa.Schema", path: Path) -> None:
+    def _same_columns(
+        self, this: "pa.Schema", schema: "pa.Schema", path: Place
+    ) -> None:
         """Raise if the columns of a file differ from those of the first."""
         wanted = [*self._features, self._label, self._weight]
         for name in (name for name in wanted if name is not None):
@@ -387,7 +361,9 @@ class Parquet:
         first = part.first
         with _readable(part.where):
             file = pq.ParquetFile(
-                self._files[part.file].path, pre_buffer=False, buffer_size=BUFFER
+                _opened_file(self._files[part.file].path),
+                pre_buffer=False,
+                buffer_size=BUFFER,
             )
             batches = file.iter_batches(
                 rows, row_groups=[part.at], columns=columns, use_threads=False
@@ -428,10 +404,15 @@ class Parquet:
                 )
             values = _numbers(column.flatten())
             return Block(values.reshape(m, d), y, w, first)
-        X = aligned((m, d), np.dtype(float))
+        X = aligned((m, d))
         for j, name in enumerate(self._features):
             X[:, j] = _numbers(batch.column(name))
         return Block(X, y, w, first)
+
+
+def _opened_file(path: Place) -> Any:
+    """Return what pyarrow reads: a path, or an open remote file."""
+    return path.open() if isinstance(path, RemoteFile) else path
 
 
 def _numbers(column: "pa.Array") -> np.ndarray:
@@ -478,13 +459,13 @@ def _too_large(where: str, stored: Any) -> str:
     )
 
 
-def _named(paths: Sequence[Path]) -> str:
+def _named(paths: Sequence[Place]) -> str:
     """Describe files: the first, and the number of the others."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{paths[0]}{more}"
 
 
-def _ending(paths: Sequence[Path]) -> str:
+def _ending(paths: Sequence[Place]) -> str:
     """Return the ending of all files, or raise."""
     endings = {path.suffix.lower() for path in paths}
     for path in paths:
@@ -509,7 +490,6 @@ def open(
     weight: ArrayLike | os.PathLike[str] | None = None,
     features: Sequence[str] = (),
     drop: Sequence[str] = (),
-    dtype: str = "float64",
 ) -> Source:
     """Open data in files or arrays, which ``fit`` reads in chunks.
 
@@ -517,7 +497,8 @@ def open(
     ----------
     data : str, Path or array of shape (n, d)
         A ``.parquet`` or ``.npy`` file, a glob of such files (sorted by name), a folder
-        of Parquet files, or an array.
+        of Parquet files, or an array. Parquet files may be at a URL that fsspec reads
+        (``s3://``, ``gs://``, ``https://``).
     label : str, Path or array of shape (n,), optional
         Class of each row: a column of the Parquet files, ``.npy`` files (one for each
         file of points), or an array.
@@ -528,10 +509,6 @@ def open(
         of fixed-size lists. Default: all other columns.
     drop : sequence of str
         Columns of Parquet files to leave out.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision. With float32, numbers are rounded when they are read. Moments and EM
-        steps of points are computed in float32, 2048 rows at a time, and added in
-        float64. Other computations are in float64.
 
     Returns
     -------
@@ -542,21 +519,12 @@ def open(
     Raises
     ------
     ValueError
-        If ``dtype`` is invalid.
         If a file is a text file. The message contains the way to convert it.
         If files are missing, unreadable or different from each other.
         If columns are missing or text.
         If a row group is above 1 GiB.
         While rows are read: if a file was removed or changed, a row group is
-        unreadable, or a value is not finite or overflows float32.
-
-    Notes
-    -----
-    ``dtype="float32"`` changes each number of a column with mean m and standard
-    deviation s by up to 6e-8 m, and sums of 2048 rows by about 1e-6 of their value.
-    Means, covariances and EM steps agree with float64 to about 1e-6 if ``abs(m)`` is
-    at most 10 s. EM stops at a relative gap of 2e-6, or ``tol`` if larger, instead of
-    1.5e-8. If the data do not determine the mixture, results may differ by more.
+        unreadable, or a value is not finite.
 
     Examples
     --------
@@ -568,20 +536,12 @@ def open(
     >>> source.feature_names
     ('x0', 'x1', 'x2')
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
-    source = _opened(data, label, weight, features, drop)
-    return source if dtype == "float64" else single(source)
+    return _opened(data, label, weight, features, drop)
 
 
 def _opened(
-    data: ArrayLike | os.PathLike[str],
-    label: Any,
-    weight: Any,
-    features: Sequence[str],
-    drop: Sequence[str],
+    data: Any, label: Any, weight: Any, features: Sequence[str], drop: Sequence[str]
 ) -> Source:
-    """Open data in float64."""
     if not isinstance(data, str | os.PathLike):
         if features or drop:
             raise ValueError(
@@ -590,6 +550,11 @@ def _opened(
             )
         names = getattr(data, "columns", None)
         return Rows(data, label, weight, None if names is None else [*map(str, names)])
+    if is_remote(data):
+        remote = remote_files(str(data))
+        if _ending(remote) != ".parquet":
+            raise ValueError(f"data must be Parquet files at a URL, got {data!r}")
+        return Parquet(remote, label, weight, features, drop)
     paths = files_at(data)
     if _ending(paths) == ".parquet":
         return Parquet(paths, label, weight, features, drop)

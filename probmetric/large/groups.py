@@ -20,23 +20,25 @@ groups of two or more. With one component every responsibility is 1. The sum
 
 is then sufficient for all groups, and memory is G (d + 8) numbers for any sizes.
 
-Groups, sorted by label, form ``BINS`` contiguous bins. A process collects the groups of
+Groups, sorted by label, form ``BINS`` contiguous bins. A worker collects the groups of
 its bins, for which it reads *all* rows once. A step of EM adds the sums of the bins in
-order. Results therefore have the same bits for any number of processes, and each
-process stores only its share of the groups. The start is k-means++ of the group means.
+order. Results therefore have the same bits for any number of workers, and each worker
+stores only its share of the groups. The start is k-means++ of the group means.
 If there are more than ``SAMPLE`` groups, about ``SAMPLE`` are chosen by a hash of the
 group number.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from functools import reduce as fold
+from itertools import chain, pairwise
 from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.data.hash import row_bits
 from probmetric.data.padding import pad_rows
 from probmetric.data.scaling import Scaler
 from probmetric.inference.mixture.start import best_of, start_mixture
@@ -46,27 +48,29 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage.fit import start_of, tied
 from probmetric.inference.two_stage.groups import GroupData, e_step, improved
 from probmetric.inference.two_stage.proportional import improved_proportional
-from probmetric.large.bins import over_processes
+from probmetric.large.engine import hold, run, split
 from probmetric.large.passes import Pass, hash_of, kept
-from probmetric.large.processes import gather, together
 from probmetric.large.source import (
     BINS,
     SAMPLE,
     Source,
+    bins,
     block_rows,
     blocks_of,
     n_features,
-    row_bits,
 )
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportional
 from probmetric.precision import to_numpy
 from probmetric.typing import Array
 
+type Bins = dict[int, GroupData]
+"""Groups of consecutive bins, of one shape, by the number of the bin."""
+
 
 class Collected(NamedTuple):
-    """Groups of this process: bins of one shape by number; total number of groups."""
+    """Collected groups: ``Bins`` that the engine holds, and their number."""
 
-    bins: dict[int, GroupData]
+    held: Any
     none: GroupData
     n_groups: int
     name: str
@@ -78,16 +82,17 @@ def _ends(n_groups: int) -> Int[np.ndarray, "_"]:
 
 
 class _Layout:
-    """The layout of the groups of this process, those of a bin side by side.
+    """The layout of the groups of some bins, those of a bin side by side.
 
     A bin has space for ``most`` groups and ``rows`` rows. ``groups`` are those of each
     bin. For each group, from ``low`` to ``high``, there are its size, its number of
     stored rows, the index of its mean, its first row, and whether its rows are a root.
     """
 
-    def __init__(self, sizes: Int[np.ndarray, "G"], d: int, *, pooled: bool) -> None:
-        G, (rank, size) = len(sizes), together()
-        ends = _ends(G)
+    def __init__(
+        self, sizes: Int[np.ndarray, "G"], d: int, mine: Sequence[int], *, pooled: bool
+    ) -> None:
+        G, ends = len(sizes), _ends(len(sizes))
         every = np.repeat(np.arange(BINS), np.diff(ends))
         rows = np.where(sizes > 1, np.minimum(sizes, d), 0)
         if pooled:  # The first of a bin has its root.
@@ -95,13 +100,12 @@ class _Layout:
             rows[ends[:-1][np.diff(ends) > 0]] = d
         self.most = max(1, int(np.diff(ends).max()))
         self.rows = max(1, int(np.bincount(every, rows, BINS).max()))
-        bins = np.flatnonzero(np.arange(BINS) * size // BINS == rank)
-        self.low, self.high = int(ends[bins[0]]), int(ends[bins[-1] + 1])
-        mine = slice(self.low, self.high)
-        self.groups = [slice(ends[b] - self.low, ends[b + 1] - self.low) for b in bins]
-        self.bins, of = bins, every[mine] - bins[0]
-        self.size, self.stored = sizes[mine], rows[mine]
-        first = ends[every[mine]] - self.low
+        self.low, self.high = int(ends[mine[0]]), int(ends[mine[-1] + 1])
+        some = slice(self.low, self.high)
+        self.groups = [slice(ends[b] - self.low, ends[b + 1] - self.low) for b in mine]
+        self.bins, of = mine, every[some] - mine[0]
+        self.size, self.stored = sizes[some], rows[some]
+        first = ends[every[some]] - self.low
         before = np.cumsum(self.stored) - self.stored
         self.mean = of * self.most + np.arange(len(of)) - first
         self.at = of * self.rows + (0 if pooled else before - before[first])
@@ -180,7 +184,8 @@ def _rows(
     source: Source, classes: np.ndarray, scaler: Scaler, low: int, high: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield groups, from 0, and standardized rows of the groups from low to high."""
-    for block in blocks_of(source, block_rows(source), classes=classes):
+    parts, size = bins(source.parts), block_rows(source)
+    for block in blocks_of(source, parts, size, classes=classes):
         X, y, w = (a[: block.rows] for a in (block.X, block.y, block.w))
         odd = np.flatnonzero((w != 0) & (w != 1))
         if odd.size:
@@ -201,7 +206,7 @@ def collect(
     *,
     pooled: bool = False,
 ) -> Collected:
-    """Collect the groups of this process in one pass over all rows.
+    """Collect groups in one pass over all rows, for each worker.
 
     Parameters
     ----------
@@ -221,20 +226,8 @@ def collect(
         If a weight is neither 0 nor 1. See also ``large.source.filled``.
     """
     d = n_features(source)
-    layout = _Layout(sizes, d, pooled=pooled)
-    collector = _Collector(layout, d)
-    for group, Z in _rows(source, classes, scaler, layout.low, layout.high):
-        collector.add(group, Z)
-    owner, ends, bins = collector.finish(), _ends(len(sizes)), dict[int, GroupData]()
-    for k, b in enumerate(layout.bins.tolist()):
-        g, r = (slice(k * n, (k + 1) * n) for n in (layout.most, layout.rows))
-        members = slice(int(ends[b]), int(ends[b + 1]))
-        count = members.stop - members.start
-        if count:  # Fill up with groups of weight 0.
-            size = pad_rows(sizes[members].astype(float), layout.most, 1)
-            w = (np.arange(layout.most) < count).astype(float)
-            mean, residual = collector.mean[g], collector.stored[r]
-            bins[b] = GroupData(mean, size, w, residual, owner[r])
+    shared = source, scaler, classes, sizes, pooled
+    layout = _Layout(sizes, d, range(BINS), pooled=pooled)
     none = GroupData(
         np.zeros((layout.most, d)),
         np.ones(layout.most),
@@ -242,7 +235,39 @@ def collect(
         np.zeros((layout.rows, d)),
         np.zeros(layout.rows, np.int32),
     )
-    return Collected(bins, none, len(sizes), hash_of(source))
+    held = hold(_collect, split(range(BINS)), *shared)
+    return Collected(held, none, len(sizes), hash_of(source))
+
+
+def _collect(
+    mine: Sequence[int],
+    source: Source,
+    scaler: Scaler,
+    classes: np.ndarray,
+    sizes: Int[np.ndarray, "G"],
+    pooled: bool,
+) -> Bins:
+    """Collect the groups of some bins: a task."""
+    d = n_features(source)
+    layout = _Layout(sizes, d, mine, pooled=pooled)
+    collector = _Collector(layout, d)
+    for group, Z in _rows(source, classes, scaler, layout.low, layout.high):
+        collector.add(group, Z)
+    owner, ends, collected = (
+        collector.finish(),
+        _ends(len(sizes)),
+        dict[int, GroupData](),
+    )
+    for k, b in enumerate(layout.bins):
+        g, r = (slice(k * n, (k + 1) * n) for n in (layout.most, layout.rows))
+        members = slice(int(ends[b]), int(ends[b + 1]))
+        count = members.stop - members.start
+        if count:  # Fill up with groups of weight 0.
+            size = pad_rows(sizes[members].astype(float), layout.most, 1)
+            w = (np.arange(layout.most) < count).astype(float)
+            mean, residual = collector.mean[g], collector.stored[r]
+            collected[b] = GroupData(mean, size, w, residual, owner[r])
+    return collected
 
 
 _sums = jax.jit(e_step)
@@ -251,50 +276,64 @@ _free = jax.jit(improved)
 _tied = jax.jit(improved_proportional)
 
 
+def _statistics(data: Bins, params: TwoStageParams) -> list[GroupStats]:
+    """Compute the statistics of the E-step for each of some bins: a task."""
+    with jax.enable_x64(True):
+        return [to_numpy(_sums(params, groups)) for groups in data.values()]
+
+
 def statistics(groups: Collected, params: TwoStageParams, given: object) -> GroupStats:
-    """Compute the expected statistics of the E-step over all groups of all processes.
+    """Compute the expected statistics of the E-step over all groups.
 
     Parameters
     ----------
     groups : Collected
     params : TwoStageParams
     given : pytree of arrays
-        Other values that must have the same bits on every process.
+        Other values that identify the pass.
     """
 
-    def sums_of(data: GroupData) -> GroupStats:
-        return to_numpy(_sums(params, data))
-
     def compute() -> GroupStats:
-        sums = ((b, sums_of(data)) for b, data in groups.bins.items())
-        result = over_processes(
-            _added, sums, lambda: sums_of(groups.none), agree=(params, given)
-        )
-        return to_numpy(result)
+        sums = chain.from_iterable(run(_statistics, groups.held, params))
+        return to_numpy(fold(_added, sums))
 
     which = Pass("groups", groups.name, (params, given))
     with jax.enable_x64(True):
-        return kept(which, lambda: sums_of(groups.none), compute)
+        return kept(which, lambda: _statistics({0: groups.none}, params)[0], compute)
+
+
+def _chosen_means(
+    data: Bins, chosen: Int[np.ndarray, "m"], n_groups: int
+) -> list[np.ndarray]:
+    """Return the means of the chosen groups of each of some bins: a task."""
+    ends = _ends(n_groups)
+    return [
+        np.asarray(groups.mean)[
+            chosen[(chosen >= ends[b]) & (chosen < ends[b + 1])] - ends[b]
+        ]
+        for b, groups in data.items()
+    ]
 
 
 def _means(groups: Collected, seed: int) -> Float[np.ndarray, "m d"]:
     """Collect the means of groups in order, or of a sample if there are many."""
-    G, d = groups.n_groups, groups.none.mean.shape[1]
-    chosen = np.arange(G)
-    if G > SAMPLE:
-        chosen = np.flatnonzero(row_bits(seed, chosen) / 2.0**64 < SAMPLE / G)
-    ends, mean = _ends(G), np.zeros((len(chosen), d))
-    for b, data in groups.bins.items():
-        in_bin = (chosen >= ends[b]) & (chosen < ends[b + 1])
-        mean[in_bin] = data.mean[chosen[in_bin] - ends[b]]
-    return gather(mean).sum(0) + 0.0  # Means of other processes are 0; avoid -0.
+    chosen = np.arange(groups.n_groups)
+    if len(chosen) > SAMPLE:
+        rate = SAMPLE / len(chosen)
+        chosen = np.flatnonzero(row_bits(seed, chosen) / 2.0**64 < rate)
+    means = run(_chosen_means, groups.held, chosen, groups.n_groups)
+    return np.concatenate(list(chain.from_iterable(means)))
+
+
+def _scatters(data: Bins) -> list[Float[np.ndarray, "d d"]]:
+    """Compute the scatter within the groups of each of some bins: a task."""
+    residuals = (np.asarray(groups.residual) for groups in data.values())
+    return [R.T @ R for R in residuals]
 
 
 def scatter_within(groups: Collected) -> Float[np.ndarray, "d d"]:
     """Compute the scatter within groups, summed over all groups."""
-    d = groups.none.mean.shape[1]
-    sums = ((b, data.residual.T @ data.residual) for b, data in groups.bins.items())
-    return np.asarray(over_processes(np.add, sums, lambda: np.zeros((d, d))))
+    return fold(np.add, chain.from_iterable(run(_scatters, groups.held)))
 
 
 def fit_groups(

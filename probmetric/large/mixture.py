@@ -3,7 +3,7 @@
 The statistics of disjoint blocks under the same parameters, Eq. (2) of ``mixture.em``,
 add up. The M-step of the sum equals the M-step of rows in memory. The start is
 k-means++ of ``SAMPLE`` rows, or of all rows if there are fewer. The sample has the rows
-with the smallest hash of (seed, row number). It does not depend on chunks, processes
+with the smallest hash of (seed, row number). It does not depend on chunks, workers
 and order.
 """
 
@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import numpy as np
 
 from probmetric.data.scaling import Scaler
 from probmetric.inference.mixture.em import MixtureData, e_step, m_step
@@ -21,7 +20,7 @@ from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
 from probmetric.inference.solvers.em import run_em_passes
 from probmetric.inference.solvers.result import Fit
 from probmetric.large.reduce import Reduction, total
-from probmetric.large.source import Source, dtype_of, sample_rows
+from probmetric.large.source import Source, sample_rows
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Scalar
@@ -76,7 +75,7 @@ def fit_source(
     n_starts, seed : int
         Number of k-means++ starts on a sample, and their seed.
     max_steps, tol
-        See ``run_em_passes``. Data in float32 use the tolerance of float32.
+        See ``run_em_passes``.
 
     Returns
     -------
@@ -96,7 +95,5 @@ def fit_source(
         start_mixture(X, w, n_components, seed=s, prior=prior)
         for s in range(seed, seed + n_starts)
     ]
-    dtype = dtype_of(source)
-    eps = None if dtype == np.float64 else float(np.finfo(dtype).eps)
-    run = partial(run_em_passes, step, max_steps=max_steps, tol=tol, eps=eps)
+    run = partial(run_em_passes, step, max_steps=max_steps, tol=tol)
     return best_of([run(start) for start in starts])

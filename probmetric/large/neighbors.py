@@ -1,7 +1,7 @@
-"""Nearest neighbors among points on disk, in one process or several.
+"""Nearest neighbors among points on disk.
 
-Every process reads its chunks once, block after block, and updates the k best of each
-query (``block``). The results are gathered once and merged by (dissimilarity, row).
+A task reads its bins once, block after block, and updates the k best of each query
+(``neighbors.block``). The results of tasks are merged by (dissimilarity, row).
 Neighbors and dissimilarities are bit-identical to those in memory: under Mahalanobis
 kinds a square depends only on its two rows (``linear``), and other kinds see each point
 at its position in the tiles of ``scan``, whatever the chunks are.
@@ -15,19 +15,33 @@ matrices of at most ``PREPARED`` bytes of queries at a time, with a pass for eac
 group of queries.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int
 
-from probmetric.large.processes import gather, together
-from probmetric.large.source import Source, block_rows, blocks_of, n_rows
+from probmetric.data import inputs
+from probmetric.large.choose import picked
+from probmetric.large.engine import run, split
+from probmetric.large.source import (
+    Part,
+    Source,
+    bins,
+    block_rows,
+    blocks_of,
+    n_features,
+    n_rows,
+)
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.neighbors.block import Block, Candidates, offer_block
+from probmetric.metric.feature_names import check_columns
+from probmetric.metric.protocol import MetricDraws
+from probmetric.neighbors.block import Block, Candidates, merge, offer_block
 from probmetric.neighbors.linear import Nearest
-from probmetric.neighbors.range import check_found, check_size
+from probmetric.neighbors.range import check_found, check_queries, check_size
 from probmetric.neighbors.scan import (
     HIDDEN,
     Refining,
@@ -39,106 +53,132 @@ from probmetric.neighbors.scan import (
     settle,
     tile_of,
 )
+from probmetric.neighbors.search import TILE, check_search, check_single, excluded_rows
+from probmetric.neighbors.table import table_of
+from probmetric.typing import ArrayLike
 
 PREPARED = 1 << 28
 """Maximum bytes of the shared quantities of queries in memory at a time."""
 
-type Passes = Callable[[], Iterator[tuple[Float[np.ndarray, "b d"], int]]]
-"""Starts a pass: the blocks of this process in order, each with its first row."""
-
-type Best = tuple[
-    Float[np.ndarray, "m k"], Int[np.ndarray, "m k"], Float[np.ndarray, "m k d"] | None
-]
+type Excluded = Int[np.ndarray, "m"] | None
 
 
-def over_processes(candidates: list[Candidates], d: int | None = None) -> list[Best]:
-    """Merge the candidates of all processes; include their rows if d is set.
-
-    The merge requires one gather of m k (2 + d) numbers per process.
-    """
-    local = [(c.near, c.index, *([] if d is None else [c.rows(d)])) for c in candidates]
-    return [_merged(*arrays) for arrays in gather(local)]
-
-
-def _merged(near: np.ndarray, index: np.ndarray, *rows: np.ndarray) -> Best:
-    """Merge arrays along their first axis, the processes."""
-    k = near.shape[2]
-    near, index = (np.concatenate(list(a), 1) for a in (near, index))
-    order = np.lexsort((index, near))[:, :k]
-    near, index = (np.take_along_axis(a, order, 1) for a in (near, index))
-    if not rows:
-        return near, index, None
-    points = np.concatenate(list(rows[0]), 1)
-    return near, index, np.take_along_axis(points, order[..., None], 1)
-
-
-def nearest_streamed(
+def nearest(
     metric: Dissimilarity,
-    Q: Float[np.ndarray, "m d"],
-    source: Source,
+    queries: ArrayLike,
+    points: Source,
     k: int,
-    excluded: Int[np.ndarray, "m"] | None,
-    tile: int,
+    *,
+    exclude_self: bool | ArrayLike = False,
+    shortlist: int | None = None,
+    tile: int = TILE,
 ) -> Nearest:
-    """Find neighbors among points on disk, with arguments as in ``found_but_own``."""
-
-    def read() -> Iterator[tuple[np.ndarray, int]]:
-        for block in blocks_of(source, block_rows(source), *together()):
-            X = np.asarray(block.X, np.float64)[: block.rows]
-            if len(X):
-                check_size(metric, X, "points")
-                yield X, block.first
-
+    """Find the nearest rows, as ``probmetric.nearest``."""
+    check_single(metric)
+    check_columns(metric, queries=queries, points=points)
+    Q = inputs.points(queries, "queries")
+    shape = n_rows(points), n_features(points)
+    excluded = excluded_rows(exclude_self, Q.shape, shape)
+    if shortlist is not None:
+        raise ValueError(
+            f"shortlist must be None for a dataset on disk, got {shortlist}. Load the "
+            "points into memory."
+        )
+    k, tile = check_search(metric, Q, shape, k, excluded, tile)
+    check_queries(metric, Q, "queries")
+    parts = split([some for some in bins(points.parts) if some])
+    rows = _Rows(metric, points, block_rows(points))
     if not isinstance(metric, Mahalanobis):
-        return streamed_scan(metric, Q, read, n_rows(source), k, excluded, tile)
-    best = Candidates(len(Q), k)
-    for X, first in read():
-        number = first + np.arange(len(X))
-        offer_block(best, Block(metric, Q, X, number, excluded), tile)
-    [(near, index, _)] = over_processes([best])
+        return _scan(rows, parts, Q, k, excluded, tile)
+    near, index = merge([*run(_linear, parts, rows, Q, k, excluded, tile)], k)
     return near, index
 
 
-class _Queries(NamedTuple):
-    """A padded tile of queries with the quantities that its distances share."""
+class _Rows(NamedTuple):
+    """Rows of a dataset that are read in blocks, to search under a metric."""
 
-    rows: slice
-    Q: np.ndarray
-    excluded: np.ndarray
-    shared: object
+    metric: Dissimilarity
+    source: Source
+    size: int
+
+    def blocks(
+        self, parts: Sequence[Sequence[Part]]
+    ) -> Iterator[tuple[Float[np.ndarray, "b d"], int]]:
+        """Yield the blocks of some bins, each with its first row."""
+        for block in blocks_of(self.source, parts, self.size):
+            X = block.X[: block.rows]
+            check_size(self.metric, X, "points")
+            yield X, block.first
 
 
-def streamed_scan(
-    metric: Dissimilarity,
+def _linear(
+    parts: Sequence[Sequence[Part]],
+    rows: _Rows,
     Q: Float[np.ndarray, "m d"],
-    passes: Passes,
-    n: int,
     k: int,
-    excluded: Int[np.ndarray, "m"] | None,
+    excluded: Excluded,
     tile: int,
 ) -> Nearest:
-    """Find neighbors among n points on disk, as ``nearest_scanned`` does in memory."""
+    """Find the nearest rows of some bins under a Mahalanobis metric: a task."""
+    assert isinstance(rows.metric, Mahalanobis)
+    best = Candidates(len(Q), k)
+    for X, first in rows.blocks(parts):
+        number = first + np.arange(len(X))
+        offer_block(best, Block(rows.metric, Q, X, number, excluded), tile)
+    return best.near, best.index
+
+
+class _Queries:
+    """A padded tile of queries; ``shared`` are quantities that its distances share."""
+
+    def __init__(
+        self,
+        metric: Dissimilarity,
+        rows: slice,
+        Q: np.ndarray,
+        excluded: np.ndarray,
+        step: int,
+    ) -> None:
+        self.metric, self.rows, self.excluded = metric, rows, excluded[rows]
+        self.Q = in_tiles(Q[rows], bucket(rows.stop - rows.start, step))[0]
+
+    @cached_property
+    def shared(self) -> Any:
+        return ready_alone(self.metric, self.Q)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k != "shared"}
+
+
+def _scan(
+    rows: _Rows,
+    parts: list[list[list[Part]]],
+    Q: Float[np.ndarray, "m d"],
+    k: int,
+    excluded: Excluded,
+    tile: int,
+) -> Nearest:
+    """Find neighbors as ``nearest_scanned`` does in memory."""
+    n = n_rows(rows.source)
     limit = n - (excluded is not None)
     excluded = np.full(len(Q), HIDDEN) if excluded is None else excluded
     D, index = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
     step = max(1, tile**2 // max(tile, 2 * k + 8))
     group: list[_Queries] = []
     for start in range(0, len(Q), step):
-        rows = slice(start, min(start + step, len(Q)))
-        padded = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
-        shared = ready_alone(metric, padded)
-        group.append(_Queries(rows, padded, excluded[rows], shared))
+        some = slice(start, min(start + step, len(Q)))
+        group.append(_Queries(rows.metric, some, Q, excluded, step))
         size = sum(a.nbytes for q in group for a in jax.tree.leaves(q.shared))
-        if rows.stop == len(Q) or size > PREPARED:
-            _scan_group(metric, group, passes, n, k, limit, tile, (D, index))
+        if some.stop == len(Q) or size > PREPARED:
+            _scan_group(rows, parts, group, n, k, limit, tile, (D, index))
             group = []
     return D, index
 
 
 def _scan_group(
-    metric: Dissimilarity,
+    rows: _Rows,
+    parts: list[list[list[Part]]],
     group: list[_Queries],
-    passes: Passes,
     n: int,
     k: int,
     limit: int,
@@ -146,22 +186,17 @@ def _scan_group(
     out: Nearest,
 ) -> None:
     """Fill in the rows of a group of tiles: one pass, and one per doubling."""
+    metric = rows.metric
     refines = isinstance(metric, Refining)
     shortlist = min(limit, 2 * k + 8) if refines else k
     while group:
         side = bucket(n, max(tile, shortlist))[1]
-        best = [Candidates(len(q.excluded), shortlist) for q in group]
-        for X, first in passes():
-            for points, start, low, high in _tiles_of(X, first, side):
-                for q, candidates in zip(group, best, strict=True):
-                    _scan_tile(metric, q, candidates, points, start, low, high)
-            for candidates in best:
-                candidates.hold(X, first)
+        results = [*run(_scanned, parts, rows, group, shortlist, side)]
         left: list[_Queries] = []
         d = group[0].Q.shape[1]
-        for q, (near, index, rows) in zip(group, over_processes(best, d), strict=True):
-            assert rows is not None
-            flat = rows.reshape(-1, d)
+        for q, *found in zip(group, *results, strict=True):
+            near, index, points = merge(found, shortlist)
+            flat = points.reshape(-1, d)
             place = np.arange(index.size).reshape(index.shape)
             if refines:
                 near, index, place, certain = settle(
@@ -173,6 +208,25 @@ def _scan_group(
             check_found(metric, q.Q[: len(near)], flat, near, place)
             out[0][q.rows], out[1][q.rows] = near, index
         group, shortlist = left, min(limit, 2 * shortlist)
+
+
+def _scanned(
+    parts: Sequence[Sequence[Part]],
+    rows: _Rows,
+    group: list[_Queries],
+    shortlist: int,
+    side: int,
+) -> list[tuple[np.ndarray, ...]]:
+    """Find the nearest rows of some bins for each tile of queries: a task."""
+    best = [Candidates(len(q.excluded), shortlist) for q in group]
+    for X, first in rows.blocks(parts):
+        for points, start, low, high in _tiles_of(X, first, side):
+            for q, candidates in zip(group, best, strict=True):
+                _scan_tile(rows.metric, q, candidates, points, start, low, high)
+        for candidates in best:
+            candidates.hold(X, first)
+    d = n_features(rows.source)
+    return [(c.near, c.index, c.rows(d)) for c in best]
 
 
 def _tiles_of(
@@ -209,3 +263,37 @@ def _scan_tile(
         values = values.copy()
         values[:, :low] = np.nan
     best.near, best.index = keep_best((best.near, best.index), values, start)
+
+
+def rows_at(points: Source, index: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d"]:
+    """Read rows by their numbers, in this order."""
+    chosen = picked(points, index)
+    return chosen.X[np.searchsorted(chosen.rows, index)]
+
+
+def neighbor_table(
+    metric: Dissimilarity | MetricDraws,
+    points: Source,
+    k: int,
+    *,
+    queries: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+) -> pd.DataFrame:
+    """Return the nearest rows as a table, as ``neighbors.neighbor_table``."""
+    check_columns(metric, points=points, queries=queries)
+    if queries is None:
+        raise ValueError(
+            "queries must be an array if points are a dataset on disk, got None"
+        )
+    if labels is not None:
+        raise ValueError(
+            "labels must be None for a dataset on disk, got labels. Use "
+            "pm.open(..., label=)."
+        )
+
+    def at(index: Int[np.ndarray, "n"]) -> tuple[np.ndarray, np.ndarray | None]:
+        chosen = picked(points, index)
+        place = np.searchsorted(chosen.rows, index)
+        return chosen.X[place], None if chosen.labels is None else chosen.labels[place]
+
+    return table_of(metric, points, k, queries, at)

@@ -4,9 +4,9 @@ A fit over a source is a sequence of passes. Everything else in the fit is a fun
 their results: with the same sums the same program takes the same steps. The checkpoint
 therefore stores the sums, one file per pass. A resumed fit is the same program, which
 reads its first passes instead of computing them. Learners need no code for this. Sums
-have the same bits on any number of processes, hence a fit may resume on another number.
+have the same bits on any number of workers, hence a fit may resume on another number.
 
-Process 0 writes each file atomically. A file has the sums, the parameters at which they
+Each file is written atomically. A file has the sums, the parameters at which they
 were computed, and the names of the step and of the data. It belongs to another run if
 the step or the data differ, or parameters differ by more than ``SAME``. A file of some
 kB takes milliseconds.
@@ -15,7 +15,7 @@ kB takes milliseconds.
 import json
 import logging
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,6 @@ import jax
 import numpy as np
 
 from probmetric.files import UNREADABLE, Archive, locked, replacing
-from probmetric.large.processes import gather, together
 from probmetric.large.source import Source
 
 LOGGER = logging.getLogger("probmetric")
@@ -64,7 +63,7 @@ def checkpointed(
     Parameters
     ----------
     folder : path or None
-        Created if it does not exist. Every process must see it. None stores nothing.
+        Created if it does not exist. None stores nothing.
     resume : bool
         Read the stored passes first, if there are any. The block must be the same as in
         the stopped run: the same fits, in the same order, of the same data.
@@ -74,7 +73,7 @@ def checkpointed(
     ValueError
         If the folder has passes and ``resume`` is False.
     ValueError
-        If another run has locked the folder, or some process does not see it.
+        If another run has locked the folder.
     ValueError
         Within the block, if a stored pass is unreadable or belongs to another run.
     OSError
@@ -98,16 +97,8 @@ def checkpointed(
         yield
         return
     folder = Path(folder)
-    with ExitStack() as held:
-        if together().rank == 0:
-            held.enter_context(locked(folder, "checkpoint"))
+    with locked(folder, "checkpoint"):
         stored = _stored(folder)
-        seen = gather(np.array(stored)).tolist()
-        if len(set(seen)) > 1:
-            raise ValueError(
-                f"checkpoint must be a folder that every process sees, got {folder} "
-                f"with {seen} passes by process. Use a shared file system."
-            )
         if stored and not resume:
             raise ValueError(
                 f"checkpoint must be an empty folder without resume, got {folder} "
@@ -147,17 +138,16 @@ def kept[T](which: Pass, like: Callable[[], T], compute: Callable[[], T]) -> T:
     like : callable
         Returns a tree with the structure, shapes and dtypes of the result.
     compute : callable
-        Returns the result: NumPy arrays, the same on every process.
+        Returns the result: NumPy arrays.
     """
     if (journal := _State.journal) is None:
         return compute()
     index, journal.asked = journal.asked, journal.asked + 1
     if index < journal.stored:
         return _read(journal.folder, index, which, like())
-    found = compute()
-    if together().rank == 0:
-        _write(journal.folder, index, which, found)
-    return found
+    result = compute()
+    _write(journal.folder, index, which, result)
+    return result
 
 
 def _leaves(tree: Any) -> list[np.ndarray]:

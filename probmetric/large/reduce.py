@@ -2,51 +2,41 @@
 
 A ``Reduction`` defines what a learner computes from a block of rows, how to combine two
 results, and how to finish. A ``Reduction`` does not depend on how blocks are read, on
-the number of processes, or on the order in which bins are added. This module reads and
+the number of workers, or on the order in which bins are added. This module reads and
 combines the blocks for every learner:
 
     total = combine over bins b of [ combine over blocks of b of step(block) ]       (1)
 
 Both sums combine from the left in the order of the rows, with the bins of
-``large.source``. The total therefore has the same bits for any number of processes.
-
-Blocks of float32 (``pm.open(..., dtype="float32")``) are standardized in float64.
-``step`` then gets the parameters and ``CHUNK`` rows at a time in float32. Its results
-are combined in float64, because the error of a float32 sum increases with the number of
-rows, and float32 counts are exact only up to 2²⁴.
+``large.source``. The total therefore has the same bits for any number of workers.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from functools import reduce as fold
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import DTypeLike
 
 from probmetric.compilation import give_back
-from probmetric.data.padding import chunks
 from probmetric.data.scaling import Scaler
-from probmetric.large.bins import over_processes
+from probmetric.large.engine import run
 from probmetric.large.passes import Pass, hash_of, kept
-from probmetric.large.processes import together
 from probmetric.large.source import (
-    CHUNK,
     Part,
     Source,
     ahead,
+    bins,
     block_rows,
     class_counts,
     filled,
     n_features,
-    reader,
-    share,
 )
 from probmetric.precision import to_numpy
-from probmetric.typing import Array, ArrayLike
+from probmetric.typing import Array
 
 wait = jax.block_until_ready
 """Wait for a step. Without it the reader outruns the steps and fills the memory."""
@@ -65,6 +55,9 @@ def zeros[S](shapes: S) -> S:
 @dataclass(frozen=True)
 class Reduction[P, S, R]:
     """The computation of a learner on rows, one block at a time.
+
+    Its functions are functions at the level of a module. A worker of a Dask cluster
+    then compiles ``step`` once.
 
     Parameters
     ----------
@@ -92,55 +85,33 @@ class Reduction[P, S, R]:
     labeled: bool = False
 
 
-def as_type[S](tree: S, dtype: DTypeLike) -> S:
-    """Convert the floating-point arrays of a tree to one dtype."""
-
-    def convert(a: ArrayLike) -> Array:
-        a = jnp.asarray(a)
-        return a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a
-
-    return jax.tree.map(convert, tree)
-
-
 @lru_cache(maxsize=64)
-def _compiled(reduction: Reduction[Any, Any, Any]) -> tuple[Any, Any]:
-    """Compile the step that adds a block, and ``combine``."""
-
-    def standardized(scaler: Scaler | None, X: Array) -> Array:
-        return X if scaler is None else (X - scaler.mean) / scaler.scale
+def _compiled(reduction: Reduction[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Compile the step that adds a block, the sum of no rows, and ``combine``."""
 
     def step(params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
-        return reduction.step(params, standardized(scaler, X), y, w)
+        Z = X if scaler is None else (X - scaler.mean) / scaler.scale
+        return reduction.step(params, Z, y, w)
 
-    def add(total: Any, params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
-        if X.dtype != jnp.float32:
-            return reduction.combine(total, step(params, scaler, X, y, w))
-        params = as_type(params, jnp.float32)
-        rows = as_type((standardized(scaler, X), y, w), jnp.float32)
+    def add(total: Any, *args: Any) -> Any:
+        return reduction.combine(total, step(*args))
 
-        def piece(total: Any, rows: Any) -> tuple[Any, None]:
-            more = as_type(reduction.step(params, *rows), jnp.result_type(float))
-            return reduction.combine(total, more), None
-
-        return jax.lax.scan(piece, total, tuple(chunks(a, CHUNK) for a in rows))[0]
-
-    def start(params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
-        args = params, scaler, X.astype(jnp.result_type(float)), y, w
+    def start(*args: Any) -> Any:
         return reduction.empty(jax.eval_shape(step, *args))
 
-    return (jax.jit(add, donate_argnums=0), jax.jit(start)), jax.jit(reduction.combine)
+    combine = jax.jit(reduction.combine)
+    return jax.jit(add, donate_argnums=0), jax.jit(start), combine
 
 
 def local_sum[P, S, R](
     reduction: Reduction[P, S, R],
     params: P,
     source: Source,
-    parts: list[Part],
+    parts: Sequence[Part],
     *,
     rows: int,
     scaler: Scaler | None = None,
     classes: np.ndarray | None = None,
-    pool: ThreadPoolExecutor | None = None,
 ) -> S:
     """Compute the statistics of consecutive parts of a dataset: one bin of Eq. (1).
 
@@ -159,8 +130,8 @@ def local_sum[P, S, R](
     pool : ThreadPoolExecutor, optional
         Reader thread, from ``large.source.reader``. The default is a new thread.
     """
-    (add, start), _ = _compiled(reduction)
-    blocks = ahead(filled(source, parts, rows, classes=classes), pool)
+    add, start, _ = _compiled(reduction)
+    blocks = ahead(filled(source, parts, rows, classes=classes))
     total: Any = None
     for X, y, w, *_ in blocks:
         if total is None:
@@ -194,7 +165,6 @@ def total[P, S, R](
     Returns
     -------
     pytree of NumPy arrays
-        Statistics in float64, also for data in float32.
 
     Raises
     ------
@@ -206,38 +176,45 @@ def total[P, S, R](
         raise ValueError(
             "label must be given for all rows, got none. Open the data with label=."
         )
-    rows = block_rows(source)
-
-    def of(parts: list[Part], pool: ThreadPoolExecutor | None = None) -> S:
-        return local_sum(
-            reduction,
-            params,
-            source,
-            parts,
-            rows=rows,
-            scaler=scaler,
-            classes=classes,
-            pool=pool,
-        )
+    given = reduction, params, source, block_rows(source), scaler, classes
 
     def compute() -> S:
-        combine: Any = _compiled(reduction)[1]
-        mine = share(source.parts, *together())
-        with reader() as pool:
-            sums = ((b, of(parts, pool)) for b, parts in mine.items())
-            result = over_processes(
-                combine, sums, lambda: of([]), agree=(params, scaler)
-            )
-        return to_numpy(result)
+        combine = _compiled(reduction)[2]
+        sums = run(_bin, [some for some in bins(source.parts) if some], *given)
+        return to_numpy(fold(combine, sums))
 
     name = getattr(reduction.step, "__qualname__", type(reduction.step).__name__)
     which = Pass(name, hash_of(source), (params, scaler))
     misses = _compiled.cache_info().misses
     with jax.enable_x64(True):
-        result = kept(which, lambda: to_numpy(of([])), compute)
+        result = kept(which, lambda: _bin([], *given), compute)
     if _compiled.cache_info().misses > misses:
         give_back()  # Compiling took tens of MB; calling this in each pass is slow.
     return result
+
+
+def _bin(
+    parts: Sequence[Part],
+    reduction: Reduction[Any, Any, Any],
+    params: Any,
+    source: Source,
+    rows: int,
+    scaler: Scaler | None,
+    classes: np.ndarray | None,
+) -> Any:
+    """Compute the statistics of one bin: a task."""
+    with jax.enable_x64(True):
+        return to_numpy(
+            local_sum(
+                reduction,
+                params,
+                source,
+                parts,
+                rows=rows,
+                scaler=scaler,
+                classes=classes,
+            )
+        )
 
 
 def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:
@@ -254,5 +231,4 @@ def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(
             f"label must be given for {source.name}, got none. Open it with label=."
         )
-    parts = [part for bin_ in share(source.parts).values() for part in bin_]
-    return class_counts(source, parts)
+    return class_counts(source)

@@ -2,7 +2,7 @@
 
 A fit to resampled data is a refit: without a group of rows for a jackknife, or with the
 weights of a Bayesian bootstrap. No row is copied. The result does not depend on parts,
-processes and order. Learners must ignore rows of weight 0, as every ``Reduction`` does.
+workers and order. Learners must ignore rows of weight 0, as every ``Reduction`` does.
 
 References
 ----------
@@ -10,28 +10,40 @@ Rubin, "The Bayesian bootstrap", Ann. Statist. 9 (1981).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_number
-from probmetric.large.source import Block, Source, View, n_rows, row_bits
+from probmetric.data.hash import row_bits
+from probmetric.large.source import Block, Source, View, class_counts, n_rows
+from probmetric.metric import Dissimilarity
+from probmetric.posterior.interval_metric import IntervalMetric, refits, same_size
+from probmetric.posterior.jackknife import MOST_ALONE, N_GROUPS
 
 BEYOND = 1 << 62
 """A row number that does not occur: its bits are the seeds of streams."""
 
 
-def _reweighted(
-    source: Source,
-    factor: Callable[[Int[np.ndarray, "m"]], Float[np.ndarray, "m"]],
-    about: str,
-) -> View:
-    """Multiply the weights by ``factor`` of the row numbers."""
+@dataclass(frozen=True)
+class _Weighted:
+    """Multiplies the weights of a block by ``factor(row numbers, *arguments)``."""
 
-    def change(block: Block) -> Block:
-        w = factor(block.first + np.arange(len(block.X)))
+    factor: Callable[..., Float[np.ndarray, "m"]]
+    arguments: tuple[int, ...]
+
+    def __call__(self, block: Block) -> Block:
+        w = self.factor(block.first + np.arange(len(block.X)), *self.arguments)
         return block._replace(w=w if block.w is None else block.w * w)
 
+
+def _reweighted(
+    source: Source, factor: Callable[..., np.ndarray], about: str, *arguments: int
+) -> View:
+    """Multiply the weights by ``factor(row numbers, *arguments)``."""
+    change = _Weighted(factor, arguments)
     return View(source, change, f"{source.name} {about}", weighted=True)
 
 
@@ -83,13 +95,18 @@ def without_group(
     most = min(n_groups, n_rows(source)) - 1
     group = check_number("group", group, 0, most, whole=True)
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
-    single_rows = n_groups >= n_rows(source)
+    about = f"without group {group} of {n_groups}, {seed}"
+    if n_groups >= n_rows(source):
+        return _reweighted(source, _without_row, about, group)
+    return _reweighted(source, _without_group, about, group, n_groups, seed)
 
-    def weight(row: np.ndarray) -> np.ndarray:
-        groups = row if single_rows else group_of(row, n_groups, seed)
-        return (groups != group).astype(float)
 
-    return _reweighted(source, weight, f"without group {group} of {n_groups}, {seed}")
+def _without_row(row: np.ndarray, number: int) -> np.ndarray:
+    return (row != number).astype(float)
+
+
+def _without_group(row: np.ndarray, group: int, n_groups: int, seed: int) -> np.ndarray:
+    return (group_of(row, n_groups, seed) != group).astype(float)
 
 
 def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> View:
@@ -119,9 +136,47 @@ def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> View:
     """
     replicate = check_number("replicate", replicate, 0, 2**32, whole=True)
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
+    about = f"bootstrap {replicate}, {seed}"
+    return _reweighted(source, _exponential, about, replicate, seed)
 
-    def weight(row: np.ndarray) -> np.ndarray:
-        bits = _stream(seed, 1 + replicate, row) >> np.uint64(11)
-        return -np.log((bits + 0.5) / 2.0**53)
 
-    return _reweighted(source, weight, f"bootstrap {replicate}, {seed}")
+def _exponential(row: np.ndarray, replicate: int, seed: int) -> np.ndarray:
+    bits = _stream(seed, 1 + replicate, row) >> np.uint64(11)
+    return -np.log((bits + 0.5) / 2.0**53)
+
+
+def with_intervals(
+    learn: Callable[[Source], Dissimilarity],
+    X: Source,
+    y: object = None,
+    *,
+    seed: int = 0,
+    about: str = "",
+    n_jobs: int | None = None,
+) -> IntervalMetric:
+    """Fit a learner to rows on disk, with jackknife refits.
+
+    The arguments are those of ``probmetric.with_intervals``.
+    """
+    if y is not None:
+        raise ValueError(
+            "y must be None for a dataset on disk, got labels. Use "
+            "pm.open(..., label=)."
+        )
+    n, factor = n_rows(X), 1.0
+    if n < 2:
+        raise ValueError(f"X must have two rows or more, got {n}")
+    if X.labeled:
+        classes, sizes = class_counts(X)
+        if (sizes == 1).any():
+            raise ValueError(
+                "label must have two or more rows of each class, got one row of class "
+                f"{classes[sizes == 1].tolist()[0]!r}"
+            )
+        factor = (sizes.sum() - 1) / (sizes.sum() - len(sizes))
+    g = n if n <= MOST_ALONE else N_GROUPS
+    rests = (without_group(X, k, n_groups=g, seed=seed) for k in range(g))
+    samples = chain([(X,)], zip(rests, strict=True))
+    metric, *left_out = same_size(refits(learn, samples, n_jobs))
+    about = about or f"{n} rows of {X.name}"
+    return IntervalMetric(metric, left_out, factor=factor, about=about)

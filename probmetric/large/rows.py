@@ -15,7 +15,6 @@ from probmetric.datasets.tables import check_no_text, codes
 from probmetric.large.choose import picked, sampled
 from probmetric.large.files import open as open_files
 from probmetric.large.source import (
-    MOST_ROWS,
     Block,
     Labels,
     Source,
@@ -31,14 +30,14 @@ LARGE = 1 << 24
 
 def named(source: Source) -> View:
     """Convert labels to text, as the names of classes in loaded data."""
+    return View(source, _named, source.name, weighted=source.weighted)
 
-    def change(block: Block) -> Block:
-        if block.labels is None:
-            return block
-        names = np.array([str(v) for v in block.labels.values.tolist()], str)
-        return block._replace(labels=Labels(names, block.labels.codes))
 
-    return View(source, change, source.name, weighted=source.weighted)
+def _named(block: Block) -> Block:
+    if block.labels is None:
+        return block
+    names = np.array([str(v) for v in block.labels.values.tolist()], str)
+    return block._replace(labels=Labels(names, block.labels.codes))
 
 
 class Stored(NamedTuple):
@@ -92,9 +91,7 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
     """
     check_no_text(how, name)
     refuse_unlabeled(how.unlabeled)
-    return open_files(
-        name, label=label, features=how.features, drop=how.drop, dtype=how.dtype
-    )
+    return open_files(name, label=label, features=how.features, drop=how.drop)
 
 
 def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset:
@@ -113,7 +110,7 @@ def counts(source: Source) -> dict[str, int]:
     """Return the number of rows of each class by name, or {} without labels."""
     if not source.labeled:
         return {}
-    values, rows = class_counts(source, source.parts, MOST_ROWS)
+    values, rows = class_counts(source)
     return dict(zip(map(str, values.tolist()), rows.tolist(), strict=True))
 
 

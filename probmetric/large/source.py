@@ -1,11 +1,11 @@
 """Read data that need not fit in memory, in blocks of one shape.
 
-A ``Source`` is a list of parts: runs of consecutive rows, known from metadata and equal
-on all processes. Sums over rows are computed block by block, in an order that does not
-depend on the number of processes:
+A ``Source`` is a list of parts: runs of consecutive rows, known from metadata. Sums
+over rows are computed block by block, in an order that does not depend on the number of
+workers:
 
-* parts are divided into ``BINS`` contiguous bins (``bins``). A process has whole bins
-  (``share``), and bins are added in order;
+* parts are divided into ``BINS`` contiguous bins (``bins``), and the sums of bins are
+  added in order;
 * within a bin, blocks run across parts. All blocks of a source have one shape
   (``block_rows``), and the last block of a bin is padded with rows of weight 0
   (``filled``): one compiled step is used for all blocks;
@@ -14,24 +14,24 @@ depend on the number of processes:
 
 Values that are not finite, missing labels and negative weights raise an error with the
 file, the row group and the row. No row is left out.
-
-Blocks are float64, or float32 if the source has this ``dtype``: ``large.reduce``
-then computes in float32, ``CHUNK`` rows at a time, and adds in float64.
 """
 
 import math
-import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from functools import cached_property
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.data.hash import row_bits
+
 BINS = 64
-"""Number of bins of a source, for any number of processes."""
+"""Number of bins of a source, for any number of workers."""
 
 BLOCK_ENTRIES = 1 << 18
 """Largest number of entries of a block, 2 MB in float64 (at least ``CHUNK`` rows)."""
@@ -47,13 +47,6 @@ CHUNK = 2048
 
 ALIGNED = 64
 """Alignment in bytes of arrays that XLA does not copy."""
-
-HELD = (32 << 20) - (1 << 16)
-"""Bytes that are allocated and freed before a pass.
-
-glibc then keeps freed blocks of up to this size instead of returning each to the
-system, which costs page faults.
-"""
 
 
 class Part(NamedTuple):
@@ -106,9 +99,30 @@ class Block(NamedTuple):
     first: int
 
 
-@runtime_checkable
-class Source(Protocol):
+IMPLEMENTATIONS = {
+    "nearest": "neighbors:nearest",
+    "neighbor_table": "neighbors:neighbor_table",
+    "rows_at": "neighbors:rows_at",
+    "evaluate": "evaluate:evaluate",
+    "warn_of_training_data": "votes:warn_of_training_data",
+    "with_intervals": "resampled:with_intervals",
+    "GLML.fit": "gaussian_classes:fit_glml",
+    "GaussianClasses.fit": "gaussian_classes:fit",
+    "KNeighborsClassifier.fit": "votes:fit",
+    "LCA.fit": "anchors:fit",
+    "PairLDA.fit": "lda:fit_pair_lda",
+    "TwoStageMixture.fit": "two_stage:fit",
+    "_TiedClasses.fit": "lda:fit",
+    "count_votes": "votes:count_votes",
+}
+"""Implementations of functions and methods of the core for data on disk."""
+
+
+class Source(ABC):
     """Data on disk or arrays that are read in chunks, as returned by ``pm.open``.
+
+    A subclass sets the attributes and defines ``read``. On a Dask cluster it is
+    pickled.
 
     Attributes
     ----------
@@ -132,113 +146,59 @@ class Source(Protocol):
     10.0
     """
 
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def feature_names(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def parts(self) -> Sequence[Part]: ...  # noqa: D102
-    @property
-    def labeled(self) -> bool: ...  # noqa: D102
-    @property
-    def weighted(self) -> bool: ...  # noqa: D102
+    name: str
+    feature_names: tuple[str, ...]
+    parts: list[Part]
+    labeled: bool
+    weighted: bool
 
+    @abstractmethod
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the rows of a part in new arrays, at most ``rows`` at a time.
 
         If ``features`` is False, only labels and weights are read, and X has no
         columns.
         """
-        ...
+
+    def implementation(self, name: str) -> Callable[..., Any]:
+        """Return the implementation of a function or method of the core."""
+        module, _, function = IMPLEMENTATIONS[name].partition(":")
+        return getattr(import_module(f"probmetric.large.{module}"), function)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return n_rows(self)
+
+    def __repr__(self) -> str:
+        """Describe the source and its size."""
+        size = f"{n_rows(self)} rows of {len(self.feature_names)} features"
+        size += " and labels" * self.labeled + " and weights" * self.weighted
+        parts = f"{len(self.parts)} part" + "s" * (len(self.parts) != 1)
+        return f"{type(self).__name__}({self.name!r}: {size}, in {parts})"
 
 
-def described(self: Source) -> str:
-    """Describe a source and its size; the ``__repr__`` of sources."""
-    size = f"{n_rows(self)} rows of {len(self.feature_names)} features"
-    size += " and labels" * self.labeled + " and weights" * self.weighted
-    parts = f"{len(self.parts)} part" + "s" * (len(self.parts) != 1)
-    return f"{type(self).__name__}({self.name!r}: {size}, in {parts})"
-
-
-@dataclass(frozen=True, repr=False)
-class View:
+class View(Source):
     """A source whose blocks are changed by ``change(block)`` when they are read.
 
-    ``change`` must not add or remove rows. ``name`` must differ from the name of
-    ``source``, unless the data count as the same.
+    ``change`` must not add or remove rows, and on a Dask cluster it is pickled.
+    ``name`` must differ from the name of ``source``, unless the data count as the same.
     """
 
-    source: Source
-    change: Callable[[Block], Block]
-    name: str
-    weighted: bool
-    __repr__ = described
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of the numbers."""
-        return dtype_of(self.source)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The names of features."""
-        return self.source.feature_names
-
-    @property
-    def parts(self) -> Sequence[Part]:
-        """The parts of the source."""
-        return self.source.parts
-
-    @property
-    def labeled(self) -> bool:
-        """Whether rows have labels."""
-        return self.source.labeled
+    def __init__(
+        self,
+        source: Source,
+        change: Callable[[Block], Block],
+        name: str,
+        *,
+        weighted: bool,
+    ) -> None:
+        self.source, self.change = source, change
+        self.name, self.weighted, self.labeled = name, weighted, source.labeled
+        self.feature_names, self.parts = source.feature_names, source.parts
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the changed rows of a part."""
         return map(self.change, self.source.read(part, rows, features=features))
-
-
-class Single(View):
-    """A source with float32 blocks."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Float32."""
-        return np.dtype(np.float32)
-
-
-def single(source: Source) -> Single:
-    """Round numbers to float32 when they are read.
-
-    Raises
-    ------
-    ValueError
-        If squares of a column overflow or underflow float32: the largest entry of a
-        block is above 1e15, or below 1e-15 and not 0. The error is raised when rows are
-        read.
-    """
-
-    def change(block: Block) -> Block:
-        size = np.abs(block.X)
-        top = np.max(size, 0, initial=0.0, where=np.isfinite(size))
-        wrong = np.flatnonzero((top > 1e15) | ((top > 0) & (top < 1e-15)))
-        if wrong.size:
-            column = int(wrong[0])
-            row = block.first + int(np.argmax(size[:, column] == top[column]))
-            raise ValueError(
-                "data must have columns whose largest number is between 1e-15 and 1e15 "
-                f"for dtype='float32', got {top[column]:.3g} in row {row} of column "
-                f"{source.feature_names[column]!r} of {source.name}. Open as float64"
-            )
-        return block._replace(X=block.X.astype(np.float32))
-
-    return Single(source, change, f"{source.name} in float32", source.weighted)
-
-
-def dtype_of(source: Source) -> np.dtype:
-    """Return ``source.dtype`` if defined, otherwise float64."""
-    return np.dtype(getattr(source, "dtype", np.float64))
 
 
 def n_rows(source: Source) -> int:
@@ -246,29 +206,9 @@ def n_rows(source: Source) -> int:
     return sum(part.rows for part in source.parts)
 
 
-def row_bits(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
-    """Return 64 random bits per row, a function of (seed, row): SplitMix64, twice.
-
-    They do not depend on parts, processes and order.
-    """
-    step = np.uint64(0x9E3779B97F4A7C15)
-    with np.errstate(over="ignore"):  # Arithmetic modulo 2⁶⁴ is intended.
-        z = np.asarray(row, np.uint64) + np.uint64(seed) * step + step
-        for _ in range(2):
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = (z ^ (z >> np.uint64(31))) + step
-    return z
-
-
 def n_features(source: Source) -> int:
     """Return the number d of features."""
     return len(source.feature_names)
-
-
-def is_source(X: object) -> bool:
-    """Return whether data are a ``Source``."""
-    return isinstance(X, Source)
 
 
 def most_rows(d: int) -> int:
@@ -296,12 +236,6 @@ def bins(parts: Sequence[Part]) -> list[list[Part]]:
             parts_of[(2 * before + part.rows) * BINS // (2 * n)].append(part)
         before += part.rows
     return parts_of
-
-
-def share(parts: Sequence[Part], rank: int = 0, size: int = 1) -> dict[int, list[Part]]:
-    """Return the bins of process ``rank`` among ``size`` by number, possibly none."""
-    numbered = enumerate(bins(parts))
-    return {b: some for b, some in numbered if some and b * size // BINS == rank}
 
 
 def block_rows(source: Source) -> int:
@@ -332,12 +266,12 @@ class Filled(NamedTuple):
     rows: int
 
 
-def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an uninitialized array that XLA does not copy."""
-    size = math.prod(shape) * dtype.itemsize
+def aligned(shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    """Return an uninitialized float64 array that XLA does not copy."""
+    size = math.prod(shape) * 8
     raw = np.empty(size + ALIGNED, np.uint8)
     at = -raw.ctypes.data % ALIGNED
-    return raw[at : at + size].view(dtype).reshape(shape)
+    return raw[at : at + size].view(np.float64).reshape(shape)
 
 
 def filled(
@@ -359,14 +293,14 @@ def filled(
         If a label is missing or not among the classes.
         If ``source.read`` raises. Messages contain the file, row group, row and column.
     """
-    shape, dtype = (rows, n_features(source)), dtype_of(source)
-    X, y, w = aligned(shape, dtype), np.zeros(rows, np.int32), np.empty(rows)
+    shape = rows, n_features(source)
+    X, y, w = aligned(shape), np.zeros(rows, np.int32), np.empty(rows)
     n, first = 0, parts[0].first if parts else 0
     for part in parts:
         for block in source.read(part, rows):
             codes = checked(block, part, classes, source.feature_names)
             m, at = len(block.X), 0
-            if n == 0 and m == rows and _usable(block.X, dtype):
+            if n == 0 and m == rows and _usable(block.X):
                 weights = np.ones(m) if block.w is None else np.array(block.w, float)
                 yield Filled(block.X, codes, weights, first, m)
                 first += m
@@ -379,16 +313,16 @@ def filled(
                 n, at = n + take, at + take
                 if n == rows:
                     yield Filled(X, y, w, first, n)
-                    X, y, w = aligned(shape, dtype), np.zeros_like(y), np.empty_like(w)
+                    X, y, w = aligned(shape), np.zeros_like(y), np.empty_like(w)
                     n, first = 0, first + rows
     if n:
         X[n:], y[n:], w[n:] = 0.0, 0, 0.0
         yield Filled(X, y, w, first, n)
 
 
-def _usable(X: np.ndarray, dtype: np.dtype) -> bool:
+def _usable(X: np.ndarray) -> bool:
     """Return whether rows need no copy."""
-    return X.dtype == dtype and X.flags.c_contiguous
+    return X.dtype == np.float64 and X.flags.c_contiguous
 
 
 def checked(
@@ -457,17 +391,15 @@ def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
     return Labels(distinct, codes.astype(np.int32))
 
 
-def class_counts(
-    source: Source, parts: Sequence[Part], rows: int = MOST_ROWS
-) -> tuple[np.ndarray, Int[np.ndarray, "c"]]:
-    """Return the sorted labels of parts and their counts, without rows of weight 0.
+def class_counts(source: Source) -> tuple[np.ndarray, Int[np.ndarray, "c"]]:
+    """Return the sorted labels and their counts, without rows of weight 0.
 
     Only labels and weights are read.
     """
     count_of: dict[object, int] = {}
     kind: np.dtype = np.dtype(int)
-    for part in parts:
-        for block in source.read(part, rows, features=False):
+    for part in source.parts:
+        for block in source.read(part, MOST_ROWS, features=False):
             assert block.labels is not None
             values, codes = block.labels
             if block.w is not None:
@@ -498,7 +430,7 @@ def sample_rows(
     rate, size = most / n_rows(source), block_rows(source)
     X: list[np.ndarray] = [np.zeros((0, n_features(source)))]
     y, w = [np.zeros(0, np.int32)], [np.zeros(0)]
-    for block in blocks_of(source, size, classes=classes):
+    for block in blocks_of(source, bins(source.parts), size, classes=classes):
         selected = block.w[: block.rows] > 0
         if rate < 1:
             number = block.first + np.arange(block.rows)
@@ -509,48 +441,41 @@ def sample_rows(
     return np.concatenate(X), np.concatenate(y), np.concatenate(w)
 
 
-@contextmanager
-def reader() -> Generator[ThreadPoolExecutor]:
-    """Provide the one thread that reads in a pass.
+class _Reader(threading.local):
+    """The thread that reads ahead for this thread."""
 
-    Memory that pyarrow keeps for row groups is released at the end.
-    """
-    np.empty(HELD, np.uint8)
-    try:
-        with ThreadPoolExecutor(1, "probmetric-read") as thread:
-            yield thread
-    finally:
-        if "pyarrow" in sys.modules:
-            sys.modules["pyarrow"].default_memory_pool().release_unused()
+    @cached_property
+    def pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "probmetric-read")
 
 
-def ahead[T](items: Iterator[T], pool: ThreadPoolExecutor | None = None) -> Iterator[T]:
+_READER = _Reader()
+
+
+def ahead[T](items: Iterator[T]) -> Iterator[T]:
     """Yield items while a thread computes the next one.
 
     Errors of the thread are raised here. If the generator is closed early, it waits for
     the item in progress.
     """
-    end = object()
-    with nullcontext(pool) if pool else reader() as thread:
-        coming = thread.submit(next, items, end)
-        try:
-            while (item := coming.result()) is not end:
-                coming = thread.submit(next, items, end)
-                yield item  # pyright: ignore[reportReturnType]
-        finally:
-            wait([coming])
+    end, thread = object(), _READER.pool
+    coming = thread.submit(next, items, end)
+    try:
+        while (item := coming.result()) is not end:
+            coming = thread.submit(next, items, end)
+            yield item  # pyright: ignore[reportReturnType]
+    finally:
+        wait([coming])
 
 
 def blocks_of(
     source: Source,
+    parts: Sequence[Sequence[Part]],
     rows: int,
-    rank: int = 0,
-    size: int = 1,
     *,
     classes: np.ndarray | None = None,
 ) -> Iterator[Filled]:
-    """Yield the ``filled`` blocks of all bins of one process: one pass."""
-    bins = share(source.parts, rank, size).values()
+    """Yield the ``filled`` blocks of some bins."""
     return ahead(
-        b for some in bins for b in filled(source, some, rows, classes=classes)
+        b for some in parts for b in filled(source, some, rows, classes=classes)
     )

@@ -1,6 +1,5 @@
 """``TwoStageMixture`` of data on disk: one pass per EM step, or one pass of groups."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from probmetric.data.containers import Points
 from probmetric.data.scaling import Scaler
 from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.estimators._labeled import report
+from probmetric.estimators._settings import check_settings
 from probmetric.estimators.two_stage import inputs
 from probmetric.inference.mixture.prior import prior_of_columns
 from probmetric.inference.solvers.result import Fit, Result
@@ -42,24 +42,18 @@ class _Columns(NamedTuple):
     live: Bool[np.ndarray, "d"]
 
 
-def fit_source(
+def fit(
     self: Any,
-    source: Source,
-    counts: Sequence[int],
-    groups: object,
-    components: object,
+    X: Source,
+    y: object = None,
+    *,
+    groups: object = None,
+    components: object = None,
 ) -> Any:
     """Fit one model to the points of a source, or to its rows grouped by labels."""
-    held = self.flattening == "held-out"
-    by_votes = not isinstance(self.prior, TwoStagePrior) and self.prior == "cv"
-    refuse(
-        {
-            "components": (components is not None, "None"),
-            "n_components": (len(counts) > 1, "one number"),
-            "flattening": (held, "None or a number"),
-            "prior": (by_votes, "'default', 'flat' or a TwoStagePrior"),
-        }
-    )
+    check_settings(self)
+    check(self, X)
+    refuse({"components": (components is not None, "None")})
     if groups is not None and not (isinstance(groups, str) and groups == inputs.LABEL):
         raise ValueError(
             f"groups must be None or {inputs.LABEL!r} for data on disk, got "
@@ -67,16 +61,16 @@ def fit_source(
             f"{f' {groups!r}' if isinstance(groups, str) else ''}. Pass groups as "
             "labels (pm.open(..., label=))"
         )
-    names = begin(self, source, None)
+    names = begin(self, X, None)
     labels = sizes = None
     if groups is not None:
-        labels, sizes = classes_of(source)
+        labels, sizes = classes_of(X)
         warn_of_unlabeled(self.unlabeled, labels, "label")
         if sizes.max() == 1:
             inputs.warn_alone(self.alpha)
             labels = sizes = None
-    columns = _columns(self, source, names)
-    k, most = int(counts[0]), columns.n if sizes is None else len(sizes)
+    columns = _columns(self, X, names)
+    k, most = int(self._counts()[0]), columns.n if sizes is None else len(sizes)
     inputs.check_most(k, most, "rows" if sizes is None else "groups")
     self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
     for name in ("online_", "choice_", "prior_strength_"):
@@ -93,17 +87,29 @@ def fit_source(
         "tol": self.tol,
     }
     if labels is None or sizes is None:
-        end = fit_points(source, columns.inside, **options)
+        end = fit_points(X, columns.inside, **options)
         params = proportional(*end.params, float(self.alpha))
         end = end._replace(params=params)
     else:
-        found = collect(source, columns.inside, labels, sizes, pooled=k == 1)
+        found = collect(X, columns.inside, labels, sizes, pooled=k == 1)
         if prior is not None and not isinstance(self.prior, TwoStagePrior):
             prior = _of_groups(prior, columns, found, sizes, k, self.covariance)
         options |= {"covariance": self.covariance, "alpha": float(self.alpha)}
         options["prior"] = prior
         end = fit_groups(found, sizes, **options)
     return _store(self, columns, prior, end, grouped=labels is not None)
+
+
+def check(self: Any, X: Source) -> None:
+    """Raise for settings that data on disk do not support."""
+    by_votes = not isinstance(self.prior, TwoStagePrior) and self.prior == "cv"
+    refuse(
+        {
+            "n_components": (len(self._counts()) > 1, "one number"),
+            "flattening": (self.flattening == "held-out", "None or a number"),
+            "prior": (by_votes, "'default', 'flat' or a TwoStagePrior"),
+        }
+    )
 
 
 def _columns(self: Any, source: Source, names: list[str] | None) -> _Columns:

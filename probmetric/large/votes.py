@@ -1,68 +1,119 @@
-"""Count votes of neighbors among rows on disk, which are never all in memory.
+"""``KNeighborsClassifier`` of rows on disk, which are never all in memory.
 
 The k nearest rows of each query come from ``large.neighbors`` (one pass per metric),
-their labels from the chunks that contain them. ``KNeighborsClassifier`` tunes with
-``TUNED`` rows (all if there are fewer), each predicted from all others.
+their labels from the chunks that contain them. The fit tunes with ``TUNED`` rows (all
+if there are fewer), each predicted from all others.
 
-Memory in numbers of 8 bytes, besides ``stream``: m (k + c) for m queries.
+Memory in numbers of 8 bytes, besides ``large.neighbors``: m (k + c) for m queries.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_choice
+from probmetric.data.unlabeled import refuse_unlabeled, warn_of_unlabeled
 from probmetric.large.choose import check_labels, labels_at, sampled
-from probmetric.large.source import MOST_ROWS, Source, class_counts
+from probmetric.large.source import (
+    Block,
+    Labels,
+    Source,
+    View,
+    class_counts,
+    n_features,
+    n_rows,
+)
 from probmetric.metric import Dissimilarity
 from probmetric.neighbors.search import nearest
+from probmetric.neighbors.votes import PRIOR_WEIGHTS
 
 TUNED = 2000
 """Maximum number of rows for choosing the weight of the class prior."""
 
 
-class Voters(NamedTuple):
-    """Rows that vote: the dataset, its sorted classes, and the size of each class."""
+@dataclass(frozen=True)
+class _Coded:
+    """Replaces the labels of a block by the numbers of sorted classes."""
 
-    source: Source
     classes: np.ndarray
-    members: Int[np.ndarray, "c"]
+
+    def __call__(self, block: Block) -> Block:
+        assert block.labels is not None
+        values = np.searchsorted(self.classes, block.labels.values)
+        return block._replace(labels=Labels(values, block.labels.codes))
 
 
-def voters(source: Source) -> Voters:
-    """Read the classes of a dataset on disk in one pass, and return its voters."""
-    check_labels(source)
-    if source.weighted:
+def fit(self: Any, X: Source, y: object = None) -> Any:
+    """Fit ``KNeighborsClassifier`` to rows on disk."""
+    if y is not None:
+        raise ValueError(
+            "y must be None for a dataset on disk, got labels. Use "
+            "pm.open(..., label=)."
+        )
+    if self.votes != "count":
+        check_choice("votes", self.votes, tuple(PRIOR_WEIGHTS))
+        raise ValueError(
+            f"votes must be 'count' for a dataset on disk, got {self.votes!r}. Use "
+            "votes='count', or load the points into memory."
+        )
+    refuse_unlabeled(self.unlabeled)
+    check_labels(X)
+    if X.weighted:
         raise ValueError(
             "weight must be None for votes of neighbors, got a dataset with weights. "
             "Open it without weight=."
         )
-    return Voters(source, *class_counts(source, source.parts, MOST_ROWS))
+    (self.classes_, members), n, d = class_counts(X), n_rows(X), n_features(X)
+    warn_of_unlabeled(self.unlabeled, self.classes_, "label")
+    self._check_arguments(n)
+    metrics = self._set_metric(X, None, d)
+    self.n_features_in_ = d
+    for name in ("feature_names_in_", "_columns"):
+        vars(self).pop(name, None)
+    if [*X.feature_names] != [f"x{j}" for j in range(d)]:
+        self.feature_names_in_ = np.array(X.feature_names, object)
+    self.class_prior_ = members / n
+    points = View(X, _Coded(self.classes_), X.name, weighted=False)
+    self.fit_X_, self.codes_ = points, None
+    k = min(self.n_neighbors, max(1, n - 1))
+    grids, tune = self._grids(n)
+    votes, codes = np.empty((0, len(members))), np.empty(0, int)
+    if tune:
+        votes, codes = left_out(metrics, points, k, len(members))
+    self._tune(votes[None, None], codes, members, grids, tune, k)
+    return self
 
 
-def counted(
+def count_votes(
     metrics: Sequence[Dissimilarity],
     Q: Float[np.ndarray, "m d"],
-    rows: Voters,
+    X: Source,
+    codes: None,
     k: int,
+    n_classes: int,
     excluded: Int[np.ndarray, "m"] | None = None,
 ) -> Float[np.ndarray, "m c"]:
     """Compute the class shares among the k nearest rows, averaged over metrics."""
-    votes = np.zeros((len(Q), len(rows.classes)))
+    votes = np.zeros((len(Q), n_classes))
     exclude = False if excluded is None else excluded
     for metric in metrics:
-        index = nearest(metric, Q, rows.source, k, exclude_self=exclude)[1]
-        codes = np.searchsorted(rows.classes, labels_at(rows.source, index))
-        np.add.at(votes, (np.arange(len(Q))[:, None], codes), 1.0)
+        index = nearest(metric, Q, X, k, exclude_self=exclude)[1]
+        np.add.at(votes, (np.arange(len(Q))[:, None], labels_at(X, index)), 1.0)
     return votes / (k * len(metrics))
 
 
 def left_out(
-    metrics: Sequence[Dissimilarity], rows: Voters, k: int
+    metrics: Sequence[Dissimilarity], points: Source, k: int, n_classes: int
 ) -> tuple[Float[np.ndarray, "m c"], Int[np.ndarray, "m"]]:
     """Compute votes of all other rows for ``TUNED`` rows, and their classes."""
-    sample = sampled(rows.source, TUNED)
+    sample = sampled(points, TUNED)
     assert sample.labels is not None
-    votes = counted(metrics, sample.X, rows, k, sample.rows)
-    return votes, np.searchsorted(rows.classes, sample.labels)
+    votes = count_votes(metrics, sample.X, points, None, k, n_classes, sample.rows)
+    return votes, sample.labels
+
+
+def warn_of_training_data(*_: object) -> None:
+    """Do not compare rows with the training rows, which would read all of them."""

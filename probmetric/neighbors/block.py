@@ -18,7 +18,7 @@ queries and b points; and per thread 2 ``SIDE``² for a tile of the product and 
 ``EXACT`` (4 d + 10) for the pairs that pass.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
@@ -127,6 +127,17 @@ class Candidates:
         values[row[top], rank[top]] = near[order][top]
         columns[row[top], rank[top]] = index[order][top]
         self.add(which, values, columns)
+
+
+def merge(results: Sequence[Sequence[np.ndarray]], k: int) -> tuple[np.ndarray, ...]:
+    """Merge the k best of several sets of points by (value, row).
+
+    Each result has values, row numbers and possibly points, of shape (m, j, ...).
+    """
+    joined = [np.concatenate(arrays, 1) for arrays in zip(*results, strict=True)]
+    order = np.lexsort((joined[1], joined[0]))[:, :k]
+    rows = np.arange(len(order))[:, None]
+    return tuple(array[rows, order] for array in joined)
 
 
 class Block:

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.inputs import (
     as_sklearn,
     check_numeric,
@@ -23,10 +24,7 @@ from probmetric.data.inputs import (
     label_codes,
 )
 from probmetric.data.truth import TellsClasses
-from probmetric.data.unlabeled import leave_out, refuse_unlabeled, warn_of_unlabeled
-from probmetric.large.choose import picked
-from probmetric.large.source import Source, n_features, n_rows
-from probmetric.large.votes import Voters, counted, left_out, voters
+from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import remember_columns
 from probmetric.metric.protocol import MetricDraws
@@ -36,7 +34,7 @@ from probmetric.neighbors.learned import (
     queries_of,
     warn_of_training_data,
 )
-from probmetric.neighbors.search import check_dimension, nearest
+from probmetric.neighbors.search import check_dimension, nearest, rows_at
 from probmetric.neighbors.votes import (
     GRIDS,
     PRIOR_WEIGHTS,
@@ -169,8 +167,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     reject_label: object = None
     unlabeled: object = "warn"
 
+    @chunked()
     def fit(
-        self, X: ArrayLike | Source, y: ArrayLike | None = None
+        self, X: ArrayLike | Chunked, y: ArrayLike | None = None
     ) -> "KNeighborsClassifier":
         """Fit the metric if it is a learner, store the points, and tune the votes.
 
@@ -178,9 +177,6 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         and each prediction reads all rows. ``prior_weight="loo"`` then predicts at most
         2000 rows, each from all other rows.
         """
-        vars(self).pop("voters_", None)
-        if isinstance(X, Source):
-            return self._fit_source(X, y)
         if y is None:
             raise ValueError(
                 "y: this estimator requires y to be passed, but the target y is None"
@@ -211,40 +207,6 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self._tune(votes, codes[at], members, grids, tune, None if soft else k)
         return self
 
-    def _fit_source(self, source: Source, y: object) -> "KNeighborsClassifier":
-        if y is not None:
-            raise ValueError(
-                "y must be None for a dataset on disk, got labels. Use "
-                "pm.open(..., label=)."
-            )
-        if self.votes != "count":
-            check_choice("votes", self.votes, tuple(PRIOR_WEIGHTS))
-            raise ValueError(
-                f"votes must be 'count' for a dataset on disk, got {self.votes!r}. Use "
-                "votes='count', or load the points into memory."
-            )
-        refuse_unlabeled(self.unlabeled)
-        rows = voters(source)
-        self.classes_, n = rows.classes, n_rows(source)
-        warn_of_unlabeled(self.unlabeled, self.classes_, "label")
-        self._check_arguments(n)
-        names, d = [*source.feature_names], n_features(source)
-        metrics = self._set_metric(source, None, d)
-        self.n_features_in_ = d
-        for name in ("feature_names_in_", "_columns"):
-            vars(self).pop(name, None)
-        if names != [f"x{j}" for j in range(d)]:
-            self.feature_names_in_ = np.array(names, object)
-        self.class_prior_ = rows.members / n
-        k = min(self.n_neighbors, max(1, n - 1))
-        grids, tune = self._grids(n)
-        votes, codes = np.empty((0, len(self.classes_))), np.empty(0, int)
-        if tune:
-            votes, codes = left_out(metrics, rows, k)
-        self._tune(votes[None, None], codes, rows.members, grids, tune, k)
-        self.voters_ = rows
-        return self
-
     def _check_arguments(self, n: int) -> None:
         check_choice("votes", self.votes, tuple(PRIOR_WEIGHTS))
         k = check_number("n_neighbors", self.n_neighbors, 1, 10**6, whole=True)
@@ -263,7 +225,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             common_type(self.classes_, self.reject_label)
 
     def _set_metric(
-        self, X: ArrayLike | Source, labels: ArrayLike | None, d: int
+        self, X: ArrayLike | Chunked, labels: ArrayLike | None, d: int
     ) -> list[Dissimilarity]:
         self.metric_, self.learner_ = metric_for(self.metric, self.draws, X, labels, d)
         metrics = draws_of(self.metric_)
@@ -296,10 +258,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute class probabilities averaged over draws, shape (m, c)."""
         Q, c, k = queries_of(self, X), len(self.classes_), self.n_neighbors
-        rows = self._voters()
-        if rows is not None:
-            votes = counted(draws_of(self.metric_), Q, rows, k)
-        elif self.votes == "soft":
+        if self.votes == "soft":
             tuned, k = (self.codes_, c, self.sharpness_), None
             votes = self._near.votes(self.bandwidth_, Q, *tuned)
         else:
@@ -331,9 +290,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Only the training data in the same order give the warning, because data may have
         duplicates.
         """
-        if getattr(self, "learner_", None) is not None and self._voters() is None:
+        if getattr(self, "learner_", None) is not None:
             warn_of_training_data(
-                queries_of(self, X), y, self.fit_X_, self.classes_[self.codes_]
+                queries_of(self, X), y, self.fit_X_, self.classes_, self.codes_
             )
         return super().score(X, y, sample_weight)
 
@@ -372,25 +331,14 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         metric = self.metric_
         if isinstance(metric, MetricDraws):
             metric = metric.mean_metric()
-        rows = self._voters()
-        if X is None and rows is not None:
-            raise ValueError(
-                "X must be an array if the points are a dataset on disk, got None"
-            )
         Q = self.fit_X_ if X is None else queries_of(self, X)
-        points = self.fit_X_ if rows is None else rows.source
-        D, index = nearest(metric, Q, points, k, exclude_self=X is None)
+        D, index = nearest(metric, Q, self.fit_X_, k, exclude_self=X is None)
         if not return_distance:
             return index
         if isinstance(metric, Mahalanobis):
             return np.sqrt(D), index
         if metric.is_distance:
-            flat = index.ravel()
-            if rows is None:
-                P = self.fit_X_[flat]
-            else:
-                chosen = picked(rows.source, flat)
-                P = chosen.X[np.searchsorted(chosen.rows, flat)]
+            P = rows_at(self.fit_X_, index.ravel())
             distance = metric.distance  # pyright: ignore[reportAttributeAccessIssue]
             D = np.asarray(distance(np.repeat(Q, k, 0), P))
         return D.reshape(index.shape), index
@@ -410,9 +358,5 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         D, index = self.kneighbors(X, n_neighbors)
         values = D.ravel() if mode == "distance" else np.ones(index.size)
         starts = np.arange(0, index.size + 1, index.shape[1])
-        rows = self._voters()
-        n = len(self.fit_X_) if rows is None else n_rows(rows.source)
-        return csr_matrix((values, index.ravel(), starts), shape=(len(index), n))
-
-    def _voters(self) -> Voters | None:
-        return getattr(self, "voters_", None)
+        shape = len(index), len(self.fit_X_)
+        return csr_matrix((values, index.ravel(), starts), shape=shape)

@@ -10,14 +10,14 @@ from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.inputs import as_sklearn, check_numeric
 from probmetric.data.unlabeled import WARN
-from probmetric.large.source import Source
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns, check_fitted_columns
 from probmetric.metric.protocol import MetricDraws
@@ -40,7 +40,7 @@ def draws_of(metric: object) -> list[Dissimilarity]:
 def metric_for(
     metric: object,
     draws: str | None,
-    X: ArrayLike | Source,
+    X: ArrayLike | Chunked,
     labels: ArrayLike | None,
     n_features: int,
 ) -> tuple[Any, Any]:
@@ -74,7 +74,7 @@ def metric_for(
     return (Mahalanobis(np.eye(n_features)) if metric is None else metric), None
 
 
-def _fitted(learner: object, X: ArrayLike | Source, labels: ArrayLike | None) -> Any:
+def _fitted(learner: object, X: ArrayLike | Chunked, labels: ArrayLike | None) -> Any:
     """Fit a clone, without a second warning about labels that the caller checked."""
     new: Any = clone(learner)
     if getattr(new, "unlabeled", None) == WARN:
@@ -90,17 +90,21 @@ def _needs_arguments(method: Callable[..., object]) -> bool:
     )
 
 
+@chunked("X")
 def warn_of_training_data(
     Q: Float[np.ndarray, "m d"],
     y: ArrayLike | None,
     X: Float[np.ndarray, "n d"],
     labels: np.ndarray,
+    codes: Int[np.ndarray, "n"] | None = None,
 ) -> None:
     """Warn if the rows and labels are the training data in the same order.
 
     Training rows in another order give no warning, because data may have duplicates.
     """
-    if np.array_equal(Q, X) and np.array_equal(np.asarray(y), labels):
+    if np.array_equal(Q, X) and np.array_equal(
+        np.asarray(y), labels if codes is None else labels[codes]
+    ):
         warnings.warn(
             f"score: X and y are the {len(X)} rows that the metric was learned from: "
             "the score is too high. Score other rows, or use cross_val_score.",

@@ -9,7 +9,7 @@ as a formula. Memory does not grow with m or m · n, except for the data, (m + n
 numbers, and the result, 2 m k numbers.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,8 +17,7 @@ from jaxtyping import Float, Int
 from probmetric.arguments import check_counts
 from probmetric.compilation import bound_programs
 from probmetric.data import inputs
-from probmetric.large.neighbors import nearest_streamed
-from probmetric.large.source import Source, n_features, n_rows
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.mahalanobis import check_factor
@@ -38,10 +37,11 @@ TILE = 1024
 """Side of a tile: 3 · 1024² numbers are 25 MB."""
 
 
+@chunked("points")
 def nearest(
     metric: Dissimilarity | Any,
     queries: ArrayLike,
-    points: ArrayLike | Source,
+    points: ArrayLike | Chunked,
     k: int,
     *,
     exclude_self: bool | ArrayLike = False,
@@ -59,9 +59,9 @@ def nearest(
         Metric of any kind, which may be asymmetric or a score. A user-defined metric
         requires only the methods of ``probmetric.metric.Dissimilarity``.
     queries, points : array-like of shape (m, d), (n, d)
-        Finite numbers. ``points`` may be a dataset on disk (``pm.open``), which is read
-        once, in blocks, divided among the processes of ``distributed``. The result is
-        bit-identical to the result in memory.
+        Finite numbers. ``points`` may be a dataset on disk (``pm.open``). A dataset is
+        read once, in blocks, which are divided among the workers of ``distributed``.
+        The result is bit-identical to the result in memory.
     k : int
         Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 with ``exclude_self``.
     exclude_self : bool or array-like of int of shape (m,), default=False
@@ -101,6 +101,18 @@ def nearest(
     >>> nearest(metric, [[0.0, 0.4]], [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], 2)[1]
     array([[0, 1]])
     """
+    check_single(metric)
+    check_columns(metric, queries=queries, points=points)
+    Q, P = (
+        inputs.points(cast("ArrayLike", rows), name)
+        for name, rows in {"queries": queries, "points": points}.items()
+    )
+    excluded = excluded_rows(exclude_self, Q.shape, P.shape)
+    return found_but_own(metric, Q, P, k, excluded, shortlist=shortlist, tile=tile)
+
+
+def check_single(metric: object) -> None:
+    """Raise for an object that is not one metric."""
     if isinstance(metric, MetricDraws):
         raise ValueError(
             "metric must be a single metric, got a posterior. Use "
@@ -108,25 +120,15 @@ def nearest(
             "mean_metric() or one draw to nearest."
         )
     check_metric(metric)
-    check_columns(metric, queries=queries, points=points)
-    Q = inputs.points(queries, "queries")
-    if not isinstance(points, Source):
-        P = inputs.points(points, "points")
-        excluded = _excluded(exclude_self, Q.shape, P.shape)
-        return found_but_own(metric, Q, P, k, excluded, shortlist=shortlist, tile=tile)
-    shape = n_rows(points), n_features(points)
-    excluded = _excluded(exclude_self, Q.shape, shape)
-    if shortlist is not None:
-        raise ValueError(
-            f"shortlist must be None for a dataset on disk, got {shortlist}. Load the "
-            "points into memory."
-        )
-    k, tile = _check(metric, Q, shape, k, excluded, tile)
-    check_queries(metric, Q, "queries")
-    return nearest_streamed(metric, Q, points, k, excluded, tile)
 
 
-def _excluded(
+@chunked("points")
+def rows_at(points: Any, index: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d"]:
+    """Return rows by their numbers."""
+    return points[index]
+
+
+def excluded_rows(
     exclude_self: bool | ArrayLike, queries: tuple[int, ...], points: tuple[int, ...]
 ) -> Int[np.ndarray, "m"] | None:
     if isinstance(exclude_self, bool | np.bool_):
@@ -164,7 +166,7 @@ def found_but_own(
 ) -> Nearest:
     """Find neighbors as ``nearest``; query i does not return point ``excluded[i]``."""
     metric, Q, P = in_native_order((metric, Q, P))
-    k, tile = _check(metric, Q, P.shape, k, excluded, tile)
+    k, tile = check_search(metric, Q, P.shape, k, excluded, tile)
     check_queries(metric, Q, "queries")
     check_size(metric, P, "points")
     if shortlist is not None:
@@ -177,7 +179,7 @@ def found_but_own(
     return D, index
 
 
-def _check(
+def check_search(
     metric: Dissimilarity,
     Q: Float[np.ndarray, "m d"],
     shape: tuple[int, ...],

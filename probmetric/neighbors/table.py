@@ -1,14 +1,14 @@
 """Neighbors as a data frame: one row per query and neighbor."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
 from probmetric.data import inputs
-from probmetric.large.choose import picked
-from probmetric.large.source import Source
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
@@ -17,9 +17,10 @@ from probmetric.typing import ArrayLike, no_type_check
 
 
 @no_type_check
+@chunked("points")
 def neighbor_table(
     metric: Dissimilarity | MetricDraws,
-    points: ArrayLike | Source,
+    points: ArrayLike | Chunked,
     k: int,
     *,
     queries: ArrayLike | None = None,
@@ -71,30 +72,32 @@ def neighbor_table(
     """
     check_metric(metric, "a metric or draws of one")
     check_columns(metric, points=points, queries=queries)
-    if isinstance(points, Source):
-        if queries is None:
-            raise ValueError(
-                "queries must be an array if points are a dataset on disk, got None"
-            )
-        if labels is not None:
-            raise ValueError(
-                "labels must be None for a dataset on disk, got labels. Use "
-                "pm.open(..., label=)."
-            )
-        P = points
-    else:
-        P = inputs.points(points, "points")
-        check_features(metric, points=P)
-        if labels is not None and np.shape(labels) != P.shape[:1]:
-            raise ValueError(
-                f"labels must have shape ({len(P)},), got {np.shape(labels)}"
-            )
+    P = inputs.points(cast("ArrayLike", points), "points")
+    check_features(metric, points=P)
+    if labels is not None and np.shape(labels) != P.shape[:1]:
+        raise ValueError(f"labels must have shape ({len(P)},), got {np.shape(labels)}")
+    y = None if labels is None else np.asarray(labels)
+
+    def at(index: Int[np.ndarray, "n"]) -> tuple[np.ndarray, np.ndarray | None]:
+        return P[index], None if y is None else y[index]
+
+    return table_of(metric, points, k, queries, at)
+
+
+def table_of(
+    metric: Any,
+    points: Any,
+    k: int,
+    queries: Any,
+    at: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]],
+) -> pd.DataFrame:
+    """Make the table of ``neighbor_table``; ``at`` returns rows and labels."""
     exclude = queries is None
-    rows: Any = points if queries is None else queries
+    rows: Any = points if exclude else queries
     Q = inputs.points(rows, "queries")
     draws = isinstance(metric, MetricDraws)
-    single = metric.mean_metric() if draws else metric
-    D, index = nearest(single, Q, P, k, exclude_self=exclude)
+    single: Any = metric.mean_metric() if draws else metric
+    D, index = nearest(single, Q, points, k, exclude_self=exclude)
     query, neighbor = np.repeat(np.arange(len(Q)), D.shape[1]), index.ravel()
     columns: dict[str, Any] = {
         "query": _index_labels(rows, query),
@@ -102,21 +105,11 @@ def neighbor_table(
         "neighbor": _index_labels(points, neighbor),
         "dissimilarity": D.ravel(),
     }
-    with_distance = single.is_distance and not draws
-    if isinstance(P, Source):
-        chosen = picked(P, neighbor, features=with_distance)
-        place = np.searchsorted(chosen.rows, neighbor)
-        X = chosen.X[place]
-        labels = None if chosen.labels is None else chosen.labels[place]
-    else:
-        X, labels = (
-            P[neighbor],
-            None if labels is None else np.asarray(labels)[neighbor],
-        )
-    if with_distance:
-        columns["distance"] = np.asarray(single.distance(Q[query], X))  # pyright: ignore[reportAttributeAccessIssue]
+    X, labels = at(neighbor)
+    if single.is_distance and not draws:
+        columns["distance"] = np.asarray(single.distance(Q[query], X))
     if draws:
-        columns["probability"] = _shares(metric, Q, P, index, exclude).ravel()
+        columns["probability"] = _shares(metric, Q, points, index, exclude).ravel()
     if labels is not None:
         columns["label"] = labels
     return pd.DataFrame(columns)
@@ -129,13 +122,13 @@ def _index_labels(X: object, rows: Int[np.ndarray, "n"]) -> pd.Index | np.ndarra
 def _shares(
     posterior: MetricDraws,
     Q: Float[np.ndarray, "m d"],
-    P: Float[np.ndarray, "n d"] | Source,
+    points: Any,
     index: Int[np.ndarray, "m k"],
     exclude_self: bool,
 ) -> Float[np.ndarray, "m k"]:
     counts = np.zeros(index.shape)
     draws = posterior.metrics()
     for draw in draws:
-        near = nearest(draw, Q, P, index.shape[1], exclude_self=exclude_self)[1]
+        near = nearest(draw, Q, points, index.shape[1], exclude_self=exclude_self)[1]
         counts += (index[:, :, None] == near[:, None, :]).any(-1)
     return counts / len(draws)

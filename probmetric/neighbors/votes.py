@@ -65,6 +65,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.data.chunked import chunked
 from probmetric.data.hash import canonical_order, first_best
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import Prepared, maps_of
@@ -127,6 +128,7 @@ def _diagonal(metric: Dissimilarity, X: Float[Array, "n d"]) -> Float[Array, "n"
     return jnp.diagonal(metric.pairwise(X, X))
 
 
+@chunked("X")
 def count_votes(
     metrics: Sequence[Dissimilarity],
     Q: Float[np.ndarray, "m d"],

@@ -20,26 +20,25 @@ has norm 1. The limits therefore do not depend on the units of the data. A rotat
 the features changes the norms, and slightly changes the limits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
+from joblib import Parallel, delayed
 from scipy.special import expit, ndtri
 
 from probmetric.arguments import check_number
 from probmetric.data import inputs
-from probmetric.large.resampled import without_group
-from probmetric.large.source import Source, class_counts, n_rows
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.neighbors.search import check_dimension
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
-    MOST_ALONE,
-    N_GROUPS,
     aligned,
     checked_prob,
     covariance,
@@ -277,13 +276,25 @@ def same_size(metrics: Sequence[Dissimilarity]) -> list[Dissimilarity]:
     return [replace(m, factor=L) for m, L in zip(maps, padded, strict=True)]
 
 
+def refits(
+    learn: Callable[..., Dissimilarity],
+    samples: Iterable[tuple[object, ...]],
+    n_jobs: int | None,
+) -> list[Dissimilarity]:
+    """Call ``learn`` for each sample, with joblib."""
+    parallel: Any = Parallel(n_jobs=n_jobs)
+    return parallel(delayed(learn)(*sample) for sample in samples)
+
+
+@chunked()
 def with_intervals(
     learn: Callable[..., Dissimilarity],
-    X: Float[np.ndarray, "n d"] | Source,
+    X: Float[np.ndarray, "n d"] | Chunked,
     y: Shaped[np.ndarray, "n"] | None = None,
     *,
     seed: int = 0,
     about: str = "",
+    n_jobs: int | None = None,
 ) -> IntervalMetric:
     """Fit any learner with jackknife refits, for intervals of its distances.
 
@@ -302,6 +313,9 @@ def with_intervals(
         Seed of the groups for more than 100 points.
     about : str, default=""
         Description of the fit, shown when the metric is printed.
+    n_jobs : int, optional
+        Number of processes for the refits, as in joblib. Default: 1, or the setting of
+        ``joblib.parallel_config``. The result does not depend on it.
 
     Returns
     -------
@@ -328,8 +342,6 @@ def with_intervals(
     >>> bool(low < metric.distance(X[0], X[50]) < high)
     True
     """
-    if isinstance(X, Source):
-        return _of_source(learn, X, y, seed, about)
     if y is None:
         raise ValueError("y must be the labels of X, got None")
     X, y = np.asarray(X), np.asarray(y)
@@ -341,39 +353,7 @@ def with_intervals(
         )
     group, factor = groups_of(codes, seed, X), factor_of(codes)
     rests = [group != k for k in range(int(group.max()) + 1)]
-    metric, *left_out = same_size(
-        [learn(X, y), *(learn(X[rest], y[rest]) for rest in rests)]
-    )
+    samples = chain([(X, y)], ((X[rest], y[rest]) for rest in rests))
+    metric, *left_out = same_size(refits(learn, samples, n_jobs))
     about = about or f"{len(X)} points"
-    return IntervalMetric(metric, left_out, factor=factor, about=about)
-
-
-def _of_source(
-    learn: Callable[[Source], Dissimilarity],
-    source: Source,
-    y: object,
-    seed: int,
-    about: str,
-) -> IntervalMetric:
-    """Compute ``with_intervals`` for rows on disk."""
-    if y is not None:
-        raise ValueError(
-            "y must be None for a dataset on disk, got labels. Use "
-            "pm.open(..., label=)."
-        )
-    n, factor = n_rows(source), 1.0
-    if n < 2:
-        raise ValueError(f"X must have two rows or more, got {n}")
-    if source.labeled:
-        classes, sizes = class_counts(source, source.parts)
-        if (sizes == 1).any():
-            raise ValueError(
-                "label must have two or more rows of each class, got one row of class "
-                f"{classes[sizes == 1].tolist()[0]!r}"
-            )
-        factor = (sizes.sum() - 1) / (sizes.sum() - len(sizes))
-    g = n if n <= MOST_ALONE else N_GROUPS
-    rests = (without_group(source, k, n_groups=g, seed=seed) for k in range(g))
-    metric, *left_out = same_size([learn(source), *map(learn, rests)])
-    about = about or f"{n} rows of {source.name}"
     return IntervalMetric(metric, left_out, factor=factor, about=about)

@@ -193,12 +193,14 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
     if "answers" in about:
         return None, f"{lead}these figures need classes, but the fit used judgments."
     try:
-        how = Reading(**about.get("reading", {}))
+        # An earlier version also stored other options.
+        stored: Mapping[str, Any] = about.get("reading", {})
+        how = Reading(**{k: v for k, v in stored.items() if k in Reading._fields})
         if "sampled" in about:
             data = _rows_again(about, how)
         else:
-            label, groups, options = about["label"], about.get("groups"), how.of_load
-            data = datasets.load(source, label=label, groups=groups, **options(source))
+            label, groups = about["label"], about.get("groups")
+            data = datasets.load(source, label=label, groups=groups, **how._asdict())
     except ValueError as error:
         return None, f"{lead}{error}"
     if data_hash(Labeled(data.X, data.y)) != about["hash"]:

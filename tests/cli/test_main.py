@@ -44,7 +44,6 @@ def test_every_reading_option_reaches_the_reader():
         "sep": ";",
         "decimal": ",",
         "encoding": "latin-1",
-        "dtype": "float32",
         "unlabeled": "-1",
         "thousands": ".",
     }

@@ -12,12 +12,14 @@ import pytest
 import probmetric as pm
 from probmetric import provenance
 from probmetric.cli import fit as cli_fit
+from probmetric.cli import workers as cli_workers
 from probmetric.cli.inputs import describe_rows
 from probmetric.cli.options import DataSpec
 from probmetric.large import rows as rows_in_parts
 from probmetric.large.choose import sampled_rows
 from probmetric.large.files import Rows
-from probmetric.registry import estimators, make, refuses_source
+from probmetric.large.learners import refusal
+from probmetric.registry import estimators, make
 from probmetric.storage.metric_file import read_metric
 from tests.cli.runs import NAMES, refused, run, table
 
@@ -146,7 +148,7 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
             ("lda", "--label", "kind"),
             "prior_strength must be a number, such as --set prior_strength=1, not",
         ),
-        (("eig_dml", "--label", "kind"), "must be an array, got data on disk"),
+        (("eig_dml", "--label", "kind"), "model must read rows in chunks, got EigDML"),
         (("lca", "--groups", "kind"), "--groups cannot be used with LCA, which learns"),
         (("two_stage", "--groups", "sort"), "label: expected a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
@@ -162,111 +164,6 @@ def test_what_is_not_read_in_parts_is_said(words, wanted, work, tmp_path):
         *(*more, "--out", tmp_path / "out"),
     )
     assert wanted in said
-
-
-NPY = ("--data", "x*.npy", "--label", "y*.npy")
-
-
-def placed(work, *words):
-    """Return words in which what stands in the folder has its path."""
-    there = (".npy", ".csv", ".parquet")
-    return [work / w if str(w).endswith(there) else w for w in words]
-
-
-@pytest.mark.parametrize(
-    "words", [NPY, ("--data", "rows/*.parquet", "--label", "kind")]
-)
-def test_a_fit_in_float32_is_that_of_the_library(words, work, tmp_path):
-    words, out = placed(work, *words), tmp_path / "out"
-    done = run(*LDA, *words, "--dtype", "float32", "--out", out)
-    assert done.exit_code == 0, done.output
-    data, label = words[1], words[3]
-    wanted, wide = (
-        pm.LDA(prior_strength=64.0).fit(pm.open(data, label=label, dtype=dtype))
-        for dtype in ("float32", "float64")
-    )
-    found = metric_of(out).factor
-    np.testing.assert_array_equal(found, wanted.get_metric().factor)
-    assert 0 < np.abs(found - wide.get_metric().factor).max() < 1e-5
-    said = json.loads((out / "summary.json").read_text())
-    assert said["data"]["reading"]["dtype"] == "float32"
-    assert run("report", out).exit_code == 0  # Finds the very numbers again.
-    assert "left out" not in (out / "report.html").read_text()
-
-
-def test_neighbors_in_float32_are_those_of_rounded_rows(work, loaded):
-    metric = ("neighbors", "--metric", work / "loaded" / "metric.npz")
-    asked = placed(work, "--data", "x*.npy", "--queries", "x0.npy", "-k", 2)
-    X = np.concatenate([np.load(work / f"x{k}.npy") for k in (0, 1)])
-    found = []
-    for dtype in ("float32", "float64"):
-        done = run(*metric, *asked, "--dtype", dtype)
-        assert done.exit_code == 0, done.output
-        found.append(pd.read_csv(io.StringIO(done.stdout))["dissimilarity"])
-        Y = X.astype(dtype).astype(float)
-        near, _ = pm.nearest(loaded, Y[:57], Y, 2)
-        np.testing.assert_allclose(found[-1], near.ravel(), rtol=1e-12, atol=1e-300)
-    assert not np.array_equal(*found)
-
-
-@pytest.mark.long
-def test_evaluate_in_float32_knows_the_rows_of_a_fit_in_float32(work, tmp_path):
-    parts = ("--data", work / "rows", "--label", "kind")
-    narrow = ("--dtype", "float32")
-    assert run(*LDA, *parts, *narrow, "--out", tmp_path / "fit").exit_code == 0
-    metric = ("evaluate", "--metric", tmp_path / "fit" / "metric.npz", *parts)
-    words = (*metric, "--test", work / "rows")
-    done = run(*words, *narrow, "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    assert "learned from the same points" in done.stderr
-    assert "learned from the same points" not in run(*words).stderr
-    about = json.loads((tmp_path / "out" / "summary.json").read_text())["data"]
-    assert about["reading"]["dtype"] == "float32"
-
-
-@pytest.mark.parametrize(
-    "words, wanted",
-    [
-        ((*LDA, *NPY, "--dtype", "float16"), "float64 or float32, got 'float16'"),
-        ((*LDA, "--data", "all.csv"), "all.csv', got float32"),
-        ((*LDA, "--data", "all.parquet"), "all.parquet', got float32"),
-        ((*LDA, "--data", "wine"), "'wine', got float32"),
-        (
-            ("fit", "triplet_embedding", "--answers", "asked.csv"),
-            "asked.csv', got float32",
-        ),
-        (
-            ("neighbors", "--metric", "loaded", "--data", "all.csv"),
-            "all.csv', got float32",
-        ),
-        (
-            ("neighbors", "--metric", "loaded", *NPY[:2], "--queries", "all.csv"),
-            "all.csv', got float32",
-        ),
-        (
-            ("evaluate", "--metric", "loaded", "--data", "all.csv", "--folds", 2),
-            "all.csv', got float32",
-        ),
-        (
-            ("evaluate", "--metric", "loaded", *NPY, "--test", "all.csv"),
-            "all.csv', got float32",
-        ),
-        (
-            ("evaluate", "--metric", "loaded", "--data", "all.csv", "--groups", "kind"),
-            "all.csv', got float32",
-        ),
-    ],
-)
-def test_float32_is_refused_where_it_cannot_be(words, wanted, work, loaded, tmp_path):
-    asked = pd.DataFrame({"anchor": [0, 1, 2], "near": [1, 2, 0], "far": [2, 0, 1]})
-    asked.to_csv(work / "asked.csv", index=False)
-    words = [work / "loaded" / "metric.npz" if w == "loaded" else w for w in words]
-    dtype = [] if "--dtype" in words else ["--dtype", "float32"]
-    out = ["--out", tmp_path / "out"] if words[0] == "fit" else []
-    said = refused(*placed(work, *words), *dtype, *out)
-    assert re.match("probmetric: --dtype(:| must)", said)
-    assert wanted in said
-    assert not (tmp_path / "out" / "metric.npz").exists()
 
 
 @pytest.mark.parametrize("command", ["sample", "explore"])
@@ -320,13 +217,11 @@ def test_one_large_file_is_loaded_by_a_learner_of_all_rows(work, tmp_path, monke
 
 def test_every_learner_says_whether_it_streams(work):
     source = rows_in_parts.open_rows(str(work / "rows"), "kind")
-    streams = {
-        name for name in estimators() if refuses_source(make(name), source) is None
-    }
+    streams = {name for name in estimators() if refusal(make(name), source) is None}
     assert {"two_stage", "lca"} <= streams
     assert not streams & {"eig_dml", "mds", "dca_gm", "hierarchical_lca", "lda"}
     asked = make("lda", {"prior_strength": 3.0})
-    assert refuses_source(asked, source) is None
+    assert refusal(asked, source) is None
     assert not hasattr(asked, "n_features_in_")
 
 
@@ -478,22 +373,36 @@ def test_a_pattern_may_be_longer_than_a_path():
     assert inside["source"] == os.path.abspath("rows/*.parquet")
 
 
-@pytest.mark.long
-def test_partners_found_in_lists_are_told(work, tmp_path):
-    pytest.importorskip("faiss")
-    words = "--label", "kind", "--set", "n_anchors=60", "--set", "candidates=ivf"
-    done = run("fit", "lca", "--data", work / "rows", *words, "--out", tmp_path / "o")
+@pytest.mark.slow
+def test_two_workers_write_the_metric_of_one_process(work, loaded, tmp_path):
+    pytest.importorskip("distributed")
+    words = "--data", work / "rows", "--label", "kind", "--out", tmp_path / "out"
+    done = run(*LDA, *words, "--workers", 2)
     assert done.exit_code == 0, done.output
-    notes = json.loads((tmp_path / "o" / "summary.json").read_text())["notes"]
-    told = re.search(r"([\d.]+)% of", " ".join(notes))
-    assert 98 <= float(told[1]) <= 100
-
-
-def test_lists_without_faiss_are_refused_with_the_extra(work, tmp_path, monkeypatch):
-    there = provenance.find_spec
-    monkeypatch.setattr(
-        provenance, "find_spec", lambda name: None if name == "faiss" else there(name)
+    assert "dashboard: http://127.0.0.1:" in done.stderr
+    np.testing.assert_allclose(
+        metric_of(tmp_path / "out").factor, loaded.factor, rtol=1e-12
     )
-    words = "--label", "kind", "--set", "candidates=ivf", "--out", str(tmp_path / "out")
-    said = refused("fit", "lca", "--data", str(work / "rows" / "*.parquet"), *words)
-    assert "install the extra 'ann'" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("--workers", 2), "--workers requires distributed, .* extra 'dask'"),
+        (("--workers", 2, "--scheduler", "tcp://h:1"), "cannot be combined with --sch"),
+    ],
+)
+def test_workers_that_cannot_start_are_refused(
+    words, wanted, work, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(provenance, "find_spec", lambda name: None)
+    data = "--data", work / "rows", "--label", "kind", "--out", tmp_path / "out"
+    assert re.search(wanted, refused(*LDA, *data, *words))
+
+
+def test_a_scheduler_that_does_not_answer_is_named(work, tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cli_workers, "WAIT", 1)
+    data = "--data", work / "rows", "--label", "kind", "--out", tmp_path / "out"
+    said = refused(*LDA, *data, "--scheduler", "tcp://127.0.0.1:9")
+    assert "--scheduler must be the address of a running Dask scheduler" in said

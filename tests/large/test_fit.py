@@ -10,10 +10,11 @@ import pytest
 
 import probmetric as pm
 from probmetric.data.containers import Labeled
-from probmetric.estimators import gaussian_classes
+from probmetric.data.hash import row_bits
 from probmetric.inference import pair_lda
 from probmetric.inference.gaussian_classes import choice
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics, statistics
+from probmetric.large import gaussian_classes
 from probmetric.large import source as sources
 from probmetric.large.files import Rows
 from probmetric.large.source import Part
@@ -101,7 +102,7 @@ def test_the_prior_is_chosen_on_a_sample_and_all_else_is_of_all_rows(
     fewer = partial(sources.sample_rows, most=200)
     monkeypatch.setattr(gaussian_classes, "sample_rows", fewer)
     found = fitted(pm.GaussianClasses(), Rows(X, y))
-    kept = sources.row_bits(0, np.arange(len(X))) / 2.0**64 < 200 / len(X)
+    kept = row_bits(0, np.arange(len(X))) / 2.0**64 < 200 / len(X)
     assert 150 < kept.sum() < 250
     # Another way to it: the numbers of the sample in the prior of all rows.
     scaler = found._scaler

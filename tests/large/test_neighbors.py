@@ -1,25 +1,20 @@
 """Neighbors among points read in parts are those among all, bit for bit."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import probmetric as pm
 from probmetric.large import neighbors as stream
-from probmetric.large.source import Block, Part
+from probmetric.large.source import Block, Part, Source
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors.block import Candidates
 from tests.metric_kinds import NAMES, Coarse, Wrapped, build, build_euclid
-from tests.processes.several import LIMIT
 
 SIZES = (700, 1, 0, 1023, 5, 1300, 2)
 N = sum(SIZES)
 
 
-class Parts:
+class Parts(Source):
     """Arrays in memory as a source, cut into parts of given sizes."""
 
     labeled = weighted = False
@@ -197,26 +192,3 @@ def test_rows_of_the_best_are_held_while_blocks_go_by():
         best.hold(X[first : first + 10], first)
     np.testing.assert_array_equal(best.rows(3), X[best.index])
     assert sum(len(index) for index, _ in best._stored) <= 2 * best.index.size
-
-
-WORKER = Path(__file__).with_name("nearest_worker.py")
-
-
-@pytest.mark.long
-@pytest.mark.xdist_group("processes")
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.study)])
-def test_several_processes_find_the_same_bits(size, tmp_path):
-    launch = (
-        "import sys; from probmetric.cli.launch import launch; "
-        "sys.exit(launch([sys.executable, *sys.argv[2:]], int(sys.argv[1]), 0, "
-        "resume=False))"
-    )
-    command = [sys.executable, "-c", launch, str(size), str(WORKER), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * LIMIT)
-    assert done.returncode == 0, done.stderr
-    X, rows = data()
-    for name in NAMES:
-        with np.load(tmp_path / f"{name}.npz") as stored:
-            found = dict(stored)
-        expected = pm.nearest(build(name), X[rows], X, 5, exclude_self=rows)
-        same((found["D"], found["index"]), expected)

@@ -151,15 +151,3 @@ def test_a_pass_that_cannot_be_written_says_which_stand(tmp_path):
         (tmp_path / "pass_00001.npz" / "x").mkdir(parents=True)
         with pytest.raises(OSError, match=r"write pass 1: .*The 1 passes before"):
             climb(passes=1)
-
-
-def test_bins_of_one_process_are_added_in_order():
-    from probmetric.large.bins import over_processes
-
-    rows = np.random.default_rng(0).normal(size=(64, 3))
-    expected = rows[0]
-    for row in rows[1:]:
-        expected = expected + row
-    found = over_processes(np.add, enumerate(rows), lambda: np.zeros(3))
-    assert found.tobytes() == expected.tobytes()
-    assert over_processes(np.add, (), lambda: np.zeros(3)).tolist() == [0.0] * 3

@@ -4,7 +4,6 @@ import warnings
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,9 +16,8 @@ from probmetric.inference.mixture.start import start_mixture
 from probmetric.large.files import Rows
 from probmetric.large.mixture import MIXTURE, Given
 from probmetric.large.moments import CLASSES, COLUMNS
-from probmetric.large.reduce import Reduction, local_sum, total
-from probmetric.large.source import Part, sample_rows, single
-from probmetric.registry import MODELS
+from probmetric.large.reduce import Reduction, total
+from probmetric.large.source import Part, sample_rows
 
 C, D = 4, 3
 
@@ -82,13 +80,6 @@ def cut_into(source: Rows, ends: list[int]) -> Rows:
     return source
 
 
-def test_every_learner_that_streams_is_among_the_cases() -> None:
-    known = [case.reduction for case in CASES.values()]
-    used = {n: s.reduction for n, s in MODELS.items() if s.reduction is not None}
-    assert {"lda", "two_stage"} <= set(used)
-    assert all(any(r is k for k in known) for r in used.values())
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
@@ -114,77 +105,6 @@ def test_rows_of_weight_zero_change_nothing(name: str) -> None:
         for data in ((X, y, w), (more, labels, weights))
     )
     close(other, one)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", CASES)
-def test_an_empty_part_adds_nothing_and_float32_is_itself(name: str) -> None:
-    X, y, _ = points()
-    case, source = CASES[name], Rows(X.astype(np.float32), y)
-    with jax.enable_x64(True):
-        none: Any = local_sum(case.reduction, case.params, source, [], rows=64)
-    found = total(case.reduction, case.params, source, classes=np.arange(C))
-    with jax.enable_x64(True):
-        close(case.reduction.combine(none, found), found)
-        close(case.reduction.combine(found, none), found)
-    close(found, case.whole(X.astype(np.float32).astype(float), y, np.ones(len(X))))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", CASES)
-def test_in_float32_a_pass_agrees_to_a_few_millionths(name: str) -> None:
-    X, y, w = points()
-    case, rows = CASES[name], Rows(X, y, w)
-    wide = total(case.reduction, case.params, rows, classes=np.arange(C))
-    found = total(case.reduction, case.params, single(rows), classes=np.arange(C))
-    off = []
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wide), strict=True):
-        assert a.dtype == np.float64
-        off.append(np.abs(a - b).max() / np.abs(b).max())
-    assert 1e-10 < max(off) < 5e-6  # It is float32 that was computed.
-
-
-def test_blocks_in_float32_are_added_in_float64() -> None:
-    n = 1 << 22
-    X = np.random.default_rng(0).uniform(1, 2, (n, 1))
-    X = X.astype(np.float32).astype(float)  # What is lost is lost in sums alone.
-
-    def step(params: None, X: Any, y: Any, w: Any) -> Any:
-        return jnp.sum(X)
-
-    def rough(a: Any, b: Any) -> Any:
-        return (a.astype(jnp.float32) + b.astype(jnp.float32)).astype(jnp.float64)
-
-    def finish(params: None, sums: Any) -> Any:
-        return sums
-
-    rows = single(Rows(X))
-    sums = [
-        float(total(one, None, rows))
-        for one in (Reduction(step, finish), Reduction(step, finish, rough))
-    ]
-    off = np.abs(np.array(sums) - X.sum()) / X.sum()
-    assert off[0] < 3e-8
-    assert off[1] > 1e-7  # The negative control: sums in float32.
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_learners_in_float32_learn_the_metric_of_float64() -> None:
-    X, y, _ = points()
-    mixture = pm.TwoStageMixture(3, max_iter=8, random_state=1)
-    single = pm.TwoStageMixture(1, max_iter=8)  # k-means starts depend on rounding.
-    for model, label in [(pm.LDA(prior_strength=1), y), (single, None)]:
-        wide, narrow = (
-            model.fit(pm.open(X, label=label, dtype=dtype)).get_metric()
-            for dtype in ("float64", "float32")
-        )
-        D, found = (np.asarray(m.pairwise(X[:50], X[:50])) for m in (wide, narrow))
-        assert np.abs(found - D).max() < 1e-5 * np.abs(D).max()
-        assert (found != D).any()
-    # To the end: it stops, and nothing falls by more than its own rounding.
-    ended = mixture.set_params(max_iter=1000).fit(pm.open(X, dtype="float32"))
-    assert ended.converged_
 
 
 def test_plain_sums_of_squares_would_fail() -> None:

@@ -2,6 +2,7 @@
 
 import pickle
 
+import joblib
 import numpy as np
 import pytest
 from scipy import stats
@@ -249,6 +250,21 @@ def test_any_learner_has_intervals_by_refits_of_its_own():
     assert made.factor == 13 / 12
     np.testing.assert_array_equal(made.left_out[3].factor, learn(
         np.delete(X, 3, 0), np.delete(y, 3)).factor)  # fmt: skip
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_intervals_do_not_depend_on_the_number_of_jobs(on_disk):
+    X, y = pm.datasets.load("iris")
+    data = (pm.open(X, label=y),) if on_disk else (X, y)
+
+    def learn(*sample):
+        return pm.LDA(prior_strength=1).fit(*sample).get_metric()
+
+    alone = with_intervals(learn, *data)
+    with joblib.parallel_config("threading"):
+        divided = with_intervals(learn, *data, n_jobs=2)
+    for one, other in zip(alone.left_out, divided.left_out, strict=True):
+        np.testing.assert_array_equal(one.factor, other.factor)
 
 
 def test_a_refit_with_fewer_directions_has_rows_of_zeros():

@@ -10,18 +10,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from probmetric.data.scaling import Scaler
-from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.estimators.lca.link import FITS
-from probmetric.estimators.lca.settings import recipe_of, refuse_rank
 from probmetric.inference.lca.anchors.fit import DEFAULT, Anchored, fit_anchors
-from probmetric.inference.lca.anchors.lists import ENOUGH, found_in_lists
-from probmetric.inference.lca.anchors.pairs import found_exactly
-from probmetric.inference.lca.anchors.rows import Reader, of_source
+from probmetric.inference.lca.anchors.rows import Reader
 from probmetric.inference.lca.recipe import WITHIN, Recipe
-from probmetric.large.begin import begin
-from probmetric.large.source import Source, n_features
 from probmetric.metric.link import AnyLink
-from probmetric.provenance import need
 
 MOST_PAIRS = 50_000
 """Pairs that a link is fitted to; of more, so many at random."""
@@ -30,8 +23,6 @@ MOST_PAIRS = 50_000
 def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     """Raise for settings that anchors do not support, with the reason."""
     e = estimator
-    if e.candidates == "ivf":
-        need("candidates='ivf'", "ann", "faiss")
     if e.pairs != "nearest":
         raise ValueError(f"pairs must be 'nearest' with n_anchors, got {e.pairs!r}")
     if e.per_anchor:
@@ -67,42 +58,16 @@ def from_anchors(
     if not isinstance(state, int | np.integer):
         state = check_random_state(state).randint(2**31)
     number = estimator.n_anchors or min(int(reader.counts.sum()), DEFAULT)
-    search = found_in_lists if estimator.candidates == "ivf" else found_exactly
-    return fit_anchors(reader, recipe, lam, number, int(state), search)
-
-
-def fit_source(
-    estimator: Any, source: Source, y: object, sample_weight: object
-) -> tuple[Anchored, np.ndarray, Scaler]:
-    """Fit data on disk from anchors. Return the fit, the classes and the scaler."""
-    if sample_weight is not None:
-        raise ValueError(
-            "sample_weight must be None for data on disk, got weights. Pass weights as "
-            "pm.open(..., weight=)"
-        )
-    begin(estimator, source, y)
-    refuse_rank(estimator, "a source")
-    recipe, lam = recipe_of(estimator, n_features(source))
-    check_anchors(estimator, lam, None)
-    reader, classes, scaler = of_source(source, standardize=estimator.standardize)
-    warn_of_unlabeled(estimator.unlabeled, classes, "label")
-    return from_anchors(estimator, reader, recipe, lam), classes, scaler
+    return fit_anchors(reader, recipe, lam, number, int(state))
 
 
 def store(estimator: Any, found: Anchored, scaler: Scaler) -> Any:
     """Store a fit from anchors in input units, with its calibrated link."""
-    if found.recall < ENOUGH:
-        warnings.warn(
-            f"LCA: candidates='ivf' found only {found.recall:.3f} of the partners of "
-            f"anchors, below {ENOUGH}. The fit may differ from the fit to nearest "
-            "pairs. Use candidates='exact'",
-            stacklevel=3,
-        )
     e = estimator
     e._store(found.fitted, scaler)
     e._link = link_of(e, found) or e._link
     vars(e).pop("_codes", None)
-    e.n_anchors_, e.recall_ = len(found.anchors.row), found.recall
+    e.n_anchors_ = len(found.anchors.row)
     e.matrix_error_ = found.error / np.outer(e._taught, e._taught)
     return e
 

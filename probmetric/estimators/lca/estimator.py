@@ -14,6 +14,7 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labeled import (
     forget,
@@ -33,7 +34,7 @@ from probmetric.estimators._settings import (
     RandomState,
     settings,
 )
-from probmetric.estimators.lca.anchors import fit_source, from_anchors, store
+from probmetric.estimators.lca.anchors import from_anchors, store
 from probmetric.estimators.lca.link import Asked, calibrate, link_for
 from probmetric.estimators.lca.posterior import (
     Options,
@@ -47,13 +48,12 @@ from probmetric.estimators.lca.posterior import (
 from probmetric.estimators.lca.rank import RankChoice, choose_rank
 from probmetric.estimators.lca.settings import PriorMean, recipe_of, refuse_rank
 from probmetric.estimators.lca.tuning import Choice, fit_given_pairs, fit_labels
-from probmetric.inference.lca.anchors.rows import in_memory
+from probmetric.inference.lca.anchors.rows import Reader
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
 from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.sampling.sample import sampler_of
-from probmetric.large.source import Source, is_source
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.link import AnyLink
@@ -106,10 +106,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         each class, sampled with ``random_state``. Partners are searched among all
         points. "auto" doubles the number from 1000 until the standard error of M is
         below 0.05 of M. Default: all points.
-    candidates : {"exact", "ivf"}, default="exact"
-        Search for the partners of anchors. "exact" searches among all points. "ivf"
-        searches approximately, in inverted lists (faiss, the extra ``ann``). It is
-        faster from 20,000 anchors on and finds most partners (``recall_``).
     per_anchor : bool, default=False
         Whether to fit a scale κ² for each anchor. P(same) is then not defined.
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
@@ -159,9 +155,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Sorted class labels, after ``fit``.
     n_anchors_ : int
         Number of anchors, if ``n_anchors`` is set.
-    recall_ : float
-        Share of the partners of anchors that the search returned. The fit warns if it
-        is below 0.98.
     matrix_error_ : array of shape (d, d)
         Standard error of each entry of M due to the sampling of anchors, from eight
         groups (t with 7 degrees of freedom; see Benchmarks: anchors). It does not
@@ -199,6 +192,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     (178, 13)
     """
 
+    _streams = True
+
     n_components: int | Literal["cv", "loo"] | None = field(default=None, kw_only=False)
     pairs: PairSet = "nearest"
     n_targets: Count | None = None
@@ -209,7 +204,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     prior_mean: PriorMean = "auto"
     n_refresh: Natural = 1
     n_anchors: Count | Literal["auto"] | None = None
-    candidates: Literal["exact", "ivf"] = "exact"
     per_anchor: bool = False
     solver: Solver = "lbfgs"
     standardize: bool = True
@@ -221,9 +215,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     link: Literal["auto", "calibrated", "isotonic", "model"] = "auto"
     link_pairs: Literal["fitted", "all"] = "fitted"
 
+    @chunked()
     def fit(
         self,
-        X: ArrayLike | Source,
+        X: ArrayLike | Chunked,
         y: ArrayLike | None = None,
         *,
         sample_weight: ArrayLike | None = None,
@@ -246,14 +241,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             prior mean use the rows of positive weight. P(same) is not calibrated.
         """
         rows: Any = X
-        if is_source(rows):
-            anchored, self.classes_, scaler = fit_source(self, rows, y, sample_weight)
-            return store(self, anchored, scaler)
         y = required(self, y)
         if holds_pairs(self, rows):
             return self.fit_pairs(rows, y, sample_weight=sample_weight)
-        if self.n_anchors is None and self.candidates != "exact":
-            raise ValueError("candidates must be 'exact' without n_anchors, got 'ivf'")
         data, self.classes_, scaler = labeled_data(self, rows, y, sample_weight)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
@@ -261,7 +251,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         uncalibrated = link_for(self, recipe, labeled=True, weighted=w is not None)
         recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
         if self.n_anchors is not None:
-            anchored = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
+            anchored = from_anchors(self, Reader(Z, self._codes), recipe, lam, w)
             return store(self, anchored, scaler)
         state = self.random_state
         fitted, choices = fit_labels(Z, self._codes, recipe, lam, state, w)
@@ -322,7 +312,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         self._uncalibrated, self._link = uncalibrated, metric.link
         self._set_map(metric.factor, scaler, fitted.pairs.X)
         self.sigma2_ = float(np.exp(params.log_sigma2))
-        forget(self, "intercept_", "kappa2_", "n_anchors_", "recall_", "matrix_error_")
+        forget(self, "intercept_", "kappa2_", "n_anchors_", "matrix_error_")
         if isinstance(metric.link, Link):
             self.intercept_ = float(metric.link.b)
             pairs = self.pairs if hasattr(self, "classes_") else "given"

@@ -15,6 +15,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.hash import canonical_order
@@ -51,8 +52,6 @@ from probmetric.inference.two_stage.strength import (
     settled,
 )
 from probmetric.inference.two_stage.target import Fitted
-from probmetric.large.source import Source
-from probmetric.large.two_stage import fit_source
 from probmetric.metric import PairSimilarity
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.pair_similarity import Score
@@ -163,6 +162,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     (1,)
     """
 
+    _streams = True
     _thins_given_draws = True
 
     n_components: int | Sequence[int] = field(default=1, kw_only=False)
@@ -186,9 +186,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return tags
 
     @no_type_check
+    @chunked()
     def fit(
         self,
-        X: ArrayLike | Source,
+        X: ArrayLike | Chunked,
         y: object = None,
         *,
         groups: ArrayLike | Literal["label"] | None = None,
@@ -212,8 +213,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         """
         check_settings(self)
         counts = self._counts()
-        if isinstance(X, Source):
-            return fit_source(self, X, counts, groups, components)
         groups, rows, components = leave_out(
             self.unlabeled, groups, X, components, name="groups"
         )

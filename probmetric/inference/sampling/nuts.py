@@ -6,12 +6,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import numpyro
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpyro.infer.hmc import HMCState
 
 from probmetric.arguments import check_bool, check_within_0_1, store_counts
 from probmetric.inference.sampling.checkpoint import (
-    Block,
     check_folder,
     describe,
     plan_blocks,
@@ -30,7 +29,6 @@ from probmetric.inference.sampling.target import (
     is_double,
     whitened,
 )
-from probmetric.large.processes import gather, together
 from probmetric.typing import no_type_check
 
 
@@ -63,16 +61,10 @@ class NUTS:
         Run the chains in parallel by ``vmap``. On a CPU this is usually slower, because
         all chains wait for the longest tree.
     checkpoint : path, optional
-        Folder for finished blocks, one file per block. With several processes, each
-        process uses a subfolder.
+        Folder for finished blocks, one file per block.
     resume : bool, default=False
         Continue from the blocks in ``checkpoint``. The draws equal the draws of an
         uninterrupted run.
-
-    Notes
-    -----
-    Within ``pm.distributed()`` every process runs some of the chains and returns all
-    chains. All processes must have the same data.
 
     Examples
     --------
@@ -141,8 +133,7 @@ class NUTS:
             self.thin,
         )
         size = self.block_size
-        mine, shared = _chains(n_chains)
-        folder = check_folder(_folder(self.checkpoint), self.resume)
+        folder = check_folder(self.checkpoint, self.resume)
         with jax.enable_x64(is_double(dtype)):
             data, start = cast(data, dtype), cast(start, dtype)
             name = getattr(target.log_density, "__qualname__", "?")
@@ -160,8 +151,6 @@ class NUTS:
             # The density reveals a changed model with the same name. Six digits are
             # equal on all machines.
             energy = [f"{-e:.6g}" for e in np.asarray(state.potential_energy)]
-            if shared:
-                state = jax.tree.map(lambda leaf: leaf[mine], state)
             values, statistics = run_blocks(
                 advance,
                 state,
@@ -180,40 +169,12 @@ class NUTS:
                     vectorized=self.vectorized,
                     **settings._asdict(),
                     **{"log density at the start": energy},
-                    **({"chains of this process": mine.tolist()} if shared else {}),
                 ),
                 label="nuts",
-                progress=progress if together().rank == 0 else False,
+                progress=progress,
             )
-        values, statistics = _gathered((values, statistics), n_chains, energy)
         attributes = {"method": "nuts", "seed": seed, "n_parameters": _size(start)}
         return as_draws(values, statistics, {**attributes, **settings._asdict()})
-
-
-def _chains(n_chains: int) -> tuple[Int[np.ndarray, "m"], bool]:
-    """Return the chains of this process, and whether there are other processes.
-
-    All processes run equally many chains; the last chain may run more than once.
-    """
-    rank, size = together()
-    share = -(-n_chains // size)
-    chains = rank * share + np.arange(share)
-    return np.minimum(chains, n_chains - 1), size > 1
-
-
-def _folder(checkpoint: str | Path | None) -> str | Path | None:
-    rank, size = together()
-    if checkpoint is None or size == 1:
-        return checkpoint
-    return Path(checkpoint) / f"process_{rank}"
-
-
-def _gathered(block: Block, n_chains: int, energy: list[str]) -> Block:
-    if together().size == 1:
-        return block
-    agree = np.array([float(e) for e in energy])
-    gathered = gather(block, agree)
-    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n_chains], gathered)
 
 
 def _check_factor(factor: Float[np.ndarray, "k m"]) -> None:

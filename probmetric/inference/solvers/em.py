@@ -232,24 +232,19 @@ def run_em_passes[P](
     *,
     max_steps: int = 1000,
     tol: ArrayLike | None = None,
-    eps: float | None = None,
 ) -> Fit:
     """Run plain EM with steps on the host in float64, for example passes over files.
 
-    ``eps`` is the rounding unit within a step, if it is larger than the float64 eps.
-    The allowed decrease is proportional to it, and ``tol`` is at least 16 eps. One more
-    step computes the objective.
+    One more step computes the objective.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     float_eps = float(np.finfo(float).eps)
     limit = float_eps**0.5 if tol is None else float(np.asarray(tol))
-    if eps is not None:
-        limit = max(limit, 16 * eps)
     with jax.enable_x64(True):
         state = _begin(params, max_steps=max_steps)
         while int(state.result) == Result.MAX_STEPS and int(state.n_steps) < max_steps:
             params, objective = to_numpy(step(params))
-            state = _after_pass(state, params, objective, limit, eps or float_eps)
+            state = _after_pass(state, params, objective, limit, float_eps)
         _, objective = to_numpy(step(params))
     end = to_numpy(state)
     return Fit(

@@ -9,8 +9,6 @@ from scipy.stats import t
 import probmetric as pm
 from benchmarks import anchors as study
 from benchmarks.anchors import DF, coverage, population
-from probmetric import provenance
-from probmetric.inference.lca.anchors import lists
 from probmetric.large.source import labels_of
 from tests.large.test_neighbors import Parts
 
@@ -113,65 +111,12 @@ def test_a_later_fit_of_all_points_forgets_the_anchors(data):
     assert hasattr(lca, "n_anchors_")
     lca.set_params(n_anchors=None).fit(data[0][:90], data[1][:90])
     assert not hasattr(lca, "n_anchors_")
-    assert not hasattr(lca, "recall_")
     lca.set_params(n_anchors=200).fit(*data)
     X = data[0]
     pairs = np.stack([X[:60], X[60:120]], 1)
     lca.fit_pairs(pairs, (data[1][:60] == data[1][60:120]).astype(int))
     assert not hasattr(lca, "n_anchors_")
     assert not hasattr(lca, "matrix_error_")
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"pairs": "all"}, "pairs must be 'nearest' with n_anchors"),
-        ({"per_anchor": True}, "per_anchor must be False"),
-        ({"regularization": "cv"}, "regularization must be .auto. or a number"),
-        ({"prior_mean": "within"}, "prior_mean must .* which needs all rows"),
-        ({"link_pairs": "all"}, "link_pairs must be .fitted."),
-        ({"n_anchors": 0}, "n_anchors"),
-        ({"n_anchors": "some"}, "n_anchors"),
-        ({"candidates": "hnsw"}, "candidates"),
-        (
-            {"candidates": "ivf", "n_anchors": None},
-            "candidates must be 'exact' without n_anchors",
-        ),
-    ],
-)
-def test_settings_that_do_not_go_with_anchors_are_refused(data, settings, message):
-    with pytest.raises(ValueError, match=message):
-        pm.LCA(**{**QUICK, **settings}).fit(*data)
-
-
-@pytest.mark.long
-def test_a_fit_of_partners_found_in_lists_is_near_that_of_all(data, fitted):
-    pytest.importorskip("faiss")
-    found = pm.LCA(n_anchors=300, candidates="ivf").fit(*data)
-    assert fitted.recall_ == 1.0
-    assert 0.98 <= found.recall_ <= 1.0
-    parts = Labeled(*data, [400, 500])
-    streamed = pm.LCA(n_anchors=300, candidates="ivf").fit(parts)
-    whole = fitted.get_mahalanobis_matrix()
-    for lca in (found, streamed):
-        off = np.abs(lca.get_mahalanobis_matrix() - whole)
-        assert (off < fitted.matrix_error_).all()
-
-
-def test_a_low_recall_is_a_warning(data, monkeypatch):
-    pytest.importorskip("faiss")
-    monkeypatch.setattr(lists, "FIRST", 1)
-    monkeypatch.setattr(lists, "SOUGHT", 0.0)
-    few = pm.LCA(**QUICK, candidates="ivf")
-    with pytest.warns(UserWarning, match=r"found only 0\.\d+ of the partners"):
-        few.fit(*data)
-    assert few.recall_ < 0.98
-
-
-def test_without_faiss_the_extra_is_named(data, monkeypatch):
-    monkeypatch.setattr(provenance, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"candidates='ivf' requires faiss.*install"):
-        pm.LCA(**QUICK, candidates="ivf").fit(*data)
 
 
 def test_weights_are_refused_as_they_would_thin_the_rows(data):

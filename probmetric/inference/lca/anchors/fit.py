@@ -2,9 +2,8 @@
 
 Nearest pairs of n points cost O(n²). A of the points are drawn as anchors. Each anchor
 is paired with its neighbors among all rows: the k nearest of its class and the m
-nearest of the other classes. The neighbors are exact, or most of them are (``lists``).
-The pairs are therefore a sample of the pairs of the full fit, and the estimate
-converges to the full fit as 1/√A.
+nearest of the other classes. The pairs are therefore a sample of the pairs of the full
+fit, and the estimate converges to the full fit as 1/√A.
 
 Subsampling the *rows* instead gives another estimate and is not supported. The
 neighbors in a subsample of n' rows are farther by a factor (n/n')^(1/d), which changes
@@ -30,10 +29,6 @@ With ``n_anchors="auto"``, the number of anchors is doubled until ‖se‖ is be
 
 P(same) is calibrated on held-out pairs: the pairs of each half of the anchors, under
 the fit to the other half.
-
-A pass reads every row once, in any number of processes. The results are gathered and
-are bitwise equal in every process (``large.neighbors``). The solver runs in every
-process on all pairs, at most 2A(k + m) rows.
 """
 
 from typing import Any, NamedTuple
@@ -43,7 +38,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
-from probmetric.inference.lca.anchors.pairs import Search, found_exactly, paired
+from probmetric.inference.lca.anchors.pairs import paired
 from probmetric.inference.lca.anchors.rows import Anchors, Design, Reader, draw_anchors
 from probmetric.inference.lca.fit import scaled_axes
 from probmetric.inference.lca.recipe import (
@@ -87,8 +82,6 @@ class Anchored(NamedTuple):
     squared, y : arrays
         Squared distances and labels of held-out pairs: the pairs of each half of the
         anchors, under the fit to the other half, in units of the link.
-    recall : float
-        Recall of the neighbor search; 1 if the search is exact.
     """
 
     fitted: Fitted
@@ -98,7 +91,6 @@ class Anchored(NamedTuple):
     relative: float
     squared: Float[np.ndarray, "N"]
     y: Int[np.ndarray, "N"]
-    recall: float
 
 
 def fit_anchors(
@@ -107,7 +99,6 @@ def fit_anchors(
     lam: float | str,
     n_anchors: int | str,
     seed: int,
-    search: Search = found_exactly,
 ) -> Anchored:
     """Fit LCA from anchors; "auto" doubles their number until the error is small.
 
@@ -120,15 +111,13 @@ def fit_anchors(
         "auto" is the default λ of a fit to all rows, times A/n.
     n_anchors : int or "auto"
     seed : int
-    search : Search
-        The neighbor search: ``found_exactly`` or ``found_in_lists``.
     """
     n = int(reader.counts.sum())
     if not isinstance(n_anchors, str):
-        return _fit(reader, recipe, lam, int(n_anchors), seed, search)
+        return _fit(reader, recipe, lam, int(n_anchors), seed)
     A = FIRST
     while True:
-        found = _fit(reader, recipe, lam, min(A, n), seed, search)
+        found = _fit(reader, recipe, lam, min(A, n), seed)
         if found.relative <= AGREE or A >= min(n, DEFAULT):
             return found
         A = min(2 * A, DEFAULT)
@@ -140,7 +129,6 @@ def _fit(
     lam: float | str,
     n_anchors: int,
     seed: int,
-    search: Search,
 ) -> Anchored:
     n, d = int(reader.counts.sum()), reader.n_features
     anchors = draw_anchors(reader, n_anchors, seed)
@@ -152,7 +140,7 @@ def _fit(
     parts = [whole, *(whole[anchors.place % GROUPS == g] for g in range(GROUPS))]
     parts = [part for part in parts if len(part)]
     first = [Design(whole, np.eye(d))]
-    [pairs], recall = paired(reader, anchors, k, m, first, search)
+    [pairs] = paired(reader, anchors, k, m, first)
     prior = _prior(reader, pairs, recipe, lam)
 
     def solved(pairs: Pairs, start: LCAParams | None) -> Fit:
@@ -165,8 +153,7 @@ def _fit(
     for _ in range(recipe.n_refresh):
         maps = [np.asarray(fit.params.W, float) for fit in fits]
         designs = [Design(*both) for both in zip(parts, maps, strict=True)]
-        made, share_found = paired(reader, anchors, k, m, designs, search)
-        recall = min(recall, share_found)
+        made = paired(reader, anchors, k, m, designs)
         fits = [solved(p, f.params) for p, f in zip(made, fits, strict=True)]
         pairs, steps = made[0], steps + int(fits[0].n_steps)
     rate = recipe.learning_rate or _rate(pairs, anchors)
@@ -177,7 +164,7 @@ def _fit(
     error = np.sqrt((1 - share) * np.var(groups, 0, ddof=1) / len(groups))
     relative = float(np.linalg.norm(error) / np.linalg.norm(M))
     squared, y = _held_out(fitted, anchors, recipe)
-    return Anchored(fitted, anchors, share, error, relative, squared, y, recall)
+    return Anchored(fitted, anchors, share, error, relative, squared, y)
 
 
 def _matrix(params: LCAParams) -> Float[np.ndarray, "d d"]:
@@ -204,7 +191,7 @@ def _rate(pairs: Pairs, anchors: Anchors) -> float:
 def _prior(reader: Reader, pairs: Pairs, recipe: Recipe, lam: float) -> Any:
     """Return ``prior_for`` the pairs, with the principal axes of all rows."""
     mean = mean_of(recipe, reader.n_features)
-    if not isinstance(mean, str) or mean != "pca" or reader.scatter is None:
+    if not isinstance(mean, str) or mean != "pca":
         return prior_for(pairs, recipe, lam)
     V = np.linalg.eigh(reader.scatter)[1][:, ::-1][:, : recipe.n_components].T
     prior = prior_for(pairs, recipe._replace(prior_mean="identity"), lam)

@@ -1,0 +1,68 @@
+"""``--workers`` and ``--scheduler``: a Dask cluster for the passes over rows."""
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from probmetric.cli.files import bad_input, note
+from probmetric.cli.options import Options, WorkerOptions
+
+LOOPBACK = "127.0.0.1"
+WAIT = 10
+"""Seconds to wait for a scheduler."""
+
+SINGLE = {
+    "OMP_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+"""Environment of a worker: one thread."""
+
+
+@contextmanager
+def workers(options: Options) -> Generator[None]:
+    """Use the cluster of the options, if there is one, within a block."""
+    if not isinstance(options, WorkerOptions) or (
+        options.workers is None and options.scheduler is None
+    ):
+        yield
+        return
+    with ExitStack() as stack:
+        with bad_input():
+            client = _client(stack, options.workers, options.scheduler)
+        note(f"dashboard: {client.dashboard_link}")
+        from probmetric.large.engine import distributed
+
+        stack.enter_context(distributed(client))
+        yield
+
+
+def _client(stack: ExitStack, number: int | None, address: str | None) -> Any:
+    """Connect to a scheduler, or start a cluster on this machine."""
+    from probmetric.provenance import need
+
+    if number is not None and address is not None:
+        raise ValueError(
+            f"--workers cannot be combined with --scheduler, got {number} and "
+            f"{address!r}."
+        )
+    need("--workers" if address is None else "--scheduler", "dask", "distributed")
+    from distributed import Client, LocalCluster
+
+    cluster: Any = address
+    if address is None:
+        cluster = stack.enter_context(
+            LocalCluster(
+                n_workers=number,
+                threads_per_worker=1,
+                host=LOOPBACK,
+                dashboard_address=f"{LOOPBACK}:0",
+                env=SINGLE,
+            )
+        )
+    try:
+        return stack.enter_context(Client(cluster, timeout=WAIT))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            "--scheduler must be the address of a running Dask scheduler, got "
+            f"{address!r} ({error})."
+        ) from error

@@ -1,0 +1,126 @@
+"""``LCA`` of rows on disk: the rows of a pass, and the fit from anchors.
+
+The derivation is ``inference.lca.anchors``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from probmetric.data.scaling import Scaler, constant_columns
+from probmetric.data.unlabeled import warn_of_unlabeled
+from probmetric.estimators.lca.anchors import check_anchors, from_anchors, store
+from probmetric.estimators.lca.settings import recipe_of, refuse_rank
+from probmetric.inference.lca.anchors.rows import Reader, Rows
+from probmetric.inference.lca.recipe import Recipe
+from probmetric.large.begin import begin
+from probmetric.large.engine import run, split
+from probmetric.large.moments import class_moments, standardized, total_scatter
+from probmetric.large.passes import Pass, hash_of, kept
+from probmetric.large.source import (
+    Part,
+    Source,
+    bins,
+    block_rows,
+    blocks_of,
+    class_counts,
+    n_features,
+)
+
+
+class SourceReader(Reader):
+    """The standardized rows of a source.
+
+    It makes two passes, one over the labels and one for the moments.
+
+    Raises
+    ------
+    ValueError
+        If the rows have no labels, or have weights.
+        If there is only one class, or a class with one member.
+        If all columns are constant.
+    """
+
+    def __init__(self, source: Source, *, standardize: bool) -> None:
+        if not source.labeled or source.weighted:
+            raise ValueError(
+                "X must be a source with labels and without weights, got "
+                f"{source.name} with labeled={source.labeled}, "
+                f"weighted={source.weighted}."
+            )
+        classes, counts = class_counts(source)
+        if len(classes) < 2 or counts.min() < 2:
+            sizes = dict(zip(classes.tolist()[:5], counts.tolist(), strict=False))
+            raise ValueError(
+                "y must have at least 2 classes of at least 2 members, got class sizes "
+                f"{sizes}."
+            )
+        moments, origin = class_moments(source, classes)
+        n, low, high, mean, square = moments.columns
+        d = n_features(source)
+        self.scaler = Scaler(np.zeros(d), np.ones(d))
+        if standardize:
+            constant = constant_columns(np.array([low, high]))
+            if constant.all():
+                raise ValueError(
+                    "X must have a column that is not constant, got only constant "
+                    "columns."
+                )
+            scale = np.where(constant, 1.0, np.sqrt(np.asarray(square) / n))
+            self.scaler = Scaler(np.asarray(mean), scale)
+        self.source, self.classes, self.counts = source, classes, counts
+        self.n_features = d
+        self.scatter = total_scatter(standardized(moments, origin, self.scaler))
+
+    def run(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
+        """Return ``task(rows, *shared)`` for some bins at a time: one pass."""
+        parts = split([some for some in bins(self.source.parts) if some])
+        given = self.source, self.classes, self.scaler
+        return [*run(_task, parts, task, given, shared)]
+
+    def stored[T](
+        self, name: str, params: Any, like: Callable[[], T], compute: Callable[[], T]
+    ) -> T:
+        """Return the result of a pass, from the checkpoint if it is stored."""
+        return kept(Pass(name, hash_of(self.source), params), like, compute)
+
+
+def _task(
+    parts: Sequence[Sequence[Part]],
+    task: Callable[..., Any],
+    given: tuple[Source, np.ndarray, Scaler],
+    shared: tuple[Any, ...],
+) -> Any:
+    """Call a task with the standardized rows of some bins."""
+    source, classes, scaler = given
+
+    def rows() -> Iterator[Rows]:
+        size = block_rows(source)
+        for X, y, _, first, n in blocks_of(source, parts, size, classes=classes):
+            yield Rows((X[:n] - scaler.mean) / scaler.scale, y[:n], first)
+
+    return task(rows(), *shared)
+
+
+def check(self: Any, X: Source) -> tuple[Recipe, float | str]:
+    """Raise for settings that data on disk do not support; return the recipe and λ."""
+    refuse_rank(self, "a source")
+    recipe, lam = recipe_of(self, n_features(X))
+    check_anchors(self, lam, None)
+    return recipe, lam
+
+
+def fit(self: Any, X: Source, y: object = None, *, sample_weight: object = None) -> Any:
+    """Fit ``LCA`` to rows on disk from anchors."""
+    if sample_weight is not None:
+        raise ValueError(
+            "sample_weight must be None for data on disk, got weights. Pass weights as "
+            "pm.open(..., weight=)"
+        )
+    begin(self, X, y)
+    recipe, lam = check(self, X)
+    reader = SourceReader(X, standardize=self.standardize)
+    self.classes_ = reader.classes
+    warn_of_unlabeled(self.unlabeled, reader.classes, "label")
+    return store(self, from_anchors(self, reader, recipe, lam), reader.scaler)

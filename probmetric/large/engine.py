@@ -1,0 +1,254 @@
+"""Run tasks on the bins of a dataset: in this process, or on a Dask cluster.
+
+``run`` calls a function for each item and returns the results in the order of the
+items. Nothing else depends on where a task runs. A sum over bins adds the results from
+the left (``reduce``), and other results are merged in a way that does not depend on the
+division into tasks. Results are therefore bit-identical for any number of workers with
+the same type of CPU and the same number of threads.
+
+Each worker gets a few tasks of several consecutive items. The shared arguments of a
+pass are one more task, so that Dask can compute them again on another worker if a
+worker is lost. A dataset travels as its description, and the worker opens the files.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probmetric.provenance import need
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+TASKS = 4
+"""Number of tasks per worker and pass."""
+
+FREED = (32 << 20) - (1 << 16)
+"""Bytes that are allocated and freed before a task.
+
+glibc then keeps freed blocks of up to this size instead of returning each to the
+system, which costs page faults.
+"""
+
+
+class _State:
+    """The current cluster; each process has at most one."""
+
+    client: "Client | None" = None
+
+
+class _Thread(threading.local):
+    """Whether this thread runs a task; the passes of a task run in its thread."""
+
+    in_task = False
+
+
+_THREAD = _Thread()
+
+
+def _client() -> "Client | None":
+    return None if _THREAD.in_task else _State.client
+
+
+@contextmanager
+def distributed(client: "Client | None" = None) -> "Generator[Client]":
+    """Run all passes over data on disk on a Dask cluster, within a block.
+
+    Fits, ``nearest`` and ``evaluate`` of data on disk are divided among the workers.
+    Results are bit-identical to those of one process if each worker has the same type
+    of CPU and the same number of threads. Otherwise they agree to about 1e-12.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        Client of a Dask cluster. Default: the current client of this program.
+
+    Yields
+    ------
+    distributed.Client
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If Dask is not installed (extra ``dask``).
+    ValueError
+        If there is no client.
+
+    Notes
+    -----
+    * A lost worker costs only its tasks, which run again on another worker.
+    * All workers must have this version of the package and must see the files.
+    * Whoever can connect to a scheduler can run code on its workers. Use TLS
+      (``distributed.Security``), or a cluster that listens only on the loopback
+      interface.
+
+    Examples
+    --------
+    Two workers that are threads of this process:
+
+    >>> import probmetric as pm
+    >>> from distributed import Client
+    >>> X, y = pm.datasets.load("iris")
+    >>> options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+    >>> with Client(**options, dashboard_address=None) as client:
+    ...     with pm.distributed(client):
+    ...         lda = pm.LDA(prior_strength=1).fit(pm.open(X, label=y))
+    >>> lda.components_.shape
+    (2, 4)
+    """
+    if client is None:
+        need("distributed()", "dask", "distributed")
+        from distributed import get_client
+
+        try:
+            client = get_client()
+        except ValueError as error:
+            raise ValueError(
+                "client must be a distributed.Client, got None, and this program has "
+                "no current client. Make one with distributed.Client(address)."
+            ) from error
+    before, _State.client = _State.client, client
+    try:
+        yield client
+    finally:
+        _State.client = before
+
+
+def run[T, R](
+    function: Callable[..., R], items: Iterable[T], *shared: Any
+) -> Iterator[R]:
+    """Yield ``function(item, *shared)`` for each item, in order.
+
+    Parameters
+    ----------
+    function : callable
+        A function at the level of a module, without side effects.
+    items : iterable
+        Items, or results of ``hold``.
+    *shared
+        Arguments of all calls.
+    """
+    client = _client()
+    if client is None:
+        with _freed():
+            yield from (function(item, *shared) for item in items)
+        return
+    batches = _divided(list(items), TASKS * _n_threads(client))
+    with _submitting():
+        together = client.submit(_same, shared, pure=False)
+        results = [
+            client.submit(_batch, function, batch, together, pure=False)
+            for batch in batches
+        ]
+    yield from chain.from_iterable(_gathered(client, results))
+
+
+def split[T](items: Sequence[T]) -> list[list[T]]:
+    """Divide items into consecutive lists, one for each worker."""
+    client = _client()
+    return _divided(list(items), 1 if client is None else _n_threads(client))
+
+
+def hold[T](function: Callable[..., Any], items: Iterable[T], *shared: Any) -> Any:
+    """Compute ``function(item, *shared)`` once; ``run`` uses the results as items.
+
+    On a cluster the results stay on the workers.
+    """
+    client = _client()
+    if client is None:
+        return list(run(function, items, *shared))
+    with _submitting():
+        together = client.submit(_same, shared, pure=False)
+        return [
+            client.submit(_single, function, item, together, pure=False)
+            for item in items
+        ]
+
+
+def _n_threads(client: "Client") -> int:
+    """Count the threads of all workers."""
+    threads: Any = client.nthreads()
+    return max(1, sum(threads.values()))
+
+
+@contextmanager
+def _submitting() -> Generator[None]:
+    """Send arguments of any size: Dask warns of large ones, and prefers to scatter.
+
+    Scattered arguments would be lost with the worker that has them.
+    """
+    from dask import config
+
+    with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+        yield
+
+
+def _gathered(client: "Client", results: list[Any]) -> list[Any]:
+    """Return results in order, with one error if the cluster is lost."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+    from distributed.comm.core import CommClosedError
+
+    try:
+        gathered: Any = client.gather(results)
+        return gathered
+    except KilledWorker as error:
+        raise RuntimeError(
+            f"the workers that ran {error.task} were lost. If "
+            "they ran out of memory, use fewer workers or more memory for each."
+        ) from error
+    except (CancelledError, CommClosedError, TimeoutError) as error:
+        raise RuntimeError(
+            f"the connection to the scheduler was lost ({type(error).__name__}). "
+            "Start the cluster again."
+        ) from error
+
+
+def _divided[T](items: list[T], number: int) -> list[list[T]]:
+    """Divide items into at most ``number`` consecutive lists of similar length."""
+    number = min(number, len(items))
+    ends = [len(items) * i // number for i in range(number + 1)] if items else [0]
+    return [items[a:b] for a, b in pairwise(ends)]
+
+
+def _same[T](shared: T) -> T:
+    return shared
+
+
+def _single(function: Callable[..., Any], item: Any, shared: tuple[Any, ...]) -> Any:
+    with _task():
+        return function(item, *shared)
+
+
+def _batch(
+    function: Callable[..., Any], items: list[Any], shared: tuple[Any, ...]
+) -> list[Any]:
+    with _task():
+        return [function(item, *shared) for item in items]
+
+
+@contextmanager
+def _task() -> Generator[None]:
+    _THREAD.in_task = True
+    try:
+        with _freed():
+            yield
+    finally:
+        _THREAD.in_task = False
+
+
+@contextmanager
+def _freed() -> Generator[None]:
+    """Release memory that pyarrow keeps for row groups, at the end of a task."""
+    np.empty(FREED, np.uint8)
+    try:
+        yield
+    finally:
+        if "pyarrow" in sys.modules:
+            sys.modules["pyarrow"].default_memory_pool().release_unused()

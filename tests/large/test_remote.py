@@ -1,0 +1,63 @@
+"""Parquet files at a URL are read as local ones."""
+
+import uuid
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probmetric as pm
+from tests.cli.runs import run
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def folder():
+    """Write two Parquet files to fsspec's memory; return their URL and the rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 2)), np.array(["a", "b", "c"])[np.arange(90) % 3]
+    frame = pd.DataFrame(X, columns=["length", "width"]).assign(kind=y)
+    url = f"memory://{uuid.uuid4().hex}"
+    for number, some in enumerate((frame[:50], frame[50:])):
+        with fsspec.open(f"{url}/{number}.parquet", "wb") as file:
+            some.to_parquet(file, row_group_size=20)
+    return url, X, y
+
+
+@pytest.mark.parametrize("where", ["", "/*.parquet"])
+def test_files_at_a_url_give_the_fit_of_their_rows(folder, where):
+    url, X, y = folder
+    source = pm.open(url + where, label="kind")
+    assert source.feature_names == ("length", "width")
+    found = pm.LDA(prior_strength=1).fit(source)
+    wanted = pm.LDA(prior_strength=1).fit(X, y)
+    np.testing.assert_allclose(found.components_, wanted.components_, rtol=1e-9)
+
+
+def test_a_file_that_changed_since_it_was_opened_is_named(folder):
+    url, X, _ = folder
+    source = pm.open(f"{url}/0.parquet", label="kind")
+    with fsspec.open(f"{url}/0.parquet", "wb") as file:
+        file.write(b"other")
+    with pytest.raises(ValueError, match=r"0\.parquet.* got a changed file"):
+        pm.nearest(pm.Mahalanobis(np.eye(2)), X[:2], source, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("2.parquet", "existing files, got none at"), ("a.npy", "Parquet files at a URL")],
+)
+def test_a_url_without_parquet_files_is_refused(folder, name, message):
+    url = folder[0]
+    with fsspec.open(f"{url}/a.npy", "wb") as file:
+        file.write(b"1")
+    with pytest.raises(ValueError, match=message):
+        pm.open(f"{url}/{name}")
+
+
+def test_a_command_reads_a_url(folder, tmp_path):
+    words = "fit", "lda", "--data", folder[0], "--label", "kind"
+    done = run(*words, "--set", "prior_strength=1", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "metric.npz").exists()
