@@ -131,6 +131,7 @@ def rows_at(points: Any, index: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d"
 def excluded_rows(
     exclude_self: bool | ArrayLike, queries: tuple[int, ...], points: tuple[int, ...]
 ) -> Int[np.ndarray, "m"] | None:
+    """Convert ``exclude_self`` to one row number per query, or None."""
     if isinstance(exclude_self, bool | np.bool_):
         if not exclude_self:
             return None
@@ -187,6 +188,7 @@ def check_search(
     excluded: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> tuple[int, int]:
+    """Return checked ``k`` and ``tile``."""
     bound_programs()
     n, d = shape
     limit = n - (excluded is not None)
