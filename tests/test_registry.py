@@ -37,6 +37,7 @@ def test_every_generative_story_is_registered(story):
 def test_every_entry_has_its_name_and_its_own_tests(name):
     assert MODELS[name].name == name
     room, tests = room_of(MODELS[name]), ROOT / "tests" / "inference"
+    room = "effects" if room in ("hierarchical_lca", "point_effects") else room
     found = [*tests.glob(f"test_{room}.py"), *tests.glob(f"{room}/test_*.py")]
     assert found, f"tests/inference/{room}: no tests"
 
