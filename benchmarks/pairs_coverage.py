@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import probmetric as pm
-from probmetric.checks import model_story, sbc, uniformity
+from probmetric.checks import uniformity
+from probmetric.checks.ranks import simulation
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
@@ -42,11 +43,6 @@ HEAD = (
 METHODS = ("nuts", "laplace", "bootstrap")
 
 
-def observe(pairs, sites):
-    """Put simulated labels where the model looks for them."""
-    return pairs._replace(y=sites["y"])
-
-
 def functionals(position, data):
     """Return distance and P(same) of the five pairs."""
     params = LCAParams(position["W"], log_sigma2_of(position["log_b"], 2))
@@ -58,13 +54,10 @@ def functionals(position, data):
 def ranks(n_fits, learning_rate, seed):
     """Rank true values among draws at a learning rate, over simulated fits."""
     i = np.arange(N_PAIRS)
-    pairs = pm.Pairs(POINTS.reshape(-1, 2), 2 * i, 2 * i + 1, None)
-    target, story, data = model_story(
-        lca, pairs, observe, prior=PRIOR, options={"learning_rate": learning_rate}
-    )
-    own = pm.Target(target.log_density, functionals)
-    sizes = {"n_simulations": n_fits, "n_draws": N_DRAWS, "thin": 5, "n_warmup": 200}
-    return sbc(own, story, data, seed=seed, **sizes)
+    pairs = pm.Pairs(POINTS.reshape(-1, 2), 2 * i, 2 * i + 1, 0 * i)
+    ranking = simulation(lca, pairs, (PRIOR,), {"learning_rate": learning_rate})
+    ranking = ranking._replace(target=ranking.target._replace(functionals=functionals))
+    return ranking(seed=seed, n_simulations=n_fits, n_draws=N_DRAWS)
 
 
 def shares(found):

@@ -135,6 +135,7 @@ def _spec(
     model: str | None = None,
     methods: tuple[str, ...] = (),
     folder: bool | None = None,
+    inference: str | None = None,
     **more: Any,
 ) -> ModelSpec:
     """Return the entry of a learner whose modules follow the naming convention.
@@ -143,8 +144,9 @@ def _spec(
     ``inference``. These are folders if there are ``methods``, or ``folder``. ``CHECKS``
     is in the checks; ``fit_problem``, ``toy``, ``invariants`` and ``from_labels`` are
     there or in ``problems``; ``metrics`` of draws are in the module ``draws`` of
-    ``inference``. ``params`` is a name in ``probmetric.models.<module>``, where
-    ``to_metric``, ``simulate`` and the NumPyro ``model`` (default: ``module``) are.
+    ``inference``, or in ``inference``, a module of that folder. ``params`` is a name in
+    ``probmetric.models.<module>``, where ``to_metric``, ``simulate`` and the NumPyro
+    ``model`` (default: ``module``) are.
     Without a NumPyro model it is a place, "inference.foo:FooParams", where
     ``to_metric`` is.
     """
@@ -170,8 +172,8 @@ def _spec(
         "estimator": at(f"probmetric.estimators.{estimator}"),
     }
     if methods:
-        draws = f"probmetric.inference.{module}{'.draws' if folder else ''}:metrics"
-        fields["metrics_of_draws"] = at(draws)
+        inference = inference or (f"{module}.draws" if folder else module)
+        fields["metrics_of_draws"] = at(f"probmetric.inference.{inference}:metrics")
     return ModelSpec(name=name, summary=summary, methods=methods, **fields | more)
 
 
@@ -196,7 +198,7 @@ _LEARNERS = (
         estimator="hierarchical_lca:HierarchicalLCA",
         methods=("nuts", "laplace"),
         folder=False,
-        metrics_of_draws=at("probmetric.inference.effects.draws:metrics"),
+        inference="effects.draws",
     ),
     _spec(
         "point_effects",
@@ -205,7 +207,7 @@ _LEARNERS = (
         params="PointEffectsParams",
         estimator="point_effects.estimator:PointEffectsLCA",
         methods=("nuts", "laplace"),
-        metrics_of_draws=at("probmetric.inference.effects.draws:metrics"),
+        inference="effects.draws",
     ),
     _spec(
         "gdm",

@@ -63,17 +63,19 @@ def sorted_neighbors(L, Q, P, k, *, exclude_self=False):
     return np.take_along_axis(D, order, 1), order
 
 
-def soft_vote_shares(D, y, n_classes, h):
-    """Class shares of weights exp(-(D - min D) / 2h), query by query."""
+def soft_vote_shares(D, y, n_classes, h, sharpness=1.0):
+    """Class shares n_c (mean weight)^t of exp(-(D - min D) / 2h), query by query."""
     shares = np.zeros((len(D), n_classes))
     for row, share in zip(D, shares, strict=True):
         weight = np.exp(-(row - row.min()) / (2 * h))
         for c in range(n_classes):
-            share[c] = weight[y == c].sum() / weight.sum()
+            if np.any(y == c):
+                share[c] = np.sum(y == c) * weight[y == c].mean() ** sharpness
+        share /= share.sum()
     return shares
 
 
-def loo_log_score(D, y, n_classes, *, share, h=None, k=None):
+def loo_log_score(D, y, n_classes, *, share, h=None, k=None, sharpness=1.0):
     """Mean log score of each point from the others, averaged over draws D (s, n, n)."""
     total, n = 0.0, len(y)
     for i in range(n):
@@ -82,7 +84,9 @@ def loo_log_score(D, y, n_classes, *, share, h=None, k=None):
         for s in range(len(D)):
             row = D[s, i, others]
             if k is None:
-                one = soft_vote_shares(row[None], y[others], n_classes, h[s])[0]
+                one = soft_vote_shares(
+                    row[None], y[others], n_classes, h[s], sharpness
+                )[0]
             else:
                 near = others[np.argsort(row, kind="stable")[:k]]
                 one = np.bincount(y[near], minlength=n_classes) / k

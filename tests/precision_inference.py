@@ -148,7 +148,6 @@ LDA_LIKE = {
         g.distances.params, g.distances.squared[:3]
     ),
     "inference.mds.fit.fit": lambda f, g: f(Distances(g.distances.D), 2),
-    "inference.mds.fit.linear_map": lambda f, g: f(g.distances.params, g.X),
     "inference.mds.fit.to_metric": lambda f, g: f(g.distances.params),
     "inference.mds.landmarks.fit_landmarks": lambda f, g: f(
         np.arange(5), g.distances.D[:5]
@@ -262,9 +261,6 @@ GAUSSIAN = {
     ),
     "inference.gaussian_classes.local_metric.error_expansion": lambda f, g: f(
         g.gauss.densities, g.x, g.M
-    ),
-    "inference.gaussian_classes.local_metric.expected_bias_metric": lambda f, g: f(
-        g.gauss.draws, g.gauss.local
     ),
     "inference.gaussian_classes.local_metric.expected_squared_reach": lambda f, g: f(
         np.float64(-0.5), 24, 2

@@ -132,11 +132,17 @@ ROOT = {
     "neighbors.scan.nearest_shortlisted": lambda f, g: f(
         g.gauss.local, g.X[:3], g.X, 2, None, 64, 8
     ),
-    "neighbors.votes.leave_one_out": lambda f, g: f(VOTES, g.y, [0.5], [0.02], None),
+    "neighbors.votes.leave_one_out": lambda f, g: f(
+        VOTES[None], g.y, np.bincount(g.y), ([0.5], [1.0], [0.02]), None
+    ),
     "neighbors.votes.mix_prior": lambda f, g: f(VOTES, VOTES[0], 0.1, None),
     "neighbors.votes.count_votes": lambda f, g: f([g.metric], g.X, g.X, g.y, 2, 2),
-    "neighbors.votes.neighborhood": lambda f, g: f([g.metric], g.X, 2, [1.0], g.y, 2),
-    "neighbors.votes.neighborhood_scale": lambda f, g: f(g.metric, g.X, 2),
+    "neighbors.votes.neighborhood": lambda f, g: f(
+        [g.metric], g.X, 2, [1.0], g.y, 2, np.arange(len(g.X))
+    ),
+    "neighbors.votes.neighborhood_scale": lambda f, g: f(
+        g.metric, g.X, 2, np.arange(len(g.X))
+    ),
     "neighbors.votes.soft_votes": lambda f, g: f(
         [g.metric], np.ones(1), np.ones(1), g.X[:3], g.X, g.y, 2
     ),

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from probmetric.checks.check import judge
-from probmetric.neighbors import nearest
 from probmetric.registry import MODELS
 
 GOOD = {"exact": "agree", "approximate": "within"}
@@ -157,18 +156,6 @@ def test_metric_is_what_it_says_it_is(problems, name):
         np.testing.assert_allclose(np.diag(distances(Q, Q)), 0, atol=1e-7)
         detour = d[:, :, None] + distances(P, P)[None]
         assert np.all(d[:, None, :] <= detour + 1e-9)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", WITH_POINTS)
-def test_neighbors_are_those_of_brute_force(problems, name):
-    spec, problem = MODELS[name], problems(name)
-    with jax.enable_x64(True):
-        metric = spec.to_metric(problem.params)
-        Q, P = points_of(problem)
-        D = np.asarray(metric.pairwise(Q, P))
-        _, found = nearest(metric, Q, P, 5)
-    np.testing.assert_array_equal(found, np.argsort(D, 1, kind="stable")[:, :5])
 
 
 @pytest.mark.long

@@ -27,6 +27,12 @@ def room_of(spec):
     return spec.params.__module__.split(".")[2]
 
 
+def inference_of(spec):
+    """The name of the folder or file of ``inference``."""
+    source = spec.metrics_of_draws or spec.params
+    return source.__module__.split(".")[2]
+
+
 @pytest.mark.parametrize("story", sorted(STORIES))
 def test_every_generative_story_is_registered(story):
     told = {s.model.__module__.split(".")[-1] for s in MODELS.values() if s.model}
@@ -36,8 +42,7 @@ def test_every_generative_story_is_registered(story):
 @pytest.mark.parametrize("name", list(MODELS))
 def test_every_entry_has_its_name_and_its_own_tests(name):
     assert MODELS[name].name == name
-    room, tests = room_of(MODELS[name]), ROOT / "tests" / "inference"
-    room = "effects" if room in ("hierarchical_lca", "point_effects") else room
+    room, tests = inference_of(MODELS[name]), ROOT / "tests" / "inference"
     found = [*tests.glob(f"test_{room}.py"), *tests.glob(f"{room}/test_*.py")]
     assert found, f"tests/inference/{room}: no tests"
 

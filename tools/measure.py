@@ -22,7 +22,7 @@ LEARNER_FOLDERS = ("models", "inference", "checks", "estimators")
 LEARNERS = 13
 SHARED = re.compile(  # files of those folders that serve every learner
     r"/(_\w+|sampling/.*|solvers/.*|own/.*|__init__"
-    r"|check|claims|compare|criticism|sbc|sides|uniformity)\.py$"
+    r"|check|claims|compare|criticism|ranks|sides|uniformity)\.py$"
 )
 COINED = {
     *("found", "own", "given", "one", "known", "kept"),

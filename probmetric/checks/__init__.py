@@ -8,7 +8,7 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
 ``compare``      values or draws compared with draws: z, detectable shift, Holm.
 ``uniformity``   tests of SBC ranks: mean, shape, detectable shift.
 ``criticism``    ``check_model``: prior, predictive check and calibration, in words.
-``sbc``          simulation-based calibration with NUTS.
+``ranks``        simulation-based calibration with NUTS.
 ``claims``       builders of claims: density, Hessian, mode, NUTS, SBC.
 ``problems``     functions for all problems: standardize, fit, change the data.
 ``sides``        shared sides of checks: NumPyro density and draws, decreases of an EM.

@@ -52,7 +52,8 @@ type Side = Values | xr.Dataset | xr.DataTree | Ranks
 class Problem[D]:
     """A problem to run checks on: data, parameters and settings of a model.
 
-    Generic in its data: ``Problem[Pairs]`` holds ``Pairs``.
+    Nothing is validated. Two problems are equal only if they are the same object. Use
+    ``dataclasses.replace`` to make a changed copy.
 
     Parameters
     ----------
@@ -67,17 +68,12 @@ class Problem[D]:
     options : mapping of str, optional
         Static settings (learning rate, sizes) by name.
 
-    Notes
-    -----
-    Nothing is validated. Two problems are equal only if they are the same object. Use
-    ``dataclasses.replace`` to make a changed copy.
-
     Examples
     --------
     >>> import numpy as np
     >>> problem = Problem("three points", None, np.array([1.0, 2.0, 3.0]))
-    >>> problem.data.mean(), problem.options
-    (np.float64(2.0), {})
+    >>> float(problem.data.mean()), problem.options
+    (2.0, {})
     """
 
     name: str
@@ -102,6 +98,9 @@ def zero(problem: Problem[object]) -> None:
 class Check:
     """A claim to test: an estimate, its reference, and wrong versions that must fail.
 
+    A check that agrees shows that the claim is right for the judged problems, within
+    the tolerance. Its controls show that the check could have failed.
+
     Parameters
     ----------
     name : str
@@ -115,7 +114,7 @@ class Check:
     estimate : callable
         ``estimate(problem)`` computes the claimed values, draws or ranks. *Values* are
         arrays by name. *Draws* are a Dataset or DataTree with dims chain and draw.
-        *Ranks* are a result of ``sbc``.
+        *Ranks* are a result of ``checks.ranks.sbc``.
     controls : mapping of str to callable, optional
         Negative controls by name: wrong versions of ``estimate`` that ``judge`` must
         reject. An exact check requires at least one.
@@ -138,35 +137,20 @@ class Check:
     slow : bool, default=False
         Whether ``validate(quick=True)`` skips the check.
 
-    Raises
-    ------
-    ValueError
-        If ``kind`` or ``layer`` is unknown.
-        If a number is outside its range.
-        If an exact check has no controls.
-        If an approximate check has no bound.
-
-    Notes
-    -----
-    A check that agrees shows that the claim is right for the judged problems, within
-    the tolerance. Its controls show that the check could have failed.
-
     Examples
     --------
     >>> import numpy as np
     >>> check = Check(
-    ...     "the variance is the mean square less the squared mean",
+    ...     "logarithms of products are sums",
     ...     "exact",
-    ...     reference=lambda problem: {"variance": problem.data.var()},
-    ...     estimate=lambda problem: {
-    ...         "variance": np.mean(problem.data**2) - problem.data.mean() ** 2
-    ...     },
-    ...     controls={"over n - 1": lambda p: {"variance": p.data.var(ddof=1)}},
+    ...     reference=lambda problem: {"log": np.log(np.prod(problem.data))},
+    ...     estimate=lambda problem: {"log": np.sum(np.log(problem.data))},
+    ...     controls={"of base 2": lambda p: {"log": np.log2(p.data).sum()}},
     ... )
-    >>> problem = Problem("three points", None, np.array([1.0, 2.0, 3.0]))
+    >>> problem = Problem("two numbers", None, np.array([2.0, 8.0]))
     >>> judge(check, problem).attrs["verdict"]
     'agree'
-    >>> judge(check, problem, control="over n - 1").attrs["verdict"]
+    >>> judge(check, problem, control="of base 2").attrs["verdict"]
     'disagree'
     """
 
@@ -224,53 +208,15 @@ def judge(
     reference: Side | None = None,
     alpha: float = 0.01,
 ) -> xr.Dataset:
-    """Evaluate both sides of a check and compare them.
+    """Evaluate both sides of a check, or a negative control, and compare them.
 
-    Parameters
-    ----------
-    check : Check
-        Claim to judge.
-    problem : Problem
-        Problem on which both sides are evaluated.
-    control : str, optional
-        Name of the negative control to judge instead of the estimate. The verdict of
-        the control should be "disagree" (or "outside").
-    reference : optional
-        Result of ``check.reference(problem)``. By default it is computed.
-    alpha : float in (0, 1), default=0.01
-        False-alarm rate of a claim about draws or ranks.
-
-    Returns
-    -------
-    Dataset
-        Table with dim ``entry`` and the columns reference, estimate, error, z,
-        detectable (in posterior sd), khat and verdict. The error is the one of
-        ``compare_values``, or the signed distance of ``within_bound``. Columns that do
-        not apply are NaN. The attributes are check, kind, layer, control and verdict.
-        The verdict is "agree", "disagree" or "inconclusive" for exact claims, and
-        "within", "outside" or "inconclusive" for approximate claims.
-
-    Raises
-    ------
-    ValueError
-        If the control is unknown.
-        If the two sides cannot be compared.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.checks import Check, Problem, judge
-    >>> check = Check(
-    ...     "logarithms of products are sums",
-    ...     "exact",
-    ...     reference=lambda problem: {"log": np.log(np.prod(problem.data))},
-    ...     estimate=lambda problem: {"log": np.sum(np.log(problem.data))},
-    ...     controls={"of base 2": lambda p: {"log": np.log2(p.data).sum()}},
-    ... )
-    >>> problem = Problem("two numbers", None, np.array([2.0, 8.0]))
-    >>> table = judge(check, problem, control="of base 2")
-    >>> table.attrs["verdict"], table["estimate"].item()  # log2(16)
-    ('disagree', 4.0)
+    ``reference`` is the result of ``check.reference(problem)``, by default computed.
+    ``alpha`` is the false-alarm rate of a claim about draws or ranks. The table has dim
+    ``entry`` and the columns reference, estimate, error, z, detectable (in posterior
+    sd), khat and verdict. Columns that do not apply are NaN. The error is the one of
+    ``compare_values``, or the signed distance of ``within_bound``. The verdict is
+    "agree" or "disagree" for exact claims, "within" or "outside" for approximate ones,
+    or "inconclusive".
     """
     if control is not None and control not in check.controls:
         raise ValueError(

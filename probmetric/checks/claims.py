@@ -36,7 +36,7 @@ from probmetric.checks.check import (
     by_sbc,
     zero,
 )
-from probmetric.checks.sbc import model_story, sbc
+from probmetric.checks.ranks import simulation
 from probmetric.checks.sides import density_of, sampled
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import weights
@@ -45,8 +45,6 @@ from probmetric.inference.sampling.target import (
     Draws,
     Model,
     Posterior,
-    cast,
-    model_target,
 )
 from probmetric.typing import Array
 
@@ -120,8 +118,7 @@ def numpyro_density(model: Model, problem: Problem[Any]) -> Any:
 def around(at: Sites, positive: Sequence[str] = ()) -> list[Sites]:
     """Return three positions: ``at``, and two at random distances from it.
 
-    Matrices change relative to the size of their entries. Positive sites are multiplied
-    by a factor.
+    Matrices change relative to the size of their entries, positive sites by a factor.
     """
     rng, positions = np.random.default_rng(0), list[Sites]()
     for size in (0.0, 0.3, 1.0):
@@ -162,17 +159,10 @@ def density(
 ) -> Check:
     """Claim that a closed-form log density is NumPyro's, value and gradient.
 
-    Parameters
-    ----------
-    points : callable
-        ``points(problem) -> list of sites``: positions at which both are evaluated.
-    closed : callable
-        ``closed(problem) -> (function, arguments)`` with a module-level
-        ``function(sites, *arguments) -> scalar``. Wrong claims share its compiled
-        program.
-    wrong : Wrong
-    changed : Change, optional
-        Change from the registered problem to the problem of the claim.
+    Both are evaluated at ``points(problem)``. ``closed(problem)`` returns a
+    module-level ``function(sites, *arguments) -> scalar`` and its arguments, so wrong
+    claims share its compiled program. ``changed`` maps the registered problem to the
+    problem of the claim.
     """
 
     def reference(problem: Problem[Any]) -> Values:
@@ -294,14 +284,10 @@ def spread_claims(
 ) -> tuple[Check, Check]:
     """Claim Laplace's density of the spread ω, and that the fit is at its mode.
 
-    Parameters
-    ----------
-    mode_at : callable
-        ``mode_at(problem, spread)`` returns an object with two fields. ``at`` is the
-        mode given the spread. ``log_density`` is Laplace's approximation of the
-        spread's log density.
-    wrong : mapping of str to callable
-        Terms by name that wrong claims add to that log density: functions of the mode.
+    ``mode_at(problem, spread)`` returns an object with ``at``, the mode given the
+    spread, and ``log_density``, Laplace's approximation of the spread's log density.
+    ``wrong`` are terms by name, functions of the mode, that wrong claims add to that
+    log density.
     """
 
     def reference(problem: Problem[Any]) -> Values:
@@ -403,11 +389,6 @@ def nuts(
     )
 
 
-def observe(data: Any, sites: Mapping[str, Array]) -> Any:
-    """Store simulated labels in the data of the model."""
-    return data._replace(y=sites["y"])
-
-
 def calibrated(
     model: Model,
     world: Callable[[], tuple[Any, Any]],
@@ -420,14 +401,10 @@ def calibrated(
 ) -> Check:
     """Claim that ranks of true values among NUTS draws are uniform.
 
-    Parameters
-    ----------
-    world : callable
-        ``world() -> (data without labels, prior)``, which all simulations share.
-    wrong : mapping of str to model
-        Models whose posteriors must be rejected, in ``n_wrong`` simulations.
-    functionals : callable, optional
-        ``functionals(position, data)``: quantities to rank instead of all sites.
+    ``world()`` returns the data without labels and the prior, which all simulations
+    share. The posteriors of the ``wrong`` models must be rejected, in ``n_wrong``
+    simulations. ``functionals(position, data)`` are quantities to rank instead of all
+    sites.
     """
 
     def estimate(
@@ -435,17 +412,13 @@ def calibrated(
     ) -> Ranks:
         del problem
         data, prior = world()
-        target, story, arrays = model_story(
-            model, data, observe, prior=prior, options=options
-        )
-        if under is not model:
-            with jax.enable_x64(True):
-                labels = np.zeros(np.shape(data[1]), np.int32)
-                args = cast((data._replace(y=labels), prior), "float64")
-                target = model_target(under, args, dict(options or {}))[0]
+        # Only the shape of the labels is used.
+        data = data._replace(y=np.zeros(np.shape(data[1]), np.int32))
+        ranking = simulation(model, data, (prior,), options or {}, under=under)
         if functionals is not None:
-            target = target._replace(functionals=functionals)
-        return sbc(target, story, arrays, seed=11, n_simulations=n, progress=False)
+            target = ranking.target._replace(functionals=functionals)
+            ranking = ranking._replace(target=target)
+        return ranking(seed=11, n_simulations=n, progress=False)
 
     return by_sbc(
         CALIBRATED,

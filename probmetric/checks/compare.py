@@ -59,18 +59,7 @@ MOST_SKEW = 0.2
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Return p-values adjusted by Holm's method; NaN (no test) is ignored.
-
-    Examples
-    --------
-    The smallest of three p-values is multiplied by three and the next by two. Adjusted
-    p-values have the order of the p-values:
-
-    >>> import numpy as np
-    >>> from probmetric.checks import holm
-    >>> holm(np.array([0.01, np.nan, 0.04, 0.03])).round(3).tolist()
-    [0.03, nan, 0.06, 0.06]
-    """
+    """Return p-values adjusted by Holm's method; NaN (no test) is ignored."""
     p = np.asarray(p, float)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested])]
@@ -105,6 +94,10 @@ def compare(
 ) -> xr.Dataset:
     """Compare a reference with the means of posterior draws, entry by entry.
 
+    Only means are compared, so posteriors with equal means and different widths agree.
+    To compare more than means, add squares, indicators of quantiles or the log
+    likelihood to both sides.
+
     Parameters
     ----------
     reference : mapping of str to array, or Dataset or DataTree of draws
@@ -112,8 +105,8 @@ def compare(
         another run. For draws, their Monte Carlo error, R-hat and effective sample size
         are used, too. Only names in the reference are compared.
     draws : Dataset or DataTree
-        Draws with dims ``chain`` (at least 2) and ``draw``; a DataTree must have the
-        group ``posterior``.
+        Draws with dims ``chain`` (at least 2) and ``draw`` (at least 4); a DataTree
+        must have the group ``posterior``.
     reference_mcse : mapping of str to array, optional
         Monte Carlo errors of the reference values. Default: 0.
     alpha : float in (0, 1), default=0.01
@@ -135,22 +128,6 @@ def compare(
         rhat, z (t of Eq. 2), p_holm, detectable and verdict. The attributes are alpha,
         power, tol, m, z_crit and verdict (the most severe verdict). If the draws are
         constant, they must equal the reference up to a thousand roundings.
-
-    Raises
-    ------
-    ValueError
-        If ``draws`` lack a name of the reference.
-        If shapes differ or dims are missing.
-        If there are fewer than 2 chains or 4 draws.
-        If two chains have the same draws.
-        If there is NaN or infinity.
-        If a level is outside its range.
-
-    Notes
-    -----
-    Only means are compared, so posteriors with equal means and different widths agree.
-    To compare more than means, add squares, indicators of quantiles or the log
-    likelihood to both sides.
 
     Examples
     --------
@@ -246,36 +223,11 @@ def distance(
 ) -> xr.Dataset:
     """Measure the distance of approximate draws from reference draws.
 
-    The distance is the shift of each mean and the log ratio of the sd, without a
-    verdict.
-
-    Parameters
-    ----------
-    reference : Dataset or DataTree
-        Reference draws with dims chain (at least 2) and draw, for instance of NUTS.
-        Only names in the reference are compared.
-    draws : Dataset or DataTree
-        Draws of the approximation. One chain of independent draws is enough.
-
-    Returns
-    -------
-    Dataset
-        Table with dim ``entry`` and these columns:
-
-        - reference, estimate: means of the two sides;
-        - sd, estimate_sd: their standard deviations;
-        - shift: difference of the means, in sd of the reference;
-        - log_sd_ratio: natural log of approximate over reference sd;
-        - shift_mcse, log_sd_ratio_mcse: Monte Carlo errors of both distances;
-        - ess, rhat: effective sample size and R-hat of the *reference*.
-
-        Equal constants on both sides have distance 0. Other constants have an infinite
-        distance.
-
-    Raises
-    ------
-    ValueError
-        For the same draws as ``compare``.
+    ``shift`` is the difference of the means in sd of the reference, ``log_sd_ratio``
+    the natural log of approximate over reference sd, both with Monte Carlo errors.
+    R-hat and effective sample size are those of the *reference*. One chain of
+    independent draws is enough for the approximation. Equal constants have distance 0,
+    others an infinite one.
     """
     other = select(reference, None, "reference")
     table = align(other, select(draws, list(other), "draws", min_chains=1), "draws")

@@ -41,38 +41,11 @@ Word = Literal["adequate", "doubtful", "conflict"]
 
 
 class Finding(NamedTuple):
-    """Result of one part of ``check_model``.
+    """Result of one part of ``check_model``: "prior", "predictive" or "calibration".
 
-    Attributes
-    ----------
-    part : str
-        Name of the part: "prior", "predictive" or "calibration".
-    statistic, p_value : float
-        Test statistic, and its p-value under the model.
-    size, matters : float
-        Size of the difference between model and data, and the smallest size that
-        matters.
-    said : str
-        Sentence with the result and its numbers.
-    remedy : str
-        Recommended action if the part is not adequate.
-    bins : DataFrame, optional
-        Data of a figure, with columns at, observed, expected, low, high and pairs.
-
-    Examples
-    --------
-    LCA is fitted to labels that follow a step function of the distance:
-
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> pairs = np.random.default_rng(0).normal(size=(100, 2, 1))
-    >>> same = (abs(pairs[:, 0, 0] - pairs[:, 1, 0]) < 1).astype(int)
-    >>> found = pm.check_model(pm.LCA().fit_pairs(pairs, same))
-    >>> for part in found.parts:
-    ...     print(part.finding.part, part.finding.p_value < 0.01)
-    prior False
-    predictive True
-    calibration False
+    ``statistic`` has ``p_value`` under the model. ``size`` is the difference between
+    model and data, and ``matters`` the smallest size that matters. ``bins`` are the
+    data of a figure, with columns at, observed, expected, low, high and pairs.
     """
 
     part: str
@@ -86,18 +59,7 @@ class Finding(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One part with its verdict, and its p-value adjusted by Holm's method.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import probmetric as pm
-    >>> pairs = np.random.default_rng(0).normal(size=(100, 2, 1))
-    >>> same = (abs(pairs[:, 0, 0] - pairs[:, 1, 0]) < 1).astype(int)
-    >>> found = pm.check_model(pm.LCA().fit_pairs(pairs, same))
-    >>> {part.finding.part: part.verdict for part in found.parts}  # LCA has no step.
-    {'prior': 'adequate', 'predictive': 'doubtful', 'calibration': 'adequate'}
-    """
+    """One part with its verdict, and its p-value adjusted by Holm's method."""
 
     finding: Finding
     p_holm: float
@@ -106,20 +68,13 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelVerdict:
-    """Result of ``check_model``.
+    """Result of ``check_model``: the model's name, and the judged parts.
 
-    Parameters
-    ----------
-    model : str
-        Name of the learner.
-    parts : tuple of Part
-        Judged parts.
+    The overall verdict is the most severe verdict among the parts.
 
     Examples
     --------
-    The overall verdict is the most severe verdict among the parts:
-
-    >>> from probmetric.checks import Finding, ModelVerdict, Part
+    >>> from probmetric.checks.criticism import Finding, Part
     >>> far = Finding("prior", 9.0, 0.003, 3.0, 2.0, "b is 3 sd out", "widen its prior")
     >>> near = Finding("predictive", 1.0, 0.4, 0.1, 1.0, "as observed", "")
     >>> parts = (Part(far, 0.006, "conflict"), Part(near, 0.4, "adequate"))
@@ -185,13 +140,19 @@ def verdict_of(model: str, findings: Sequence[Finding]) -> ModelVerdict:
 def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     """Check a fitted model against its data: prior, predictive check, calibration.
 
+    *Adequate* does not mean *true*. It means that the checks found no difference with
+    this number of data. For error rates on independent pairs see
+    ``benchmarks/results/model_verdict.md``. Pairs made from labels share points. The
+    bands of their replicates are widened for one shared point of each pair, not for
+    both.
+
     Parameters
     ----------
     fit : estimator or DataTree
         Fitted learner or draws.
 
-        - Learner: a fitted ``LCA``, or another learner whose entry in ``MODELS`` has a
-          ``criticism``.
+        - Learner: a fitted ``LCA`` (not per anchor), or another learner whose entry in
+          ``MODELS`` has a ``criticism``.
         - Draws: a result of ``sample(..., log_prior=True, predictive=True,
           prior_draws=1000)`` for your own model, ``TwoStageMixture``, ``DCAGM`` or
           ``GaussianClasses``. Their calibration is not checked, because it requires
@@ -205,23 +166,6 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
         ``overall`` is the most severe verdict among ``parts``: "adequate", "doubtful"
         or "conflict". ``print`` shows each part, with a remedy if it is not adequate.
         If a class has only two points, calibration is not checked.
-
-    Raises
-    ------
-    NotFittedError
-        If the learner is not fitted.
-    ValueError
-        If ``fit`` is neither a learner with this check nor draws.
-        If the learner was fitted per anchor.
-        If the draws lack one of the required groups.
-
-    Notes
-    -----
-    *Adequate* does not mean *true*. It means that the checks found no difference with
-    this number of data. For error rates on independent pairs see
-    ``benchmarks/results/model_verdict.md``. Pairs made from labels share points. The
-    bands of their replicates are widened for one shared point of each pair, not for
-    both.
 
     Examples
     --------

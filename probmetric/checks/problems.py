@@ -21,10 +21,7 @@ type Rows = Labeled | Pairs | Groups
 def standardized(
     X: Float[np.ndarray, "n d"], y: Shaped[np.ndarray, "n"]
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
-    """Return points of mean 0 and sd 1 in each feature, and their classes as codes.
-
-    A feature that does not vary becomes zero.
-    """
+    """Return points of mean 0 and sd 1 (constants: 0) by feature, and class codes."""
     X = np.asarray(X, float)
     scale = X.std(0)
     Z = (X - X.mean(0)) / np.where(scale > 0, scale, 1.0)

@@ -87,10 +87,7 @@ def as_dataset(
 def stretched[D](
     draws: Callable[[Problem[D]], xr.Dataset],
 ) -> Callable[..., xr.Dataset]:
-    """Return a function of a problem and ``wide``: draws, stretched about their mean.
-
-    The draws of the last problem are cached for the wrong claims.
-    """
+    """Return draws of a problem, stretched about their mean by ``wide``, and cached."""
     last: list[tuple[Problem[D], xr.Dataset]] = []
 
     @wraps(draws)

@@ -14,11 +14,7 @@ stated power for a shift of
 
     detectable = 2√π (z_{1-α/(2m)} + z_{power}) √(v/N).                         (3)
 
-References
-----------
-Talts et al., "Validating Bayesian inference algorithms with simulation-based
-calibration", arXiv 1804.06788. Modrák et al., "Simulation-based calibration checking
-for Bayesian computation: the choice of test quantities", Bayesian Analysis 2023.
+References: see ``checks.ranks``.
 """
 
 from collections.abc import Mapping
@@ -35,29 +31,11 @@ N_BINS = 10
 
 
 class Ranks(NamedTuple):
-    """Ranks of simulation-based calibration.
+    """Ranks of simulation-based calibration, by quantity.
 
-    Attributes
-    ----------
-    ranks : mapping of str to array of shape (n_simulations,), int
-        Number of draws below the true value (0..n_draws) for each quantity.
-    n_draws : int
-        Draws per simulation.
-    constants : mapping of str to bool
-        Quantities whose draws are constant in every simulation. The value is True if
-        the constant always equaled the true value, up to rounding. Constant quantities
-        have no ranks.
-
-    Examples
-    --------
-    Three simulations have nine draws each. In the first, the true value is below all
-    draws:
-
-    >>> import numpy as np
-    >>> from probmetric.checks import Ranks
-    >>> ranks = Ranks({"mu": np.array([0, 4, 7])}, n_draws=9)
-    >>> ranks.ranks["mu"] / ranks.n_draws
-    array([0.        , 0.44444444, 0.77777778])
+    ``ranks`` count the draws (of ``n_draws``) below the true value, (n_simulations,).
+    ``constants`` are quantities whose draws are constant in every simulation: True if
+    the constant always equaled the true value, up to rounding.
     """
 
     ranks: Mapping[str, Array]
@@ -94,26 +72,17 @@ def uniformity(
         ``tol``, or to expect five ranks in every bin. ``n_needed`` is the sufficient
         number of simulations.
 
-    Raises
-    ------
-    ValueError
-        If there are no quantities.
-        If ranks are not integers in 0..n_draws.
-
     Examples
     --------
     Equally frequent ranks are uniform. If each rank is halved, the mean is too low:
 
     >>> import numpy as np
-    >>> from probmetric.checks import Ranks, uniformity
+    >>> from probmetric.checks.uniformity import Ranks
     >>> even = np.repeat(np.arange(40), 10)
-    >>> table = uniformity(Ranks({"right": even, "low": even // 2}, n_draws=39))
-    >>> for entry, verdict in zip(table["entry"].values, table["verdict"].values):
-    ...     print(entry, verdict)
-    mean rank of right agree
-    mean rank of low disagree
-    shape of ranks of right agree
-    shape of ranks of low disagree
+    >>> uniformity(Ranks({"q": even}, n_draws=39)).attrs["verdict"]
+    'agree'
+    >>> uniformity(Ranks({"q": even // 2}, n_draws=39))["verdict"].values.tolist()
+    ['disagree', 'disagree']
     """
     if not ranks.ranks:
         raise ValueError("ranks must have at least one quantity, got none")

@@ -23,31 +23,11 @@ def compare_values(
 ) -> xr.Dataset:
     """Compare arrays by name: |estimate - reference| ≤ atol + rtol max|reference|.
 
-    Parameters
-    ----------
-    reference, estimate : mapping of str to array
-        Arrays by name. ``estimate`` must have every name of ``reference``, with equal
-        shapes. An infinity agrees only with an equal infinity, and NaN with nothing.
-    rtol, atol : float
-        Relative and absolute tolerance. The relative tolerance is multiplied by the
-        largest finite entry of the reference array.
-    words : pair of str
-        Verdicts for errors within and outside the tolerance.
-
-    Returns
-    -------
-    Dataset
-        Table with an entry per name. The columns reference and estimate are the values
-        at their largest difference. The error is relative to the largest entry of the
-        reference. It is absolute if this entry is 0, or if ``atol`` allows a larger
-        difference than ``rtol``. The last column is the verdict.
-
-    Raises
-    ------
-    ValueError
-        If there are no names, or ``estimate`` lacks a name.
-        If shapes differ.
-        If the reference has NaN.
+    The maximum is over finite entries. An infinity agrees only with an equal infinity,
+    and NaN with nothing. The columns reference and estimate are the values at their
+    largest difference. The error is relative to the largest entry of the reference. It
+    is absolute if this entry is 0, or if ``atol`` allows a larger difference than
+    ``rtol``. ``words`` are the verdicts for errors within and outside the tolerance.
     """
     if not reference:
         raise ValueError("reference must have at least one quantity, got none")
@@ -93,28 +73,12 @@ def within_bound(
 ) -> xr.Dataset:
     """Compare an approximation's distance from reference draws with a bound.
 
-    Parameters
-    ----------
-    reference, draws : Dataset or DataTree
-        Draws as in ``distance``. A PSIS k-hat is read from ``draws.attrs["khat"]``.
-    bound : float
-        Largest allowed |shift of the mean|, in posterior sd, and |log ratio of sd|.
-
-    Returns
-    -------
-    Dataset
-        Table with two entries per quantity, such as "mean of M[0, 0]" and "log sd of
-        M[0, 0]". The columns reference and estimate are the two means, or the two sd.
-        The error is the signed difference of the means in posterior sd, or the log
-        ratio of the sd. The other columns are khat and verdict. The verdict is
-        "within", "outside" or "inconclusive". It is inconclusive
-
-        - if the reference has R-hat ≥ 1.01 or fewer than 400 effective draws,
-        - if the bound is within three Monte Carlo errors of the distance, or
-        - if the distance is within the bound but k-hat is 0.7 or more.
-
-        The attribute ``unreliable`` is True if only k-hat prevents "within". The
-        attribute ``bound`` is the bound.
+    The bound limits |shift of the mean|, in posterior sd, and |log ratio of sd|. Each
+    quantity has two entries, "mean of q" and "log sd of q". The verdict is inconclusive
+    if the reference has R-hat ≥ 1.01 or fewer than 400 effective draws, if the bound is
+    within three Monte Carlo errors of the distance, or if the distance is within the
+    bound but the PSIS k-hat (``draws.attrs["khat"]``) is 0.7 or more. The attribute
+    ``unreliable`` is True if only k-hat prevents "within".
     """
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)

@@ -45,7 +45,7 @@ def run(options: Next) -> int:
             if spec is not None and spec.data_kind is Triplets:
                 raise ValueError(
                     f"--draws must be of a learner of pairs, got {use.name} of "
-                    f"{spec.estimator.__name__}."
+                    f"{use.learner}."
                 )
             X = points(points_for(options.spec(options.data), use).X, "data")
             if options.candidates is None:

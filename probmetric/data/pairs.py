@@ -24,8 +24,8 @@ BLOCK_ENTRIES = 1 << 21
 """Largest number of distances in a block (16 MiB in float64)."""
 
 
-type _Blocks = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]
-"""Arrays i, j and y of pairs, each a list over blocks of anchors."""
+type _Parts = list[tuple[np.ndarray, np.ndarray, int]]
+"""Anchors i, other points j, and the common y of some pairs."""
 
 
 def _labeled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -95,15 +95,16 @@ def _targets(
     return np.take_along_axis(D, chosen, 1), members[chosen]
 
 
-def _by_anchor(X: np.ndarray, blocks: _Blocks) -> Pairs:
-    i, j, y = (np.concatenate(arrays) for arrays in blocks)
+def _by_anchor(X: np.ndarray, parts: _Parts) -> Pairs:
+    i, j = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+    y = np.repeat([part[2] for part in parts], [len(part[0]) for part in parts])
     order = np.argsort(i, kind="stable")
     i, j, y = i[order], j[order], y[order]
     return Pairs(X, i, j, y, anchor=i)
 
 
-def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _Blocks:
-    i, j, y = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _Parts:
+    parts: _Parts = []
     for queries, place, members, others in _class_blocks(codes):
         if len(members) == 1:
             continue
@@ -118,10 +119,9 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _Bl
         column = near[row, place]
         anchored = np.unique(row)
         targets = targets[anchored]
-        i += [np.repeat(queries[anchored], targets.shape[1]), queries[row]]
-        j += [targets.ravel(), others[column]]
-        y += [np.ones(targets.size, int), np.zeros(len(row), int)]
-    return i, j, y
+        anchors = np.repeat(queries[anchored], targets.shape[1])
+        parts += [(anchors, targets.ravel(), 1), (queries[row], others[column], 0)]
+    return parts
 
 
 def impostor_pairs(
@@ -171,21 +171,14 @@ def impostor_pairs(
         max_impostors = check_count(
             "max_impostors", max_impostors, len(rows), "the number of points"
         )
-    blocks = _impostors(rows, codes, k, max_impostors)
-    if not sum(map(len, blocks[0])):
+    parts = _impostors(rows, codes, k, max_impostors)
+    if not any(len(i) for i, _, _ in parts):
         raise ValueError(
             "labels must have at least one impostor, got none. No point of a different "
             f"class is nearer than the {k} nearest points of the same class. The "
             "Euclidean distance agrees with the labels. Use nearest_pairs"
         )
-    return _by_anchor(rows, blocks)
-
-
-def _map(factor: ArrayLike, d: int) -> Float[np.ndarray, "p d"]:
-    L = points(factor, "factor")
-    if L.shape[1] != d:
-        raise ValueError(f"factor must have shape (p, {d}), got {L.shape}")
-    return L
+    return _by_anchor(rows, parts)
 
 
 def nearest_pairs(
@@ -234,17 +227,21 @@ def nearest_pairs(
     k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     rest = len(rows) - int(sizes.min())
     m = check_count("m", m, rest, f"at most {rest} points are of another class")
-    Z = rows if factor is None else rows @ _map(factor, rows.shape[1]).T
-    i, j, y = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    Z, d = rows, rows.shape[1]
+    if factor is not None:
+        L = points(factor, "factor")
+        if L.shape[1] != d:
+            raise ValueError(f"factor must have shape (p, {d}), got {L.shape}")
+        Z = rows @ L.T
+    parts: _Parts = []
     for queries, place, members, others in _class_blocks(codes):
         _, targets = _targets(Z, queries, place, members, k)
         D = cdist(Z[queries], Z[others], "sqeuclidean")
         nearest = others[smallest(D, min(m, len(others)))]
         for same, neighbors in ((1, targets), (0, nearest)):
-            i.append(np.repeat(queries, neighbors.shape[1]))
-            j.append(neighbors.ravel())
-            y.append(np.full(neighbors.size, same))
-    return _by_anchor(rows, (i, j, y))
+            anchors = np.repeat(queries, neighbors.shape[1])
+            parts.append((anchors, neighbors.ravel(), same))
+    return _by_anchor(rows, parts)
 
 
 def from_rows(

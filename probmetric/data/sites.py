@@ -20,9 +20,11 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
 
     Parameters
     ----------
-    X : array-like of shape (n, d) Covariates of the sites. species : array-like of
-    shape (n, S) Integers ≥ 0: abundances, or presence as 0 and 1 or booleans. Every
-    site must have a species, because otherwise its dissimilarity is undefined.
+    X : array-like of shape (n, d)
+        Covariates of the sites.
+    species : array-like of shape (n, S)
+        Integers ≥ 0: abundances, or presence as 0 and 1 or booleans. Every site must
+        have a species, because otherwise its dissimilarity is undefined.
 
     Returns
     -------

@@ -90,14 +90,13 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
     """
     quadruplets = index if index.shape[1] == 4 else index[:, [0, 1, 0, 2]]
     pairs = np.sort(quadruplets.reshape(-1, 2, 2), -1)
-    wrong = (pairs[..., 0] == pairs[..., 1]).any(1) | (pairs[:, 0] == pairs[:, 1]).all(
-        1
-    )
-    if wrong.any():
-        row = np.flatnonzero(wrong)[0]
+    one_point = (pairs[..., 0] == pairs[..., 1]).any(1)
+    one_pair = (pairs[:, 0] == pairs[:, 1]).all(1)
+    wrong = np.flatnonzero(one_point | one_pair)
+    if len(wrong):
         raise ValueError(
             f"{name} must compare two different pairs of different points, got "
-            f"{index[row].tolist()} in row {row}"
+            f"{index[wrong[0]].tolist()} in row {wrong[0]}"
         )
 
 

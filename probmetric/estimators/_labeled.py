@@ -64,9 +64,8 @@ def stood_for(
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "..."]] | None:
     """Return the points of the preprocessor, and the row number of each entry.
 
-    If the preprocessor is a function, it is called once, with the sorted distinct
-    entries. Exceptions of the function are not caught. The result is None without a
-    preprocessor, or if X does not have ``n_axes`` axes (1 for points, 2 for pairs).
+    A function is called once, with the sorted distinct entries. The result is None
+    without a preprocessor, or if X does not have ``n_axes`` axes (1 for points).
     """
     preprocessor, entries = _preprocessor(estimator), _entries(X)
     if preprocessor is None or entries.ndim != n_axes:
@@ -132,9 +131,8 @@ def check_labeled(
 ) -> tuple[Float[np.ndarray, "n d"], np.ndarray, Int[np.ndarray, "n"]]:
     """Return X as float64, the sorted classes and the class codes of y.
 
-    Sets ``n_features_in_`` and ``feature_names_in_``. Raises if there is only one
-    class, or if no class has ``smallest`` members (2 by default). Warns about smaller
-    classes.
+    Sets ``n_features_in_`` and ``feature_names_in_``. Raises if there is one class, or
+    no class of ``smallest`` members. Warns about smaller classes.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
         pairs = ", or (N, 2, d) for pairs" if hasattr(estimator, "fit_pairs") else ""
@@ -224,9 +222,8 @@ def labeled_data(
 ) -> tuple[Labeled, np.ndarray, Scaler]:
     """Check settings, points and labels; return standardized points and the classes.
 
-    Leaves out unlabeled points and points of weight 0. The center and the scale count
-    each remaining point once. Sets the attributes of ``check_labeled``, and deletes
-    the threshold of an earlier fit.
+    Unlabeled points and points of weight 0 are left out. The center and the scale count
+    each remaining point once. The threshold of an earlier fit is deleted.
     """
     y, X, w = leave_out(unlabeled_of(estimator), y, X, w)
     rows, classes, codes = check_labeled(estimator, X, y)
@@ -296,13 +293,7 @@ def checked_rows(
 
 
 def report(fit: Fit, name: str) -> None:
-    """Warn if a fit reached the step limit.
-
-    Raises
-    ------
-    RuntimeError
-        If the objective decreased under EM, or became infinite or NaN.
-    """
+    """Warn if a fit reached the step limit; raise RuntimeError if it failed."""
     code = Result(int(fit.result))
     message = f"{name}: {code.name} after {int(fit.n_steps)} steps; {REMEDY[code]}"
     if code in (Result.DECREASED, Result.NONFINITE):

@@ -198,7 +198,7 @@ class PairsMixin(MahalanobisMixin):
         min_rate: int | float | None = None,
         beta: int | float = 1.0,
     ) -> Self:
-        """Choose ``threshold_`` on validation pairs.
+        """Choose ``threshold_``, and ``pair_classes_`` (labels of far and close pairs).
 
         Parameters
         ----------

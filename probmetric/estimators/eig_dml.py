@@ -1,6 +1,6 @@
 """``EigDML``: the metric that separates far pairs most, with its certificate.
 
-The derivation is ``probmetric.inference.eig_dml.fit``; this file has no mathematics.
+The derivation is ``inference.eig_dml.fit``.
 """
 
 import warnings
@@ -88,12 +88,11 @@ class EigDML(PairLearner):
         limit the metric. Far pairs that ``fit`` left out have no weight.
     n_iter_ : int
     classes_ : array of shape (c,)
-        Sorted class labels, after ``fit``.
-    threshold_, pair_classes_ : float, array of shape (2,)
-        Threshold and labels for ``predict`` on pairs, after calibration or
-        ``set_threshold``.
-    mean_, scale_ : arrays of shape (d,)
-    n_features_in_, feature_names_in_
+        Sorted class labels, after ``fit`` on labels.
+    threshold_, pair_classes_
+        See ``calibrate_threshold``.
+    mean_, scale_, n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     Notes
     -----
@@ -116,8 +115,6 @@ class EigDML(PairLearner):
     >>> learned = EigDML().fit(X, y)
     >>> bool(learned.gap_ <= 1e-6 * learned.primal_)
     True
-    >>> learned.prior_strength_  # Votes of the Euclidean distance are as good here.
-    inf
     """
 
     solver: Solver = "pdhg"

@@ -77,8 +77,8 @@ class ClassFit(NamedTuple):
     """Results of both estimators of Gaussian classes, in scaled units.
 
     ``stats`` is None if entries are missing; ``posterior`` is then a mean over
-    completions. ``points`` are in input units, ``data`` are the scaled points; both are
-    empty after a fit to data on disk. ``constant`` marks columns that do not vary.
+    completions. ``points`` are in input units, ``data`` are scaled; both are empty
+    after a fit to data on disk. ``constant`` marks columns that do not vary.
     """
 
     points: Float[np.ndarray, "n d"]
@@ -131,10 +131,10 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         return {"covariance": self.covariance, "alpha": float(self.alpha)}
 
     def _fit_classes(self, X: ArrayLike, y: ArrayLike, seed: int) -> ClassFit:
-        """Validate and scale the points, choose the prior, compute the posterior.
+        """Scale the points, choose the prior, and compute the posterior.
 
-        Exact for complete rows. With missing entries the posterior is a mean over
-        completions, drawn with ``seed``.
+        With missing entries the posterior is a mean over completions, drawn with
+        ``seed``.
         """
         finite: Finite = "allow-nan" if self.missing == "integrate" else True
         y, X = leave_out(self.unlabeled, y, X)
@@ -185,8 +185,8 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         """Fit data on disk: one pass over the labels, one over the rows.
 
         With ``prior="cv"`` a third pass draws the sample (``large.source.sample_rows``,
-        seed 0) that chooses the strengths of the prior. ``options`` are further options
-        that data on disk do not support.
+        seed 0) that chooses the strengths of the prior. Data on disk do not support
+        ``options``.
         """
         folds, integrate = self.prior == "cv", self.missing == "integrate"
         refuse({"missing": (integrate, "'error'"), **(options or {})})
@@ -422,8 +422,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         method : {"exact"}, optional
         n_draws : int, default=24
         seed : int, default=0
-            Seed. ``sample`` with the same seed and number of draws makes the same
-            draws.
+            ``sample`` with the same seed and number of draws makes the same draws.
 
         Raises
         ------

@@ -81,10 +81,9 @@ class HierarchicalLCA(EffectLearner):
         b ≥ 0 of all groups: P(same) of equal points is exp(-b).
     learning_rate_ : float
     classes_ : array of shape (c,)
-        Sorted class labels, after ``fit``.
-    threshold_, pair_classes_ : float, array of shape (2,)
-        Threshold and labels for ``predict`` on pairs under the common metric, after
-        calibration or ``set_threshold``.
+        Sorted class labels, after ``fit`` on labels.
+    threshold_, pair_classes_
+        See ``calibrate_threshold``.
     fitted_ : Fitted
         Result of the fit, with its pairs and prior, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
@@ -231,13 +230,9 @@ class HierarchicalLCA(EffectLearner):
 
     @with_names
     def get_metric(self, group: object = None) -> Mahalanobis:
-        """Return the common metric, or the metric of a group, with its P(same).
+        """Return the metric of a group in ``groups_``, with its P(same).
 
-        Parameters
-        ----------
-        group : label, optional
-            Label in ``groups_``. Default: the common metric, which also applies to new
-            groups.
+        Without ``group`` it is the common metric, which also applies to new groups.
         """
         check_is_fitted(self)
         link = Link(np.asarray(self.intercept_), np.asarray(0.5))

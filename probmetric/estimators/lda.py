@@ -1,6 +1,6 @@
 """``LDA`` and ``RCA``: metrics of Gaussian classes with one covariance.
 
-The derivation is ``probmetric.inference.lda``; this file has no mathematics.
+The derivation is ``inference.lda``.
 """
 
 from abc import ABC, abstractmethod
@@ -188,9 +188,8 @@ class LDA(_TiedClasses):
         Value of s. ∞ if "cv" chose to learn no covariance.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
         Class means, Σ_W and class weights, in input units.
-    classes_ : array of shape (c,)
-    mean_, scale_ : arrays of shape (d,)
-    n_features_in_, feature_names_in_
+    classes_, mean_, scale_, n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     Notes
     -----
@@ -273,9 +272,8 @@ class RCA(_TiedClasses):
         Value of s. ∞ if "cv" chose to learn no covariance.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
         Chunk means, Σ_W and weights, in input units.
-    classes_ : array of shape (c,)
-    mean_, scale_ : arrays of shape (d,)
-    n_features_in_, feature_names_in_
+    classes_, mean_, scale_, n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     Notes
     -----

@@ -1,7 +1,6 @@
 """``ClassicalMDS``: points for objects with known dissimilarities.
 
-The derivation is ``probmetric.inference.mds.fit``; this file has no mathematics.
-Dissimilarities are computed from features, or checked.
+The derivation is ``inference.mds.fit``. Dissimilarities are computed, or checked.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +26,7 @@ from probmetric.data.scaling import check_sizes
 from probmetric.estimators._labeled import checked_rows, forget
 from probmetric.estimators._settings import Count, RandomState, check_settings, settings
 from probmetric.inference import mds
-from probmetric.inference.mds.fit import Correction, corrected_squares, linear_map
+from probmetric.inference.mds.fit import Correction, corrected_squares
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -71,11 +70,10 @@ def dissimilarities(
 def check_dissimilarities(
     D: Float[np.ndarray, "m n"], *, square: bool
 ) -> Float[np.ndarray, "m n"]:
-    """Return dissimilarities, made exactly symmetric.
+    """Return dissimilarities, made exactly symmetric, or raise ValueError.
 
-    Raises if an entry is NaN, infinite or negative. Raises if a square matrix is not
-    symmetric or its diagonal is not zero, with the square root of the machine epsilon
-    as relative tolerance.
+    The relative tolerance of symmetry and of the diagonal is the root of the machine
+    epsilon.
     """
     missing = int(np.sum(np.isnan(D)))
     if missing:
@@ -275,7 +273,9 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if self.constant_ == 0:
             self.mean_ = rows.mean(0)
             references = (rows[self.landmarks_] - self.mean_) @ L.T
-            self.components_ = linear_map(self._params, references) @ L
+            # Rows of the coefficients sum to 0: of -‖z - z_i‖² only 2zᵀz_i remains.
+            map_of_references = 2 * np.asarray(self._params.coefficients) @ references
+            self.components_ = map_of_references @ L
 
     def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: ArrayLike, y: object = None
@@ -286,15 +286,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
         """Embed new objects by their dissimilarities from the training objects (Gower).
 
-        The objects of ``fit`` have the positions ``embedding_``.
-
-        Parameters
-        ----------
-        X : array-like of shape (m, d), or (m, n) dissimilarities if "precomputed"
-
-        Returns
-        -------
-        array of shape (m, k)
+        X has shape (m, d), or (m, n) if "precomputed". The objects of ``fit`` have the
+        positions ``embedding_``.
         """
         check_is_fitted(self)
         rows = self._validated(X, reset=False)

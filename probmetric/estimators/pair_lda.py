@@ -1,6 +1,6 @@
 """``PairLDA``: a metric in closed form from close and far pairs.
 
-The derivation is ``probmetric.inference.pair_lda``; this file has no mathematics.
+The derivation is ``inference.pair_lda``.
 """
 
 from dataclasses import field
@@ -73,12 +73,11 @@ class PairLDA(PairLearner):
     prior_strength_ : float
         Value of s. ∞ if "cv" chose to learn nothing.
     classes_ : array of shape (c,)
-        Sorted class labels, after ``fit``.
-    threshold_, pair_classes_ : float, array of shape (2,)
-        Threshold and labels for ``predict`` on pairs, after calibration or
-        ``set_threshold``.
-    mean_, scale_ : arrays of shape (d,)
-    n_features_in_, feature_names_in_
+        Sorted class labels, after ``fit`` on labels.
+    threshold_, pair_classes_
+        See ``calibrate_threshold``.
+    mean_, scale_, n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     Examples
     --------

@@ -1,14 +1,8 @@
 """Leave-one-out cross-validation for independent observations.
 
 ``loo`` calls ArviZ's PSIS-LOO after a validity check. It estimates Σ_i log p(y_i |
-y_-i) from posterior draws. The draws must be from the exact posterior (not tempered, no
-approximation, no bootstrap), and the observations must be independent. Pairs that share
-points are not independent, because the other pairs predict the left-out pair. Invalid
-draws raise ValueError with the reason. For metrics learned from labels use
-``cross_validate.held_out``.
-
-``PointEffectsLCA`` has one term per point. Leaving out a point leaves out all pairs
-with this point, and the effect of the point. The points are exchangeable.
+y_-i). Pairs that share points are not independent, because the other pairs predict the
+left-out pair. For metrics learned from labels use ``cross_validate.held_out``.
 """
 
 import warnings

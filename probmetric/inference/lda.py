@@ -91,13 +91,8 @@ INFINITE = 1e18
 def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
     """Make the shrinkage prior of Eq. (3): Σ has mean ``target``, counted as s points.
 
-    Parameters
-    ----------
-    target : array of shape (d, d)
-        Positive definite T.
-    strength : float
-        Strength s ≥ 0 in points. ∞ is represented by ``INFINITE``. The prior of Σ is
-        proper for s > 0. The prior of the means is flat.
+    The prior of Σ is proper for s > 0; s = ∞ is represented by ``INFINITE``. The prior
+    of the means is flat.
 
     Examples
     --------
@@ -330,9 +325,7 @@ def choose_strength(
 
     Examples
     --------
-    The second feature is noise with standard deviation 10. With the metric I (s = ∞)
-    votes are random, and the loss is about log 2 = 0.69. The learned metric separates
-    the classes:
+    The second feature is noise. With the metric I (s = ∞) votes are random:
 
     >>> import numpy as np
     >>> from probmetric.data import Labeled

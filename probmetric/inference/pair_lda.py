@@ -443,11 +443,9 @@ def to_metric(params: PairLDAParams) -> Mahalanobis:
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.data import Labeled
     >>> from probmetric.inference import pair_lda
-    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    >>> result = pair_lda.fit(Labeled(X, y), alpha=0.0, weighting="one")
-    >>> pair_lda.to_metric(result.params).matrix.round(6).tolist()  # Close pairs: 1/1
-    [[1.0]]
+    >>> params = pair_lda.PairLDAParams(np.array([[2.0, 0.0]]), values=np.array([9.0]))
+    >>> pair_lda.to_metric(params).matrix.tolist()  # LᵀL
+    [[4.0, 0.0], [0.0, 0.0]]
     """
     return Mahalanobis(params.factor)

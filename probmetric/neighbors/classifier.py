@@ -38,18 +38,17 @@ from probmetric.neighbors.learned import (
 )
 from probmetric.neighbors.search import check_dimension, nearest
 from probmetric.neighbors.votes import (
-    BANDWIDTHS,
+    GRIDS,
     PRIOR_WEIGHTS,
+    Grids,
     count_votes,
     leave_one_out,
     mix_prior,
     neighborhood,
+    scored_rows,
     untuned,
 )
 from probmetric.typing import ArrayLike
-
-type Grids = tuple[tuple[float, ...], tuple[float, ...]]
-"""Values to try: bandwidths, prior weights."""
 
 
 def grid(value: str | float, default: tuple[float, ...]) -> tuple[float, ...]:
@@ -99,8 +98,13 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes in units of the metric's scale, so that rescaling a
         metric changes nothing. "loo" predicts each training point from the other
-        points, averaged over draws, and chooses among 0.1, 0.25, 0.5, 1, 2 and 4 the
-        bandwidth with the best log score.
+        points, averaged over draws, and chooses the bandwidth (0.05 to 4) and the
+        sharpness with the best penalized log score, Eq. (5) of ``neighbors.votes``. At
+        most 2000 points are predicted.
+    sharpness : "loo" or float > 0, default="loo"
+        Exponent of the mean vote of a class. At 1 a class is as probable as its share
+        of the votes. At larger values, with a larger bandwidth, all members of a class
+        count, not only the nearest, Eq. (4). "loo" chooses among 1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
         Weight of the training shares of the classes. For count votes it is a number of
         extra votes, and "loo" chooses among 0.5, 1, 2 and 4. For soft votes it is a
@@ -128,14 +132,14 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Metric that is used to find neighbors.
     learner_ : estimator or None
         Fitted learner, or None if no metric was learned.
-    bandwidth_, prior_weight_ : float
-        Bandwidth and prior weight, chosen or passed.
+    bandwidth_, sharpness_, prior_weight_ : float
+        Bandwidth, sharpness and prior weight, chosen or passed.
     scale_ : array of shape (s,)
         Scale of each draw for soft votes, Eq. (2) of ``neighbors.votes``.
-    loo_scores_ : array of shape (g, a)
-        Mean leave-one-out log score for each bandwidth and prior weight of the grids,
-        or NaN if nothing was chosen. The metric was learned with the left-out point, so
-        these scores are optimistic about the metric.
+    loo_scores_ : array of shape (g, t, a)
+        Mean leave-one-out log score for each bandwidth, sharpness and prior weight of
+        the grids, or NaN if nothing was chosen. The metric was learned with the
+        left-out point, so these scores are optimistic about the metric.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
 
@@ -159,6 +163,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     votes: Any = "soft"
     draws: Any = None
     bandwidth: Any = "loo"
+    sharpness: Any = "loo"
     prior_weight: Any = "loo"
     reject_below: Any = 0.0
     reject_label: object = None
@@ -194,14 +199,16 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self.class_prior_ = np.bincount(codes, minlength=c) / n
         k = min(self.n_neighbors, max(1, n - 1))
         grids, tune = self._grids(n)
-        votes = np.empty((0, n, c))
+        at, members = scored_rows(P, codes), np.bincount(codes, minlength=c)
+        votes = np.empty((0, 1, n, c))
         if soft:
             b = grids[0] if tune else ()
-            self._near, votes = neighborhood(metrics, P, k, b, codes, c)
+            made = neighborhood(metrics, P, k, b, codes, c, at, grids[1])
+            self._near, votes = made
             self.scale_ = self._near.scales
         elif tune:
-            votes = count_votes(metrics, P, P, codes, k, c, np.arange(n))[None]
-        self._tune(votes, codes, grids, tune, None if soft else k)
+            votes = count_votes(metrics, P[at], P, codes, k, c, at)[None, None]
+        self._tune(votes, codes[at], members, grids, tune, None if soft else k)
         return self
 
     def _fit_source(self, source: Source, y: object) -> "KNeighborsClassifier":
@@ -234,7 +241,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         votes, codes = np.empty((0, len(self.classes_))), np.empty(0, int)
         if tune:
             votes, codes = left_out(metrics, rows, k)
-        self._tune(votes[None], codes, grids, tune, k, rows.members)
+        self._tune(votes[None, None], codes, rows.members, grids, tune, k)
         self.voters_ = rows
         return self
 
@@ -248,6 +255,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             )
         tuned = partial(check_number, open_high=True, word="loo")
         tuned("bandwidth", self.bandwidth, 0, open_low=True)
+        tuned("sharpness", self.sharpness, 0, open_low=True)
         most = 1 if self.votes == "soft" else np.inf
         tuned("prior_weight", self.prior_weight, 0, most)
         check_number("reject_below", self.reject_below, 0, 1)
@@ -263,26 +271,27 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return metrics
 
     def _grids(self, n: int) -> tuple[Grids, bool]:
-        bandwidths = BANDWIDTHS if self.votes == "soft" else (1.0,)
+        bandwidths, sharpness = GRIDS if self.votes == "soft" else ((1.0,), (1.0,))
         grids = (
             grid(self.bandwidth, bandwidths),
+            grid(self.sharpness, sharpness),
             grid(self.prior_weight, PRIOR_WEIGHTS[self.votes]),
         )
         return grids, n > 1 and max(map(len, grids)) > 1
 
     def _tune(
         self,
-        votes: Float[np.ndarray, "g n c"],
-        codes: Int[np.ndarray, "n"],
+        votes: Float[np.ndarray, "g t m c"],
+        codes: Int[np.ndarray, "m"],
+        members: Int[np.ndarray, "c"],
         grids: Grids,
         tune: bool,
         k: int | None,
-        members: Int[np.ndarray, "c"] | None = None,
     ) -> None:
-        tuned = untuned(*grids)
+        tuned = untuned(grids)
         if tune:
-            tuned = leave_one_out(votes, codes, *grids, k, members)
-        self.bandwidth_, self.prior_weight_, self.loo_scores_ = tuned
+            tuned = leave_one_out(votes, codes, members, grids, k)
+        self.bandwidth_, self.sharpness_, self.prior_weight_, self.loo_scores_ = tuned
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute class probabilities averaged over draws, shape (m, c)."""
@@ -291,7 +300,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         if rows is not None:
             votes = counted(draws_of(self.metric_), Q, rows, k)
         elif self.votes == "soft":
-            votes, k = self._near.votes([self.bandwidth_], Q, self.codes_, c)[0], None
+            tuned, k = (self.codes_, c, self.sharpness_), None
+            votes = self._near.votes(self.bandwidth_, Q, *tuned)
         else:
             votes = count_votes(
                 draws_of(self.metric_), Q, self.fit_X_, self.codes_, k, c

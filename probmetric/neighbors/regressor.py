@@ -26,7 +26,7 @@ from probmetric.neighbors.learned import (
     warn_of_training_data,
 )
 from probmetric.neighbors.search import check_dimension, found_but_own
-from probmetric.neighbors.votes import BANDWIDTHS, neighborhood
+from probmetric.neighbors.votes import BANDWIDTHS, neighborhood, scored_rows
 from probmetric.typing import ArrayLike
 
 
@@ -115,10 +115,13 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         if self.votes == "soft":
             b = bandwidths if n > 1 and len(bandwidths) > 1 else ()
             k = min(k, max(1, n - 1))
-            self._near, votes = neighborhood(metrics, P, k, b, self._ballots(), 2)
+            at = scored_rows(P)
+            made = neighborhood(metrics, P, k, b, self._ballots(), 2, at)
+            self._near, votes = made
             self.scale_ = self._near.scales
             if b:
-                self.loo_scores_ = -np.mean((self._in_units(votes) - values) ** 2, 1)
+                errors = self._in_units(votes[:, 0]) - values[at]
+                self.loo_scores_ = -np.mean(errors**2, 1)
         best = len(bandwidths) // 2
         if np.isfinite(self.loo_scores_).any():
             best = first_best(self.loo_scores_)
@@ -129,8 +132,8 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         """Predict the mean of y at each row of X, shape (m,)."""
         Q = queries_of(self, X)
         if self.votes == "soft":
-            votes = self._near.votes([self.bandwidth_], Q, self._ballots(), 2)
-            return self._in_units(votes)[0]
+            votes = self._near.votes(self.bandwidth_, Q, self._ballots(), 2)
+            return self._in_units(votes)
         k, metrics = self.n_neighbors, draws_of(self.metric_)
         near = [found_but_own(m, Q, self.fit_X_, k, None)[1] for m in metrics]
         return np.mean([self.fit_y_[index].mean(1) for index in near], 0)
@@ -154,7 +157,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         u = (self.fit_y_ - self.fit_y_.min()) / (np.ptp(self.fit_y_) or 1.0)
         return np.stack([1 - u, u], 1)
 
-    def _in_units(self, votes: Float[np.ndarray, "g m c"]) -> Float[np.ndarray, "g m"]:
+    def _in_units(self, votes: Float[np.ndarray, "*m c"]) -> Float[np.ndarray, "*m"]:
         """Convert votes for ``_ballots`` to predictions in units of y."""
         return self.fit_y_.min() + np.ptp(self.fit_y_) * votes[..., 1]
 

@@ -18,10 +18,18 @@ where D_k(i) is the k-th smallest dissimilarity of training point i to the other
 the median is zero (many duplicates), s is the median of the positive values, and one if
 there are none: then all weights are equal for every h.
 
+Votes of a class. With W_c the sum of (1) over the n_c points of class c and t the
+``sharpness``, the share of class c is
+
+    v_c ∝ n_c (W_c / n_c)^t.                                                       (4)
+
+t = 1 gives shares of the votes: one near point decides. As t and h grow together, v_c
+tends to n_c exp(-t mean_j D(q, j) / (2 h)): the mean distance to the class decides.
+
 Count votes. The k nearest have one vote each.
 
 Shares of votes. A point may split its vote over columns instead of one class: the votes
-for column c are then Σ_j w_j B_jc with ballots B whose rows sum to one.
+for column c are then Σ_j w_j B_jc with ballots B whose rows sum to one, and t = 1.
 
 Averages. Under a posterior of metrics the *probabilities* of the draws are averaged,
 each with its scale s, never the distances: their mean square is a single metric.
@@ -31,14 +39,21 @@ draws, the class prior is mixed in with weight a:
 
     soft:   P = (1 - a) v̄ + a π,          count:  P = (k v̄ + a π) / (k + a).      (3)
 
-Tuning. The bandwidth b (soft votes) and a are chosen on a grid by the mean log score
-of the *averaged* prediction (3) of each training point from the others, with π counted
-without it. Tuning the plug-in prediction instead overfits. The only point of a class
-cannot be predicted and is not scored.
+Tuning. b and t (soft votes) and a are chosen on a grid by the log score of the
+*averaged* prediction (3) of each training point from the others, with π counted without
+it. Tuning the plug-in prediction instead overfits. The metric was learned with the
+point that is left out, which favors small b, so b and t have a prior: the sum of the
+log scores is reduced by
 
-Memory in numbers of 8 bytes: (g + 4) t² for tiles of t = 512 points and g bandwidths
-(six while tuning, then one), besides ``pairwise``; the result is g · m · c.
-Time: draws · m · n.
+    2 log²(b / 0.5) + log²(t).                                                     (5)
+
+The only point of a class cannot be predicted and is not scored. With more than
+``MOST_TUNED`` points, that many are scored, in an order that does not depend on the
+order of rows; the scale (2) is that of the same points.
+
+Memory in numbers of 8 bytes: (g + 4) T² for tiles of T = 512 points and g bandwidths
+(eight while tuning, then one), besides ``pairwise``; the result has a number for each
+bandwidth, sharpness, query and class. Time: draws · m · n.
 """
 
 from collections.abc import Sequence
@@ -50,7 +65,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data.hash import first_best
+from probmetric.data.hash import canonical_order, first_best
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import Prepared, maps_of
 from probmetric.neighbors.range import check_queries
@@ -79,13 +94,14 @@ def neighborhood_scale(
     metric: Dissimilarity,
     X: Float[np.ndarray, "n d"],
     k: int,
+    rows: Int[np.ndarray, "m"],
     prepare: Prepare = ready_alone,
 ) -> Float[np.ndarray, ""] | float:
-    """Compute the scale s > 0, Eq. (2), from the k nearest neighbors of each point."""
+    """Compute the scale s > 0, Eq. (2), from the k nearest neighbors of some points."""
     n = len(X)
     if n == 1:
         return 1.0
-    D, _ = found_but_own(metric, X, X, min(k, n - 1), np.arange(n), prepare=prepare)
+    D, _ = found_but_own(metric, X[rows], X, min(k, n - 1), rows, prepare=prepare)
     reach = D[:, -1]
     squared = metric.is_distance or maps_of(metric)
     if not (squared or _zero_is_nearest(metric, X, D)):
@@ -139,8 +155,9 @@ def soft_votes(
     n_classes: int,
     own: Int[np.ndarray, "m"] | None = None,
     prepare: Prepare = ready_alone,
-) -> Float[np.ndarray, "g m c"]:
-    """Compute the class shares of soft votes, Eq. (1), averaged over metrics.
+    sharpness: Sequence[float] = (1.0,),
+) -> Float[np.ndarray, "g t m c"]:
+    """Compute the class shares of soft votes, Eq. (4), averaged over metrics.
 
     ``scales`` are s of each metric, Eq. (2), and ``bandwidths`` b in units of it. Codes
     are classes, or ballots (n, c) whose rows sum to one. Point ``own[i]`` does not vote
@@ -168,11 +185,13 @@ def soft_votes(
             for i, (leaves, structure, s) in zip(starts, groups, strict=True):
                 shared = prepare(metrics[i], q) if _prepares(metrics[i]) else None
                 draws, queries = (leaves, s), (q, hidden, shared)
-                votes = votes + np.asarray(
-                    _soft(draws, bandwidths, queries, points, structure, padded)
+                shares = _soft(
+                    *(draws, bandwidths, queries, points),
+                    *(structure, padded, tuple(sharpness)),
                 )
+                votes = votes + np.asarray(shares)
             results.append(votes / len(metrics))
-    votes = np.concatenate(results, 1)[:, : len(Q), :n_classes]
+    votes = np.concatenate(results, 2)[:, :, : len(Q), :n_classes]
     refuse_nan(np.isnan(votes).any(), Q, X)
     return votes
 
@@ -195,16 +214,20 @@ class Neighborhood(NamedTuple):
 
     def votes(
         self,
-        bandwidths: Sequence[float],
+        bandwidth: float,
         Q: Float[np.ndarray, "m d"],
         codes: Votes,
         n_classes: int,
-    ) -> Float[np.ndarray, "g m c"]:
+        sharpness: float = 1.0,
+    ) -> Float[np.ndarray, "m c"]:
         """Compute the ``soft_votes`` of these points for queries."""
         for metric in self.metrics:
             check_queries(metric, Q, "X")
-        b = np.array(bandwidths)
-        return soft_votes(self.metrics, self.scales, b, Q, self.X, codes, n_classes)
+        return soft_votes(
+            *(self.metrics, self.scales, np.array([bandwidth]), Q, self.X),
+            *(codes, n_classes),
+            sharpness=(sharpness,),
+        )[0, 0]
 
 
 def neighborhood(
@@ -214,24 +237,28 @@ def neighborhood(
     bandwidths: Sequence[float],
     codes: Votes,
     n_classes: int,
-) -> tuple[Neighborhood, Float[np.ndarray, "g n c"]]:
-    """Compute scales, and the votes of the other points for each point, (g, n, c).
+    rows: Int[np.ndarray, "m"],
+    sharpness: Sequence[float] = (1.0,),
+) -> tuple[Neighborhood, Float[np.ndarray, "g t m c"]]:
+    """Compute scales, and the votes of the other points for some points.
 
     If all points fit into one tile, the terms that depend only on queries are computed
     once per draw, for both its scale and its votes.
     """
     for metric in metrics:
         check_queries(metric, X, "X")
-    size, b, rows = _together(metrics), np.array(bandwidths), np.arange(len(X))
+    size, b, Q = _together(metrics), np.array(bandwidths), X[rows]
     prepare, scales = Latest(), np.empty(len(metrics))
-    votes = np.zeros((len(b), len(X), n_classes))
+    votes = np.zeros((len(b), len(sharpness), len(rows), n_classes))
     starts = range(0, len(metrics), size)
     for start in starts:
         group = metrics[start : start + size]
-        s = np.array([neighborhood_scale(m, X, k, prepare) for m in group])
+        s = np.array([neighborhood_scale(m, X, k, rows, prepare) for m in group])
         scales[start : start + size] = s
         if len(b):
-            votes += soft_votes(group, s, b, X, X, codes, n_classes, rows, prepare)
+            votes += soft_votes(
+                *(group, s, b, Q, X, codes, n_classes, rows, prepare), sharpness
+            )
     return Neighborhood(metrics, X, scales), votes / len(starts)
 
 
@@ -264,7 +291,7 @@ def stack(
     )
 
 
-@partial(jax.jit, static_argnames=("structure", "n_classes"))
+@partial(jax.jit, static_argnames=("structure", "n_classes", "sharpness"))
 def _soft(
     draws: tuple[tuple[Array, ...], Array],
     bandwidths: Float[Array, "g"],
@@ -272,8 +299,9 @@ def _soft(
     points: tuple[Array, Array, Array],
     structure: Any,
     n_classes: int,
-) -> Float[Array, "g q c"]:
-    """Compute votes by Eq. (1), summed over draws.
+    sharpness: tuple[float, ...],
+) -> Float[Array, "g t q c"]:
+    """Compute shares by Eq. (4), summed over draws.
 
     ``draws`` are the leaves and scales of metrics. ``queries`` are rows, the point that
     is hidden from each, and the result of ``ready``, or None. ``points`` are tiles of
@@ -314,8 +342,11 @@ def _soft(
             return add(state, tile, D, bandwidths * draw[1]), None
 
         (_, total), _ = jax.lax.scan(scan, start, points)
-        size = jnp.sum(total, -1, keepdims=True)
-        share = jnp.where(size > 0, total / jnp.where(size > 0, size, 1), equal)
+        mean = total / jnp.where(others > 0, others, 1)
+        powers = [total if t == 1 else others * mean**t for t in sharpness]
+        powers = jnp.stack(powers, 1)
+        size = jnp.sum(powers, -1, keepdims=True)
+        share = jnp.where(size > 0, powers / jnp.where(size > 0, size, 1), equal)
         return votes + share, None
 
     def ballots(code: Array, index: Array) -> Array:
@@ -327,21 +358,33 @@ def _soft(
     all_codes = codes.reshape(-1, *codes.shape[2:])
     others = jnp.sum(ballots(codes, indices), (0, 1)) - ballots(all_codes[own], own)
     equal = others / jnp.sum(others, -1, keepdims=True)
-    none = jnp.zeros((len(bandwidths), len(Q), n_classes), Q.dtype)
+    none = jnp.zeros((len(bandwidths), len(sharpness), len(Q), n_classes), Q.dtype)
     return jax.lax.scan(one_draw, none, draws)[0]
 
 
 BANDWIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Grid of b, in units of the scale s of the metric, Eq. (2).
+"""Grid of b, in units of the scale s of the metric, Eq. (2), at t = 1."""
 
-Smaller values improve some datasets and worsen others; see docs/measured.md.
-"""
+GRIDS = (0.05, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 4.0), (1.0, 1.5, 2.0, 3.0)
+"""Grids of b and t for class probabilities."""
 
 PRIOR_WEIGHTS = {"soft": (0.02,), "count": (0.5, 1.0, 2.0, 4.0)}
 """Grid of a in Eq. (3), by kind of votes.
 
 Only one value for soft votes: choosing it gave mixed results; see docs/measured.md.
 """
+
+MOST_TUNED = 2000
+"""Maximum number of points that are scored to choose b, t and a."""
+
+
+def scored_rows(
+    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"] | None = None
+) -> Int[np.ndarray, "m"]:
+    """Return all row numbers, or a sample that does not depend on the order of rows."""
+    if len(X) <= MOST_TUNED:
+        return np.arange(len(X))
+    return np.sort(canonical_order(X, codes)[:MOST_TUNED])
 
 
 def mix_prior(
@@ -356,48 +399,51 @@ def mix_prior(
 
 
 class Tuned(NamedTuple):
-    """Bandwidth b and weight a chosen by leave-one-out, and all mean log scores."""
+    """b, t and a chosen by leave-one-out, and all mean log scores."""
 
     bandwidth: float
+    sharpness: float
     prior_weight: float
-    scores: Float[np.ndarray, "g a"]
+    scores: Float[np.ndarray, "g t a"]
 
 
-def untuned(bandwidths: Sequence[float], prior_weights: Sequence[float]) -> Tuned:
+type Grids = tuple[Sequence[float], Sequence[float], Sequence[float]]
+"""Values of b, t and a to try."""
+
+
+def untuned(grids: Grids) -> Tuned:
     """Return the middle of each grid without tuning, with scores NaN."""
-    return Tuned(
-        bandwidths[len(bandwidths) // 2],
-        prior_weights[(len(prior_weights) - 1) // 2],
-        np.full((len(bandwidths), len(prior_weights)), np.nan),
-    )
+    b, t, a = grids
+    at = b[len(b) // 2], t[(len(t) - 1) // 2], a[(len(a) - 1) // 2]
+    return Tuned(*at, np.full((len(b), len(t), len(a)), np.nan))
 
 
 def leave_one_out(
-    votes: Float[np.ndarray, "g n c"],
-    codes: Int[np.ndarray, "n"],
-    bandwidths: Sequence[float],
-    prior_weights: Sequence[float],
+    votes: Float[np.ndarray, "g t m c"],
+    codes: Int[np.ndarray, "m"],
+    members: Int[np.ndarray, "c"],
+    grids: Grids,
     k: int | None,
-    members: Int[np.ndarray, "c"] | None = None,
 ) -> Tuned:
-    """Choose bandwidth b and weight a by the log score of leave-one-out votes.
+    """Choose b, t and a by the log score of leave-one-out votes, less Eq. (5).
 
-    ``members`` are the class sizes of the points that vote (default: from ``codes``).
-    If no point can be scored, because each is the only one of its class, return
-    `untuned`.
+    ``members`` are the class sizes of the points that vote. If no point can be scored,
+    because each is the only one of its class, return `untuned`.
     """
-    if members is None:
-        members = np.bincount(codes, minlength=votes.shape[2])
     n = int(members.sum())
     scored = np.flatnonzero(members[codes] > 1)
     if len(scored) == 0:
-        return untuned(bandwidths, prior_weights)
-    scores = np.empty((len(bandwidths), len(prior_weights)))
+        return untuned(grids)
+    bandwidths, sharpness, weights = grids
+    scores = np.empty((len(bandwidths), len(sharpness), len(weights)))
     classes = codes[scored]
     prior = (members[classes] - 1) / (n - 1)
-    for column, weight in enumerate(prior_weights):
-        predicted = mix_prior(votes[:, scored, classes], prior, weight, k)
+    for column, weight in enumerate(weights):
+        predicted = mix_prior(votes[:, :, scored, classes], prior, weight, k)
         tiny = np.finfo(float).tiny  # A point without any vote for its class.
-        scores[:, column] = np.log(np.maximum(predicted, tiny)).mean(-1)
-    row, column = divmod(first_best(scores), len(prior_weights))
-    return Tuned(bandwidths[row], prior_weights[column], scores)
+        scores[..., column] = np.log(np.maximum(predicted, tiny)).mean(-1)
+    penalty = 2 * np.log(np.divide(bandwidths, 0.5))[:, None, None] ** 2
+    penalty = penalty + np.log(sharpness)[None, :, None] ** 2
+    best = first_best((scores - penalty / len(scored)).ravel())
+    i, j, column = map(int, np.unravel_index(best, scores.shape))
+    return Tuned(bandwidths[i], sharpness[j], weights[column], scores)

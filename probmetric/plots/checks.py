@@ -347,7 +347,7 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
     --------
     >>> import pandas as pd
     >>> import probmetric as pm
-    >>> from probmetric.checks import Finding, ModelVerdict, Part
+    >>> from probmetric.checks.criticism import Finding, ModelVerdict, Part
     >>> bins = {"at": [1.0, 2.0], "observed": [0.8, 0.3], "expected": [0.7, 0.2]}
     >>> bins = pd.DataFrame(bins | {"low": [0.6, 0.1], "high": [0.9, 0.4], "pairs": 50})
     >>> finding = Finding("predictive", 1.0, 0.4, 0.1, 1.0, "as stated", "", bins)

@@ -187,19 +187,12 @@ def _selected(draws: xr.DataTree, sel: Mapping[str, Hashable]) -> xr.DataTree:
     return _with_attrs({"posterior": posterior.sel(sel)}, draws)
 
 
-class _Sites(dict[str, Array]):
-    """The values of one draw; a KeyError lists the valid names."""
-
-    def __missing__(self, name: str) -> Array:
-        raise KeyError(f"to_metric must use sites among {list(self)}, got {name!r}")
-
-
 def _each(draws: xr.DataTree) -> list[dict[str, Array]]:
     """Return the values of every draw by name, one chain after the other."""
     values = joined(draws)
     n = len(next(iter(values.values())))
     # Make scalars arrays, too.
-    return [_Sites({k: np.asarray(v[s]) for k, v in values.items()}) for s in range(n)]
+    return [{k: np.asarray(v[s]) for k, v in values.items()} for s in range(n)]
 
 
 def _as_metric(result: Any) -> Dissimilarity:

@@ -70,13 +70,9 @@ def covariance(left_out: Float[np.ndarray, "g *m p"]) -> Float[np.ndarray, "*m p
 
 
 def checked_prob(prob: Any) -> float:
-    """Check that a number or 0-d array is in (0, 1) and that 1 + prob > 1."""
+    """Check that a number or 0-d array is in (0, 1), and return it as float."""
     number = prob.item() if getattr(prob, "ndim", None) == 0 else prob
     check_within_0_1(prob=number)
-    if 1 + number == 1:
-        raise ValueError(
-            f"prob must be at least {np.finfo(float).eps:.2g}, got {number!r}"
-        )
     return float(number)
 
 

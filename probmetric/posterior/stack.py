@@ -57,9 +57,6 @@ def unstack(
                 f"{sorted(sizes)}"
             )
         every = [[a[s] for a in stacked] for s in range(sizes.pop())]
-    odd = {str(a.dtype) for leaves in every for a in leaves if a.dtype.kind in "OSUcmM"}
-    if odd:
-        raise ValueError(f"draws must be real numbers, got {', '.join(sorted(odd))}")
     if any(np.isnan(a).any() for leaves in every for a in leaves):
         raise ValueError("draws must be numbers, got NaN")
     return tuple(jax.tree.unflatten(structure, leaves) for leaves in every)

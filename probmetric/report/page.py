@@ -193,7 +193,12 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
     if "answers" in about:
         return None, f"{lead}these figures need classes, but the fit used judgments."
     try:
-        data = _rows_again(about) if "sampled" in about else _loaded_again(about)
+        how = Reading(**about.get("reading", {}))
+        if "sampled" in about:
+            data = _rows_again(about, how)
+        else:
+            label, groups, options = about["label"], about.get("groups"), how.of_load
+            data = datasets.load(source, label=label, groups=groups, **options(source))
     except ValueError as error:
         return None, f"{lead}{error}"
     if data_hash(Labeled(data.X, data.y)) != about["hash"]:
@@ -201,18 +206,8 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
     return data, ""
 
 
-def _loaded_again(about: Summary) -> Dataset:
-    return datasets.load(
-        about["source"],
-        label=about["label"],
-        groups=about.get("groups"),
-        **Reading(**about.get("reading", {})).of_load(about["source"]),
-    )
-
-
-def _rows_again(about: Summary) -> Dataset:
+def _rows_again(about: Summary, how: Reading) -> Dataset:
     """Draw the same sample of a dataset on disk as the run did."""
-    how = Reading(**about["reading"])
     if not about["classes"]:
         raise ValueError("the rows have no labels.")
     label = about["label"] or last_column(about["source"], how)

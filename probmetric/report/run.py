@@ -90,11 +90,6 @@ def _plain(value: object) -> object:
     )
 
 
-def _refuse(constant: str) -> None:
-    """Raise for NaN and infinity, which summaries never contain."""
-    raise ValueError(f"{constant} is not JSON")
-
-
 def render_run(
     folder: "str | Path", *, explorer: bool = False, data: Dataset | None = None
 ) -> str:

@@ -10,10 +10,8 @@ import io
 import json
 from pathlib import Path
 
-import h5py
 import numpy as np
 import xarray as xr
-from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue]
 
 from probmetric.files import readable, reason, replacing
 from probmetric.names import kind_of
@@ -72,11 +70,6 @@ def load_draws(path: "str | Path") -> xr.DataTree:
         raise ValueError(f"draws must be {wanted}, got {problem}{str(path)!r}")
     with readable(f"draws must be a readable NetCDF file, got {str(path)!r}"):
         _check_sum(path)
-        # h5netcdf leaves the file open if this fails.
-        with h5py.File(path) as raw:
-            bool(raw.attrs.get("_nc3_strict"))
-            _check_links("/", raw)
-            raw.visititems(_check_links)
         with xr.open_datatree(path.absolute(), engine="h5netcdf") as file:
             posterior = file.children.get("posterior")
             if posterior is not None and {"chain", "draw"} <= set(posterior.sizes):
@@ -86,12 +79,6 @@ def load_draws(path: "str | Path") -> xr.DataTree:
         f"draws must have a posterior with chains and draws, got groups {groups} in "
         f"{str(path)!r}"
     )
-
-
-def _check_links(name: str, item: h5py.Group | h5py.Dataset) -> None:
-    """Raise for a group with two links: a group inside itself has no end."""
-    if isinstance(item, h5py.Group) and h5o.get_info(item.id).rc > 1:
-        raise ValueError(f"{name}: more than one link leads to this group")
 
 
 def _check_sum(path: Path) -> None:

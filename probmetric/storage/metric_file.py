@@ -232,7 +232,8 @@ def load_metric(
     Parameters
     ----------
     path : str or Path
-        File of ``save_metric``.
+        File of ``save_metric``. ValueError is raised if it is missing, damaged, or of a
+        newer format version.
     kinds : sequence of type, default=()
         Your own classes that the file may contain. Classes are never imported by a name
         in the file.
@@ -240,14 +241,7 @@ def load_metric(
     Returns
     -------
     Metric or PosteriorMetric
-        Metric whose NumPy arrays are bit-identical to the stored arrays. With ``kinds``
-        the static type is ``Dissimilarity``.
-
-    Raises
-    ------
-    ValueError
-        If the file is missing or damaged, or contains no metric, or has a newer format
-        version, or a class that is not in ``kinds``.
+        Metric whose NumPy arrays are bit-identical to the stored arrays.
 
     Examples
     --------

@@ -168,20 +168,6 @@ def test_uniform_ranks_agree_and_leaning_ranks_disagree():
     assert judge(check, PROBLEM, control="wrong").attrs["verdict"] == "disagree"
 
 
-def test_ranks_of_a_right_mean_and_a_wrong_width_are_rejected_by_their_shape():
-    rng = np.random.default_rng(0)
-    u_shaped = np.rint(99 * rng.beta(0.6, 0.6, 400)).astype(int)
-    table = uniformity(Ranks({"a": u_shaped}, 99))
-    words = table["verdict"].to_numpy().tolist()
-    assert words == ["agree", "disagree"]
-
-
-def test_few_simulations_are_inconclusive():
-    rng = np.random.default_rng(0)
-    table = uniformity(Ranks({"a": rng.integers(0, 100, 60)}, 99))
-    assert table.attrs["verdict"] == "inconclusive"
-
-
 def test_the_detectable_shift_of_ranks_is_that_of_normal_posteriors():
     # Posterior N(m, 1), draws shifted by the detectable size: power 0.9 on the mean.
     rng = np.random.default_rng(1)
@@ -210,28 +196,22 @@ def test_what_is_no_rank_is_refused(ranks):
         uniformity(ranks)
 
 
-def test_an_exact_check_without_a_control_cannot_be_made():
-    with pytest.raises(ValueError, match="controls"):
-        Check("c", "exact", uniform, uniform)
-
-
 @pytest.mark.parametrize(
     "setting",
     [
         {"kind": "exakt"},
-        {"kind": None},
         {"layer": "guess"},
         {"rtol": -1e-9},
         {"atol": np.nan},
-        {"atol": "0"},
         {"tol": 0.0},
         {"ess_min": -1},
         {"bound": 0.0},
+        {"controls": {}},
     ],
 )
 def test_a_setting_that_means_nothing_is_refused_by_name(setting):
     given = {"kind": "exact", "controls": {"wrong": uniform}, **setting}
-    with pytest.raises(ValueError, match=f"{next(iter(setting))}: expected"):
+    with pytest.raises(ValueError, match=f"^{next(iter(setting))}\\b"):
         Check("c", reference=uniform, estimate=uniform, **given)
 
 

@@ -1,6 +1,5 @@
 """``compare`` and ``distance``: their errors happen as often as they say."""
 
-import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -64,17 +63,6 @@ def test_both_tails_of_a_skewed_mean_are_nearly_those_of_a_normal_one(rng):
     assert min(low, high) > 0.003 > right
 
 
-@pytest.mark.long
-def test_a_skewed_mean_is_no_more_on_one_side(rng):
-    # Of means of 100 exponentials, q = .2: z has the mean -q/2, without q/6 in Eq. (2)
-    # t has -q/6. Standard error .005 of each; what q³ leaves is some .005.
-    x = rng.exponential(size=(40_000, 100))
-    z = (x.mean(1) - 1) / x.std(1, ddof=1) * 10
-    found = without_skew(z, np.full(len(z), 0.2))
-    assert z.mean() < -0.08
-    assert abs(found.mean()) < 0.025
-
-
 def test_too_heavy_a_tail_for_the_run_is_inconclusive(rng):
     x = np.exp(2 * rng.normal(size=(4, 2000)))
     assert compare({"x": 100.0}, dataset(x=x)).attrs["verdict"] == "inconclusive"
@@ -125,18 +113,6 @@ def test_chains_that_do_not_mix_are_inconclusive(rng):
     assert compare({"x": 0.125}, dataset(x=x)).attrs["verdict"] == "inconclusive"
 
 
-def test_a_stuck_chain_is_inconclusive(rng):
-    x = np.repeat(rng.normal(size=(4, 1)), 2000, 1)
-    assert compare({"x": x.mean()}, dataset(x=x)).attrs["verdict"] == "inconclusive"
-
-
-def test_good_draws_agree_with_the_true_mean_and_disagree_with_a_shifted_one(rng):
-    draws = dataset(x=rng.normal(3.0, 2.0, size=(4, 3000, 2)))
-    table = compare({"x": np.array([3.0, 3.3])}, draws)
-    assert table["verdict"].to_numpy().tolist() == ["agree", "disagree"]
-    assert table.attrs["verdict"] == "disagree"
-
-
 def test_z_is_the_plain_one_on_independent_draws(rng):
     x = rng.normal(size=(4, 2500))
     table = compare({"x": 0.0}, dataset(x=x))
@@ -171,15 +147,6 @@ def test_the_transformation_of_a_skewed_z_is_halls():
 )
 def test_the_verdict_of_a_table_is_its_worst(verdicts, worst):
     assert overall(verdicts) == worst
-
-
-def test_the_detectable_shift_is_in_sd_of_the_draws(rng):
-    x = rng.normal(size=(4, 500))
-    unit, other = (compare({"x": 0.0}, dataset(x=scale * x)) for scale in (1.0, 40.0))
-    z = stats.norm.isf(0.01 / 2) + stats.norm.isf(0.1)
-    wanted = z / np.sqrt(unit["ess"])
-    np.testing.assert_allclose(unit["detectable"], wanted, rtol=1e-9)
-    np.testing.assert_allclose(other["detectable"], wanted, rtol=1e-9)
 
 
 def test_a_reference_of_draws_counts_with_its_own_error(rng):
@@ -246,7 +213,6 @@ BAD = {
     "few draws": (lambda d: compare({"x": 0.0}, d.isel(draw=[0, 1])), "draws .*draws"),
     "empty": (lambda d: compare({}, d), "draws must have at least one"),
     "alpha": (lambda d: compare({"x": 0.0}, d, alpha=0.0), "alpha"),
-    "power": (lambda d: compare({"x": 0.0}, d, power=1.0), "power"),
     "tol": (lambda d: compare({"x": 0.0}, d, tol=0.0), "tol"),
     "mcse name": (
         lambda d: compare({"x": 0.0}, d, reference_mcse={}),
@@ -308,17 +274,6 @@ def test_the_sd_of_draws_is_over_all_chains_with_what_chains_differ_by():
     assert result.estimate[0] == 7.75
     np.testing.assert_allclose(result.sd, np.sqrt(squares / 7), rtol=1e-12)
     np.testing.assert_allclose(result.skew, stats.skew(x.ravel()) * (7 / 8) ** 1.5)
-
-
-def test_distance_never_speaks_of_agreement(rng):
-    draws = dataset(x=rng.normal(size=(4, 100)))
-    assert "verdict" not in distance(draws, draws)
-
-
-def test_jax_draws_are_accepted():
-    key = jax.random.key(0)
-    draws = dataset(x=np.asarray(jax.random.normal(key, (4, 4000))))
-    assert compare({"x": 0.0}, draws).attrs["verdict"] == "agree"
 
 
 def test_entries_share_the_level_and_many_of_them_need_a_longer_run(rng):

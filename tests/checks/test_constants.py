@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.checks.sbc import LOG_LIKELIHOOD, Story, _rank, sbc
+from probmetric.checks.ranks import LOG_LIKELIHOOD, Story, _rank, sbc
 from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.inference.sampling.target import Target
 

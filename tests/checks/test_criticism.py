@@ -6,8 +6,7 @@ import pytest
 import probmetric as pm
 from benchmarks.harness import load
 from benchmarks.model_verdict import ARMS, OUT, run
-from probmetric.checks import Finding
-from probmetric.checks.criticism import verdict_of
+from probmetric.checks.criticism import Finding, verdict_of
 
 
 def finding(p, size, part="prior"):
@@ -20,6 +19,7 @@ def finding(p, size, part="prior"):
         (0.03, 1.0, "adequate"),
         (0.015, 1.0, "doubtful"),
         (0.001, 1.0, "conflict"),
+        (0.001, 0.05, "conflict"),  # A size that only reaches what matters.
         (0.001, 0.04, "doubtful"),
         (np.nan, 1.0, "adequate"),
     ],
@@ -43,10 +43,6 @@ def test_conflict_is_what_is_surprising_and_matters(p, size, word):
 def test_the_levels_are_those_of_p_values_after_holm(p, words):
     result = verdict_of("lca", [finding(value, 1.0) for value in p])
     assert tuple(part.verdict for part in result.parts) == words
-
-
-def test_a_size_that_only_reaches_what_matters_is_a_conflict():
-    assert verdict_of("lca", [finding(0.001, 0.05)]).overall == "conflict"
 
 
 def test_the_parts_share_their_false_alarms_and_the_worst_word_counts():
@@ -95,11 +91,6 @@ def test_error_rates_are_those_of_the_stored_table():
     assert words.pop("right").count("adequate") >= 8
     for arm, found in words.items():
         assert found.count("conflict") >= 7, arm
-
-
-def test_the_same_seed_gives_the_same_verdict(random_pairs):
-    one, two = (pm.check_model(random_pairs, seed=3) for _ in range(2))
-    assert str(one) == str(two)
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,6 @@ import pytest
 
 from probmetric.checks.check import Problem
 from probmetric.checks.problems import (
-    OF_CLASSES,
-    OF_PAIRS,
-    fitted,
     permuted,
     renamed,
     standardized,
@@ -17,7 +14,6 @@ from probmetric.checks.problems import (
     translated,
 )
 from probmetric.data.containers import Groups, Labeled, Pairs
-from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import NIWPrior
 
 X = np.random.default_rng(0).normal(size=(6, 2)) * [3.0, 0.1] + 5.0
@@ -32,16 +28,6 @@ def test_points_are_standardized_and_classes_are_codes():
     np.testing.assert_allclose(Z.mean(0), 0, atol=1e-14)
     np.testing.assert_allclose(Z.std(0), [1, 1, 0], rtol=1e-14)
     np.testing.assert_array_equal(codes, [1, 0, 0, 2, 1, 2])
-
-
-def test_a_problem_is_fitted_with_its_own_options():
-    def fit(problem):
-        params = problem.data.X * problem.options["factor"]
-        return Fit(params, 0.0, 0, 0, 0, np.zeros(1))
-
-    found = fitted(fit, "six points", Labeled(X, Y), PRIOR, factor=2.0)
-    np.testing.assert_array_equal(found.params, 2 * X)
-    assert (found.name, dict(found.options)) == ("six points", {"factor": 2.0})
 
 
 def rows(data):
@@ -84,8 +70,3 @@ def test_the_prior_mean_of_points_moves_with_them_that_of_a_map_does_not():
     of_pairs = translated(replace(problem, data=PAIRS))
     np.testing.assert_allclose(of_pairs.data.X - X, 3.0)
     assert of_pairs.prior is PRIOR
-
-
-def test_changes_are_listed_by_container():
-    assert list(OF_PAIRS.values()) == [permuted, swapped, translated]
-    assert list(OF_CLASSES.values()) == [permuted, renamed]

@@ -13,8 +13,8 @@ import pytest
 import xarray as xr
 
 from probmetric import validation
-from probmetric.checks import Finding
 from probmetric.checks.check import Check, uniform
+from probmetric.checks.criticism import Finding
 from probmetric.checks.uniformity import Ranks
 from probmetric.cli import validate as cli_validate
 from probmetric.inference.sampling.warnings import SamplingWarning

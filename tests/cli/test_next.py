@@ -199,7 +199,7 @@ def test_draws_of_triplets_are_refused(world, tmp_path):
     words = "--data", folder / "sites.csv", "--draws", tmp_path / "draws.nc"
     said = refused("next", *words)
     assert "--draws must be of a learner of pairs" in said
-    assert "TripletMetric" in said
+    assert "triplet_comparisons" in said
 
 
 def test_a_pair_is_the_same_in_both_orders():

@@ -36,6 +36,10 @@ SETTINGS = {
     **dict.fromkeys(("kappa", "prior_scale", "spread_scale"), (0.0,)),
     **dict.fromkeys(("alpha", "ridge"), (-1.0,)),
     "spread": (-1.0, 1e300),
+    "regularization": (-1.0, np.nan),
+    "learning_rate": ("fast", 0),
+    "per_anchor": ("no",),
+    **dict.fromkeys(("n_refresh", "max_impostors"), (-1,)),
     "prior_strength": (-1.0, "loo"),
     **dict.fromkeys(("solver", "pairs", "method", "weighting", "correction"), ("x",)),
 }

@@ -18,13 +18,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import probmetric as pm
 from probmetric import DCAGM
 from probmetric.data.containers import Labeled
-from probmetric.data.padding import bucket, pad_labeled, pad_rows
-from probmetric.inference.dca_gm import (
-    class_log_probability,
-    default_prior,
-    fit,
-    start,
-)
 from probmetric.inference.dca_gm.start import lda_rca
 from probmetric.models.dca_gm import dca_gm, unconstrain
 from tests.estimators.data_checks import OF_CLASSIFIERS
@@ -206,25 +199,6 @@ def test_the_prior_of_a_fit_stands_in_the_model(iris):
         found = [density(p) for p in (prior, prior._replace(chol_scale=0.5))]
     assert learned.fit_.objective == pytest.approx(float(found[0]), rel=1e-9)
     assert learned.fit_.objective != pytest.approx(float(found[1]), rel=1e-3)
-
-
-def test_its_own_probabilities_are_not_surer_than_held_out_points_allow():
-    """Twenty features, of which the first says a little; 120 points of two classes."""
-    rng = np.random.default_rng(0)
-    X, new = rng.standard_normal((2, 1000, 20))
-    y, truth = (Z[:, 0] + 2 * rng.standard_normal(1000) > 0 for Z in (X, new))
-    X, y = X[:120], y[:120]
-    learned = DCAGM(prior_strength=16).fit(X, y)
-    Z = (X - learned.mean_) / learned.scale_
-    data = pad_labeled(Labeled(Z, y.astype(int)))  # As in the learner.
-    Q = pad_rows((new - learned.mean_) / learned.scale_, bucket(1000))
-    begin = start(data, 2, strength=16)
-    # The same start and strength under the wide prior of ``default_prior``.
-    wide = default_prior(begin, data, lam=1 + 16 / 120)
-    P = class_log_probability(fit(data, wide, init=begin).params, Q)[:1000]
-    coin = np.log(2)
-    assert log_loss(truth, learned.predict_proba(new)) < coin + 0.1
-    assert log_loss(truth, np.exp(np.asarray(P, float))) > coin + 0.3
 
 
 @pytest.mark.long

@@ -104,16 +104,6 @@ def test_predictions_are_the_model(fitted):
     )
 
 
-def test_without_a_prior_and_with_one_more_knot_more_is_explained(fitted):
-    X, table = world()
-    free = pm.GDM(prior_scale=1e3, intercept_scale=1e3).fit_sites(X, table)
-    finer = pm.GDM(
-        knots=np.quantile(X, [0, 0.25, 0.5, 0.75, 1], axis=0).T, prior_scale=1e3
-    ).fit_sites(X, table)
-    assert fitted.deviance_explained_ <= free.deviance_explained_
-    assert finer.coefficients_.shape == (2, 5)
-
-
 def test_the_jackknife_is_the_default_of_intervals_and_stands_on_sites(fitted):
     made = fitted.posterior_metric("intervals")
     assert len(made.left_out) == len(fitted.pairs_.X)

@@ -29,14 +29,6 @@ def test_embedding_agrees_with_scikit_learn_sign_included(metric, solver):
     np.testing.assert_allclose(ours.embedding_, theirs.embedding_, atol=1e-7)
 
 
-def test_precomputed_agrees_with_features():
-    np.testing.assert_allclose(
-        ClassicalMDS(metric="precomputed").fit_transform(D),
-        ClassicalMDS().fit_transform(X),
-        atol=1e-10,
-    )
-
-
 def test_metric_of_ours_is_euclid_after_its_transform():
     L = np.random.default_rng(0).standard_normal((4, 13))
     ours = ClassicalMDS(metric=Mahalanobis(L)).fit(X)
@@ -146,14 +138,6 @@ def test_bad_dissimilarities_are_refused(name, solver):
     matrix, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         ClassicalMDS(metric="precomputed", solver=solver).fit(matrix)
-
-
-def test_bad_dissimilarities_of_new_objects_are_refused():
-    fitted = ClassicalMDS(metric="precomputed").fit(D)
-    with pytest.raises(ValueError, match="D must be complete"):
-        fitted.transform(np.full((1, 178), np.nan))
-    with pytest.raises(ValueError, match="178 features"):
-        fitted.transform(D[:, :50])
 
 
 class Divergence:

@@ -5,11 +5,9 @@ Each is in docs/other_libraries.md; meanings that a learner's own tests hold are
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 from scipy.spatial.distance import mahalanobis
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 import probmetric as pm
 
@@ -42,12 +40,6 @@ def test_metric_learn_get_metric_is_callable_and_scipys_distance(learned):
     np.testing.assert_allclose(M, learned.components_.T @ learned.components_)
     expected = mahalanobis(X[0], X[1], M)
     np.testing.assert_allclose(learned.get_metric()(X[0], X[1]), expected, rtol=1e-12)
-
-
-def test_metric_learn_indices_of_a_preprocessor_are_the_points(learned):
-    at = np.stack([np.arange(20), np.arange(20, 40)], 1)
-    by_index = pm.PairLDA(preprocessor=X).fit_pairs(at, SAME)
-    np.testing.assert_allclose(by_index.components_, learned.components_, rtol=1e-12)
 
 
 def test_metric_learn_preprocessors_may_be_functions(learned):
@@ -100,20 +92,6 @@ def test_metric_learn_says_what_is_not_fitted():
 def test_differs_from_metric_learn_labels_give_no_threshold():
     with pytest.raises(AttributeError, match="has no attribute 'predict'"):
         pm.PairLDA().fit(X, Y).predict(PAIRS)
-
-
-def test_metric_learn_pairs_are_cross_validated():
-    folds = StratifiedKFold(3)
-    scores = cross_val_score(pm.PairLDA(), PAIRS, SAME, cv=folds)
-    for score, (train, test) in zip(scores, folds.split(PAIRS, SAME), strict=True):
-        alone = pm.PairLDA().fit(PAIRS[train], SAME[train])
-        assert score == roc_auc_score(SAME[test], alone.pair_score(PAIRS[test]))
-
-
-def test_differs_from_scikit_learn_sparse_points_are_refused():
-    for learner in (pm.LDA(), pm.KNeighborsClassifier()):
-        with pytest.raises(TypeError, match="dense data is required"):
-            learner.fit(csr_matrix(X), Y)
 
 
 def test_differs_from_scikit_learn_ties_go_to_the_lowest_index():

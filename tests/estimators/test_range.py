@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.data.inputs import real
 from probmetric.linalg_scaled import distances
 from tests.oracles import exact_square
 
@@ -242,34 +241,7 @@ def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
             )
 
 
-PAIR_CALLS = ("pair_distance", "pair_score", "same_probability")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("call", PAIR_CALLS)
-@pytest.mark.parametrize("name", [*OF_PAIRS, "TwoStageMixture"])
-def test_complex_pairs_are_refused(fitted, name, call):
-    learner, pairs = fitted(name), np.stack([X[:5], X[5:10]], 1)
-    if not hasattr(learner, call) or (name, call) == (
-        "TwoStageMixture",
-        "pair_distance",
-    ):
-        pytest.skip(f"{name} has no {call}")
-    assert np.isfinite(getattr(learner, call)(pairs)).all()  # Control: the real part.
-    with pytest.raises(ValueError, match=r"pairs must be .*complex"):
-        getattr(learner, call)(pairs + 5j)
-
-
 @pytest.mark.parametrize("name", MAKE)
 def test_complex_points_are_refused_in_fit(name):
     with pytest.raises(ValueError, match=r"(?i)complex"):
         MAKE[name]().fit(X + 5j, Y)
-
-
-@pytest.mark.parametrize(
-    "given", [X + 0j, [[1j]], np.array([1j, "a"], object)], ids=["zero", "list", "any"]
-)
-def test_what_is_no_array_of_real_numbers_is_refused(given):
-    with pytest.raises(ValueError, match=r"X must be numbers, got"):
-        real(given, "X")
-    np.testing.assert_array_equal(real([[1, 2]], "X"), [[1.0, 2.0]])

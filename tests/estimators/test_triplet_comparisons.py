@@ -92,13 +92,6 @@ def test_triplets_of_weight_zero_are_as_if_absent(p):
     assert np.abs(counted.components_ - alone.components_).max() > 0.1
 
 
-def test_questions_need_no_answers_for_their_probability(fitted):
-    points, rows, _ = answers(seed=1, n=20)
-    asked = pm.Triplets(points, *rows.T, None)
-    found = fitted.triplet_probability(asked)
-    np.testing.assert_array_equal(found, fitted.triplet_probability(points[rows]))
-
-
 def test_even_odds_are_half_right_whichever_answer_came(fitted):
     equal = np.array([[[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]])
     model = TripletMetric().fit_triplets(answers()[0][answers()[1]], answers()[2])

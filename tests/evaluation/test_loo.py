@@ -2,7 +2,6 @@
 
 import warnings
 
-import arviz as az
 import jax
 import numpy as np
 import pytest
@@ -45,18 +44,6 @@ def draws(pairs):
         identified=["M", "b"],
         log_likelihood=True,
     )
-
-
-@pytest.fixture(scope="module")
-def sampled(pairs):
-    """Sample the estimator of those pairs, which share no point, given as points."""
-    A = np.stack([pairs.X[pairs.i], pairs.X[pairs.j]], 1)
-    model = pm.LCA(1, learning_rate=1).fit_pairs(A, pairs.y)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "k-hat")
-        tree = model.sample("laplace", n_chains=1, n_draws=500, log_likelihood=True)
-    tree.attrs["method"] = "nuts"  # LOO of an approximation is refused.
-    return tree
 
 
 @pytest.mark.long
@@ -116,15 +103,6 @@ def test_a_high_k_hat_of_a_relevant_term_is_a_warning_with_its_share():
     with pytest.warns(UserWarning, match="0.70 for 1 of 100 terms, which sum to -"):
         found = pm.loo(draws)
     assert found.pareto_k[0] > 1
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter", "ignore:loo. k-hat")
-def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered(sampled):
-    assert "pseudo_log_likelihood" not in sampled.children
-    ours, theirs = pm.loo(sampled), az.loo(sampled, pointwise=True)
-    assert ours.elpd == theirs.elpd
-    np.testing.assert_array_equal(ours.elpd_i, theirs.elpd_i)
 
 
 @pytest.mark.long
@@ -241,15 +219,3 @@ def test_held_out_gives_labels_to_learners_of_groups_as_groups():
     X, y = load_iris(return_X_y=True)
     pm.held_out({"sources": Grouped()}, X, y, n_folds=3)
     assert seen == [(None, 100)] * 3
-
-
-@pytest.mark.long
-def test_held_out_takes_a_learner_that_names_its_labels_otherwise():
-    class Own(pm.PairLDA):
-        def fit(self, X, kinds):
-            return super().fit(X, kinds)
-
-    X, y = load_iris(return_X_y=True)
-    learners = {"own": Own(), "lda": pm.PairLDA()}
-    table = pm.held_out(learners, X, y, n_folds=3)
-    assert table["elpd"].nunique() == 1

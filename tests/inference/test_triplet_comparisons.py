@@ -8,7 +8,6 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from probmetric.checks.triplet_comparisons.problems import (
-    answers_exchanged,
     toy,
     triples,
 )
@@ -23,7 +22,7 @@ from probmetric.inference.triplet_comparisons.embedding import (
     embedding_start,
     object_rows,
 )
-from probmetric.inference.triplet_comparisons.likelihood import log_joint, parts
+from probmetric.inference.triplet_comparisons.likelihood import parts
 from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.models.triplet_comparisons import (
@@ -31,7 +30,6 @@ from probmetric.models.triplet_comparisons import (
     TripletParams,
     TripletPrior,
     log_odds,
-    simulate,
     triplet_comparisons,
 )
 
@@ -142,29 +140,10 @@ def test_beyond_the_limit_the_gap_is_unknown_and_draws_are_refused(
         posterior(*given, **problem.options)
 
 
-@pytest.mark.long
-def test_the_true_metric_is_found_as_triplets_grow():
-    rng = np.random.default_rng(0)
-    X, W = rng.normal(size=(300, 2)), np.array([[1.0, 0.3], [0.0, 0.5]])
-    asked = Triplets(X, *triples(rng, 300, 20000), None)
-    with jax.enable_x64(True):
-        data = simulate(jax.random.key(0), TripletParams(W), asked)
-    data = data._replace(y=np.asarray(data.y))
-    found = triplet.fit(data, triplet.prior_for(data)).params.W
-    # Four standard errors, of the order 2/sqrt(20000) an entry.
-    np.testing.assert_allclose(found.T @ found, W.T @ W, atol=0.06)
-
-
 def test_answers_far_from_even_odds_have_finite_log_probability():
     with jax.enable_x64(True):
         found = Answer(np.array([-2000.0, 2000.0])).log_prob(np.array([1, 0]))
     np.testing.assert_allclose(found, -2000.0)
-
-
-def test_answers_the_other_way_change_the_fit(problem):
-    wrong = triplet.fit(answers_exchanged(problem).data, problem.prior).params.W
-    W = problem.params.W
-    assert np.abs(wrong.T @ wrong - W.T @ W).max() > 0.1
 
 
 @pytest.mark.parametrize(
@@ -205,35 +184,20 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
     "triplets, y, w, said",
     [
         ([[0, 1, 1]], None, None, r"different points, got \[0, 1, 1\] in row 0"),
-        ([[0, 1, 2], [2, 2, 1]], None, None, r"got \[2, 2, 1\] in row 1"),
-        ([[1, 0, 1]], None, None, r"got \[1, 0, 1\] in row 0"),
         ([[0, 1, 9]], None, None, r"row numbers of X \(0 to 2\), got 9 in row 0"),
         ([[0, 1, 2], [0, 1, 1.5]], None, None, r"got 1.5 in row 1"),
-        ([[0, 1, -1]], None, None, r"got -1 in row 0"),
-        ([[0, 1, np.nan]], None, None, r"got nan in row 0"),
         ([[0, 1]], None, None, r"must have shape \(N, 3\)"),
         ([[0, 1, 2]], [3], None, r"y .*, got \[3.0\]"),
-        ([[0, 1, 2]], ["yes"], None, "y must be labels"),
         ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
         ([[0, 1, 2]], [1, 1], None, r"y must have shape \(1,\), got \(2,\)"),
         ([[0, 1, 2]], None, [-1.0], r"^sample_weight .*, got -1 in row 0"),
         ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight .*, got nan in row 1"),
-        ([[0, 1, 2]], None, [[1]], r"sample_weight must have shape \(1,\), got \(1, 1"),
         ([[0, 1, 2]], None, [0.0], "sample_weight must have a positive"),
     ],
 )
 def test_bad_triplets_are_refused(triplets, y, w, said):
     with pytest.raises(ValueError, match=said):
         triplets_from_arrays(triplets, y, w, X=np.arange(3.0)[:, None])
-
-
-def test_triples_are_of_three_different_points():
-    drawn = np.stack(triples(np.random.default_rng(0), 3, 300), 1)
-    np.testing.assert_array_equal(np.sort(drawn, 1), np.tile([0, 1, 2], (300, 1)))
-    # All six orders, each about as often: 50 ± 6.5.
-    counts = np.unique(drawn, axis=0, return_counts=True)[1]
-    assert len(counts) == 6
-    assert np.abs(counts - 50).max() < 33
 
 
 def embedded(seed=0, n=9, size=120, p=2, lam=1.0):
@@ -245,21 +209,6 @@ def embedded(seed=0, n=9, size=120, p=2, lam=1.0):
     y = (rng.logistic(size=size) < D[a, far] - D[a, near]).astype(int)
     data = Triplets(object_rows(n), a, near, far, y)
     return data, embedding_prior(n, p, lam)
-
-
-def test_the_joint_density_of_an_embedding_is_that_of_its_centred_places():
-    data, prior = embedded(lam=2.5)
-    W = np.random.default_rng(1).normal(size=prior.mean.shape)
-    Z, a, near, far = data.X @ W.T, data.anchor, data.near, data.far
-    D = ((Z[:, None] - Z) ** 2).sum(-1)
-    t = (2 * data.y - 1) * (D[a, far] - D[a, near])
-    # Centred: n places have the density of n - 1 coordinates of sd c/√λ.
-    sd = prior.c / np.sqrt(2.5)
-    normal = -0.5 * (Z**2).sum() / sd**2 - W.size * np.log(np.sqrt(2 * np.pi) * sd)
-    wanted = normal - np.logaddexp(0, -t).sum()
-    with jax.enable_x64(True):
-        found = log_joint(W, differences(data), prior)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 def test_the_start_of_an_embedding_is_classical_scaling_of_summed_answers():

@@ -100,7 +100,7 @@ def test_the_prior_is_chosen_by_a_sample_with_the_counts_of_all(monkeypatch):
         prior = np.array([np.mean(np.delete(y, r) == y[r]) for r in some.rows])
         P = (5 * votes[own, codes] + a * prior) / (5 + a)
         np.testing.assert_allclose(
-            found.loo_scores_[0, column], np.log(P).mean(), rtol=1e-12
+            found.loo_scores_[0, 0, column], np.log(P).mean(), rtol=1e-12
         )
 
 

@@ -163,13 +163,6 @@ def test_what_cannot_be_learned_is_refused(options, words):
         pm.KNeighborsClassifier(**options).fit(*IRIS)
 
 
-def test_logarithms_of_probabilities():
-    knn = pm.KNeighborsClassifier(pm.LDA(), prior_weight=0.0).fit(*IRIS)
-    with np.errstate(divide="ignore"):
-        logs = np.log(knn.predict_proba(IRIS[0]))
-    np.testing.assert_array_equal(knn.predict_log_proba(IRIS[0]), logs)
-
-
 @pytest.mark.long
 def test_scikit_learns_checks_pass_with_a_learner():
     with warnings.catch_warnings():

@@ -142,12 +142,6 @@ def test_infinite_dissimilarities_come_last_and_never_from_padding():
     np.testing.assert_array_equal(index[2], [0, 1, 3, 4])
 
 
-def test_a_single_point_is_found():
-    D, index = nearest(Mahalanobis(np.eye(1)), 2 * np.ones((1, 1)), np.zeros((1, 1)), 1)
-    assert D[0, 0] == 4.0
-    assert index[0, 0] == 0
-
-
 def test_the_search_holds_no_queries_by_points_array_in_a_linear_search():
     n = 6000
     X = np.random.default_rng(0).normal(size=(n, 2))

@@ -9,6 +9,7 @@ from probmetric.inference.choose import choose_strength
 from probmetric.neighbors import strength
 from probmetric.neighbors.strength import by_class
 from probmetric.neighbors.votes import BANDWIDTHS
+from tests.oracles import loo_log_score
 
 X, y = pm.datasets.load("iris")
 rng = np.random.default_rng(0)
@@ -26,15 +27,21 @@ def test_losses_are_those_of_the_classifier(duplicates):
     a = np.append(a, np.zeros(duplicates, int))
     ours = strength.map_losses(L, A, a, X[1::2], y[1::2])
     for b, losses in zip(BANDWIDTHS, ours, strict=True):
-        knn = pm.KNeighborsClassifier(pm.Mahalanobis(L), 5, bandwidth=b).fit(A, a)
+        knn = pm.KNeighborsClassifier(
+            pm.Mahalanobis(L), 5, bandwidth=b, sharpness=1.0
+        ).fit(A, a)
         P = knn.predict_proba(X[1::2])[np.arange(75), y[1::2]]
         np.testing.assert_allclose(losses, -np.log(P), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_tuned_losses_are_those_of_the_classifier_that_tunes_itself(rows):
+def test_tuned_losses_have_the_bandwidth_of_best_leave_one_out_score(rows):
     L, A, a = rng.standard_normal((rows, 4)), X[::3], y[::3]
-    knn = pm.KNeighborsClassifier(pm.Mahalanobis(L), 5).fit(A, a)
+    metric = pm.Mahalanobis(L)
+    D, s = np.asarray(metric.pairwise(A, A))[None], strength.reach(A @ L.T)
+    scores = [loo_log_score(D, a, 3, h=[b * s], share=0.02) for b in BANDWIDTHS]
+    best = BANDWIDTHS[int(np.argmax(scores))]
+    knn = pm.KNeighborsClassifier(metric, 5, bandwidth=best, sharpness=1.0).fit(A, a)
     P = knn.predict_proba(X[1::2])[np.arange(75), y[1::2]]
     ours = strength.tuned_losses(L, A, a, X[1::2], y[1::2])
     np.testing.assert_allclose(ours[0], -np.log(P), rtol=1e-9, atol=1e-12)

@@ -1,6 +1,7 @@
 """Votes are what their formula says; leave-one-out is what refits say."""
 
 from dataclasses import replace
+from itertools import product
 
 import jax
 import numpy as np
@@ -9,8 +10,9 @@ from sklearn.neighbors import KNeighborsClassifier as Reference
 
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier, scan
+from probmetric.neighbors import votes as neighbor_votes
 from probmetric.neighbors.votes import (
-    BANDWIDTHS,
+    GRIDS,
     VOTE_TILE,
     _soft,
     neighborhood,
@@ -32,9 +34,24 @@ def test_soft_votes_are_their_formula(blobs):
     X, y = blobs
     metric = build("Mahalanobis")
     h = 0.5 * 1.7
-    found = soft_votes([metric], np.array([1.7]), np.array([0.5]), X[:9], X, y, 3)[0]
-    expected = soft_vote_shares(metric.pairwise(X[:9], X), y, 3, h)
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    y = np.minimum(y, 1)  # Classes of 20 and 40 points.
+    found = soft_votes(
+        *([metric], np.array([1.7]), np.array([0.5]), X[:9], X, y, 2),
+        sharpness=(1.0, 2.5),
+    )[0]
+    for shares, t in zip(found, (1.0, 2.5), strict=True):
+        expected = soft_vote_shares(metric.pairwise(X[:9], X), y, 2, h, t)
+        np.testing.assert_allclose(shares, expected, rtol=1e-10)
+
+
+def test_a_sharp_vote_of_wide_kernels_is_the_mean_distance_to_the_class(blobs):
+    X, y = blobs[0], np.minimum(blobs[1], 1)
+    t = 1e4
+    knn = KNeighborsClassifier(bandwidth=t, sharpness=t, prior_weight=0.0).fit(X, y)
+    D = np.sum((X[:, None] + 0.4 - X) ** 2, 2) / (2 * knn.scale_[0])
+    score = np.stack([np.log(np.sum(y == c)) - D[:, y == c].mean(1) for c in (0, 1)], 1)
+    expected = np.exp(score) / np.exp(score).sum(1, keepdims=True)
+    np.testing.assert_allclose(knn.predict_proba(X + 0.4), expected, rtol=1e-2)
 
 
 def test_soft_votes_over_several_tiles_are_their_formula():
@@ -42,7 +59,7 @@ def test_soft_votes_over_several_tiles_are_their_formula():
     X, y = rng.normal(size=(VOTE_TILE + 90, 2)), rng.integers(0, 2, VOTE_TILE + 90)
     X[0], X[-1] = 0.01, 0.0  # The nearest point comes in the last tile.
     Q = np.zeros((4, 2))
-    found = soft_votes([build_euclid()], np.ones(1), np.array([0.05]), Q, X, y, 2)[0]
+    found = soft_votes([build_euclid()], np.ones(1), np.array([0.05]), Q, X, y, 2)[0, 0]
     expected = soft_vote_shares(build_euclid().pairwise(Q, X), y, 2, 0.05)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
@@ -55,7 +72,7 @@ def test_a_neighborhood_prepares_a_tile_once_and_votes_as_by_itself(monkeypatch,
     monkeypatch.setattr(scan, "ready_alone", lambda *a: asked.append(1) or real(*a))
     local = build("LocalMahalanobis")
     metrics = [replace(local, gamma=local.gamma + by) for by in (0.0, 1.0, 3.0)]
-    near, found = neighborhood(metrics, X, 4, [0.5, 2.0], y, 2)
+    near, found = neighborhood(metrics, X, 4, [0.5, 2.0], y, 2, np.arange(n))
     # One tile serves both; of more the search's and the votes' have other sizes.
     assert len(asked) == (3 if n == 60 else 3 * 3)
     expected = soft_votes(
@@ -63,7 +80,7 @@ def test_a_neighborhood_prepares_a_tile_once_and_votes_as_by_itself(monkeypatch,
     )
     np.testing.assert_array_equal(found, expected)
     assert near.scales[0] != near.scales[1]
-    assert neighborhood(metrics, X, 4, [], y, 2)[1].shape == (0, n, 2)
+    assert neighborhood(metrics, X, 4, [], y, 2, np.arange(n))[1].shape == (0, 1, n, 2)
 
 
 def test_a_far_query_gets_the_class_of_its_nearest_point_not_nan(blobs):
@@ -81,13 +98,15 @@ def test_a_query_at_infinity_gets_equal_weights():
     P = soft_votes(
         [far], np.ones(1), np.ones(1), np.ones((1, 1)), np.zeros((3, 1)), y, 2
     )
-    np.testing.assert_allclose(P[0, 0], [2 / 3, 1 / 3])
+    np.testing.assert_allclose(P[0, 0, 0], [2 / 3, 1 / 3])
 
 
 def test_a_shift_per_query_changes_no_probability(blobs):
     X, y = blobs
-    plain = KNeighborsClassifier(Wrapped(build_euclid(3), 0.0)).fit(X + 3, y)
-    moved = KNeighborsClassifier(Wrapped(build_euclid(3), -50.0)).fit(X + 3, y)
+    plain, moved = (
+        KNeighborsClassifier(Wrapped(build_euclid(3), by), sharpness=2.0).fit(X + 3, y)
+        for by in (0.0, -50.0)
+    )
     # The unshifted kind has its zero, so its scale is another; b makes up for it.
     moved.bandwidth_ *= (
         plain.scale_[0] * plain.bandwidth_ / (moved.scale_[0] * moved.bandwidth_)
@@ -131,7 +150,7 @@ def test_count_votes_are_scikit_learns_with_a_prior_mixed_in(blobs):
 def test_probabilities_are_averaged_over_draws_not_distances(blobs, votes):
     X, y = blobs
     draws = [build("Mahalanobis", seed) for seed in range(4)]
-    options = dict(votes=votes, bandwidth=0.5, prior_weight=0.1)
+    options = dict(votes=votes, bandwidth=0.5, sharpness=2.0, prior_weight=0.1)
     joint = KNeighborsClassifier(PosteriorMetric(draws, "prediction"), **options)
     P = joint.fit(X, y).predict_proba(X + 0.3)
     each = [KNeighborsClassifier(m, **options).fit(X, y) for m in draws]
@@ -149,15 +168,20 @@ def test_leave_one_out_scores_the_averaged_prediction_of_refits(blobs, votes):
     knn = KNeighborsClassifier(posterior, votes=votes).fit(X, y)
     D = posterior.pairwise(X, X)
     if votes == "soft":
-        widths = [b * knn.scale_ for b in BANDWIDTHS]
-        expected = [loo_log_score(D, y, 3, h=h, share=0.02) for h in widths]
-        assert knn.bandwidth_ == BANDWIDTHS[int(np.argmax(expected))]
-        np.testing.assert_allclose(knn.loo_scores_[:, 0], expected, rtol=1e-9)
+        best = -np.inf
+        for (i, b), (j, t) in product(enumerate(GRIDS[0]), enumerate(GRIDS[1])):
+            h = b * knn.scale_
+            score = loo_log_score(D, y, 3, h=h, share=0.02, sharpness=t)
+            assert knn.loo_scores_[i, j, 0] == pytest.approx(score, rel=1e-9)
+            penalized = 30 * score - 2 * np.log(b / 0.5) ** 2 - np.log(t) ** 2
+            if penalized > best:
+                best, chosen = penalized, (b, t)
+        assert (knn.bandwidth_, knn.sharpness_) == chosen
     else:
         weights = (0.5, 1.0, 2.0, 4.0)
         expected = [loo_log_score(D, y, 3, k=5, share=a / (5 + a)) for a in weights]
         assert knn.prior_weight_ == weights[int(np.argmax(expected))]
-        np.testing.assert_allclose(knn.loo_scores_[0], expected, rtol=1e-9)
+        np.testing.assert_allclose(knn.loo_scores_[0, 0], expected, rtol=1e-9)
 
 
 def test_leave_one_out_leaves_lonely_classes_out_of_the_score(blobs):
@@ -165,6 +189,18 @@ def test_leave_one_out_leaves_lonely_classes_out_of_the_score(blobs):
     X, y = np.vstack([X, [[9.0, 9.0, 9.0]]]), np.append(y, 7)
     knn = KNeighborsClassifier().fit(X, y)
     assert np.isfinite(knn.loo_scores_).all()
+
+
+def test_many_points_are_tuned_on_some_whatever_the_order_of_rows(blobs, monkeypatch):
+    X, y = blobs
+    monkeypatch.setattr(neighbor_votes, "MOST_TUNED", 25)
+    order = np.random.default_rng(0).permutation(60)
+    some = KNeighborsClassifier().fit(X, y)
+    again = KNeighborsClassifier().fit(X[order], y[order])
+    np.testing.assert_allclose(again.loo_scores_, some.loo_scores_, rtol=1e-9)
+    np.testing.assert_allclose(again.scale_, some.scale_, rtol=1e-12)
+    monkeypatch.undo()
+    assert KNeighborsClassifier().fit(X, y).scale_ != some.scale_
 
 
 @pytest.mark.parametrize("n_tiles", [2, 16])
@@ -180,6 +216,7 @@ def test_votes_hold_no_queries_by_points_array(n_tiles):
             (tiles, flat, flat),
             structure,
             c,
+            (1.0,),
         ),
         np.zeros((t, 2)),
     )

@@ -13,7 +13,9 @@ import xarray as xr
 from matplotlib.text import Text
 
 from probmetric import plots
-from probmetric.checks import Finding, ModelVerdict, Part, Ranks, compare, uniformity
+from probmetric.checks import ModelVerdict, compare, uniformity
+from probmetric.checks.criticism import Finding, Part
+from probmetric.checks.uniformity import Ranks
 from probmetric.data import Pairs
 from probmetric.datasets import load
 from probmetric.metric import Mahalanobis, SplineCityBlock

@@ -305,3 +305,31 @@ def test_the_figure_of_ranks_names_what_disagrees():
     assert "disagree (300 simulated worlds)" in axis.get_title(loc="left")
     with pytest.raises(ValueError, match=r"found must be the result of probmetric.sbc"):
         pm.plots.sbc(table)
+
+
+def test_bars_of_neighbors_are_labeled_by_class():
+    X = np.eye(10)
+    near = pm.PosteriorMetric([pm.Mahalanobis(np.eye(10))], "prediction")
+    names = [f"class {k}" for k in range(10)]
+    figure = plots.neighbor_probabilities(
+        near, X[8] * 0.9, X, 1, y=np.arange(10), target_names=names
+    )
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["8: class 8"]
+
+
+def test_directions_that_are_left_out_are_counted():
+    X = RNG.normal(size=(50, 30))
+    axis = plots.matrix(pm.Mahalanobis(np.eye(30)), X).axes[1]
+    assert len(axis.patches) == 20
+    assert "(20 of 30 directions shown)" in axis.get_title("left")
+
+
+def test_a_font_that_has_the_letters_is_used(monkeypatch):
+    def has(path, letter):
+        return "DejaVuSerif" in path
+
+    monkeypatch.setattr("probmetric.plots.style._has", has)
+    figure = plots.class_probabilities(np.eye(2), classes=["ж", "left"])
+    labels = figure.axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == ["ж", "left"]
+    assert all("DejaVu Serif" in label.get_fontfamily() for label in labels)

@@ -144,15 +144,6 @@ def test_an_interval_holds_quantiles_of_distances_not_squared(posterior, X, dist
     np.testing.assert_allclose(upper, np.quantile(distances, 0.9, axis=0), rtol=1e-10)
 
 
-def test_a_ratio_interval_is_blind_to_the_scale_of_the_draws(X):
-    scales = np.exp(np.linspace(-3, 3, 9))
-    draws = [Mahalanobis(scale * np.eye(3)) for scale in scales]
-    posterior = PosteriorMetric(draws, "intervals", source="bootstrap")
-    lower, upper = posterior.ratio_interval((X[0], X[1]), (X[2], X[3]))
-    ratio = np.linalg.norm(X[0] - X[1]) / np.linalg.norm(X[2] - X[3])
-    np.testing.assert_allclose([lower, upper], ratio, rtol=1e-12)
-
-
 def test_ratio_intervals_are_quantiles_of_ratios(posterior, X, distances):
     ratio = distances[:, 0] / distances[:, 1]
     found = posterior.ratio_interval((X[0], X[4]), (X[1], X[5]), prob=0.5)

@@ -79,14 +79,6 @@ def test_what_is_no_metric_is_refused_with_what_helps(draws, given, error, words
         pm.draws_to_metric(draws, "prediction", **given)
 
 
-def test_an_unknown_purpose_is_refused_before_any_draw_is_read():
-    def never(sites):
-        raise AssertionError(sites)
-
-    with pytest.raises(ValueError, match="purpose: expected"):
-        pm.draws_to_metric(grouped(), "votes", to_metric=never)
-
-
 def student_t(data):
     """Return pairs under another kernel than the package's."""
     delta = data["A"] - data["B"]
@@ -120,8 +112,6 @@ def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
         draws, "prediction", pairs_independent=True, to_metric=stated
     )
     assert 0 < own.same_probability(np.zeros(2), np.ones(2)) < 1
-    with pytest.raises(KeyError, match=r"to_metric .*sites among .*'b'.* got 'w'"):
-        pm.draws_to_metric(draws, "prediction", to_metric=lambda s: s["w"])
 
 
 @pytest.mark.long

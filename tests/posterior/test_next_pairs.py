@@ -121,18 +121,6 @@ def test_order_is_that_of_the_greedy_choice(posterior, pairs, criterion):
     np.testing.assert_allclose(found.scores, expected[1], atol=2e-12)
 
 
-@pytest.mark.parametrize("criterion", RULES)
-def test_one_question_is_the_best_of_all(posterior, pairs, criterion):
-    p = probabilities(posterior, pairs)
-    best = {
-        "information": [information(p, [i]) for i in range(len(pairs))],
-        "disagreement": p.var(0),
-    }[criterion]
-    found = pm.next_pairs(posterior, pairs, 1, criterion)
-    assert found.indices.tolist() == [int(np.argmax(best))]
-    assert found.scores[0] == pytest.approx(max(best), abs=1e-10)
-
-
 def test_left_variance_is_that_of_a_regression_on_simulated_answers(posterior, pairs):
     p = probabilities(posterior, pairs)
     found = pm.next_pairs(posterior, pairs, 3, "disagreement")

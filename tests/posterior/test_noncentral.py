@@ -139,8 +139,3 @@ def test_few_nodes_would_be_seen(monkeypatch):
     _, high = distance_limits(v, np.eye(20)[None])
     noncentral._squared_normals.cache_clear()
     assert abs(high[0] / 2.6937 - 1) > 0.02
-
-
-def test_a_probability_out_of_range_is_refused():
-    with pytest.raises(ValueError, match="prob: expected"):
-        distance_limits(np.ones((1, 2)), np.eye(2)[None], 1.0)

@@ -66,9 +66,3 @@ def test_ranks_do_not_depend_on_the_unit(draws):
     assert len(np.unique(expected[0])) > 1
     with pytest.raises(ValueError, match=r"below 1e150"):
         draws.rank_interval(A[0], B * 1e160)
-
-
-def test_a_probability_of_points_too_far_apart_is_refused(draws):
-    far = np.full((1, A.shape[1]), 1.7e308)
-    with pytest.raises(ValueError, match="the result is not finite"):
-        draws.same_probability(far, -far)

@@ -6,7 +6,6 @@ import pytest
 from probmetric.metric import Link, Mahalanobis
 from probmetric.neighbors import nearest
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.posterior.stack import unstack
 from tests.metric_kinds import NAMES, build
 
 N_DRAWS = 18  # More than one tile of draws, and not a multiple of it.
@@ -119,9 +118,3 @@ def test_p_same_is_refused_where_the_metric_defines_none(X):
     posterior = PosteriorMetric(draws, "intervals", pairs_independent=True)
     with pytest.raises(ValueError, match="got LocalMahalanobis"):
         posterior.same_probability(X[0], X[1])
-
-
-@pytest.mark.parametrize("kind", [str, complex])
-def test_draws_that_are_no_real_numbers_are_refused_by_name(kind, unchecked):
-    with pytest.raises(ValueError, match="draws must be real numbers, got"):
-        unstack([{"factor": np.eye(3).astype(kind)}])

@@ -1,7 +1,5 @@
 """Draws come back whole, and damage to their file is found before HDF5 opens it."""
 
-import gc
-
 import arviz as az
 import h5py
 import numpy as np
@@ -69,24 +67,3 @@ def test_what_another_program_changed_is_read(path):
         file["posterior"]["M"][...] = 7.0
     assert MARK not in path.read_bytes()  # HDF5 cuts what stands after its end.
     assert (load_draws(path)["posterior"]["M"].to_numpy() == 7.0).all()
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_draws_with_damaged_attributes_are_refused_and_closed(path):
-    with h5py.File(path, "a") as file:
-        file.attrs["_nc3_strict"] = np.zeros(2)  # h5netcdf takes its truth, and stops.
-    with pytest.raises(ValueError, match=r"^draws\b"):
-        load_draws(path)
-    gc.collect()
-
-
-@pytest.mark.parametrize("place", ["again", "posterior/up", "posterior/below/up"])
-@pytest.mark.parametrize("target", ["/", "/posterior"])
-def test_groups_that_link_in_a_circle_are_refused(place, target, path, monkeypatch):
-    with h5py.File(path, "a") as file:
-        file[place] = file[target]
-    monkeypatch.setattr(xr, "open_datatree", lambda *_, **__: pytest.fail("no end"))
-    with pytest.raises(
-        ValueError, match=r"^draws must .* \(\S+: more than one link leads"
-    ):
-        load_draws(path)

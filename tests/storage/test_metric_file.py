@@ -115,15 +115,10 @@ EDITS = {
         lambda h: h["metric"]["parts"].pop("factor"),
         "metric must be complete",
     ),
-    "extra part": (
-        lambda h: h["metric"]["parts"].update(q=1),
-        "metric must be complete",
-    ),
     "lost array": (
         lambda h: h["metric"]["parts"].update(factor={"array": "gone"}),
         "metric must be complete",
     ),
-    "no names": (lambda h: h.pop("feature_names"), "metric must be complete"),
 }
 
 

@@ -19,7 +19,7 @@ from probmetric.checks.check import (
     Problem,
     by_sbc,
 )
-from probmetric.checks.sbc import sample_sites
+from probmetric.checks.ranks import sample_sites
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labeled
 from probmetric.densities.classes import class_log_densities

@@ -38,9 +38,7 @@ def _world() -> tuple[Pairs, GDMPrior]:
 
 def doubled(pairs: Pairs, prior: GDMPrior) -> None:
     """Negative control: the model with every unit counted twice."""
-    assert pairs.trials is not None
-    y = None if pairs.y is None else 2 * pairs.y
-    gdm(pairs._replace(y=y, trials=2 * pairs.trials), prior)
+    gdm(pairs, prior, learning_rate=2.0)
 
 
 CHECKS = (

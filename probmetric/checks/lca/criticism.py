@@ -70,9 +70,9 @@ SENSITIVE, GAP = 0.05, 0.05
 
 
 class _Held(NamedTuple):
-    """Stated P(same) of held-out pairs, and the point that each belongs to.
+    """P(same) of held-out pairs, and the point that each belongs to.
 
-    Of ``trials`` judgments of a pair, ``same`` are *same*.
+    ``same`` of ``trials`` judgments of a pair are *same*.
     """
 
     stated: Float[np.ndarray, "N"]
@@ -86,22 +86,18 @@ def criticize(model: Any, *, seed: int = 0) -> list[Finding]:
 
     Calibration is left out if a class has too few points to hold some out, if there are
     fewer than ``FOLDS`` pairs, and for a link of impostors.
-
-    Raises
-    ------
-    ValueError
-        A fit per anchor, which has no common P(same); λ = ∞, which is no model; points
-        with weights, which refits ignore.
     """
     fitted: Fitted = model.fitted_
     if hasattr(model, "classes_") and fitted.pairs.w is not None:
-        raise ValueError("fit: expected one without sample_weight, got weights")
+        raise ValueError(
+            "fit must be without sample_weight, got weights. Fit again without them."
+        )
     if np.ndim(fitted.fit.params.kappa2):
-        raise ValueError("fit: expected one scale common to all pairs, got per_anchor")
+        raise ValueError("fit must have one scale for all pairs, got per_anchor=True")
     if np.isinf(fitted.prior.lam):
         raise ValueError(
-            "fit: expected a finite λ, got one that learned nothing (λ = inf, chosen "
-            "by regularization='cv')"
+            "fit must have a finite λ, got λ = inf (chosen by regularization='cv'), "
+            "which learned nothing. Set regularization to a number."
         )
     rng = np.random.default_rng(seed)
     fitted, around = _around(fitted)
@@ -255,7 +251,6 @@ def _predictive(
 
 
 def _trials(trials: Any, n: int) -> Int[np.ndarray, "N"]:
-    """Return the number of judgments of each of n pairs; a label is one."""
     return np.ones(n, int) if trials is None else np.asarray(trials)
 
 
@@ -311,7 +306,6 @@ def _labels(
 
 
 def _table(at: Any, y: Any, P: Any, w: Any, which: Any) -> pd.DataFrame:
-    """Return the bins of a figure, without their band."""
     n = np.bincount(which, w)
     columns = {"at": at, "observed": y, "expected": P}
     means = {k: np.bincount(which, w * v) / n for k, v in columns.items()}
@@ -319,10 +313,7 @@ def _table(at: Any, y: Any, P: Any, w: Any, which: Any) -> pd.DataFrame:
 
 
 def _finding(part: str, table: pd.DataFrame, r: Any, said: str, remedy: str) -> Finding:
-    """Judge residuals (k,) against replicates (s, k) by Eq. (1) of ``bands``.
-
-    The first are those of the bins.
-    """
+    """Judge residuals (bins first) against replicates by Eq. (1) of ``bands``."""
     observed, drawn, sd = r
     largest = float(deviation(observed, np.zeros(len(sd)), sd))
     replicated = deviation(drawn, np.zeros(len(sd)), sd)
@@ -412,10 +403,10 @@ def _held_pairs(model: Any, seed: int) -> _Held:
 def stated_held_out(model: Any, seed: int) -> _Held:
     """Return P(same) of pairs of held-out points, by refits of an LCA.
 
-    Three folds of the labeled points. Each is paired with its nearest of its class and
-    of the others among the points of the other folds, under the learned distance, as
-    many as the fit takes. For a link on all pairs, each is paired with ``N_ANY``
-    random points. The prior is the one of the fit.
+    Each point of three folds is paired with its nearest of its class and of the others
+    among the points of the other folds, under the learned distance, as many as the fit
+    takes. For a link on all pairs, each is paired with ``N_ANY`` random points. The
+    prior is the one of the fit.
     """
     rng = np.random.default_rng(seed)
     Z, codes = np.asarray(model.fitted_.pairs.X), np.asarray(model._codes)

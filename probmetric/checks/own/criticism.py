@@ -51,13 +51,7 @@ REMEDY = "prior_draws=1000, predictive=True, log_prior=True"
 
 
 def criticize(draws: xr.DataTree, *, seed: int = 0) -> list[Finding]:
-    """Return the parts of ``check_model`` for draws of your own model.
-
-    Raises
-    ------
-    ValueError
-        If the draws lack one of the required groups.
-    """
+    """Return the parts of ``check_model`` for draws of your own model."""
     del seed  # All random numbers are in the draws.
     needed = ("prior", "log_prior", "posterior_predictive", "observed_data")
     missing = [name for name in needed if name not in draws.children]
@@ -170,7 +164,6 @@ def _mean(values: np.ndarray, which: np.ndarray, k: int) -> float:
 
 
 def _flat(drawn: xr.DataArray) -> Float[np.ndarray, "s k"]:
-    """Return draws (s, k): chains joined, entries in one row."""
     ordered = drawn.transpose("chain", "draw", ...).to_numpy()
     return ordered.reshape(ordered.shape[0] * ordered.shape[1], -1).astype(float)
 
@@ -178,7 +171,6 @@ def _flat(drawn: xr.DataArray) -> Float[np.ndarray, "s k"]:
 def _scores(
     values: Float[np.ndarray, "s"], among: Float[np.ndarray, "r"]
 ) -> Float[np.ndarray, "s"]:
-    """Return normal scores of values among others."""
     order = np.sort(among)
     low, high = (np.searchsorted(order, values, side) for side in ("left", "right"))
     return norm.ppf((0.5 * (low + high) + 0.5) / (len(order) + 1))

@@ -1,7 +1,6 @@
 """``GDM``: the generalized dissimilarity model of ecologists, with its uncertainty.
 
-The model is ``probmetric.models.gdm``, the fit, its draws and refits are in
-``probmetric.inference.gdm``; this file has no mathematics.
+The model is ``models.gdm``; the fit, its draws and refits are in ``inference.gdm``.
 """
 
 from collections.abc import Sequence
@@ -131,9 +130,8 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
     If there are more than 100 sites or pairs, it refits without each of 50 groups,
     chosen by ``seed``. The jackknife has no draws and returns an ``IntervalMetric``.
 
-    The design matrix of all pairs is in memory, with N (1 + d k) numbers. The fit needs
-    2.4 times this memory, and refits need 3.5 times. For 3000 sites with 10 covariates,
-    the fit needs 3 GB and refits need 4 GB.
+    The fit needs 2.4 times the memory of the design matrix of all pairs, of N (1 + d k)
+    numbers, and refits 3.5 times: 3 and 4 GB for 3000 sites with 10 covariates.
 
     References
     ----------
@@ -188,11 +186,6 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
             that are present and 0 otherwise (for the Sørensen dissimilarity). Every
             site must have at least one species.
 
-        Raises
-        ------
-        ValueError
-            If all pairs share everything, or no pair shares anything.
-            If X and ``species`` are DataFrames whose indexes differ in order.
         """
         check_settings(self)
         _check_order(X, species)
@@ -274,17 +267,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         return to_metric(self.params_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-        """Return the values of the curves at points, for city-block distances.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), or (n,) for ``preprocessor``
-
-        Returns
-        -------
-        array of shape (n, d)
-            s_f(x_f), as in R's ``gdm.transform``, in the float type of X.
-        """
+        """Return s_f(x_f) at points in their float type, as R's ``gdm.transform``."""
         check_is_fitted(self)
         rows, dtype = checked_rows(self, X, finite=True), float_type(X)
         return np.asarray(self.get_metric().transform(rows)).astype(dtype, copy=False)
@@ -294,12 +277,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         return pair_ends(self, pairs, len(self.knots_))
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the city-block distance of the curves at the ends of each pair.
-
-        Parameters
-        ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
-        """
+        """Return the city-block distance of the curves at the ends of each pair."""
         return np.asarray(self.get_metric().distance(*self._ends(pairs)))
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
@@ -311,12 +289,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         return np.asarray(self.get_metric().same_probability(*self._ends(pairs)))
 
     def pair_dissimilarity(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the expected dissimilarity of each pair, as in R's ``predict``.
-
-        Parameters
-        ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
-        """
+        """Return the expected dissimilarity of each pair, as in R's ``predict``."""
         return -np.expm1(-(self.intercept_ + self.pair_distance(pairs)))
 
     def _sample(self, method: str | GDMMethod, run: Run) -> xr.DataTree:
@@ -412,7 +385,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         prob: float = 0.9,
         n_points: int = 101,
     ) -> Curves:
-        """Return the curves s_f over the range of each covariate, with limits.
+        """Return the curves s_f over each range, with limits, for ``pm.plots.curves``.
 
         Parameters
         ----------
@@ -422,12 +395,6 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
             Probability of the intervals.
         n_points : int ≥ 2, default=101
             Number of points of each curve.
-
-        Returns
-        -------
-        Curves
-            Arrays x, s, lower and upper of shape (d, n_points), with the names of
-            columns if available, for ``pm.plots.curves``.
         """
         result = curves(self.get_metric(), uncertainty, prob=prob, n_points=n_points)
         return result if self._names is None else result._replace(names=(*self._names,))

@@ -74,9 +74,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     learning_rate_ : float
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
-    threshold_, pair_classes_ : float, array of shape (2,)
-        Threshold and labels for ``predict`` on pairs, after calibration or
-        ``set_threshold``.
+    threshold_, pair_classes_
+        See ``calibrate_threshold``.
     fitted_ : Fitted
         Result of the fit, with its pairs and prior, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_

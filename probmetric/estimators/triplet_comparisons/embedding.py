@@ -1,7 +1,6 @@
 """``TripletEmbedding``: positions of objects without features, from triplets.
 
-Rows, prior, start, fit and draws are in ``probmetric.inference.triplet_comparisons``;
-this file has no mathematics.
+Rows, prior, start, fit and draws are in ``inference.triplet_comparisons``.
 """
 
 from dataclasses import field
@@ -83,8 +82,7 @@ class TripletEmbedding(TripletLearner):
     prior.
 
     Use this class for up to a few hundred objects. N triplets need memory for 2 N n
-    numbers, and a step costs p times as many operations. ``gap_`` and draws need memory
-    for (p n)² more numbers, and ``gap_`` costs (p n)³ operations. Both require
+    numbers. ``gap_`` and draws need (p n)² more, cost (p n)³ operations, and require
     p·(n - 1) ≤ 10 000.
 
     ``sample`` draws M (object, object), the Gram matrix of the centered positions:
@@ -106,10 +104,8 @@ class TripletEmbedding(TripletLearner):
     >>> triplets = np.stack([rng.permutation(8)[:3] for _ in range(300)])
     >>> d = np.abs(line[triplets] - line[triplets[:, :1]])
     >>> y = d[:, 1] < d[:, 2]
-    >>> model = TripletEmbedding(n_components=1).fit(triplets, y)
-    >>> order = np.argsort(model.embedding_[:, 0])
-    >>> sorted([order[0], order[-1]]) == [0, 7], model.score(triplets, y) > 0.95
-    (True, True)
+    >>> TripletEmbedding(n_components=1).fit(triplets, y).score(triplets, y) > 0.95
+    True
     """
 
     n_components: Count = field(default=2, kw_only=False)
@@ -140,14 +136,8 @@ class TripletEmbedding(TripletLearner):
         Raises
         ------
         ValueError
-            If there are fewer than p + 1 objects, or more than 2000.
-            If no triplet connects some groups of objects.
-            If the responses cancel.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the step limit is reached, or ``gap_`` is infinite.
+            If there are fewer than p + 1 or more than 2000 objects, the triplets do not
+            connect them, or the responses cancel.
         """
         check_settings(self)
         n = self._count(triplets)
@@ -189,30 +179,15 @@ class TripletEmbedding(TripletLearner):
         return Mahalanobis(self.embedding_.T.copy())
 
     def triplet_probability(self, triplets: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the probability that near is nearer, shape (N,), at the fit.
-
-        Parameters
-        ----------
-        triplets : as in ``fit``
-        """
+        """Return the probability that near is nearer, at the fit."""
         return probability(self.embedding_.T, self._triplets(triplets))
 
     def predict(self, triplets: ArrayLike) -> Int[np.ndarray, "N"]:
-        """Predict 1 if near is nearer, otherwise 0, shape (N,).
-
-        Parameters
-        ----------
-        triplets : as in ``fit``
-        """
+        """Predict 1 if near is nearer, otherwise 0."""
         return (self.triplet_probability(triplets) > 0.5).astype(int)
 
     def score(self, triplets: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Return the share of responses that are predicted. Even odds count as half.
-
-        Parameters
-        ----------
-        triplets, y : as in ``fit``
-        """
+        """Return the share of predicted responses. Even odds count as half."""
         data = self._triplets(triplets, y)
         return accuracy(self.triplet_probability(triplets), data)
 

@@ -1,7 +1,6 @@
 """``TripletMetric``: a metric from responses to "which of the two is nearer?".
 
-The model is ``probmetric.models.triplet_comparisons``, the fit and its draws are in
-``probmetric.inference.triplet_comparisons``; this file has no mathematics.
+Model: ``models.triplet_comparisons``; fit, draws: ``inference.triplet_comparisons``.
 """
 
 from dataclasses import field
@@ -70,10 +69,9 @@ class TripletMetric(PairsMixin, TripletLearner):
         from a local quadratic approximation. Infinite if the Hessian shows that the fit
         is no maximum. NaN (not computed) if p·d > 10 000.
     classes_ : array of shape (c,)
-        Sorted class labels, after ``fit``.
-    threshold_, pair_classes_ : float, array of shape (2,)
-        Threshold and labels for ``predict`` on pairs, after calibration or
-        ``set_threshold``.
+        Sorted class labels, after ``fit`` on labels.
+    threshold_, pair_classes_
+        See ``calibrate_threshold``.
     triplets_, prior_, params_
         Training triplets, prior and mode, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
@@ -186,12 +184,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_probability(
         self, triplets: ArrayLike | Triplets
     ) -> Float[np.ndarray, "N"]:
-        """Return the probability that near is nearer, shape (N,), at the fit.
-
-        Parameters
-        ----------
-        triplets : as in ``fit_triplets``
-        """
+        """Return the probability that near is nearer, at the fit."""
         return self._probability(self._triplets(triplets))
 
     def _probability(self, data: Triplets) -> Float[np.ndarray, "N"]:
@@ -206,12 +199,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
     ) -> float:
-        """Return the share of predicted responses. Even odds count as half.
-
-        Parameters
-        ----------
-        triplets, y : as in ``fit_triplets``
-        """
+        """Return the share of predicted responses. Even odds count as half."""
         _check_responses(triplets)
         data = self._triplets(triplets, y)
         return accuracy(self._probability(data), data)

@@ -37,7 +37,11 @@ from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice, online
-from probmetric.inference.two_stage.draws import draw, metrics
+from probmetric.inference.two_stage.draws import (
+    draw,
+    metrics,
+    with_database_noise,
+)
 from probmetric.inference.two_stage.few import prior_of_groups
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
@@ -379,7 +383,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             metric = to_metric(params[0], score=self.similarity)
         else:
             metric = choice.blend(params, log_pi, score=self.similarity)
-        self.metric_ = inputs.with_database_noise(metric, self.database_noise)
+        self.metric_ = with_database_noise(metric, self.database_noise)
         self.weights_ = np.exp(np.asarray(self.metric_.log_weights))
         self.means_ = np.asarray(self.metric_.means)
         self.within_ = np.asarray(self.metric_.noise)

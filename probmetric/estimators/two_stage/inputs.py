@@ -1,6 +1,5 @@
 """Checks of the inputs of ``TwoStageMixture``, and its units."""
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 
@@ -11,7 +10,6 @@ from probmetric.arguments import check_number
 from probmetric.data.inputs import codes_of, pair_labels, real
 from probmetric.data.scaling import Scaler
 from probmetric.data.unlabeled import warn_of_unlabeled
-from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams
 from probmetric.typing import ArrayLike
 
@@ -139,10 +137,3 @@ def to_input_units(params: TwoStageParams, scaler: Scaler) -> TwoStageParams:
         np.asarray(params.within) * square,
         np.asarray(params.between) * square,
     )
-
-
-def with_database_noise(metric: PairSimilarity, factor: float) -> PairSimilarity:
-    """Multiply the noise of database elements by ``factor``."""
-    if factor == 1:
-        return metric
-    return dataclasses.replace(metric, noise_other=factor * np.asarray(metric.noise))

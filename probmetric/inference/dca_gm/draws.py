@@ -15,6 +15,7 @@ approximation supports only ``TARGET_A``: for (A, θ) it is inaccurate, because 
 priors determine θ's scale and tilts.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -100,25 +101,24 @@ def _parts(
     ), conditioned.learning_rate * likelihood
 
 
+def _of_A[T](
+    function: Callable[[DCAGMSites, Asked], T],
+) -> Callable[[Float[Array, "p d"], Asked], T]:
+    """Make a function of A with the mixtures fixed at the mode."""
+    return lambda A, data: function(data.mode._replace(A=A), data)
+
+
 def _parts_A(
-    position: Float[Array, "p d"], data: Asked
+    A: Float[Array, "p d"], data: Asked
 ) -> tuple[dict[str, Array], Float[Array, ""]]:
-    prior, likelihood = _parts(data.mode._replace(A=position), data)
+    prior, likelihood = _of_A(_parts)(A, data)
     return {"A": prior["A"]}, likelihood
-
-
-def _log_density_A(position: Float[Array, "p d"], data: Asked) -> Float[Array, ""]:
-    return _log_density(data.mode._replace(A=position), data)
-
-
-def _functionals_A(position: Float[Array, "p d"], data: Asked) -> dict[str, Array]:
-    return _functionals(data.mode._replace(A=position), data)
 
 
 TARGET = Target(_log_density, _functionals, _parts)
 """Positions are whitened ``DCAGMSites``; data are ``Asked``."""
 
-TARGET_A = Target(_log_density_A, _functionals_A, _parts_A)
+TARGET_A = Target(_of_A(_log_density), _of_A(_functionals), _parts_A)
 """Positions are whitened A, an array (p, d); data are ``Asked``."""
 
 

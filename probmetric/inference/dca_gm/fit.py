@@ -20,7 +20,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
 from numpyro import distributions as dist
 
@@ -107,15 +106,11 @@ def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     )
 
 
-def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
-    """Convert whitened sites back to sites."""
-    A = solve_triangular(white.half, sites.A.T, lower=True, trans=1).T
-    return _in_units(sites, A, white.given.prior)
-
-
-def _in_units(sites: DCAGMSites, A: Array, prior: DCAGMPrior) -> DCAGMSites:
+def from_white(sites: DCAGMSites, white: White, xp: ModuleType = jnp) -> DCAGMSites:
+    """Convert whitened sites back to sites, by JAX or by NumPy."""
+    prior = white.given.prior
     return sites._replace(
-        A=A,
+        A=solve_lower(xp, white.half, sites.A.T, transposed=True).T,
         mu=sites.mu * prior.mu_scale,
         log_diag=sites.log_diag * prior.chol_scale,
         off_diag=sites.off_diag * prior.chol_scale,
@@ -148,9 +143,7 @@ opening = host_or_program(_opened)
 
 
 def _closed(xp: ModuleType, sites: DCAGMSites, white: White) -> DCAGMParams:
-    A = solve_lower(xp, white.half, sites.A.T, transposed=True).T
-    prior = white.given.prior
-    return constrain(_in_units(sites, A, prior), prior.present)
+    return constrain(from_white(sites, white, xp), white.given.prior.present)
 
 
 _closing = host_or_program(_closed)

@@ -157,7 +157,7 @@ def grid(fitted: Fitted) -> SpreadPosterior:
 
 def draw(
     fitted: Fitted,
-    method: Method,
+    method: Method | str,
     *,
     scale: Float[np.ndarray, "d"],
     seed: int,

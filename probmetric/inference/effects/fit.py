@@ -323,11 +323,9 @@ def fit(
     Raises
     ------
     ValueError
-        If the pairs have no labels or no groups, or a point is paired with itself.
-
-        If the prior is flat or centered at zero.
-
-        If point effects have more than 5000 parameters, or the density has no mode.
+        If the pairs have no labels or no groups, a point is paired with itself, the
+        prior is flat or centered at zero, point effects have more than 5000 parameters,
+        or the density has no mode.
 
     Examples
     --------

@@ -16,13 +16,12 @@ mode, on the sheet of W₀. Other sheets are represented only if chains cross to
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from probmetric.inference.effects import groups, points
-from probmetric.inference.effects.groups import GroupData
-from probmetric.inference.effects.points import PointData
 from probmetric.inference.effects.profile import log_half_normal
 from probmetric.inference.lca.likelihood import log_priors
 from probmetric.inference.lca.likelihood import to_params as lca_params
@@ -31,25 +30,25 @@ from probmetric.models import hierarchical_lca, point_effects
 from probmetric.typing import Scalar
 
 
-def _target[D: (GroupData, PointData)](
+def _target(
     effect: str,
-    log_joint: Callable[[Arrays, D], Scalar],
-    log_likelihood: Callable[[Arrays, D], Scalar],
-    identified: Callable[[Arrays, D], Arrays],
+    log_joint: Callable[[Arrays, Any], Scalar],
+    log_likelihood: Callable[[Arrays, Any], Scalar],
+    identified: Callable[[Arrays, Any], Arrays],
 ) -> Target:
     """Return the target of functions of {W, log_b, effect, spread = ω} and the data."""
 
     def constrained(at: Arrays) -> Arrays:
         return {**at, "spread": jnp.exp(at["spread"])}
 
-    def density(at: Arrays, data: D) -> Scalar:
+    def density(at: Arrays, data: Any) -> Scalar:
         on_spread = log_half_normal(jnp.exp(at["spread"]), data[1].spread)
         return log_joint(constrained(at), data) + on_spread + at["spread"]
 
-    def functionals(at: Arrays, data: D) -> Arrays:
+    def functionals(at: Arrays, data: Any) -> Arrays:
         return identified(constrained(at), data)
 
-    def parts(at: Arrays, data: D) -> tuple[Arrays, Scalar]:
+    def parts(at: Arrays, data: Any) -> tuple[Arrays, Scalar]:
         params, value = lca_params({"W": at["W"], "log_b": at["log_b"]}), at[effect]
         on_spread = log_half_normal(jnp.exp(at["spread"]), data[1].spread)
         priors = {

@@ -10,7 +10,7 @@ combines them with the posterior of ``gaussian_classes.posterior``:
   coordinates that the draw whitens. Votes and intervals of a local distance average
   over these metrics. As |A| = 1, the whitening sets the scale of a distance. With the
   whitening of (1) for all draws, intervals would be too narrow.                   (2)
-* ``expected_bias_metric`` minimizes the expected squared bias over draws; the result
+* The rule "expected_bias" minimizes the expected squared bias over draws; the result
   is one metric (Bayes-GLML).                                                      (3)
 
 The error rate of a nearest neighbor at distance r under A, |A| = 1, is (1 - s) +
@@ -155,23 +155,6 @@ def drawn_metrics(
     """Compute one metric per draw, Eq. (2), with rule, γ and ε of the base."""
     with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
         return _each(_whitened(params), to_numpy(base))
-
-
-def expected_bias_metric(
-    params: GaussianClassesParams,
-    base: LocalMahalanobis,
-    *,
-    epsilon: float | int = 0.05,
-) -> LocalMahalanobis:
-    """Compute the metric of smallest expected squared bias over draws, Eq. (3).
-
-    ``epsilon`` is a ridge > 0. Its unit is the mean squared norm of B over draws,
-    divided by D.
-    """
-    with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
-        classes = to_numpy(_mapped(params, base.frame, base.centre))
-    ridge = np.asarray(float(epsilon))
-    return replace(base, classes=classes, rule="expected_bias", epsilon=ridge)
 
 
 def posterior_metrics(

@@ -38,7 +38,7 @@ def mixture_data(
     return MixtureData(rows, weights.astype(rows.dtype), known, prior)
 
 
-def start_order(X: Float[np.ndarray, "n d"]) -> Int[np.ndarray, "n"]:
+def start_order(X: Float[Array, "n d"]) -> Int[np.ndarray, "n"]:
     """Order rows by their standardized distance from the mean, ties canonically.
 
     Rounding, such as that of float32, exchanges only rows of almost equal distance.

@@ -74,7 +74,7 @@ def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Fin
 
     Examples
     --------
-    >>> import numpy as np, xarray as xr
+    >>> import xarray as xr
     >>> x = xr.DataArray(np.arange(400.0).reshape(2, 200), dims=("chain", "draw"))
     >>> groups = {"posterior": {"b": x}, "sample_stats": {"diverging": x < 0}}
     >>> tree = xr.DataTree.from_dict({k: xr.Dataset(v) for k, v in groups.items()})

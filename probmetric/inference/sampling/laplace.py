@@ -143,7 +143,7 @@ class Laplace:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Draw in one chain; the parameters are as in ``NUTS.draw``.
+        """Draw ``n_chains * n_draws`` draws in one chain.
 
         ``posterior.start`` is the Gaussian to draw from, or a position at which the
         search for the mode starts. The k-hat is NaN for fewer than 100 draws.

@@ -114,31 +114,12 @@ class NUTS:
     ) -> Draws:
         """Draw from a posterior. Check the draws with ``warn_of_trouble``.
 
-        Parameters
-        ----------
-        posterior : Posterior
-            Use module-level functions in ``posterior.target``, because the compiled
-            kernel is cached by target. If ``posterior.start`` is a Gaussian, chains
-            start at draws from the Gaussian with twice the standard deviation. If it is
-            a position, only its shapes are used, and chains start uniformly on (-2, 2).
-        seed : int
-            The same seed gives the same draws on the same machine.
-        n_draws, n_chains : int, default=1000, 4
-            Number of draws per chain, and of chains.
-        dtype : {"float64", "float32"}, default="float64"
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-
-        Returns
-        -------
-        Draws
-            With ArviZ's sampler statistics.
-
-        Raises
-        ------
-        ValueError
-            If a setting is invalid, the Gaussian is singular, no starting point has a
-            finite density and gradient, or ``checkpoint`` has blocks of another run.
+        Use module-level functions in ``posterior.target``, because the compiled kernel
+        is cached by target. With a Gaussian start, chains start at draws from it with
+        twice the standard deviation. Only the shapes of a position are used: chains
+        start uniformly on (-2, 2). The default is 4 chains. Raises ValueError if the
+        Gaussian is singular, no starting point has a finite density and gradient, or
+        ``checkpoint`` has blocks of another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior

@@ -172,18 +172,7 @@ def sample(
         log_prior, log_likelihood, observed_data, constant_data, and on request
         posterior_predictive, prior and prior_predictive. The attributes are versions,
         seed, method, data hash, learning rate, sum of weights and model arguments.
-
-    Raises
-    ------
-    ValueError
-        If a subsample is used with NUTS or Laplace, or a Target has no start.
-    TypeError
-        If the model does not accept the arguments.
-
-    Warns
-    -----
-    SamplingWarning
-        For each problem of ``sampling.diagnose``.
+        A ``SamplingWarning`` is issued for each problem of ``sampling.diagnose``.
 
     Examples
     --------

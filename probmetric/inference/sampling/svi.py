@@ -200,9 +200,7 @@ class SVI:
     Parameters
     ----------
     guide : str, default="AutoMultivariateNormal"
-        A NumPyro guide with a density: "AutoNormal", "AutoDiagonalNormal",
-        "AutoMultivariateNormal", "AutoLowRankMultivariateNormal", "AutoIAFNormal",
-        "AutoBNAFNormal".
+        A NumPyro guide with a density, one of ``svi.GUIDES``.
     n_steps : int, default=3000
         Number of Adam steps, at least 20.
     step_size : float, default=0.01
@@ -237,9 +235,9 @@ class SVI:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Fit a guide to a target, and draw at least 100 draws in one chain.
+        """Fit a guide to a target, and draw ``n_chains * n_draws`` ≥ 100 in one chain.
 
-        The parameters are as in ``NUTS.draw``. A Gaussian ``posterior.start`` whitens
+        A Gaussian ``posterior.start`` whitens
         the coordinates of the guide. Only the shapes of a position are used.
         """
         n_draws, n_chains = counts(n_draws, n_chains)

@@ -89,8 +89,8 @@ def minimize(
     Parameters
     ----------
     value_and_gradient : callable
-        Function of a point (q,) that returns the value and the gradient. Convergence is
-        fastest in coordinates with a Hessian near the identity.
+        Function of a point (q,). Convergence is fastest in coordinates with a Hessian
+        near the identity.
     start : array of shape (q,)
         A point with a finite value.
     max_steps : int
@@ -101,7 +101,6 @@ def minimize(
     Returns
     -------
     Minimum
-        ``x``, ``value``, ``result``, ``n_steps``, ``n_evaluations`` and ``trace``. The
         ``result`` is ``Result.MAX_STEPS`` also if no step along the direction decreases
         the value by more than rounding.
 

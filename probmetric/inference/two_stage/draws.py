@@ -165,13 +165,17 @@ def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
     score: Any = draws.attrs.get("similarity", "log_ratio")
     noise = float(draws.attrs.get("database_noise", 1.0))
     columns = [parts[name] for name in TwoStageParams._fields]
-    metrics = [
-        to_metric(TwoStageParams(*draw), score=score)
+    return [
+        with_database_noise(to_metric(TwoStageParams(*draw), score=score), noise)
         for draw in zip(*columns, strict=True)
     ]
-    if noise == 1:
-        return metrics
-    return [replace(m, noise_other=noise * np.asarray(m.noise)) for m in metrics]
+
+
+def with_database_noise(metric: PairSimilarity, factor: float) -> PairSimilarity:
+    """Multiply the noise of database elements by ``factor``."""
+    if factor == 1:
+        return metric
+    return replace(metric, noise_other=factor * np.asarray(metric.noise))
 
 
 def _relabeled(draws: Draws, fitted: Fitted) -> Mapping[str, Array]:

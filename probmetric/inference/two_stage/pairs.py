@@ -300,7 +300,7 @@ def score_enrolled(
     for rows in alike:
         same_size = enrolled.log_component[rows], enrolled.mean[rows]
         each.append(_conditional(params, Q, *same_size, float(sizes[rows[0]])))
-    out = each[0] if each else jnp.zeros((len(Q), 0), Q.dtype)
+    out = each[0]
     if len(each) > 1:
         out = jnp.concatenate(each, 1)[:, np.argsort(np.concatenate(alike))]
     if score == "conditional":

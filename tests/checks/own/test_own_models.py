@@ -61,13 +61,6 @@ def student(data, width):
         numpyro.sample("same", Coincidence(log_p), obs=data["same"])
 
 
-def test_the_models_of_the_notebook_have_at_most_thirty_lines(space):
-    for name in ("by_group", "with_lapse", "horseshoe", "encoder"):
-        assert callable(space[name])
-    bodies = [cell.split("@jax.tree_util")[0] for cell in cells()]
-    assert all(len(body.splitlines()) <= 30 for body in bodies)
-
-
 @pytest.mark.parametrize(
     ("name", "given"),
     [

@@ -89,7 +89,7 @@ def test_what_counts_points_alike_is_refused():
     for purpose in ("prediction", "intervals"):
         with pytest.raises(ValueError, match=r"^draws must come from sample"):
             fitted.posterior_metric(purpose)
-    with pytest.raises(ValueError, match=r"^fit: expected one without sample_weight"):
+    with pytest.raises(ValueError, match=r"^fit must be without sample_weight"):
         pm.check_model(fitted)
     for name, value in (("link", "isotonic"), ("regularization", "cv")):
         with pytest.raises(ValueError, match=f"^{name}.* sample_weight"):

@@ -37,7 +37,7 @@ def model(sources):
 
 @pytest.fixture(scope="module")
 def draws(model):
-    return model.sample("laplace", n_draws=200, n_chains=1, log_likelihood=True)
+    return model.sample("laplace", n_draws=200, n_chains=1, log_likelihood=True, seed=2)
 
 
 def components(draws):
@@ -87,23 +87,6 @@ def test_leave_one_out_takes_sources(draws):
     found = pm.loo(tree)
     assert found.n_data_points == 60
     assert found.elpd == az.loo(tree).elpd
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
-def test_leave_one_out_prefers_the_right_number_of_components(sources):
-    """Independent rows, α fixed: PSIS-LOO over points, k-hat at hand."""
-    found = {}
-    for k in (1, 2):
-        one = TwoStageMixture(k).fit(sources[0])
-        drawn = one.sample("laplace", n_draws=400, n_chains=1, log_likelihood=True)
-        assert drawn["log_likelihood"]["x"].dims[2] == "point"
-        found[f"k = {k}"] = az.loo(drawn, pointwise=True)
-        assert found[f"k = {k}"].pareto_k.shape == (120,)
-    table = az.compare(found)
-    assert table.index[0] == "k = 2"
-    gap = found["k = 2"].elpd - found["k = 1"].elpd
-    assert gap > 4 * table.loc["k = 1", "dse"]
 
 
 @pytest.mark.long

@@ -106,32 +106,9 @@ def test_alpha_is_learned_from_pairs_with_the_mixture_kept(fitted, sources):
     assert model.alpha_ == pytest.approx(0.16 / 1.16, abs=0.06)
 
 
-@pytest.mark.long
-def test_same_source_pairs_are_more_probable_than_others(grouped, sources):
-    X = sources[0]
-    pairs = same_pairs(X)
-    same = grouped.same_probability(pairs)
-    # Of other sources of the same component.
-    other = np.stack([pairs[:, 0], np.roll(pairs[:, 1], 2, 0)], 1)
-    assert same.mean() > grouped.same_probability(other).mean() + 0.3
-    half = grouped.same_probability(other, prior_odds=0.5)
-    assert np.all(half < grouped.same_probability(other))
-    ratio = grouped.pair_score(other)
-    np.testing.assert_allclose(
-        grouped.same_probability(other), 1 / (1 + np.exp(-ratio)), rtol=1e-9
-    )
-
-
 def test_a_similarity_refuses_to_be_a_distance(fitted, sources):
     with pytest.raises(ValueError, match="Use pair_score"):
         fitted.pair_distance(same_pairs(sources[0]))
-
-
-@pytest.mark.long
-def test_one_labeled_example_of_each_class_classifies_iris(iris):
-    X, y, model = iris
-    score = model.get_metric().pairwise(X, X[[0, 50, 100]])
-    assert np.mean(score.argmin(1) == y) > 0.8
 
 
 @pytest.mark.long

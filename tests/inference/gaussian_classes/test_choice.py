@@ -132,24 +132,6 @@ def test_equal_points_have_no_prior():
     assert np.isfinite(choose_prior(Labeled(nearly, np.arange(10) % 2), 2).prior.nu)
 
 
-@pytest.mark.long
-def test_with_few_points_it_predicts_better_than_the_prior_of_highest_evidence():
-    """Ten sets of 20 points in 21 dimensions, where the evidence is over-confident."""
-    wave, codes = pm.datasets.load("waveform")
-    gaps = []
-    for seed in range(10):
-        rows = np.random.default_rng(seed).permutation(len(wave))
-        few, new = rows[:20], rows[20:220]
-        ours, old = (
-            log_loss(
-                codes[new], model.fit(wave[few], codes[few]).predict_proba(wave[new])
-            )
-            for model in (pm.GaussianClasses(), pm.GaussianClasses(prior="evidence"))
-        )
-        gaps.append(old - ours)
-    assert np.mean(gaps) > 3 * np.std(gaps, ddof=1) / np.sqrt(10)
-
-
 USUAL = Strengths(16, 10, 0.3)
 
 

@@ -144,7 +144,8 @@ def test_expected_bias_metric_of_sure_draws_is_regularised_alone():
     base = local.student_metric(sure)
     draws = gc.draw(jax.random.key(2), sure, 8)
     x = np.ones((1, 3))
-    found = local.expected_bias_metric(draws, base).frame_matrix_at(x)
+    metric, _ = local.posterior_metrics(sure, 2, 8, rule="expected_bias")
+    found = metric.frame_matrix_at(x)
     one = replace(local.drawn_metrics(draws, base)[0], rule="regularised")
     np.testing.assert_allclose(found, one.frame_matrix_at(x), atol=1e-4)
 
@@ -215,39 +216,6 @@ def test_model_without_labels_simulates_points_and_classes(prior, covariance):
     assert sites["chol"].shape == (q, 2, 2)
     if covariance == "diagonal":
         assert (np.asarray(sites["chol"])[:, 1, 0] == 0).all()
-
-
-@pytest.mark.long
-def test_model_integrates_missing_entries_out():
-    """With x₂ missing the density is the marginal normal's: a data set in 1-D."""
-    params = gaussians(d=2)
-    X = np.array([[0.3, np.nan], [np.nan, -0.4], [0.1, 0.2]])
-    data = Labeled(X, np.array([0, 1, 1]))
-    theta = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
-    options = {"n_classes": 2, "missing": True}
-
-    @jax.jit
-    def density(data):
-        return log_density(gaussian_classes, (data, NIW), options, theta)[0]
-
-    value = density(data._replace(w=np.ones(3)))
-    base = density(data._replace(X=np.zeros((3, 2)), w=np.zeros(3)))
-    S = params.chol @ np.swapaxes(params.chol, 1, 2)
-
-    def normal(x, m, v):
-        return -0.5 * ((x - m) ** 2 / v + np.log(2 * np.pi * v))
-
-    delta = X[2] - params.mean[1]
-    joint = -0.5 * delta @ np.linalg.solve(S[1], delta) - 0.5 * np.log(
-        np.linalg.det(2 * np.pi * S[1])
-    )
-    wanted = (
-        normal(0.3, params.mean[0, 0], S[0, 0, 0])
-        + normal(-0.4, params.mean[1, 1], S[1, 1, 1])
-        + joint
-        + 3 * np.log(0.5)
-    )
-    np.testing.assert_allclose(float(value - base), wanted, rtol=1e-12)
 
 
 @pytest.mark.long

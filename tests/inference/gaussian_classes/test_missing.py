@@ -3,22 +3,18 @@
 import jax
 import numpy as np
 import pytest
-import xarray as xr
 from numpyro.infer.util import log_density
 from scipy import stats as scipy_stats
 from scipy.special import logsumexp
 
-from probmetric.checks.compare import compare
 from probmetric.data.containers import Labeled
 from probmetric.densities.classes import class_log_densities
 from probmetric.inference.gaussian_classes import completions
 from probmetric.inference.gaussian_classes import missing as gm
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes import predict as gcp
-from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import Posterior, model_target
 from probmetric.inference.solvers.result import Result
-from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
+from probmetric.models.gaussian_classes import NIWPrior
 
 pytestmark = pytest.mark.usefixtures("x64")
 COVARIANCES = ["full", "tied", "diagonal"]
@@ -194,43 +190,3 @@ def test_weighted_rows_have_no_completions():
     weighted = data._replace(w=np.ones(N))
     with pytest.raises(ValueError, match=r"data\.w .* weights"):
         completions.complete(jax.random.key(0), weighted, prior, start)
-
-
-@pytest.mark.slow
-def test_draws_of_completions_are_those_of_nuts():
-    """Means of μ, log variances and the correlation: ``compare`` at 1 % family-wise."""
-    data, prior = toy()
-    start = gcp.fit(data, prior, n_classes=C).params
-    posts = completions.complete(
-        jax.random.key(4), data, prior, start, n_completions=4000, thin=4
-    )
-    ours = gc.draw(jax.random.key(5), posts, 4000)
-    options = {"n_classes": C, "missing": True}
-    target, given, shapes = model_target(gaussian_classes, (data, prior), options)
-    origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-    found = NUTS().draw(
-        Posterior(target, given, origin), seed=1, n_draws=2500, progress=False
-    )
-
-    def quantities(mean, chol):
-        S = np.asarray(chol) @ np.swapaxes(np.asarray(chol), -1, -2)
-        variance = np.diagonal(S, axis1=-2, axis2=-1)
-        columns = {
-            "mean": np.asarray(mean),
-            "square": np.asarray(mean) ** 2,
-            "log variance": np.log(variance),
-            "arctanh r": np.arctanh(S[..., 1, 0] / np.sqrt(variance.prod(-1))),
-        }
-        return xr.Dataset(
-            {
-                name: (
-                    ("chain", "draw", *(f"{name}_{i}" for i in range(v.ndim - 2))),
-                    v,
-                )
-                for name, v in columns.items()
-            }
-        )
-
-    reference = quantities(found.values["mean"], found.values["chol"])
-    four = [a.reshape(4, 1000, *a.shape[1:]) for a in (ours.mean, ours.chol)]
-    assert compare(reference, quantities(*four)).attrs["verdict"] == "agree"

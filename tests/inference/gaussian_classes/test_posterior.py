@@ -109,17 +109,6 @@ def test_missing_entries_are_integrated_out_of_the_predictive(covariance):
     np.testing.assert_allclose(np.exp(found), joint / joint.sum(), rtol=1e-7)
 
 
-def test_missing_allowed_changes_nothing_for_whole_rows():
-    data, prior = toy()
-    post = gc.posterior(gc.statistics(data, 2), prior)
-    np.testing.assert_allclose(
-        gcp.predict_log_proba(post, data.X[:4], missing=True),
-        gcp.predict_log_proba(post, data.X[:4]),
-        rtol=1e-10,
-        atol=1e-12,
-    )
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_draws_have_the_exact_moments(covariance):

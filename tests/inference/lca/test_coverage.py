@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.checks.sbc import model_story, sbc
+from probmetric.checks.ranks import simulation
 from probmetric.checks.uniformity import uniformity
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.likelihood import to_params
-from probmetric.inference.sampling.target import Target
 from probmetric.models.lca import LCAPrior, identified, lca
 
 N_PAIRS, N_DRAWS, N_FITS = 20, 99, 400
@@ -26,10 +25,6 @@ Z_MAX = 4.0
 normal limit; the seed is fixed, so the alarm could only come with another version)."""
 
 
-def observe(pairs, sites):
-    return pairs._replace(y=sites["y"])
-
-
 def functionals(position, data):
     """Distances and log P(same) of three pairs that have no label."""
     found = identified(to_params(position))
@@ -39,15 +34,10 @@ def functionals(position, data):
 
 def ranks(learning_rate, n_fits):
     i = np.arange(N_PAIRS)
-    pairs = Pairs(X, 2 * i, 2 * i + 1, None)
-    target, story, data = model_story(
-        lca, pairs, observe, prior=PRIOR, options={"learning_rate": learning_rate}
-    )
-    target = Target(target.log_density, functionals)
-    return sbc(
-        target, story, data, seed=3, n_simulations=n_fits, n_draws=N_DRAWS, thin=5,
-        progress=False,
-    )  # fmt: skip
+    pairs = Pairs(X, 2 * i, 2 * i + 1, 0 * i)
+    ranking = simulation(lca, pairs, (PRIOR,), {"learning_rate": learning_rate})
+    ranking = ranking._replace(target=ranking.target._replace(functionals=functionals))
+    return ranking(seed=3, n_simulations=n_fits, n_draws=N_DRAWS, progress=False)
 
 
 def coverage_z(found):

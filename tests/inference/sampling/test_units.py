@@ -62,14 +62,6 @@ def test_a_tempered_likelihood_is_no_log_likelihood(tempered):
 
 
 @pytest.mark.long
-def test_pairs_that_share_a_point_have_no_log_likelihood():
-    pairs = disjoint()
-    rows = pairs.j.copy()
-    rows[0] = rows[1]
-    stands_apart(drawn(pairs._replace(j=rows)), f"got {N} pairs of {2 * N - 1} points")
-
-
-@pytest.mark.long
 def test_weighted_pairs_have_no_log_likelihood():
     w = np.r_[2.0, np.ones(N - 1)]
     tree = drawn(disjoint(w=w))

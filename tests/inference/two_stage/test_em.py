@@ -9,20 +9,17 @@ from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
 from probmetric.data.containers import Groups, Points
-from probmetric.data.groups import stack
 from probmetric.inference.mixture import em as mixture
 from probmetric.inference.mixture.missing import e_step_missing
-from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.start import mixture_data
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.groups import em_step, group_data
 from probmetric.inference.two_stage.proportional import (
-    ProportionalParams,
     proportional_m_step,
 )
-from probmetric.models.two_stage import TwoStageParams, to_metric, two_stage
+from probmetric.models.two_stage import TwoStageParams, to_metric
 
 RTOL = 1e-10
 
@@ -146,53 +143,3 @@ def test_missing_entries_are_integrated_out_of_the_likelihood_and_its_gradient(x
     np.testing.assert_allclose(value, end.objective, rtol=1e-12)
     np.testing.assert_allclose(grads[1], 0, atol=1e-3)
     np.testing.assert_allclose(grads[2], 0, atol=1e-3)
-
-
-def log_joint(params, data, prior, covariance):
-    """Return the NumPyro model's log joint density at constrained values."""
-    if covariance == "free":
-        sites = params._asdict()
-    else:
-        sites = {**dict(zip(("weights", "means", "covariances"), params, strict=False))}
-        sites["alpha"] = params[3]
-    options = {"n_components": len(params[0]), "covariance": covariance}
-    return numpyro_log_density(two_stage, (data, prior), options, sites)[0]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("covariance", ["proportional"])
-def test_objective_is_the_numpyro_density_and_the_fixed_point_its_mode(covariance, x64):
-    groups = small()
-    prior = default_prior(groups.X, 2)._replace(concentration=1.5, strength=0.5)
-    end = fit(
-        groups,
-        n_components=2,
-        prior=prior,
-        covariance=covariance,
-        tol=1e-14,
-        max_steps=3000,
-    )
-    assert int(end.result) == Result.CONVERGED
-    p = end.params
-    if covariance == "proportional":
-        total = p.within + p.between
-        p = ProportionalParams(
-            p.weights, p.means, total, p.within[0, 0, 0] / total[0, 0, 0]
-        )
-    stacks = stack(groups)
-    p = jax.tree.map(jnp.asarray, p)
-
-    @jax.jit
-    @jax.value_and_grad
-    def density(p, prior):
-        return log_joint(p, stacks, prior, covariance)
-
-    value, slope = density(p, prior)
-    np.testing.assert_allclose(value, end.objective, rtol=1e-12)
-    tangent = slope.weights - slope.weights.mean()  # along the simplex
-    scale = abs(float(end.objective))
-    for name, g in [("weights", tangent), *list(slope._asdict().items())[1:]]:
-        np.testing.assert_allclose(g, 0, atol=1e-5 * scale, err_msg=name)
-    # Negative control: under another prior it is not stationary there.
-    _, other = density(p, prior._replace(df=prior.df + 50.0))
-    assert max(float(jnp.max(jnp.abs(g))) for g in other) > 1e-3 * scale

@@ -8,7 +8,6 @@ import pytest
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.inference.mixture.prior import default_prior
-from probmetric.inference.mixture.start import start_mixture
 from probmetric.inference.solvers.em import _run
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage.draws import relabel
@@ -18,17 +17,8 @@ from probmetric.inference.two_stage.proportional import (
     ProportionalParams,
     em_step_proportional,
 )
-from probmetric.models.two_stage import TwoStageParams, invariant, simulate
-
-
-def small(seed=0, k=2, groups=30, size=3):
-    """Return grouped points of a two-stage mixture in d = 2."""
-    rng = np.random.default_rng(seed)
-    means = np.array([[0.0, 0.0], [4.0, 1.0], [-1.0, 5.0]])[:k]
-    component = rng.integers(0, k, groups)
-    group = np.repeat(np.arange(groups), size)
-    x = means[component] + rng.normal(size=(groups, 2)) * [1.0, 0.6]
-    return Groups(x[group] + 0.5 * rng.normal(size=(len(group), 2)), group)
+from probmetric.models.two_stage import TwoStageParams, invariant
+from tests.inference.two_stage.test_em import small
 
 
 @pytest.mark.long
@@ -123,37 +113,11 @@ def test_known_components_are_kept():
     assert end.params.means[0, 0] > 3 > 1 > end.params.means[1, 0]
 
 
-def test_one_component_reports_convergence():
-    assert int(fit(Points(small().X)).result) == Result.CONVERGED
-
-
-@pytest.mark.long
-def test_start_is_finite_with_fewer_points_than_features():
-    X = np.random.default_rng(0).normal(size=(6, 9))
-    start = start_mixture(X, np.ones(6), 2)
-    end = fit(Points(X), n_components=2)
-    assert np.all(np.linalg.eigvalsh(start.covariances) > 0)
-    assert np.isfinite(float(end.objective))
-
-
 def test_collapse_without_a_prior_is_reported_and_not_hidden():
     """Four points, three components: the likelihood has no maximum."""
     X = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0], [9.0, 1.0]])
     end = fit(Points(X), n_components=3, prior=None, max_steps=200)
     assert int(end.result) == Result.NONFINITE
-
-
-@pytest.mark.slow
-def test_parameters_are_recovered_from_groups(x64):
-    """3000 groups of three: within five standard errors, about d·(2/3000)^½."""
-    truth = toy_params()
-    empty = Groups(np.zeros((9000, 2)), np.repeat(np.arange(3000), 3))
-    data = simulate(jax.random.key(1), truth, empty)
-    end = fit(data, n_components=2, start=truth)
-    np.testing.assert_allclose(end.params.weights, truth.weights, atol=0.05)
-    np.testing.assert_allclose(end.params.means, truth.means, atol=0.15)
-    np.testing.assert_allclose(end.params.within, truth.within, atol=0.06)
-    np.testing.assert_allclose(end.params.between, truth.between, atol=0.12)
 
 
 def test_relabelling_undoes_a_permutation_and_keeps_what_carries_no_label():

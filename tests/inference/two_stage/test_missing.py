@@ -3,7 +3,6 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro import handlers
@@ -12,15 +11,9 @@ from scipy.stats import multivariate_normal
 
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
-from probmetric.inference.mixture.prior import default_prior
-from probmetric.inference.solvers.em import run_em
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.groups import e_step, em_step, group_data
 from probmetric.inference.two_stage.groups_missing import filled, group_rows
-from probmetric.inference.two_stage.proportional import (
-    ProportionalParams,
-    em_step_proportional,
-)
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -43,11 +36,6 @@ def groups():
     X[rng.random(X.shape) < 0.25] = np.nan
     X[group == 7] = np.nan  # a source of which nothing was seen
     return Groups(X, group)
-
-
-@pytest.fixture(scope="module")
-def prior(groups):
-    return default_prior(groups.X, 2, strength=0.3)._replace(concentration=1.5)
 
 
 def by_scipy(params, groups):
@@ -74,7 +62,6 @@ def density(sites, stacks, prior=None, *, covariance="free", latent=False):
     return log_density(two_stage, (stacks, prior), options, sites)[0]
 
 
-slope_of = jax.jit(jax.grad(density), static_argnames="covariance")
 e_step, em_step = jax.jit(e_step), jax.jit(em_step)
 
 
@@ -129,38 +116,6 @@ def test_groups_of_one_give_what_single_instances_give(groups):
     got = e_step(end.params, group_rows(single)).log_likelihood
     again = fit(Points(X), n_components=2, prior=None, start=end.params, max_steps=1)
     np.testing.assert_allclose(got, again.trace[0], rtol=1e-12)
-
-
-@pytest.mark.long
-def test_free_em_is_monotone_and_ends_at_the_mode_of_the_numpyro_density(groups, prior):
-    packed = group_rows(groups, prior=prior)
-    end = run_em(em_step, AT, packed, max_steps=20_000, tol=1e-15)
-    trace = end.trace[np.isfinite(end.trace)]
-    assert np.all(np.diff(trace) > -1e-12 * abs(trace[-1]))
-    _is_mode(end, groups, prior, "free")
-    # Negative control: EM on entries filled with means ends elsewhere.
-    whole = group_data(filled(groups), prior=prior)
-    wrong = run_em(em_step, AT, whole, max_steps=9999).params._asdict()
-    off = slope_of(wrong, stack(groups), prior, covariance="free")
-    assert max(float(jnp.max(jnp.abs(g))) for g in off.values()) > 1
-
-
-def _is_mode(end, groups, prior, covariance):
-    args = end.params._asdict(), stack(groups), prior
-    value = density(*args, covariance=covariance)
-    np.testing.assert_allclose(value, end.objective, rtol=1e-12)
-    slope = slope_of(*args, covariance=covariance)
-    slope["weights"] -= slope["weights"].mean()  # along the simplex
-    for name, g in slope.items():
-        np.testing.assert_allclose(g, 0, atol=1e-3, err_msg=name)
-
-
-@pytest.mark.long
-def test_proportional_em_ends_at_the_mode_of_the_numpyro_density(groups, prior):
-    start = ProportionalParams(*AT[:2], AT.within + AT.between, np.array(0.3))
-    packed = group_rows(groups, prior=prior)
-    end = run_em(em_step_proportional, start, packed, max_steps=20_000, tol=1e-15)
-    _is_mode(end, groups, prior, "proportional")
 
 
 @pytest.mark.long

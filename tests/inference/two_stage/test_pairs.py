@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
 
 from probmetric.data.containers import Groups, Points
 from probmetric.inference.mixture.statistics import MixtureParams
@@ -19,7 +17,6 @@ from probmetric.inference.two_stage.choice import (
 )
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import (
-    Enrolled,
     _alpha_data,
     alpha_step,
     enrol,
@@ -104,24 +101,6 @@ def test_alpha_from_pairs_equals_direct_maximum_likelihood(golden, x64):
     np.testing.assert_allclose(alpha, case["out"]["alpha_mixture"], rtol=RTOL)
 
 
-@pytest.mark.long
-def test_alpha_per_component_is_stationary_in_each(golden, x64):
-    case = golden("mix_glml_dml")["y_alpha_mle"]
-    Q, Y, c, mu, Sigma = arrays(case, "Q", "Y", "c", "mu", "Sigma")
-    mixture = MixtureParams(c, mu, Sigma)
-    end = fit_alpha(mixture, Q, Y, per_component=True, tol=0.0, max_steps=300)
-
-    def log_likelihood(a):
-        S = a[:, None, None] * Sigma, (1 - a)[:, None, None] * Sigma
-        return jnp.sum(to_metric(TwoStageParams(c, mu, *S)).log_joint(Q, Y))
-
-    both = jax.jit(jax.value_and_grad(log_likelihood))
-    value, slope = both(jnp.asarray(end.params))
-    np.testing.assert_allclose(value, end.objective, rtol=1e-12)
-    inside = np.asarray(end.params) < 1
-    np.testing.assert_allclose(np.asarray(slope)[inside], 0, atol=1e-6)
-
-
 def test_uncorrelated_pairs_give_alpha_one():
     rng = np.random.default_rng(2)
     Q = rng.normal(size=(6, 2))  # As many as the golden pairs.
@@ -129,22 +108,6 @@ def test_uncorrelated_pairs_give_alpha_one():
     assert float(fit_alpha(one, Q, -Q, max_steps=3).params) == 1.0
     same = fit_alpha(one, Q, Q, max_steps=3)
     assert int(same.result) == Result.NONFINITE
-
-
-def test_alpha_likelihood_on_a_grid_equals_the_density_by_scipy(golden, x64):
-    case = golden("mix_glml_dml")["y_alpha_mle"]
-    Q, Y, c, mu, Sigma = arrays(case, "Q", "Y", "c", "mu", "Sigma")
-    grid = np.array([0.1, 0.5, 0.9])
-    data = _alpha_data(MixtureParams(c, mu, Sigma), Q, Y, np.ones(len(Q)))
-    step = jax.jit(alpha_step)
-    got = [step(jnp.asarray(a), data)[1] for a in grid]
-    for a, value in zip(grid, got, strict=True):
-        S = [np.kron([[1, 1 - a], [1 - a, 1]], Sk) for Sk in Sigma]
-        parts = [
-            np.log(ck) + multivariate_normal(np.r_[m, m], Sk).logpdf(np.hstack([Q, Y]))
-            for ck, m, Sk in zip(c, mu, S, strict=True)
-        ]
-        np.testing.assert_allclose(value, logsumexp(parts, 0).sum(), rtol=1e-12)
 
 
 def test_enrolment_equals_quadrature(golden):
@@ -157,32 +120,6 @@ def test_enrolment_equals_quadrature(golden):
     ratio = score_enrolled(params, Q[None], enrolled)
     own = to_metric(params).log_marginal(Q[None])
     np.testing.assert_allclose(ratio, got - own, rtol=1e-12)
-
-
-@pytest.mark.long
-def test_enrolment_with_one_instance_is_the_pair_score(golden):
-    case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
-    params = TwoStageParams(*arrays(case, "c", "mu", "W", "B"))
-    Q, Y = rows(case, "Q"), rows(case, "Y")
-    enrolled = enrol(params, Groups(Y, np.arange(len(Y))))
-    wanted = -to_metric(params).pairwise(Q, Y)
-    np.testing.assert_allclose(score_enrolled(params, Q, enrolled), wanted, rtol=1e-10)
-
-
-@pytest.mark.long
-def test_scores_stand_in_the_order_of_the_sources_whatever_their_sizes(golden):
-    case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
-    params = TwoStageParams(*arrays(case, "c", "mu", "W", "B"))
-    rng = np.random.default_rng(0)
-    Q, Y = (rng.normal(size=(n, params.means.shape[1])) for n in (2, 5))
-    source = np.array([0, 0, 1, 2, 2])
-    found = score_enrolled(params, Q, enrol(params, Groups(Y, source)))
-    for k in range(3):
-        own = Groups(Y[source == k], np.zeros(np.sum(source == k), int))
-        alone = score_enrolled(params, Q, enrol(params, own))
-        np.testing.assert_allclose(found[:, [k]], alone, rtol=1e-9)
-    none = Enrolled(*(leaf[:0] for leaf in enrol(params, Groups(Y, source))))
-    assert score_enrolled(params, Q, none).shape == (2, 0)
 
 
 def test_flattening_keeps_variances_and_equals_golden(golden):

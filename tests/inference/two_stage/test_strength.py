@@ -1,6 +1,5 @@
 """The prior of W and B chosen by votes: its size, its limits, its dissimilarity."""
 
-import jax
 import numpy as np
 import pytest
 from numpyro.infer.util import log_density
@@ -19,19 +18,12 @@ from probmetric.inference.two_stage.strength import (
     variances,
 )
 from probmetric.metric import PairSimilarity
-from probmetric.models.two_stage import to_metric, two_stage
+from probmetric.models.two_stage import to_metric
 from probmetric.neighbors.strength import Chosen
 from probmetric.neighbors.votes import BANDWIDTHS
 
 X, y = pm.datasets.load("iris")
 X, y = np.asarray((X - X.mean(0)) / X.std(0)), np.asarray(y)
-
-
-@jax.jit
-def density_of_the_model(prior, sites):
-    """Return NumPyro's log density of every fifth flower and of these parameters."""
-    data = Groups(X[::5], y[::5])
-    return log_density(two_stage, (data, prior), {"n_components": 1}, sites)[0]
 
 
 def thin(n, seed):
@@ -136,20 +128,6 @@ def test_of_infinite_strength_pairs_are_ordered_as_by_euclid():
     weak = fit(Groups(X, y), prior=prior_of(X, y, 1)).params
     D = np.asarray(to_metric(weak).pairwise(X[:9], X))
     assert np.corrcoef(centred(D).ravel(), centred(E).ravel())[0, 1] < 0.99
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("s", [4.0, 256.0])
-def test_the_objective_is_the_density_of_the_model(s, x64):
-    """NumPyro's joint density of all parameters and points, at the mode."""
-    data, prior = Groups(X[::5], y[::5]), prior_of(X[::5], y[::5], s)
-    end = fit(data, prior=prior)
-    theirs = density_of_the_model(prior, end.params._asdict())
-    assert float(end.objective) == pytest.approx(float(theirs), rel=1e-10)
-    # Control: under another strength the model has another density.
-    other = prior_of(X[::5], y[::5], 2 * s)
-    theirs = density_of_the_model(other, end.params._asdict())
-    assert abs(float(end.objective) - float(theirs)) > 0.1
 
 
 def test_a_fall_of_the_objective_is_excused_at_infinity_alone():

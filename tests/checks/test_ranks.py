@@ -15,9 +15,8 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
-from probmetric.checks.sbc import LOG_LIKELIHOOD, Story, model_story, sbc
+from probmetric.checks.ranks import LOG_LIKELIHOOD, Story, sbc, simulation
 from probmetric.checks.uniformity import uniformity
-from probmetric.data.containers import Points
 from probmetric.inference.sampling.target import Target
 
 
@@ -84,36 +83,31 @@ def test_ranks_are_counts_of_draws_in_every_simulation():
         assert row.max() <= ranks.n_draws == 39
 
 
-def normal_model(points):
+def normal_model(x):
     """mu ~ N(0, 1), tau ~ Gamma(3, 3), x ~ N(mu, tau^-1/2): one site is positive."""
     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
     tau = numpyro.sample("tau", dist.Gamma(3.0, 3.0))
     numpyro.deterministic("cv", mu * jnp.sqrt(tau))
-    with numpyro.plate("n", points.X.shape[0]):
+    with numpyro.plate("n", len(x)):
         likelihood = dist.Normal(mu, 1 / jnp.sqrt(tau)).mask(True)
-        obs = None if points.w is None else points.w
-        numpyro.sample("x", likelihood, obs=obs)
-
-
-def observe(points, sites):
-    return points._replace(w=sites["x"])
+        numpyro.sample("x", likelihood, obs=x)
 
 
 @pytest.mark.long
 def test_a_numpyro_model_is_calibrated():
-    arguments = model_story(normal_model, Points(np.zeros((8, 1))), observe)
-    ranks = sbc(*arguments, **FAST)
+    ranks = simulation(normal_model, np.zeros(8), (), {})(**FAST)
     assert set(ranks.ranks) == {"mu", "tau", "cv", LOG_LIKELIHOOD}
     assert uniformity(ranks).attrs["verdict"] == "agree"
 
 
 def test_the_log_likelihood_of_a_model_is_that_of_its_observations(x64):
-    _, story, arrays = model_story(normal_model, Points(np.zeros((8, 1))), observe)
-    position, data = story.simulate(jax.random.key(0), arrays)
+    _, story, world, _ = simulation(normal_model, np.zeros(8), (), {})
+    position, world = story.simulate(jax.random.key(0), world)
     mu, tau = float(position["mu"]), float(np.exp(position["tau"]))
-    x = np.asarray(data[-1])
+    x = np.asarray(world.observed["x"])
+    assert np.ptp(x) > 0
     expected = stats.norm.logpdf(x, mu, tau**-0.5).sum()
-    np.testing.assert_allclose(story.log_likelihood(position, data), expected, 1e-12)
+    np.testing.assert_allclose(story.log_likelihood(position, world), expected, 1e-12)
 
 
 def test_sizes_below_one_are_refused():
