@@ -139,7 +139,7 @@ def test_a_control_that_gets_through_is_missed_and_exits_with_zero():
 
 def test_the_only_check_of_a_numpyro_model_runs_under_quick(monkeypatch):
     ranks = Ranks({"mu": np.tile(np.arange(40), 10)}, n_draws=39)
-    monkeypatch.setattr(calibration, "_ranking", lambda *call: lambda *at, **by: ranks)
+    monkeypatch.setattr(calibration, "simulation", lambda *call: lambda *_, **by: ranks)
     result = validate(lambda data: None, DATA, quick=True)
     assert (result.verdict, result.counts.exact) == ("agree", 1)
 
