@@ -112,7 +112,7 @@ def test_the_rate_of_a_call_is_shared_by_its_tests():
     both = validate([sampled("a"), MEAN, sampled("b")], DATA, alpha=0.02)
     assert alone == 0.01
     assert [j.table.attrs.get("alpha") for j in both.judgements] == [0.01, None, 0.01]
-    with pytest.raises(ValueError, match="alpha: expected"):
+    with pytest.raises(ValueError, match="alpha must be"):
         validate([MEAN], DATA, alpha=0.0)
 
 
