@@ -13,7 +13,7 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise if a value is not among the allowed strings."""
     if value not in allowed:
         listed = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name}: expected one of {listed}, got {value!r}")
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
 
 
 def check_number(
@@ -42,7 +42,7 @@ def check_number(
         kind = "a whole number" if whole else "a number"
         either = "" if word is None else f"{word!r} or "
         ends = interval(low, high, whole, open_low, open_high)
-        raise ValueError(f"{name}: expected {either}{kind} in {ends}, got {value!r}")
+        raise ValueError(f"{name} must be {either}{kind} in {ends}, got {value!r}")
     return int(number) if whole else number
 
 
@@ -67,7 +67,7 @@ def check_bool(name: str, value: object) -> None:
     A string such as "no" would count as true.
     """
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name}: expected True or False, got {value!r}")
+        raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
 def check_counts(**sizes: object) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ def check_count(name: str, value: object, largest: int, why: str) -> int:
     """Return a whole number from 1 to ``largest``; ``why`` explains the limit."""
     count: int = check_number(name, value, 1, whole=True)
     if count > largest:
-        raise ValueError(f"{name}: expected at most {largest} ({why}), got {count}")
+        raise ValueError(f"{name} must be at most {largest} ({why}), got {count}")
     return count
 
 

@@ -140,7 +140,6 @@ def compilation_cache(
 
 
 def _default_folder() -> Path | None:
-    """Create the default folder; return None if that is impossible."""
     try:
         folder = cache_folder()
         if folder is None:
@@ -153,7 +152,6 @@ def _default_folder() -> Path | None:
 
 
 def _configure(options: Mapping[str, object]) -> None:
-    """Set options of JAX, whether or not it has compiled before."""
     import jax
     from jax.experimental.compilation_cache.compilation_cache import reset_cache
 

@@ -192,7 +192,6 @@ def locked(folder: Path, argument: str, name: str = LOCK) -> Generator[None]:
 
 
 def _acquire(folder: Path, argument: str, name: str) -> int:
-    """Return the descriptor of the locked file."""
     path = folder / name
     place = f"got {str(folder)!r}"
     while True:
@@ -234,7 +233,6 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
 
 
 def _is_open(file: int, path: Path) -> bool:
-    """Return whether an open file is the one at a path."""
     return path.exists() and os.path.samestat(os.fstat(file), path.stat())
 
 

@@ -290,7 +290,6 @@ def _judge(
     shared: dict[Any, Any],
     alpha: float,
 ) -> Iterator[Judgement]:
-    """Judge the claim, or every negative control against one reference."""
     began = time.perf_counter()
     key = id(problem), check.reference
     if key not in shared:

@@ -103,10 +103,8 @@ class GLML(GaussianLearner):
         shrunk by ``shrinkage``. They require ``n_draws=0`` and complete rows.
     shrinkage : float in [0, 1], default 0.1
         a in Σ = (1 - a)Σ̂ + a tr(Σ̂)/d · I, for "mle".
-    prior : {"cv", "evidence"}, default "cv"
-        Choice of the prior, as in ``GaussianClasses``.
-    covariance : {"full", "tied", "diagonal"}, default "full"
-        Covariances of the classes, as in ``GaussianClasses``.
+    prior, covariance, alpha
+        As in ``GaussianClasses``.
     n_components : int ≥ 1, default 1
         Number of Gaussians in each class. More than one are a mixture, fitted to a
         posterior mode by EM, which requires ``n_draws=0``. ``prior_`` and
@@ -115,12 +113,9 @@ class GLML(GaussianLearner):
     n_draws : int ≥ 0, default 24
         Number of posterior draws over which votes are averaged. 0 uses the Student-t
         predictive densities, and is many times cheaper.
-    alpha : float > 0, default 1
-        Dirichlet concentration of the class weights.
     missing : {"error", "integrate"}, default "error"
-        Treatment of NaN in ``fit``. "integrate" assumes that entries are missing at
-        random and integrates them out of the class densities (``GaussianClasses``).
-        Rows with NaN are never returned as neighbors. Queries must be complete.
+        Treatment of NaN in ``fit``, as in ``GaussianClasses``. Rows with NaN are never
+        returned as neighbors. Queries must be complete.
     random_state : int, RandomState or None
 
     Attributes

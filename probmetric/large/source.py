@@ -356,7 +356,7 @@ def checked(
     if not matched.all() and codes.min() < 0:
         row = int(codes.argmin())
         raise ValueError(
-            f"label: expected one of {len(classes)} classes, got "
+            f"label must be one of {len(classes)} classes, got "
             f"{values.tolist()[block.labels.codes[row]]!r} in "
             f"{_row(block, part, row)}"
         )

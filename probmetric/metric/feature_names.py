@@ -35,7 +35,6 @@ def names_of(learner: object) -> tuple[str, ...] | None:
 
 
 def _columns_of(X: object) -> list[object] | None:
-    """Return the column names of a data frame, or None if X is not a data frame."""
     columns = getattr(X, "columns", None)
     if columns is None:
         return None

@@ -56,7 +56,6 @@ def check_odds(prior_odds: object) -> None:
 
 
 def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
-    """Raise if a link cannot use other prior odds."""
     if prior_odds is None:
         return
     check_odds(prior_odds)

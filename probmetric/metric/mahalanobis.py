@@ -35,7 +35,6 @@ def _image_of_difference(factor: ArrayLike, A: Array, B: Array) -> Array:
 
 @one_program
 def _squared(factor: ArrayLike, A: Array, B: Array) -> Array:
-    """Return squared distances of matching rows."""
     return jnp.sum(((jnp.asarray(A) - B) @ check_factor(factor).T) ** 2, -1)
 
 

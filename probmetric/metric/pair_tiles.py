@@ -193,7 +193,6 @@ def _log_self(model: PairModel, X: Array, missing: bool) -> Array:
 
 
 def _half_self(model: PairModel, X: Array, mask: Array | None) -> Array:
-    """Return ½ log Pr(x, x) of the observed entries of every row."""
     rows = X if mask is None else jnp.where(mask, X, jnp.nan)
     return _log_self(model, rows, mask is not None) / 2
 

@@ -269,7 +269,6 @@ def _check_rank(name: str, X: Array, axes: str) -> None:
 
 
 def _check_rows(points: dict[str, Array], axes: dict[str, str]) -> None:
-    """Raise ValueError if the numbers of matching rows differ."""
     names = list(points)
     if len(names) == 2 and axes[names[0]] == axes[names[1]]:
         first, second = (np.shape(points[name])[:-1] for name in names)

@@ -217,7 +217,6 @@ class ClassNormal(dist.Distribution):
         return jnp.broadcast_to(diagonal, self.batch_shape + self.event_shape)
 
     def _factors(self) -> Array:
-        """Return the Cholesky factor of each point."""
         shape = self.loc.shape + self.loc.shape[-1:]
         return jnp.broadcast_to(self.chol, shape)[self.y]
 

@@ -152,7 +152,6 @@ def simulate(key: jax.Array, params: GDMParams, pairs: Pairs) -> Pairs:
 
 @one_program
 def _log_probability(params: GDMParams, pairs: Pairs) -> Array:
-    """Return log P(shared) of each pair."""
     return -_exponent(params.b, jnp.asarray(params.theta), params.knots, pairs)
 
 

@@ -152,7 +152,6 @@ def simulate(key: jax.Array, params: HierarchicalLCAParams, pairs: Pairs) -> Pai
 def _log_probability(
     params: HierarchicalLCAParams, A: Array, B: Array, group: Array | None
 ) -> Array:
-    """Return log P(y = 1) of each pair."""
     W = jnp.asarray(params.W_groups)[group]
     g = jnp.einsum("npd,nd->np", W, jnp.subtract(A, B))
     sigma2, p = jnp.exp(params.log_sigma2), params.W.shape[0]

@@ -357,7 +357,6 @@ def observation(
 
 
 def _sample_W(prior: "LCAPrior | dist.Distribution") -> Array:
-    """Sample the map W (p, d)."""
     if isinstance(prior, dist.Distribution):
         return sample("W", prior)
     lam = prior.lam

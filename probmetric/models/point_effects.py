@@ -189,7 +189,6 @@ def simulate(key: jax.Array, params: PointEffectsParams, pairs: Pairs) -> Pairs:
 def _log_probability(
     params: PointEffectsParams, A: Array, B: Array, i: Array, j: Array
 ) -> Array:
-    """Return log P(y = 1) of each pair."""
     log_b, b_point = _b_of(params)
     W, b_both = jnp.asarray(params.W), b_point[i] + b_point[j]
     return -_exponent(W, log_b, b_both, jnp.subtract(A, B))

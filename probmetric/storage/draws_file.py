@@ -94,7 +94,7 @@ def _check_sum(path: Path) -> None:
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
     """Return the feature names stored with draws, or None if there are none."""
     if "feature_names" in draws.attrs:
-        with readable("draws: expected feature_names as a list in JSON"):
+        with readable("draws must have feature_names as a list in JSON"):
             names = json.loads(str(draws.attrs["feature_names"]))
             return tuple(str(name) for name in [*names])
     coords = draws["posterior"].coords

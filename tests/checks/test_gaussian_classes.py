@@ -4,8 +4,6 @@ Its truth once came from ``draw``, so that a fault of ``draw`` was in truth and
 posterior alike: again a conjugate pair, with uniform ranks at any number of worlds.
 """
 
-from functools import partial
-
 import jax
 import numpy as np
 import pytest
@@ -75,21 +73,3 @@ def test_draws_with_one_degree_of_freedom_too_few_are_rejected(ranks):
     rejected = table.sel(entry="mean rank of log |Σ_0|")
     assert str(rejected["verdict"].to_numpy()) == "disagree"
     assert float(np.abs(rejected["z"])) > 10
-
-
-@pytest.mark.long
-def test_truth_and_data_of_a_world_do_not_touch_the_function_under_test(monkeypatch):
-    asked = []
-
-    def recorded(key, post, n_draws):
-        asked.append(n_draws)
-        return draw(key, post, n_draws)
-
-    monkeypatch.setattr(sampling, "draw", recorded)
-    keys = jax.random.split(jax.random.key(0), 3)
-    right = (0.0, 1.0, 0.0)
-    # Traced and not compiled: a world of a shape of its own.
-    trace = partial(sampling._world_ranks, shape=(7, 2), c=2)
-    jax.eval_shape(trace, PRIOR, keys, right)
-    assert set(asked) == {sampling.N_DRAWS}
-    sampling._world_ranks.clear_cache()

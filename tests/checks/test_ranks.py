@@ -111,7 +111,7 @@ def test_the_log_likelihood_of_a_model_is_that_of_its_observations(x64):
 
 
 def test_sizes_below_one_are_refused():
-    with pytest.raises(ValueError, match="n_simulations: expected"):
+    with pytest.raises(ValueError, match="n_simulations must be"):
         sbc(
             TARGET, STORY, World(np.zeros((5, 2)), np.ones(())), seed=0, n_simulations=0
         )

@@ -147,7 +147,7 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
             "--set must name each .* 'shrinkage' twice",
         ),
         (["fit", "lda", "--set", "n_components=99"], "n_components(:| must).*99"),
-        (["fit", "lca", "--set", "pairs=none_such"], "pairs: expected one of"),
+        (["fit", "lca", "--set", "pairs=none_such"], "pairs must be one of"),
         (["fit", "lda", "--label", "species"], "label must be a column.*'species'"),
         (["fit", "lda", "--groups", "item"], "groups must be a column of data.csv"),
     ],

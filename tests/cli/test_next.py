@@ -153,7 +153,7 @@ def test_text_of_another_form_is_written_in_that_form(world, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--criterion", "bald"), "--criterion: expected one of 'information', "),
+        (("--criterion", "bald"), "--criterion must be one of 'information', "),
         (("--n", 191), r"--n must be at most 190, .* got 191"),
         (("--max-draws", 1), "--draws must have at least 2 draws"),
         (("--candidates", "sites"), "--candidates must have columns i, j"),

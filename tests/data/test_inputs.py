@@ -54,8 +54,8 @@ def test_bad_labeled_input_is_refused_by_name(name):
 
 
 BAD_CALLS = {
-    "k too large": (lambda: nearest_pairs(X4, Y4, 2), r"k: expected at most 1 .*got 2"),
-    "m too large": (lambda: nearest_pairs(X4, Y4, 1, 3), r"m: expected at most 2"),
+    "k too large": (lambda: nearest_pairs(X4, Y4, 2), r"k must be at most 1 .*got 2"),
+    "m too large": (lambda: nearest_pairs(X4, Y4, 1, 3), r"m must be at most 2"),
     "none": (lambda: impostor_pairs(X4, Y4, 1), r"labels must have at least one imp"),
     "factor": (
         lambda: nearest_pairs(X4, Y4, 1, 1, np.eye(3)),

@@ -252,14 +252,14 @@ def test_the_projection_tells_as_many_classes_apart_as_there_are(classes, d, row
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"n_components": 5}, "n_components: expected a whole number in [1, 4], got 5"),
-        ({"covariance": "full"}, "covariance: expected one of 'class', 'component'"),
-        ({"solver": "newton"}, "solver: expected one of"),
-        ({"metric": "local_fisher"}, "metric: expected one of 'average_fisher'"),
-        ({"regularization": 0}, "regularization: expected a number in (0, "),
+        ({"n_components": 5}, "n_components must be a whole number in [1, 4], got 5"),
+        ({"covariance": "full"}, "covariance must be one of 'class', 'component'"),
+        ({"solver": "newton"}, "solver must be one of"),
+        ({"metric": "local_fisher"}, "metric must be one of 'average_fisher'"),
+        ({"regularization": 0}, "regularization must be a number in (0, "),
         ({"n_gaussians": 0}, "n_gaussians"),
-        ({"prior_strength": -1}, "prior_strength: expected"),
-        ({"prior_strength": "loo"}, "prior_strength: expected"),
+        ({"prior_strength": -1}, "prior_strength must be"),
+        ({"prior_strength": "loo"}, "prior_strength must be"),
     ],
 )
 def test_bad_options_are_refused_by_name(iris, options, message):
@@ -271,7 +271,7 @@ def test_bad_data_are_refused_by_name(iris, fitted):
     X = iris[0]
     with pytest.raises(ValueError, match="at least 2 classes"):
         DCAGM().fit(X, np.zeros(150))
-    with pytest.raises(ValueError, match="kind: expected one of"):
+    with pytest.raises(ValueError, match="kind must be one of"):
         fitted.get_metric(kind="cosine")
     with pytest.raises(ValueError, match="a class of at least 2 members"):
         DCAGM().fit(X[:3], [0, 1, 2])

@@ -132,8 +132,8 @@ IRIS, SPECIES = load_iris(return_X_y=True)
         (0 * IRIS, SPECIES, {}, "a column that varies"),
         (IRIS[:60:59], SPECIES[:60:59], {}, "within the classes"),
         (np.where(IRIS > 7, np.nan, IRIS), SPECIES, {}, "NaN"),
-        (IRIS, SPECIES, {"covariance": "spherical"}, "covariance: expected one of"),
-        (IRIS, SPECIES, {"alpha": 0}, "alpha: expected a number"),
+        (IRIS, SPECIES, {"covariance": "spherical"}, "covariance must be one of"),
+        (IRIS, SPECIES, {"alpha": 0}, "alpha must be a number"),
     ],
 )
 def test_bad_input_is_refused_by_name(X, y, options, message):
@@ -164,7 +164,7 @@ def test_its_local_metrics_are_those_of_glml_without_a_share_of_the_pooled_one()
     other = GLML(gamma=0.0, n_draws=4, random_state=0).fit(X, y)
     for a, b in zip(metric.draws, other.draws_, strict=True):
         np.testing.assert_allclose(a.matrix_at(X[:5]), b.matrix_at(X[:5]), rtol=1e-7)
-    with pytest.raises(ValueError, match="purpose: expected"):
+    with pytest.raises(ValueError, match="purpose must be"):
         ours.posterior_metric("both")
 
 
@@ -237,7 +237,7 @@ def test_draws_scatter_about_the_posterior_means_in_input_units(drawn):
         # Five standard errors of the mean of 2000 independent draws.
         limit = 5 * values.std(0) / np.sqrt(2000) + 1e-9 * np.abs(fitted)
         assert np.all(np.abs(values.mean(0) - fitted) <= limit), name
-    with pytest.raises(ValueError, match="method: expected one of 'exact'"):
+    with pytest.raises(ValueError, match="method must be one of 'exact'"):
         model.sample("nuts")
 
 

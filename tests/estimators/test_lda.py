@@ -127,7 +127,7 @@ def test_the_posterior_metric_is_of_its_draws(kind):
     assert len(kept.draws) == 2
     low, high = model.posterior_metric("intervals").interval(X[:1], X[1:2])
     assert 0 < low < high
-    with pytest.raises(ValueError, match="method: expected one of 'exact'"):
+    with pytest.raises(ValueError, match="method must be one of 'exact'"):
         model.sample("nuts")
 
 

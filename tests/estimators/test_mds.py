@@ -154,7 +154,7 @@ class Divergence:
 
 
 SETTINGS = {
-    "n_components": (179, "n_components: expected at most 178"),
+    "n_components": (179, "n_components must be at most 178"),
     "metric": (Divergence(), "metric must be a distance"),
 }
 
@@ -167,7 +167,7 @@ def test_bad_settings_are_refused_by_name(name):
 
 
 def test_too_many_landmarks_are_refused():
-    with pytest.raises(ValueError, match="n_landmarks: expected at most 178"):
+    with pytest.raises(ValueError, match="n_landmarks must be at most 178"):
         ClassicalMDS(solver="landmark", n_landmarks=500).fit(X)
     with pytest.raises(ValueError, match="number of distinct landmarks"):
         ClassicalMDS(3, solver="landmark", random_state=0).fit(np.repeat(X[:2], 9, 0))

@@ -55,7 +55,7 @@ def test_notes_form_is_refused_with_the_alpha_that_it_needs():
 
 
 def test_bad_pairs_are_refused():
-    with pytest.raises(ValueError, match="n_components: expected at most 13"):
+    with pytest.raises(ValueError, match="n_components must be at most 13"):
         PairLDA(14).fit(X, y)
     pairs = side_by_side(nearest_pairs(X, y))
     with pytest.raises(ValueError, match="pairs of both labels"):

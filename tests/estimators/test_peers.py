@@ -76,9 +76,9 @@ def test_metric_learn_thresholds_are_the_best_of_all_cuts(learned, strategy, rat
 
 
 def test_differs_from_metric_learn_no_negative_threshold_or_beta(learned):
-    with pytest.raises(ValueError, match=r"^threshold: expected"):
+    with pytest.raises(ValueError, match=r"^threshold must be"):
         pm.PairLDA().fit_pairs(PAIRS, SAME).set_threshold(-1.0)
-    with pytest.raises(ValueError, match=r"^beta: expected"):
+    with pytest.raises(ValueError, match=r"^beta must be"):
         learned.calibrate_threshold(PAIRS, SAME, "f_beta", beta=-1.0)
 
 

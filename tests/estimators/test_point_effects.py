@@ -108,7 +108,7 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
     "call, said",
     [
         (lambda m: m.sample("bootstrap"), "method"),
-        (lambda m: m.posterior_metric("votes"), "purpose: expected"),
+        (lambda m: m.posterior_metric("votes"), "purpose must be"),
         (
             lambda m: m.same_probability([[0, 1]], points=[0, 1]),
             "points must",

@@ -201,14 +201,14 @@ def test_bad_labeled_input_is_a_value_error_that_says_what(kind, name):
 
 
 SETTINGS = {
-    "n_components": (0, r"n_components: expected a whole number in \[1, 4\], got 0"),
-    "n_components ": (5, r"n_components: expected a whole number in \[1, 4\], got 5"),
-    "regularization ": ("tight", "regularization: expected one of 'auto'.*'tight'"),
+    "n_components": (0, r"n_components must be a whole number in \[1, 4\], got 0"),
+    "n_components ": (5, r"n_components must be a whole number in \[1, 4\], got 5"),
+    "regularization ": ("tight", "regularization must be one of 'auto'.*'tight'"),
 }
 OWN = {
     "n_targets": (60, r"n_targets .*\[1, 49\].* got 60"),
     "n_impostors": (101, r"n_impostors .*\[1, 100\]"),
-    "prior_mean": ("lda", "prior_mean: expected one of 'auto', 'identity', 'pca'"),
+    "prior_mean": ("lda", "prior_mean must be one of 'auto', 'identity', 'pca'"),
     "prior_mean ": (np.eye(3), r"prior_mean must have shape \(4, 4\) and full rank"),
     "prior_mean  ": (np.ones((4, 4)), r"full rank .*got \(4, 4\), rank 1"),
 }

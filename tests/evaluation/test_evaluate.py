@@ -197,7 +197,7 @@ def test_coverage_counts_limits_as_inside():
         (dict(y=np.arange(43)), "y must have a class"),
         (dict(y=np.zeros(43)), "y must have pairs"),
         (dict(X=np.full((43, 3), np.inf)), "X must be finite"),
-        (dict(max_pairs=0), "max_pairs: expected"),
+        (dict(max_pairs=0), "max_pairs must be"),
     ],
 )
 def test_bad_input_is_named(blobs, change, words):
@@ -211,7 +211,7 @@ def test_unknown_classes_and_bins_are_named(blobs):
     knn = KNeighborsClassifier().fit(X[:37], y[:37])
     with pytest.raises(ValueError, match="got \\['c'\\]"):
         evaluate(X, y, classifier=knn)
-    with pytest.raises(ValueError, match="n_bins: expected"):
+    with pytest.raises(ValueError, match="n_bins must be"):
         evaluate(X[:37], y[:37], classifier=knn, n_bins=0)
 
 

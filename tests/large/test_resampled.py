@@ -73,12 +73,12 @@ def test_few_rows_are_groups_of_their_own():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda s: without_group(s, 50), "group: expected a whole number in"),
-        (lambda s: without_group(s, -1), "group: expected a whole number in"),
-        (lambda s: without_group(s, 0, n_groups=1), "n_groups: expected"),
-        (lambda s: without_group(s, 0, seed=-1), "seed: expected"),
-        (lambda s: bootstrapped(s, -1), "replicate: expected"),
-        (lambda s: bootstrapped(s, 0, seed=2**32), "seed: expected"),
+        (lambda s: without_group(s, 50), "group must be a whole number in"),
+        (lambda s: without_group(s, -1), "group must be a whole number in"),
+        (lambda s: without_group(s, 0, n_groups=1), "n_groups must be"),
+        (lambda s: without_group(s, 0, seed=-1), "seed must be"),
+        (lambda s: bootstrapped(s, -1), "replicate must be"),
+        (lambda s: bootstrapped(s, 0, seed=2**32), "seed must be"),
     ],
 )
 def test_bad_arguments_are_named(make, message):
@@ -87,7 +87,7 @@ def test_bad_arguments_are_named(make, message):
 
 
 def test_a_group_that_no_row_is_in_is_refused():
-    with pytest.raises(ValueError, match="group: expected a whole number in"):
+    with pytest.raises(ValueError, match="group must be a whole number in"):
         without_group(pm.open(X[:150]), 170, n_groups=200)
 
 

@@ -80,7 +80,7 @@ def test_prior_odds_need_a_link_calibrated_on_pairs_chosen_at_random(link):
 
 @pytest.mark.parametrize("odds", [0.0, -1.0, np.nan])
 def test_prior_odds_have_a_range(odds):
-    with pytest.raises(ValueError, match="prior_odds: expected a number"):
+    with pytest.raises(ValueError, match="prior_odds must be a number"):
         Mahalanobis(np.eye(3), CALIBRATED).same_probability(A, B, prior_odds=odds)
 
 
@@ -105,7 +105,7 @@ def test_prior_odds_may_be_traced_or_an_array(link):
     np.testing.assert_allclose(of_metric, wanted, rtol=1e-12)
     one = link.probability(D, np.array(3.0))
     np.testing.assert_allclose(one, link.probability(D, 3.0), rtol=1e-12)
-    with pytest.raises(ValueError, match="prior_odds: expected a number"):
+    with pytest.raises(ValueError, match="prior_odds must be a number"):
         link.probability(D, np.array(-3.0))
 
 

@@ -236,7 +236,7 @@ def test_same_probability_is_bayes_rule_with_the_prior_odds(toy):
     for odds in (1.0, 0.25):
         got = metric.same_probability(A, B, prior_odds=odds)
         np.testing.assert_allclose(got, ratio * odds / (1 + ratio * odds), rtol=1e-10)
-    with pytest.raises(ValueError, match="prior_odds: expected a number in"):
+    with pytest.raises(ValueError, match="prior_odds must be a number in"):
         metric.same_probability(A, B, prior_odds=0.0)
 
 

@@ -107,11 +107,11 @@ def test_a_learner_learns_in_each_fold_from_classes_of_about_equal_size():
 @pytest.mark.parametrize(
     "options, words",
     [
-        (dict(votes="hard"), "votes: expected one of 'soft', 'count'"),
-        (dict(n_neighbors=91, votes="count"), "n_neighbors: expected at most 90"),
-        (dict(bandwidth=0.0), "bandwidth: expected 'loo' or a number"),
-        (dict(bandwidth=np.inf), r"bandwidth: expected .*\(0, inf\), got inf"),
-        (dict(n_bins=1), "n_bins: expected a whole number in"),
+        (dict(votes="hard"), "votes must be one of 'soft', 'count'"),
+        (dict(n_neighbors=91, votes="count"), "n_neighbors must be at most 90"),
+        (dict(bandwidth=0.0), "bandwidth must be 'loo' or a number"),
+        (dict(bandwidth=np.inf), r"bandwidth must be .*\(0, inf\), got inf"),
+        (dict(n_bins=1), "n_bins must be a whole number in"),
         (dict(metric="euclidean"), "metric .*got str"),
         (dict(draws="prediction"), "draws .*got 'prediction'"),
     ],

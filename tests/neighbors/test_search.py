@@ -223,11 +223,11 @@ X3 = np.arange(6.0).reshape(3, 2)
             "queries must have .* 2 features, got 3",
         ),
         (dict(points=np.zeros((0, 2))), "points must have shape"),
-        (dict(k=0), "k: expected a whole number in"),
+        (dict(k=0), "k must be a whole number in"),
         (dict(k=4), "k .*1 to 3"),
         (dict(k=3, exclude_self=True), "k .*1 to 2"),
         (dict(queries=X3[:2], exclude_self=True), "exclude_self .*got True"),
-        (dict(tile=0), "tile: expected a whole number in"),
+        (dict(tile=0), "tile must be a whole number in"),
     ],
 )
 def test_bad_input_is_named(arguments, words):

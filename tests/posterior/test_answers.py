@@ -129,9 +129,9 @@ def test_draws_that_do_not_belong_together_are_refused(draws, words):
 def test_purpose_and_source_are_names_from_a_list():
     with pytest.raises(TypeError):
         PosteriorMetric(draws_of())  # pyright: ignore[reportCallIssue]
-    with pytest.raises(ValueError, match="purpose: expected"):
+    with pytest.raises(ValueError, match="purpose must be"):
         PosteriorMetric(draws_of(), "both")
-    with pytest.raises(ValueError, match="source: expected"):
+    with pytest.raises(ValueError, match="source must be"):
         PosteriorMetric(draws_of(), "intervals", source="guess")
 
 

@@ -231,7 +231,7 @@ def test_the_factor_multiplies_the_variance_of_other_dissimilarities(name):
 def test_the_factor_is_the_share_of_degrees_of_freedom_left_by_the_classes(X):
     assert factor_of(np.array([0, 0, 1, 1, 2, 2, 2])) == 6 / 4
     metric, left = fits()
-    with pytest.raises(ValueError, match="factor: expected"):
+    with pytest.raises(ValueError, match="factor must be"):
         IntervalMetric(metric, left, factor=0.0)
 
 

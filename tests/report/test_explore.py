@@ -137,7 +137,7 @@ def test_names_cannot_leave_the_script():
             "X must have at most 2000 points, got 2001",
         ),
         ({"y": np.zeros(3)}, "y must have shape (12,)"),
-        ({"k": 12}, "k: expected at most 11"),
+        ({"k": 12}, "k must be at most 11"),
         ({"feature_names": ["a"]}, "feature_names must have 3 names, got 1"),
         ({"learned": pm.LDA}, "learned must be a fitted learner, got the class LDA"),
         ({"y": [None, *"abababababa"]}, "y must"),

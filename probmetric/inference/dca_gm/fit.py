@@ -82,7 +82,7 @@ def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
 
 
 class White(NamedTuple):
-    """The whitened coordinates of L-BFGS and of the samplers, L of the module."""
+    """Data with the matrix L that whitens A, for L-BFGS and the samplers."""
 
     given: Conditioned
     half: Float[Array, "d d"]

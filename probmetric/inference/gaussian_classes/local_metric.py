@@ -267,14 +267,10 @@ def expected_squared_reach(
 
     Examples
     --------
-    In two dimensions E r² is 1/(nπp). The denominator is the expected number of points
-    in a disc of radius 1:
-
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
-    >>> round(float(gaussian_classes.expected_squared_reach(np.log(0.5), 100, 2)), 5)
-    0.00637
-    >>> round(1 / (100 * np.pi * 0.5), 5)
+    >>> reach = gaussian_classes.expected_squared_reach(np.log(0.5), 100, 2)
+    >>> round(float(reach), 5)  # 1/(nπp) in two dimensions
     0.00637
     """
     log_ball = 0.5 * d * jnp.log(jnp.pi) - gammaln(0.5 * d + 1.0)
@@ -298,8 +294,8 @@ def choose_gamma(
     """Choose the share γ of the base metric, Eq. (5), by leave-one-out on a grid.
 
     The votes of one metric per draw are averaged; the γ of the metrics is not used. At
-    most ``max_points`` points are predicted, by at most n - 1 neighbors. Returns the
-    largest of the best γ, and the mean log scores from γ = ∞ in descending order.
+    most ``max_points`` points are predicted, by at most n - 1 neighbors. The result is
+    the largest of the best γ, and the mean log scores from γ = ∞ in descending order.
     """
     n, c, k = len(X), int(codes.max()) + 1, min(n_neighbors, len(X) - 1)
     grid = sorted({*map(float, gammas), float("inf")}, reverse=True)
@@ -350,7 +346,7 @@ def choose_by_folds(
     """Choose the Euclidean metric or the share γ, Eq. (6), in folds of scaled points.
 
     ``learn`` makes a metric of the training rows, or None if it cannot be fitted. Its γ
-    is not used. Returns an entry of ``LADDER``, and the mean held-out log scores.
+    is not used. The result is an entry of ``LADDER``, and the mean held-out log scores.
     """
     parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))

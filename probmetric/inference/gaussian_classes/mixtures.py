@@ -54,9 +54,9 @@ def fit_mixtures(
 ) -> Fit:
     """Fit the mode with a mixture in every class, by EM; NaN is integrated out.
 
-    ``prior`` holds for every component, ``concentration`` is β of the component
-    weights. ``params`` has ``mix``; the objective is the log joint density in (π, ω, μ,
-    Σ). The result code is the worst of the classes.
+    ``prior`` is the prior of every component, and ``concentration`` is β of the
+    component weights. The objective is the log joint density in (π, ω, μ, Σ). The
+    result code is the worst of the classes.
     """
     if data.y is None:
         raise ValueError("data.y must be class codes, got None.")

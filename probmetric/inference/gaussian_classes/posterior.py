@@ -225,8 +225,7 @@ def log_evidence(
 
     Examples
     --------
-    There are two classes, and one point of the first class at the prior mean. Its label
-    has probability 1/2, and the predictive density is Cauchy with scale √2:
+    The label of a first point has probability 1/2, and the density is Cauchy:
 
     >>> import numpy as np
     >>> from probmetric.data import Labeled

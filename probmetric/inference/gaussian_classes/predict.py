@@ -54,18 +54,14 @@ def predictive(post: ClassPosterior) -> ClassDensities:
 
     Examples
     --------
-    In one dimension with κ = 4, ν = 6 and Ψ = 16 there are 6 degrees of freedom, and
-    the squared scale is 16 · 5/(4 · 6) = 3.333:
-
     >>> import numpy as np
     >>> from probmetric.inference import gaussian_classes
     >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
     >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
     >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
     >>> classes = gaussian_classes.predictive(post)
-    >>> df, scale2 = 1 / classes.inv_df, classes.factor**2
-    >>> df.ravel().round(3).tolist(), scale2.ravel().round(3).tolist()
-    ([6.0, 6.0], [3.333, 3.333])
+    >>> (classes.factor**2).ravel().round(3).tolist()  # Ψ (κ + 1)/(κ df), df = 6
+    [3.333, 3.333]
     """
     return predictive_of(jnp, post)
 

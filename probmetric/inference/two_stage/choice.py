@@ -123,9 +123,10 @@ def choose_components(
     prior: TwoStagePrior | Literal["default"] | None = "default",
     max_steps: int = 1000,
 ) -> Choice:
-    """Choose the number of components of highest held-out likelihood; ties: the first.
+    """Choose the number of components of highest held-out likelihood.
 
-    The default prior is computed from the training rows of each fold.
+    The first of equally good numbers is chosen. The default prior is computed from the
+    training rows of each fold.
     """
     X = np.asarray(X)[canonical_order(X)]
     fold = np.random.default_rng(seed).permutation(len(X)) % n_folds

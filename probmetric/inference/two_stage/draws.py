@@ -96,11 +96,6 @@ def draw(
         approximation and the guide make ``n_chains * n_draws`` draws in one chain.
     progress : bool, optional
 
-    Raises
-    ------
-    ValueError
-        If there is no Laplace approximation at the EM solution.
-
     Warns
     -----
     SamplingWarning

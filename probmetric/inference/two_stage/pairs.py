@@ -168,9 +168,9 @@ def _root(n: Array, A: Array, C: Array) -> Array:
 
 
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Scalar]:
-    """Run one EM step for α, common () or by component (k,), Eq. (3).
+    """Run one EM step, Eq. (3), for a common α or for one α per component.
 
-    Returns α and the log likelihood before the step.
+    The result is α, and the log likelihood before the step.
     """
     d = data.q.shape[-1]
     log_p = _log_pairs(alpha, data)

@@ -136,9 +136,9 @@ def test_points_that_coincide_within_every_class_are_refused():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"prior_scale": 0.0}, "prior_scale: expected a number in"),
-        ({"prior_scale": "auto"}, "prior_scale: expected .*'cv'"),
-        ({"regularization": "evidence"}, "regularization: expected .*'auto', 'cv'"),
+        ({"prior_scale": 0.0}, "prior_scale must be a number in"),
+        ({"prior_scale": "auto"}, "prior_scale must be .*'cv'"),
+        ({"regularization": "evidence"}, "regularization must be .*'auto', 'cv'"),
         ({"prior_scale": None}, "prior_scale must not be None"),
     ],
 )

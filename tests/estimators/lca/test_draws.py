@@ -233,9 +233,9 @@ def test_independent_pairs_keep_their_own_posterior():
 
 BAD = {
     "method": ({"method": "em"}, "method must be one of 'nuts'"),
-    "n_draws": ({"n_draws": 0}, "n_draws: expected a whole number"),
-    "rate": ({"learning_rate": -1}, "learning_rate: expected a number in"),
-    "chains": ({"n_chains": 0}, "n_chains: expected a whole number"),
+    "n_draws": ({"n_draws": 0}, "n_draws must be a whole number"),
+    "rate": ({"learning_rate": -1}, "learning_rate must be a number in"),
+    "chains": ({"n_chains": 0}, "n_chains must be a whole number"),
 }
 
 
@@ -247,9 +247,9 @@ def test_bad_sampling_arguments_are_refused_by_name(name, fitted):
 
 
 def test_unknown_purposes_are_refused(fitted):
-    with pytest.raises(ValueError, match="purpose: expected one of 'prediction'"):
+    with pytest.raises(ValueError, match="purpose must be one of 'prediction'"):
         fitted.posterior_metric("plots")
-    with pytest.raises(ValueError, match="regularization: expected one of 'auto'"):
+    with pytest.raises(ValueError, match="regularization must be one of 'auto'"):
         fitted.posterior_metric("prediction", regularization="cv")
 
 

@@ -311,8 +311,8 @@ def test_pairs_given_are_not_held_out(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"link": "exponential"}, "link: expected one of"),
-        ({"link_pairs": "nearest"}, "link_pairs: expected one of"),
+        ({"link": "exponential"}, "link must be one of"),
+        ({"link_pairs": "nearest"}, "link_pairs must be one of"),
         ({"link": "model", "link_pairs": "all"}, "link_pairs must be 'fitted'"),
     ],
 )

@@ -198,9 +198,9 @@ def test_pairs_of_another_width_and_bad_strategies_are_refused():
         ValueError, match="pairs must have 4 features, as in fit, got 3"
     ):
         fitted.pair_distance(pairs)
-    with pytest.raises(ValueError, match="strategy: expected one of 'accuracy'"):
+    with pytest.raises(ValueError, match="strategy must be one of 'accuracy'"):
         fitted.calibrate_threshold(IRIS_X[:2][None], [1], "youden")
-    with pytest.raises(ValueError, match=re.escape("min_rate: expected a number in")):
+    with pytest.raises(ValueError, match=re.escape("min_rate must be a number in")):
         LCA().fit_pairs(pairs, y).calibrate_threshold(pairs, y, "max_tpr")
-    with pytest.raises(ValueError, match="threshold: expected a number in"):
+    with pytest.raises(ValueError, match="threshold must be a number in"):
         fitted.set_threshold(-1.0)

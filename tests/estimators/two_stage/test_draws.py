@@ -164,7 +164,7 @@ def test_what_cannot_be_sampled_is_refused_by_name(sources, model):
             fitted.sample("laplace")
     with pytest.raises(ValueError, match="method must be one of 'nuts'"):
         model.sample("bootstrap")
-    with pytest.raises(ValueError, match="purpose: expected one of"):
+    with pytest.raises(ValueError, match="purpose must be one of"):
         model.posterior_metric("votes")
-    with pytest.raises(ValueError, match="n_draws: expected a whole number"):
+    with pytest.raises(ValueError, match="n_draws must be a whole number"):
         model.sample("laplace", n_draws=0)

@@ -231,10 +231,10 @@ def test_fewer_points_than_features_and_repeated_rows_are_fitted():
 
 
 BAD = [
-    (dict(alpha=0.0), {}, "alpha: expected a number in \\(0, 1\\], got 0.0"),
-    (dict(covariance="full"), {}, "covariance: expected one of 'free', 'proportional'"),
-    (dict(similarity="distance"), {}, "similarity: expected one of 'log_ratio'"),
-    (dict(n_components=0), {}, "n_components: expected a whole number"),
+    (dict(alpha=0.0), {}, "alpha must be a number in \\(0, 1\\], got 0.0"),
+    (dict(covariance="full"), {}, "covariance must be one of 'free', 'proportional'"),
+    (dict(similarity="distance"), {}, "similarity must be one of 'log_ratio'"),
+    (dict(n_components=0), {}, "n_components must be a whole number"),
     (dict(n_components=500), {}, "n_components must be at most 180.*, got 500"),
     (
         dict(n_components=80),
@@ -243,9 +243,9 @@ BAD = [
     ),
     ({}, dict(groups="label"), "groups must have shape .*'label' is for"),
     (dict(blend="flat"), {}, "blend must be None unless"),
-    (dict(prior="none"), {}, "prior: expected one of 'default', 'flat'"),
-    (dict(flattening=2.0), {}, "flattening: expected a number in"),
-    (dict(database_noise=-1.0), {}, "database_noise: expected a number in"),
+    (dict(prior="none"), {}, "prior must be one of 'default', 'flat'"),
+    (dict(flattening=2.0), {}, "flattening must be a number in"),
+    (dict(database_noise=-1.0), {}, "database_noise must be a number in"),
     ({}, dict(groups=np.zeros(3)), "groups must have shape \\(180,\\), got \\(3,\\)"),
     ({}, dict(groups=np.where(np.arange(180) > 90, np.nan, 1.0)), "groups .*finite"),
     (
