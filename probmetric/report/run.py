@@ -6,7 +6,6 @@ The report is made from the summary and the result files, so it can be made agai
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -96,7 +96,7 @@ def test_p_same_is_calibrated_on_the_other_half(data, fitted, whole):
     D = np.array([0.5, 2.0, 8.0])
     np.testing.assert_allclose(link.probability(D), other.probability(D), atol=0.1)
     model = pm.LCA(n_anchors=300, link="model").fit(*data)
-    assert type(model.link_) is pm.Link
+    assert type(model.link_) is pm.metric.Link
 
 
 def test_a_fit_is_pickled_and_used(data, fitted):

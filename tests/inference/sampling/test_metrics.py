@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric import Mahalanobis, PairSimilarity
+from probmetric import Mahalanobis
+from probmetric.metric import PairSimilarity
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
 
 RNG = np.random.default_rng(4)
