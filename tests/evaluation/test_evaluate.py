@@ -16,7 +16,7 @@ from probmetric.evaluation.evaluate import (
     retrieval,
     scored_pairs,
 )
-from probmetric.evaluation.ranking import class_figures
+from probmetric.evaluation.ranking import class_figures, class_sums
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.intervals import Interval
@@ -115,7 +115,7 @@ def test_sampled_pairs_give_the_area_within_its_standard_error():
 
 
 def ece(codes, P, n_bins=15):
-    return class_figures([(codes, P, np.ones(len(P)))], n_bins)["ece"]
+    return class_figures(class_sums([(codes, P, np.ones(len(P)))], n_bins))["ece"]
 
 
 def test_the_brier_score_is_scikit_learns_for_two_classes_and_sums_over_classes():
@@ -124,10 +124,10 @@ def test_the_brier_score_is_scikit_learns_for_two_classes_and_sums_over_classes(
     expected = 0.0
     for code, row in zip(codes, P, strict=True):
         expected += sum((p - (c == code)) ** 2 for c, p in enumerate(row)) / len(codes)
-    found = class_figures([(codes, P, np.ones(200))], 15)["brier"]
+    found = class_figures(class_sums([(codes, P, np.ones(200))], 15))["brier"]
     assert found == pytest.approx(expected)
     P, codes = np.stack([1 - P[:, 0], P[:, 0]], 1), (codes > 0).astype(int)
-    found = class_figures([(codes, P, np.ones(200))], 15)["brier"]
+    found = class_figures(class_sums([(codes, P, np.ones(200))], 15))["brier"]
     assert found == pytest.approx(2 * brier_score_loss(codes, P[:, 1]))
 
 

@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 import probmetric as pm
 from probmetric import plots
+from probmetric.checks.uniformity import Ranks
 from probmetric.data import Pairs
 from probmetric.plots.style import NAME, class_marks, readable, styled
 from tests.metric_kinds import build
@@ -295,7 +296,7 @@ def test_class_probabilities_refuses_a_missing_probability_and_names_the_class()
 def test_the_figure_of_ranks_names_what_disagrees():
     rng = np.random.default_rng(0)
     rows = {"right": rng.integers(0, 40, 300), "low": rng.integers(0, 20, 300)}
-    ranks = pm.checks.Ranks(rows, 39)
+    ranks = Ranks(rows, 39)
     table = pm.checks.uniformity(ranks)
     found = SimpleNamespace(ranks=ranks, table=table, model="m", verdict="disagree")
     axis = pm.plots.sbc(found).axes[0]

@@ -303,16 +303,16 @@ NEGATIVE = pm.Mahalanobis(np.eye(3), pm.metric.Link(-0.1, 1.0))
     ("candidates", "n", "options", "match"),
     [
         (np.zeros((3, 2, 3)), 4, {}, r"n .*\(3\), got 4"),
-        (np.zeros((3, 2, 3)), 0, {}, "n: .*got 0"),
-        (NAN, 1, {}, "candidates: .*got NaN"),
+        (np.zeros((3, 2, 3)), 0, {}, "n must .*got 0"),
+        (NAN, 1, {}, "candidates must .*got NaN"),
         (np.zeros((3, 3, 3)), 1, {}, r"candidates must .*got \(3, 3, 3\)"),
         ([], 1, {}, r"candidates must have shape \(N, 2, d\)"),
         (np.zeros((3, 2, 4)), 1, {}, "candidates must have"),
-        (np.array([[0, 4]]), 1, {"X": X}, r"candidates: .*got 0\.\.4"),
+        (np.array([[0, 4]]), 1, {"X": X}, r"candidates must .*got 0\.\.4"),
         (pm.Pairs(X, ROW, ROW + 1, None), 1, {"X": X}, "X .*Pairs"),
         (iter([np.zeros((3, 2, 3))]), 1, {}, "candidates .*read only once"),
         (lambda: iter([]), 1, {}, r"n .*\(0\), got 1"),
-        (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion: .*got 'bald'"),
+        (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion must .*got 'bald'"),
     ],
 )
 def test_bad_input_is_named(posterior, candidates, n, options, match):
