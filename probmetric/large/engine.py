@@ -95,7 +95,7 @@ def distributed(client: "Client | None" = None) -> "Generator[Client]":
     >>> from distributed import Client
     >>> X, y = pm.datasets.load("iris")
     >>> options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
-    >>> with Client(**options, dashboard_address=None) as client:
+    >>> with Client(**options, dashboard_address="127.0.0.1:0") as client:
     ...     with pm.distributed(client):
     ...         lda = pm.LDA(prior_strength=1).fit(pm.open(X, label=y))
     >>> lda.components_.shape
@@ -140,9 +140,9 @@ def run[T, R](
         return
     batches = _divided(list(items), TASKS * _n_threads(client))
     with _submitting():
-        together = client.submit(_same, shared, pure=False)
+        arguments = client.submit(_same, shared, pure=False)
         results = [
-            client.submit(_batch, function, batch, together, pure=False)
+            client.submit(_batch, function, batch, arguments, pure=False)
             for batch in batches
         ]
     yield from chain.from_iterable(_gathered(client, results))
@@ -163,9 +163,9 @@ def hold[T](function: Callable[..., Any], items: Iterable[T], *shared: Any) -> A
     if client is None:
         return list(run(function, items, *shared))
     with _submitting():
-        together = client.submit(_same, shared, pure=False)
+        arguments = client.submit(_same, shared, pure=False)
         return [
-            client.submit(_single, function, item, together, pure=False)
+            client.submit(_single, function, item, arguments, pure=False)
             for item in items
         ]
 
@@ -200,8 +200,8 @@ def _gathered(client: "Client", results: list[Any]) -> list[Any]:
         return gathered
     except KilledWorker as error:
         raise RuntimeError(
-            f"the workers that ran {error.task} were lost. If "
-            "they ran out of memory, use fewer workers or more memory for each."
+            f"the workers that ran {error.task} were lost. If they ran out of memory, "
+            "use fewer workers or more memory for each."
         ) from error
     except (CancelledError, CommClosedError, TimeoutError) as error:
         raise RuntimeError(

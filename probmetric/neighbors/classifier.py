@@ -102,8 +102,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     sharpness : "loo" or float > 0, default="loo"
         Exponent of the mean vote of a class. At 1 a class is as probable as its share
         of the votes. At larger values, with a larger bandwidth, all members of a class
-        count, not only the nearest, Eq. (4) of
-        ``neighbors.votes``. "loo" chooses among 1, 1.5, 2 and 3.
+        count, not only the nearest (Eq. (4) of ``neighbors.votes``). "loo" chooses
+        among 1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
         Weight of the training shares of the classes. For count votes it is a number of
         extra votes, and "loo" chooses among 0.5, 1, 2 and 4. For soft votes it is a

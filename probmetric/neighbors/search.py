@@ -59,9 +59,9 @@ def nearest(
         Metric of any kind, which may be asymmetric or a score. A user-defined metric
         requires only the methods of ``probmetric.metric.Dissimilarity``.
     queries, points : array-like of shape (m, d), (n, d)
-        Finite numbers. ``points`` may be a dataset on disk (``pm.open``). A dataset is
-        read once, in blocks, which are divided among the workers of ``distributed``.
-        The result is bit-identical to the result in memory.
+        Finite numbers. ``points`` may be a dataset on disk (``pm.open``), which is read
+        once, in blocks, divided among the workers of ``distributed``. The result is
+        bit-identical to the result in memory.
     k : int
         Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 with ``exclude_self``.
     exclude_self : bool or array-like of int of shape (m,), default=False
@@ -188,7 +188,7 @@ def check_search(
     excluded: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> tuple[int, int]:
-    """Return checked ``k`` and ``tile``."""
+    """Check features, k and tile; return k and tile."""
     bound_programs()
     n, d = shape
     limit = n - (excluded is not None)

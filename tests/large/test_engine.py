@@ -25,7 +25,10 @@ pytestmark = pytest.mark.xdist_group("dask")
 @pytest.fixture(scope="module")
 def client():
     with distributed.Client(
-        processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
+        processes=False,
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
     ) as client:
         yield client
 

@@ -17,7 +17,9 @@ from probmetric.inference.gaussian_classes.posterior import ClassStatistics, sta
 from probmetric.large import gaussian_classes
 from probmetric.large import source as sources
 from probmetric.large.files import Rows
+from probmetric.large.learners import CHECKS
 from probmetric.large.source import Part
+from probmetric.registry import estimator_of, estimators
 
 C = 3
 
@@ -294,3 +296,14 @@ def test_a_fit_to_arrays_follows_one_to_a_source() -> None:
     assert not hasattr(model, "classifier_")
     assert len(model.fit(X, y).predict(X[:2])) == 2
     assert not hasattr(model.fit(pm.open(X, label=y)), "classifier_")
+
+
+def test_learners_that_stream_have_an_implementation_and_a_check() -> None:
+    kinds = map(estimator_of, estimators())
+    streaming = {kind for kind in kinds if getattr(kind, "_streams", False)}
+    streaming.add(pm.GaussianClasses)
+    methods = {kind.fit.__qualname__ for kind in streaming}
+    assert methods == set(CHECKS)
+    assert methods <= set(sources.IMPLEMENTATIONS)
+    for name in sources.IMPLEMENTATIONS:
+        assert callable(pm.open(np.eye(2)).implementation(name))

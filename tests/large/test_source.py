@@ -212,7 +212,7 @@ def test_missing_labels_and_weights_are_named(tmp_path: Path) -> None:
     some[42] = np.nan
     with pytest.raises(ValueError, match="none in row 42 of the arrays"):
         list(filled(pm.open(X, label=some), part, 10, classes=np.arange(4.0)))
-    with pytest.raises(ValueError, match=r"expected one of 3 classes, got 3 in row"):
+    with pytest.raises(ValueError, match=r"one of 3 classes, got 3 in row"):
         list(filled(pm.open(X, label=y), part, 10, classes=np.arange(3)))
     w = np.ones(100)
     w[7] = -1

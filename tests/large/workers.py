@@ -41,7 +41,7 @@ def main(folder):
     for number in (1, 2):
         with (
             LocalCluster(
-                n_workers=number, threads_per_worker=1, dashboard_address=None
+                n_workers=number, threads_per_worker=1, dashboard_address="127.0.0.1:0"
             ) as cluster,
             Client(cluster) as client,
             pm.distributed(client),
