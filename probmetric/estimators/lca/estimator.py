@@ -117,7 +117,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         solvers maximize the same objective.
     tol : float > 0, optional
         Tolerance at which the solver stops. Default: a relative gap of 1.5e-8 for EM, a
-        relative gradient of 1e-6 for L-BFGS.
+        gain of 1e-8 nats per iteration for L-BFGS.
     random_state : int, RandomState or None, default=0
         Seed of the folds of ``regularization="cv"`` and of the anchors. With None they
         differ in every fit.

@@ -26,7 +26,7 @@ from probmetric.models.point_effects import PointEffectsPrior
 from probmetric.typing import ArrayLike
 
 TOL = 1e-5
-"""Default relative gradient at which L-BFGS stops."""
+"""Default gain of an iteration, in nats, at which L-BFGS stops."""
 
 
 class Fitted(NamedTuple):

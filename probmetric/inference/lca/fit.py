@@ -290,8 +290,8 @@ def fit(
     max_steps : int, default=500
         Maximum number of iterations.
     tol : float, optional
-        Tolerance: relative gap for the EM solvers (default √eps), relative gradient for
-        L-BFGS (default 1e-6).
+        Tolerance: relative gap for the EM solvers (default √eps), gain of an iteration
+        in nats for L-BFGS (default 1e-8).
 
     Returns
     -------
@@ -345,7 +345,7 @@ def fit(
     prior = LCAPrior(*(np.asarray(v, W.dtype) for v in prior))
     data = (stats, prior, np.asarray(learning_rate, W.dtype))
     if solver == "lbfgs":
-        tol = 1e-6 if tol is None else tol
+        tol = 1e-8 if tol is None else tol
         result = lbfgs(objective, start, data, max_steps=max_steps, tol=tol)
     else:
         step = full_step if solver == "full_em" else reduced_step
