@@ -27,7 +27,12 @@ from probmetric.estimators.lca.settings import refuse_rank
 from probmetric.estimators.lca.tuning import fit_labels
 from probmetric.inference.choose import choose_strength
 from probmetric.inference.lca.jackknife import leave_out
-from probmetric.inference.lca.recipe import Recipe, within_reach
+from probmetric.inference.lca.recipe import (
+    Recipe,
+    choose_power,
+    is_auto,
+    within_reach,
+)
 from probmetric.neighbors.strength import (
     Chosen,
     map_losses,
@@ -84,7 +89,9 @@ def choose_rank(
     d = X.shape[1]
     ranks = (*(p for p in RANKS if p < d), d)
     lam = "auto" if lam == "cv" else lam
-    recipes = [recipe._replace(n_components=p) for p in ranks]
+    mean = recipe.prior_mean  # Chosen once for all ranks and folds: one number.
+    mean = choose_power(X, codes) if is_auto(mean) else mean
+    recipes = [recipe._replace(n_components=p, prior_mean=mean) for p in ranks]
     choose = _by_folds if method == "cv" else _by_refits
     chosen = choose(X, codes, recipes, lam)
     table = map(RankChoice, ranks, chosen.losses.tolist(), chosen.errors.tolist())
