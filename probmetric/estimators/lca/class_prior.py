@@ -8,8 +8,8 @@ with W₀ ∝ S^(-g/2), g chosen as in ``LCA``, and c = ‖W₀‖/√p common t
 W₀ = cI (g = 0, scaled axes if p < d) 1/c² is the median squared distance of a point
 from the mean of the *other* members of its class, as for a new point. (A c from the
 distances to a mean that includes the point is too large for a class of few members, by
-√2 and more for two.) k is the scale of the scores: as P_c(x) = e^{-t}, t = b + D/2, P of a typical
-member decreases with k, and P of points of other classes decreases faster.
+√2 and more for two.) k is the scale of the scores: as P_c(x) = e^{-t}, t = b + D/2, P
+of a typical member decreases with k, and P of points of other classes decreases faster.
 
 For each (k, λ) the loss is the mean of -log(P_c / Σ P) of held-out points of class c:
 first the best k at λ = 30, then the best λ at that k. At λ = 10⁶ nothing is learned:

@@ -23,7 +23,7 @@ from probmetric.neighbors.strength import folds
 RAW, Y = load_iris(return_X_y=True)
 X = ((RAW - RAW.mean(0)) / RAW.std(0))[::5]
 Y = Y[::5]
-RECIPE = Recipe(n_components=4)
+RECIPE = Recipe(n_components=4, prior_mean="identity")
 
 
 def by_hand(Z, codes, Q, prior):
