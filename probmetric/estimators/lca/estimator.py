@@ -100,7 +100,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         W₀ ∝ S^(-g/2) with the covariance S within classes: g = 1 ("within") shrinks to
         the Mahalanobis distance of S, 0 to the Euclidean distance ("identity"), ½ is
         "half_within". "auto", the default, chooses g among 0, ¼, ½, ¾ and 1 by soft
-        votes of neighbors in folds. It is c·I for pairs, weighted points and anchors.
+        votes of neighbors in folds, or among 0 and ¼ for fewer than 30 points. It is
+        c·I for pairs, weighted points and anchors.
         With ``n_components < d``, W₀ has the principal axes under S^(-g/2).
     n_refresh : int, default=1
         Number of times that *nearest* pairs are made again under the learned distance.

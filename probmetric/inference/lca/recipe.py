@@ -42,6 +42,9 @@ WITHIN = {"half_within": 0.5, "within": 1.0}
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Grid of g for ``choose_power``. With the first, W₀ = cI."""
 
+FEW = 30
+"""Below this number of points only g = 0 and ¼ are tried: folds choose too much."""
+
 
 class Recipe(NamedTuple):
     """The validated settings of ``LCA`` for a fit.
@@ -163,11 +166,12 @@ def choose_power(X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]) -> fl
     The rule is Eq. (1) of ``neighbors.strength``: the smallest g within half a standard
     error of the best. Distances under W₀ are compared, not fits.
     """
+    powers = POWERS if len(X) >= FEW else POWERS[:2]
 
     def learn(rows: Int[np.ndarray, "l"]) -> list[np.ndarray]:
-        return whitenings(X[rows], codes[rows], POWERS)
+        return whitenings(X[rows], codes[rows], powers)
 
-    return choose_strength(learn, X, codes, POWERS, name="prior_mean").strength
+    return choose_strength(learn, X, codes, powers, name="prior_mean").strength
 
 
 def is_auto(mean: str | float | np.ndarray) -> bool:
