@@ -239,9 +239,20 @@ def solve(
     learning_rate: float,
     init: LCAParams | None = None,
 ) -> Fit:
-    """Fit LCA to pairs in float64, with shapes padded to buckets."""
+    """Fit LCA to pairs in float64, with shapes padded to buckets.
+
+    With fewer points than features, W - W₀ vanishes off their span: the fit has one
+    column for each of its r < n dimensions. ``init`` must be a fit with the same W₀.
+    """
+    X, W0 = np.asarray(pairs.X), np.asarray(prior.mean)
+    axes = np.eye(X.shape[1])
+    if len(X) < X.shape[1]:
+        axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2]
+        pairs = pairs._replace(X=(X - X.mean(0)) @ axes.T)
+        prior = prior._replace(mean=W0 @ axes.T)
+        init = init and init._replace(W=init.W @ axes.T)
     with jax.enable_x64(True):
-        return fit(
+        found = fit(
             pad_pairs(pairs),
             prior,
             init=init,
@@ -251,6 +262,22 @@ def solve(
             max_steps=recipe.max_iter,
             tol=recipe.tol,
         )
+    if len(axes) == len(axes.T):
+        return found
+    W = W0 + (np.asarray(found.params.W) - prior.mean) @ axes
+    # The density of W₀ off the span.
+    constant = (W0.size - prior.mean.size) * log_density_at_mean(prior)
+    return found._replace(
+        params=found.params._replace(W=W),
+        objective=found.objective + constant,
+        trace=found.trace + constant,
+    )
+
+
+def log_density_at_mean(prior: LCAPrior) -> float:
+    """Return the log prior density of one entry of W at its mean, 0 if it is flat."""
+    precision = float(prior.lam) / float(prior.width) ** 2
+    return 0.5 * float(np.log(precision / (2 * np.pi))) if precision else 0.0
 
 
 def fit_labeled(
