@@ -83,8 +83,8 @@ class HierarchicalLCA(EffectLearner):
     groups_ : array of shape (G,)
         Sorted labels of the groups. None after a fit without groups.
     spread_ : float
-        ω, in units of c = ‖W₀‖/√p. 0 if groups do not differ, or if there
-        is one group.
+        ω, in units of c = ‖W₀‖/√p. 0 if groups do not differ, or if there is one
+        group.
     intercept_ : float
         b ≥ 0 of all groups: P(same) of equal points is exp(-b).
     learning_rate_ : float

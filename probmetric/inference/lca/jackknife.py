@@ -20,8 +20,9 @@ from probmetric.data.containers import Pairs
 from probmetric.data.hash import canonical_order
 from probmetric.data.padding import bucket, pad_pairs
 from probmetric.inference.lca.bootstrap import bootstrap, check_results
+from probmetric.inference.lca.fit import scaled_axes, scaled_within
 from probmetric.inference.lca.link import log_logistic
-from probmetric.inference.lca.recipe import Fitted, Recipe, choose_power, prior_for
+from probmetric.inference.lca.recipe import Fitted, choose_power
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric.link import AT_RANDOM, LogLogisticLink
 from probmetric.models.lca import LCAParams, LCAPrior
@@ -48,7 +49,7 @@ def leave_out(
         The group of each point, 0..g-1.
     codes : int array of shape (n,), optional
         Class of each point. With ``codes``, the prior mean is chosen again without each
-        group, with its scale. Default: the prior of the fit.
+        group. Default: the prior of the fit.
 
     Returns
     -------
@@ -98,15 +99,17 @@ def leave_out(
 def _prior_without(
     fitted: Fitted, out: np.ndarray, codes: Int[np.ndarray, "n"]
 ) -> LCAPrior:
-    """Choose the prior again, from the other points and their pairs."""
+    """Choose the prior mean again, from the other points, at the scale of the fit."""
     pairs, row = fitted.pairs, np.cumsum(~out) - 1
     rest = ~(out[pairs.i] | out[pairs.j])
     if not pairs.y[rest].any():
         return fitted.prior
     X, codes = np.asarray(pairs.X)[~out], codes[~out]
-    recipe = Recipe(len(fitted.prior.mean), prior_mean=choose_power(X, codes))
-    i, j, y = row[pairs.i[rest]], row[pairs.j[rest]], pairs.y[rest]
-    return prior_for(Pairs(X, i, j, y), recipe, float(fitted.prior.lam), codes)
+    others = Pairs(X, row[pairs.i[rest]], row[pairs.j[rest]], pairs.y[rest])
+    mean = np.asarray(fitted.prior.mean)
+    W0, c = scaled_within(others, codes, choose_power(X, codes), len(mean))
+    scale = scaled_axes(mean, others)[1]  # Pairs were refreshed since it was set.
+    return fitted.prior._replace(mean=W0 / scale, c=np.asarray(c / scale))
 
 
 def held_out_links(

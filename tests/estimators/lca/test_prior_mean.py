@@ -143,6 +143,8 @@ def test_refits_without_a_group_choose_the_mean_again():
         powers.append(chosen_by_hand(A, a))
         pairs = fit_labeled(A, a, recipe, 10.0).pairs
         W0 = scaled(power_of_within(A, a, powers[-1]), pairs)
+        mean = fitted.prior.mean
+        W0 *= mean[0, 0] / scaled(mean, pairs)[0, 0]
         prior = LCAPrior(W0, c=np.linalg.norm(W0) / np.sqrt(3), lam=10.0)
         W = fit(pairs, prior, learning_rate=fitted.learning_rate).params.W
         wanted, found = W.T @ W, refits.W[k].T @ refits.W[k]
