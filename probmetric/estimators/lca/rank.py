@@ -89,9 +89,7 @@ def choose_rank(
     d = X.shape[1]
     ranks = (*(p for p in RANKS if p < d), d)
     lam = "auto" if lam == "cv" else lam
-    mean = recipe.prior_mean  # Chosen once for all ranks and folds: one number.
-    mean = choose_power(X, codes) if is_auto(mean) else mean
-    recipes = [recipe._replace(n_components=p, prior_mean=mean) for p in ranks]
+    recipes = [recipe._replace(n_components=p) for p in ranks]
     choose = _by_folds if method == "cv" else _by_refits
     chosen = choose(X, codes, recipes, lam)
     table = map(RankChoice, ranks, chosen.losses.tolist(), chosen.errors.tolist())
@@ -105,7 +103,10 @@ def _by_folds(
 
     def learn(rows: np.ndarray) -> list[np.ndarray]:
         A, a = X[rows], codes[rows]
-        fits = (fit_labels(A, a, within_reach(recipe, a), lam) for recipe in recipes)
+        common = within_reach(recipes[0], a)
+        if is_auto(common.prior_mean):  # The choice does not depend on the rank.
+            common = common._replace(prior_mean=choose_power(A, a))
+        fits = (fit_labels(A, a, common._replace(n_components=p), lam) for p in ranks)
         return [fitted.fit.params.W for fitted, _ in fits]
 
     return choose_strength(
@@ -116,6 +117,9 @@ def _by_folds(
 def _by_refits(
     X: np.ndarray, codes: np.ndarray, recipes: list[Recipe], lam: float | str
 ) -> Chosen:
+    if is_auto(mean := recipes[0].prior_mean):
+        mean = choose_power(X, codes)
+    recipes = [recipe._replace(prior_mean=mean) for recipe in recipes]
     group, voters = groups_of(codes, X=X), some_voters(X, codes)
     losses = np.full((len(recipes), len(BANDWIDTHS), len(X)), np.inf)
     bar = progress_bar(recipes, "choose n_components", None, "map")
