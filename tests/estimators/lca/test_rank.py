@@ -62,7 +62,6 @@ def test_losses_of_loo_are_those_of_maps_fitted_without_each_point():
     X[:, 0] /= 4  # So that votes are not all of one mind.
     X = (X - X.mean(0)) / X.std(0)
     settings = {"pairs": "all", "standardize": False, "tol": 1e-9}
-    settings |= {"prior_mean": "identity"}
     model = pm.LCA("loo", **settings).fit(X, y)
     for choice in model.ranks_:
         p = choice.n_components
@@ -85,7 +84,7 @@ def test_losses_of_loo_are_those_of_maps_fitted_without_each_point():
                 for width in BANDWIDTHS
             ]
             sums -= [log_votes(W, X, y, i, width, rest) for width in BANDWIDTHS]
-        assert choice.loss == pytest.approx(sums.min() / len(X), abs=1e-4)
+        assert choice.loss == pytest.approx(sums.min() / len(X), abs=5e-4)
         assert abs(choice.loss - seen.min() / len(X)) > 1e-3, "refits would not matter"
 
 
