@@ -191,7 +191,7 @@ def within_axes(
     if n_components is None or n_components == len(A):
         return A
     axes = principal_axes(X @ A, n_components)
-    return row_signs(axes) * axes @ A
+    return np.asarray(row_signs(axes) * axes @ A)
 
 
 def whitenings(

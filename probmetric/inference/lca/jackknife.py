@@ -102,10 +102,11 @@ def _prior_without(
     """Choose the prior mean again, from the other points, at the scale of the fit."""
     pairs, row = fitted.pairs, np.cumsum(~out) - 1
     rest = ~(out[pairs.i] | out[pairs.j])
-    if not pairs.y[rest].any():
+    same = np.asarray(pairs.y)[rest]
+    if not same.any():
         return fitted.prior
     X, codes = np.asarray(pairs.X)[~out], codes[~out]
-    others = Pairs(X, row[pairs.i[rest]], row[pairs.j[rest]], pairs.y[rest])
+    others = Pairs(X, row[pairs.i[rest]], row[pairs.j[rest]], same)
     mean = np.asarray(fitted.prior.mean)
     W0, c = scaled_within(others, codes, choose_power(X, codes), len(mean))
     scale = scaled_axes(mean, others)[1]  # Pairs were refreshed since it was set.

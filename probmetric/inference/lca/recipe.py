@@ -214,7 +214,8 @@ def prior_for(
                 "prior_mean must be 'auto', 'identity', 'pca' or a matrix for pairs, "
                 f"whose points have no classes, got {mean!r}."
             )
-        W0, c = scaled_within(pairs, codes, WITHIN.get(mean, mean), p)
+        power = WITHIN[mean] if isinstance(mean, str) else float(mean)
+        W0, c = scaled_within(pairs, codes, power, p)
     elif mean == "identity":
         W0, c = scaled_identity(pairs, p)
     else:
