@@ -61,7 +61,7 @@ def test_all_points_as_anchors_are_the_full_fit(data):
 def test_principal_axes_are_those_about_the_mean_also_in_units_given(data):
     X, y = data
     settings = {"link": "model", "n_components": 2, "standardize": False}
-    whole = pm.LCA(**settings).fit(X + 100, y)
+    whole = pm.LCA(**settings, prior_mean="pca").fit(X + 100, y)
     for given in ((X + 100, y), (Labeled(X + 100, y, [400, 500]),)):
         found = pm.LCA(**settings, n_anchors=900).fit(*given)
         np.testing.assert_allclose(
