@@ -11,6 +11,7 @@ few_labels            20 to 160 labels: the prior chosen by the data, LDA, RCA, 
 few_classes           the same of GaussianClasses and GLML
 few_others            the same of EigDML and LCAClassifier
 few_mixtures          the same of DCAGM
+few_prior_mean        the prior mean of LCA by folds, beside W₀ = cI
 few_ranks             the number of rows of LCA's map by folds and by refits
 few_sources           the prior of TwoStageMixture
 lca_accuracy          LCA, its cross-validated form and the paper's recipe; 3-NN
@@ -153,6 +154,13 @@ NEAREST_3 = partial(votes, k=3, plain=True)
 NEAREST_1 = partial(votes, k=1, plain=True)
 FEW_GROUPS = (range(3), range(3, 6), range(6, 10), range(10, 14))
 """Seeds: a default was chosen on the first, and judged on the others."""
+FRESH = (
+    *("iris", "wine", "twonorm", "image_segmentation", "usps_8x8", "vowel", "heart"),
+    *("satimage", "texture", "phoneme", "spambase", "movement_libras", "ring"),
+    *("letter", "australian", "bupa", "magic"),
+)
+"""Sets on which no prior mean was chosen."""
+
 few = partial(Study, rows=scored)
 
 STUDIES = {
@@ -211,6 +219,14 @@ STUDIES = {
         | SHRUNK,
         groups=FEW_GROUPS,
         chosen=range(3),
+    ),
+    "few_prior_mean": few(
+        EUCLID
+        | {"LCA, identity": votes(of(pm.LCA, prior_mean="identity"))}
+        | {"LCA": votes(of(pm.LCA)), "RCA": votes(of(pm.RCA))},
+        sizes=LARGE,
+        values=("log_loss", "accuracy"),
+        sets=FRESH,
     ),
     "few_ranks": few(
         EUCLID

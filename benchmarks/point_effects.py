@@ -64,7 +64,9 @@ def one_world(spread, seed):
         none = spread_posterior(plain.params, pairs, PRIOR, n_grid=1)
         found = spread_posterior(own.params, pairs, PRIOR)
         drawn = [laplace_draws(at, PRIOR, 1000, seed=seed) for at in (none, found)]
-        posterior = pm.Posterior(POINT_TARGET, (rows, PRIOR), start(found))
+        posterior = pm.inference.sampling.Posterior(
+            POINT_TARGET, (rows, PRIOR), start(found)
+        )
         nuts = SAMPLER.draw(
             posterior, seed=seed, n_draws=400, n_chains=1, progress=False
         )

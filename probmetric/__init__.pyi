@@ -13,17 +13,13 @@ from . import (
     posterior as posterior,
     storage as storage,
 )
-from .checks.check import Check as Check
-from .checks.compare import compare as compare
 from .checks.criticism import check_model as check_model
 from .checks.own.calibration import sbc as sbc
 from .compilation import compilation_cache as compilation_cache
 from .data.containers import (
-    Distances as Distances,
     Groups as Groups,
     Labeled as Labeled,
     Pairs as Pairs,
-    Points as Points,
     Triplets as Triplets,
 )
 from .estimators.dca_gm import DCAGM as DCAGM
@@ -46,43 +42,23 @@ from .estimators.two_stage.estimator import TwoStageMixture as TwoStageMixture
 from .evaluation.cross_validate import held_out as held_out
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.loo import loo as loo
-from .inference.lca.bootstrap import Bootstrap as Bootstrap
 from .inference.sampling.laplace import Laplace as Laplace
 from .inference.sampling.nuts import NUTS as NUTS
 from .inference.sampling.sample import sample as sample
 from .inference.sampling.svi import SVI as SVI
-from .inference.sampling.target import (
-    Draws as Draws,
-    Gaussian as Gaussian,
-    Posterior as Posterior,
-    Target as Target,
-)
-from .inference.solvers.result import Fit as Fit, Result as Result
 from .large.engine import distributed as distributed
 from .large.files import open as open
-from .metric.class_distribution import ClassDistribution as ClassDistribution
-from .metric.fisher import LocalFisher as LocalFisher
-from .metric.local import LocalMahalanobis as LocalMahalanobis
-from .metric.link import (
-    IsotonicLink as IsotonicLink,
-    Link as Link,
-    LogLogisticLink as LogLogisticLink,
-)
 from .metric.mahalanobis import Mahalanobis as Mahalanobis
-from .metric.mean import MeanDissimilarity as MeanDissimilarity
-from .metric.pair_similarity import PairSimilarity as PairSimilarity
 from .metric.protocol import Metric as Metric
 from .neighbors.classifier import KNeighborsClassifier as KNeighborsClassifier
 from .neighbors.regressor import KNeighborsRegressor as KNeighborsRegressor
 from .neighbors.search import nearest as nearest
 from .posterior.draws import draws_to_metric as draws_to_metric
 from .posterior.interval_metric import (
-    IntervalMetric as IntervalMetric,
     with_intervals as with_intervals,
 )
-from .posterior.metric import PosteriorMetric as PosteriorMetric
 from .posterior.next_pairs import next_pairs as next_pairs
-from .registry import MODELS as MODELS, ModelSpec as ModelSpec
+from .registry import MODELS as MODELS
 from .report.explore import explore as explore
 from .storage.draws_file import load_draws as load_draws, save_draws as save_draws
 from .storage.metric_file import load_metric as load_metric, save_metric as save_metric

@@ -53,14 +53,14 @@ def images(order):
 
 def same_probability(order):
     """Return e^-(0 + ½ 2) = e^-1 of points at squared distance 2."""
-    link = pm.Link(order(0.0), order(0.5))
+    link = pm.metric.Link(order(0.0), order(0.5))
     metric = pm.Mahalanobis(order(np.eye(2)), link)
     return np.log(metric.same_probability(order(np.zeros(2)), order(np.ones(2))))
 
 
 def calibrated(order):
     """Return P = 1/(1 + 2²) = 0.2 at D = 2 for γ = 2 and D₀ = 1."""
-    link = pm.LogLogisticLink(*map(order, (0.0, 2.0, 1e-3, 1.0)))
+    link = pm.metric.LogLogisticLink(*map(order, (0.0, 2.0, 1e-3, 1.0)))
     return link.probability(order([2.0]))
 
 
@@ -74,7 +74,7 @@ def score(order):
     """Return the log ratio at the mean: log N₂(0 | [[5, 4], [4, 5]]) / N(0 | 5)²."""
     one = np.ones((1, 1, 1))
     parts = np.zeros(1), np.zeros((1, 1)), 4 * one, one
-    metric = pm.PairSimilarity(*map(order, parts))
+    metric = pm.metric.PairSimilarity(*map(order, parts))
     return metric.log_ratio(order([[0.0]]), order([[0.0]]))
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Pairs
@@ -18,7 +18,7 @@ from probmetric.estimators.lca.settings import base_recipe, n_rows
 from probmetric.inference.effects import draws as effects
 from probmetric.inference.effects.fit import SpreadPosterior
 from probmetric.inference.effects.recipe import Fitted
-from probmetric.inference.lca.recipe import Recipe
+from probmetric.inference.lca.recipe import Recipe, choose_power, prior_for
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.target import Draws
 from probmetric.metric import Mahalanobis
@@ -38,6 +38,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
     n_impostors: Count | None = None
     regularization: Positive = 10.0
     learning_rate: Positive | Literal["auto"] = "auto"
+    prior_mean: Literal["auto", "identity"] = "auto"
     standardize: bool = True
     max_iter: Count = 500
     preprocessor: Preprocessor = None
@@ -48,6 +49,16 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         recipe = base_recipe(self, n_rows(self.n_components, d))
         rate = recipe.learning_rate or rate
         return recipe._replace(learning_rate=rate, max_iter=int(self.max_iter))
+
+    def _centered(
+        self, pairs: Pairs, codes: Int[np.ndarray, "n"], recipe: Recipe
+    ) -> Recipe:
+        """Return the recipe with the prior mean W₀ that is chosen for the labels."""
+        if self.prior_mean != "auto":
+            return recipe
+        power = choose_power(np.asarray(pairs.X), codes)
+        W0 = prior_for(pairs, recipe._replace(prior_mean=power), 1.0, codes).mean
+        return recipe._replace(prior_mean=np.asarray(W0)) if power else recipe
 
     def _store_fit(self, fitted: Fitted, metric: Mahalanobis, scaler: Scaler) -> None:
         """Store the fit, and its common map in input units."""

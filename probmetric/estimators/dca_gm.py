@@ -99,7 +99,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Maximum number of steps. Default: 500 for L-BFGS and 30 for the alternation,
         which stops after ``max_iter`` steps by design.
     tol : float, default=1e-5
-        Tolerance on the gradient.
+        L-BFGS stops at this gain of an iteration in nats, the alternation at this
+        gradient.
     random_state : int, default=0
         Seed of k-means in the start.
 

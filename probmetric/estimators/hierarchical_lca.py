@@ -54,6 +54,9 @@ class HierarchicalLCA(EffectLearner):
     ----------
     regularization : float > 0, default=10
         λ of the common linear map: the prior standard deviation of an entry is c/√λ.
+    prior_mean : {"auto", "identity"}, default="auto"
+        Prior mean W₀ of the common linear map. "auto" is chosen as in ``LCA``, from
+        points minus their group means. It is cI after ``fit_pairs``.
     spread : float in [0, 100], optional
         Known value of ω. Default: ω is learned, or 0 if there is one group.
     spread_scale : float > 0, default=0.5
@@ -75,8 +78,8 @@ class HierarchicalLCA(EffectLearner):
     groups_ : array of shape (G,)
         Sorted labels of the groups. None after a fit without groups.
     spread_ : float
-        ω, in units of the Euclidean map W₀ = cI. 0 if groups do not differ, or if there
-        is one group.
+        ω, in units of c = ‖W₀‖/√p. 0 if groups do not differ, or if there is one
+        group.
     intercept_ : float
         b ≥ 0 of all groups: P(same) of equal points is exp(-b).
     learning_rate_ : float
@@ -150,9 +153,10 @@ class HierarchicalLCA(EffectLearner):
         codes = self._codes_of(groups, len(Z))
         recipe = self._recipe(Z.shape[1])
         names = None if self.groups_ is None else self.groups_.tolist()
-        return self._store(
-            pairs_in_groups(Z, labels, codes, recipe, names), recipe, scaler
-        )
+        pairs = pairs_in_groups(Z, labels, codes, recipe, names)
+        means = np.stack([Z[codes == g].mean(0) for g in range(codes.max() + 1)])
+        inside = pairs._replace(X=Z - means[codes])  # Pairs are inside groups.
+        return self._store(pairs, self._centered(inside, labels, recipe), scaler)
 
     def fit_pairs(
         self,

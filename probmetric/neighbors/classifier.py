@@ -174,9 +174,14 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> "KNeighborsClassifier":
         """Fit the metric if it is a learner, store the points, and tune the votes.
 
-        A dataset on disk (``pm.open`` with labels, y=None) supports only count votes,
-        and each prediction reads all rows. ``prior_weight="loo"`` then predicts at most
-        2000 rows, each from all other rows.
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dataset on disk
+            Training points. A dataset on disk (``pm.open`` with labels) supports only
+            count votes, and each prediction reads all rows. ``prior_weight="loo"`` then
+            predicts at most 2000 rows, each from all other rows.
+        y : array-like of shape (n,), optional
+            Classes of the points; None for a dataset on disk.
         """
         if y is None:
             raise ValueError(

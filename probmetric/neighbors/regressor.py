@@ -80,7 +80,15 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: Any = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Fit the metric if it is a learner, store the points, and tune the votes."""
+        """Fit the metric if it is a learner, store the points, and tune the votes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Training points.
+        y : array-like of shape (n,)
+            Numbers to predict.
+        """
         check_numeric(X)
         if y is None:
             raise ValueError(

@@ -216,7 +216,7 @@ def neighbor_probabilities(
 
     >>> import probmetric as pm
     >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.5, 2.0)]
-    >>> posterior = pm.PosteriorMetric(draws, "prediction")
+    >>> posterior = pm.posterior.PosteriorMetric(draws, "prediction")
     >>> figure = pm.plots.neighbor_probabilities(posterior, [0.0, 0.0], np.eye(2), 1)
     >>> [round(float(bar.get_width()), 3) for bar in figure.axes[0].patches]
     [0.667, 0.333]

@@ -22,7 +22,9 @@ class Interval(NamedTuple):
     >>> import numpy as np
     >>> import probmetric as pm
     >>> draws = [pm.Mahalanobis(np.diag([s])) for s in np.linspace(1, 3, 201)]
-    >>> posterior = pm.PosteriorMetric(draws, "intervals", pairs_independent=True)
+    >>> posterior = pm.posterior.PosteriorMetric(
+    ...     draws, "intervals", pairs_independent=True
+    ... )
     >>> lower, upper = posterior.interval(np.zeros(1), np.ones(1), prob=0.9)
     >>> round(float(lower), 2), round(float(upper), 2)
     (1.1, 2.9)

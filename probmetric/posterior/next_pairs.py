@@ -162,9 +162,9 @@ def next_pairs(
     --------
     >>> import numpy as np
     >>> import probmetric as pm
-    >>> link = pm.Link(b=0.1, scale=0.5)
+    >>> link = pm.metric.Link(b=0.1, scale=0.5)
     >>> draws = [pm.Mahalanobis(np.diag([1.0, s]), link) for s in (0.2, 1.0, 2.0)]
-    >>> posterior = pm.PosteriorMetric(draws, "prediction")
+    >>> posterior = pm.posterior.PosteriorMetric(draws, "prediction")
     >>> pairs = np.array([[[0, 0], [1, 0]], [[0, 0], [0, 1]], [[0, 0], [0, 1.01]]])
     >>> result = next_pairs(posterior, pairs, 2)
     >>> result.indices.tolist(), result.scores.round(3).tolist()

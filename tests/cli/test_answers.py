@@ -240,7 +240,7 @@ def test_the_share_of_same_is_that_of_all_judgments_by_their_weights(world, tmp_
     rows = {"i": [0, 1, 2], "j": [3, 4, 5], "y": [1, 2, 0], "trials": [2, 5, 3]}
     judge, metric = tmp_path / "judge.csv", tmp_path / "metric.npz"
     pd.DataFrame(rows).assign(weight=[1.0, 4.0, 2.0]).to_csv(judge, index=False)
-    pm.save_metric(pm.Mahalanobis(np.eye(2), pm.Link(0.1, 0.5)), metric)
+    pm.save_metric(pm.Mahalanobis(np.eye(2), pm.metric.Link(0.1, 0.5)), metric)
     words = "--data", world[2]["sites"], "--answers", judge, "--metric", metric
     done = run("evaluate", *words, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output

@@ -283,7 +283,7 @@ def voices(tmp_path_factory):
     frame.assign(f1=np.nan).to_csv(folder / "lacking.csv", index=False)
     frame.rename(columns={"f1": "pitch"}).to_csv(folder / "other.csv", index=False)
     between, noise = np.diag([9.0, 1.0])[None], 0.25 * np.eye(2)[None]
-    metric = pm.PairSimilarity(np.zeros(1), np.zeros((1, 2)), between, noise)
+    metric = pm.metric.PairSimilarity(np.zeros(1), np.zeros((1, 2)), between, noise)
     pm.save_metric(metric, folder / "m.npz", feature_names=["f1", "f2"])
     pm.save_metric(pm.Mahalanobis(np.eye(2)), folder / "plain.npz")
     return folder

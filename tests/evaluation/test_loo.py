@@ -176,7 +176,7 @@ def test_held_out_votes_are_averaged_where_there_are_draws():
     class Drawn(pm.PairLDA):
         def posterior_metric(self, purpose):
             asked.append(purpose)
-            return pm.PosteriorMetric([self.get_metric()] * 2, purpose)
+            return pm.posterior.PosteriorMetric([self.get_metric()] * 2, purpose)
 
     table = pm.held_out({"plain": pm.PairLDA(), "drawn": Drawn()}, X, y, n_folds=3)
     assert asked == ["prediction"] * 3

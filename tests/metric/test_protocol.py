@@ -47,12 +47,14 @@ def test_a_class_without_a_call_is_a_dissimilarity_and_no_metric():
 
 def test_a_posterior_has_the_features_of_its_draws():
     draws = [build("PairSimilarity", seed) for seed in (0, 1)]
-    assert pm.PosteriorMetric(draws, "prediction").n_features == 3
+    assert pm.posterior.PosteriorMetric(draws, "prediction").n_features == 3
 
 
 @every_kind
 def test_draws_are_told_from_a_single_metric(name):
-    assert isinstance(pm.PosteriorMetric([make(name)], "prediction"), MetricDraws)
+    assert isinstance(
+        pm.posterior.PosteriorMetric([make(name)], "prediction"), MetricDraws
+    )
     assert not isinstance(make(name), MetricDraws)
 
 
@@ -138,7 +140,10 @@ ASKED = {
     "nearest": ("queries", lambda m, X: pm.nearest(m, X, X, 1)),
     "neighbor_table": ("points", lambda m, X: neighbor_table(m, X, k=1)),
     "fit": ("X", _fit),
-    "draws": ("Q", lambda m, X: pm.PosteriorMetric([m], "prediction").pairwise(X, X)),
+    "draws": (
+        "Q",
+        lambda m, X: pm.posterior.PosteriorMetric([m], "prediction").pairwise(X, X),
+    ),
     "jit": ("Q", lambda m, X: jax.jit(lambda m, X: m.pairwise(X, X))(m, X)),
 }
 
@@ -156,7 +161,7 @@ def test_a_metric_that_does_not_say_its_features_is_taken_as_it_is():
     own = Wrapped(build("Mahalanobis"))
     assert pm.nearest(own, Q, P, 2)[1].shape == (4, 2)
     _fit(own, P)
-    mean = pm.PosteriorMetric([own, own], "prediction").mean_metric()
+    mean = pm.posterior.PosteriorMetric([own, own], "prediction").mean_metric()
     assert pm.nearest(mean, Q, P, 2)[1].shape == (4, 2)
 
 

@@ -200,7 +200,11 @@ def test_the_tolerance_is_in_standard_errors_of_the_paired_differences():
 
 @pytest.mark.parametrize(
     ("learner", "name", "repeats"),
-    [(pm.LDA(), "prior_strength", 1), (pm.LCA("cv"), "n_components", 3)],
+    [
+        (pm.LDA(), "prior_strength", 1),
+        (pm.LCA(), "prior_mean", 3),
+        (pm.LCA("cv", prior_mean="identity"), "n_components", 3),
+    ],
 )
 def test_the_bar_says_what_is_chosen_and_counts_folds(
     monkeypatch, learner, name, repeats

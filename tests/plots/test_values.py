@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 import probmetric as pm
 from probmetric import plots
+from probmetric.checks.uniformity import Ranks
 from probmetric.data import Pairs
 from probmetric.plots.style import NAME, class_marks, readable, styled
 from tests.metric_kinds import build
@@ -83,7 +84,7 @@ def test_whiskers_are_those_of_the_bars_if_order_is_not_index():
     nearest = [0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
     draws = [pm.Mahalanobis(np.diag(np.where(np.arange(3) == k, 1, 2.0)))
              for k in nearest]  # fmt: skip
-    near = pm.PosteriorMetric(draws, "prediction")
+    near = pm.posterior.PosteriorMetric(draws, "prediction")
     axis = plots.neighbor_probabilities(near, np.zeros(3), np.eye(3), 1).axes[0]
     assert [t.get_text() for t in axis.get_yticklabels()] == ["1", "2", "0"]
     np.testing.assert_allclose([bar.get_width() for bar in axis.patches],
@@ -129,10 +130,10 @@ def test_a_metric_and_draws_of_one_have_heat_maps():
     one = plots.metric(pm.Mahalanobis(np.array([[1.0, 2.0], [0.0, 1.0]])))
     np.testing.assert_array_equal(one.axes[0].images[0].get_array(), [[1, 2], [2, 5]])
     draws = [pm.Mahalanobis(np.eye(1) * s) for s in (1.0, 1.0, 2.0)]
-    several = plots.metric(pm.PosteriorMetric(draws, "prediction"))
+    several = plots.metric(pm.posterior.PosteriorMetric(draws, "prediction"))
     mean, sd = (axis.images[0].get_array().item() for axis in several.axes[:2])
     np.testing.assert_allclose([mean, sd], [2, np.sqrt(2)])
-    jackknife = plots.metric(pm.IntervalMetric(draws[2], draws[:2]))
+    jackknife = plots.metric(pm.posterior.IntervalMetric(draws[2], draws[:2]))
     assert jackknife.axes[0].images[0].get_array().item() == 4
 
 
@@ -210,7 +211,7 @@ def test_constants_that_disagree_are_drawn_at_the_edge():
     """Constant draws have no Monte Carlo error, and so no z."""
     constant, shape = np.ones((4, 500)), ("chain", "draw", "i")
     values = np.stack([RNG.normal(size=(4, 500)), constant, constant], -1)
-    found = pm.compare(
+    found = pm.checks.compare(
         {"a": np.array([0.0, 2.0, 1.0])}, xr.Dataset({"a": (shape, values)})
     )
     left = plots.agreement(found).axes[0]
@@ -232,7 +233,7 @@ def test_long_names_leave_room_for_the_figure():
     X, y = points(2)
     frame = pd.DataFrame(X, columns=[f"{LONG}, width", f"{LONG}, height"])
     metric, names = pm.Mahalanobis(np.eye(2)), [f"{LONG} 0", f"{LONG} 1"]
-    near = pm.PosteriorMetric([metric], "prediction")
+    near = pm.posterior.PosteriorMetric([metric], "prediction")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for figure in (
@@ -295,7 +296,7 @@ def test_class_probabilities_refuses_a_missing_probability_and_names_the_class()
 def test_the_figure_of_ranks_names_what_disagrees():
     rng = np.random.default_rng(0)
     rows = {"right": rng.integers(0, 40, 300), "low": rng.integers(0, 20, 300)}
-    ranks = pm.checks.Ranks(rows, 39)
+    ranks = Ranks(rows, 39)
     table = pm.checks.uniformity(ranks)
     found = SimpleNamespace(ranks=ranks, table=table, model="m", verdict="disagree")
     axis = pm.plots.sbc(found).axes[0]
@@ -309,7 +310,7 @@ def test_the_figure_of_ranks_names_what_disagrees():
 
 def test_bars_of_neighbors_are_labeled_by_class():
     X = np.eye(10)
-    near = pm.PosteriorMetric([pm.Mahalanobis(np.eye(10))], "prediction")
+    near = pm.posterior.PosteriorMetric([pm.Mahalanobis(np.eye(10))], "prediction")
     names = [f"class {k}" for k in range(10)]
     figure = plots.neighbor_probabilities(
         near, X[8] * 0.9, X, 1, y=np.arange(10), target_names=names

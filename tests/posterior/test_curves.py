@@ -25,7 +25,7 @@ def test_curves_are_the_images_of_points():
 
 def test_limits_of_draws_are_quantiles():
     draws = metrics(50)
-    posterior = pm.PosteriorMetric(draws, "intervals", pairs_independent=True)
+    posterior = pm.posterior.PosteriorMetric(draws, "intervals", pairs_independent=True)
     found = curves(draws[0], posterior, prob=0.8, n_points=5)
     each = [d.transform(found.x.T).T for d in draws]
     np.testing.assert_allclose(found.lower, np.quantile(each, 0.1, axis=0))
@@ -34,7 +34,7 @@ def test_limits_of_draws_are_quantiles():
 
 def test_limits_of_refits_are_those_of_the_jackknife_and_not_below_zero():
     fits = metrics(9)
-    made = pm.IntervalMetric(fits[0], fits[1:], factor=0.3)
+    made = pm.posterior.IntervalMetric(fits[0], fits[1:], factor=0.3)
     found = curves(fits[0], made, n_points=5)
     each = np.array([m.transform(found.x.T).T for m in fits[1:]])
     V = 0.3 * 7 / 8 * ((each - each.mean(0)) ** 2).sum(0)
@@ -48,10 +48,10 @@ def test_metrics_of_other_kinds_or_knots_are_refused():
     with pytest.raises(ValueError, match=r"metric .*got Mahalanobis"):
         curves(pm.Mahalanobis(np.eye(2)))
     moved = SplineCityBlock(KNOTS + 1, metric.heights)
-    other = pm.PosteriorMetric([moved], "intervals", pairs_independent=True)
+    other = pm.posterior.PosteriorMetric([moved], "intervals", pairs_independent=True)
     with pytest.raises(ValueError, match=r"uncertainty .*knots"):
         curves(metric, other)
-    euclid = pm.PosteriorMetric([pm.Mahalanobis(np.eye(2))], "prediction")
+    euclid = pm.posterior.PosteriorMetric([pm.Mahalanobis(np.eye(2))], "prediction")
     with pytest.raises(ValueError, match=r"uncertainty .*draws or refits"):
         curves(metric, euclid)
 
@@ -59,7 +59,9 @@ def test_metrics_of_other_kinds_or_knots_are_refused():
 def test_draws_that_have_no_intervals_have_no_limits_either():
     draws = metrics(3)
     with pytest.raises(ValueError, match=r"curves .*got purpose='prediction'"):
-        curves(draws[0], pm.PosteriorMetric(draws, "prediction"))
+        curves(draws[0], pm.posterior.PosteriorMetric(draws, "prediction"))
     with pytest.warns(UserWarning, match=r"curves: .*'laplace' draws are too narrow"):
-        curves(draws[0], pm.PosteriorMetric(draws, "intervals"))
-    curves(draws[0], pm.PosteriorMetric(draws, "intervals", source="bootstrap"))
+        curves(draws[0], pm.posterior.PosteriorMetric(draws, "intervals"))
+    curves(
+        draws[0], pm.posterior.PosteriorMetric(draws, "intervals", source="bootstrap")
+    )

@@ -41,7 +41,7 @@ def test_the_metric_of_a_group_has_its_M_and_the_common_b():
 def test_a_function_makes_a_factor_or_a_metric_of_one_draw():
     def link(sites):
         assert set(sites) == {"M", "W", "b"}
-        return pm.Mahalanobis(sites["W"], pm.Link(sites["b"], np.asarray(0.5)))
+        return pm.Mahalanobis(sites["W"], pm.metric.Link(sites["b"], np.asarray(0.5)))
 
     given = {"sel": {"group": "c"}, "n_draws": 4, "pairs_independent": True}
     draws = grouped()
@@ -105,7 +105,7 @@ def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
 
     def stated(sites):
         return pm.Mahalanobis(
-            np.diag(sites["scale"]), pm.Link(sites["b"], np.asarray(0.5))
+            np.diag(sites["scale"]), pm.metric.Link(sites["b"], np.asarray(0.5))
         )
 
     own = pm.draws_to_metric(

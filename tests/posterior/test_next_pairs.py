@@ -20,11 +20,11 @@ def posterior():
     draws = [
         pm.Mahalanobis(
             np.diag(rng.gamma(0.7, size=3)),
-            pm.Link(b=rng.uniform(0.05, 0.6), scale=1.0),
+            pm.metric.Link(b=rng.uniform(0.05, 0.6), scale=1.0),
         )
         for _ in range(N_DRAWS)
     ]
-    return pm.PosteriorMetric(draws, "prediction")
+    return pm.posterior.PosteriorMetric(draws, "prediction")
 
 
 @pytest.fixture
@@ -138,10 +138,10 @@ def test_left_variance_is_that_of_a_regression_on_simulated_answers(posterior, p
 @pytest.mark.parametrize("criterion", RULES)
 def test_near_copies_of_a_pair_that_was_chosen_wait(criterion):
     """Two draws tell features apart, two others other ones; copies tell nothing new."""
-    link = pm.Link(0.01, 1.0)
+    link = pm.metric.Link(0.01, 1.0)
     weights = [[3.0, 0, 2.5, 0], [3.0, 0, 0, 2.5], [0, 3.0, 2.5, 0], [0, 3.0, 0, 2.5]]
     draws = [pm.Mahalanobis(np.diag(w), link) for w in weights]
-    posterior = pm.PosteriorMetric(draws, "prediction")
+    posterior = pm.posterior.PosteriorMetric(draws, "prediction")
     first, second = np.zeros((2, 2, 4))
     first[1, 0], second[1, 2] = 1.0, 1.0
     copies = first + 1e-4 * np.random.default_rng(0).normal(size=(20, 2, 4))
@@ -182,8 +182,8 @@ def test_answers_that_are_drawn_agree_with_all_of_them():
 
 def test_draws_that_are_sure_have_nothing_to_learn():
     """P(same) of 0 and 1 and equal draws give 0, in order, without a warning."""
-    draw = pm.Mahalanobis(np.eye(1), pm.Link(b=0.0, scale=1.0))
-    posterior = pm.PosteriorMetric([draw, draw], "prediction")
+    draw = pm.Mahalanobis(np.eye(1), pm.metric.Link(b=0.0, scale=1.0))
+    posterior = pm.posterior.PosteriorMetric([draw, draw], "prediction")
     pairs = np.array([[[0.0], [0.0]], [[0.0], [1e3]], [[0.0], [1.0]]])
     for criterion in RULES:
         found = pm.next_pairs(posterior, pairs, 3, criterion)
@@ -193,9 +193,9 @@ def test_draws_that_are_sure_have_nothing_to_learn():
 
 def test_draws_that_contradict_each_other_are_told_apart_by_one_answer():
     """log 2 from a pair on which two draws are sure of the opposite, then nothing."""
-    link = pm.Link(b=0.0, scale=1.0)
+    link = pm.metric.Link(b=0.0, scale=1.0)
     draws = [pm.Mahalanobis(np.diag(w), link) for w in ([0.0, 60.0], [60.0, 0.0])]
-    posterior = pm.PosteriorMetric(draws, "prediction")
+    posterior = pm.posterior.PosteriorMetric(draws, "prediction")
     pairs = np.array([[[0.0, 0], [1, 0]], [[0.0, 0], [0, 1]]])
     found = pm.next_pairs(posterior, pairs, 2)
     np.testing.assert_allclose(found.scores, [np.log(2), 0], atol=1e-12)
@@ -205,7 +205,7 @@ def test_other_kinds_that_define_the_probability():
     draws = [build("PairSimilarity", seed) for seed in range(5)]
     pairs = np.random.default_rng(1).normal(size=(6, 2, draws[0].n_features))
     p = np.stack([m.same_probability(pairs[:, 0], pairs[:, 1]) for m in draws])
-    posterior = pm.PosteriorMetric(draws, "prediction")
+    posterior = pm.posterior.PosteriorMetric(draws, "prediction")
     found = pm.next_pairs(posterior, pairs, 3)
     assert found.indices.tolist() == greedy(p, 3, gained)[0]
 
@@ -295,24 +295,24 @@ def test_a_seed_is_all_that_is_random(posterior, many):
 X = np.zeros((4, 3))
 ROW = np.array([0])
 NAN = np.full((3, 2, 3), np.nan)
-LINKED = pm.Mahalanobis(np.eye(3), pm.Link(0.1, 1.0))
-NEGATIVE = pm.Mahalanobis(np.eye(3), pm.Link(-0.1, 1.0))
+LINKED = pm.Mahalanobis(np.eye(3), pm.metric.Link(0.1, 1.0))
+NEGATIVE = pm.Mahalanobis(np.eye(3), pm.metric.Link(-0.1, 1.0))
 
 
 @pytest.mark.parametrize(
     ("candidates", "n", "options", "match"),
     [
         (np.zeros((3, 2, 3)), 4, {}, r"n .*\(3\), got 4"),
-        (np.zeros((3, 2, 3)), 0, {}, "n: .*got 0"),
-        (NAN, 1, {}, "candidates: .*got NaN"),
+        (np.zeros((3, 2, 3)), 0, {}, "n must .*got 0"),
+        (NAN, 1, {}, "candidates must .*got NaN"),
         (np.zeros((3, 3, 3)), 1, {}, r"candidates must .*got \(3, 3, 3\)"),
         ([], 1, {}, r"candidates must have shape \(N, 2, d\)"),
         (np.zeros((3, 2, 4)), 1, {}, "candidates must have"),
-        (np.array([[0, 4]]), 1, {"X": X}, r"candidates: .*got 0\.\.4"),
+        (np.array([[0, 4]]), 1, {"X": X}, r"candidates must .*got 0\.\.4"),
         (pm.Pairs(X, ROW, ROW + 1, None), 1, {"X": X}, "X .*Pairs"),
         (iter([np.zeros((3, 2, 3))]), 1, {}, "candidates .*read only once"),
         (lambda: iter([]), 1, {}, r"n .*\(0\), got 1"),
-        (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion: .*got 'bald'"),
+        (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion must .*got 'bald'"),
     ],
 )
 def test_bad_input_is_named(posterior, candidates, n, options, match):
@@ -330,7 +330,7 @@ def test_bad_input_is_named(posterior, candidates, n, options, match):
     ],
 )
 def test_what_has_no_draws_of_the_probability_is_refused(draws, match):
-    posterior = pm.PosteriorMetric(draws, "prediction")
+    posterior = pm.posterior.PosteriorMetric(draws, "prediction")
     with pytest.raises(ValueError, match=f"posterior .*{match}"):
         pm.next_pairs(posterior, np.zeros((3, 2, 3)), 1)
 

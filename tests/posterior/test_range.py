@@ -13,7 +13,7 @@ B = A[::-1] + 1.0
 
 @pytest.fixture
 def draws():
-    return pm.PosteriorMetric(
+    return pm.posterior.PosteriorMetric(
         [pm.Mahalanobis(np.eye(2) * s, LINK) for s in (1.0, 1.5, 2.0)],
         "intervals",
         source="bootstrap",

@@ -43,7 +43,7 @@ def data(n=12, d=3):
 def draws(d=3):
     sizes = (0.5, 1.0, 2.0, 4.0)
     each = [pm.Mahalanobis(np.diag([1.0, s, *np.ones(d - 2)])) for s in sizes]
-    return pm.PosteriorMetric(each, "prediction")
+    return pm.posterior.PosteriorMetric(each, "prediction")
 
 
 def content(page):
@@ -76,7 +76,7 @@ def test_votes_and_probabilities_are_shares_of_draws():
 def test_intervals_have_limits_and_one_metric_has_none():
     X, y = data()
     fits = [pm.Mahalanobis(np.eye(3) * s) for s in (1.0, 0.9, 1.1)]
-    made = pm.IntervalMetric(fits[0], fits[1:])
+    made = pm.posterior.IntervalMetric(fits[0], fits[1:])
     said = content(explore(made, X, y, k=2))
     low, high = made.interval(X[0], X[said["index"][0][0]])
     limits = np.array(said["limits"])
@@ -112,7 +112,7 @@ def test_what_is_not_shown_is_counted():
     X, y = data(40)
     rng = np.random.default_rng(1)
     each = [pm.Mahalanobis(np.diag(rng.uniform(0.01, 9, 3))) for _ in range(60)]
-    said = content(explore(pm.PosteriorMetric(each, "prediction"), X, y, k=1))
+    said = content(explore(pm.posterior.PosteriorMetric(each, "prediction"), X, y, k=1))
     shown = np.array(said["probability"])
     assert shown.shape[1] <= 5
     np.testing.assert_allclose(shown.sum(1) + said["others"], 1, rtol=1e-4)

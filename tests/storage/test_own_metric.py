@@ -43,7 +43,7 @@ def test_a_metric_and_draws_of_it_come_back_bit_for_bit(tmp_path):
     one = pm.load_metric(tmp_path / "one.npz", kinds=[City])
     assert isinstance(one, City)
     np.testing.assert_array_equal(one.weights, weights[0])
-    draws = pm.PosteriorMetric([City(w) for w in weights], "prediction")
+    draws = pm.posterior.PosteriorMetric([City(w) for w in weights], "prediction")
     pm.save_metric(draws, tmp_path / "draws.npz")
     again = pm.load_metric(tmp_path / "draws.npz", kinds=(City, pm.Mahalanobis))
     assert again.purpose == "prediction"

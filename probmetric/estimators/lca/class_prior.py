@@ -2,13 +2,14 @@
 
 Class c has a map W_c, and few points to learn it from. Its prior is
 
-    W_c ~ N(k W₀, (k c)²/λ),    W₀ = cI (scaled axes if p < d),                    (1)
+    W_c ~ N(k W₀, (k c)²/λ),                                                       (1)
 
-with c common to all classes: 1/c² is the median squared distance of a point from the
-mean of the *other* members of its class, as for a new point. (A c from the distances to
-a mean that includes the point is too large for a class of few members, by √2 and more
-for two.) k is the scale of the scores: as P_c(x) = e^{-t}, t = b + D/2, P of a typical
-member decreases with k, and P of points of other classes decreases faster.
+with W₀ ∝ S^(-g/2), g chosen as in ``LCA``, and c = ‖W₀‖/√p common to all classes. For
+W₀ = cI (g = 0, scaled axes if p < d) 1/c² is the median squared distance of a point
+from the mean of the *other* members of its class, as for a new point. (A c from the
+distances to a mean that includes the point is too large for a class of few members, by
+√2 and more for two.) k is the scale of the scores: as P_c(x) = e^{-t}, t = b + D/2, P
+of a typical member decreases with k, and P of points of other classes decreases faster.
 
 For each (k, λ) the loss is the mean of -log(P_c / Σ P) of held-out points of class c:
 first the best k at λ = 30, then the best λ at that k. At λ = 10⁶ nothing is learned:
@@ -39,8 +40,14 @@ from probmetric.data.containers import Pairs
 from probmetric.data.hash import first_best
 from probmetric.data.padding import bucket, pad_rows
 from probmetric.inference.lca.bootstrap import fit_near
-from probmetric.inference.lca.fit import scaled_axes
-from probmetric.inference.lca.recipe import Recipe, prior_for, solve
+from probmetric.inference.lca.fit import scaled_axes, within_axes
+from probmetric.inference.lca.recipe import (
+    Recipe,
+    choose_power,
+    is_auto,
+    prior_for,
+    solve,
+)
 from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAPrior, log_b_of
@@ -135,9 +142,13 @@ def common_centre(
         # x minus the mean of the others is n/(n-1) times x minus the mean of all.
         apart[codes == code] = (rows - rows.mean(0)) * len(rows) / max(len(rows) - 1, 1)
     everyone = class_pairs(Z, Z.mean(0), np.ones(len(Z), bool))
-    first = prior_for(everyone, recipe, 1.0)
-    axes = np.asarray(first.mean) / float(first.c)
     pairs = class_pairs(apart, np.zeros(Z.shape[1]), np.ones(len(Z), bool))
+    if (power := choose_power(Z, codes) if is_auto(recipe.prior_mean) else 0.0) > 0:
+        axes = within_axes(Z, codes, power, recipe.n_components)
+        W0 = np.asarray(scaled_axes(axes, pairs)[0])
+        return W0, float(np.linalg.norm(W0) / np.sqrt(len(W0)))
+    first = prior_for(everyone, recipe._replace(prior_mean="auto"), 1.0)
+    axes = np.asarray(first.mean) / float(first.c)
     W0, c = scaled_axes(axes, pairs)
     return np.asarray(W0), c
 

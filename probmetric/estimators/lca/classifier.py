@@ -48,11 +48,13 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         held-out log loss of ``predict_proba``. "auto" is 10·max(1, n/1000). Without a
         prior, ‖W_c‖ → ∞ for a class whose members coincide.
     prior_scale : "cv", float > 0 or None, default="cv"
-        k: the prior of W_c is centered at k c I, or at scaled principal axes if
-        ``n_components < d``. All classes share one c, which is computed from the
-        distances within classes. "cv" chooses k among √2, 2, 2√2 and 4. None is k = 1
-        with a separate c for each class. Probabilities with None are too even if
-        classes have few points (see the guide to few labels).
+        k: the prior of W_c is centered at k W₀. All classes share one W₀, whose scale c
+        is computed from the distances within classes. "cv" chooses k among √2, 2, 2√2
+        and 4. None is k = 1 with W₀ = cI and a separate c for each class. Probabilities
+        with None are too even if classes have few points (see the guide to few labels).
+    prior_mean : {"auto", "identity"}, default="auto"
+        W₀. "auto" is chosen as in ``LCA``. "identity" is cI, or scaled principal axes
+        if ``n_components < d``.
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
     tol : float, optional
 
@@ -87,6 +89,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     n_components: int | None = field(default=None, kw_only=False)
     regularization: Positive | Literal["auto", "cv"] = "cv"
     prior_scale: Positive | Literal["cv"] | None = "cv"
+    prior_mean: Literal["auto", "identity"] = "auto"
     solver: Solver = "lbfgs"
     standardize: bool = True
     unlabeled: object = "warn"
@@ -99,6 +102,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = Recipe(
             n_components=n_rows(self.n_components, Z.shape[1]),
+            prior_mean=self.prior_mean,
             solver=self.solver,
             max_iter=self.max_iter,
             tol=self.tol,

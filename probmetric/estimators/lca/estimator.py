@@ -70,8 +70,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where
     dist = ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
     ``fit_pairs`` takes pairs. The fit is the posterior mode in (W, log b). The prior is
-    Gaussian for W, centered at a scaled Euclidean metric whose scale is set from the
-    same pairs (empirical Bayes). P(same) of identical points has a uniform prior on
+    Gaussian for W. Its center, between the Euclidean distance and the Mahalanobis
+    distance within classes, is chosen by folds, and its scale is set from the same
+    pairs (empirical Bayes). P(same) of identical points has a uniform prior on
     (0, 1). After ``fit``, P(same) is calibrated on held-out pairs.
 
     Parameters
@@ -94,11 +95,14 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         "auto" is 10·max(1, n/1000). "cv" chooses λ, the number of refreshes and an
         "auto" prior mean by kNN accuracy on folds of the training data. "evidence"
         chooses λ by the marginal likelihood.
-    prior_mean : "auto", "identity", "pca", "within", "half_within" or array (p, d)
-        Prior mean W₀ for standardized features; the fit starts at W₀. "auto", the
-        default, is c·I, or scaled principal axes if ``n_components < d``. "within"
-        shrinks to the Mahalanobis distance of the covariance S within classes:
-        W₀ ∝ S^(-½). "half_within" is W₀ ∝ S^(-¼).
+    prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
+        Prior mean W₀ for standardized features; the fit starts at W₀. A number g is
+        W₀ ∝ S^(-g/2) with the covariance S within classes: g = 1 ("within") shrinks to
+        the Mahalanobis distance of S, 0 to the Euclidean distance ("identity"), ½ is
+        "half_within". "auto", the default, chooses g among 0, ¼, ½, ¾ and 1 by soft
+        votes of neighbors in folds, or among 0 and ¼ for fewer than 30 points. It is
+        c·I for pairs, weighted points and anchors.
+        With ``n_components < d``, W₀ has the principal axes under S^(-g/2).
     n_refresh : int, default=1
         Number of times that *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
@@ -113,7 +117,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         solvers maximize the same objective.
     tol : float > 0, optional
         Tolerance at which the solver stops. Default: a relative gap of 1.5e-8 for EM, a
-        relative gradient of 1e-6 for L-BFGS.
+        gain of 1e-8 nats per iteration for L-BFGS.
     random_state : int, RandomState or None, default=0
         Seed of the folds of ``regularization="cv"`` and of the anchors. With None they
         differ in every fit.
@@ -140,9 +144,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Link of P(same), with the pairs that it refers to. None with ``per_anchor``.
     sigma2_, kappa2_ : float, array of shape (n_anchors,)
         σ² relative to κ² = 1. ``kappa2_`` are the scales of ``per_anchor``.
-    regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, str
-        Values used by the fit. The prior mean may be an array. λ is infinite if "cv"
-        chose to learn nothing.
+    regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
+        Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
+        if "cv" chose to learn nothing.
     choices_ : list of Choice
         Settings tried by ``regularization="cv"``, best first: prior mean, λ, number of
         refreshes, held-out accuracy averaged over k = 1, 3, 5, 7, and held-out accuracy

@@ -40,6 +40,7 @@ from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
     as_fitted,
+    is_auto,
     on_all_pairs,
     refitted,
 )
@@ -159,6 +160,7 @@ def jackknifed(
     all_pairs: bool,
     link: str = "auto",
     seed: int = 0,
+    choose: bool = False,
 ) -> IntervalMetric:
     """Return a mode and its refits without each group of points.
 
@@ -177,9 +179,11 @@ def jackknifed(
         "calibrated" without held-out pairs.
     seed
         Seed of the groups that are left out for more than 100 points.
+    choose
+        Whether each refit chooses the prior mean again.
     """
     group = groups_of(codes, seed, np.asarray(mode.pairs.X))
-    refits = leave_out(mode, group)
+    refits = leave_out(mode, group, codes if choose else None)
     W, log_sigma2 = (
         np.concatenate([np.asarray(whole)[None], np.asarray(left)])
         for whole, left in zip(mode.fit.params[:2], refits[:2], strict=True)
@@ -322,6 +326,7 @@ def metric_for(
                 all_pairs=pairs == "all" or recipe.pairs == "all",
                 link=estimator.link,
                 seed=seed,
+                choose=is_auto(estimator.prior_mean),
             )
         drawn = lca_draws.draw(
             mode,

@@ -27,7 +27,12 @@ from probmetric.estimators.lca.settings import refuse_rank
 from probmetric.estimators.lca.tuning import fit_labels
 from probmetric.inference.choose import choose_strength
 from probmetric.inference.lca.jackknife import leave_out
-from probmetric.inference.lca.recipe import Recipe, within_reach
+from probmetric.inference.lca.recipe import (
+    Recipe,
+    choose_power,
+    is_auto,
+    within_reach,
+)
 from probmetric.neighbors.strength import (
     Chosen,
     map_losses,
@@ -98,7 +103,10 @@ def _by_folds(
 
     def learn(rows: np.ndarray) -> list[np.ndarray]:
         A, a = X[rows], codes[rows]
-        fits = (fit_labels(A, a, within_reach(recipe, a), lam) for recipe in recipes)
+        common = within_reach(recipes[0], a)
+        if is_auto(common.prior_mean):  # The choice does not depend on the rank.
+            common = common._replace(prior_mean=choose_power(A, a))
+        fits = (fit_labels(A, a, common._replace(n_components=p), lam) for p in ranks)
         return [fitted.fit.params.W for fitted, _ in fits]
 
     return choose_strength(
@@ -109,6 +117,9 @@ def _by_folds(
 def _by_refits(
     X: np.ndarray, codes: np.ndarray, recipes: list[Recipe], lam: float | str
 ) -> Chosen:
+    if is_auto(mean := recipes[0].prior_mean):
+        mean = choose_power(X, codes)
+    recipes = [recipe._replace(prior_mean=mean) for recipe in recipes]
     group, voters = groups_of(codes, X=X), some_voters(X, codes)
     losses = np.full((len(recipes), len(BANDWIDTHS), len(X)), np.inf)
     bar = progress_bar(recipes, "choose n_components", None, "map")

@@ -10,10 +10,12 @@ from jaxtyping import Float
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import points
-from probmetric.estimators._settings import Matrix
+from probmetric.estimators._settings import Matrix, Share
 from probmetric.inference.lca.recipe import WITHIN, Recipe
 
-type PriorMean = Matrix | Literal["auto", "identity", "pca", "half_within", "within"]
+type PriorMean = (
+    Matrix | Share | Literal["auto", "identity", "pca", "half_within", "within"]
+)
 
 
 def n_rows(n_components: object, d: int) -> int:
@@ -82,10 +84,14 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
             )
 
 
-def _prior_mean(mean: Matrix | str, p: int, d: int) -> Float[np.ndarray, "p d"] | str:
+def _prior_mean(
+    mean: Matrix | float | str, p: int, d: int
+) -> Float[np.ndarray, "p d"] | float | str:
     if isinstance(mean, str):
         check_choice("prior_mean", mean, ("auto", "identity", "pca", *WITHIN))
         return mean
+    if np.ndim(mean) == 0:
+        return float(check_number("prior_mean", mean, 0, 1))
     W0 = points(mean, "prior_mean")
     if W0.shape != (p, d) or np.linalg.matrix_rank(W0) < p:
         raise ValueError(

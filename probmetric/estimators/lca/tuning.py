@@ -36,7 +36,9 @@ from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,
     build,
+    choose_power,
     fit_labeled,
+    is_auto,
     mean_of,
     prior_for,
     rate_for,
@@ -63,7 +65,7 @@ NEIGHBORS = (1, 3, 5, 7)
 class Choice(NamedTuple):
     """A setting and its held-out accuracy; λ = inf is no learning."""
 
-    prior_mean: str | np.ndarray
+    prior_mean: str | float | np.ndarray
     lam: float
     n_refresh: int
     accuracy: float
@@ -77,7 +79,7 @@ type Setting = tuple[int, float, int]
 class Tried(NamedTuple):
     """Prior means, λ from the strongest down, and numbers of refreshes to try."""
 
-    means: tuple[str | np.ndarray, ...]
+    means: tuple[str | float | np.ndarray, ...]
     lams: tuple[float, ...]
     refreshes: tuple[int, ...]
 
@@ -89,7 +91,7 @@ def settings_for(recipe: Recipe, n: int, d: int) -> Tried:
     """
     mean, setting = mean_of(recipe, d), recipe.prior_mean
     nearest = recipe.pairs == "nearest"
-    if isinstance(setting, str) and setting == "auto":
+    if is_auto(setting):
         lams = (100.0, 30.0, *FEW) if n > 1000 else FEW
         return Tried((mean, *WITHIN), lams, (1,) if nearest else (0,))
     lams = (100.0, *GRID) if n > 1000 else GRID
@@ -104,11 +106,13 @@ def fit_labels(
     random_state: int | np.random.RandomState | None = 0,
     w: Float[np.ndarray, "n"] | None = None,
 ) -> tuple[Fitted, list[Choice]]:
-    """Fit labeled, standardized points with weights w, and choose λ.
+    """Fit labeled, standardized points with weights w; choose λ and the prior mean.
 
     With "cv" the second result is the choices, best first.
     """
     choices: list[Choice] = []
+    if lam != "cv" and w is None and is_auto(recipe.prior_mean):
+        recipe = recipe._replace(prior_mean=choose_power(X, codes))
     if lam == "auto":
         lam = auto_regularization(len(X) if w is None else float(w.sum()))
     elif lam == "evidence":

@@ -45,8 +45,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     Parameters
     ----------
     regularization : float > 0, default=10
-        λ: the prior standard deviation of an entry of the linear map around the
-        Euclidean map cI is c/√λ.
+        λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ.
+    prior_mean : {"auto", "identity"}, default="auto"
+        Prior mean W₀. "auto" is chosen as in ``LCA``. It is cI after ``fit_pairs``.
     spread : float in [0, 10], optional
         Known value of ω. Default: ω is learned.
     spread_scale : float > 0, default=1
@@ -115,7 +116,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = self._recipe(Z.shape[1])
         made = build(Z, codes, recipe)._replace(anchor=None)
-        return self._store(made, recipe, scaler, None)
+        return self._store(made, self._centered(made, codes, recipe), scaler, None)
 
     def fit_pairs(
         self,

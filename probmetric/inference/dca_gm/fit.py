@@ -238,7 +238,8 @@ def fit(
         Largest number of iterations. The default is 500 for L-BFGS and 30 for the
         hybrid.
     tol : float, default=1e-5
-        Tolerance on the gradient.
+        L-BFGS stops at this gain of an iteration in nats, the alternation at this
+        gradient.
 
     Returns
     -------

@@ -310,7 +310,7 @@ def fit(
     max_steps : int, default=500
         Maximum number of L-BFGS iterations at one ω.
     tol : float, default=1e-6
-        Tolerance of L-BFGS on the relative gradient.
+        Gain of an iteration of L-BFGS, in nats, at which it stops.
 
     Returns
     -------

@@ -25,8 +25,8 @@ from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.point_effects import PointEffectsPrior
 from probmetric.typing import ArrayLike
 
-TOL = 1e-5
-"""Default relative gradient at which L-BFGS stops."""
+TOL = 1e-9
+"""Default gain of an iteration, in nats, at which L-BFGS stops."""
 
 
 class Fitted(NamedTuple):

@@ -6,6 +6,7 @@ Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). If these file
 from the paper, the paper is wrong. The docstrings name the errata.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -171,34 +172,64 @@ def scaled_within(
     >>> round(float(W0[1, 1] / W0[0, 0])), round(float(np.linalg.norm(W0)) / c, 3)
     (8, 1.414)
     """
-    X = np.asarray(pairs.X)
-    p = X.shape[1] if n_components is None else n_components
+    axes = within_axes(np.asarray(pairs.X), np.asarray(codes), power, n_components)
+    W0, _ = _scaled(axes, pairs)
+    return W0, float(np.linalg.norm(W0) / np.sqrt(len(W0)))
+
+
+def within_axes(
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    power: float,
+    n_components: int | None = None,
+) -> Float[np.ndarray, "p d"]:
+    """Return V_p S^(-g/2) of ``scaled_within``, up to scale."""
+    (A,) = whitenings(X, codes, [power])
+    if n_components is None or n_components == len(A):
+        return A
+    axes = principal_axes(X @ A, n_components)
+    return np.asarray(row_signs(axes) * axes @ A)
+
+
+def whitenings(
+    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], powers: Sequence[float]
+) -> list[Float[np.ndarray, "d d"]]:
+    """Return S^(-g/2) of ``scaled_within`` for each g of ``powers``, up to scale."""
     live = ~constant_columns(X)
-    A = np.eye(X.shape[1])
-    A[np.ix_(live, live)] = inner = _whitening(X[:, live], np.asarray(codes), power)
-    A[~live, ~live] = np.linalg.norm(inner) / np.sqrt(max(live.sum(), 1))
-    if p < len(A):
-        axes = principal_axes(X @ A, p)
-        A = row_signs(axes) * axes @ A
-    W0, _ = _scaled(A, pairs)
-    return W0, float(np.linalg.norm(W0) / np.sqrt(p))
+    values, rest, axes = _within(X[:, live], codes)
+    maps: list[np.ndarray] = []
+    for g in powers:
+        low, high = rest ** (-g / 2), values ** (-g / 2)
+        inner = low * np.eye(live.sum()) + (axes.T * (high - low)) @ axes
+        A = np.eye(len(live)) * np.linalg.norm(inner) / np.sqrt(max(live.sum(), 1))
+        A[np.ix_(live, live)] = inner
+        maps.append(A)
+    return maps
 
 
-def _whitening(X: np.ndarray, codes: np.ndarray, power: float) -> np.ndarray:
-    """Return S^(-g/2) (d, d), in units of the largest standard deviation."""
-    from sklearn.covariance import ledoit_wolf
+def _within(
+    X: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, float, Float[np.ndarray, "r d"]]:
+    """Return eigenvalues and axes of S, and its eigenvalue off the axes (largest: 1).
 
+    All terms of Ledoit and Wolf's estimate follow from the singular values.
+    """
     n, d = X.shape
     spread = np.empty_like(X)
     for code in np.unique(codes):
         spread[codes == code] = X[codes == code] - X[codes == code].mean(0)
-    if not (size := np.abs(spread).max()) > 0:
-        return np.eye(d)
+    if not (size := np.abs(spread).max(initial=0.0)) > 0:
+        return np.ones(0), 1.0, np.zeros((0, d))
     spread = spread / size  # Rescale so that squares neither overflow nor underflow.
-    S = n * ledoit_wolf(spread, assume_centered=True)[0]
-    S[np.diag_indices(d)] += np.sum(spread**2) / (n * d)
-    values, axes = np.linalg.eigh(S)
-    return (axes * (values / values[-1]) ** (-power / 2)) @ axes.T
+    values, axes = np.linalg.svd(spread, full_matrices=False)[1:]
+    values = values**2 / n
+    mean = values.sum() / d
+    apart = (np.sum(values**2) - d * mean**2) / d
+    noise = np.sum(np.sum(spread**2, 1) ** 2) / n - np.sum(values**2)
+    share = min(noise / (n * d * apart), 1.0) if apart > 0 else 0.0
+    values = n * (1 - share) * values + (n * share + 1) * mean
+    rest = values[-1] if len(values) == d else (n * share + 1) * mean
+    return values / values[0], float(rest / values[0]), axes
 
 
 def scaled_axes(
@@ -287,8 +318,8 @@ def fit(
     max_steps : int, default=500
         Maximum number of iterations.
     tol : float, optional
-        Tolerance: relative gap for the EM solvers (default √eps), relative gradient for
-        L-BFGS (default 1e-6).
+        Tolerance: relative gap for the EM solvers (default √eps), gain of an iteration
+        in nats for L-BFGS (default 1e-8).
 
     Returns
     -------
@@ -342,7 +373,7 @@ def fit(
     prior = LCAPrior(*(np.asarray(v, W.dtype) for v in prior))
     data = (stats, prior, np.asarray(learning_rate, W.dtype))
     if solver == "lbfgs":
-        tol = 1e-6 if tol is None else tol
+        tol = 1e-8 if tol is None else tol
         result = lbfgs(objective, start, data, max_steps=max_steps, tol=tol)
     else:
         step = full_step if solver == "full_em" else reduced_step

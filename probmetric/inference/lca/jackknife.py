@@ -2,7 +2,7 @@
 
 In a refit the points of one group have weight zero, which removes every pair with a
 point of the group. The refit starts at the fit to all points (``bootstrap``). The prior
-does not change.
+does not change, unless its mean was chosen by folds: then it is chosen again.
 
 The refits also provide held-out pairs: point i with every point j of another group,
 under the fit without the group of i. P(same) is calibrated on the held-out pairs by the
@@ -12,16 +12,20 @@ That fit is approximated by L_(i) + L_(k) - L, exact to first order, instead of 
 more refits.
 """
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.data.containers import Pairs
 from probmetric.data.hash import canonical_order
 from probmetric.data.padding import bucket, pad_pairs
 from probmetric.inference.lca.bootstrap import bootstrap, check_results
+from probmetric.inference.lca.fit import scaled_axes, scaled_within
 from probmetric.inference.lca.link import log_logistic
-from probmetric.inference.lca.recipe import Fitted
+from probmetric.inference.lca.recipe import Fitted, choose_power
+from probmetric.inference.solvers.result import Fit
 from probmetric.metric.link import AT_RANDOM, LogLogisticLink
-from probmetric.models.lca import LCAParams
+from probmetric.models.lca import LCAParams, LCAPrior
 
 MOST_PAIRS_HELD_OUT = 10_000
 """Largest number of held-out pairs for a link; a random subset if there are more."""
@@ -30,7 +34,11 @@ FEW = 50
 """The number of refits is padded to a multiple of it."""
 
 
-def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
+def leave_out(
+    fitted: Fitted,
+    group: Int[np.ndarray, "n"],
+    codes: Int[np.ndarray, "n"] | None = None,
+) -> LCAParams:
     """Refit without each group of points.
 
     Parameters
@@ -39,6 +47,9 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
         The result of ``fit_labeled``.
     group : int array of shape (n,)
         The group of each point, 0..g-1.
+    codes : int array of shape (n,), optional
+        Class of each point. With ``codes``, the prior mean is chosen again without each
+        group. Default: the prior of the fit.
 
     Returns
     -------
@@ -66,17 +77,40 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     """
     n, g = len(group), int(group.max()) + 1
     # Few shapes, few compilations. Added refits have unit weights and cost one step.
-    u = np.ones((-(-g // FEW) * FEW, bucket(n)))
+    size = -(-g // FEW) * FEW if codes is None else g
+    u = np.ones((size, bucket(n)))
     u[:g, :n] = group != np.arange(g)[:, None]
-    refits = bootstrap(
-        pad_pairs(fitted.pairs),
-        fitted.prior,
-        fitted.fit.params,
-        u,
-        learning_rate=fitted.learning_rate,
-    )
-    check_results("jackknife", np.asarray(refits.result)[:g], 0)
-    return LCAParams(*(a[:g] for a in refits.params))
+    pairs = pad_pairs(fitted.pairs)
+
+    def refits(prior: LCAPrior, u: Float[np.ndarray, "s n"]) -> Fit:
+        start, rate = fitted.fit.params, fitted.learning_rate
+        return bootstrap(pairs, prior, start, u, learning_rate=rate)
+
+    if codes is None:
+        made = refits(fitted.prior, u)
+    else:
+        priors = (_prior_without(fitted, group == k, codes) for k in range(g))
+        fits = [refits(prior, row[None]) for prior, row in zip(priors, u, strict=True)]
+        made = jax.tree.map(lambda *a: np.concatenate(a), *fits)
+    check_results("jackknife", np.asarray(made.result)[:g], 0)
+    return LCAParams(*(a[:g] for a in made.params))
+
+
+def _prior_without(
+    fitted: Fitted, out: np.ndarray, codes: Int[np.ndarray, "n"]
+) -> LCAPrior:
+    """Choose the prior mean again, from the other points, at the scale of the fit."""
+    pairs, row = fitted.pairs, np.cumsum(~out) - 1
+    rest = ~(out[pairs.i] | out[pairs.j])
+    same = np.asarray(pairs.y)[rest]
+    if not same.any():
+        return fitted.prior
+    X, codes = np.asarray(pairs.X)[~out], codes[~out]
+    others = Pairs(X, row[pairs.i[rest]], row[pairs.j[rest]], same)
+    mean = np.asarray(fitted.prior.mean)
+    W0, c = scaled_within(others, codes, choose_power(X, codes), len(mean))
+    scale = scaled_axes(mean, others)[1]  # Pairs were refreshed since it was set.
+    return fitted.prior._replace(mean=W0 / scale, c=np.asarray(c / scale))
 
 
 def held_out_links(

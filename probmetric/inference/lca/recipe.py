@@ -24,11 +24,13 @@ from probmetric.data.pairs import (
     impostor_pairs,
     nearest_pairs,
 )
+from probmetric.inference.choose import choose_strength
 from probmetric.inference.lca.fit import (
     fit,
     scaled_identity,
     scaled_pca,
     scaled_within,
+    whitenings,
 )
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
@@ -36,6 +38,12 @@ from probmetric.typing import Array
 
 WITHIN = {"half_within": 0.5, "within": 1.0}
 """Prior means of labeled points by name: g of ``scaled_within``."""
+
+POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Grid of g for ``choose_power``. With the first, W₀ = cI."""
+
+FEW = 30
+"""Below this number of points only g = 0 and ¼ are tried: folds choose too much."""
 
 
 class Recipe(NamedTuple):
@@ -55,7 +63,7 @@ class Recipe(NamedTuple):
     n_targets: int | None = None
     n_impostors: int | None = None
     max_impostors: int | None = None
-    prior_mean: str | np.ndarray = "auto"
+    prior_mean: str | float | np.ndarray = "auto"
     learning_rate: float | None = None
     n_refresh: int = 1
     per_anchor: bool = False
@@ -67,7 +75,7 @@ class Recipe(NamedTuple):
 class Fitted(NamedTuple):
     """A fit with its pairs, prior and settings, in standardized units, without padding.
 
-    ``prior_mean`` is the name or the matrix of W₀; it is None in old pickles.
+    ``prior_mean`` is the name, the power g or the matrix of W₀; None in old pickles.
     """
 
     fit: Fit
@@ -76,7 +84,7 @@ class Fitted(NamedTuple):
     learning_rate: float
     n_refresh: int
     n_iter: int
-    prior_mean: str | np.ndarray | None = None
+    prior_mean: str | float | np.ndarray | None = None
 
 
 def auto_regularization(n_effective: int | float) -> float:
@@ -151,10 +159,29 @@ def _neighbors(name: str, value: int | None, most: int) -> int:
     return value
 
 
-def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str:
-    """Return the prior mean as a matrix or a name; "auto" is resolved."""
+def choose_power(X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]) -> float:
+    """Choose g of the prior mean W₀ ∝ S^(-g/2) by soft votes of neighbors in folds.
+
+    The rule is Eq. (1) of ``neighbors.strength``: the smallest g within half a standard
+    error of the best. Distances under W₀ are compared, not fits.
+    """
+    powers = POWERS if len(X) >= FEW else POWERS[:2]
+
+    def learn(rows: Int[np.ndarray, "l"]) -> list[np.ndarray]:
+        return whitenings(X[rows], codes[rows], powers)
+
+    return choose_strength(learn, X, codes, powers, name="prior_mean").strength
+
+
+def is_auto(mean: str | float | np.ndarray) -> bool:
+    """Check whether the prior mean is to be chosen."""
+    return isinstance(mean, str) and mean == "auto"
+
+
+def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str | float:
+    """Return the prior mean as a matrix, power or name; resolve "auto" and g = 0."""
     mean = recipe.prior_mean
-    if isinstance(mean, str) and mean == "auto":
+    if is_auto(mean) or (np.ndim(mean) == 0 and mean == 0.0):
         return "identity" if recipe.n_components == d else "pca"
     return mean
 
@@ -177,16 +204,17 @@ def prior_for(
     """
     d = pairs.X.shape[1]
     p, mean = recipe.n_components, mean_of(recipe, d)
-    if not isinstance(mean, str):
+    if np.ndim(mean):
         # c is the scale of W₀: c for cI, and for c times orthonormal rows.
         W0, c = mean, float(np.linalg.norm(mean) / np.sqrt(p))
-    elif mean in WITHIN:
+    elif mean in WITHIN or not isinstance(mean, str):
         if codes is None:
             raise ValueError(
                 "prior_mean must be 'auto', 'identity', 'pca' or a matrix for pairs, "
                 f"whose points have no classes, got {mean!r}."
             )
-        W0, c = scaled_within(pairs, codes, WITHIN[mean], p)
+        power = WITHIN[mean] if isinstance(mean, str) else float(mean)
+        W0, c = scaled_within(pairs, codes, power, p)
     elif mean == "identity":
         W0, c = scaled_identity(pairs, p)
     else:
@@ -211,9 +239,20 @@ def solve(
     learning_rate: float,
     init: LCAParams | None = None,
 ) -> Fit:
-    """Fit LCA to pairs in float64, with shapes padded to buckets."""
+    """Fit LCA to pairs in float64, with shapes padded to buckets.
+
+    With fewer points than features, W - W₀ vanishes off their span: the fit has one
+    column for each of its r < n dimensions. ``init`` must be a fit with the same W₀.
+    """
+    X, W0 = np.asarray(pairs.X), np.asarray(prior.mean)
+    axes = np.eye(X.shape[1])
+    if len(X) < X.shape[1]:
+        axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2]
+        pairs = pairs._replace(X=(X - X.mean(0)) @ axes.T)
+        prior = prior._replace(mean=W0 @ axes.T)
+        init = init and init._replace(W=init.W @ axes.T)
     with jax.enable_x64(True):
-        return fit(
+        found = fit(
             pad_pairs(pairs),
             prior,
             init=init,
@@ -223,6 +262,22 @@ def solve(
             max_steps=recipe.max_iter,
             tol=recipe.tol,
         )
+    if len(axes) == len(axes.T):
+        return found
+    W = W0 + (np.asarray(found.params.W) - prior.mean) @ axes
+    # The density of W₀ off the span.
+    constant = (W0.size - prior.mean.size) * log_density_at_mean(prior)
+    return found._replace(
+        params=found.params._replace(W=W),
+        objective=found.objective + constant,
+        trace=found.trace + constant,
+    )
+
+
+def log_density_at_mean(prior: LCAPrior) -> float:
+    """Return the log prior density of one entry of W at its mean, 0 if it is flat."""
+    precision = float(prior.lam) / float(prior.width) ** 2
+    return 0.5 * float(np.log(precision / (2 * np.pi))) if precision else 0.0
 
 
 def fit_labeled(

@@ -61,7 +61,7 @@ def test_all_points_as_anchors_are_the_full_fit(data):
 def test_principal_axes_are_those_about_the_mean_also_in_units_given(data):
     X, y = data
     settings = {"link": "model", "n_components": 2, "standardize": False}
-    whole = pm.LCA(**settings).fit(X + 100, y)
+    whole = pm.LCA(**settings, prior_mean="pca").fit(X + 100, y)
     for given in ((X + 100, y), (Labeled(X + 100, y, [400, 500]),)):
         found = pm.LCA(**settings, n_anchors=900).fit(*given)
         np.testing.assert_allclose(
@@ -96,7 +96,7 @@ def test_p_same_is_calibrated_on_the_other_half(data, fitted, whole):
     D = np.array([0.5, 2.0, 8.0])
     np.testing.assert_allclose(link.probability(D), other.probability(D), atol=0.1)
     model = pm.LCA(n_anchors=300, link="model").fit(*data)
-    assert type(model.link_) is pm.Link
+    assert type(model.link_) is pm.metric.Link
 
 
 def test_a_fit_is_pickled_and_used(data, fitted):

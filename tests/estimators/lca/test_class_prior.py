@@ -23,7 +23,7 @@ from probmetric.neighbors.strength import folds
 RAW, Y = load_iris(return_X_y=True)
 X = ((RAW - RAW.mean(0)) / RAW.std(0))[::5]
 Y = Y[::5]
-RECIPE = Recipe(n_components=4)
+RECIPE = Recipe(n_components=4, prior_mean="identity")
 
 
 def by_hand(Z, codes, Q, prior):
@@ -89,7 +89,7 @@ def test_where_no_class_has_two_voters_nothing_is_chosen():
 
 @pytest.mark.long
 def test_the_fit_is_that_of_the_numbers_chosen_and_of_the_model():
-    how = {"standardize": False}
+    how = {"standardize": False, "prior_mean": "identity"}
     chosen = LCAClassifier(**how).fit(X, Y)
     numbers = {
         "regularization": chosen.regularization_,
@@ -110,7 +110,10 @@ def test_the_fit_is_that_of_the_numbers_chosen_and_of_the_model():
 def test_the_strongest_prior_learns_no_map():
     k = 2.0
     fitted = LCAClassifier(
-        regularization=STRENGTHS[0], prior_scale=k, standardize=False
+        regularization=STRENGTHS[0],
+        prior_scale=k,
+        prior_mean="identity",
+        standardize=False,
     ).fit(X, Y)
     W0 = common_centre(X, Y, RECIPE)[0]
     for L, sigma2 in zip(fitted.components_, fitted.sigma2_, strict=True):

@@ -69,7 +69,7 @@ def test_default_fit_is_the_recipe_solved_independently():
     # No tied distances, which rounding would order at random in the reference.
     X, y = make_blobs(90, 3, centers=3, cluster_std=4.0, random_state=1)
     X *= [1.0, 20.0, 0.3]
-    fitted = LCA(tol=1e-10).fit(X, y)
+    fitted = LCA(tol=1e-10, prior_mean="identity").fit(X, y)
     scale = X.std(0)
     wanted = reference_recipe((X - X.mean(0)) / scale, y) / np.outer(scale, scale)
     # Both stop at gradients of 1e-9 of the objective: M is good to about 1e-6.

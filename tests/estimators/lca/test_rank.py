@@ -61,10 +61,11 @@ def test_losses_of_loo_are_those_of_maps_fitted_without_each_point():
     X, y = classes_in(1, 16, 3, noise=1)
     X[:, 0] /= 4  # So that votes are not all of one mind.
     X = (X - X.mean(0)) / X.std(0)
-    model = pm.LCA("loo", pairs="all", standardize=False, tol=1e-9).fit(X, y)
+    settings = {"pairs": "all", "standardize": False, "tol": 1e-9}
+    model = pm.LCA("loo", **settings).fit(X, y)
     for choice in model.ranks_:
         p = choice.n_components
-        whole = pm.LCA(p, pairs="all", standardize=False, tol=1e-9).fit(X, y).fitted_
+        whole = pm.LCA(p, **settings).fit(X, y).fitted_
         sums, seen = np.zeros((2, len(BANDWIDTHS)))
         for i in range(len(X)):
             rest = np.delete(np.arange(len(X)), i)
@@ -83,7 +84,7 @@ def test_losses_of_loo_are_those_of_maps_fitted_without_each_point():
                 for width in BANDWIDTHS
             ]
             sums -= [log_votes(W, X, y, i, width, rest) for width in BANDWIDTHS]
-        assert choice.loss == pytest.approx(sums.min() / len(X), abs=1e-4)
+        assert choice.loss == pytest.approx(sums.min() / len(X), abs=5e-4)
         assert abs(choice.loss - seen.min() / len(X)) > 1e-3, "refits would not matter"
 
 

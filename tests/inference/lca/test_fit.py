@@ -6,6 +6,7 @@ import pytest
 
 from probmetric.data.containers import Pairs
 from probmetric.inference import lca as inference
+from probmetric.inference.lca.recipe import Recipe, fit_labeled
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
@@ -80,7 +81,20 @@ def test_the_seeds_em_is_slower_than_the_reduced_one():
 def test_a_tolerance_of_zero_is_kept_by_the_default_solver():
     pairs, flat, start = problem(*SIZES[0])
     default = inference.fit(pairs, flat, init=start)
-    given = inference.fit(pairs, flat, init=start, tol=1e-6)
+    given = inference.fit(pairs, flat, init=start, tol=1e-8)
     exact = inference.fit(pairs, flat, init=start, tol=0.0)
     assert int(given.n_steps) == int(default.n_steps)
     assert int(exact.n_steps) > int(default.n_steps)
+
+
+@pytest.mark.parametrize("d", [16, 64])
+def test_distances_are_converged_at_every_number_of_features(d):
+    rng = np.random.default_rng(0)
+    codes = np.arange(100) % 4
+    X = rng.normal(size=(4, d))[codes] + rng.normal(size=(100, d))
+    fits = [
+        fit_labeled(X, codes, Recipe(d, n_refresh=0, tol=tol), 10.0).fit.params.W
+        for tol in (None, 1e-12)
+    ]
+    distances, converged = (np.linalg.norm((X[1:] - X[0]) @ W.T, axis=1) for W in fits)
+    np.testing.assert_allclose(distances, converged, rtol=2e-6)

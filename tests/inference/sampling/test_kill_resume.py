@@ -12,7 +12,8 @@ import logging, os, signal, sys
 from dataclasses import replace
 import numpy as np
 from sklearn.datasets import load_iris
-from probmetric import LCA, NUTS, Bootstrap
+from probmetric import LCA, NUTS
+from probmetric.inference.lca import Bootstrap
 
 method, out, folder, blocks = sys.argv[1:]
 

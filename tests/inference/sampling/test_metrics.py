@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric import Mahalanobis, PairSimilarity
+from probmetric import Mahalanobis
+from probmetric.metric import PairSimilarity
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
 
 RNG = np.random.default_rng(4)
@@ -83,5 +84,5 @@ def test_components_are_similarities_whatever_else_was_drawn(tmp_path):
 def test_components_that_lack_a_part_are_refused(tmp_path):
     tree, _, _ = components()
     tree["components"] = xr.DataTree(tree["components"].to_dataset()[["weights"]])
-    with pytest.raises(ValueError, match="got no means, within, between"):
+    with pytest.raises(ValueError, match="draws must have the shapes"):
         posterior_of(stored(tree, tmp_path))
