@@ -69,11 +69,11 @@ def test_many_arrays_are_read_in_one_pass(tmp_path, monkeypatch):
     assert archive.form("a4").shape == (4,)
 
 
-@pytest.mark.parametrize("shape", ["(10**12, 20)", f"({2**58}, 8)", "(True, 20)"])
+@pytest.mark.parametrize("shape", ["(10**12, 20)", "(True, 20)"])
 def test_an_npy_file_of_another_shape_than_it_holds_is_refused(shape, tmp_path):
     path = tmp_path / "d.npy"
     path.write_bytes(header(shape.replace("10**12", str(10**12))) + bytes(160))
-    with pytest.raises(ValueError, match=r"^data: expected (an array|\d+ bytes)"):
+    with pytest.raises(ValueError, match="^data must be (readable|an array)"):
         pm.open(path)
 
 

@@ -32,7 +32,7 @@ def write(folder, rows, *, d=16, classes=8, seed=0, first=0):
     import pyarrow.parquet as pq
 
     if first % BLOCK:
-        raise ValueError(f"first: expected a multiple of {BLOCK}, got {first}")
+        raise ValueError(f"first must be a multiple of {BLOCK}, got {first}")
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"x{j}" for j in range(d)]
     kinds = pa.array([f"k{c}" for c in range(classes)])

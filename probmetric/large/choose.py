@@ -93,5 +93,6 @@ def check_labels(source: Source) -> None:
     """Raise for data without labels."""
     if not source.labeled:
         raise ValueError(
-            f"label: expected labels of {source.name}, got none; open it with label="
+            f"label must name the labels of {source.name}, got none. Open it with "
+            "label=."
         )

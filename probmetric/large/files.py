@@ -60,12 +60,12 @@ class _File(NamedTuple):
             now = _File.of(self.path)
         except OSError as error:
             raise ValueError(
-                f"data: expected {str(self.path)!r}, which was there when the data "
+                f"data must keep {str(self.path)!r}, which was there when the data "
                 f"were opened, got none ({error.strerror})"
             ) from error
         if now != self:
             raise ValueError(
-                f"data: expected {str(self.path)!r} as it was when the data were "
+                f"data must keep {str(self.path)!r} as it was when the data were "
                 f"opened ({self.size} bytes), got a changed file ({now.size} bytes)"
             )
 
@@ -78,7 +78,7 @@ def _readable(what: str) -> Generator[None]:
     except (OSError, ValueError, EOFError, RuntimeError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
-            f"data: expected to read {what}, got an error ({lines[0]})"
+            f"data must be readable, got an error for {what} ({lines[0]})"
         ) from error
 
 
@@ -105,7 +105,7 @@ class Rows(Source):
         self._X = np.asarray(X)
         if self._X.ndim != 2 or 0 in self._X.shape or self._X.dtype.kind not in "biuf":
             raise ValueError(
-                "data: expected numbers of shape (n, d) with n, d ≥ 1, got "
+                "data must be numbers of shape (n, d) with n, d ≥ 1, got "
                 f"{self._X.dtype} of shape {self._X.shape}"
             )
         n, d = self._X.shape
@@ -113,7 +113,7 @@ class Rows(Source):
         self._w = None if w is None else np.asarray(w, float)
         for name, values in {"label": self._y, "weight": self._w}.items():
             if values is not None and values.shape != (n,):
-                raise ValueError(f"{name}: expected shape ({n},), got {values.shape}")
+                raise ValueError(f"{name} must have shape ({n},), got {values.shape}")
         self.name = "arrays"
         self.feature_names = tuple(names or (f"x{j}" for j in range(d)))
         self.labeled, self.weighted = y is not None, w is not None
@@ -147,11 +147,11 @@ class _Array(NamedTuple):
             wanted = "(n, d) row by row" if axes == 2 else "(n,)"
             order = "" if by_row else " by column; save np.ascontiguousarray(X)"
             raise ValueError(
-                f"data: expected an array of shape {wanted} in {str(path)!r}, got "
+                f"data must be an array of shape {wanted} in {str(path)!r}, got "
                 f"{shape}{order}"
             )
         if dtype.kind not in ("biuf" if axes == 2 else "biufUS"):
-            raise ValueError(f"data: expected numbers in {str(path)!r}, got {dtype}")
+            raise ValueError(f"data must be numbers in {str(path)!r}, got {dtype}")
         return cls(_File.of(path), shape, dtype, array.offset)
 
     def values(self, first: int, rows: int) -> np.ndarray:
@@ -189,7 +189,7 @@ class Npy(Source):
         for header in self._X:
             if header.shape[1] != d:
                 raise ValueError(
-                    f"data: expected {d} columns, as in {str(paths[0])!r}, got "
+                    f"data must have {d} columns, as in {str(paths[0])!r}, got "
                     f"{header.shape[1]} in {str(header.file.path)!r}"
                 )
         self._y = self._beside("label", label)
@@ -212,7 +212,7 @@ class Npy(Source):
         rows, wanted = ([h.shape[0] for h in hs] for hs in (headers, self._X))
         if rows != wanted:
             raise ValueError(
-                f"{name}: expected files of {wanted} rows, as those of the points, got "
+                f"{name} must have files of {wanted} rows, as those of the points, got "
                 f"{rows}"
             )
         return headers
@@ -265,8 +265,8 @@ class Parquet(Source):
             import pyarrow.parquet as pq
         except ImportError as error:
             raise ValueError(
-                "data: expected pyarrow to read Parquet files, got none: install the "
-                "extra 'parquet'"
+                "data in Parquet files must be read with pyarrow, got none. Install "
+                "the extra 'parquet'."
             ) from error
         self.name, self._label, self._weight = _named(paths), label, weight
         self.labeled, self.weighted = label is not None, weight is not None
@@ -289,7 +289,7 @@ class Parquet(Source):
                 self.parts.append(Part(where, first, stored.num_rows, number, group))
                 first += stored.num_rows
         if first == 0:
-            raise ValueError(f"data: expected rows in {self.name}, got none")
+            raise ValueError(f"data must have rows in {self.name}, got none")
 
     def _columns(
         self,
@@ -308,7 +308,7 @@ class Parquet(Source):
             for column in columns:
                 if column is not None and column not in names:
                     raise ValueError(
-                        f"{argument}: expected a column of {at.name} "
+                        f"{argument} must be a column of {at.name} "
                         f"({', '.join(names[:8])}), got {column!r}"
                     )
         if twice := repeated([name for name in names if name not in drop]):
@@ -327,11 +327,11 @@ class Parquet(Source):
                 or pa.types.is_boolean(kind)
             ):
                 raise ValueError(
-                    f"data: expected numbers in every feature, got {kind} in column "
-                    f"{name!r} of {at.name}; use it as label=, or leave it out by drop="
+                    f"data must be numbers in every feature, got {kind} in column "
+                    f"{name!r} of {at.name}. Use it as label=, or leave it out by drop="
                 )
         if not self._features:
-            raise ValueError(f"data: expected a column of features in {at.name}")
+            raise ValueError(f"data must have a column of features in {at.name}")
         self.feature_names = tuple(self._features)
         if self._packed:
             size = schema.field(self._features[0]).type.list_size
@@ -346,7 +346,7 @@ class Parquet(Source):
             here = this.field(name).type if name in this.names else "none"
             if here != schema.field(name).type:
                 raise ValueError(
-                    f"data: expected column {name!r} of type "
+                    f"data must have column {name!r} of type "
                     f"{schema.field(name).type}, as in the first file, got {here} in "
                     f"{str(path)!r}"
                 )
@@ -379,7 +379,7 @@ class Parquet(Source):
             del batches
         if first != part.first + part.rows:
             raise ValueError(
-                f"data: expected {part.rows} rows in {part.where}, got "
+                f"data must have {part.rows} rows in {part.where}, got "
                 f"{first - part.first}"
             )
 
@@ -399,7 +399,7 @@ class Parquet(Source):
             if column.null_count:
                 row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
                 raise ValueError(
-                    "data: expected finite numbers, got none in row "
+                    "data must be finite numbers, got none in row "
                     f"{first - part.first + row} of {part.where}"
                 )
             values = _numbers(column.flatten())
@@ -451,7 +451,7 @@ def _arrow_labels(column: "pa.Array", part: Part, first: int) -> Labels:
 
 def _too_large(where: str, stored: Any) -> str:
     return (
-        "data: expected row groups of some 10^5 to 10^6 rows, each of which is read "
+        "data must have row groups of some 10^5 to 10^6 rows, each of which is read "
         f"at once, got {stored.num_rows} rows of {stored.total_byte_size} bytes in "
         f"{where}; write the file again: with pyarrow.parquet.ParquetFile(old) as file,"
         " pyarrow.parquet.ParquetWriter(new, file.schema_arrow) as out: [out.write_"
@@ -477,7 +477,7 @@ def _ending(paths: Sequence[Place]) -> str:
             raise ValueError(f"data: {wanted}, got {kind} ({str(path)!r}); {todo}")
     if len(endings) > 1 or not endings <= {".parquet", ".npy"}:
         raise ValueError(
-            "data: expected files that all end in .parquet, or all in .npy, got "
+            "data must be files that all end in .parquet, or all in .npy, got "
             f"{', '.join(sorted(endings)) or 'no ending'}"
         )
     return endings.pop()
@@ -545,7 +545,7 @@ def _opened(
     if not isinstance(data, str | os.PathLike):
         if features or drop:
             raise ValueError(
-                "features, drop: expected neither with an array, got "
+                "features and drop must be empty with an array, got "
                 f"{(*features, *drop)}"
             )
         names = getattr(data, "columns", None)
@@ -560,7 +560,7 @@ def _opened(
         return Parquet(paths, label, weight, features, drop)
     if features or drop:
         raise ValueError(
-            "features, drop: expected Parquet files, whose columns have names, got .npy"
+            "features and drop must be empty for .npy files, whose columns have no names"
         )
     beside = [
         None if given is None else files_at(given, name)

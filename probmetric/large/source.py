@@ -335,13 +335,13 @@ def checked(
     if not sound and not (bad := np.isfinite(X)).all():
         row, column = np.argwhere(~bad)[0]
         raise ValueError(
-            f"data: expected finite numbers, got {X[row, column]} in column "
+            f"data must be finite numbers, got {X[row, column]} in column "
             f"{names[column]!r} of {_row(block, part, int(row))}"
         )
     if w is not None and not np.all((w >= 0) & (w < np.inf)):
         row = int(np.flatnonzero(~((w >= 0) & (w < np.inf)))[0])
         raise ValueError(
-            f"weight: expected numbers ≥ 0, got {w[row]} in {_row(block, part, row)}"
+            f"weight must be numbers ≥ 0, got {w[row]} in {_row(block, part, row)}"
         )
     if classes is None:
         return np.zeros(len(X), np.int32)
@@ -378,7 +378,7 @@ def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
     if lacking is not None and lacking.any():
         row = first - part.first + part.start + int(lacking.argmax())
         raise ValueError(
-            f"label: expected a label of every row, got none in row {row} of "
+            f"label must have a label in every row, got none in row {row} of "
             f"{part.where}"
         )
     if values.dtype.kind in "iu" and len(values):

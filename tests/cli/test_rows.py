@@ -150,10 +150,10 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
         ),
         (("eig_dml", "--label", "kind"), "model must read rows in chunks, got EigDML"),
         (("lca", "--groups", "kind"), "--groups cannot be used with LCA, which learns"),
-        (("two_stage", "--groups", "sort"), "label: expected a column of 0.parquet"),
+        (("two_stage", "--groups", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
         ((*LDA[1:], "--drop", "kind"), "label must be given for"),
-        ((*LDA[1:], "--label", "sort"), "label: expected a column of 0.parquet"),
+        ((*LDA[1:], "--label", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep requires a text file"),
     ],
 )

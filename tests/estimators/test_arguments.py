@@ -71,7 +71,7 @@ def fitted():
 
 @pytest.mark.parametrize("name, setting, value", WRONG)
 def test_a_wrong_setting_is_named_with_what_was_expected(name, setting, value):
-    message = rf"^{setting}(: expected| must be) .*got {re.escape(repr(value))}"
+    message = rf"^{setting} must be .*got {re.escape(repr(value))}"
     with pytest.raises(ValueError, match=message):
         fit(name, **{setting: value})
 

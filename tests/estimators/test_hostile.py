@@ -123,7 +123,7 @@ def test_what_is_no_table_of_numbers_is_refused_by_name(name, plain):
         lambda: pm.KNeighborsRegressor().fit(given, Y),
         lambda: plain.transform(given),
     ):
-        with pytest.raises(ValueError, match=r"^X(: expected| must) "):
+        with pytest.raises(ValueError, match=r"^X must "):
             use()
 
 

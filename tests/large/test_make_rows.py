@@ -39,5 +39,5 @@ def test_rows_are_a_function_of_the_seed_and_not_of_how_many(tmp_path):
 
 
 def test_a_start_within_a_block_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="first: expected a multiple of 100"):
+    with pytest.raises(ValueError, match="first must be a multiple of 100"):
         make_rows.write(tmp_path, 10, first=50)

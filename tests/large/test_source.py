@@ -258,7 +258,9 @@ def test_a_row_group_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     )
     path.write_bytes(data)
     source = pm.open(path, label="kind")
-    with pytest.raises(ValueError, match=r"expected to read .*r\.parquet, row group 2"):
+    with pytest.raises(
+        ValueError, match=r"must be readable, .*r\.parquet, row group 2"
+    ):
         list(filled(source, source.parts, 100))
 
 
@@ -339,23 +341,23 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     for arguments, said in [
         (((tmp_path / "absent.npy"),), "must be existing files, got none at"),
         (((tmp_path / "*.npy"),), "shape .*, got .* by column; save np.asc"),
-        (((tmp_path / "[Xw]*.npy"),), "expected 3 columns, as in"),
-        (((tmp_path / "cut.npy"),), r"expected to read .*cut\.npy"),
-        (((tmp_path / "no.parquet"),), "expected to read .*no.parquet"),
-        (((tmp_path / "t.parquet"),), "expected numbers in every feature, got string"),
+        (((tmp_path / "[Xw]*.npy"),), "must have 3 columns, as in"),
+        (((tmp_path / "cut.npy"),), r"must be readable, .*cut\.npy"),
+        (((tmp_path / "no.parquet"),), "must be readable, .*no.parquet"),
+        (((tmp_path / "t.parquet"),), "must be numbers in every feature, got string"),
         (((tmp_path / "*.*"),), "all end in .parquet, or all in .npy"),
-        ((np.array([["a"]]),), "expected numbers of shape"),
-        ((np.ones((0, 3)),), "expected numbers of shape"),
+        ((np.array([["a"]]),), "must be numbers of shape"),
+        ((np.ones((0, 3)),), "must be numbers of shape"),
     ]:
         with pytest.raises(ValueError, match=said):
             pm.open(*arguments)
-    with pytest.raises(ValueError, match=r"label: expected files of \[20\] rows"):
+    with pytest.raises(ValueError, match=r"label must have files of \[20\] rows"):
         pm.open(tmp_path / "X.npy", label=tmp_path / "y.npy")
-    with pytest.raises(ValueError, match=r"label: expected a column of t\.parquet"):
+    with pytest.raises(ValueError, match=r"label must be a column of t\.parquet"):
         pm.open(tmp_path / "t.parquet", label="none")
-    with pytest.raises(ValueError, match=r"label: expected shape \(20,\)"):
+    with pytest.raises(ValueError, match=r"label must have shape \(20,\)"):
         pm.open(X, label=y[:5])
-    with pytest.raises(ValueError, match="features, drop"):
+    with pytest.raises(ValueError, match="features and drop"):
         pm.open(X, features=["a"])
     source = pm.open(tmp_path / "t.parquet", features=["x2", "x0"], label="t")
     assert source.feature_names == ("x2", "x0")
