@@ -69,11 +69,10 @@ def test_many_arrays_are_read_in_one_pass(tmp_path, monkeypatch):
     assert archive.form("a4").shape == (4,)
 
 
-@pytest.mark.parametrize("shape", ["(10**12, 20)", "(True, 20)"])
-def test_an_npy_file_of_another_shape_than_it_holds_is_refused(shape, tmp_path):
+def test_an_npy_file_of_another_shape_than_it_holds_is_refused(tmp_path):
     path = tmp_path / "d.npy"
-    path.write_bytes(header(shape.replace("10**12", str(10**12))) + bytes(160))
-    with pytest.raises(ValueError, match="^data must be (readable|an array)"):
+    path.write_bytes(header(f"({10**12}, 20)") + bytes(160))
+    with pytest.raises(ValueError, match=r"^data must be readable"):
         pm.open(path)
 
 
