@@ -1,5 +1,4 @@
 from .answers import answer_scores as answer_scores
-from .cross_validate import held_out as held_out
 from .evaluate import coverage as coverage, evaluate as evaluate
 from .loo import loo as loo
 from .verification import (

@@ -6,7 +6,7 @@ from sklearn.model_selection import cross_val_score
 
 import probmetric as pm
 from probmetric.data import nearest_pairs
-from probmetric.evaluation import held_out
+from probmetric.evaluation.cross_validate import held_out
 
 RNG = np.random.default_rng(3)
 Y = np.array(["a"] * 11 + ["b"] * 8 + ["rare"])

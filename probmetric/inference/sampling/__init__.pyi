@@ -2,7 +2,6 @@ from .diagnostics import diagnose as diagnose
 from .laplace import Laplace as Laplace
 from .nuts import NUTS as NUTS
 from .sample import sample as sample
-from .svi import SVI as SVI
 from .target import (
     Draws as Draws,
     Gaussian as Gaussian,
