@@ -76,13 +76,8 @@ def held_out_pairs(
 ) -> HeldOut:
     """Return held-out pairs of standardized, labeled points.
 
-    Parameters
-    ----------
-    recipe, lam
-        Recipe and chosen λ of the fit. If λ is infinite, nothing is learned.
-    design : {"nearest", "impostors", "all"}
-        Design of the recipe, or "all" for pairs that are chosen independently of
-        distance.
+    ``design`` is the design of the recipe, or "all" for pairs that are chosen
+    independently of distance. If λ is infinite, nothing is learned.
     """
     order = canonical_order(Z, codes)  # Breaks ties of neighbors.
     Z, codes = Z[order], codes[order]

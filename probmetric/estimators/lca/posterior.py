@@ -162,25 +162,11 @@ def jackknifed(
     seed: int = 0,
     choose: bool = False,
 ) -> IntervalMetric:
-    """Return a mode and its refits without each group of points.
+    """Return a mode (in standardized units) and its refits without each group.
 
-    Parameters
-    ----------
-    mode
-        Mode in standardized units. ``scale`` (d,) is the divisor of the features.
-    codes
-        Class of each point.
-    all_pairs
-        Whether the mode was fitted to all pairs. If so, the link is calibrated on
-        held-out pairs. Otherwise the link of the model is used, because pairs were
-        chosen by their distance.
-    link
-        Setting of the estimator. The result has no link for "isotonic", or for
-        "calibrated" without held-out pairs.
-    seed
-        Seed of the groups that are left out for more than 100 points.
-    choose
-        Whether each refit chooses the prior mean again.
+    ``scale`` is the divisor of the features. With ``all_pairs`` the link is calibrated
+    on held-out pairs. Otherwise it is the model's, because pairs were chosen by their
+    distance. With ``choose`` each refit chooses the prior mean again.
     """
     group = groups_of(codes, seed, np.asarray(mode.pairs.X))
     refits = leave_out(mode, group, codes if choose else None)

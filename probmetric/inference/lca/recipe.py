@@ -2,11 +2,12 @@
 
 Each point is paired with its k nearest points of its class and its m nearest of the
 other classes; the N pairs have the weight of n observations (learning rate n/N),
-because pairs share points. The prior is centered at a scaled Euclidean metric, W₀ = cI
-with c = 1/√(median squared distance of the same-class pairs), and its standard
-deviation is c/√λ. After the first fit the pairs are searched again under the learned
-metric and the fit is continued: one refresh, which improves the metric slightly (see
-docs/measured.md). Points are standardized.
+because pairs share points. The prior is centered at W₀ ∝ S^(-g/2), with the covariance
+S within classes and g chosen by folds (``choose_power``). Under W₀ the median squared
+distance of the same-class pairs is 1. For g = 0 it is the scaled Euclidean metric,
+W₀ = cI. The standard deviation is c/√λ with c = ‖W₀‖/√p. After the first fit the pairs
+are searched again under the learned metric and the fit is continued: one refresh, which
+improves the metric slightly (see docs/measured.md). Points are standardized.
 """
 
 from functools import partial

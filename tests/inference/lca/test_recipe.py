@@ -1,14 +1,18 @@
 """The default recipe of LCA: pairs, prior and learning rate, by hand."""
 
+import jax
 import numpy as np
 import pytest
 
+from probmetric.data.padding import pad_pairs
+from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,
     build,
     prior_for,
     rate_for,
+    solve,
 )
 
 # Two classes that alternate in runs: 0 0 1 0 1 1 1 0, in a plane without height.
@@ -64,3 +68,18 @@ def test_the_prior_is_euclidean_in_units_of_pairs_of_one_class():
 
 def test_the_strength_of_the_prior_grows_beyond_a_thousand_points():
     assert [auto_regularization(n) for n in (1, 1000, 2500)] == [10.0, 10.0, 25.0]
+
+
+@pytest.mark.parametrize("mean", [0.5, "pca"])
+def test_a_fit_in_the_span_of_few_points_is_the_fit_to_all_features(mean):
+    rng = np.random.default_rng(0)
+    codes = np.arange(12) % 3
+    X = rng.normal(size=(12, 20)) + rng.normal(size=(3, 20))[codes]
+    recipe = Recipe(20 if mean == 0.5 else 4, prior_mean=mean, tol=1e-12)
+    pairs = build(X, codes, recipe)
+    prior = prior_for(pairs, recipe, 10.0, codes)
+    found = solve(pairs, prior, recipe, 0.2)
+    with jax.enable_x64(True):
+        whole = fit(pad_pairs(pairs), prior, learning_rate=0.2, tol=1e-12)
+    np.testing.assert_allclose(found.params.W, whole.params.W, atol=1e-6)
+    np.testing.assert_allclose(found.objective, whole.objective, rtol=1e-10)
