@@ -67,4 +67,6 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         return url_to_fs(url)
     except ImportError as error:  # A package of this protocol, such as s3fs.
-        raise ModuleNotFoundError(f"data at {url!r}: {error}") from error
+        raise ModuleNotFoundError(
+            f"data must be readable, got {url!r}: {error}."
+        ) from error

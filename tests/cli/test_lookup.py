@@ -150,9 +150,10 @@ def test_a_pattern_may_be_longer_than_a_name():
     assert names.in_parts("[0-9]" * 60 + ".parquet")
 
 
-def test_an_address_is_no_file():
+def test_an_address_needs_the_library_of_its_protocol():
     said = refused("fit", "lda", "--data", "s3://rows/all.parquet", "--out", "out")
-    assert said.startswith("probmetric: data must be a file on this machine")
+    assert "data must be readable, got" in said
+    assert "s3fs" in said
 
 
 @pytest.mark.parametrize("name", ["a\0.csv", "a" * 5000])

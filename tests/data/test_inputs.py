@@ -32,7 +32,7 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
 P3 = np.zeros((2, 2, 3))
 BAD_LABELS = {
     "one class": (X4, [1, 1, 1, 1], r"labels must have at least 2 classes, got one"),
-    "singletons": (X4, [0, 1, 2, 3], r"k: .* members"),
+    "singletons": (X4, [0, 1, 2, 3], r"k must .* members"),
     "NaN": ([[0, np.nan], *X4[1:]], Y4, r"X must be finite numbers, got NaN"),
     "mixed kinds": (X4, [0, "a", 0, "a"], r"labels must be of one kind, got .*mixed"),
     "missing label": (

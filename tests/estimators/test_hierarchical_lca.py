@@ -173,7 +173,6 @@ REFUSED = [
         "draws must be of groups",
     ),
     (lambda m: one_far_point(None), r"^X must be points whose .* got none"),
-    (lambda m: one_far_point(0.5), r"^X must be points whose .* got none"),
 ]
 
 

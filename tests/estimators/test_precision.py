@@ -67,7 +67,6 @@ OTHERS = {
     "get_metric": "a metric, tested in test_precision",
     "kneighbors_graph": "the numbers of kneighbors",
     "local_metric_summary": "a summary of local_metric",
-    "merge": "adds statistics, returns the estimator",
     "partial_fit": "adds statistics, returns the estimator",
     "posterior_metric": "draws, made by samplers",
     "predict": "labels; those of a regressor are asked for",

@@ -131,7 +131,10 @@ def test_draws_become_metrics_and_are_stored(fitted, tmp_path):
         (lambda m: m.fit_triplets(np.zeros((4, 2, 3))), r"must have shape \(N, 3"),
         (lambda m: m.triplet_probability(np.zeros((4, 3, 5))), "near and far|features"),
         (lambda m: m.posterior_metric("votes"), "purpose must be"),
-        (lambda m: m.posterior_metric("intervals", method="x", n_draws=0), "n_draws:"),
+        (
+            lambda m: m.posterior_metric("intervals", method="x", n_draws=0),
+            "n_draws must",
+        ),
         (
             lambda m: m.fit_triplets(m.triplets_._replace(y=None)),
             "y must be .* None",

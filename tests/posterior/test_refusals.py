@@ -103,7 +103,7 @@ def test_nearest_wants_a_single_metric(posterior, X):
 @pytest.mark.parametrize(
     "ask, words",
     [
-        (lambda p, X: p.interval(X, X, prob=1.0), "prob: .*got 1.0"),
+        (lambda p, X: p.interval(X, X, prob=1.0), "prob must .*got 1.0"),
         (lambda p, X: p.interval(X[:, :2], X[:, :2]), r"A must have .*3 features"),
         (lambda p, X: p.pairwise(X * np.nan, X), "Q must be finite"),
     ],

@@ -184,5 +184,5 @@ def test_pairs_weights_sources_and_other_words_are_refused():
         pm.LCA("loo").fit(X, y, sample_weight=np.ones(len(y)))
     with pytest.raises(ValueError, match=r"n_components must .* with a source"):
         pm.LCA("loo").fit(pm.open(X, label=y))
-    with pytest.raises(ValueError, match=r"n_components: .*'cv'.*'loo'.*elbow"):
+    with pytest.raises(ValueError, match=r"n_components must .*'cv'.*'loo'.*elbow"):
         pm.LCA("elbow").fit(X, y)
