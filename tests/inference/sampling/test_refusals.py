@@ -77,9 +77,9 @@ BAD = {
         "checkpoint must be a folder if resume=True, got None",
     ),
     "draws": (
-        lambda: Laplace().draw(AT_X, seed=0, n_draws=10**40), "n_draws must .*got 10{40}",
+        lambda: Laplace().draw(AT_X, seed=0, n_draws=10**40), "n_draws .*got 10{40}",
     ),
-    "chains": (lambda: Laplace().draw(AT_X, seed=0, n_chains=0), "n_chains must .*got 0"),
+    "chains": (lambda: Laplace().draw(AT_X, seed=0, n_chains=0), "n_chains .*got 0"),
     "tail": (lambda: SVI().draw(AT_X, seed=0, n_draws=9), "n_draws must .*100.*got 9"),
     "dtype": (lambda: NUTS().draw(AT_X, seed=0, dtype="f"), "dtype must be"),
     "accept": (lambda: NUTS(target_accept=1.0), "target_accept must .*got 1.0"),
