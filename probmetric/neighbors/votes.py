@@ -397,7 +397,9 @@ def mix_prior(
 ) -> Float[np.ndarray, "*g m c"]:
     """Mix the class prior into k count votes, or soft votes if k is None, Eq. (3)."""
     share = weight if k is None else weight / (k + weight)
-    return (1 - share) * votes + share * prior
+    votes, prior = (1 - share) * votes, share * prior
+    # Votes of a few ulp would order two classes, but not the logarithms of their sums.
+    return np.where(votes > 1e-12 * prior, votes, 0.0) + prior
 
 
 class Tuned(NamedTuple):

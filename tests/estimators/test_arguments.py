@@ -96,7 +96,7 @@ def test_a_column_of_categories_is_named_with_the_remedy():
     remedy = r"got 'b', which is categorical\. Convert it with pandas.get_dummies, or "
     with pytest.raises(ValueError, match=remedy):
         pm.LDA().fit(given, Y)
-    with pytest.raises(ValueError, match=r"^points: .*" + remedy):
+    with pytest.raises(ValueError, match=r"^points must .*" + remedy):
         pm.nearest(pm.Mahalanobis(np.eye(3)), X, given, 1)
 
 

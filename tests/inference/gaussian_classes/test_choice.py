@@ -211,7 +211,8 @@ def test_the_choice_is_that_of_the_folds_by_hand():
         found, count = 0.0, 0
         for learned, _, asked in folds_of(A, a):
             frame = metrics[tuple(learned)].frame
-            knn = pm.KNeighborsClassifier(pm.Mahalanobis(frame), 5, bandwidth=bandwidth)
+            fixed = dict(bandwidth=bandwidth, sharpness=1.0)
+            knn = pm.KNeighborsClassifier(pm.Mahalanobis(frame), 5, **fixed)
             P = knn.fit(A[learned], a[learned]).predict_proba(A[asked])
             found += np.sum(np.log(P[np.arange(len(asked)), a[asked]]))
             count += len(asked)
