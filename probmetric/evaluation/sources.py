@@ -88,10 +88,9 @@ def judge_sources(
     judged: dict[str, Judged] = {}
     for name, metric in single.items():
         same, D = scored(metric, X, sources, i, j)
-        score = -D
-        is_ratio = isinstance(metric, PairSimilarity) and metric.score == "log_ratio"
-        if is_ratio:
-            score = np.asarray(metric.calibrated(score))
+        score, is_ratio = -D, False
+        if isinstance(metric, PairSimilarity) and metric.score == "log_ratio":
+            score, is_ratio = np.asarray(metric.calibrated(-D)), True
         costs = verification(score, same)
         limits = verification_intervals(score, same, named, prob=prob, seed=seed)
         if is_ratio:

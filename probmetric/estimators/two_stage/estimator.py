@@ -152,7 +152,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     ``fit`` does not calibrate. The first use of the log ratio (``pair_score``,
     ``same_probability``, ``get_metric``, ``metric_``) fits five folds and stores the
-    result. The folds are fixed. Equations are in ``inference.two_stage.calibration``.
+    result. The folds are fixed. Set ``calibration=None`` in refits that only use order
+    or dissimilarities. Equations are in ``inference.two_stage.calibration``.
 
     ``sample`` draws near the fitted mode and does not explore other modes. After
     ``fit(X)`` α is fixed. The group ``posterior`` of draws contains mean,

@@ -85,7 +85,7 @@ def held_out_ratios(
     for k, rows in enumerate(scored):
         Z = pad_rows(X[rows], size)  # Folds of one shape share a compilation.
         i, j = np.triu_indices(len(rows), 1)
-        log_ratio.append(-learn(order[fold != k]).pairwise(Z, Z)[i, j])
+        log_ratio.append(-np.asarray(learn(order[fold != k]).pairwise(Z, Z))[i, j])
         same.append(group[rows[i]] == group[rows[j]])
     n = len(np.unique(group[np.concatenate(scored)]))
     return HeldOut(np.concatenate(log_ratio), np.concatenate(same), n)
