@@ -246,7 +246,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             return self._fit(Points(rows), known)
         if known is not None:
             known = inputs.components_of_groups(known, codes)
-        return self._fit(Groups(rows, codes), known, repeated=True)
+        return self._fit(Groups(rows, codes), known)
 
     def fit_pairs(self, pairs: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn W and B from pairs of one source, and of two sources.
@@ -267,7 +267,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         forget(self, "feature_names_in_", "_columns")
         rows = self._standardized(array.reshape(-1, array.shape[2]), reset=True)
         i = np.arange(0, len(rows), 2)
-        return self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
+        self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
+        self._recipe = None  # Pairs may share sources, so no source can be left out.
+        return self
 
     def _counts(self) -> tuple[int, ...]:
         return inputs.component_counts(self.n_components, self.blend)
@@ -312,13 +314,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             return prior_of_groups(as_groups(data), k, self.covariance)
         return None
 
-    def _fit(
-        self,
-        data: Points | Groups,
-        known: Int[np.ndarray, "_"] | None,
-        *,
-        repeated: bool = False,
-    ) -> Self:
+    def _fit(self, data: Points | Groups, known: Int[np.ndarray, "_"] | None) -> Self:
         counts = self._counts()
         X = np.asarray(data.X)
         if isinstance(data, Points):
@@ -356,7 +352,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         self._learned = Fitted(data, prior, best.params, proportional, share)
         self._known, self._flattening = known is not None, self.flattening
         self._changed_by: str | None = None
-        if repeated and isinstance(data, Groups):
+        if isinstance(data, Groups):
             self._recipe = Recipe(
                 data,
                 known,
