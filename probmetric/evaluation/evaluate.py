@@ -50,7 +50,7 @@ from probmetric.evaluation.ranking import (
     ranking_sums,
     scored,
 )
-from probmetric.evaluation.verification import verification
+from probmetric.evaluation.verification import verification, warn_of_calibration
 from probmetric.metric import Dissimilarity, PairSimilarity
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws
@@ -120,7 +120,8 @@ def evaluate(
         * ``precision_at_1, r_precision, map_at_r, pair_roc_auc`` with a metric, and
           ``queries`` or ``depth`` if one of these limits was reached.
         * ``cllr, cllr_min, eer, min_dcf`` (`verification`) with a ``PairSimilarity``
-          whose score is "log_ratio".
+          whose score is "log_ratio". A warning is issued if ``cllr`` exceeds
+          ``cllr_min`` by more than 0.05.
 
     Examples
     --------
@@ -182,7 +183,9 @@ def pair_figures(
     """Compute the ROC AUC of pairs, and the costs of log likelihood ratios."""
     figures = {"pair_roc_auc": float(roc_auc_score(same, -D))}
     if isinstance(metric, PairSimilarity) and metric.score == "log_ratio":
-        figures |= verification(-D, same)._asdict()
+        costs = verification(metric.calibrated(-D), same)
+        warn_of_calibration(costs)
+        figures |= costs._asdict()
     return figures
 
 

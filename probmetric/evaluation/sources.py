@@ -17,6 +17,7 @@ from probmetric.evaluation.verification import (
     VerificationIntervals,
     verification,
     verification_intervals,
+    warn_of_calibration,
 )
 from probmetric.metric import Dissimilarity, PairSimilarity
 from probmetric.metric.mean import MeanDissimilarity
@@ -87,13 +88,18 @@ def judge_sources(
     judged: dict[str, Judged] = {}
     for name, metric in single.items():
         same, D = scored(metric, X, sources, i, j)
-        costs = verification(-D, same)
-        limits = verification_intervals(-D, same, named, prob=prob, seed=seed)
-        if not (isinstance(metric, PairSimilarity) and metric.score == "log_ratio"):
+        score, is_ratio = -D, False
+        if isinstance(metric, PairSimilarity) and metric.score == "log_ratio":
+            score, is_ratio = np.asarray(metric.calibrated(-D)), True
+        costs = verification(score, same)
+        limits = verification_intervals(score, same, named, prob=prob, seed=seed)
+        if is_ratio:
+            warn_of_calibration(costs)
+        else:
             nan = np.asarray(np.nan)
             costs = costs._replace(cllr=np.nan)
             limits = limits._replace(cllr=Interval(nan, nan))
-        judged[name] = Judged(-D, costs, limits)
+        judged[name] = Judged(score, costs, limits)
     orders, n = 1 + ordered, len(sources)
     n_same = orders * int(np.sum(counts * (counts - 1) // 2))
     in_all = orders * n * (n - 1) // 2 - n_same, n_same

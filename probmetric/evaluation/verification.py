@@ -25,6 +25,7 @@ Brümmer and du Preez, "Application-independent evaluation of speaker detection"
 Computer Speech and Language 2006.
 """
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,9 @@ from probmetric.arguments import check_number, check_within_0_1
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import checked_prob, limits
 from probmetric.typing import ArrayLike
+
+LARGEST_LOSS = 0.05
+"""Largest Cllr - cllr_min without a warning, in bits."""
 
 N_GROUPS = 100
 """Maximum number of jackknife groups."""
@@ -110,6 +114,18 @@ def verification(
     """
     scores, is_same = _checked(log_ratio, same)
     return _scores(scores, is_same, *_cost(p_same, cost_miss, cost_false_alarm))
+
+
+def warn_of_calibration(costs: Verification) -> None:
+    """Warn if Cllr exceeds its minimum by more than ``LARGEST_LOSS``."""
+    if costs.cllr - costs.cllr_min > LARGEST_LOSS:
+        warnings.warn(
+            f"Cllr is {costs.cllr:.3g} and its minimum is {costs.cllr_min:.3g}: the "
+            "likelihood ratios are not calibrated for these rows; P(same) is wrong. "
+            "Use TwoStageMixture(calibration='auto') with groups, learn from more "
+            "sources, or evaluate on more sources.",
+            stacklevel=3,
+        )
 
 
 def verification_intervals(

@@ -15,10 +15,14 @@ Scores of a query Q and a database element Y; larger is more similar:
 
 No score is a distance: the triangle inequality does not hold, and except for ``kernel``
 the best match of Q may be another point. ``dissimilarity`` is minus the score.
+
+A calibration changes the values of ``log_ratio`` and ``same_probability``, and of
+``pair_score`` if the score is the log ratio. It does not change ``dissimilarity``,
+``pairwise`` and ``refine``, which order pairs: bounded ratios would have ties.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -30,10 +34,45 @@ from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
 from probmetric.metric.link import check_odds
 from probmetric.metric.protocol import MetricBase, log_measured, measured
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Scalar
 
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
 SCORES: tuple[Score, ...] = get_args(Score.__value__)
+
+
+class Calibration(NamedTuple):
+    """Increasing map of log ratios l to a + b₁ max(l', 0) + b₂ min(l', 0).
+
+    l' is l limited to [-bound, bound], and the result is limited, too.
+
+    Parameters
+    ----------
+    intercept : float
+        a, in nats.
+    slope_for, slope_against : float
+        Slopes b₁, b₂ ≥ 0 of evidence for and against one source.
+    bound : float
+        Limit of the results, > 0.
+
+    Examples
+    --------
+    >>> Calibration(0.5, 1.0, 0.25, bound=3.0)(np.array([-20.0, -2.0, 8.0])).tolist()
+    [-0.25, 0.0, 3.0]
+    """
+
+    intercept: Scalar
+    slope_for: Scalar
+    slope_against: Scalar
+    bound: Scalar
+
+    @numpy_in_numpy_out
+    def __call__(self, log_ratio: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """Return calibrated log ratios."""
+        low, high = -self.bound, self.bound
+        limited = jnp.clip(jnp.asarray(log_ratio), low, high)
+        line = jnp.where(limited > 0, self.slope_for, self.slope_against) * limited
+        return jnp.clip(self.intercept + line, low, high)
 
 
 @jax.tree_util.register_dataclass
@@ -64,6 +103,8 @@ class PairSimilarity(MetricBase):
         Numbers of components of blended models, or () for one model. Q and Y have the
         same model even if they have different sources. The denominator of the log ratio
         is therefore blended as Pr_n(Q) Pr_n(Y).
+    calibration : Calibration, optional
+        Map of the log ratio. Default: the log ratio of the model.
 
     Examples
     --------
@@ -83,6 +124,7 @@ class PairSimilarity(MetricBase):
     noise_other: Float[Array, "k d d"] | None = None
     score: Score = field(default="log_ratio", metadata={"static": True})
     blocks: tuple[int, ...] = field(default=(), metadata={"static": True})
+    calibration: Calibration | None = None
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 
@@ -127,7 +169,11 @@ class PairSimilarity(MetricBase):
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return the log likelihood ratio of one common source to two sources."""
-        return self._rows(A, B, "log_ratio")
+        return self.calibrated(self._rows(A, B, "log_ratio"))
+
+    def calibrated(self, log_ratio: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """Return calibrated log ratios, for log ratios of the model."""
+        return log_ratio if self.calibration is None else self.calibration(log_ratio)
 
     @measured
     def log_kernel(
@@ -141,7 +187,8 @@ class PairSimilarity(MetricBase):
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return the ``score`` of matching rows, larger for more similar rows."""
-        return self._rows(A, B, self.score)
+        score = self._rows(A, B, self.score)
+        return self.calibrated(score) if self.score == "log_ratio" else score
 
     @measured
     def same_probability(
@@ -153,13 +200,14 @@ class PairSimilarity(MetricBase):
     ) -> Float[Array, "*n"]:
         """Return P(same source | Q, Y), given the prior odds of a common source."""
         check_odds(prior_odds)
-        return jax.nn.sigmoid(self._rows(A, B, "log_ratio") + jnp.log(prior_odds))
+        ratio = self.calibrated(self._rows(A, B, "log_ratio"))
+        return jax.nn.sigmoid(ratio + jnp.log(prior_odds))
 
     @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return minus the scores of a query with the rows of Y, from differences."""
+        """Return minus the scores, not calibrated, of a query with the rows of Y."""
         return -self._rows(jnp.broadcast_to(q, Y.shape), Y, self.score)
 
     @measured

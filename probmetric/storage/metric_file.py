@@ -31,6 +31,7 @@ from probmetric.metric import (
 from probmetric.metric.feature_names import named, names_of
 from probmetric.metric.link import IsotonicLink
 from probmetric.metric.mean import MeanDissimilarity
+from probmetric.metric.pair_similarity import Calibration
 from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
 from probmetric.names import kind_of
 from probmetric.posterior.metric import PosteriorMetric
@@ -41,9 +42,9 @@ type Arrays = dict[str, np.ndarray]
 KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(ClassDensities, ClassDistribution, IsotonicLink, Link, LocalFisher),
-        *(LocalMahalanobis, LogLogisticLink, Mahalanobis, MeanDissimilarity),
-        *(PairSimilarity, SplineCityBlock),
+        *(Calibration, ClassDensities, ClassDistribution, IsotonicLink, Link),
+        *(LocalFisher, LocalMahalanobis, LogLogisticLink, Mahalanobis),
+        *(MeanDissimilarity, PairSimilarity, SplineCityBlock),
     )
 }
 """All classes that a file may contain without ``kinds``."""

@@ -326,10 +326,12 @@ def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path, rendered):
     assert (tmp_path / "run" / "report.html").read_text() == page
 
 
+@pytest.mark.filterwarnings("default:Cllr is")
 def test_sources_without_order_are_not_told_apart(voices):
     metric = ("--metric", voices / "m.npz", "--groups", "who")
     done = run("evaluate", "--data", voices / "mixed.csv", *metric)
     assert done.exit_code == 0, done.output
+    assert "Cllr is 13" in done.stderr
     (line,) = [at for at in done.stdout.splitlines() if at.startswith("eer ")]
     eer, low, high = map(float, re.findall(r"\d\.\d+", line)[-3:])
     assert 0.4 < eer <= 0.5

@@ -17,7 +17,8 @@ from probmetric.evaluation.evaluate import (
     scored_pairs,
 )
 from probmetric.evaluation.ranking import class_figures, class_sums
-from probmetric.metric import Mahalanobis
+from probmetric.metric import Mahalanobis, PairSimilarity
+from probmetric.metric.pair_similarity import Calibration
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.metric import PosteriorMetric
@@ -232,3 +233,22 @@ def test_wrong_probabilities_of_a_classifier_are_refused(blobs, P, words):
 
     with pytest.raises(ValueError, match=f"predict_proba must return .*{words}"):
         evaluate(blobs[0], np.arange(43) % 2, classifier=Wrong())
+
+
+def test_evaluation_warns_of_ratios_that_are_not_calibrated():
+    """Noise has variance 1; the first model assumes 0.01."""
+    rng = np.random.default_rng(6)
+    y = np.repeat(np.arange(30), 3)
+    X = 3 * rng.normal(size=(30, 1))[y] + rng.normal(size=(90, 1))
+
+    def similarity(noise, calibration=None):
+        B, W = np.full((1, 1, 1), 9.0), np.full((1, 1, 1), noise)
+        prior = np.zeros(1), np.zeros((1, 1))
+        return PairSimilarity(*prior, B, W, calibration=calibration)
+
+    with pytest.warns(UserWarning, match="Cllr is 35.*calibration='auto'"):
+        overstated = evaluate(X, y, metric=similarity(0.01))
+    assert overstated["cllr"] > 1
+    no_evidence = similarity(0.01, Calibration(0.0, 0.0, 0.0, 3.0))
+    assert evaluate(X, y, metric=no_evidence)["cllr"] == pytest.approx(1)
+    evaluate(X, y, metric=similarity(1.0))

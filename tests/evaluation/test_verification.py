@@ -140,6 +140,7 @@ def test_more_than_a_hundred_sources_are_left_out_in_groups_of_a_seed():
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:Cllr is")
 def test_a_similarity_is_evaluated_by_its_log_ratios():
     rng = np.random.default_rng(6)
     metric = build("PairSimilarity")

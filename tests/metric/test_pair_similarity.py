@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from probmetric.metric import PairSimilarity
+from probmetric.metric.pair_similarity import Calibration
 from probmetric.metric.pair_tiles import pairwise
 from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
 from tests.metric.test_pair_similarity_golden import arrays, yianilos
@@ -293,3 +294,21 @@ def test_float32_agrees_to_its_precision(toy):
     # eps · (|q|² + |y|²)/W-scale: exponents here reach about 1e3.
     wanted = metric.pairwise(Q, P)
     np.testing.assert_allclose(got, wanted, atol=2e-3, rtol=2e-4)
+
+
+def test_calibration_changes_ratios_but_no_dissimilarities(toy):
+    metric, X = toy
+    calibration = Calibration(0.25, 0.5, 0.125, bound=2.0)
+    calibrated = dataclasses.replace(metric, calibration=calibration)
+    A, B = X[:5], np.concatenate([X[:2] + 0.1, X[5:8]])
+    raw = np.clip(metric.log_ratio(A, B), -2, 2)
+    expected = np.clip(0.25 + np.where(raw > 0, 0.5, 0.125) * raw, -2, 2)
+    assert np.ptp(np.sign(raw)) == 2
+    np.testing.assert_allclose(calibrated.log_ratio(A, B), expected)
+    np.testing.assert_allclose(calibrated.pair_score(A, B), expected)
+    odds = 0.2 * np.exp(expected)
+    P = calibrated.same_probability(A, B, prior_odds=0.2)
+    np.testing.assert_allclose(P, odds / (1 + odds))
+    np.testing.assert_array_equal(calibrated.pairwise(A, B), metric.pairwise(A, B))
+    traced = jax.jit(calibrated.log_ratio)(jnp.asarray(A), jnp.asarray(B))
+    np.testing.assert_allclose(traced, expected, rtol=1e-5)

@@ -11,6 +11,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.metric import Mahalanobis
+from probmetric.metric.pair_similarity import Calibration
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage import metric_file as storage
 from probmetric.storage.metric_file import load_metric, read_metric, save_metric
@@ -70,10 +71,13 @@ def test_the_mean_over_draws_of_a_kind_comes_back(tmp_path):
         dataclasses.replace(
             build("PairSimilarity"), noise_other=build("PairSimilarity").noise * 2
         ),
+        dataclasses.replace(
+            build("PairSimilarity"), calibration=Calibration(-0.2, 0.7, 0.1, 3.4)
+        ),
         Mahalanobis(np.eye(2, 3, dtype=np.float32)),
         Mahalanobis(np.array([[-0.0, 5e-324, np.finfo(float).max]])),
     ],
-    ids=["inf", "static", "blocks", "two noises", "float32", "extremes"],
+    ids=["inf", "static", "blocks", "two noises", "calibrated", "float32", "extremes"],
 )
 def test_special_values_and_static_facts_come_back(metric, tmp_path):
     save_metric(metric, tmp_path / "m.npz")
@@ -129,6 +133,15 @@ def test_a_file_that_says_something_else_is_refused(name, tmp_path):
     damaged(tmp_path / "m.npz", edit)
     with pytest.raises(ValueError, match=message):
         load_metric(tmp_path / "m.npz")
+
+
+def test_a_similarity_stored_before_calibration_has_none(tmp_path):
+    metric = build("PairSimilarity")
+    save_metric(metric, tmp_path / "m.npz")
+    damaged(tmp_path / "m.npz", lambda h: h["metric"]["parts"].pop("calibration"))
+    loaded = load_metric(tmp_path / "m.npz")
+    assert loaded.calibration is None
+    assert_same_bits(metric, loaded)
 
 
 def test_arrays_that_are_no_metric_are_refused(tmp_path):

@@ -5,7 +5,7 @@ has no mathematics.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
-from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import check_sizes, standardize_features
 from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labeled import checked_rows, forget, report
@@ -33,6 +32,7 @@ from probmetric.estimators._settings import (
     settings,
 )
 from probmetric.estimators.two_stage import inputs
+from probmetric.estimators.two_stage.calibration import Recipe, calibrate, flattened
 from probmetric.estimators.two_stage.draws import to_tree
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
@@ -54,7 +54,7 @@ from probmetric.inference.two_stage.strength import (
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
 from probmetric.metric.feature_names import with_names
-from probmetric.metric.pair_similarity import Score
+from probmetric.metric.pair_similarity import Calibration, Score
 from probmetric.models.two_stage import (
     Covariance,
     TwoStageParams,
@@ -118,6 +118,13 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Rows with this label in ``groups`` are left out, for example -1. NaN also
         matches None. With None or "warn" every label is a group, and "warn" warns about
         a label -1.
+    calibration : {"auto", None}, default="auto"
+        Calibration of log ratios after ``fit(X, groups=)``. "auto" fits an increasing
+        function of the log ratio to pairs of left-out sources, in five folds, if at
+        least 20 sources have two rows or more. With n such sources, |log LR| is at most
+        log(n + 1), also if there are fewer than 20. Neighbors do not change. Metrics of
+        posterior draws have the same calibration. With None, and after fits to points,
+        pairs or data on disk, the log ratio is that of the model.
 
     Attributes
     ----------
@@ -129,6 +136,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Common share α of noise. None if W is free.
     metric_ : PairSimilarity
         Learned similarity, as returned by ``get_metric``.
+    calibration_ : Calibration or None
+        Function from log ratios of the model to calibrated log ratios.
     objective_, converged_, n_iter_
         Log joint density in the units of the fit, whether EM converged, and its number
         of steps.
@@ -140,6 +149,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     -----
     NaN entries are assumed to be missing at random, and are integrated out, except in
     ``fit_alpha`` and ``partial_fit``. The optimum is local.
+
+    ``fit`` does not calibrate. The first use of the log ratio (``pair_score``,
+    ``same_probability``, ``get_metric``, ``metric_``) fits five folds and stores the
+    result. The folds are fixed. Set ``calibration=None`` in refits that only use order
+    or dissimilarities. Equations are in ``inference.two_stage.calibration``.
 
     ``sample`` draws near the fitted mode and does not explore other modes. After
     ``fit(X)`` α is fixed. The group ``posterior`` of draws contains mean,
@@ -179,6 +193,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     tol: NonNegative | None = None
     random_state: RandomState = 0
     unlabeled: object = "warn"
+    calibration: Literal["auto"] | None = "auto"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -252,7 +267,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         forget(self, "feature_names_in_", "_columns")
         rows = self._standardized(array.reshape(-1, array.shape[2]), reset=True)
         i = np.arange(0, len(rows), 2)
-        return self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
+        self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
+        self._recipe = None  # Pairs may share sources, so no source can be left out.
+        return self
 
     def _counts(self) -> tuple[int, ...]:
         return inputs.component_counts(self.n_components, self.blend)
@@ -315,7 +332,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             )
             counts = (self.choice_.best,) if self.blend is None else counts
         fits = [self._fit_one(data, k, known) for k in counts]
-        models = [self._flattened(end.params, X) for end in fits]
+        models = [flattened(end.params, X, self.flattening, self._seed) for end in fits]
         best = fits[0]
         self.objective_ = float(best.objective)
         self.n_iter_ = int(max(int(end.n_steps) for end in fits))
@@ -335,6 +352,22 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         self._learned = Fitted(data, prior, best.params, proportional, share)
         self._known, self._flattening = known is not None, self.flattening
         self._changed_by: str | None = None
+        if isinstance(data, Groups):
+            self._recipe = Recipe(
+                data,
+                known,
+                tuple(counts),
+                tuple(self._prior_for(data, k) for k in counts),
+                weights,
+                self.covariance,
+                float(self.alpha),
+                self.flattening,
+                self.database_noise,
+                int(self.n_starts),
+                self._seed,
+                self.max_iter,
+                self.tol,
+            )
         return self
 
     def _fit_one(
@@ -356,21 +389,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         report(end, type(self).__name__)
         return end
 
-    def _flattened(
-        self, params: TwoStageParams, X: Float[np.ndarray, "n d"]
-    ) -> TwoStageParams:
-        if self.flattening is None:
-            return params
-        if self.flattening != "held-out":
-            return choice.flatten(params, float(self.flattening))
-        rng = np.random.default_rng(self._seed)
-        out = np.empty(len(X), bool)
-        out[canonical_order(X)] = rng.permutation(len(X)) < max(len(X) // 5, 1)
-        # Start at the full fit: components then correspond.
-        k = len(params.weights)
-        rest = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
-        return choice.flatten(params, choice.choose_flattening(rest.params, X[out]))
-
     def _set(
         self,
         models: list[TwoStageParams],
@@ -382,14 +400,30 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             metric = to_metric(params[0], score=self.similarity)
         else:
             metric = choice.blend(params, log_pi, score=self.similarity)
-        self.metric_ = with_database_noise(metric, self.database_noise)
-        self.weights_ = np.exp(np.asarray(self.metric_.log_weights))
-        self.means_ = np.asarray(self.metric_.means)
-        self.within_ = np.asarray(self.metric_.noise)
-        self.between_ = np.asarray(self.metric_.between)
+        self._model = with_database_noise(metric, self.database_noise)
+        self._recipe, self._calibration = None, None
+        self.weights_ = np.exp(np.asarray(self._model.log_weights))
+        self.means_ = np.asarray(self._model.means)
+        self.within_ = np.asarray(self._model.noise)
+        self.between_ = np.asarray(self._model.between)
+
+    @property
+    def calibration_(self) -> Calibration | None:
+        """Map of the log ratios, or None. Computed at first use."""
+        check_is_fitted(self, "weights_")
+        if self.calibration is None or self._recipe is None:
+            return None
+        if self._calibration is None:
+            self._calibration = calibrate(self._recipe)
+        return self._calibration
+
+    @property
+    def metric_(self) -> PairSimilarity:
+        """Learned similarity, as returned by ``get_metric``."""
+        return replace(self._model, calibration=self.calibration_)
 
     def _mixture(self, caller: str) -> MixtureParams:
-        check_is_fitted(self, "metric_")
+        check_is_fitted(self, "weights_")
         if self._single is None:
             raise ValueError(f"{caller} requires one model, got a blend of several")
         weights, means, within, between = self._single
@@ -440,8 +474,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     def score_samples(self, X: ArrayLike) -> Float[np.ndarray, "n"]:
         """Return the log density of each row, with NaN entries integrated out."""
-        check_is_fitted(self, "metric_")
-        return np.asarray(self.metric_.log_marginal(checked_rows(self, X)))
+        check_is_fitted(self, "weights_")
+        return np.asarray(self._model.log_marginal(checked_rows(self, X)))
 
     def score(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: ArrayLike, y: object = None
@@ -463,24 +497,27 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._criterion(X, lambda _: 2.0)
 
     def _criterion(self, X: ArrayLike, price: Callable[[int], float]) -> float:
-        log_p, (k, d) = self.score_samples(X), self.metric_.means.shape
-        if self.metric_.blocks:
-            raise ValueError(f"blend must be None, got {self.metric_.blocks} models")
+        log_p, (k, d) = self.score_samples(X), self._model.means.shape
+        if self._model.blocks:
+            raise ValueError(f"blend must be None, got {self._model.blocks} models")
         free = (k - 1) + k * d + k * d * (d + 1) // 2
         return float(-2 * np.sum(log_p) + free * price(len(log_p)))
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n k"]:
         """Return P(component | x) of each row. The order of components is arbitrary."""
-        check_is_fitted(self, "metric_")
+        check_is_fitted(self, "weights_")
         rows = checked_rows(self, X)
-        return np.exp(np.asarray(self.metric_.log_responsibilities(rows)))
+        return np.exp(np.asarray(self._model.log_responsibilities(rows)))
 
     def predict(self, X: ArrayLike) -> Int[np.ndarray, "n"]:
         """Predict the most probable component of each row."""
         return self.predict_proba(X).argmax(1)
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the score of each pair (N, 2, d). Higher is more similar."""
+        """Return the score of each pair (N, 2, d). Higher is more similar.
+
+        The default score is the calibrated log likelihood ratio of one source.
+        """
         return np.asarray(self.metric_.pair_score(*self._ends(pairs)))
 
     def same_probability(
@@ -498,7 +535,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return np.asarray(self.metric_.same_probability(*ends, prior_odds=prior_odds))
 
     def _ends(self, pairs: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        check_is_fitted(self, "metric_")
+        check_is_fitted(self, "weights_")
         array = inputs.pair_array(pairs, self.n_features_in_)
         return array[:, 0], array[:, 1]
 
@@ -513,7 +550,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     @with_names
     def get_metric(self) -> PairSimilarity:
         """Return the learned similarity. A larger score is a smaller dissimilarity."""
-        check_is_fitted(self, "metric_")
+        check_is_fitted(self, "weights_")
         return self.metric_
 
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -548,7 +585,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             If the fit is a blend or flattened, or has known components.
             If ``fit_alpha`` or ``partial_fit`` changed the fit.
         """
-        check_is_fitted(self, "metric_")
+        check_is_fitted(self, "weights_")
         fitted = self._drawable()
         drawn = draw(
             fitted,
@@ -592,7 +629,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def _metrics_of(self, draws: xr.DataTree) -> list[PairSimilarity] | None:
         draws = draws.copy()
         draws.attrs.update(self._score())  # The current settings.
-        return metrics(draws)
+        models, calibration = metrics(draws), self.calibration_
+        if models is None:
+            return None
+        return [replace(model, calibration=calibration) for model in models]
 
     def _size(self, n: int, method: object) -> tuple[int, int | None]:
         return max(500, -(-n // 4)), 4

@@ -103,8 +103,11 @@ def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
     point = model.same_probability(np.stack([A, B], 1))
     assert np.abs(p - point).max() < 0.25
     low, high = metric.interval(A, B)[:2]
-    ratio = -model.pair_score(np.stack([A, B], 1))
-    assert np.mean((low <= ratio) & (ratio <= high)) > 0.8
+    plain = copy.deepcopy(model).set_params(calibration=None)
+    dissimilarity = -plain.pair_score(np.stack([A, B], 1))
+    assert np.mean((low <= dissimilarity) & (dissimilarity <= high)) > 0.8
+    low, high = metric.same_interval(A, B)[:2]  # Calibrated as the estimator.
+    assert np.mean((low <= point) & (point <= high)) > 0.8
     quiet = copy.deepcopy(model).set_params(database_noise=0.5)
     half = quiet.posterior_metric("prediction", draws=draws, n_draws=2).draw(0)
     np.testing.assert_allclose(half.noise_other, 0.5 * half.noise)

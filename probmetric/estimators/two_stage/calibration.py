@@ -1,0 +1,102 @@
+"""Calibration of ``TwoStageMixture``: refits with the settings of the whole fit."""
+
+import warnings
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.data.containers import Groups, Points
+from probmetric.data.hash import canonical_order
+from probmetric.inference.two_stage import choice
+from probmetric.inference.two_stage.calibration import (
+    FEWEST,
+    bound_only,
+    fit_calibration,
+    held_out_ratios,
+    n_repeated,
+)
+from probmetric.inference.two_stage.draws import with_database_noise
+from probmetric.inference.two_stage.fit import fit
+from probmetric.metric import PairSimilarity
+from probmetric.metric.pair_similarity import Calibration
+from probmetric.models.two_stage import Covariance, TwoStageParams, TwoStagePrior
+
+
+class Recipe(NamedTuple):
+    """Sources of a fit, and its settings: chosen numbers of components and priors."""
+
+    data: Groups
+    known: Int[np.ndarray, "G"] | None
+    counts: tuple[int, ...]
+    priors: tuple[TwoStagePrior | None, ...]
+    log_pi: Float[np.ndarray, "models"] | None
+    covariance: Covariance
+    alpha: float
+    flattening: float | Literal["held-out"] | None
+    database_noise: float
+    n_starts: int
+    seed: int
+    max_steps: int
+    tol: float | None
+
+    def learn(self, rows: Int[np.ndarray, "m"]) -> PairSimilarity:
+        """Fit the models to some of the rows."""
+        X, group = (np.asarray(a)[rows] for a in (self.data.X, self.data.group))
+        known = None if self.known is None else self.known[np.unique(group)]
+        models = [
+            fit(
+                Groups(X, group),
+                n_components=k,
+                prior=prior,
+                covariance=self.covariance,
+                alpha=self.alpha,
+                known=known,
+                n_starts=self.n_starts,
+                seed=self.seed,
+                max_steps=self.max_steps,
+                tol=self.tol,
+            ).params
+            for k, prior in zip(self.counts, self.priors, strict=True)
+        ]
+        models = [flattened(m, X, self.flattening, self.seed) for m in models]
+        metric = choice.blend(models, self.log_pi)
+        return with_database_noise(metric, self.database_noise)
+
+
+def flattened(
+    params: TwoStageParams,
+    X: Float[np.ndarray, "n d"],
+    flattening: float | Literal["held-out"] | None,
+    seed: int,
+) -> TwoStageParams:
+    """Return parameters with flattened covariances."""
+    if flattening is None:
+        return params
+    if flattening != "held-out":
+        return choice.flatten(params, float(flattening))
+    rng = np.random.default_rng(seed)
+    out = np.empty(len(X), bool)
+    out[canonical_order(X)] = rng.permutation(len(X)) < max(len(X) // 5, 1)
+    # Start at the full fit: components then correspond.
+    k = len(params.weights)
+    rest = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
+    return choice.flatten(params, choice.choose_flattening(rest.params, X[out]))
+
+
+def calibrate(recipe: Recipe) -> Calibration:
+    """Return the calibration of a fit to sources; few sources only give a bound."""
+    X, group = np.asarray(recipe.data.X), np.asarray(recipe.data.group)
+    n = n_repeated(group)
+    if n < max(FEWEST, 2 * max(recipe.counts)):
+        return bound_only(n)
+    try:
+        return fit_calibration(held_out_ratios(X, group, recipe.learn))
+    except ValueError as error:  # The log ratios of a fold are not finite.
+        warnings.warn(
+            f"TwoStageMixture: a fit to four fifths of the sources failed ({error}). "
+            "Likelihood ratios are bounded, but not calibrated. Use prior='default', "
+            "or calibration=None",
+            stacklevel=3,
+        )
+        return bound_only(n)
