@@ -110,7 +110,8 @@ def test_losses_are_those_of_the_classifier():
     params = fit(Groups(A, a), prior=prior_of(A, a, 16)).params
     losses = strength._losses(params, A, a, Q, own)
     for b, found in zip(BANDWIDTHS, losses, strict=True):
-        knn = pm.KNeighborsClassifier(to_metric(params), 5, bandwidth=b).fit(A, a)
+        fixed = dict(bandwidth=b, sharpness=1.0)
+        knn = pm.KNeighborsClassifier(to_metric(params), 5, **fixed).fit(A, a)
         P = knn.predict_proba(Q)[np.arange(len(own)), own]
         np.testing.assert_allclose(found, -np.log(P), rtol=1e-7, atol=1e-10)
 
