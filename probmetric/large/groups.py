@@ -208,22 +208,9 @@ def collect(
 ) -> Collected:
     """Collect groups in one pass over all rows, for each worker.
 
-    Parameters
-    ----------
-    source : Source
-        Dataset whose labels are groups. Rows of weight 0 are ignored.
-    scaler : Scaler
-        Scaler of the rows. A scale of infinity makes a column 0.
-    classes, sizes : arrays of shape (G,)
-        Sorted groups and their numbers of rows, from ``classes_of``.
-    pooled : bool, default=False
-        Whether to store only the total scatter, Eq. (3). Use True only with one
-        component.
-
-    Raises
-    ------
-    ValueError
-        If a weight is neither 0 nor 1. See also ``large.source.filled``.
+    The labels of the dataset are groups; rows of weight 0 are ignored. ``classes`` and
+    ``sizes`` are from ``classes_of``. With ``pooled`` (one component only) the total
+    scatter is stored, Eq. (3). Raises ValueError if a weight is neither 0 nor 1.
     """
     d = n_features(source)
     shared = source, scaler, classes, sizes, pooled
@@ -349,21 +336,10 @@ def fit_groups(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Fit the two-stage mixture to collected groups by EM.
+    """Fit the two-stage mixture to collected groups by EM, without reading rows.
 
-    Parameters
-    ----------
-    groups : Collected
-        Collected groups; ``pooled`` only with one component.
-    sizes : array of shape (G,)
-        Number of rows of each group.
-    n_components, prior, covariance, alpha, n_starts, seed, max_steps, tol
-        See ``two_stage.fit``. The caller computes the prior from the columns.
-
-    Returns
-    -------
-    Fit
-        ``params`` is a ``TwoStageParams``. The fit does not read rows.
+    The options are those of ``two_stage.fit``. The caller computes the prior from the
+    columns. ``groups`` may be pooled only with one component.
     """
     em = partial(run_em_passes, max_steps=max_steps, tol=tol)
     mean, scatter = _means(groups, seed), scatter_within(groups)

@@ -65,23 +65,9 @@ def fit_source(
 ) -> Fit:
     """Fit the normal mixture to the standardized rows of a dataset by EM.
 
-    Parameters
-    ----------
-    source : Source
-    scaler : Scaler
-        Scaler of the rows. A scale of infinity makes a column 0.
-    n_components : int
-    prior : TwoStagePrior or None
-    n_starts, seed : int
-        Number of k-means++ starts on a sample, and their seed.
-    max_steps, tol
-        See ``run_em_passes``.
-
-    Returns
-    -------
-    Fit
-        ``params`` is a ``MixtureParams``, the best local optimum of the starts. The fit
-        takes one pass per step, one pass for the objective, and one for the sample.
+    A scale of infinity makes a column 0. The fit takes one pass per step, one pass for
+    the objective, and one for the sample of the k-means++ starts. The result is the
+    best local optimum of the starts.
     """
 
     def step(params: MixtureParams) -> tuple[MixtureParams, Scalar]:

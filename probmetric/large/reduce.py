@@ -115,20 +115,8 @@ def local_sum[P, S, R](
 ) -> S:
     """Compute the statistics of consecutive parts of a dataset: one bin of Eq. (1).
 
-    Parameters
-    ----------
-    reduction : Reduction
-    params : pytree of arrays
-    source : Source
-    parts : list of Part
-    rows : int
-        Number of rows of a block.
-    scaler : Scaler, optional
-        Scaler of the rows. A scale of infinity makes a column 0.
-    classes : array of shape (c,), optional
-        Sorted labels. y are indices into ``classes``.
-    pool : ThreadPoolExecutor, optional
-        Reader thread, from ``large.source.reader``. The default is a new thread.
+    ``rows`` is the number of rows of a block. A scale of infinity makes a column 0.
+    Labels are indices into the sorted ``classes``.
     """
     add, start, _ = _compiled(reduction)
     blocks = ahead(filled(source, parts, rows, classes=classes))

@@ -39,30 +39,7 @@ def scaled_identity(
     """Return W₀ = c·I (p, d) and c = 1/√(median ‖δ‖² over the y = 1 pairs with δ ≠ 0).
 
     A prior centered at W₀ shrinks the metric to the Euclidean metric in units of the
-    link.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Labeled pairs. Pairs of weight zero are ignored.
-    n_components : int, optional
-        p. Default: d.
-
-    Raises
-    ------
-    ValueError
-        If no y = 1 pair has δ ≠ 0.
-
-    Examples
-    --------
-    The points of a y = 1 pair at Euclidean distance 2 have distance 1 under W₀:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> X, k = np.array([[0.0], [2.0]]), np.array([1])
-    >>> W0, c = scaled_identity(Pairs(X, k - 1, k, k))
-    >>> W0.tolist(), c
-    ([[0.5]], 0.5)
+    link. Raises ValueError if no y = 1 pair has δ ≠ 0.
     """
     d = np.shape(pairs.X)[1]
     p = d if n_components is None else n_components
@@ -73,32 +50,8 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     """Return W₀ = c·V_pᵀ of the leading principal axes of the points, and c.
 
     c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs with V_pᵀδ ≠ 0). The largest entry of
-    each axis is positive.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Labeled pairs. Pairs of weight zero are ignored.
-    n_components : int
-        p, at most d. If p is larger than the rank of the points, the remaining axes are
-        orthogonal to the principal axes and close to single features. They do not
-        depend on the order of the points.
-
-    Raises
-    ------
-    ValueError
-        If no y = 1 pair has V_pᵀδ ≠ 0.
-
-    Examples
-    --------
-    Points on the line along (3, 4)/5:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> X, k = np.array([[0.0, 0.0], [6.0, 8.0]]), np.array([1])
-    >>> W0, c = scaled_pca(Pairs(X, k - 1, k, k), 1)
-    >>> W0.round(3).tolist(), round(c, 3)
-    ([[0.06, 0.08]], 0.1)
+    each axis is positive. Axes beyond the rank of the points are orthogonal to the
+    others and close to single features; they do not depend on the order of the points.
     """
     return scaled_axes(principal_axes(np.asarray(pairs.X), n_components), pairs)
 
@@ -126,51 +79,15 @@ def scaled_within(
     """Return W₀ = a·V_p S^(-g/2), with S the within-class covariance, and c.
 
     A prior centered at W₀ shrinks the metric to the Mahalanobis distance of S (the
-    metric of RCA) at g = 1, and to the metric of ``scaled_identity`` at g = 0.
-
-    S is the scatter about the class means, shrunk toward a multiple of the identity by
-    Ledoit and Wolf's estimate. One additional isotropic point prevents a singular S.
-    Constant columns are left out of S.
+    metric of RCA) at ``power`` g = 1, and to the metric of ``scaled_identity`` at g =
+    0. S is the scatter about the class means, shrunk toward a multiple of the identity
+    by Ledoit and Wolf's estimate (Journal of Multivariate Analysis 88, 2004). One
+    additional isotropic point prevents a singular S. Constant columns are left out of
+    S.
 
     The rows of V_p are the p leading principal axes of the points S^(-g/2)x, or the
     identity if p = d. The scale a gives the y = 1 pairs with W₀δ ≠ 0 a median ‖W₀δ‖² of
     1. As for every prior mean given as a matrix, c = ‖W₀‖/√p.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Labeled pairs of the points ``pairs.X``. Pairs of weight zero are ignored.
-    codes : int array of shape (n,)
-        Classes 0..c-1 of the points.
-    power : float, default=1
-        g, in [0, 1].
-    n_components : int, optional
-        p, at most d. Default: d.
-
-    Raises
-    ------
-    ValueError
-        If no y = 1 pair has W₀δ ≠ 0.
-
-    References
-    ----------
-    Ledoit and Wolf, "A well-conditioned estimator for large-dimensional covariance
-    matrices", Journal of Multivariate Analysis 88, 2004.
-
-    Examples
-    --------
-    The first feature has ten times the standard deviation within classes. Its weight is
-    smaller by a factor of about ten, because S is shrunk:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> Z = np.random.default_rng(0).normal(size=(200, 2)) * [10, 1]
-    >>> X, codes = np.concatenate([Z, Z + 50]), np.repeat([0, 1], 200)
-    >>> i = np.arange(199)
-    >>> pairs = Pairs(X, i, i + 1, np.ones(199, int))
-    >>> W0, c = scaled_within(pairs, codes)
-    >>> round(float(W0[1, 1] / W0[0, 0])), round(float(np.linalg.norm(W0)) / c, 3)
-    (8, 1.414)
     """
     axes = within_axes(np.asarray(pairs.X), np.asarray(codes), power, n_components)
     W0, _ = _scaled(axes, pairs)

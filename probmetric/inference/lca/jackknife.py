@@ -39,41 +39,10 @@ def leave_out(
     group: Int[np.ndarray, "n"],
     codes: Int[np.ndarray, "n"] | None = None,
 ) -> LCAParams:
-    """Refit without each group of points.
+    """Refit without each group of points; W is (g, p, d), log σ² and κ² are (g,).
 
-    Parameters
-    ----------
-    fitted : Fitted
-        The result of ``fit_labeled``.
-    group : int array of shape (n,)
-        The group of each point, 0..g-1.
-    codes : int array of shape (n,), optional
-        Class of each point. With ``codes``, the prior mean is chosen again without each
-        group. Default: the prior of the fit.
-
-    Returns
-    -------
-    LCAParams
-        W (g, p, d), log σ² (g,), κ² (g,).
-
-    Raises
-    ------
-    RuntimeError
-        If a refit does not converge.
-
-    Examples
-    --------
-    The points without the first group are the mirror image of the points without the
-    second:
-
-    >>> import numpy as np
-    >>> from probmetric.inference.lca.recipe import Recipe, fit_labeled
-    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> fitted = fit_labeled(X, y, Recipe(1, pairs="all"), lam=10.0)
-    >>> refits = leave_out(fitted, np.array([0, 1, 0, 1]))
-    >>> W = refits.W.ravel()
-    >>> len(W), round(float(abs(W[0] - W[1])), 6)
-    (2, 0.0)
+    With ``codes``, the prior mean is chosen again without each group. Raises
+    RuntimeError if a refit does not converge.
     """
     n, g = len(group), int(group.max()) + 1
     # Few shapes, few compilations. Added refits have unit weights and cost one step.
@@ -123,33 +92,8 @@ def held_out_links(
 ) -> list[LogLogisticLink]:
     """Fit links to held-out pairs: one for the fit, then one for each omitted group.
 
-    Parameters
-    ----------
-    X, codes
-        The labeled points, in the units of the factors.
-    group
-        The group of each point, with at least three groups.
-    factor, left_out
-        The linear map L of the fit, and the maps of the refits, rotated to match it.
-    most
-        Maximum number of pairs. If there are more, a random subset is used.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than three groups.
-
-    Examples
-    --------
-    P(same) at distances 1 and 4, for two classes at distance 4, if every refit equals
-    the fit:
-
-    >>> import numpy as np
-    >>> X = np.array([[0.0], [1.0], [2.0], [4.0], [5.0], [6.0]])
-    >>> y, group = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 1, 2, 0, 1, 2])
-    >>> links = held_out_links(X, y, group, np.eye(1), np.ones((3, 1, 1)))
-    >>> len(links), links[0].probability(np.array([1.0, 16.0])).round(2).tolist()
-    (4, [0.94, 0.1])
+    ``factor`` and ``left_out`` are the linear maps of the fit and of the refits,
+    rotated to match it. At most ``most`` pairs are used, chosen at random.
     """
     if len(left_out) < 3:
         raise ValueError(

@@ -293,46 +293,9 @@ def fit_labeled(
     """Fit LCA with all passes of the recipe at one λ.
 
     The prior is computed from the first pairs, which use the Euclidean metric, and does
-    not change. A refresh starts at the previous fit. Only nearest pairs are refreshed.
-    For pairs="all" a refresh has no effect, and for impostors it makes the metric
-    worse.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Standardized points.
-    codes : int array of shape (n,)
-        Classes 0..c-1.
-    recipe : Recipe
-    lam : float
-        λ ≥ 0.
-    init : LCAParams, optional
-        Start of the first pass. Default: see ``fit``.
-    w : array of shape (n,), optional
-        Weights of points, ≥ 0. The weight of a pair is the product of both weights.
-
-    Returns
-    -------
-    Fitted
-        The last fit, with its pairs, prior and learning rate.
-
-    Raises
-    ------
-    ValueError
-        If a class has fewer points than the number of neighbors. See also ``fit``.
-
-    Examples
-    --------
-    Four points in six pairs have the weight of four observations. The first feature
-    separates the classes:
-
-    >>> import numpy as np
-    >>> X = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
-    >>> recipe = Recipe(n_components=2, pairs="all")
-    >>> fitted = fit_labeled(X, np.array([0, 0, 1, 1]), recipe, lam=1.0)
-    >>> W = fitted.fit.params.W
-    >>> round(fitted.learning_rate, 3), np.diag(W.T @ W).round(2).tolist()
-    (0.667, [0.83, 0.09])
+    not change. A refresh starts at the previous fit. Only nearest pairs are refreshed:
+    for pairs="all" a refresh has no effect, and for impostors it makes the metric
+    worse. The weight of a pair is the product of the weights w of both points.
     """
     pairs = build(X, codes, recipe, w=w)
     prior = prior_for(pairs, recipe, lam, codes)
