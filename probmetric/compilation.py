@@ -89,11 +89,11 @@ def _subfolder() -> str:
 def compilation_cache(
     folder: str | os.PathLike[str] | None = None,
 ) -> Generator[Path | None]:
-    """Store compiled programs on disk within a block, and load the stored ones.
+    """Cache compiled JAX programs on disk, in a ``with`` statement.
 
-    Results do not change. The block gets the folder with the stored programs, or None
-    if the cache is disabled, if JAX's cache is used, or if the default folder cannot be
-    used.
+    Results do not change. The context manager yields the folder of the programs, or
+    None if the cache is disabled, if JAX's cache is used, or if the default folder
+    cannot be used.
 
     Parameters
     ----------

@@ -140,11 +140,11 @@ def verdict_of(model: str, findings: Sequence[Finding]) -> ModelVerdict:
 def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     """Check a fitted model against its data: prior, predictive check, calibration.
 
-    *Adequate* does not mean *true*. It means that the checks found no difference with
-    this number of data. For error rates on independent pairs see
-    ``benchmarks/results/model_verdict.md``. Pairs made from labels share points. The
-    bands of their replicates are widened for one shared point of each pair, not for
-    both.
+    *Adequate* does not mean *true*. It means that the checks found no discrepancy
+    between model and data at this sample size. For error rates on independent pairs see
+    ``benchmarks/results/model_verdict.md``. Pairs made from labels share points. Their
+    predictive bands allow for dependence through one of the two points of a pair, and
+    may be too narrow.
 
     Parameters
     ----------

@@ -151,13 +151,13 @@ class LDA(_TiedClasses):
         Number k of directions, 1 to min(C - 1, d). Default: min(C - 1, d), or d if
         ``prior_strength`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the prior in points: the covariance within classes, Σ_W, has
-        prior mean ``prior_covariance``. 0 is maximum likelihood, as in scikit-learn's
-        ``LinearDiscriminantAnalysis(solver="eigen")``, and requires n - C ≥ d. With ∞
-        no covariance is learned: distances are Euclidean in standardized units, and the
-        discriminant directions come first. "cv" chooses among 1, 4, 16, 64, 256 and ∞
-        by soft votes of neighbors in five folds (``neighbors.strength``). It takes
-        about five to fifteen fits.
+        Prior sample size s of the inverse Wishart prior on Σ_W, the covariance within
+        classes, whose mean T is ``prior_covariance``. 0 is maximum likelihood, as in
+        ``LinearDiscriminantAnalysis(solver="eigen")`` of scikit-learn, and requires
+        n - C ≥ d. With ∞ no covariance is learned: distances are Euclidean in
+        standardized units, and the discriminant directions come first. "cv" chooses
+        among 1, 4, 16, 64, 256 and ∞ by five-fold cross-validation of neighbors' votes
+        (``neighbors.strength``), at 5 to 15 times the cost of one fit.
 
     Attributes
     ----------
@@ -179,9 +179,10 @@ class LDA(_TiedClasses):
     -----
     ``sample`` makes exact, independent draws of M (feature, feature_bis), weights
     (class), mean (class, feature) and covariance (all_classes, feature, feature_bis).
-    The prior is Σ_W ~ IW(s + d + 1, s T) with s = ``prior_strength_`` (improper at
-    s = 0, 10¹⁸ for s = ∞), p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)`` and uniform class weights.
-    This prior is improper, so there are no prior draws and no log prior.
+    The prior is Σ_W ~ IW(s + d + 1, s T) with s = ``prior_strength_`` (improper if
+    s = 0; s = ∞ is computed as 10¹⁸), p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)`` and uniform
+    class weights.
+    The prior of μ_c is improper, so there are no prior draws and no log prior.
     ``covariance_`` and ``means_`` are the posterior means of Σ_W and μ_c, and
     ``priors_`` is the posterior mode of the weights. The learned metric is computed
     from ``covariance_``, ``means_`` and ``priors_``. It is not the mean of M.
@@ -243,9 +244,9 @@ class RCA(_TiedClasses):
     Parameters
     ----------
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the prior in points: Σ_W has prior mean ``prior_covariance``. 0
-        is maximum likelihood and requires n - C ≥ d. With ∞, Σ_W is not learned. "cv"
-        chooses s as in ``LDA``.
+        Prior sample size s: Σ_W has prior mean ``prior_covariance``. 0 is maximum
+        likelihood and requires n - C ≥ d. With ∞, Σ_W is not learned. "cv" chooses s as
+        in ``LDA``.
 
     Attributes
     ----------

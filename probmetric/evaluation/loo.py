@@ -49,10 +49,12 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     Raises
     ------
     ValueError
-        If no log likelihood is stored, draws are from an approximation or the
-        bootstrap, the learning rate or a data weight is not 1, or pairs in ``Pairs``
-        share points. In custom models shared points are *not* detected: do not use
-        ``loo`` if two observations share a point.
+        If no log likelihood is stored.
+        If draws are from an approximation or the bootstrap.
+        If the learning rate or a data weight is not 1.
+        If pairs in ``Pairs`` share points, except for ``PointEffectsLCA``. In custom
+        models shared points are *not* detected: do not use ``loo`` if two observations
+        share a point.
 
     References
     ----------

@@ -153,7 +153,8 @@ def verification_intervals(
         As in `verification`.
     sources : array-like of shape (N, 2), of int or str
         Sources of the two members of each pair, equal if ``same`` is True and different
-        otherwise. There must be three or more, and pairs of both kinds without any one.
+        otherwise. At least three sources are required, and pairs of both kinds must
+        remain when any one source is left out.
     prob : float in (0, 1), default=0.9
         Nominal coverage.
     seed : int, default=0

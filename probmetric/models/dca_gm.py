@@ -239,7 +239,7 @@ def dca_gm(
 
 @numpy_in_numpy_out
 def simulate(key: jax.Array, params: DCAGMParams, data: Labeled) -> Labeled:
-    """Draw classes for the points of ``data``; data weights do not change.
+    """Simulate classes for the same points, with the same data weights.
 
     Examples
     --------
@@ -278,10 +278,10 @@ def to_metric(
         Points to average J over. Default: the points of the fit (``params.fisher``).
     kind : str
         - "average_fisher": Mahalanobis metric of J̄ = Aᵀ E[J_y] A. It does not depend
-          on the gauge (maths B5).
-        - "subspace": Euclidean distance after the projection A, in the gauge where the
+          on the normalization of A.
+        - "subspace": Euclidean distance after the projection A, normalized so that the
           pooled covariance within components is I. The paper does not specify the
-          gauge, and its accuracies depend on the gauge (erratum 6 of seed 001).
+          normalization of A, on which its accuracies depend (erratum 6).
         - "local_fisher": Mahalanobis metric of J at the query.
         - "hellinger", "jensen_shannon": divergences between the p(c|x) of two points.
 

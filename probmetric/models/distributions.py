@@ -295,10 +295,10 @@ class _Reweighted(dist.Distribution):
 
 
 class Observed(_Reweighted):
-    """A distribution with only the entries ``seen`` observed (the others are NaN).
+    """Marginal distribution of the entries where ``seen`` is True (others are NaN).
 
-    ``base_dist`` has independent N(0, 1) unobserved entries (``normal``). Their density
-    at 0 is divided out, so ``log_prob`` is the density of the observed entries.
+    In ``base_dist`` (see ``normal``) the unobserved entries are independent N(0, 1).
+    Their density at 0 is divided out of ``log_prob``.
 
     Examples
     --------

@@ -273,7 +273,7 @@ def gaussian_mixture_classes(
 
 @numpy_in_numpy_out
 def simulate(key: jax.Array, params: GaussianClassesParams, data: Labeled) -> Labeled:
-    """Draw a class and a point for each row of ``data``; data weights do not change.
+    """Simulate a class and a point for each row, with the same data weights.
 
     Examples
     --------

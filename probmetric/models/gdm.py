@@ -135,7 +135,7 @@ def height(
 
 @numpy_in_numpy_out
 def simulate(key: jax.Array, params: GDMParams, pairs: Pairs) -> Pairs:
-    """Draw the number of shared units of each pair; data weights do not change.
+    """Simulate the shared units of the same pairs, with the same data weights.
 
     Examples
     --------

@@ -131,7 +131,7 @@ def hierarchical_lca(
 
 @numpy_in_numpy_out
 def simulate(key: jax.Array, params: HierarchicalLCAParams, pairs: Pairs) -> Pairs:
-    """Draw labels for the pairs and groups of ``pairs``; data weights do not change.
+    """Simulate labels for the same pairs and groups, with the same data weights.
 
     Examples
     --------

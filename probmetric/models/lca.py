@@ -465,7 +465,7 @@ lca.closed_form = (  # pyright: ignore[reportFunctionMemberAccess]
 
 @numpy_in_numpy_out
 def simulate(key: jax.Array, params: LCAParams, pairs: Pairs) -> Pairs:
-    """Draw labels (or counts) for the pairs; data weights do not change.
+    """Simulate labels (or counts) for the same pairs, with the same data weights.
 
     Examples
     --------

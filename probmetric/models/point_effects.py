@@ -169,7 +169,7 @@ def _b_of(params: PointEffectsParams) -> tuple[Array, Array]:
 
 @numpy_in_numpy_out
 def simulate(key: jax.Array, params: PointEffectsParams, pairs: Pairs) -> Pairs:
-    """Draw labels for the pairs; data weights do not change.
+    """Simulate labels for the same pairs, with the same data weights.
 
     Examples
     --------

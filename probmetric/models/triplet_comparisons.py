@@ -183,7 +183,7 @@ def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
 
 @numpy_in_numpy_out
 def simulate(key: jax.Array, params: TripletParams, triplets: Triplets) -> Triplets:
-    """Draw responses to the triplets; data weights do not change.
+    """Simulate responses to the same triplets, with the same data weights.
 
     Examples
     --------

@@ -273,7 +273,7 @@ def invariant(params: TwoStageParams) -> dict[str, Array]:
 def simulate(
     key: jax.Array, params: TwoStageParams, data: Points | Pairs | Groups
 ) -> Points | Pairs | Groups:
-    """Draw new instances in the same groups; data weights do not change.
+    """Simulate instances in the same groups, with the same data weights.
 
     Examples
     --------

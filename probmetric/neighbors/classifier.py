@@ -79,20 +79,20 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         *probabilities* are averaged over draws, never the distances. A learner, such as
         ``LCA()``, is cloned and fitted inside ``fit``, so cross-validation evaluates
         the learner and the votes together. The parameters of a learner are available
-        as, for example, ``metric__regularization``. A learner from groups uses the
-        classes as groups. Draws for prediction may choose another prior, see
-        ``posterior_metric``. If the metric was learned before ``fit``, evaluate the
-        classifier on points that were not used to learn it.
+        as, for example, ``metric__regularization``. A learner that is fitted to groups
+        receives the classes as groups. If the metric was learned before ``fit``,
+        evaluate the classifier on points that were not used to learn it.
     n_neighbors : int, default=5
         Number of neighbors that vote if ``votes="count"``. If ``votes="soft"``, all
-        points vote, and this number sets the scale of the bandwidth.
+        points vote with weights from a kernel, and the median distance to this neighbor
+        is the unit of the bandwidth.
     votes : {"soft", "count"}, default="soft"
         Weights that decrease with dissimilarity ("soft"), or one vote for each of the
         nearest neighbors ("count"). Averaged count votes are underconfident; soft votes
         are not.
     draws : {None, "prediction", "intervals"}, default=None
-        Purpose of the draws of the learner's ``posterior_metric``. None uses the
-        learner's single metric instead of draws.
+        Posterior to average over: the ``purpose`` passed to ``posterior_metric`` of the
+        learner, which may use another prior for it. None uses the single metric.
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes in units of the metric's scale, so that rescaling a
         metric changes nothing. "loo" predicts each training point from the other
@@ -101,8 +101,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         most 2000 points are predicted.
     sharpness : "loo" or float > 0, default="loo"
         Exponent of the mean vote of a class. At 1 a class is as probable as its share
-        of the votes. At larger values, with a larger bandwidth, all members of a class
-        count, not only the nearest (Eq. (4) of ``neighbors.votes``). "loo" chooses
+        of the votes. Larger values allow larger bandwidths, with which distant members
+        of a class contribute too (Eq. (4) of ``neighbors.votes``). "loo" chooses
         among 1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
         Weight of the training shares of the classes. For count votes it is a number of

@@ -121,8 +121,8 @@ def next_pairs(
         Size of the batch, at most the number of candidates. No candidate is repeated.
     criterion : {"information", "disagreement"}, default="information"
         "information" is the expected information of the judgments about the metric,
-        Eq. (2) of ``posterior.next_pairs``. "disagreement" is the variance of the
-        probability over draws that earlier judgments do not explain, Eq. (3).
+        Eq. (2) of ``posterior.next_pairs``. "disagreement" is the variance of P(same)
+        over draws, without the part explained by the pairs already chosen, Eq. (3).
     X : array-like of shape (n_points, d), optional
         Points, if the candidates are row numbers.
     seed : int, default=0
@@ -144,8 +144,8 @@ def next_pairs(
     ``next_pairs`` would bias this scale. With ``W0 =
     np.asarray(first.fitted_.prior.mean)`` of the first fit, use
     ``LCA(standardize=False, prior_mean=W0, regularization=3)`` for later fits, on
-    features that you standardized. See Benchmarks: next question, for a comparison with
-    random choice.
+    features that you standardized. The page *Benchmarks: next question* compares these
+    criteria with random choice.
 
     Pairs that are informative in the model need not be the best for prediction. Chosen
     pairs are not a random sample. Do not use them to estimate an error, a calibration

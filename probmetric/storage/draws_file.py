@@ -51,8 +51,8 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     """Load the draws of ``sample`` from a NetCDF file into memory.
 
     Raises ValueError if the file is missing or damaged, or contains no posterior.
-    Damage is always detected in a file of ``save_draws``, but not in every file of
-    another program.
+    Damage is always detected in files written by ``save_draws``, but not always in
+    files written by other programs.
 
     Examples
     --------

@@ -148,7 +148,7 @@ def fit(
     n_classes: int,
     covariance: Covariance = "full",
 ) -> Fit:
-    """Fit the posterior mode in (weights, μ, Σ), with the log evidence as objective.
+    """Compute the posterior mode of (weights, μ, Σ); ``objective`` is the log evidence.
 
     The prior is conjugate, hence the fit needs no iteration. If entries are missing,
     the fit uses EM (``gaussian_classes.missing.fit_missing``), and the objective is the

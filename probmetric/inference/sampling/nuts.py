@@ -35,13 +35,13 @@ from probmetric.typing import no_type_check
 @no_type_check
 @dataclass(frozen=True)
 class NUTS:
-    """The No-U-Turn sampler: exact up to Monte Carlo error.
+    """The No-U-Turn sampler: asymptotically exact.
 
     Parameters
     ----------
     n_warmup : int, optional
-        Number of warm-up iterations. Default: 300 with a Gaussian start, in whose
-        coordinates the posterior is nearly isotropic, otherwise 1000.
+        Number of warm-up iterations. Default: 300 if the chains start from a Laplace
+        approximation (a Gaussian start), otherwise 1000.
     target_accept : float in (0, 1), default=0.8
         Target mean acceptance probability for the adaptation of the step size.
     max_tree_depth : int, default=10

@@ -84,7 +84,7 @@ class Representative(NamedTuple):
 @numpy_in_numpy_out
 @jax.jit
 def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representative:
-    """Compute the posterior of the representative of instances X of a source, Eq. (2).
+    """Compute the posterior of a source's latent mean, given measurements X, Eq. (2).
 
     Examples
     --------
