@@ -390,8 +390,9 @@ def sbc(found: Any) -> Figure:
 
     >>> from types import SimpleNamespace
     >>> import probmetric as pm
+    >>> from probmetric.checks.uniformity import Ranks
     >>> even = np.repeat(np.arange(40), 10)
-    >>> ranks = pm.checks.Ranks({"mu": even, "sigma": even // 2}, n_draws=39)
+    >>> ranks = Ranks({"mu": even, "sigma": even // 2}, n_draws=39)
     >>> table = pm.checks.uniformity(ranks)
     >>> found = {"ranks": ranks, "table": table, "model": "mine", "verdict": "disagree"}
     >>> pm.plots.sbc(SimpleNamespace(**found)).axes[0].get_title("left")

@@ -50,6 +50,7 @@ def test_every_registered_model_can_be_fitted_by_name():
 
 @pytest.mark.long
 @pytest.mark.parametrize("model", sorted(estimators().keys() - {"triplet_embedding"}))
+@pytest.mark.filterwarnings("ignore:Cllr is")  # Few sources.
 def test_the_file_holds_the_metric_of_the_estimator(
     model, data, tmp_path, monkeypatch, rendered
 ):

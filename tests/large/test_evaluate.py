@@ -38,6 +38,7 @@ def near(found, wanted):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["Mahalanobis", "LocalFisher", "PairSimilarity"])
+@pytest.mark.filterwarnings("ignore:Cllr is")  # Few sources.
 def test_a_metric_is_judged_as_in_memory(name, tmp_path):
     X, y = data()
     metric = build(name)
