@@ -123,8 +123,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         function of the log ratio to pairs of left-out sources, in five folds, if at
         least 20 sources have two rows or more. With n such sources, ``|log LR|`` is at
         most log(n + 1), also if there are fewer than 20. Neighbors do not change.
-        Metrics of posterior draws have the same calibration. With None, and after fits to points,
-        pairs or data on disk, the log ratio is that of the model.
+        Metrics of posterior draws have the same calibration. With None, and after fits
+        to points, pairs or data on disk, the log ratio is that of the model.
 
     Attributes
     ----------
