@@ -8,7 +8,6 @@ itself. Shared parameters are described in ``_docstrings``.
 The type parameter is the type of ``method``.
 """
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict, cast
@@ -28,7 +27,6 @@ from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Draws, Kwargs, Model
-from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import with_names
 from probmetric.posterior.draws import posterior_metric
@@ -184,16 +182,13 @@ class Learner[M](BaseEstimator):
         if draws is None:
             method = self._method_for(purpose) if method is None else method
             n, n_chains = self._size(n_draws or 0, method)
-            with warnings.catch_warnings():
-                if purpose == "prediction":  # Votes need no exact posterior.
-                    warnings.filterwarnings("ignore", "k-hat", SamplingWarning)
-                draws = self.sample(
-                    cast("M", method),
-                    n_draws=n,
-                    n_chains=n_chains,
-                    seed=seed,
-                    progress=progress,
-                )
+            draws = self.sample(
+                cast("M", method),
+                n_draws=n,
+                n_chains=n_chains,
+                seed=seed,
+                progress=progress,
+            )
         return posterior_metric(
             draws,
             [self._metrics_of if read is None else read],

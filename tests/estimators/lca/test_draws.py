@@ -6,14 +6,13 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_wine, make_blobs
+from sklearn.datasets import make_blobs
 
 from probmetric.data.padding import bucket
 from probmetric.estimators.lca import posterior as lca_posterior
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca.bootstrap import Bootstrap, dirichlet_weights
 from probmetric.inference.lca.draws import draw
-from probmetric.inference.sampling import SamplingWarning
 from probmetric.neighbors import KNeighborsClassifier
 
 # So few that all pairs are padded to as many as the fitted ones.
@@ -293,11 +292,3 @@ def test_each_regularisation_keeps_its_blocks_in_a_folder_of_its_own(fitted, tmp
     resumed = fitted.posterior_metric("prediction", method=again, n_draws=2)
     assert {path.name for path in tmp_path.iterdir()} == {"lam_1", "lam_10", "lam_100"}
     np.testing.assert_array_equal(kept.draw(1).factor, resumed.draw(1).factor)
-
-
-def test_k_hat_matters_for_the_posterior_and_not_for_votes():
-    wine, kinds = load_wine(return_X_y=True)
-    model = LCA().fit(wine[::2], kinds[::2])
-    model.posterior_metric("prediction")  # Warnings are errors.
-    with pytest.warns(SamplingWarning, match="k-hat"):
-        model.sample("laplace", n_draws=250)
