@@ -121,9 +121,9 @@ def warn_of_calibration(costs: Verification) -> None:
     if costs.cllr - costs.cllr_min > LARGEST_LOSS:
         warnings.warn(
             f"Cllr is {costs.cllr:.3g} and its minimum is {costs.cllr_min:.3g}: the "
-            "likelihood ratios are not calibrated for these rows; P(same) is wrong. "
-            "Use TwoStageMixture(calibration='auto') with groups, learn from more "
-            "sources, or evaluate on more sources.",
+            "likelihood ratios may be miscalibrated for these rows (with few pairs the "
+            "minimum is too low). Use TwoStageMixture(calibration='auto') with groups, "
+            "learn from more sources, or evaluate on more sources.",
             stacklevel=3,
         )
 
