@@ -171,6 +171,6 @@ def refuse_trials(pairs: Pairs, model: str) -> None:
     """Raise if pairs are counts, which ``model`` does not support."""
     if pairs.trials is not None:
         raise ValueError(
-            f"pairs.trials must be None for {model}, got counts. Only LCA and GDM "
-            "support counts"
+            f"pairs.trials must be None for {model}, got counts (trials). Use LCA or "
+            "GDM, or replace each count by pairs with y = 0 or 1."
         )

@@ -42,7 +42,8 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     data = checked_rows(data)
     if data.y is None:
         raise ValueError(
-            "y must be 1 for pairs that share a source and 0 for other pairs, got None"
+            "y must be 1 for pairs that share a source and 0 for other pairs, got "
+            "None. Pass y."
         )
     same = np.asarray(data.y) == 1
     first = np.cumsum(np.r_[0, np.where(same, 1, 2)])[:-1]
@@ -63,8 +64,9 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
     if traced:
         raise ValueError(
-            f"data must be Stacks inside jit, because {', '.join(traced)} determine "
-            f"shapes, got traced {type(data).__name__}. Pass stack(data)."
+            f"data must be Stacks inside jax.jit, got {type(data).__name__}: "
+            f"{', '.join(traced)} determine array shapes. Call stack(data) outside jit "
+            "and pass the result."
         )
     groups = as_groups(data)
     codes = np.asarray(groups.group)

@@ -27,7 +27,8 @@ def class_codes(
     if len(classes) < 2:
         (label,) = classes.tolist()
         raise ValueError(
-            f"{name} must have at least 2 classes, got one class ({label!r})"
+            f"{name} must have at least 2 classes, got one class ({label!r}). Add rows "
+            "of another class."
         )
     return classes, codes
 
@@ -46,14 +47,16 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
         lacking = [row for row, v in enumerate(values) if is_missing(v)]
         if lacking:
             learned = name in ("y", "groups")
-            todo = ". A learner leaves such rows out with unlabeled=numpy.nan" * learned
+            todo = ". To ignore these rows, use unlabeled=numpy.nan" * learned
             raise ValueError(
                 f"{name} must have a label in every row, got none (None, NaN or NA) in "
-                f"row {lacking[0]} (rows are counted from 0){todo}"
+                f"row {lacking[0]} (the first row is 0){todo}"
             )
         values = _in_one_type(values, name)
     if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
-        raise ValueError(f"{name} must be finite, got NaN or infinity")
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinity. Correct these entries."
+        )
     if values.dtype.kind not in "biufUS":
         raise ValueError(f"{name} must be numbers or strings, got {values.dtype}")
     return np.unique(values, return_inverse=True)
@@ -66,16 +69,19 @@ def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
         for v in labels
     }
     if len(kinds) > 1:
-        raise ValueError(f"{name} must be of one kind, got {sorted(kinds)} mixed")
+        raise ValueError(
+            f"{name} must be all numbers or all text, got a mixture: "
+            f"{', '.join(sorted(kinds))}. Convert all labels to text."
+        )
     if not kinds <= {*types.values()}:
         raise ValueError(f"{name} must be numbers or strings, got {kinds.pop()}")
     values = np.asarray(labels.tolist())
     n_classes = len(set(labels.tolist()))
     if values.dtype != object and len(np.unique(values)) < n_classes:
         raise ValueError(
-            f"{name} must have labels that remain distinct in a NumPy array, got "
-            f"{n_classes} labels, {len(np.unique(values))} as {values.dtype}. Avoid "
-            "mixed integers above 2^53, and text that ends with NUL"
+            f"{name}: some different labels become equal in a NumPy array ({n_classes} "
+            f"labels, but {len(np.unique(values))} as {values.dtype}). Avoid integers "
+            "above 2^53 mixed with floats, and text that ends with NUL."
         )
     return values
 
@@ -85,7 +91,7 @@ def refuse_masked(values: object, name: str) -> None:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
             f"{name} must be an array without a mask, got {np.sum(values.mask)} masked "
-            f"entries. Use {name}.filled(np.nan), or a different number"
+            f"entries. Replace them, for example by {name}.filled(np.nan)."
         )
 
 
@@ -147,10 +153,10 @@ def refuse_chunked(X: object, name: str) -> None:
     """Raise for data that are read in chunks, if all rows are needed at once."""
     if isinstance(X, Chunked):
         raise ValueError(
-            f"{name} must be an array, got data on disk ({X.name}), but all rows are "
-            "needed at once. For data on disk use GaussianClasses, GLML, LCA, LDA, "
-            "PairLDA, RCA, TwoStageMixture, nearest, neighbor_table or "
-            "KNeighborsClassifier(votes='count')"
+            f"{name} must be an array, got data on disk ({X.name}). Load the rows into "
+            "memory, or use a class or function that reads them in chunks: "
+            "GaussianClasses, GLML, LCA, LDA, PairLDA, RCA, TwoStageMixture, nearest, "
+            "neighbor_table or KNeighborsClassifier(votes='count')."
         )
 
 
@@ -159,7 +165,9 @@ def _regular(X: ArrayLike, name: str) -> np.ndarray:
     try:
         return np.asarray(X)
     except ValueError as error:
-        raise ValueError(f"{name} must be a regular array, got {error}") from error
+        raise ValueError(
+            f"{name} must have rows of equal length, got an error from NumPy: {error}"
+        ) from error
 
 
 def _is_text(values: ArrayLike, dtype: object) -> bool:
@@ -213,7 +221,7 @@ def _exact(y: ArrayLike) -> ArrayLike:
 def _with_name(message: str, X: ArrayLike, y: ArrayLike | None = None) -> str | None:
     """Prefix an error with the argument that it is about; None if it names it."""
     if message.startswith("Found input variables with inconsistent"):
-        return f"y must have a label for each row of X: {message}"
+        return f"y must have one label for each row of X: {message}"
     matrix = message.startswith("np.matrix") and not isinstance(X, np.matrix)
     complexes = message.startswith("Complex") and np.asarray(X).dtype.kind != "c"
     of_labels = message.startswith(("y ", "Input y", "Unknown label"))
@@ -257,15 +265,15 @@ def not_finite(
     first = ", ".join(repr(names[k]) for k in columns[:3])
     more = ", ..." if len(columns) > 3 else ""
     todo = todo or (
-        "drop the rows or columns, or impute, as with sklearn.impute.SimpleImputer in "
-        "a pipeline; TwoStageMixture (but not with prior='cv'), and GaussianClasses "
-        "and GLML with missing='integrate', take NaN as it is"
+        "Drop these rows or columns, or impute them (sklearn.impute.SimpleImputer). "
+        "Three learners accept NaN: TwoStageMixture (except with prior='cv'), and "
+        "GaussianClasses and GLML with missing='integrate'"
         if missing
-        else "drop the rows, or correct their values"
+        else "Drop these rows, or correct their values"
     )
     return (
         f"{name} must be finite numbers, got {'NaN' if missing else 'infinity'} in "
-        f"{len(rows)} of {len(values)} rows, columns [{first}{more}]: {todo}"
+        f"{len(rows)} of {len(values)} rows, columns [{first}{more}]. {todo}"
     )
 
 
@@ -328,10 +336,10 @@ def check_weights(
     if len(wrong):
         raise ValueError(
             f"{name} must be finite weights ≥ 0, got {weights[wrong[0]]:g} in row "
-            f"{wrong[0]}"
+            f"{wrong[0]}. Correct this weight."
         )
     if not np.any(weights > 0):
-        raise ValueError(f"{name} must have a positive weight, got none")
+        raise ValueError(f"{name} must have at least one weight above 0, got none")
     return weights
 
 
@@ -352,7 +360,8 @@ def pair_labels(
         )
     if both and len(values) < 2:
         raise ValueError(
-            f"y must have pairs of both labels (same and different), got only {values}"
+            f"y must have both labels (same and different), got only {values}. Add "
+            "pairs with the other label."
         )
     return (labels == 1).astype(int)
 
@@ -365,7 +374,8 @@ def pair_weights(
     for label in (0, 1):
         if weights is not None and not np.any(weights[same == label] > 0):
             raise ValueError(
-                f"{name} must have a positive weight on a pair with y={label}, got none"
+                f"{name} must have a weight above 0 for at least one pair with "
+                f"y={label}, got none"
             )
     return weights
 
@@ -389,7 +399,7 @@ def pair_counts(
     judged = np.flatnonzero(same > 0), np.flatnonzero(same < m)
     if not all(map(len, judged)):
         raise ValueError(
-            "y must have judgments of both kinds (same and different), got only "
+            "y must have judgments 'same' and judgments 'different', got only "
             f"{'same' if len(judged[0]) else 'different'}"
         )
     weights = check_weights(w, n_pairs)
@@ -417,18 +427,23 @@ def pair_points(
     if ends.ndim == 2 and ends.shape[1] == 2 and len(ends) and X is not None:
         rows = points(X)
         if ends.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be integers into X, got {ends.dtype}")
+            raise ValueError(
+                f"{name} must be integer row numbers of X, got {ends.dtype}"
+            )
         if ends.min() < 0 or ends.max() >= len(rows):
             raise ValueError(
-                f"{name} must be rows 0..{len(rows) - 1} of X, got "
-                f"{ends.min()}..{ends.max()}"
+                f"{name} must be row numbers of X (0 to {len(rows) - 1}), got "
+                f"{ends.min()} to {ends.max()}. The first row is 0."
             )
         return rows, ends[:, 0].astype(int), ends[:, 1].astype(int)
     if ends.ndim != 3 or ends.shape[1] != 2 or 0 in ends.shape or X is not None:
         if X is None:
-            form, remedy = "(N, 2, d)", f". For row numbers of X give X[{name}]"
+            form, remedy = (
+                "(N, 2, d)",
+                f". If {name} are row numbers of X, pass X[{name}].",
+            )
         else:
-            form, remedy = "(N, 2) of integers, rows of X", ""
+            form, remedy = "(N, 2), two row numbers of X per pair", ""
         raise ValueError(f"{name} must have shape {form}, got {ends.shape}{remedy}")
     n_pairs, _, d = ends.shape
     rows = points(ends.reshape(2 * n_pairs, d), name)

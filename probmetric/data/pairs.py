@@ -33,7 +33,7 @@ def _labeled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     codes = class_codes(labels)[1]
     if len(codes) != len(rows):
         raise ValueError(
-            f"labels must be one per row of X ({len(rows)}), got {len(codes)}"
+            f"labels must have one entry per row of X ({len(rows)}), got {len(codes)}"
         )
     return rows, codes
 
@@ -174,9 +174,9 @@ def impostor_pairs(
     parts = _impostors(rows, codes, k, max_impostors)
     if not any(len(i) for i, _, _ in parts):
         raise ValueError(
-            "labels must have at least one impostor, got none. No point of a different "
-            f"class is nearer than the {k} nearest points of the same class. The "
-            "Euclidean distance agrees with the labels. Use nearest_pairs"
+            f"labels: there are no impostors. For every point, its {k} nearest points "
+            "of the same class are nearer than all points of other classes. Use "
+            "nearest_pairs instead."
         )
     return _by_anchor(rows, parts)
 
@@ -273,7 +273,10 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
     """
     rows, codes = _labeled(X, labels)
     if int(np.bincount(codes).max()) < 2:
-        raise ValueError("labels must have a class of two members, got none")
+        raise ValueError(
+            "labels must have a class with at least two points, got none. Pass class "
+            "labels, not identifiers."
+        )
     i, j = np.triu_indices(len(rows), 1)
     return Pairs(rows, i, j, (codes[i] == codes[j]).astype(int))
 

@@ -71,9 +71,9 @@ def _warn_of_constant(which: Bool[np.ndarray, "d"], names: Names) -> None:
     if len(constant):
         more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
         warnings.warn(
-            f"X: constant columns {_columns(constant[:5], names)}{more} are kept, with "
-            "scale 1. They have no information, and weight 0 in a learned map. Drop "
-            "them to avoid this warning.",
+            f"X: constant columns {_columns(constant[:5], names)}{more}. They have no "
+            "information and do not change the learned distance. Drop them to avoid "
+            "this warning.",
             stacklevel=5,
         )
 
@@ -97,8 +97,8 @@ def fit_scaler(
     empty = np.flatnonzero(np.isnan(X).all(0))
     if len(empty):
         raise ValueError(
-            f"X must have a value in every column, got none in columns "
-            f"{_columns(empty, names)}"
+            "X must have at least one value in every column, got only NaN in columns "
+            f"{_columns(empty, names)}. Drop these columns."
         )
     check_sizes(X, names)
     low, high = np.nanmin(X, 0), np.nanmax(X, 0)
@@ -106,18 +106,18 @@ def fit_scaler(
     small = np.flatnonzero((span > 0) & (span < 1 / LARGEST))
     if len(small):
         raise ValueError(
-            f"X must have columns with a range of at least {1 / LARGEST:.3g} (squares "
-            f"underflow float64), got {span[small].tolist()} in columns "
-            f"{_columns(small, names)}. Rescale these columns"
+            f"X: squares of the ranges {span[small].tolist()} of columns "
+            f"{_columns(small, names)} underflow float64 (ranges must be at least "
+            f"{1 / LARGEST:.3g}). Rescale these columns."
         )
     if not standardize:
         return Scaler(np.zeros(d), np.ones(d))
     constant = constant_columns(X)
     if constant.all():
         raise ValueError(
-            f"X must have a column that varies (n_samples = {n}, standardize=True "
-            "divides by standard deviations), got constant columns "
-            f"{_columns(np.flatnonzero(constant), names)}"
+            f"X must have at least one column that is not constant (n_samples = {n}), "
+            f"got only constant columns {_columns(np.flatnonzero(constant), names)}. "
+            "Use standardize=False, or add features."
         )
     # Dividing by the range first avoids cancellation; few columns, a copy of X.
     span = np.where(constant, 1.0, span)
@@ -170,14 +170,14 @@ def check_sizes(
     """
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(
-            f"X must have a column with a range of at least {1 / LARGEST:.3g} (squares "
-            f"underflow float64), got a largest range of {span:.3g}. Rescale X"
+            "X: squares of the ranges of all columns underflow float64 (largest range "
+            f"{span:.3g}; it must be at least {1 / LARGEST:.3g}). Rescale X."
         )
     size = np.max(np.abs(X), 0, where=~np.isnan(X), initial=0.0)
     large = np.flatnonzero(size > LARGEST)
     if len(large):
         raise ValueError(
-            f"X must have absolute values of at most {LARGEST:.3g} (squares overflow "
-            f"float64), got {size[large].tolist()} in columns "
-            f"{_columns(large, names)}. Rescale these columns"
+            f"X: squares of the values {size[large].tolist()} of columns "
+            f"{_columns(large, names)} overflow float64 (values must be at most "
+            f"{LARGEST:.3g}). Rescale these columns."
         )

@@ -43,7 +43,9 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
     table = real(species, "species", "whole numbers")
     n = len(rows)
     if table.ndim != 2 or len(table) != n or not table.shape[1]:
-        raise ValueError(f"species must have shape ({n}, S), got {table.shape}")
+        raise ValueError(
+            f"species must have shape ({n}, number of species), got {table.shape}"
+        )
     if n < 2:
         raise ValueError("X must have at least two sites, got one")
     counts = (table >= 0) & (table == np.round(table))
@@ -54,7 +56,8 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
     total = table.sum(1)
     if not (total < 2**30).all():
         raise ValueError(
-            f"species must have a total of at most 2³⁰ per site, got {total.max():.3g}"
+            "species must have a sum of at most 2³⁰ at each site, got "
+            f"{total.max():.3g}. Use presences (0 or 1) instead of counts."
         )
     empty = np.flatnonzero(total == 0)
     if len(empty):

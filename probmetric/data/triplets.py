@@ -64,15 +64,15 @@ def _rows(
         if ends.ndim != 3 or ends.shape[1] not in (3, 4) or 0 in ends.shape:
             raise ValueError(
                 f"{name} must have shape (N, 3, d), or (N, 4, d) for quadruplets, got "
-                f"{ends.shape}. For row numbers of X give X[{name}]"
+                f"{ends.shape}. If {name} are row numbers of X, pass X[{name}]."
             )
         rows = points(ends.reshape(-1, ends.shape[2]), name)
         return rows, np.arange(len(rows)).reshape(-1, ends.shape[1])
     rows = points(X)
     if ends.ndim != 2 or ends.shape[1] not in (3, 4) or not len(ends):
         raise ValueError(
-            f"{name} must have shape (N, 3) of row numbers, or (N, 4) for quadruplets, "
-            f"got {ends.shape}"
+            f"{name} must be row numbers of shape (N, 3), or (N, 4) for quadruplets, "
+            f"got shape {ends.shape}"
         )
     wrong = (ends != np.round(ends)) | ~((ends >= 0) & (ends < len(rows)))
     if np.any(wrong):
@@ -95,8 +95,8 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
     wrong = np.flatnonzero(one_point | one_pair)
     if len(wrong):
         raise ValueError(
-            f"{name} must compare two different pairs of different points, got "
-            f"{index[wrong[0]].tolist()} in row {wrong[0]}"
+            f"{name} must compare two different pairs, each of two different points, "
+            f"got {index[wrong[0]].tolist()} in row {wrong[0]}. Remove this row."
         )
 
 
@@ -119,8 +119,8 @@ def triplets_from_arrays(
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:
             raise ValueError(
-                "y and sample_weight must be None for Triplets, which contain y and w, "
-                "got arrays"
+                "y and sample_weight must be None for a Triplets object, which "
+                "already contains them, got arrays. Pass them to Triplets."
             )
         y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)
         a, near, far, *other = triplets.ends

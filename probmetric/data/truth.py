@@ -48,7 +48,7 @@ def right_share(
     ]
     if kinds[0] != kinds[1]:
         raise ValueError(
-            f"y must be {kinds[0]}, like the classes of fit, got {kinds[1]}"
+            f"y must be {kinds[0]}, like the labels in fit, got {kinds[1]}. Convert y."
         )
     w = check_weights(sample_weight, len(predicted))
     return float(np.average(classes[codes] == predicted, weights=w))

@@ -50,7 +50,10 @@ def leave_out(
     if labeled.all():
         return labels, *others
     if not labeled.any():
-        raise ValueError(f"{name} must have labels, got only {unlabeled!r} (unlabeled)")
+        raise ValueError(
+            f"{name} must have labels, got only {unlabeled!r}, which is the value of "
+            "unlabeled"
+        )
     for other in others:
         if other is not None and len(other) != len(labeled):
             raise ValueError(
@@ -71,8 +74,8 @@ def refuse_unlabeled(unlabeled: object) -> None:
     """Raise if ``unlabeled`` is a label, because rows on disk cannot be left out."""
     if leaves_out(unlabeled):
         raise ValueError(
-            "unlabeled must be None or 'warn' where rows are streamed from a source, "
-            f"got {unlabeled!r}. Leave those rows out of the files."
+            f"unlabeled must be None or 'warn' for data on disk, got {unlabeled!r}. "
+            "Leave those rows out of the files."
         )
 
 
@@ -84,10 +87,11 @@ def warn_of_unlabeled(
     others = [word for word in words if word.isdecimal()]
     if unlabeled is not None and "-1" in words and len(others) > 1:
         warnings.warn(
-            f"{name} has -1 next to {', '.join(others[:3])}"
-            f"{', ...' if len(others) > 3 else ''}, and -1 is used as a class: set "
-            f"unlabeled=-1{option} to leave those rows out, or unlabeled=None to use "
-            "the class without this warning.",
+            f"{name} has -1 next to "
+            f"{', '.join(others[:3])}{', ...' if len(others) > 3 else ''}, and -1 is "
+            f"used as a class. If -1 means 'no label', set unlabeled=-1{option}, which "
+            "leaves those rows out. If it is a class, set unlabeled=None to avoid "
+            "this warning.",
             UserWarning,
             stacklevel=1,  # One line: Python's filters show the warning once.
         )

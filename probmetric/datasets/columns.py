@@ -22,8 +22,8 @@ def doubtful_columns(
     notes: list[str] = []
     if counters := [name for name, column in columns if is_counter(column, n)]:
         notes.append(
-            f"{_few(counters)}: consecutive whole numbers, one a row, as if rows were "
-            "counted, used as a feature. If they mean nothing, give "
+            f"{_few(counters)} looks like a row number (consecutive whole numbers) and "
+            "is used as a feature. If it is an identifier, use "
             f"{_options('--drop', counters)}"
         )
     coded = {
@@ -34,9 +34,9 @@ def doubtful_columns(
     if coded:
         codes = list(dict.fromkeys(coded.values()))
         notes.append(
-            f"{_few(list(coded))}: {', '.join(codes)} is repeated, far outside the "
-            "other values, and used as a number. If it means missing, give "
-            f"{_options('--na', codes)} (text files), or replace it"
+            f"{_few(list(coded))}: {', '.join(codes)} is repeated, far from the other "
+            "values, and used as a number. If it means a missing value, use "
+            f"{_options('--na', codes)} (text files), or replace it by NaN"
         )
     return notes
 

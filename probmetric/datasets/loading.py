@@ -44,8 +44,8 @@ def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
         )
     except OSError as error:  # URLError, timeouts: all are OSErrors
         raise ValueError(
-            f"data must be available, got {name!r} of OpenML without a connection "
-            f"({error}). Use a file, or one of {', '.join(otherwise)}"
+            f"data: {name} cannot be downloaded from OpenML ({error}). Check the "
+            f"connection, or use a file or one of {', '.join(otherwise)}."
         ) from error
     return pd.DataFrame(bunch.data).assign(**{"label": np.asarray(bunch.target)})
 
@@ -144,14 +144,14 @@ def _from_file(
         kind = distinct.dtype.kind
         if kind not in "biuf" or (kind == "f" and np.any(distinct % 1)):
             raise ValueError(
-                f"data must have whole numbers as labels beside target_names in "
-                f"{path.name}, got {distinct.dtype}"
+                f"data must have whole numbers as labels, because {path.name} has "
+                f"target_names, got {distinct.dtype}"
             )
         present = [int(value) for value in distinct]
         if present[0] < 0 or present[-1] >= len(names):
             raise ValueError(
-                f"data must have labels in 0..{len(names) - 1}, one for each of "
-                f"target_names in {path.name}, got {present[0]}..{present[-1]}"
+                f"data must have labels 0 to {len(names) - 1}, positions in "
+                f"target_names of {path.name}, got {present[0]} to {present[-1]}"
             )
         classes = tuple(names[value] for value in present)
     members = None
@@ -261,11 +261,17 @@ def load(
         thousands=thousands,
     )
     if groups is not None and is_set(name):
-        raise ValueError(f"groups must be None unless data is a file, got {name!r}")
+        raise ValueError(
+            f"groups must be None for the stored dataset {name!r}, got a column name. "
+            "Load the table from a file."
+        )
     if name in GENERATORS:
         return _with(_generated(name, 1000 if n is None else n, seed), how)
     if n is not None:
-        raise ValueError(f"n must be None for the stored set {name!r}, got {n}")
+        raise ValueError(
+            f"n must be None for the stored dataset {name!r}, whose size is fixed, got "
+            f"{n}. Omit n."
+        )
     if name in BUILT_IN:
         return _with(_built_in(name), how)
     if name.startswith("openml:"):

@@ -28,8 +28,8 @@ def separator(path: Path, how: Reading) -> str:
         "".encode(how.encoding)
     except (LookupError, ValueError) as error:
         raise ValueError(
-            "encoding must be a name that Python's codecs know, such as utf-8 or "
-            f"cp1252, got {how.encoding!r}"
+            "encoding must be a Python codec, such as utf-8 or cp1252, got "
+            f"{how.encoding!r}"
         ) from error
     sep = how.sep or ("\t" if ending(path).startswith(".tsv") else ",")
     sep = {"tab": "\t", "\\t": "\t"}.get(sep, sep)
@@ -39,13 +39,13 @@ def separator(path: Path, how: Reading) -> str:
             raise ValueError(f"{name} must be one character, got {value!r}")
     if how.thousands == how.decimal:
         raise ValueError(
-            "decimal and thousands must be different characters, got "
-            f"{how.decimal!r} for both"
+            f"decimal and thousands must be different characters, got {how.decimal!r} "
+            "for both. Change one of them."
         )
     if sep == how.decimal:
         raise ValueError(
-            f"sep and decimal must be different characters, got {sep!r} for both. Use "
-            "sep=';' (--sep ';') if columns are split by semicolons"
+            f"sep and decimal must be different characters, got {sep!r} for both. If "
+            "columns are separated by semicolons, use sep=';' (--sep ';')."
         )
     return sep
 
@@ -127,8 +127,8 @@ class TextFile(NamedTuple):
         split = {",": "commas", "\t": "tabs"}.get(self.sep, repr(self.sep))
         other = repr(others[0]).replace(repr("\t"), "tab")
         raise ValueError(
-            f"data must have columns split by {split}, got lines like {line[:40]!r} in "
-            f"{self.path.name}. Use sep={others[0]!r} (--sep {other})"
+            f"data must have columns separated by {split}, got lines like "
+            f"{line[:40]!r} in {self.path.name}. Use sep={others[0]!r} (--sep {other})"
         )
 
     def labels(self, values: pd.Series, place: int) -> np.ndarray:
@@ -306,12 +306,14 @@ def codes(
     if lacking.size:
         raise ValueError(
             f"{argument} must have a value in every row of {source}, got none in row "
-            f"{lacking[0]} of {len(values)}, counted from 0 (a truncated file?)"
+            f"{lacking[0]} of {len(values)} (the first row is 0). Check whether the "
+            "file is truncated."
         )
     kinds = sorted({"text" if isinstance(v, str) else "number" for v in values})
     if len(kinds) > 1:
         raise ValueError(
-            f"{argument} must be of one kind in {source}, got {kinds} mixed"
+            f"{argument} must be all numbers or all text in {source}, got a mixture: "
+            f"{kinds}"
         )
     try:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -374,7 +376,7 @@ def _features(
         todo = f"Omit columns that are no features: {drop}"
         if label is not None:
             todo = (
-                f"The class is the last column, {label!r}, by default. If it is "
+                f"By default the last column, {label!r}, is the class. If it is "
                 f"{names[0]!r}, use label={names[0]!r} (--label {names[0]!r}). {todo}"
             )
     raise ValueError(
@@ -411,7 +413,7 @@ def _first_word(column: pd.Series, how: Reading) -> tuple[str, str]:
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
     where = f"{str(column.iloc[row])[:40]!r}{among} in row {row}, counted from 0"
-    reads = f"thousands={mark!r} (--thousands {mark}) if they are thousands"
+    reads = f"thousands={mark!r} (--thousands {mark}) if they separate thousands"
     if commas:
         also = f"{reads}; " if thousands else ""
         return where, f"Use {also}decimal=',' (--decimal ,) if they are decimal commas"
@@ -420,7 +422,9 @@ def _first_word(column: pd.Series, how: Reading) -> tuple[str, str]:
     marks = [str(text) for text in pd.unique(texts.iloc[wrong])]
     words = not any(re.search(r"\d", text) for text in marks)
     if among and words and len(marks) <= MOST_CODES:
-        means = f"Use na={marks} ({_options('--na', marks)}) if that means missing"
+        means = (
+            f"Use na={marks} ({_options('--na', marks)}) if that means a missing value"
+        )
         return where, f"{means}; otherwise omit the column"
     return where, ""
 
@@ -463,7 +467,8 @@ def split_label(
     members, labels = column("groups", groups), column("label", label)
     if wrong := no_features & {*how.features, *how.drop}:
         raise ValueError(
-            f"features and drop must be neither label nor groups, got {min(wrong)!r}"
+            "features and drop must not contain the column of label or groups, got "
+            f"{min(wrong)!r}"
         )
     places = [k for k, name in enumerate(columns) if name not in no_features]
     places = [places[k] for k in chosen([columns[k] for k in places], how, source)]
@@ -494,7 +499,9 @@ def split_arrays(
     arrays: dict[str, np.ndarray] = archive.read([*wanted, *names_too])
     X = arrays["X"]
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"data must have numbers in X of {source}, got {X.dtype}")
+        raise ValueError(
+            f"data must have an array X of numbers in {source}, got {X.dtype}"
+        )
     shapes = [arrays[name].shape for name in wanted]
     if X.ndim != 2 or 0 in X.shape or any(s != X.shape[:1] for s in shapes[1:]):
         raise ValueError(
@@ -577,8 +584,8 @@ def read_points(
             which = f", with {', '.join(more[:5])}{', ...' * (len(more) > 5)}"
         todo = ". Choose columns with features= (--features) or drop= (--drop)"
         raise ValueError(
-            f"data must have rows of {d} features in {path.name}, and at most a label "
-            f"beside them, got a table of shape {content.shape}{which}"
-            f"{todo if width > d and content.shape[0] else ''}"
+            f"data must have {d} features and at most one label column in {path.name}, "
+            "got a table of shape "
+            f"{content.shape}{which}{todo if width > d and content.shape[0] else ''}"
         )
     return split_label(content, label, path.name, how=how, labeled=labeled, text=text)

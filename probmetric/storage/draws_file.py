@@ -76,8 +76,8 @@ def load_draws(path: "str | Path") -> xr.DataTree:
                 return file.load()
             groups = sorted(file.children)
     raise ValueError(
-        f"draws must have a posterior with chains and draws, got groups {groups} in "
-        f"{str(path)!r}"
+        "draws must have a group 'posterior' with axes chain and draw, got groups "
+        f"{groups} in {str(path)!r}"
     )
 
 
@@ -88,7 +88,7 @@ def _check_sum(path: Path) -> None:
     if start >= 0:
         digest = hashlib.sha256(memoryview(content)[:start]).hexdigest()
         if content[start:] != MARK + digest.encode():
-            raise ValueError("its checksum differs: it was changed or cut")
+            raise ValueError("a changed or truncated file (its checksum differs): ")
 
 
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
@@ -134,11 +134,13 @@ def posterior_of(
     for name, values in draws["posterior"].data_vars.items():
         if values.dtype.kind not in "biuf" or values.dims[:2] != ("chain", "draw"):
             raise ValueError(
-                f"draws must have numbers with axes (chain, draw, ...) in {name}, got "
+                f"draws must be numbers with axes (chain, draw, ...) in {name}, got "
                 f"{values.dtype} with axes {values.dims}"
             )
         if np.isnan(values.to_numpy()).any():
-            raise ValueError(f"draws must have numbers in {name}, got NaN")
+            raise ValueError(
+                f"draws must not contain NaN, got NaN in {name}. Sample again."
+            )
     try:
         return posterior_metric(draws, readers, purpose, n_draws=max_draws)
     except (LookupError, TypeError, ValueError) as error:

@@ -77,8 +77,8 @@ def describe(value: object, name: str) -> tuple[Any, Arrays]:
         kind, parts = "tuple", {str(k): part for k, part in enumerate(elements)}
     else:
         raise ValueError(
-            f"metric must be one of {', '.join(sorted(KINDS))} or PosteriorMetric, "
-            f"or a class of your own with to_arrays and from_arrays, got {kind}"
+            f"metric must be one of {', '.join(sorted(KINDS))} or PosteriorMetric, or "
+            f"your own class with the methods to_arrays and from_arrays, got {kind}"
         )
     described = {key: describe(part, f"{name}.{key}") for key, part in parts.items()}
     arrays = {n: a for _, part in described.values() for n, a in part.items()}
@@ -277,8 +277,8 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
         return Stored(named(metric, names), names, about, version)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(
-            f"metric must be complete in {str(path)!r}, got a metric with missing or "
-            f"wrong fields ({type(error).__name__}: {error})"
+            f"metric: the file {str(path)!r} has missing or wrong fields "
+            f"({type(error).__name__}: {error})"
         ) from error
 
 
@@ -290,8 +290,8 @@ def _header(text: np.ndarray | None, path: Path) -> dict[str, Any]:
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(
-            f"metric must be a file of save_metric or `probmetric fit`, got "
-            f"{str(path)!r}, which has another header or none"
+            "metric must be a file written by save_metric or `probmetric fit`, got "
+            f"{str(path)!r}, which has no such header"
         )
     version = header.get("format_version")
     if not isinstance(version, int) or version > VERSION:

@@ -201,7 +201,7 @@ def test_draws_of_no_metric_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"draws must contain M.*theta"):
         posterior_of(load_draws(tmp_path / "draws.nc"))
     save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
-    with pytest.raises(ValueError, match="must have a posterior with chains"):
+    with pytest.raises(ValueError, match="must have a group 'posterior'"):
         load_draws(tmp_path / "draws.nc")
 
 

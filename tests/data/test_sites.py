@@ -24,14 +24,17 @@ def test_dissimilarities_are_those_of_scipy(index):
 @pytest.mark.parametrize(
     "table, said",
     [
-        (np.ones((7, 3)), r"species must have shape \(8, S\), got \(7, 3\)"),
+        (
+            np.ones((7, 3)),
+            r"species must have shape \(8, number of species\), got \(7, 3\)",
+        ),
         (-np.ones((8, 3)), "species must be whole numbers of at least 0, got -1"),
         (0.5 * np.ones((8, 3)), "species must be whole numbers of at least 0"),
         (
             np.diag([1, 0, 1, 1, 1, 1, 1, 1]),
             r"at least one species at every site, got none in rows \[1",
         ),
-        (np.full((8, 1), 2.0**31), "at most 2³⁰ per site"),
+        (np.full((8, 1), 2.0**31), "at most 2³⁰ at each site"),
     ],
 )
 def test_other_tables_are_refused_by_name(table, said):

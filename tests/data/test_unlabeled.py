@@ -24,7 +24,7 @@ rng = np.random.default_rng(0)
 Y = np.array([0, 1, 2, -1, 1, 0, 2, -1, 0, 2])
 X = rng.normal(size=(10, 2)) + np.outer(Y, [2.0, -1.0])
 LEFT = [0, 1, 2, 4, 5, 6, 8, 9]
-WARNING = r"y has -1 next to 0, 1, 2, .*unlabeled=-1 .*unlabeled=None "
+WARNING = r"y has -1 next to 0, 1, 2, .*unlabeled=-1.*unlabeled=None"
 
 
 @pytest.mark.parametrize("kind", CLASSES)

@@ -143,7 +143,7 @@ BAD = {
     "a class that is not last": (
         "kind,a,b\nx,1,2\ny,3,4\n",
         {},
-        r"The class is the last column, 'b', by default. If it is 'kind', use "
+        r"By default the last column, 'b', is the class. If it is 'kind', use "
         r"label='kind' \(--label 'kind'\)\. .*drop=\['kind'\] \(--drop 'kind'\)",
     ),
     "a mark for missing": (
@@ -151,13 +151,13 @@ BAD = {
         {},
         r"\('\?' among numbers in row 1, counted from 0\)\. "
         r"Use na=\['\?'\] \(--na '\?'\) "
-        "if that means missing; otherwise omit the column$",
+        "if that means a missing value; otherwise omit the column$",
     ),
     "thousands": (
         'a,y\n"1,304.00",0\n200.5,1\n',
         {},
         r"\('1,304.00' among numbers in row 0, counted from 0\)\. Use thousands=',' "
-        r"\(--thousands ,\) if they are thousands$",
+        r"\(--thousands ,\) if they separate thousands$",
     ),
     "thousands or decimals": (
         'a,y\n"1,304",0\n"200,500",1\n',
@@ -172,7 +172,7 @@ BAD = {
     "thousands = decimal": (
         "a,y\n1,2\n",
         {"thousands": "."},
-        r"^decimal and thousands must be different .*got '\.' for both$",
+        r"^decimal and thousands must be different .*got '\.' for both",
     ),
     "a date": (
         "when,a,kind\n2020-01-01,1,x\n2020-01-02,2,y\n",
@@ -195,7 +195,7 @@ BAD = {
     "an encoding that is none": (
         "a,y\n1,2\n",
         {"encoding": "utf8x"},
-        "^encoding must be a name .* such as utf-8 or cp1252, got 'utf8x'$",
+        "^encoding must be a Python codec, such as utf-8 or cp1252, got 'utf8x'$",
     ),
     "a row too long": (
         "a,b,y\n1,2,0\n\n1,2,3,0\n",
@@ -217,7 +217,7 @@ BAD = {
     "the label": (
         "a,y\n1,2\n",
         {"features": ["y"]},
-        "neither label nor groups, got 'y'",
+        "column of label or groups, got 'y'",
     ),
 }
 

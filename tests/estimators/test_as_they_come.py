@@ -24,7 +24,7 @@ STANDARDISING = [
 def test_a_constant_column_is_kept_and_named(name):
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(same=7.3)
     model = getattr(pm, name)(**ESTIMATORS[name])
-    with pytest.warns(UserWarning, match=r"constant columns \['same'\] are kept"):
+    with pytest.warns(UserWarning, match=r"constant columns \['same'\]\. They"):
         model.fit(frame, y)
     assert model.n_features_in_ == 3
     for method in ("transform", "predict_proba"):

@@ -108,7 +108,7 @@ def test_a_column_without_entries_is_refused():
     X, y, _, _ = halves()
     empty = np.where(np.arange(4) == 1, np.nan, X)
     with pytest.raises(
-        ValueError, match=r"value in every column, got none in columns \[1\]"
+        ValueError, match=r"value in every column, got only NaN in columns \[1\]"
     ):
         GaussianClasses(missing="integrate").fit(empty, y)
 
@@ -129,7 +129,7 @@ IRIS, SPECIES = load_iris(return_X_y=True)
     "X, y, options, message",
     [
         (IRIS, 0 * SPECIES, {}, "y must have at least 2 classes"),
-        (0 * IRIS, SPECIES, {}, "a column that varies"),
+        (0 * IRIS, SPECIES, {}, "column that is not constant"),
         (IRIS[:60:59], SPECIES[:60:59], {}, "within the classes"),
         (np.where(IRIS > 7, np.nan, IRIS), SPECIES, {}, "NaN"),
         (IRIS, SPECIES, {"covariance": "spherical"}, "covariance must be one of"),

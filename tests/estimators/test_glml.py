@@ -237,7 +237,7 @@ def test_equal_covariances_leave_all_but_two_directions_alone():
 
 BAD = {
     "one class": (lambda X, y: (X, 0 * y), "y must have at least 2 classes"),
-    "constant features": (lambda X, y: (0 * X, y), "a column that varies"),
+    "constant features": (lambda X, y: (0 * X, y), "column that is not constant"),
     "one point a class": (lambda X, y: (X[::25], y[::25]), "within the classes"),
     "NaN": (lambda X, y: (np.where(X > 7, np.nan, X), y), "NaN"),
     "no ridge with n ≤ d": (lambda X, y: (X[::8], y[::8]), "shrinkage must be above"),

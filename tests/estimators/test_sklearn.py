@@ -181,7 +181,7 @@ BAD = {
         r"X must have shape \(n, d\).*, got \(1, 150, 4\)",
     ),
     "length": ((X, y[:-1]), "inconsistent numbers of samples"),
-    "constant": ((0 * with_cell(0), y), r"got constant columns \[0, 1, 2, 3\]"),
+    "constant": ((0 * with_cell(0), y), r"got only constant columns \[0, 1, 2, 3\]"),
     "text column": ((FRAME, [0, 0, 1, 1]), "X must have numeric columns, got 'colour'"),
     "missing label": ((X[:4], [0, 0, 1, None]), "y must have a label in every row"),
     "NaN label": (

@@ -186,7 +186,7 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
         ([[0, 1, 1]], None, None, r"different points, got \[0, 1, 1\] in row 0"),
         ([[0, 1, 9]], None, None, r"row numbers of X \(0 to 2\), got 9 in row 0"),
         ([[0, 1, 2], [0, 1, 1.5]], None, None, r"got 1.5 in row 1"),
-        ([[0, 1]], None, None, r"must have shape \(N, 3\)"),
+        ([[0, 1]], None, None, r"must be row numbers of shape \(N, 3\)"),
         ([[0, 1, 2]], [3], None, r"y .*, got \[3.0\]"),
         ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
         ([[0, 1, 2]], [1, 1], None, r"y must have shape \(1,\), got \(2,\)"),

@@ -117,11 +117,11 @@ EDITS = {
     "other format": (lambda h: h.update(format="x"), "metric must be a file"),
     "lost part": (
         lambda h: h["metric"]["parts"].pop("factor"),
-        "metric must be complete",
+        "missing or wrong fields",
     ),
     "lost array": (
         lambda h: h["metric"]["parts"].update(factor={"array": "gone"}),
-        "metric must be complete",
+        "missing or wrong fields",
     ),
 }
 

@@ -203,8 +203,8 @@ def test_the_model_simulates_counts():
         (COUNTS - 9, TRIALS, r"y must be counts in 0\.\.trials, got -"),
         (COUNTS * np.nan, TRIALS, "y must be whole numbers, got nan in row 0"),
         (COUNTS, TRIALS * np.inf, "trials must be whole numbers, got inf"),
-        (0 * COUNTS, TRIALS, "y must have judgments of both kinds .* only different"),
-        (TRIALS, TRIALS, "y must have judgments of both kinds .* got only same"),
+        (0 * COUNTS, TRIALS, "y must have judgments .* only 'different'"),
+        (TRIALS, TRIALS, "y must have judgments .* got only 'same'"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )

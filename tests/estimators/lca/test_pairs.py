@@ -147,7 +147,7 @@ BAD_PAIRS = {
     ),
     "constant": (
         lambda: LCA().fit_pairs(np.ones((3, 2, 2)), [0, 1, 1]),
-        r"got constant columns \[0, 1\]",
+        r"got only constant columns \[0, 1\]",
     ),
     "cv": (
         lambda: LCA(regularization="cv").fit_pairs(*pair_problem()),

@@ -271,7 +271,9 @@ def test_bad_input_is_refused_by_name(sources, settings, call, message):
 def test_bad_points_and_pairs_are_refused_by_name(sources, fitted):
     X = sources[0].copy()
     X[:, 0] = np.nan
-    with pytest.raises(ValueError, match="X must have a value in every column"):
+    with pytest.raises(
+        ValueError, match="X must have at least one value in every column"
+    ):
         TwoStageMixture().fit(X)
     pairs = same_pairs(sources[0])
     with pytest.raises(ValueError, match="y must have a pair of one source"):
