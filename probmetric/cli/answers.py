@@ -69,8 +69,9 @@ def read_table(
     path = existing(name, option)
     if leaves_out(how.unlabeled):
         raise ValueError(
-            f"--unlabeled cannot be combined with {option}, got {how.unlabeled!r}. "
-            f"{option} counts all rows of --data."
+            f"--unlabeled cannot be combined with {option}, because leaving out rows "
+            f"would change the row numbers in {option}, got {how.unlabeled!r}. Omit "
+            "--unlabeled."
         )
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
@@ -103,8 +104,8 @@ def _whole(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarra
     (wrong,) = np.nonzero(~((numbers >= 0) & (numbers % 1 == 0)))
     if len(wrong):
         raise ValueError(
-            f"{option} must have whole row numbers from 0 in {path.name}, got "
-            f"{str(column.iloc[wrong[0]])!r} as {name} in row {wrong[0]}."
+            f"{option} must have row numbers (whole numbers from 0) in {path.name}, "
+            f"got {str(column.iloc[wrong[0]])!r} as {name} in row {wrong[0]}."
         )
     return numbers.astype(int)
 
@@ -113,7 +114,8 @@ def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> No
     """Raise for row numbers beyond the n points."""
     if (largest := int(table.rows.max())) >= n:
         raise ValueError(
-            f"{option} must have row numbers 0..{n - 1} of {data}, got {largest}."
+            f"{option} must have row numbers of {data} (0 to {n - 1}), got {largest}. "
+            "The first row is 0."
         )
 
 
@@ -122,7 +124,7 @@ def check_no_data(data: str | None, name: str) -> None:
     if data is not None:
         raise ValueError(
             f"--data cannot be used with {name}, whose objects have no features, got "
-            f"{data!r}."
+            f"{data!r}. Omit --data."
         )
 
 
@@ -130,8 +132,8 @@ def check_answers(estimator: Learner, answers: str | None) -> None:
     """Raise if objects without features have no judgments."""
     if answers is None and without_points(estimator):
         raise ValueError(
-            f"--answers must be triplets for {type(estimator).__name__}, whose objects "
-            "have no features, got none."
+            f"--answers must be a table of triplets for {type(estimator).__name__}, "
+            "got none."
         )
 
 
@@ -141,7 +143,8 @@ def answered(
     """Read the points and judgments for a learner; ``spec`` has the reading options."""
     if spec.groups is not None:
         raise ValueError(
-            f"--groups cannot be combined with --answers, got {spec.groups!r}."
+            f"--groups cannot be combined with --answers, got {spec.groups!r}. Omit "
+            "one of them."
         )
     table = read_table(answers, spec.how)
     _fit_of(estimator, table)
@@ -170,7 +173,9 @@ def about_points(
         names = tuple(map(str, range(n)))
     else:
         if data is None:
-            raise ValueError("--data must be the points of --answers, got none.")
+            raise ValueError(
+                "--data must be the table whose rows --answers refers to, got none."
+            )
         loaded = load_points(data, label=spec.label, how=spec.how)
         X, names, called = points(loaded.X, "data"), loaded.feature_names, data
         source, n = data if is_set(data) else str(existing(data).resolve()), len(X)
@@ -191,7 +196,10 @@ def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
     elif "preprocessor" not in estimator.get_params():
         fit = None
     if fit is None:
-        raise ValueError(f"--answers with {kind} cannot be used with {name}.")
+        raise ValueError(
+            f"--answers has {kind}, from which {name} cannot learn. Use another "
+            "learner."
+        )
     lacking = table.values.keys() - signature(fit).parameters.keys()
     if lacking:
         raise ValueError(
@@ -244,7 +252,10 @@ def probabilities(
     far = _distances(metric, other[0] if other else anchor, away)
     score = (far - near).mean(0)
     if not log_odds:
-        reason = "P(near) requires a metric fitted to triplets"
+        reason = (
+            "P(near), the probability that the first point is nearer, requires a "
+            "metric learned from triplets"
+        )
         return None, score, reason
     return expit(far**2 - near**2).mean(0), score, ""
 

@@ -218,7 +218,7 @@ def report(options: Report) -> None:
     with first(options):
         if not options.folder.is_dir():
             raise ValueError(
-                f"DIR must be a run's folder, got {str(options.folder)!r}."
+                f"DIR must be the folder of a run, got {str(options.folder)!r}."
             )
         check_new(options.folder, ("report.html",), force=True)
     _leave("report", options)

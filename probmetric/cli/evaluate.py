@@ -84,11 +84,11 @@ from probmetric.report.evaluate import pairs_in_words, with_limits
 PROB = 0.9
 """Nominal coverage of the intervals of pairs."""
 
-UNSEEN = "use rows of sources that are not in the training data"
-ABOUT = "judgments are about the rows of judgments"
+UNSEEN = "use rows from sources that are not in the training data"
+ABOUT = "judgments use the same rows as judgments"
 SHARED = (
-    "training and test judgments share rows, so the scores may be too optimistic for "
-    "new rows"
+    "training and test judgments share rows. For new rows the scores may be worse. "
+    "Use --test with judgments of other rows"
 )
 
 
@@ -157,13 +157,14 @@ def _task(options: Evaluate) -> Task:
     by_source = by_source and test is None and options.folds is None
     if k is not None and (options.answers is not None or by_source):
         raise ValueError(
-            "-k cannot be combined with --answers or only --groups: neither uses "
-            f"neighbors, got {k}."
+            "-k cannot be used here, because judgments (--answers) and pairs of "
+            f"sources (only --groups) use no neighbors, got {k}. Omit -k."
         )
     if options.answers is not None:
         if groups is not None:
             raise ValueError(
-                f"--groups cannot be combined with --answers, got {groups!r}."
+                f"--groups cannot be combined with --answers, got {groups!r}. Omit one "
+                "of them."
             )
         return _judgments(options, options.answers)
     assert options.data is not None
@@ -180,7 +181,10 @@ def _learner(options: Evaluate) -> Learner | None:
             raise ValueError("--set requires --model.")
         return None
     if options.metric is not None or options.draws is not None:
-        raise ValueError("--model cannot be combined with --metric or --draws.")
+        raise ValueError(
+            "--model cannot be combined with --metric or --draws. Use --model for a "
+            "new fit, the others for a stored result."
+        )
     return make(options.model, parse_settings(options.settings), seed=options.seed)
 
 
@@ -258,8 +262,9 @@ def _test_data(test: str, spec: DataSpec, data: Dataset) -> Dataset:
     others = sorted({*tested.target_names} - {*data.target_names})
     if others:
         raise ValueError(
-            f"--test must have only classes of --data, got {len(others)} others such "
-            f"as {others[0]!r}. For new sources use --data with --groups only."
+            f"--test must have only classes that are in --data, got {len(others)} "
+            f"others, such as {others[0]!r}. To evaluate new sources, use --data with "
+            "--groups and without --test and --folds."
         )
     return tested
 
@@ -287,8 +292,8 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
     for name, used in refused.items():
         if used:
             raise ValueError(
-                "--data read in chunks must be used with --metric or --draws, and with "
-                f"--test, got {name}."
+                "--data is read in chunks, which requires --test, and --metric or "
+                f"--draws, got {name}. Fit first (probmetric fit), then use --metric."
             )
     test, seed, k = str(options.test), options.seed, options.k or 5
     stored = load_stored(options)
@@ -301,8 +306,9 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
     plain = tested.source if isinstance(tested, View) else tested
     sample, where = sample_of(plain, test, MOST), "of a sample of --test"
     remarks = [
-        "rows are read in chunks: each neighbor has one vote, and the Euclidean "
-        "distance uses features standardized by a sample of --data",
+        "rows are read in chunks. Each neighbor has one vote (the default in memory "
+        "is soft votes). For the Euclidean distance, features are standardized by a "
+        "sample of --data",
         *if_seen(stored, sample, where=where),
         *if_among(sample, hashes_of(rows), where),
     ]
@@ -374,8 +380,9 @@ def _of_stored(
     for option, value in ("--test", options.test), ("--folds", options.folds):
         if value is not None:
             raise ValueError(
-                f"{option} cannot be combined with --answers and a stored metric, got "
-                f"{value!r}. The metric is evaluated on all of --answers."
+                f"{option} cannot be combined with --answers and a stored metric, "
+                f"which is evaluated on all of --answers, got {value!r}. Omit "
+                f"{option}."
             )
     stored, spec = load_stored(options), options.spec(options.data or "")
     model = MODELS.get(str(stored.learner))
@@ -390,9 +397,15 @@ def _of_stored(
     check_features(stored.feature_names, data.feature_names, data.name)
     learned, remarks = f"{stored.name} was learned from", list[str]()
     if data.about["hash"] == stored.data_hash:
-        remarks = [f"{learned} the same judgments: its figures are too optimistic"]
+        remarks = [
+            f"{learned} the same judgments, so its scores are too optimistic. Evaluate "
+            "on other judgments"
+        ]
     elif stored.rows is not None:
-        todo = f"that {learned}: its figures may be too optimistic"
+        todo = (
+            f"that {learned}, so its scores may be too optimistic. Evaluate on "
+            "judgments of other rows"
+        )
         remarks = describe_overlap(judged_rows(data), stored.rows, ABOUT, todo)
     rows = np.arange(len(data.table.rows))
     log_odds = model is not None and model.data_kind is Triplets
@@ -419,11 +432,14 @@ def _refits(
         tested = answered(learner, options.test, options.data, spec)
         if tested.table.kind != data.table.kind:
             raise ValueError(
-                f"--test must be {data.table.kind} as in --answers, got "
+                f"--test must contain {data.table.kind}, as --answers does, got "
                 f"{tested.table.kind}."
             )
         every = np.arange(len(tested.table.rows))
-        todo = "of --answers (training data): the figures may be too optimistic"
+        todo = (
+            "of --answers (training data), so the scores may be too optimistic. Use "
+            "judgments of other rows"
+        )
         hashes = hashes_of(judged_rows(data))
         remarks = describe_overlap(judged_rows(tested), hashes, ABOUT, todo)
         return data, (fitted(data, tested, every) for _ in range(1)), remarks
@@ -475,8 +491,8 @@ def _pairs(options: Evaluate, spec: DataSpec) -> Task:
     check_features(stored.feature_names, data.feature_names, data.name)
     if (d := data.X.shape[1]) != stored.n_features:  # For metrics without names.
         raise ValueError(
-            f"data must have in {data.name} the {stored.n_features} features of the "
-            f"metric, got {d}"
+            f"data must have {stored.n_features} features, as the metric has, in "
+            f"{data.name}, got {d}"
         )
     sources = np.asarray(data.groups)
     metrics = {EUCLID: euclid(data.X), stored.name: stored.metric}

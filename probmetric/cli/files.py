@@ -152,8 +152,8 @@ def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
             )
     if existing and not force:
         raise ValueError(
-            f"--out must be new files, got {', '.join(map(str, existing))}. Add "
-            "--force to overwrite."
+            f"--out: files already exist ({', '.join(map(str, existing))}). Add "
+            "--force to overwrite them."
         )
 
 

@@ -38,7 +38,7 @@ from probmetric.registry import takes_groups
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
 
-SAME = "rows {} have the features of rows"
+SAME = "rows {} have the same features as rows"
 
 
 @runtime_checkable
@@ -61,7 +61,9 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
         if not equals or not name.isidentifier() or not text:
             raise ValueError(f"--set must be NAME=VALUE, got {pair!r}.")
         if name == "unlabeled":
-            raise ValueError("--set cannot change unlabeled. Use --unlabeled TEXT.")
+            raise ValueError(
+                "--set cannot be used for unlabeled. Use --unlabeled TEXT."
+            )
         if name in settings:
             raise ValueError(f"--set must name each argument once, got {name!r} twice.")
         try:
@@ -99,7 +101,8 @@ def labeled(spec: DataSpec) -> Dataset:
         if single.size:
             raise ValueError(
                 f"label must have at least 2 rows of each class in {data.name}, got 1 "
-                f"of {data.target_names[single[0]]!r}."
+                f"of {data.target_names[single[0]]!r}. Check whether this column is "
+                "the class."
             )
     except ValueError as error:
         if last and str(error).startswith("label"):
@@ -124,7 +127,7 @@ def streamed(estimator: Learner, spec: DataSpec) -> Source | None:
     if groups is not None and not grouped:
         raise ValueError(
             f"--groups cannot be used with {type(estimator).__name__}, which learns "
-            f"from classes, got {groups!r}."
+            f"from classes, got {groups!r}. Omit --groups."
         )
     if groups is not None:
         source = open_rows(name, groups, _without(spec, label))
@@ -296,7 +299,10 @@ def _kind_checked(
         message = str(error)
         with suppress(ValueError):
             reads(path)
-            message = f"{option} cannot read {str(path)!r}. Use {other} for this file."
+            message = (
+                f"{option} cannot read {str(path)!r}. Use the option {other} for this "
+                "file."
+            )
         raise ValueError(message) from None
 
 
@@ -311,7 +317,7 @@ def paths_of(options: UseOptions) -> dict[str, str | None]:
 def if_seen(
     stored: StoredMetric,
     data: Dataset,
-    otherwise: str = "--model refits on the other points",
+    otherwise: str = "use --model, which fits to the other points",
     where: str = "of --data",
 ) -> list[str]:
     """Note that a metric was fitted to some or all of the points to evaluate on.
@@ -333,7 +339,7 @@ def if_seen(
 
 def if_among(data: Dataset, hashes: np.ndarray, where: str) -> list[str]:
     """Note test points that are also in --data."""
-    todo = "of --data: if they are the same objects, all figures are too optimistic"
+    todo = "of --data. If they are the same objects, all scores are too optimistic"
     todo = f"{todo}; remove them from --test"
     return describe_overlap(data.X, hashes, SAME.format(where), todo)
 

@@ -44,8 +44,8 @@ def run(options: Next) -> int:
             spec = MODELS.get(str(use.learner))
             if spec is not None and spec.data_kind is Triplets:
                 raise ValueError(
-                    f"--draws must be of a learner of pairs, got {use.name} of "
-                    f"{use.learner}."
+                    "--draws must be draws of a model of pairs, such as lca, got "
+                    f"{use.name} with draws of {use.learner}."
                 )
             X = points(points_for(options.spec(options.data), use).X, "data")
             if options.candidates is None:
@@ -56,7 +56,7 @@ def run(options: Next) -> int:
             elif options.random is not None:
                 raise ValueError(
                     "--random cannot be combined with --candidates, got "
-                    f"{options.random}."
+                    f"{options.random}. Omit one of them."
                 )
             else:
                 rows = _pairs(options.candidates, options, len(X), "--candidates")
@@ -66,8 +66,8 @@ def run(options: Next) -> int:
             rows = rows[unasked(rows, judged)]
             if n > len(rows):
                 raise ValueError(
-                    f"--n must be at most {len(rows)}, the number of unanswered "
-                    f"candidates, got {n}."
+                    f"--n must be at most {len(rows)}, the number of candidates that "
+                    f"--answers does not contain, got {n}."
                 )
             posterior = cast("PosteriorMetric", use.metric)
             try:
@@ -101,7 +101,8 @@ def _pairs(name: str, options: Next, n: int, option: str) -> Int[np.ndarray, "N 
     table = read_table(name, options.spec("").how, option, answers=False)
     if table.kind != "pairs":
         raise ValueError(
-            f"{option} must be pairs, got {table.kind} in {table.path.name}."
+            f"{option} must contain pairs (columns i, j), got {table.kind} in "
+            f"{table.path.name}."
         )
     check_rows(table, n, options.data, option)
     return table.rows

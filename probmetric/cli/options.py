@@ -22,8 +22,8 @@ from probmetric.registry import MODELS, estimators, model_of
 
 VALIDATED = (
     "Exit code: 0 all claims agree; 1 a claim disagrees, is outside its bound or is "
-    "inconclusive (except by k-hat only), or with --strict the model conflicts with "
-    "the data; 2 unusable input."
+    "inconclusive (except if only k-hat is high), or with --strict the model "
+    "conflicts with the data; 2 unusable input."
 )
 LEARNED = (
     "Exit code: 0 done; 1 a fit failed or did not converge, or the draws have problems "
@@ -124,7 +124,7 @@ GROUPS = (
     "Column with the source of each row (two_stage); default the class. Without --test "
     "and --folds, evaluate compares same-source with different-source pairs."
 )
-MAX_DRAWS = "Number of draws to use, evenly spaced in --draws."
+MAX_DRAWS = "Number of draws to use (evenly spaced); default all."
 OVERWRITE = "Overwrite existing files."
 QUOTE = "Put ' before labels that a spreadsheet runs as formulas, such as =1+1."
 SETTING = "Argument of the learner, for example n_components=2; repeatable."
@@ -221,9 +221,9 @@ class Sample(LearnOptions):
 
     method: str | None = option(
         None,
-        "nuts or exact (exact up to Monte Carlo error), laplace or svi "
-        "(approximations), bootstrap (refits under random weights of points); default "
-        "the first of these that the model has.",
+        "nuts or exact (correct up to Monte Carlo error), laplace or svi "
+        "(approximations), bootstrap (refits with random weights of the points); "
+        "default the first of these that the model supports.",
     )
     draws: int | None = option(
         None, "Draws per chain; default 1000 (bootstrap: 200).", min=1

@@ -68,7 +68,8 @@ def explorer_of(folder: Path) -> Page:
     command = summary.get("command")
     if command not in ("fit", "sample"):
         raise ValueError(
-            f"--explore must be used for a run of fit or sample, got {command!r}."
+            f"--explore requires a run of fit or sample, got a run of {command}. Omit "
+            "it."
         )
     options = UseOptions(
         metric=folder / "metric.npz" if command == "fit" else None,

@@ -45,16 +45,16 @@ def sampler_for(
         return method
     if method not in IN_BLOCKS:
         raise ValueError(
-            f"--checkpoint must be used with --method {' or '.join(IN_BLOCKS)}, got "
-            f"{method!r}."
+            f"--checkpoint requires --method {' or '.join(IN_BLOCKS)}, got {method!r}. "
+            "Omit --checkpoint."
         )
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--checkpoint must be a folder, got {str(folder)!r}.")
     blocks = len(list(folder.glob("block_*.npz")))
     if blocks and not resume:
         raise ValueError(
-            f"--checkpoint must be an empty folder, got {str(folder)!r} with {blocks} "
-            "blocks. Add --resume to continue from them."
+            f"--checkpoint: {str(folder)!r} already has {blocks} blocks of draws. Add "
+            "--resume to continue from them, or use an empty folder."
         )
     return IN_BLOCKS[method](checkpoint=folder, resume=resume)
 

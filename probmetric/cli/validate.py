@@ -168,7 +168,10 @@ def _models(options: Validate) -> list[str]:
     if model is None:
         return able
     if model not in able:
-        raise ValueError(f"--data cannot be used with {model!r}, got {data!r}.")
+        raise ValueError(
+            f"--data cannot be used with {model!r}, which is checked on simulated "
+            f"problems, got {data!r}. Omit --data."
+        )
     return [model]
 
 

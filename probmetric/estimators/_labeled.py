@@ -166,7 +166,8 @@ def _classes(
     if len(single) == len(labels):
         raise ValueError(
             "y must have a class of at least 2 members, got a different label in each "
-            f"of {len(labels)} rows. Give class labels, not identifiers or measurements"
+            f"of {len(labels)} rows. Pass class labels, not identifiers or "
+            "measurements."
         )
     warn_of_alone(classes[single], "y")
     return classes, codes
@@ -178,8 +179,8 @@ def warn_of_alone(classes: np.ndarray, name: str) -> None:
         first = ", ".join(map(repr, classes[:5].tolist()))
         more = f" and {len(classes) - 5} more" if len(classes) > 5 else ""
         warnings.warn(
-            f"{name}: only one row of class {first}{more}. It is a non-match of all "
-            "other rows and never a match. Add rows of the class, or leave it out",
+            f"{name}: class {first}{more} has only one row, so the fit has no pair of "
+            "that class. Add rows of the class, or remove it.",
             stacklevel=6,
         )
 
@@ -198,8 +199,8 @@ def _point_weights(
         raise ValueError("sample_weight must have a weight above zero, got none")
     if not np.all((positive > 1e-100) & (positive < 1e100)):
         raise ValueError(
-            "sample_weight must be 0, or between 1e-100 and 1e100, so that products do "
-            f"not overflow, got {weights.min():.3g}..{weights.max():.3g}"
+            "sample_weight must be 0, or between 1e-100 and 1e100 (products of "
+            f"weights must not overflow), got {weights.min():.3g}..{weights.max():.3g}"
         )
     return positive, weights > 0
 

@@ -97,8 +97,8 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             images = (points @ self.components_.T).astype(dtype, copy=False)
         if not np.isfinite(images).all():
             raise ValueError(
-                f"X must have images within {dtype}, got infinite ones (largest entry "
-                f"{np.abs(points).max():.3g}). Rescale the points"
+                f"X: the transformed points overflow {dtype} (largest entry "
+                f"{np.abs(points).max():.3g}). Rescale the points."
             )
         return images
 
@@ -134,7 +134,7 @@ def _has_threshold(estimator: object) -> bool:
     fitted = hasattr(estimator, "components_")
     if hasattr(estimator, "threshold_") or (fits_pairs and not fitted):
         return True
-    pairs = "fit on pairs (fit_pairs), or " if fits_pairs else ""
+    pairs = "fit to pairs (fit_pairs), or " if fits_pairs else ""
     raise AttributeError(
         f"a threshold on the distance is needed to classify pairs: {pairs}call "
         "calibrate_threshold or set_threshold. To evaluate a fit to class labels use "

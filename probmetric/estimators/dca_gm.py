@@ -325,7 +325,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         if (log_likelihood or predictive or prior_draws) and queries is not None:
             raise ValueError(
                 "queries must be None with log_likelihood, predictive or prior_draws, "
-                f"which use the training points, got shape {np.shape(queries)}"
+                f"which refer to the training points, got shape {np.shape(queries)}"
             )
         if prior_draws is not None:
             prior_draws = check_number("prior_draws", prior_draws, 1, whole=True)

@@ -135,15 +135,16 @@ class EigDML(PairLearner):
         pairs = apart(made)
         if n_equal := len(made.i) - len(pairs.i):
             warnings.warn(
-                f"EigDML: {n_equal} of {np.sum(np.asarray(made.y) == 0)} pairs of "
-                "different classes are equal points. No metric can separate them, so "
-                "they are left out. Check the labels of equal rows, or add features",
+                f"EigDML: in {n_equal} of {np.sum(np.asarray(made.y) == 0)} pairs of "
+                "different classes both points are equal. No metric can separate "
+                "them, so these pairs are ignored. Check the labels of equal rows, or "
+                "add features.",
                 stacklevel=3,
             )
         if np.all(np.asarray(pairs.y) == 1):
             raise ValueError(
-                "X must have pairs of different classes that are not equal points, got "
-                f"none among {len(made.i)} pairs. Raise n_impostors, or add features"
+                "X must have points of different classes that are not equal, got none "
+                f"among {len(made.i)} pairs. Increase n_impostors, or add features."
             )
         if isinstance(self.prior_strength, str):
             strength = eig_dml.choose_strength(

@@ -101,8 +101,8 @@ def check_varied(prior: NIWPrior, n: int) -> None:
     """Raise if the points do not vary within the classes."""
     if np.isnan(prior.kappa):
         raise ValueError(
-            "X must have points that vary within the classes (n_samples = "
-            f"{n}), got classes of equal points or of one member each"
+            f"X must vary within the classes (n_samples = {n}), got only classes of "
+            "one row or of equal rows. Add rows."
         )
 
 
@@ -199,9 +199,10 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             return
         if strengths.excess == EXCESS[0]:
             raise ValueError(
-                "purpose must be 'prediction' if the chosen prior fixes the covariance "
-                f"(prior_.nu = {float(self._found.prior.nu):.0f}), got 'intervals', "
-                "which would be too narrow. Fit with prior='evidence'"
+                "purpose must be 'prediction' for this fit, got 'intervals'. The "
+                "chosen prior determines the covariances (prior_.nu = "
+                f"{float(self._found.prior.nu):.0f}), so intervals would be too "
+                "narrow. Fit with prior='evidence'."
             )
 
     def _independent(self) -> bool:

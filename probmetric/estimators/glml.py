@@ -62,8 +62,8 @@ def _whole_rows(
     members = np.bincount(fitted.codes[whole], minlength=len(fitted.classes))
     if (members == 0).any():
         raise ValueError(
-            "X must have a row without NaN in every class, because only complete rows "
-            f"are neighbors, got none in {fitted.classes[members == 0].tolist()}"
+            "X must have at least one row without NaN in every class (only these rows "
+            f"can be neighbors), got none in {fitted.classes[members == 0].tolist()}"
         )
     return fitted.points[whole], fitted.codes[whole]
 
@@ -221,8 +221,8 @@ class GLML(GaussianLearner):
         if (self.densities == "mle" or mixtures) and (n_draws or expected):
             which = "n_components > 1" if mixtures else "densities='mle'"
             raise ValueError(
-                f"n_draws must be 0, and rule not 'expected_bias', with {which}, got "
-                f"{n_draws} and {self.rule!r}"
+                f"n_draws must be 0 and rule must not be 'expected_bias' with {which}, "
+                f"got {n_draws} and {self.rule!r}"
             )
         single = self.densities, self.covariance
         if mixtures and single != ("posterior", "full"):
@@ -289,8 +289,8 @@ class GLML(GaussianLearner):
         check_is_fitted(self)
         if not hasattr(self, "classifier_"):
             raise ValueError(
-                f"{no_rows('predict')}. pm.nearest(glml.get_metric(), X, source, k) "
-                "finds neighbors among all of them"
+                f"{no_rows('predict')}. To find neighbors among all rows on disk, use "
+                "pm.nearest(glml.get_metric(), X, source, k)"
             )
         return self.classifier_
 
@@ -373,13 +373,13 @@ class GLML(GaussianLearner):
             raise ValueError("n_draws must be at least 1 for a spread, got 0")
         if np.isinf(self.gamma_):
             raise ValueError(
-                "gamma must be finite for a spread, got infinity: all draws have the "
-                "same metric"
+                "gamma must be finite for a spread, got infinity, for which all draws "
+                "have the same metric. Use gamma=1."
             )
         if self.rule in ("zero_bias", "fisher") and self.gamma_ == 0:
             raise ValueError(
-                "gamma must be above 0 for a logarithm of matrices that may be "
-                "singular, got 0"
+                "gamma must be above 0 for the logarithm of the matrices, which may "
+                "be singular, got 0. Use gamma=1."
             )
         F = self.metric_.frame
         varied = np.flatnonzero(F.any(0))
@@ -412,8 +412,8 @@ class GLML(GaussianLearner):
         if purpose == "intervals" and np.isinf(self.gamma_):
             raise ValueError(
                 "purpose must be 'prediction' if gamma_ is infinite, got 'intervals'. "
-                "All draws are one metric, and intervals would have no width. Fit with "
-                "a number, such as gamma=1"
+                "All draws are the same metric, so intervals would have no width. Fit "
+                "with a number, such as gamma=1."
             )
         super()._check_purpose(purpose)
 

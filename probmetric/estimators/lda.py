@@ -132,8 +132,9 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         if purpose == "intervals" and np.isinf(self.prior_strength_):
             raise ValueError(
                 "purpose must be 'prediction' if prior_strength_ is infinite, got "
-                "'intervals'. Nothing was learned, and intervals would have no width. "
-                "Fit with a number, such as prior_strength=1, or use pm.with_intervals"
+                "'intervals'. With this prior nothing is learned from the data, so "
+                "intervals would have no width. Fit with a number, such as "
+                "prior_strength=1, or use pm.with_intervals."
             )
 
 
@@ -226,8 +227,8 @@ class LDA(_TiedClasses):
         n = len(data.X) if isinstance(data, Labeled) else float(np.sum(data.n))
         if between <= (n * np.finfo(float).eps) ** 2:
             raise ValueError(
-                "y must have classes whose means differ, got equal means. Use RCA, or "
-                "add features"
+                "y: all classes have the same mean, so there is no discriminant "
+                "direction. Use RCA, or add features."
             )
         self.eigenvalues_ = np.asarray(params.eigenvalues)
         self.explained_variance_ratio_ = self.eigenvalues_ / between

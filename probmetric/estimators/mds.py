@@ -78,8 +78,9 @@ def check_dissimilarities(
     missing = int(np.sum(np.isnan(D)))
     if missing:
         raise ValueError(
-            f"D must be complete, got {missing} missing (NaN) of {D.size}. Impute "
-            "them, for example by shortest paths"
+            f"D must have no missing dissimilarities, got {missing} NaN of {D.size} "
+            "entries. Impute them, for example by shortest paths "
+            "(scipy.sparse.csgraph.shortest_path)."
         )
     if not np.all(np.isfinite(D)):
         raise ValueError("D must be finite, got infinity")
@@ -91,8 +92,8 @@ def check_dissimilarities(
     if D.max() > LIMIT or (square and 0 < D.max() < 1 / LIMIT):
         raise ValueError(
             f"D must have a largest dissimilarity between {1 / LIMIT:.3g} and "
-            f"{LIMIT:.3g} (its fourth power overflows float64), got {D.max():.3g}. "
-            "Rescale it"
+            f"{LIMIT:.3g} (fourth powers must be finite and above 0 in float64), got "
+            f"{D.max():.3g}. Rescale D."
         )
     if not square:
         return D
@@ -318,10 +319,10 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
-                "metric must be Euclidean or Mahalanobis, without correction, for an "
-                f"embedding that is linear in the features, got {self.metric!r} with "
-                f"correction={self.correction!r}. Use the Euclidean distance on "
-                "transform(X)"
+                "metric must be Euclidean or Mahalanobis and correction must be None "
+                "for get_metric, because only then is the embedding linear in the "
+                f"features, got {self.metric!r} with correction={self.correction!r}. "
+                "Use Euclidean distances between rows of transform(X)."
             )
         return Mahalanobis(self.components_.copy())
 

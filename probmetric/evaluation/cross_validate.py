@@ -156,8 +156,8 @@ def held_out(
     lacking = [name for name, c in candidates.items() if not _learns_a_metric(c)]
     if lacking:
         raise ValueError(
-            "candidates must be learners of one metric (get_metric()), got "
-            f"{', '.join(lacking)}."
+            f"candidates must be learners with get_metric(), got {', '.join(lacking)}. "
+            "Remove these."
         )
     classes, codes = class_codes(y, "y")
     labels = classes[codes]

@@ -143,14 +143,17 @@ def evaluate(
     table = cast("ArrayLike", X)
     X, y = inputs.points(table), np.asarray(y)
     if y.shape != (len(X),):
-        raise ValueError(f"y must have shape ({len(X)},) for these X, got {y.shape}.")
+        raise ValueError(
+            f"y must have one label per row of X, shape ({len(X)},), got {y.shape}."
+        )
     figures: dict[str, float] = {}
     if classifier is not None:
         classes = np.asarray(classifier.classes_)
         unknown = sorted(set(y.tolist()) - set(classes.tolist()))
         if unknown:
             raise ValueError(
-                f"y must contain only classes of the classifier, got {unknown}."
+                f"y must contain only classes of the classifier, got {unknown}. Remove "
+                "these rows."
             )
         P = classifier.predict_proba(table)
         P = _probabilities(P, (len(X), len(classes)))

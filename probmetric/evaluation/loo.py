@@ -95,10 +95,12 @@ def _warn_of_unreliable(result: Any, terms: xr.Dataset, var_name: str | None) ->
     size = np.maximum(np.abs(elpd), np.abs(in_sample - elpd))[bad].sum()
     if bad.any() and not size <= NEGLIGIBLE * result.se:
         warnings.warn(
-            f"loo: k-hat is above {result.good_k:.2f} for {bad.sum()} of {bad.size} "
-            f"terms, which sum to {elpd[bad].sum():.3g} of elpd {result.elpd:.3g} "
-            f"(standard error {result.se:.2g}). elpd is unreliable. Use a model that "
-            "single observations influence less, or refit without each of them.",
+            "loo: k-hat, the diagnostic of importance sampling, is above "
+            f"{result.good_k:.2f} for {bad.sum()} of {bad.size} observations. They "
+            f"contribute {elpd[bad].sum():.3g} to elpd {result.elpd:.3g} (standard "
+            f"error {result.se:.2g}), so elpd is unreliable. Refit without each of "
+            "these observations, or use a model that single observations influence "
+            "less.",
             stacklevel=3,
         )
 
@@ -115,8 +117,8 @@ def _check_valid(draws: xr.DataTree) -> None:
             else f"groups {sorted(draws.children)}"
         )
         raise ValueError(
-            "draws must have a log-likelihood term for each observation, got "
-            f"{stored}. Sample with log_likelihood=True."
+            f"draws must have a log likelihood for each observation, got {stored}. "
+            "Sample with log_likelihood=True."
         )
     reason = no_unit(draws, points=POINTS in draws.children)
     if reason is not None:
@@ -124,6 +126,6 @@ def _check_valid(draws: xr.DataTree) -> None:
     method = draws.attrs.get("method", "nuts")
     if method != "nuts":
         raise ValueError(
-            f"draws must be from sample(method='nuts'), got {method!r}. PSIS requires "
-            "draws from the exact posterior."
+            f"draws must be from sample(method='nuts'), got {method!r}. Leave-one-out "
+            "by importance sampling requires draws from the exact posterior."
         )

@@ -49,7 +49,10 @@ def query_rows(
     """Choose at most ``max_queries`` points whose class has R > 0 other points."""
     queries = np.flatnonzero(R > 0)
     if len(queries) == 0:
-        raise ValueError("y must have a class with two points, got none.")
+        raise ValueError(
+            "y must have a class with at least two points, got none. Pass class "
+            "labels, not identifiers."
+        )
     if max_queries is None:
         return queries
     (max_queries,) = check_counts(max_queries=max_queries)
@@ -125,7 +128,8 @@ def scored(
     same = codes[i] == codes[j]
     if same.all() or not same.any():
         raise ValueError(
-            "y must have pairs of equal and of different classes, got only one kind."
+            "y must have at least two classes, one of them with two points, got only "
+            "pairs of one kind."
         )
     D = np.empty(len(i))
     for start in range(0, len(i), PAIR_TILE):

@@ -73,8 +73,9 @@ def judge_sources(
     n_able = int(np.sum(counts > 1))
     if len(counts) < 3 or n_able < 2:
         raise ValueError(
-            "sources must be three or more, with two rows or more in at least two, got "
-            f"{len(counts)} sources, with two rows or more in {n_able}."
+            "sources must be at least three, of which at least two have two rows or "
+            f"more, got {len(counts)} sources, of which {n_able} have two rows or "
+            "more. Add rows."
         )
     single = {
         name: metric.mean_metric() if isinstance(metric, MetricDraws) else metric

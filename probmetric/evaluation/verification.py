@@ -120,10 +120,10 @@ def warn_of_calibration(costs: Verification) -> None:
     """Warn if Cllr exceeds its minimum by more than ``LARGEST_LOSS``."""
     if costs.cllr - costs.cllr_min > LARGEST_LOSS:
         warnings.warn(
-            f"Cllr is {costs.cllr:.3g} and its minimum is {costs.cllr_min:.3g}: the "
-            "likelihood ratios may be miscalibrated for these rows (with few pairs the "
-            "minimum is too low). Use TwoStageMixture(calibration='auto') with groups, "
-            "learn from more sources, or evaluate on more sources.",
+            f"Cllr is {costs.cllr:.3g} bits, and would be {costs.cllr_min:.3g} after "
+            "calibration to these rows (less with few pairs). The likelihood ratios "
+            "may be miscalibrated. Use TwoStageMixture(calibration='auto') with "
+            "groups, learn from more sources, or evaluate on more sources.",
             stacklevel=3,
         )
 
@@ -204,9 +204,10 @@ def verification_intervals(
         rest = (group != g).all(1)
         if not is_same[rest].any() or is_same[rest].all():
             raise ValueError(
-                "sources must leave pairs of both kinds if one source is left out (or "
-                f"one group of more than {N_GROUPS} sources), got only one kind "
-                f"without group {g}."
+                f"sources: if group {g} of the sources is left out, only same-source "
+                "or only different-source pairs remain (intervals leave out each "
+                f"source, or one of {N_GROUPS} groups). Add sources with several "
+                "pairs."
             )
         costs.append(_scores(scores[rest], is_same[rest], *cost))
     columns = zip(np.array(costs).T, LARGEST, strict=True)
@@ -262,8 +263,8 @@ def _cost(
     least = min(miss, false_alarm)
     if not (least > 0 and max(miss, false_alarm) / least < np.inf):
         raise ValueError(
-            "cost_miss and cost_false_alarm must be finite and of comparable size, "
-            f"got {cost_miss} and {cost_false_alarm}."
+            "cost_miss and cost_false_alarm must be finite, with a ratio that float64 "
+            f"represents, got {cost_miss} and {cost_false_alarm}."
         )
     return miss / least, false_alarm / least
 
@@ -310,7 +311,9 @@ def _groups(sources: np.ndarray, seed: int) -> Int[np.ndarray, "N 2"]:
     """Jackknife group of each source, at most ``N_GROUPS``."""
     names, codes = np.unique(sources, return_inverse=True)
     if len(names) < 3:
-        raise ValueError(f"sources must be three or more, got {len(names)}.")
+        raise ValueError(
+            f"sources must contain at least three sources, got {len(names)}."
+        )
     order = np.random.default_rng(seed).permutation(len(names))
     return (order % min(N_GROUPS, len(names)))[codes].reshape(sources.shape)
 

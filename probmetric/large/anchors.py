@@ -45,9 +45,9 @@ class SourceReader(Reader):
     def __init__(self, source: Source, *, standardize: bool) -> None:
         if not source.labeled or source.weighted:
             raise ValueError(
-                "X must be a source with labels and without weights, got "
-                f"{source.name} with labeled={source.labeled}, "
-                f"weighted={source.weighted}."
+                f"X must have labels and no weights, got {source.name} with "
+                f"labeled={source.labeled}, weighted={source.weighted}. Use "
+                "pm.open(..., label=) without weight=."
             )
         classes, counts = class_counts(source)
         if len(classes) < 2 or counts.min() < 2:
@@ -115,8 +115,8 @@ def fit(self: Any, X: Source, y: object = None, *, sample_weight: object = None)
     """Fit ``LCA`` to rows on disk from anchors."""
     if sample_weight is not None:
         raise ValueError(
-            "sample_weight must be None for data on disk, got weights. Pass weights as "
-            "pm.open(..., weight=)"
+            "sample_weight must be None for data on disk, got weights. Use "
+            "pm.open(..., weight=)."
         )
     begin(self, X, y)
     recipe, lam = check(self, X)

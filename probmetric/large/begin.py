@@ -59,7 +59,7 @@ def refuse(wrong: Refused) -> None:
         if asked:
             raise ValueError(
                 f"{name} must be {instead} for data on disk, got an option that needs "
-                "all rows at once"
+                "all rows in memory"
             )
 
 
@@ -68,8 +68,8 @@ def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
     check_settings(estimator)
     if y is not None:
         raise ValueError(
-            f"y must be None for data on disk, got {type(y).__name__}. Pass labels as "
-            "pm.open(..., label=)"
+            f"y must be None for data on disk, got {type(y).__name__}. Use "
+            "pm.open(..., label=)."
         )
     refuse_unlabeled(estimator.unlabeled)
     names = [*source.feature_names]
@@ -95,7 +95,9 @@ def _scaler(
 ) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
     n = float(columns.n)
     if n < 2:
-        raise ValueError(f"X must have at least 2 rows of positive weight, got {n:g}")
+        raise ValueError(
+            f"X must have at least 2 rows with a weight above 0, got {n:g}"
+        )
     low, high, mean, square = map(np.asarray, columns[1:])
     deviation = np.sqrt(square / n)
     return scaler_of(

@@ -93,6 +93,6 @@ def check_labels(source: Source) -> None:
     """Raise for data without labels."""
     if not source.labeled:
         raise ValueError(
-            f"label must name the labels of {source.name}, got none. Open it with "
-            "label=."
+            f"label must name the column of labels of {source.name}, got none. Use "
+            "pm.open(..., label=)."
         )

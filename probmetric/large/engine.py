@@ -109,8 +109,8 @@ def distributed(client: "Client | None" = None) -> "Generator[Client]":
             client = get_client()
         except ValueError as error:
             raise ValueError(
-                "client must be a distributed.Client, got None, and this program has "
-                "no current client. Make one with distributed.Client(address)."
+                "client must be a distributed.Client, got None, and no client is "
+                "active. Create one by distributed.Client(address)."
             ) from error
     before, _State.client = _State.client, client
     try:

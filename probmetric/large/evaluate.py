@@ -88,7 +88,7 @@ def evaluate(
         if X.weighted:
             raise ValueError(
                 f"X must have no weights if a metric is evaluated, got {X.name} with "
-                "weights. Omit weight= in pm.open, or evaluate only a classifier."
+                "weights. Use pm.open without weight=, or evaluate only a classifier."
             )
         figures |= ranked(X, metric, most)
         figures |= pair_figures(metric, *compared(X, metric, most))
@@ -161,7 +161,10 @@ def _queries(source: Source, classes: np.ndarray, most: Limits) -> np.ndarray:
                 best = np.argpartition(bits, most.max_queries - 1)[: most.max_queries]
                 rows, bits = rows[best], bits[best]
     if len(rows) == 0:
-        raise ValueError("label must have a class with two rows, got none.")
+        raise ValueError(
+            "label must have a class with at least two rows, got none. Check whether "
+            "the column is the class."
+        )
     return np.sort(rows)
 
 

@@ -60,13 +60,13 @@ class _File(NamedTuple):
             now = _File.of(self.path)
         except OSError as error:
             raise ValueError(
-                f"data must keep {str(self.path)!r}, which was there when the data "
-                f"were opened, got none ({error.strerror})"
+                f"data: the file {str(self.path)!r} was removed after it was opened "
+                f"({error.strerror}). Open the data again."
             ) from error
         if now != self:
             raise ValueError(
-                f"data must keep {str(self.path)!r} as it was when the data were "
-                f"opened ({self.size} bytes), got a changed file ({now.size} bytes)"
+                f"data: the file {str(self.path)!r} changed after it was opened "
+                f"({self.size} bytes then, {now.size} now). Open the data again."
             )
 
 
@@ -77,9 +77,7 @@ def _readable(what: str) -> Generator[None]:
         yield
     except (OSError, ValueError, EOFError, RuntimeError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(
-            f"data must be readable, got an error for {what} ({lines[0]})"
-        ) from error
+        raise ValueError(f"data: {what} cannot be read ({lines[0]})") from error
 
 
 class Rows(Source):
@@ -144,8 +142,10 @@ class _Array(NamedTuple):
             array = np.load(path, mmap_mode="r")
         shape, dtype, by_row = array.shape, array.dtype, array.flags.c_contiguous
         if len(shape) != axes or 0 in shape[1:] or not by_row:
-            wanted = "(n, d) row by row" if axes == 2 else "(n,)"
-            order = "" if by_row else " by column; save np.ascontiguousarray(X)"
+            wanted = "(n, d), stored by rows" if axes == 2 else "(n,)"
+            order = (
+                "" if by_row else ", stored by columns. Save np.ascontiguousarray(X)"
+            )
             raise ValueError(
                 f"data must be an array of shape {wanted} in {str(path)!r}, got "
                 f"{shape}{order}"
@@ -212,8 +212,8 @@ class Npy(Source):
         rows, wanted = ([h.shape[0] for h in hs] for hs in (headers, self._X))
         if rows != wanted:
             raise ValueError(
-                f"{name} must have files of {wanted} rows, as those of the points, got "
-                f"{rows}"
+                f"{name} must have files with as many rows as the files of points, "
+                f"{wanted}, got {rows}"
             )
         return headers
 
@@ -265,8 +265,7 @@ class Parquet(Source):
             import pyarrow.parquet as pq
         except ImportError as error:
             raise ValueError(
-                "data in Parquet files must be read with pyarrow, got none. Install "
-                "the extra 'parquet'."
+                "data: Parquet files require pyarrow. Install the extra 'parquet'."
             ) from error
         self.name, self._label, self._weight = _named(paths), label, weight
         self.labeled, self.weighted = label is not None, weight is not None
@@ -328,10 +327,10 @@ class Parquet(Source):
             ):
                 raise ValueError(
                     f"data must be numbers in every feature, got {kind} in column "
-                    f"{name!r} of {at.name}. Use it as label=, or leave it out by drop="
+                    f"{name!r} of {at.name}. Use it as label=, or omit it by drop="
                 )
         if not self._features:
-            raise ValueError(f"data must have a column of features in {at.name}")
+            raise ValueError(f"data must have at least one feature column in {at.name}")
         self.feature_names = tuple(self._features)
         if self._packed:
             size = schema.field(self._features[0]).type.list_size
@@ -379,8 +378,8 @@ class Parquet(Source):
             del batches
         if first != part.first + part.rows:
             raise ValueError(
-                f"data must have {part.rows} rows in {part.where}, got "
-                f"{first - part.first}"
+                f"data must have {part.rows} rows in {part.where}, as when it was "
+                f"opened, got {first - part.first}"
             )
 
     def _block(
@@ -399,8 +398,8 @@ class Parquet(Source):
             if column.null_count:
                 row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
                 raise ValueError(
-                    "data must be finite numbers, got none in row "
-                    f"{first - part.first + row} of {part.where}"
+                    "data must be finite numbers, got NaN, infinity or no value in "
+                    f"row {first - part.first + row} of {part.where}"
                 )
             values = _numbers(column.flatten())
             return Block(values.reshape(m, d), y, w, first)
@@ -451,11 +450,12 @@ def _arrow_labels(column: "pa.Array", part: Part, first: int) -> Labels:
 
 def _too_large(where: str, stored: Any) -> str:
     return (
-        "data must have row groups of some 10^5 to 10^6 rows, each of which is read "
-        f"at once, got {stored.num_rows} rows of {stored.total_byte_size} bytes in "
-        f"{where}; write the file again: with pyarrow.parquet.ParquetFile(old) as file,"
-        " pyarrow.parquet.ParquetWriter(new, file.schema_arrow) as out: [out.write_"
-        "batch(rows) for rows in file.iter_batches(262144)]"
+        "data: a row group of the Parquet file is too large to be read at once "
+        f"({stored.num_rows} rows, {stored.total_byte_size} bytes, in {where}). Write "
+        "the file again with row groups of 10^5 to 10^6 rows: with "
+        "pyarrow.parquet.ParquetFile(old) as file, pyarrow.parquet.ParquetWriter(new, "
+        "file.schema_arrow) as out: [out.write_batch(rows) for rows in "
+        "file.iter_batches(262144)]"
     )
 
 
@@ -470,7 +470,7 @@ def _ending(paths: Sequence[Place]) -> str:
     endings = {path.suffix.lower() for path in paths}
     for path in paths:
         if path.name.lower().endswith(TEXT):
-            kind, todo = "text", "write it once with pandas, by to_parquet"
+            kind, todo = "text", "convert it once with pandas.DataFrame.to_parquet"
             if ".csv" in path.name.lower():
                 kind, todo = "CSV", CONVERT
             wanted = "expected .parquet or .npy files"

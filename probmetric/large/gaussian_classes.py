@@ -21,8 +21,8 @@ def check(self: Any, X: Source) -> None:
     refuse({"missing": (self.missing == "integrate", "'error'")})
     if self.prior == "cv" and X.weighted:
         raise ValueError(
-            "prior must be 'evidence' for data on disk with weights, got 'cv', whose "
-            "folds count every row once"
+            "prior must be 'evidence' for data on disk with weights, got 'cv', which "
+            "does not support weights"
         )
 
 

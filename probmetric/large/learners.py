@@ -22,7 +22,10 @@ def refusal(estimator: Any, source: Source) -> str | None:
     """Return why an estimator does not fit data on disk, or None if it does."""
     name = type(estimator).__name__
     if not getattr(estimator, "_streams", False):
-        return f"model must read rows in chunks, got {name}, which needs all rows"
+        return (
+            f"model must support data read in chunks, got {name}, which needs all rows "
+            "in memory"
+        )
     try:
         check_settings(estimator)
         CHECKS[type(estimator).fit.__qualname__](estimator, source)

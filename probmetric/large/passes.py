@@ -93,7 +93,7 @@ def checkpointed(
     """
     if folder is None:
         if resume:
-            raise ValueError("checkpoint must be a folder to resume from, got None.")
+            raise ValueError("checkpoint must be a folder if resume=True, got None.")
         yield
         return
     folder = Path(folder)
@@ -101,8 +101,8 @@ def checkpointed(
         stored = _stored(folder)
         if stored and not resume:
             raise ValueError(
-                f"checkpoint must be an empty folder without resume, got {folder} "
-                f"with {stored} passes. Resume, or use another folder."
+                f"checkpoint: the folder {folder} already has {stored} saved passes. "
+                "Set resume=True to continue from them, or use an empty folder."
             )
         before, _State.journal = _State.journal, _Journal(folder, stored)
         try:
@@ -166,7 +166,10 @@ def _write(folder: Path, index: int, which: Pass, found: Any) -> None:
         with replacing(path) as part, part.open("wb") as file:
             np.savez(file, **arrays)
     except OSError as error:
-        why = f"{error.strerror or error}. The {index} passes before are valid. Resume"
+        why = (
+            f"{error.strerror or error}. The {index} earlier passes are valid. Free "
+            "the disk and set resume=True"
+        )
         raise OSError(
             error.errno, f"checkpoint: could not write pass {index}: {why}", str(path)
         ) from error
@@ -180,9 +183,9 @@ def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
         about = json.loads(str(arrays["about"]))
     except UNREADABLE as error:
         raise ValueError(
-            f"checkpoint must have a complete pass in {path}, got an unreadable file "
-            f"({type(error).__name__}: {error}). Move the file away and resume: this "
-            "pass and all later ones are computed again."
+            f"checkpoint: the file {path} cannot be read ({type(error).__name__}: "
+            f"{error}). Remove it and resume: this pass and all later ones are "
+            "computed again."
         ) from error
     leaves, form = jax.tree.flatten(like)
     sums = _listed(arrays, "sums:")
@@ -191,11 +194,11 @@ def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
     if not other and [(a.shape, a.dtype) for a in sums] != [
         (tuple(leaf.shape), np.dtype(leaf.dtype)) for leaf in leaves
     ]:
-        other = "sums of another form"
+        other = "sums of other shapes"
     if other:
         raise ValueError(
-            f"checkpoint must have passes of this run in {folder}, got another run: "
-            f"pass {index} has {other}. Use another folder."
+            f"checkpoint: the passes in {folder} belong to another run (pass {index} "
+            f"has {other}). Use another folder."
         )
     return jax.tree.unflatten(form, sums)
 

@@ -162,7 +162,7 @@ def total[P, S, R](
     """
     if reduction.labeled and classes is None:
         raise ValueError(
-            "label must be given for all rows, got none. Open the data with label=."
+            "label must be given for all rows, got none. Use pm.open(..., label=)."
         )
     given = reduction, params, source, block_rows(source), scaler, classes
 
@@ -217,6 +217,7 @@ def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:
     """
     if not source.labeled:
         raise ValueError(
-            f"label must be given for {source.name}, got none. Open it with label=."
+            f"label must be given for {source.name}, got none. Use pm.open(..., "
+            "label=)."
         )
     return class_counts(source)

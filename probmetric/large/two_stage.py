@@ -58,8 +58,8 @@ def fit(
         raise ValueError(
             f"groups must be None or {inputs.LABEL!r} for data on disk, got "
             f"{type(groups).__name__}"
-            f"{f' {groups!r}' if isinstance(groups, str) else ''}. Pass groups as "
-            "labels (pm.open(..., label=))"
+            f"{f' {groups!r}' if isinstance(groups, str) else ''}. "
+            "Use pm.open(..., label=)."
         )
     names = begin(self, X, None)
     labels = sizes = None

@@ -63,8 +63,8 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
     check_labels(X)
     if X.weighted:
         raise ValueError(
-            "weight must be None for votes of neighbors, got a dataset with weights. "
-            "Open it without weight=."
+            "weight must be None for a neighbor classifier, got a dataset with "
+            "weights. Use pm.open without weight=."
         )
     (self.classes_, members), n, d = class_counts(X), n_rows(X), n_features(X)
     warn_of_unlabeled(self.unlabeled, self.classes_, "label")

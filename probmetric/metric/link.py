@@ -41,8 +41,8 @@ AT_RANDOM = "all"
 _PAIRS: str = field(default="", metadata={"static": True})
 
 NO_LINK = (
-    "link must be a Link for P(same), got None. Use the metric of a model that defines "
-    "P(same)."
+    "link: this metric does not define P(same), the probability that two points are "
+    "of one class. Use a metric from LCA, or set link."
 )
 
 

@@ -182,8 +182,9 @@ class LocalMahalanobis(MetricBase):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
             raise ValueError(
-                f"{name} must be within 1e75 of the center after the linear map frame, "
-                f"got {np.abs(X).max():.3g}. Rescale the points."
+                f"{name}: points are too far apart for fourth powers in float64 "
+                "(coordinates must be at most 1e75 after centering and scaling), got "
+                f"{np.abs(X).max():.3g}. Rescale the points."
             )
 
     @measured
@@ -194,8 +195,9 @@ class LocalMahalanobis(MetricBase):
         queries = jnp.asarray(X)
         if traced(queries) and not traced(X) and X.dtype != queries.dtype:
             raise ValueError(
-                f"X must be an argument of the traced function, got a {X.dtype} "
-                "constant. Pass X as an argument, or use jax.enable_x64."
+                f"X inside jax.jit is a constant of dtype {X.dtype}, which would be "
+                "computed in float32. Pass X as an argument of the jitted function, "
+                "or use jax.enable_x64."
             )
         if traced(self, queries):  # Also for constants of a traced function.
             return _matrices(self, queries)

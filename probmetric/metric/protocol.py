@@ -278,8 +278,8 @@ def _check_rows(points: dict[str, Array], axes: dict[str, str]) -> None:
             np.broadcast_shapes(first, second)
         except ValueError:
             raise ValueError(
-                f"{names[1]} must have rows that match the rows {first} of {names[0]}, "
-                f"got {second}"
+                f"{names[1]} must have as many rows as {names[0]} ({first}), or one "
+                f"row, got {second}"
             ) from None
 
 

@@ -252,7 +252,10 @@ def gaussian_mixture_classes(
     components is not identified: use only label-invariant functionals of the draws.
     """
     if data.w is not None:
-        raise ValueError("w must be None for mixtures within classes, got weights.")
+        raise ValueError(
+            "w must be None if classes have several components, got weights. Use one "
+            "component."
+        )
     alpha = jnp.full(n_classes, prior.alpha, data.X.dtype)
     pi = sample("weights", dist.Dirichlet(alpha))
     beta = jnp.full((n_classes, n_components), concentration, data.X.dtype)

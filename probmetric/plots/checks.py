@@ -66,7 +66,9 @@ def agreement(
     'Closed form against sampling: agree (1 quantity)'
     """
     if "z" not in compared or "verdict" not in compared:
-        raise ValueError(f"compared must be the result of compare, got {compared!r}")
+        raise ValueError(
+            f"compared must be the result of probmetric.compare, got {compared!r}"
+        )
     names = [str(name) for name in compared["entry"].to_numpy()]
     verdicts = compared["verdict"].to_numpy().astype(str)
     rows, many = np.arange(len(names)), len(names) > 45
@@ -202,7 +204,7 @@ def predictive_check(
     X, y = inputs.points(pairs.X, "pairs.X"), inputs.real(pairs.y, "pairs.y")
     if not np.isfinite(y).all():
         raise ValueError(
-            "pairs.y must be 0, 1 or counts, got NaN. Leave out such pairs."
+            "pairs.y must be 0, 1 or counts, got NaN. Remove pairs without a label."
         )
     trials = None if pairs.trials is None else np.asarray(pairs.trials)
     delta = X[np.asarray(pairs.i)] - X[np.asarray(pairs.j)]
@@ -289,7 +291,9 @@ def calibration(
     curves = probability if isinstance(probability, Mapping) else {"": probability}
     happened = y if isinstance(y, Mapping) else dict.fromkeys(curves, y)
     if happened.keys() != curves.keys():
-        raise ValueError(f"y must have the names {[*curves]}, got {[*happened]}")
+        raise ValueError(
+            f"y must have the same names as probability, {[*curves]}, got {[*happened]}"
+        )
     place, width = beside([f"{name} (10 of 10 outside)" for name in curves])
     figure, axis = blank(size=(4.9 + width, 4.6), axes=ax)
     axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
@@ -300,13 +304,13 @@ def calibration(
             raise ValueError(f"y must be 0 or 1, got {np.unique(y)[:5]}")
         if stated.shape != y.shape or stated.size == 0:
             raise ValueError(
-                f"probability must have the shape of y, {y.shape}, and at least one "
-                f"entry, got {stated.shape}."
+                f"probability must have the shape of y, {y.shape}, and not be empty, "
+                f"got shape {stated.shape}."
             )
         if (bad := ~((stated >= 0) & (stated <= 1))).any():
             of = f" in {key!r}" if key else ""
             raise ValueError(
-                f"probability must be in [0, 1], got {stated[bad][0]:g}{of}. Leave out "
+                f"probability must be in [0, 1], got {stated[bad][0]:g}{of}. Remove "
                 "outcomes without a probability."
             )
         few = len(stated) / (2 * bins)
@@ -357,7 +361,10 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
     """
     shown = [p for p in verdict.parts if p.finding.bins is not None]
     if not shown:
-        raise ValueError("verdict must have a part with bins, got none")
+        raise ValueError(
+            "verdict must have a part with bins, got none. Use the result of "
+            "check_model for pairs."
+        )
     size = (4.6 * len(shown), 4.1)
     figure, panels = blank(len(shown), size=size, sharey=True, axes=axes)
     for axis, part in zip(np.atleast_1d(panels), shown, strict=True):

@@ -80,8 +80,8 @@ def local_ellipses(
         matrices = np.broadcast_to(metric.matrix, (len(places), *metric.matrix.shape))
     else:
         raise ValueError(
-            f"learned must be a metric with matrix_at or matrix, got "
-            f"{type(metric).__name__}"
+            "learned must be a metric with a method matrix_at or an attribute matrix, "
+            f"got {type(metric).__name__}"
         )
     plane = matrices[:, features][:, :, features]
     shown = X[:, list(features)]

@@ -84,7 +84,8 @@ def embedding(
     metric = metric_of(learned)
     if not hasattr(metric, "transform"):
         raise ValueError(
-            f"learned must be a metric with transform, got {type(metric).__name__}"
+            "learned must be a metric with a method transform, got "
+            f"{type(metric).__name__}"
         )
     X, codes, labels = labeled(metric, X, y, target_names)
     Z, share = plane(np.asarray(metric.transform(X)))
@@ -155,7 +156,7 @@ def class_probabilities(
         lacking = np.array([*map(str, classes)])[np.isnan(values).any(0)]
         raise ValueError(
             f"probabilities must be numbers, got NaN for {', '.join(lacking[:5])}. "
-            "Leave out the draws without a probability."
+            "Remove the draws without a probability."
         )
     figure, axis = blank(size=(6.0, 1.3 + 0.42 * len(classes)), axes=ax)
     rows = np.arange(len(classes))

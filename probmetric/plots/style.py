@@ -318,7 +318,7 @@ def stacked(variable: xr.DataArray) -> np.ndarray:
     values = ordered.to_numpy()
     if not np.isfinite(values).all():
         raise ValueError(
-            f"draws must be finite, got NaN or infinity in {variable.name}. Leave out "
+            f"draws must be finite, got NaN or infinity in {variable.name}. Remove "
             "those draws."
         )
     return values.reshape(-1, *ordered.shape[2:])
@@ -393,7 +393,7 @@ def class_names(
         return codes, [names[int(c)] for c in classes]
     if classes.dtype.kind not in "iufb":
         raise ValueError(
-            "target_names must be None, because the labels are names, got "
+            "target_names must be None if y contains names instead of codes, got "
             f"{len(names)} names."
         )
     if len(names) != len(classes):

@@ -55,7 +55,9 @@ def det(
     """
     curves = log_ratio if isinstance(log_ratio, Mapping) else {"": log_ratio}
     if not curves:
-        raise ValueError("log_ratio must have at least one curve, got none")
+        raise ValueError(
+            "log_ratio must contain the ratios of at least one method, got none"
+        )
     n_same = int(np.sum(np.asarray(same, bool)))
     least = 0.5 / np.array([max(1, np.size(same) - n_same), max(1, n_same)])
     place, width = beside([f"{name} (equal error rate 0.01)" for name in curves])

@@ -191,7 +191,7 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
     if source.startswith("openml:"):
         return None, f"{lead}{source} is not downloaded again."
     if "answers" in about:
-        return None, f"{lead}these figures need classes, but the fit used judgments."
+        return None, f"{lead}they require classes, but the fit used judgments."
     try:
         # An earlier version also stored other options.
         stored: Mapping[str, Any] = about.get("reading", {})

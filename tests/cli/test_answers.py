@@ -134,14 +134,14 @@ def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
 @pytest.mark.parametrize(
     ("model", "answers", "words"),
     [
-        ("lda", "pairs", "--answers with pairs cannot be used with LDA"),
+        ("lda", "pairs", "--answers has pairs, from which LDA cannot learn"),
         ("gdm", "triplets", "--answers with triplets .* GDM"),
         ("point_effects", "counts", "no column 'trials' for PointEffectsLCA"),
         ("gdm", "sites", "columns i, j, y for pairs.* got rain, pH in sites.csv"),
         (
             "gdm",
             "wrong",
-            "whole row numbers .* wrong.csv, got '1.5' as j in",
+            "whole numbers from 0.* wrong.csv, got '1.5' as j in",
         ),
         ("gdm", "high", "numbers 0..20 of .*sites.csv, got 21"),
         ("gdm", "nowhere", "existing file, got .*nowhere.csv"),
@@ -169,7 +169,7 @@ def test_answers_that_cannot_be_used_are_refused(
 def test_points_or_answers_that_lack_are_named(world, tmp_path):
     paths, out = world[2], ("--out", tmp_path)
     said = refused("fit", "gdm", "--answers", paths["counts"], *out)
-    assert "--data must be the points of --answers, got none" in said
+    assert "--data must be the table whose rows --answers refers to, got none" in said
     said = refused("sample", "gdm", *out)
     assert "--data or --answers must be given, got neither" in said
     said = refused("sample", "triplet_embedding", "--data", "wine", *out)
@@ -314,12 +314,12 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
     said = refused(*asked, *metric, "--folds", 2)
     assert "--folds cannot be combined with --answers" in said
     assert "--groups cannot be combined" in refused(*asked, *metric, "--groups", "rain")
-    assert "-k cannot be combined with --answers" in refused(*asked, *metric, "-k", 5)
+    assert "-k cannot be used here" in refused(*asked, *metric, "-k", 5)
     assert "must be given, got neither" in refused(*asked, "--model", "gdm")
     said = refused(*asked, "--model", "gdm", "--folds", 1)
     assert "--folds must be 2 to 210, the number of judgments, got 1" in said
     test = "--test", paths["triplets"]
-    assert "triplets cannot be used with GDM" in refused(
+    assert "triplets, from which GDM cannot learn" in refused(
         *asked, "--model", "gdm", *test
     )
     said = refused("evaluate", *metric)

@@ -55,7 +55,7 @@ TYPOS = {
         ),
         *("--candidates", "no.csv"),
     ),
-    "folder of report": ("DIR must be a run's folder", "report", "no_such_folder"),
+    "folder of report": ("DIR must be the folder of a run", "report", "no_such_folder"),
     "file that exists, fit": ("Add --force", "fit", "lda", "--data", "wine", "FULL"),
     "file that exists, neighbors": (
         *("Add --force", "neighbors", "--metric", "m.npz", *WINE[:2]),

@@ -17,8 +17,8 @@ from probmetric.storage.draws_file import load_draws, save_draws
 from probmetric.storage.metric_file import read_metric
 from tests.cli.runs import NAMES, run, table
 
-LEARNED = "rows of --test have the features of rows that m.npz was learned from"
-AMONG = "rows of --test have the features of rows of --data"
+LEARNED = "rows of --test have the same features as rows that m.npz was learned from"
+AMONG = "rows of --test have the same features as rows of --data"
 
 
 def rows(seed, n):
@@ -68,7 +68,7 @@ def test_fit_stores_the_hashes_of_its_rows(work, tmp_path):
     assert overlap.ROWS not in said
     words = "--metric", tmp_path / "metric.npz", "--data", work / "others.csv"
     done = run("evaluate", *words, "--test", work / "test.csv")
-    assert "note: 7 of 30 rows of --test have the features of rows" in done.stderr
+    assert "note: 7 of 30 rows of --test have the same features as rows" in done.stderr
 
 
 def test_test_rows_that_were_learned_from_are_counted(work, tmp_path):
@@ -162,12 +162,12 @@ def test_answers_about_pairs_that_were_learned_from_are_counted(answers):
     assert fit.exit_code == 0, fit.output
     done = run("evaluate", "--model", "pair_lda", *asked, "--test", answers / "new.csv")
     assert done.exit_code == 0, done.output
-    said = "note: 3 of 5 judgments are about the rows of judgments of --answers"
+    said = "note: 3 of 5 judgments use the same rows as judgments of --answers"
     assert said in done.stderr
     metric = "--metric", answers / "fit" / "metric.npz"
     new = "--data", answers / "points.csv", "--answers", answers / "new.csv"
     done = run("evaluate", *metric, *new)
-    said = "note: 3 of 5 judgments are about the rows of judgments that metric"
+    said = "note: 3 of 5 judgments use the same rows as judgments that metric"
     assert said in done.stderr
     done = run("evaluate", *metric, *asked)
     assert "learned from the same judgments" in done.stderr
@@ -183,4 +183,4 @@ def test_triplets_of_objects_that_were_learned_from_are_counted(answers):
     metric = "--metric", answers / "fit" / "metric.npz"
     done = run("evaluate", *metric, "--answers", answers / "new.csv")
     assert done.exit_code == 0, done.output
-    assert "note: 1 of 3 judgments are about the rows of judgments" in done.stderr
+    assert "note: 1 of 3 judgments use the same rows as judgments" in done.stderr

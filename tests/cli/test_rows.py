@@ -149,7 +149,10 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
             ("lda", "--label", "kind"),
             "prior_strength must be a number, such as --set prior_strength=1, not",
         ),
-        (("eig_dml", "--label", "kind"), "model must read rows in chunks, got EigDML"),
+        (
+            ("eig_dml", "--label", "kind"),
+            "model must support data read in chunks, got EigDML",
+        ),
         (("lca", "--groups", "kind"), "--groups cannot be used with LCA, which learns"),
         (("two_stage", "--groups", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
@@ -269,7 +272,7 @@ def test_evaluate_in_parts_gives_the_figures_of_evaluate(test, work, loaded, tmp
     words = ("--data", work / "rows/*.parquet", "--test", work / test)
     done = run(*metric, *words, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert "each neighbor has one vote" in done.stderr
+    assert "Each neighbor has one vote" in done.stderr
     frame = pd.read_csv(work / "all.csv")
     knn = pm.KNeighborsClassifier(loaded, 5, votes="count")
     knn.fit(frame[NAMES].to_numpy(), frame["kind"].to_numpy())

@@ -128,7 +128,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
         *("sample", "lca", "--data", data, "--out", tmp_path / "b"),
         *("--draws", 25, "--set", "n_components=2", *words),
     )
-    assert f"{len(blocks) - 1} blocks. Add --resume" in line
+    assert f"{len(blocks) - 1} blocks of draws. Add --resume" in line
     again = sample(data, tmp_path / "b", *words, "--resume", method="nuts", draws=25)
     assert again.exit_code == first.exit_code, again.output
     a, b = (load_draws(tmp_path / name / "draws.nc") for name in "ab")
@@ -172,7 +172,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
         (["lca", "--resume"], "--resume requires --checkpoint"),
         (
             ["lca", "--method", "svi", "--checkpoint", "x"],
-            "--checkpoint must .*got 'svi'",
+            "--checkpoint requires .*got 'svi'",
         ),
         (["lca", "--checkpoint", __file__], "--checkpoint must be a folder"),
         (["lca", "--set", "per_anchor=True"], "per_anchor must be False"),

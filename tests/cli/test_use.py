@@ -365,7 +365,7 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
         (
             "new.csv",
             ("-k", "5"),
-            "-k cannot be combined with --answers or only --groups",
+            "-k cannot be used here",
         ),
         ("new.csv", ("--groups", "nope"), "groups must be a column of new.csv"),
         ("new.csv", ("--set", "a=1"), "--set requires --model"),
@@ -451,7 +451,7 @@ def test_there_is_no_explorer_of_an_evaluation(work, tmp_path):
 
 @pytest.mark.long
 def test_report_refuses_what_is_no_run(work, tmp_path):
-    assert "DIR must be a run's folder" in refused("report", tmp_path / "none")
+    assert "DIR must be the folder of a run" in refused("report", tmp_path / "none")
     assert "without summary.json" in refused("report", tmp_path)
     out = tmp_path / "run"
     run("fit", "lda", "--data", work / "data.csv", "--out", out)

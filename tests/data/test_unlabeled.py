@@ -206,4 +206,4 @@ def test_a_command_leaves_out_unlabeled_rows(path, tmp_path):
     other = pm.LDA(prior_strength=1.0).fit(X[LEFT], Y[LEFT]).get_metric()
     np.testing.assert_allclose(learned.matrix, other.matrix, rtol=1e-9)
     said = refused(*asked, "--force", "--set", "unlabeled=-1")
-    assert "--set cannot change unlabeled. Use --unlabeled TEXT" in said
+    assert "--set cannot be used for unlabeled. Use --unlabeled TEXT" in said

@@ -73,7 +73,7 @@ def test_classes_with_equal_means_are_refused():
     rows = rng.normal(size=(7, 3))
     for _ in range(5):
         X = np.vstack([rows, rng.permutation(rows)])
-        with pytest.raises(ValueError, match="y must have classes whose means differ"):
+        with pytest.raises(ValueError, match="y: all classes have the same mean"):
             LDA().fit(X, np.repeat([0, 1], 7))
 
 

@@ -46,13 +46,13 @@ def test_the_only_row_of_a_class_is_paired_as_different_only():
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_a_class_of_one_row_is_a_warning_with_its_name(learner):
-    with pytest.warns(UserWarning, match="y: only one row of class 'rare'"):
+    with pytest.warns(UserWarning, match="y: class 'rare' has only one row"):
         metric = learner.fit(X, Y).get_metric()
     assert np.isfinite(metric.pairwise(X, X)).all()
 
 
 def test_a_classifier_learns_a_class_of_one_row():
-    with pytest.warns(UserWarning, match="only one row of class 'rare'"):
+    with pytest.warns(UserWarning, match="class 'rare' has only one row"):
         model = pm.LCAClassifier().fit(X, Y)
     assert model.predict(X[-1:]).tolist() == ["rare"]
 
@@ -73,9 +73,9 @@ def test_held_out_log_scores_leave_the_only_row_of_a_class_in():
 
 
 def test_rows_from_files_learn_the_same_from_a_class_of_one_row():
-    with pytest.warns(UserWarning, match="only one row of class 'rare'"):
+    with pytest.warns(UserWarning, match="class 'rare' has only one row"):
         plain = pm.LDA(prior_strength=2.0).fit(X, Y)
-    with pytest.warns(UserWarning, match="label: only one row of class 'rare'"):
+    with pytest.warns(UserWarning, match="label: class 'rare' has only one row"):
         streamed = pm.LDA(prior_strength=2.0).fit(pm.open(X, label=Y))
     np.testing.assert_allclose(
         streamed.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix(), rtol=1e-9

@@ -194,9 +194,9 @@ def test_coverage_counts_limits_as_inside():
     "change, words",
     [
         (dict(metric=None), "classifier or metric must"),
-        (dict(y=np.zeros(3)), r"y must have shape"),
+        (dict(y=np.zeros(3)), r"y must have one label per row of X, shape"),
         (dict(y=np.arange(43)), "y must have a class"),
-        (dict(y=np.zeros(43)), "y must have pairs"),
+        (dict(y=np.zeros(43)), "y must have at least two classes"),
         (dict(X=np.full((43, 3), np.inf)), "X must be finite"),
         (dict(max_pairs=0), "max_pairs must be"),
     ],

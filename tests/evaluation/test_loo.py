@@ -124,7 +124,7 @@ def test_loo_takes_dca_gms_class_probabilities():
         ({"method": "bootstrap"}, "draws .*bootstrap"),
         ({"learning_rate": 0.5}, "learning_rate must be 1"),
         ({"w": np.r_[2.0, np.ones(N - 1)]}, "w must be 1 for all data"),
-        ({"drop": "log_likelihood"}, "draws must have a log-likelihood term"),
+        ({"drop": "log_likelihood"}, "draws must have a log likelihood for each"),
     ],
 )
 def test_loo_is_refused_where_it_is_invalid(draws, change, message):
@@ -187,7 +187,7 @@ def test_held_out_votes_are_averaged_where_there_are_draws():
     ("arguments", "message"),
     [
         ({"candidates": {}}, "candidates must .* got none"),
-        ({"candidates": {"a": pm.LCAClassifier()}}, "learners of one metric.*got a"),
+        ({"candidates": {"a": pm.LCAClassifier()}}, "learners with get_metric.*got a"),
         (
             {"candidates": {"a": pm.LDA()}, "n_folds": 60},
             "n_folds must be 2 to 50, .* got 60",

@@ -225,13 +225,13 @@ BAD = {
     ),
     "two sources": (
         lambda: verification_intervals([1.0, 2.0], [1, 0], [[1, 1], [1, 2]]),
-        "sources must be three",
+        "sources must contain at least three",
     ),
     "one source holds a kind": (
         lambda: verification_intervals(
             [1.0, 2, 3], [1, 0, 0], [[1, 1], [1, 2], [2, 3]]
         ),
-        "sources must leave pairs of both kinds",
+        "sources: if group",
     ),
 }
 

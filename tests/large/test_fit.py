@@ -246,7 +246,7 @@ def test_what_cannot_stream_says_what_to_give() -> None:
         with pytest.raises(ValueError, match="label"):
             type(model)(**model.get_params()).fit(pm.open(X))
     equal = np.repeat(np.eye(2), 20, 0)
-    with pytest.raises(ValueError, match="points that vary within the classes"):
+    with pytest.raises(ValueError, match="vary within the classes"):
         pm.GaussianClasses().fit(pm.open(equal, label=np.repeat([0, 1], 20)))
     with pytest.raises(ValueError, match="sample requires a fit to arrays"):
         pm.GaussianClasses().fit(source).sample()

@@ -164,7 +164,7 @@ def test_lda_and_rca_of_a_source_are_those_of_arrays(
         close(getattr(found, name), getattr(whole, name), 1e-9)
     assert found.classes_.tolist() == whole.classes_.tolist()
     np.testing.assert_allclose(found.transform(X), whole.transform(X), rtol=1e-8)
-    with pytest.raises(ValueError, match="requires a fit to arrays"):
+    with pytest.raises(ValueError, match="requires the training rows"):
         found.sample()
 
 

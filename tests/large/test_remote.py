@@ -40,7 +40,7 @@ def test_a_file_that_changed_since_it_was_opened_is_named(folder):
     source = pm.open(f"{url}/0.parquet", label="kind")
     with fsspec.open(f"{url}/0.parquet", "wb") as file:
         file.write(b"other")
-    with pytest.raises(ValueError, match=r"0\.parquet.* got a changed file"):
+    with pytest.raises(ValueError, match=r"0\.parquet.* changed after it was opened"):
         pm.nearest(pm.Mahalanobis(np.eye(2)), X[:2], source, 1)
 
 

@@ -100,5 +100,5 @@ def test_a_class_whose_rows_have_no_weight_is_not_there():
     np.testing.assert_allclose(found.covariance_, wanted.covariance_, rtol=1e-9)
     w[2] = 1e-9
     y[2] = 7  # Of weight, it is a class.
-    with pytest.warns(UserWarning, match="label: only one row of class 7"):
+    with pytest.warns(UserWarning, match="label: class 7 has only one row"):
         pm.LDA(prior_strength=1.0).fit(pm.open(Z, label=y, weight=w))

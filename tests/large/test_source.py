@@ -236,13 +236,15 @@ def test_files_that_vanish_or_change_are_named(tmp_path: Path) -> None:
         path = folder / name
         whole = path.read_bytes()
         os.utime(path, ns=(0, 0))
-        with pytest.raises(ValueError, match=rf"{name}'.* got a changed file"):
+        with pytest.raises(ValueError, match=rf"{name}' changed after it was opened"):
             blocks(source)
         path.write_bytes(whole[:-200])
-        with pytest.raises(ValueError, match=rf"{name}'.* got a changed file"):
+        with pytest.raises(ValueError, match=rf"{name}' changed after it was opened"):
             blocks(source)
         path.unlink()
-        with pytest.raises(ValueError, match=rf"{name}'.* got none \(No such file"):
+        with pytest.raises(
+            ValueError, match=rf"{name}' was removed after it was opened \(No such file"
+        ):
             blocks(source)
 
 
@@ -258,9 +260,7 @@ def test_a_row_group_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     )
     path.write_bytes(data)
     source = pm.open(path, label="kind")
-    with pytest.raises(
-        ValueError, match=r"must be readable, .*r\.parquet, row group 2"
-    ):
+    with pytest.raises(ValueError, match=r"r\.parquet, row group 2 cannot be read"):
         list(filled(source, source.parts, 100))
 
 
@@ -316,7 +316,7 @@ def test_a_giant_row_group_is_refused_with_the_remedy(
     X, y = points()
     pq.write_table(table(X, y), tmp_path / "old.parquet")
     monkeypatch.setattr(files, "LARGEST_GROUP", 10_000)
-    with pytest.raises(ValueError, match="write the file again") as caught:
+    with pytest.raises(ValueError, match="Write the file again") as caught:
         pm.open(tmp_path / "old.parquet")
     says = str(caught.value).split("again: ")[1].replace("262144", "100")
     head, body = says.rsplit(": ", 1)
@@ -340,10 +340,10 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     )
     for arguments, said in [
         (((tmp_path / "absent.npy"),), "must be existing files, got none at"),
-        (((tmp_path / "*.npy"),), "shape .*, got .* by column; save np.asc"),
+        (((tmp_path / "*.npy"),), "shape .*, got .* by columns. Save np.asc"),
         (((tmp_path / "[Xw]*.npy"),), "must have 3 columns, as in"),
-        (((tmp_path / "cut.npy"),), r"must be readable, .*cut\.npy"),
-        (((tmp_path / "no.parquet"),), "must be readable, .*no.parquet"),
+        (((tmp_path / "cut.npy"),), r"cut\.npy.* cannot be read"),
+        (((tmp_path / "no.parquet"),), "no.parquet.* cannot be read"),
         (((tmp_path / "t.parquet"),), "must be numbers in every feature, got string"),
         (((tmp_path / "*.*"),), "all end in .parquet, or all in .npy"),
         ((np.array([["a"]]),), "must be numbers of shape"),

@@ -187,7 +187,9 @@ def test_each_curve_of_calibration_may_have_its_own_outcomes():
     assert_drawn(figure, "right", "wrong")
     heights = [c[0].get_ydata() for c in figure.axes[0].containers]
     np.testing.assert_array_equal(heights, [[0, 1], [1, 0]])
-    with pytest.raises(ValueError, match=r"y must have the names \['a'\]"):
+    with pytest.raises(
+        ValueError, match=r"y must have the same names as probability, \['a'\]"
+    ):
         plots.calibration(y, {"a": p})
 
 

@@ -35,8 +35,8 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     if lam in ("cv", "evidence"):
         raise ValueError(
             f"regularization must be 'auto' or a number with n_anchors, got {lam!r}. "
-            "Partners are searched among fewer rows in a fold, which changes the "
-            "distances of pairs and P(same)"
+            "In cross-validation each point has fewer candidates for its pairs, which "
+            "changes distances and P(same). Use 'auto'."
         )
     if e.link_pairs != "fitted":
         raise ValueError(

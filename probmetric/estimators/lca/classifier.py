@@ -136,7 +136,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         if lam == "cv":
             raise ValueError(
                 "prior_scale must not be None with regularization='cv', got None. Use "
-                "'cv'"
+                "prior_scale='cv'."
             )
         return lam
 

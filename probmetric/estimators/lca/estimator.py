@@ -297,8 +297,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     def __setstate__(self, state: dict[str, object]) -> None:
         if "fitted_" in state and "_uncalibrated" not in state:
             raise ValueError(
-                "LCA: a pickle of version 0.1 cannot be loaded, because its prior was "
-                "on σ². Fit again (files of save_metric do load)"
+                "LCA: pickles of version 0.1 cannot be loaded, because the model had "
+                "another prior. Fit again. Files written by save_metric can be "
+                "loaded."
             )
         super().__setstate__(state)
 
@@ -368,8 +369,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         link = self.link_
         if link is None:
             raise ValueError(
-                "per_anchor must be False for P(same), got True. Rank pairs with "
-                "pair_score"
+                "per_anchor must be False for P(same), got True. To rank pairs, use "
+                "pair_score."
             )
         distance = self.pair_distance(pairs)
         with np.errstate(over="ignore"):  # P is 0 if the square is infinite.

@@ -129,8 +129,9 @@ def _by_refits(
             maps = np.asarray(leave_out(fitted, group).W)
         except RuntimeError as error:
             warnings.warn(
-                f"LCA: n_components={recipe.n_components} was not among the choices, "
-                f"because refits without a point did not converge ({error})",
+                f"LCA: n_components={recipe.n_components} was not considered, because "
+                f"fits without single points did not converge ({error}). Increase "
+                "max_iter",
                 stacklevel=4,
             )
             continue

@@ -80,7 +80,7 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
         if wrong:
             raise ValueError(
                 f"n_components must be an integer or None with {what}, got "
-                f"{e.n_components!r}, which requires refits to labeled points"
+                f"{e.n_components!r}, which requires class labels"
             )
 
 

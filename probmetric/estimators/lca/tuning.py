@@ -122,7 +122,7 @@ def fit_labels(
         if w is not None:
             raise ValueError(
                 "regularization must be 'auto', 'evidence' or a number with "
-                "sample_weight, got 'cv', whose folds count points alike"
+                "sample_weight, got 'cv', which does not support weights"
             )
         choices = choose_by_folds(X, codes, recipe, random_state)
         mean, lam, n_refresh = choices[0][:3]
@@ -156,7 +156,10 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
 
 def _check_anchors(pairs: Pairs) -> None:
     if pairs.anchor is None:
-        raise ValueError("anchor must be set with per_anchor, got None")
+        raise ValueError(
+            "anchor must be set if per_anchor=True, got None. Pass the group number "
+            "of each pair."
+        )
     same = np.bincount(pairs.anchor, pairs.y, minlength=1)
     total = np.bincount(pairs.anchor, pairs.trials)
     bad = np.flatnonzero((same == 0) | (same == total))

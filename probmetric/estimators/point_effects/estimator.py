@@ -182,7 +182,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
             raise ValueError(f"points must have shape ({n}, 2), got {labels.shape}")
         if self.points_ is None:
             raise ValueError(
-                "points must be None after a fit to points without labels, got "
+                "points must be None, because the fit had no point identifiers, got "
                 f"{labels.ravel()[:3].tolist()}"
             )
         place = {label: k for k, label in enumerate(self.points_.tolist())}

@@ -144,8 +144,8 @@ class TripletEmbedding(TripletLearner):
         p = int(self.n_components)
         if not p < n <= MOST_OBJECTS:
             raise ValueError(
-                f"triplets must have {p + 1} objects (for {p} components) to "
-                f"{MOST_OBJECTS}, got {n:.6g}"
+                f"triplets must refer to {p + 1} (for {p} components) to "
+                f"{MOST_OBJECTS} objects, got {n:.6g}"
             )
         rows = object_rows(n)
         data = weighing(triplets_from_arrays(triplets, y, sample_weight, X=rows))

@@ -42,9 +42,9 @@ class TripletLearner(Learner[NutsOrLaplace]):
         self.gap_ = triplet.gap(fit.params, data, prior, learning_rate=rate)
         if np.isposinf(self.gap_):
             warnings.warn(
-                f"{name}: the fit ended where the log posterior has no maximum (gap_ "
-                "is infinite). Draws are not available. Raise max_iter or "
-                "regularization, or lower n_components",
+                f"{name}: the optimizer did not find a maximum of the log posterior "
+                "(gap_ is infinite), so draws are not available. Increase max_iter or "
+                "regularization, or decrease n_components.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -235,7 +235,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         known = inputs.known_components(components, len(rows), min(counts))
         if known is not None and len(counts) > 1:
             raise ValueError(
-                "n_components must be one number with known components, got "
+                "n_components must be one number if components are given, got "
                 f"{list(counts)}"
             )
         if groups is None:
@@ -292,7 +292,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         if isinstance(self.prior, TwoStagePrior) or self.prior != "cv":
             return None
         for requirement, missing in {
-            "groups must have some of two members or more": isinstance(data, Points),
+            "some groups must have at least two members": isinstance(data, Points),
             "X must not have NaN": bool(np.isnan(np.asarray(data.X)).any()),
             "components must be None": known is not None,
             "n_components must be 1": self._counts() != (1,),
@@ -425,7 +425,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def _mixture(self, caller: str) -> MixtureParams:
         check_is_fitted(self, "weights_")
         if self._single is None:
-            raise ValueError(f"{caller} requires one model, got a blend of several")
+            raise ValueError(
+                f"{caller} requires one model, got an average of several (blend). Fit "
+                "with one n_components."
+            )
         weights, means, within, between = self._single
         return MixtureParams(weights, means, within + between)
 
@@ -437,11 +440,17 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         mixture = self._mixture("fit_alpha")
         array = inputs.pair_array(pairs, self.n_features_in_)
         if np.isnan(array).any():
-            raise ValueError("pairs must be complete to learn alpha, got NaN")
+            raise ValueError(
+                "pairs must have no NaN if alpha is learned, got NaN. Set alpha to a "
+                "number."
+            )
         first, second = (self._standardized(array[:, end]) for end in (0, 1))
         alpha = float(fit_alpha(mixture, first, second).params)
         if not np.isfinite(alpha):
-            raise ValueError("pairs must have instances that differ, got equal ones")
+            raise ValueError(
+                "pairs: both points of every pair are equal, so alpha cannot be "
+                "learned. Set alpha to a number."
+            )
         return self._changed(mixture, alpha, "fit_alpha")
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -542,9 +551,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Raise ValueError, because the similarity is no distance."""
         raise ValueError(
-            "pair_distance: a two-stage mixture learns a similarity, not a distance: "
-            "there is no triangle inequality, and a query may not be its best match. "
-            "Use pair_score"
+            "pair_distance: a two-stage mixture learns a similarity, not a distance. "
+            "It has no triangle inequality, and a point may not be most similar to "
+            "itself. Use pair_score."
         )
 
     @with_names
@@ -614,10 +623,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         nothing = chosen is not None and np.isinf(chosen.strength)
         for requirement, missing in {
             "a proper prior, got prior='flat'": fitted.prior is None,
-            "something learned, got prior_strength_ = inf": nothing,
+            "a finite prior strength (with inf nothing is learned), got "
+            "prior_strength_ = inf": nothing,
             f"one model, got blend={self.blend!r}": self._single is None,
             f"flattening=None, got {self._flattening!r}": self._flattening is not None,
-            "components=None in fit, got known components": self._known,
+            "components=None in fit, got given components": self._known,
             f"an unchanged fit, got one changed by {self._changed_by}": (
                 self._changed_by is not None
             ),

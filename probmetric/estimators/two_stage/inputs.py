@@ -21,7 +21,9 @@ def component_counts(k: int | Sequence[int], blend: str | None) -> tuple[int, ..
     """Return the range of component counts; one number is a range of one."""
     counts = tuple(k) if isinstance(k, (list, tuple, np.ndarray, range)) else (k,)
     if not counts:
-        raise ValueError("n_components must have at least one count, got none")
+        raise ValueError(
+            "n_components must contain at least one number, got an empty sequence"
+        )
     counts = tuple(check_number("n_components", c, 1, whole=True) for c in counts)
     if blend is not None and len(counts) < 2:
         raise ValueError(
@@ -73,8 +75,9 @@ def group_codes(groups: ArrayLike, n: int, unlabeled: object) -> Int[np.ndarray,
 def warn_alone(alpha: float) -> None:
     """Warn that groups of one member do not identify the share of noise."""
     warnings.warn(
-        "groups: all have one member, so the share of noise is not identified: "
-        f"W = alpha * covariance with the setting alpha = {alpha}",
+        "groups: every group has one member, so variation within groups cannot be "
+        f"estimated. It is assumed to be alpha = {alpha} times the covariance. Add "
+        "repeated measurements, or set alpha.",
         UserWarning,
         stacklevel=3,
     )
@@ -101,8 +104,8 @@ def same_source(y: ArrayLike | None, n: int) -> Int[np.ndarray, "N"]:
     same = pair_labels(np.ones(n) if y is None else y, n, both=False)
     if not same.any():
         raise ValueError(
-            "y must have a pair of one source (1), got none: W and B are not "
-            "identified. Fit single instances by fit(X)"
+            "y must have a pair that shares a source (1), got none: variation within "
+            "and between sources cannot be separated. To fit single rows use fit(X)."
         )
     return same
 
@@ -115,8 +118,8 @@ def components_of_groups(
     for code, k in zip(codes, known, strict=True):
         if k >= 0 and result[code] not in (-1, k):
             raise ValueError(
-                f"components must be equal within a group, got {result[code]} and {k} "
-                f"in group number {code}"
+                f"components must be equal for all rows of a group, got {result[code]} "
+                f"and {k} in group number {code}"
             )
         result[code] = max(result[code], k)
     return result

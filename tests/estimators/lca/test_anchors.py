@@ -170,7 +170,7 @@ def test_a_source_in_several_cuts_gives_nearly_the_same_bits(data):
     [
         (np.repeat("a", 900), r"y must have .* {'a': 900}"),
         (np.array(["a"] * 899 + ["b"]), r"y must have .* 'b': 1"),
-        (None, r"X must be .* labeled=False"),
+        (None, r"X must have labels .* labeled=False"),
     ],
 )
 def test_a_source_that_cannot_be_learned_from_is_refused(data, y, message):

@@ -222,7 +222,7 @@ def test_a_pickle_of_an_older_version_is_refused():
     state = fitted.__getstate__()
     assert LCA.__new__(LCA).__setstate__(dict(state)) is None
     old = {k: v for k, v in state.items() if k not in ("_uncalibrated", "_link")}
-    with pytest.raises(ValueError, match="pickle of version 0"):
+    with pytest.raises(ValueError, match="pickles of version 0"):
         LCA.__new__(LCA).__setstate__(old)
 
 

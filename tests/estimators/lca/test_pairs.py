@@ -159,7 +159,7 @@ BAD_PAIRS = {
     ),
     "no anchor": (
         lambda: LCA(per_anchor=True).fit_pairs(*pair_problem()),
-        "anchor must be set with per_anchor",
+        "anchor must be set if per_anchor",
     ),
     "one-label anchor": (
         lambda: LCA(per_anchor=True).fit_pairs(

@@ -124,7 +124,7 @@ def test_a_total_is_no_unit():
     assert set(tree["log_likelihood"].data_vars) == {"total", "power"}
     with pytest.raises(TypeError, match="several log likelihood arrays"):
         az.loo(tree)
-    with pytest.raises(ValueError, match="draws must have a log-likelihood term"):
+    with pytest.raises(ValueError, match="draws must have a log likelihood for each"):
         pm.loo(tree)
 
 

@@ -178,7 +178,7 @@ def test_where_nothing_was_learned_nothing_is_drawn(monkeypatch):
 @pytest.mark.parametrize(
     "settings, given, message",
     [
-        ({}, {}, "groups must have some of two members"),
+        ({}, {}, "some groups must have at least two members"),
         ({"n_components": 2}, {"groups": y}, "n_components must be 1"),
         ({"covariance": "proportional"}, {"groups": y}, "covariance must be 'free'"),
         ({}, {"groups": y, "components": np.zeros(150, int)}, "components must"),
