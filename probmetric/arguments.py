@@ -62,10 +62,7 @@ def interval(
 
 
 def check_bool(name: str, value: object) -> None:
-    """Raise if a value is neither True nor False.
-
-    A string such as "no" would count as true.
-    """
+    """Raise if a value is neither True nor False ("no" would count as true)."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {value!r}")
 

@@ -193,10 +193,7 @@ def _count(event: str, duration_secs: float, **_: object) -> None:
 
 
 def give_back() -> None:
-    """Return free memory to the operating system (glibc only).
-
-    Otherwise the memory of many small arrays stays with the process.
-    """
+    """Return free memory of small arrays to the operating system (glibc only)."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

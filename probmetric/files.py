@@ -87,13 +87,8 @@ class Form(NamedTuple):
 class Archive(Mapping[str, Any]):
     """Arrays of an NPZ file by name, read on access, without pickle.
 
-    Parameters
-    ----------
-    path : Path
-    expected : str
-        Start of the ValueError's message, as in ``readable``. The error is raised if
-        the file is missing, damaged, or no archive of arrays. If ``expected`` is empty,
-        errors of readers (``UNREADABLE``) are not converted.
+    ``expected`` begins the ValueError for a file that is missing, damaged or no
+    archive of arrays. If it is empty, errors of readers are not converted.
     """
 
     def __init__(self, path: Path, expected: str = "") -> None:
@@ -131,7 +126,6 @@ class Archive(Mapping[str, Any]):
         return arrays
 
     def __getitem__(self, name: str) -> Any:
-        """Read one array."""
         return self.read([name])[name]
 
     def __contains__(self, name: object) -> bool:
@@ -139,11 +133,9 @@ class Archive(Mapping[str, Any]):
         return name in self._members
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of the arrays."""
         return iter(self._members)
 
     def __len__(self) -> int:
-        """Return the number of arrays."""
         return len(self._members)
 
 

@@ -10,10 +10,7 @@ from typing import NoReturn
 
 
 def run_command(command: Callable[[], object]) -> NoReturn:
-    """Run a command line and exit, with code 130 after Ctrl-C.
-
-    ``command`` should import its modules itself, so that imports can be interrupted.
-    """
+    """Run a command line, which imports its modules; exit with 130 after Ctrl-C."""
     try:
         command()
     except KeyboardInterrupt:

@@ -29,11 +29,7 @@ MANY_ROWS = 500
 
 
 def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
-    """Return a context in which BLAS and LAPACK use one thread for small matrices.
-
-    For fewer than ``MANY_ROWS`` rows, OpenBLAS threads take more time than the
-    computation.
-    """
+    """Return a context with one BLAS thread for fewer than ``MANY_ROWS`` rows."""
     if n_rows >= MANY_ROWS:
         return nullcontext()
     return _libraries().limit(limits=1, user_api="blas")

@@ -93,10 +93,7 @@ def is_pattern(text: str) -> bool:
 
 
 def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
-    """Return the files of a path, a folder of Parquet files or a glob, sorted by name.
-
-    The files of a folder of text files are returned too: their reader raises.
-    """
+    """Return the files of a path, a folder or a glob, sorted by name."""
     text = os.path.expanduser(os.fspath(where))
     if is_pattern(text):
         paths = sorted(map(Path, glob(text)))
@@ -164,9 +161,6 @@ def in_parts(name: str, argument: str = "data") -> bool:
 
 
 def check_source(name: str, argument: str = "data", *, rows: bool = False) -> None:
-    """Raise if a name is neither a built-in data set nor an existing file.
-
-    With ``rows``, data that are read in chunks are allowed and checked when opened.
-    """
+    """Raise for a name that is no dataset or file (or, with ``rows``, data on disk)."""
     if not is_set(name) and not (rows and in_parts(name, argument)):
         existing(name, argument)

@@ -28,10 +28,7 @@ def to_numpy[T](tree: T) -> T:
 
 
 def in_native_order[T](tree: T) -> T:
-    """Return a tree with its NumPy arrays in native byte order.
-
-    JAX raises an error for other byte orders, or misreads them in compiled programs.
-    """
+    """Return a tree with arrays in native byte order, which JAX requires."""
     if not any(map(_swapped, jax.tree.leaves(tree))):
         return tree
     return jax.tree.map(
@@ -73,10 +70,7 @@ def traced(*trees: object) -> bool:
 
 
 def _in_a_program() -> bool:
-    """Return whether a caller's ``jit`` or loop is being traced.
-
-    This includes calls with only constants, whose results are traced values.
-    """
+    """Return whether a jit or loop of the caller is traced, even with constants."""
     return isinstance(jax.device_put(_ZERO), Tracer)
 
 

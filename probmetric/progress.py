@@ -27,8 +27,6 @@ def silent() -> Generator[None]:
 
 
 class _Lines:
-    """Items, with a line of text about them from time to time."""
-
     def __init__(
         self,
         items: Iterable[Any],
@@ -68,8 +66,6 @@ def _to_log(line: str) -> None:
 
 
 class _InNotebook(_Lines):
-    """A bar of text below a cell, removed at the end so that none is stored."""
-
     def __iter__(self) -> Iterator[Any]:
         from IPython.display import DisplayHandle
 

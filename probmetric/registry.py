@@ -107,7 +107,6 @@ class ModelSpec:
     study_sections: Callable[..., Any] | None = None
 
     def __getattribute__(self, name: str) -> Any:
-        """Return a field, imported from its place."""
         return _load(object.__getattribute__(self, name))
 
     def estimators(self) -> dict[str, "type | Place"]:
@@ -315,7 +314,6 @@ _CLASSIFIERS = {"gaussianclasses": "glml", "lcaclassifier": "lca"}
 
 
 def _learner(name: str) -> tuple[str, str]:
-    """Return the names of a learner and its model, from its name or class name."""
     near = dict(_CLASSIFIERS)
     for spec in MODELS.values():
         for learner, estimator in spec.estimators().items():
@@ -365,10 +363,7 @@ def method_of(model: str, method: str | None = None) -> str:
 def make(
     model: str, settings: Mapping[str, object] | None = None, *, seed: int = 0
 ) -> Any:
-    """Return an unfitted estimator with these arguments, or raise ValueError.
-
-    ``seed`` is its ``random_state`` if it has one that is not in ``settings``.
-    """
+    """Return an unfitted estimator; ``seed`` is its ``random_state``, if it has one."""
     kind = estimator_of(model)
     arguments = kind().get_params()
     settings = dict(settings or {})

@@ -182,7 +182,6 @@ class Validation:
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
-        """Return one line with the counts and the verdict."""
         c = self.counts
         if self.broken:
             return (

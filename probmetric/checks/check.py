@@ -173,7 +173,6 @@ class Check:
         return self.kind == "exact" and self.layer in ("sampling", "sbc")
 
     def __post_init__(self) -> None:
-        """Raise for invalid settings, and for a check that cannot fail."""
         check_choice("kind", self.kind, get_args(Kind.__value__))
         check_choice("layer", self.layer, get_args(Layer.__value__))
         for name in ("rtol", "atol"):
@@ -242,7 +241,6 @@ def judge(
 
 
 def _compare(check: Check, reference: Any, estimate: Any, alpha: float) -> xr.Dataset:
-    """Choose the comparison by the types of the two sides."""
     if isinstance(estimate, Ranks):
         return uniformity(estimate, alpha=alpha)
     if check.reference is zero:

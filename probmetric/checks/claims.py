@@ -116,10 +116,7 @@ def numpyro_density(model: Model, problem: Problem[Any]) -> Any:
 
 
 def around(at: Sites, positive: Sequence[str] = ()) -> list[Sites]:
-    """Return three positions: ``at``, and two at random distances from it.
-
-    Matrices change relative to the size of their entries, positive sites by a factor.
-    """
+    """Return ``at`` and two positions at random relative distances from it."""
     rng, positions = np.random.default_rng(0), list[Sites]()
     for size in (0.0, 0.3, 1.0):
         moved: Sites = {}
@@ -252,8 +249,7 @@ def mode(
 ) -> Check:
     """Claim that the gradient of NumPyro's density is zero at ``end(problem)``.
 
-    The gradient is divided by ``size_of(problem)``. It is taken in the sites ``names``,
-    by default in all.
+    It is divided by ``size_of(problem)``, and is in the sites ``names`` (default: all).
     """
 
     def estimate(problem: Problem[Any], change: Change = same, **arguments: Any) -> Any:

@@ -80,7 +80,6 @@ def _constraint(problem: Problem[Pairs], M: np.ndarray) -> Values:
 
 
 def _frank_wolfe(problem: Problem[Pairs], tol: float = 1e-2) -> Values:
-    """Return by how much Frank-Wolfe's bounds miss the optimum that PDHG certifies."""
     optimum = problem.params
     p = fit(problem.data, solver="frank_wolfe", tol=tol, **problem.options).params
     return {

@@ -65,10 +65,9 @@ N_COMPONENTS = 3
 
 
 def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 4 groups of unequal numbers of pairs in d = 3, and fit them at p = 2.
+    """Simulate 4 groups of pairs in d = 3 with ω = 0.5, and fit them at p = 2.
 
-    Maps differ by ω = 0.5. No setting has a neutral value: weights from 1/2 to 2, a
-    learning rate of 0.8, b ~ Gamma(1.5, 0.7), a half-normal scale of 0.7.
+    No setting is neutral: weights 1/2 to 2, learning rate 0.8, b ~ Gamma(1.5, 0.7).
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(80, 3)) * [1.0, 1.3, 0.7]
@@ -91,10 +90,7 @@ def toy(seed: int) -> Problem[Pairs]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the estimator's recipe to a labeled data set, divided into 3 groups.
-
-    Standardized, its leading principal components: a fit takes (p d)³ for each group.
-    """
+    """Fit leading principal components of labeled data, divided into 3 groups."""
     Z, codes = standardized(X, y)
     X = Z @ np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS].T
     group = np.empty(len(X), int)
@@ -124,7 +120,6 @@ invariants = {**OF_PAIRS, "names of the groups": _renamed}
 
 
 def _sites(problem: Problem[Pairs]) -> Sites:
-    """Return the fit by the names of its sites, the spread never zero."""
     spread = float(problem.params.spread) or 0.05
     return {**position(problem.params, problem.prior), "spread": spread}
 

@@ -31,10 +31,7 @@ invariants = OF_CLASSES
 
 
 def toy(seed: int) -> Problem[Labeled]:
-    """Simulate points of 3 unequal classes in d = 4 under a correlated covariance.
-
-    They are weighted, and the prior pulls every moment.
-    """
+    """Simulate weighted points of 3 unequal classes in d = 4, and a proper prior."""
     X, y = correlated(seed, 20)
     rows = np.flatnonzero((y > 0) | (np.arange(len(y)) % 3 > 0))
     data = Labeled(X[rows], y[rows], 0.5 + 0.5 * (rows % 4))
@@ -43,10 +40,7 @@ def toy(seed: int) -> Problem[Labeled]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
-    """Fit a standardized data set under a prior of one point.
-
-    It is the weakest that the estimator chooses among: errors show the most.
-    """
+    """Fit standardized data under the weakest prior of the estimator (one point)."""
     data = Labeled(*standardized(X, y))
     prior = shrinkage_prior(np.eye(data.X.shape[1]), 1.0)
     return fitted(fit_problem, "data", data, prior)
@@ -127,7 +121,6 @@ def _equally_likely(problem: Problem[Labeled]) -> Values:
 
 
 def _few(problem: Problem[Labeled]) -> tuple[Labeled, NIWPrior]:
-    """Return three features, and a proper prior for them, for NUTS."""
     prior, data = problem.prior, problem.data
     kappa = max(float(prior.kappa), 0.1)
     nu = float(prior.nu) - len(prior.mean) + 3
@@ -154,7 +147,6 @@ def _nuts(problem: Problem[Labeled]) -> xr.Dataset:
 
 
 def _exact(problem: Problem[Labeled], per_class: float = 0.0) -> xr.Dataset:
-    """Draw the same in closed form, ``per_class`` degrees of freedom added for each."""
     (data, prior), c = _few(problem), len(problem.params.weights)
     prior = prior._replace(nu=prior.nu + per_class * c)
     unscaled = Scaler(np.zeros(3), np.ones(3))

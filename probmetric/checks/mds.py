@@ -68,7 +68,6 @@ def _distances(problem: Problem[Distances]) -> Values:
 
 
 def _replaced(problem: Problem[Distances], anchor: bool = True) -> Values:
-    """Leave the last object out, then place it as a new one."""
     D = np.asarray(problem.data.D)
     params = fit(Distances(D[:-1, :-1]), **problem.options).params
     if not anchor:
@@ -78,10 +77,7 @@ def _replaced(problem: Problem[Distances], anchor: bool = True) -> Values:
 
 
 def _bent(problem: Problem[Distances]) -> np.ndarray:
-    """Return dissimilarities that no points have: distances with noise.
-
-    Of distinct objects: a correction does not separate objects at distance zero.
-    """
+    """Return distances of distinct objects with noise, which are not Euclidean."""
     D = np.asarray(problem.data.D)
     first = np.argmin(D > 0, 1) == np.arange(len(D))
     D = D[np.ix_(first, first)]
@@ -111,8 +107,7 @@ def _plane(problem: Problem[Distances], squared: bool = True) -> Values:
 def _corrected(problem: Problem[Distances], share: float = 1.0) -> Values:
     """Return by how much a correction by an additive constant misses its aim.
 
-    The lowest eigenvalue of the corrected Gram matrix is zero, and the embedding
-    reproduces the corrected dissimilarities. Wrong: a share of the constant.
+    The smallest eigenvalue becomes zero, and the embedding has the corrected distances.
     """
     D, gaps = _bent(problem), dict[str, Array]()
     n = len(D)

@@ -98,7 +98,6 @@ class _Ranked(NamedTuple):
 
 
 def _rank(split: Array, truth: Array, draws: Array) -> _Ranked:
-    """Rank a true value among its draws."""
     below, equal = jnp.sum(draws < truth, 0), jnp.sum(draws == truth, 0)
     low, high = (jnp.asarray(end, float) for end in (draws.min(0), draws.max(0)))
     # In single precision the product can round up to equal + 1.
@@ -125,8 +124,6 @@ def _ranks(
     keys: jax.Array,
     data: PyTree,
 ) -> dict[str, _Ranked]:
-    """Simulate, fit and rank, once per key."""
-
     def one(key: jax.Array) -> dict[str, _Ranked]:
         key_world, key_start, key_fit = jax.random.split(key, 3)
         truth, simulated = story.simulate(key_world, data)
@@ -221,10 +218,9 @@ def _distinct(ranked: Mapping[str, _Ranked], n_draws: int) -> Ranks:
 
 
 def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Arrays:
-    """Draw every sample site of a NumPyro model: parameters and data.
+    """Draw all sample sites of a NumPyro model, not with the sampler under test.
 
-    True values must not come from the sampler under test, because an error that true
-    values and posterior draws share cancels in the ranks.
+    An error that true values and posterior draws share would cancel in the ranks.
     """
     return {name: s["value"] for name, s in traced(model, key, args, kwargs).items()}
 
@@ -304,8 +300,8 @@ def simulation(
 ) -> Simulation:
     """Check that a model can simulate, and prepare its simulations.
 
-    ``data`` have observations, of which only the shapes are used. The posterior of the
-    model ``under`` is ranked, by default of the model that simulates.
+    Only shapes of the observations in ``data`` are used. ``under`` is the model of the
+    posterior (default: ``model``).
     """
     arguments = call_of(model, data, args, kwargs)
     with jax.enable_x64(is_double(dtype)):
@@ -354,8 +350,6 @@ def simulation(
 
 
 class _Powered(Messenger):
-    """Raise the likelihood to a power."""
-
     def __init__(self, fn: Any, power: Any) -> None:
         super().__init__(fn)
         self.power = power

@@ -33,10 +33,7 @@ from probmetric.typing import Array, Scalar
 def density_of(
     model: Model, args: Args, options: Kwargs
 ) -> Callable[[Mapping[str, Array]], tuple[Array, Arrays]]:
-    """Return NumPyro's log density and its gradient, as a function of the sites.
-
-    Claims about the same model share one program, because the data are arguments.
-    """
+    """Return NumPyro's log density and gradient (one program for all claims)."""
     tree, static, arrays = split_arguments(args, dict(options))
 
     def density(sites: Mapping[str, Array]) -> tuple[Array, Arrays]:

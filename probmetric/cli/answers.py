@@ -263,7 +263,6 @@ def probabilities(
 def _distances(
     metric: Dissimilarity | MetricDraws, A: np.ndarray, B: np.ndarray
 ) -> Float[np.ndarray, "s N"]:
-    """Distances of matching rows under each draw, or under the single metric."""
     if isinstance(metric, PosteriorMetric):
         return metric.pair_draws(A, B)
     return over_draws(between_rows, [cast("Dissimilarity", metric)], A, B)

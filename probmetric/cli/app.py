@@ -120,11 +120,7 @@ def _leave(
     work: str = "run",
     kept: Callable[[], str] = lambda: WHOLE,
 ) -> NoReturn:
-    """Call ``work`` of a command's file, and exit with its code.
-
-    Imports end before the work, so that ``kept`` describes the state after an
-    interrupt.
-    """
+    """Run ``work`` after all imports, and exit with its code."""
     function = getattr(import_module(f"probmetric.cli.{file}"), work)
 
     def run() -> int:

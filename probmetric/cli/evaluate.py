@@ -111,10 +111,7 @@ class Task(NamedTuple):
 
 
 def run(options: Evaluate) -> int:
-    """Evaluate, and return the exit code.
-
-    Raises as ``cli.fit.run``.
-    """
+    """Evaluate, and return the exit code; raises as ``cli.fit.run``."""
     out = options.out
     with ExitStack() as stack:
         with bad_input():
@@ -151,7 +148,6 @@ def run(options: Evaluate) -> int:
 
 
 def _task(options: Evaluate) -> Task:
-    """Choose the kind of evaluation, and check its input."""
     test, groups, k = options.test, options.groups, options.k
     by_source = groups is not None and options.model is None
     by_source = by_source and test is None and options.folds is None
@@ -207,7 +203,6 @@ def _means(
 
 
 def _votes(options: Evaluate, spec: DataSpec) -> Task:
-    """Soft votes of neighbors on held-out points."""
     learner, seed, n_neighbors = _learner(options), options.seed, options.k or 5
     stored = load_stored(options) if learner is None else None
     data = labeled(spec)
@@ -281,7 +276,6 @@ def _class_table(
 
 
 def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
-    """Count votes of neighbors among rows that are read in chunks."""
     refused = {
         "--model (fit it first, and use --metric)": options.model is not None,
         "--set": bool(options.settings),
@@ -334,8 +328,6 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
 
 
 class _Split(NamedTuple):
-    """Held-out judgments, their rows in the table, and the metric to evaluate."""
-
     data: Answered
     rows: np.ndarray
     metric: Dissimilarity | MetricDraws
@@ -376,7 +368,6 @@ def _judgments(options: Evaluate, answers: str) -> Task:
 def _of_stored(
     options: Evaluate, answers: str
 ) -> tuple[str, Answered, list[_Split], list[str]]:
-    """Judgments for a stored metric or draws."""
     for option, value in ("--test", options.test), ("--folds", options.folds):
         if value is not None:
             raise ValueError(
@@ -416,7 +407,6 @@ def _of_stored(
 def _refits(
     options: Evaluate, answers: str, learner: Learner
 ) -> tuple[Answered, Iterable[_Split], list[str]]:
-    """Fits to some of the judgments, with the others held out."""
     _check_split(options)
     check_answers(learner, answers)
     spec = options.spec(options.data or "")
@@ -469,7 +459,6 @@ def _constant(data: Answered) -> tuple[str, np.ndarray]:
 
 
 def _judgment_table(split: _Split, P: np.ndarray | None) -> pd.DataFrame:
-    """P of each judgment, with its row in the table."""
     table = split.data.table
     frame = pd.DataFrame(table.rows, columns=pd.Index(COLUMNS[table.kind][0]))
     frame.insert(0, "row", split.rows)
@@ -481,7 +470,6 @@ def _judgment_table(split: _Split, P: np.ndarray | None) -> pd.DataFrame:
 
 
 def _pairs(options: Evaluate, spec: DataSpec) -> Task:
-    """Costs on same-source and different-source pairs of rows."""
     _learner(options)  # Refuses --set.
     stored = load_stored(options)
     # Without a label, sources are the classes.

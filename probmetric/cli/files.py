@@ -102,10 +102,7 @@ def bad_input() -> Generator[None]:
 def exit_code(
     work: Callable[[], int], *, kept: Callable[[], str] = lambda: WHOLE
 ) -> int:
-    """Run ``work``; return its code 0 or 1, or 1, 2 or 130 with a sentence.
-
-    ``kept`` describes the files after an interrupt or a full disk.
-    """
+    """Run ``work`` and return its exit code, or the code of an error with a message."""
     try:
         # Without JAX nothing is compiled.
         with compilation_cache() if "jax" in sys.modules else nullcontext():
@@ -140,10 +137,7 @@ def noted() -> Generator[list[Warning]]:
 
 
 def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
-    """Raise ValueError for existing files, unless ``force``.
-
-    A link counts as a file and is replaced. Folders, pipes and devices never are.
-    """
+    """Raise for existing files (links too) unless ``force``, and always for folders."""
     existing = [folder / name for name in names if os.path.lexists(folder / name)]
     for path in existing:
         if not path.is_symlink() and not path.is_file():
@@ -177,10 +171,7 @@ def claim_file(path: Path, ending: str, *, force: bool) -> AbstractContextManage
 
 @contextmanager
 def together(folder: Path) -> Generator[Path]:
-    """Write files to a hidden folder, and move all of them at the end of the block.
-
-    Files of two runs are never mixed, even if a write fails.
-    """
+    """Write files to a hidden folder, and move all of them at the end of the block."""
     with TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as name:
         part = Path(name)
         try:
@@ -219,10 +210,7 @@ def results(
 
 
 def safe_labels(table: Frame, columns: tuple[str, ...], *, quote: bool) -> Frame:
-    """Quote labels that a spreadsheet would run as formulas, or note them.
-
-    Columns that the table lacks are ignored.
-    """
+    """Quote labels that a spreadsheet would run as formulas, or note them."""
     for column in columns:
         labels = table[column].unique() if column in table else ()
         risky = [v for v in labels if isinstance(v, str) and _is_formula(v)]

@@ -64,10 +64,7 @@ class Learned(NamedTuple):
 
 
 def run(options: Fit) -> int:
-    """Fit, and return the exit code.
-
-    Raises BadInput (nothing is written), or OSError (existing files are complete).
-    """
+    """Fit; return the exit code. Raises BadInput (nothing is written) or OSError."""
     with ExitStack() as stack:
         with bad_input():
             estimator, data, spec = prepared(options, chunks=True)
@@ -134,7 +131,6 @@ def prepared(
 def _described(
     estimator: Learner, data: Data, spec: DataSpec
 ) -> tuple[Dataset | None, dict[str, Any], list[str]]:
-    """Points for figures, a description for summary.json, and notes."""
     if isinstance(data, Answered):
         return None, data.about, []
     if isinstance(data, Dataset):
@@ -192,7 +188,6 @@ def _in_chunks(estimator: Learner, rows: Source) -> str:
 def _figures(
     metric: Dissimilarity, data: Dataset, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Compute retrieval of training points under the Euclidean and learned metric."""
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(data.X))[:MOST])
     X, y = data.X[rows], data.y[rows]

@@ -235,10 +235,7 @@ def check_features(
 
 
 class StoredMetric(NamedTuple):
-    """A stored metric or draws, with the features, data and learner of the fit.
-
-    ``rows`` are the hashes of the training rows, if they are stored.
-    """
+    """A stored metric or draws; ``rows`` are hashes of the training rows, if stored."""
 
     metric: Dissimilarity | MetricDraws
     n_features: int

@@ -22,10 +22,7 @@ from probmetric.neighbors.table import neighbor_table
 
 
 def run(options: Neighbors) -> int:
-    """Search, and return the exit code.
-
-    Raises as ``cli.fit.run``.
-    """
+    """Search, and return the exit code; raises as ``cli.fit.run``."""
     out, k, spec = options.out, options.k, options.spec(options.data)
     with ExitStack() as stack:
         with bad_input():

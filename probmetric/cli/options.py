@@ -371,10 +371,7 @@ class Report(Options):
 def expand[O: Options](
     options: type[O], command: Callable[[O], None]
 ) -> Callable[..., None]:
-    """Give a command the fields of its options as parameters, for typer.
-
-    Fields of the class come first in help, then the fields of its bases.
-    """
+    """Give a command the fields of its options as parameters (those of bases last)."""
     hints, by_name = get_type_hints(options), {f.name: f for f in fields(options)}
     order = [name for kind in options.__mro__ for name in inspect.get_annotations(kind)]
 
@@ -398,10 +395,7 @@ def expand[O: Options](
 
 @contextmanager
 def first(options: Options) -> Generator[None]:
-    """Exit with code 2 and one sentence at a ValueError of the block.
-
-    All paths among the options are checked before the block.
-    """
+    """Check all paths; exit with code 2 at a ValueError of the block."""
     try:
         with bad_input():
             for name, value in vars(options).items():

@@ -35,10 +35,7 @@ ALPHA = 0.01
 
 
 def run(options: Validate) -> int:
-    """Validate one registered model or all; return the exit code.
-
-    With ``strict`` it is also 1 if a model is in conflict with the data.
-    """
+    """Validate models; return the exit code (with ``strict`` 1 also for a conflict)."""
     out, one = options.out, options.model is not None
     with ExitStack() as stack:
         with bad_input():
@@ -151,7 +148,6 @@ def _problem(name: str, data: Dataset | None) -> Problem[Any] | None:
 
 
 def _shares(names: list[str], quick: bool) -> dict[str, float]:
-    """Share of ALPHA of each model, by its number of statistical tests."""
     tests = {
         name: sum(c.tests and not (quick and c.slow) for c in MODELS[name].checks)
         for name in names
@@ -162,7 +158,6 @@ def _shares(names: list[str], quick: bool) -> dict[str, float]:
 
 
 def _models(options: Validate) -> list[str]:
-    """Models to validate: one, or all that support the data."""
     model, data = options.model, options.data
     able = [n for n in sorted(MODELS) if not data or MODELS[n].from_labels is not None]
     if model is None:

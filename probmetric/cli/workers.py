@@ -43,7 +43,6 @@ def workers(options: Options) -> Generator[None]:
 
 
 def _client(stack: ExitStack, number: int | None, address: str | None) -> Any:
-    """Connect to a scheduler, or start a cluster on this machine."""
     from probmetric.provenance import need
 
     if number is not None and address is not None:

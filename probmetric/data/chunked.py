@@ -23,13 +23,7 @@ class Chunked(Protocol):
 
 
 def chunked[**P, R](argument: str = "X") -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function: an argument that is ``Chunked`` supplies the result.
-
-    Parameters
-    ----------
-    argument : str, default="X"
-        Name of the argument.
-    """
+    """Decorate a function: if its ``argument`` is ``Chunked``, that object computes."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         place = [*signature(function).parameters].index(argument)

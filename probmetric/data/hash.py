@@ -78,10 +78,7 @@ def _mixed(z: np.ndarray) -> np.ndarray:
 
 
 def _ranks(X: Float[np.ndarray, "n d"]) -> np.ndarray:
-    """Return ranks of the entries among the distinct values of their column, (d, n).
-
-    Ranks are multiplied by an odd number: rank + hash is then a hash of both.
-    """
+    """Return ranks of entries in their column, times an odd number, (d, n)."""
     ranks = np.empty(X.shape[::-1], np.uint64)
     for x, rank in zip(X.T, ranks, strict=True):
         order = np.argsort(x)  # NaN comes last.
@@ -105,20 +102,14 @@ def first_best(scores: Float[np.ndarray, "*g"]) -> int:
 
 
 def row_hashes(X: Float[np.ndarray, "n d"]) -> np.ndarray:
-    """Hash each row to 64 bits (uint64) by BLAKE2b of its float64 numbers.
-
-    Equal rows have equal hashes on all machines; 0.0 and -0.0 are equal.
-    """
+    """Hash rows to 64 bits by BLAKE2b of float64, equal on all machines."""
     rows = np.asarray(X, "<f8") + 0.0
     digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
 def row_bits(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
-    """Return 64 random bits per row, a function of (seed, row): SplitMix64, twice.
-
-    They do not depend on the order of the rows.
-    """
+    """Return 64 random bits per row by SplitMix64, a function of (seed, row)."""
     step = np.uint64(0x9E3779B97F4A7C15)
     with np.errstate(over="ignore"):  # Arithmetic modulo 2⁶⁴ is intended.
         z = np.asarray(row, np.uint64) + np.uint64(seed) * step + step

@@ -282,10 +282,7 @@ COMPLEX = "Complex data not supported, as the imaginary part would be lost"
 
 
 def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
-    """Convert X to float64, or raise if it is no array of real numbers.
-
-    Complex numbers raise even if the imaginary parts are zero.
-    """
+    """Convert X to float64, or raise if it is no array of real numbers."""
     refuse_chunked(X, name)
     refuse_masked(X, name)
     if hasattr(X, "columns"):  # Data frames may convert dates to numbers.
@@ -383,10 +380,7 @@ def pair_weights(
 def pair_counts(
     y: ArrayLike, trials: ArrayLike, w: ArrayLike | None, n_pairs: int
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Float[np.ndarray, "N"] | None]:
-    """Return counts of *same* judgments, numbers of judgments ≥ 1, and weights.
-
-    Raises if all judgments are equal, or all judgments of positive weight.
-    """
+    """Return counts of *same*, of judgments ≥ 1, weights; raise if all are equal."""
     m, same = _whole(trials, "trials", n_pairs), _whole(y, "y", n_pairs)
     for name, wrong, what in (
         ("trials", (m < 1) | (m >= 2**31), "whole numbers in [1, 2³¹)"),

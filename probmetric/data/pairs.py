@@ -39,10 +39,7 @@ def _labeled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
-    """Return the columns of the k smallest squared distances, by (distance, column).
-
-    Distances that differ by rounding tie.
-    """
+    """Return the columns of the k smallest distances; columns break near-ties."""
     if k == 0:
         return np.empty((len(D), 0), int)
     last = np.partition(D, k - 1, 1)[:, [k - 1]]
@@ -249,10 +246,7 @@ def from_rows(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
 ) -> Pairs:
-    """Make pairs by ``make(points, classes)`` from rows in their canonical order.
-
-    Tie-breaking then does not depend on the order of rows and columns.
-    """
+    """Make pairs by ``make(points, classes)`` from rows in their canonical order."""
     order = canonical_order(X, codes)
     made = make(X[order], codes[order])
     i, j = order[made.i], order[made.j]

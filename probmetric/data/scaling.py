@@ -51,10 +51,7 @@ def standardize_features(
     standardize: bool = True,
     times: Int[np.ndarray, "n"] | None = None,
 ) -> tuple[Float[np.ndarray, "n d"], Scaler]:
-    """Standardize points by ``fit_scaler``; constant columns become exactly 0.
-
-    Returns the points and the scaler, and warns about constant columns.
-    """
+    """Standardize by ``fit_scaler``, with a warning about constant columns."""
     scaler = fit_scaler(X, names, standardize=standardize, times=times)
     Z = X - scaler.mean
     Z /= scaler.scale
@@ -144,10 +141,7 @@ def scaler_of(
     *,
     standardize: bool = True,
 ) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
-    """Return the scaler from ranges, means and deviations, and the constant columns.
-
-    Warns about constant columns. Raises in the same cases as ``fit_scaler``.
-    """
+    """Return the scaler from ranges, means and deviations; raises as ``fit_scaler``."""
     ends = np.stack([low, high])
     constant = constant_columns(ends)
     fit_scaler(ends, names, standardize=standardize)  # Raises if they are unusable.
@@ -164,10 +158,7 @@ def _columns(which: np.ndarray, names: Names) -> list[object]:
 def check_sizes(
     X: Float[np.ndarray, "n d"], names: Names = None, *, smallest: bool = False
 ) -> None:
-    """Raise if squaring an entry overflows float64. NaN is checked elsewhere.
-
-    With ``smallest``, also raise if the squares of all ranges underflow.
-    """
+    """Raise if squares of entries (or ``smallest``: of all ranges) leave float64."""
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(
             "X: squares of the ranges of all columns underflow float64 (largest range "

@@ -13,10 +13,7 @@ FEWEST = 5
 def doubtful_columns(
     X: Float[np.ndarray, "m d"], names: Sequence[str], n: int | None = None
 ) -> list[str]:
-    """Describe columns that count rows or have codes for missing (-999), and remedies.
-
-    If X is a sample, ``n`` is the number of all rows.
-    """
+    """Describe row counters and codes for missing; ``n`` is the number of all rows."""
     n = len(X) if n is None else n
     columns = list(zip(names, np.asarray(X, float).T, strict=True))
     notes: list[str] = []

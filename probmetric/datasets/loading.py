@@ -78,7 +78,6 @@ class Dataset:
     label: str | None = None
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield X and y."""
         return iter((self.X, self.y))
 
     @property

@@ -226,10 +226,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 def read_content(
     path: Path, how: Reading
 ) -> tuple[pd.DataFrame | Archive, TextFile | None]:
-    """Read a data frame or open an archive of arrays, depending on the file ending.
-
-    The second result is the text file that was parsed, or None.
-    """
+    """Read a data frame or an archive; also return the text file, if it is one."""
     kind = ending(path)
     if kind not in ENDINGS:
         raise ValueError(
@@ -284,10 +281,7 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
 
 
 class Table(NamedTuple):
-    """A table: features X (n, d), their names, and labels and groups (n,) if any.
-
-    ``target_names`` are the names of the classes y = 0, 1, ... if the file has them.
-    """
+    """Features X (n, d) and their names; labels, groups and class names, if any."""
 
     X: np.ndarray
     feature_names: tuple[str, ...]
@@ -390,10 +384,7 @@ def _options(option: str, values: Sequence[str]) -> str:
 
 
 def _first_word(column: pd.Series, how: Reading) -> tuple[str, str]:
-    """Return where the first text of a column is, and the option that reads it or "".
-
-    Numbers with a decimal comma are text to pandas if they stand beside text.
-    """
+    """Return where the first text of a column is, and the option that reads it."""
     texts = column.astype(str).where(column.notna())
     plain = as_numbers(texts, how.decimal, how.thousands).notna() | column.isna()
     mark = "." if how.decimal == "," else ","

@@ -22,10 +22,7 @@ LOG_2PI = 1.8378770664093453
 def log_peak(
     L: Float[Array, "*batch d d"], d: Int[Array, ""] | int | None = None
 ) -> Float[Array, "*batch"]:
-    """Return the log density at the mean, the first term of Eq. (1).
-
-    ``d`` is the number of observed entries if some are missing.
-    """
+    """Return the log density at the mean, Eq. (1); ``d`` counts observed entries."""
     return -0.5 * ((L.shape[-1] if d is None else d) * LOG_2PI + logdet_chol(L))
 
 

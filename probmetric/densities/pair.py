@@ -148,7 +148,6 @@ def regression(
         R_of: Callable[[Array], Array],
         n_seen: Array | int,
     ) -> Regression:
-        """Compute the regression from S', B and a function from H to R."""
         L = jnp.linalg.cholesky(S)
         H = cho_solve((L, True), cross.T).T
         R = R_of(H)

@@ -123,21 +123,16 @@ class Shared:
 
 
 def _entries(docstring: str) -> list[str]:
-    """Return the entries "name : type" of the parameters."""
     match = _SECTION.search(cleandoc(docstring))
     return re.split(r"\n(?=\S)", match[1]) if match else []
 
 
 def _names(entry: str) -> list[str]:
-    """Return the parameters that an entry describes."""
     return entry.splitlines()[0].partition(" :")[0].split(", ")
 
 
 def complete(docstring: str, parameters: Iterable[str], shared: str) -> str:
-    """Add descriptions of parameters that are only in the shared docstring.
-
-    Entries are sorted by ``parameters``.
-    """
+    """Add descriptions of shared parameters, in the order of ``parameters``."""
     text, order = cleandoc(docstring), list(parameters)
     entries = _entries(text)
     described = {name for entry in entries for name in _names(entry)}

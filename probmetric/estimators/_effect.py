@@ -53,7 +53,6 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
     def _centered(
         self, pairs: Pairs, codes: Int[np.ndarray, "n"], recipe: Recipe
     ) -> Recipe:
-        """Return the recipe with the prior mean W₀ that is chosen for the labels."""
         if self.prior_mean != "auto":
             return recipe
         power = choose_power(np.asarray(pairs.X), codes)

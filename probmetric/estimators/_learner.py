@@ -91,7 +91,6 @@ class Learner[M](BaseEstimator):
         return self._default_method
 
     def _size(self, n: int, method: str | M) -> tuple[int, int | None]:
-        """Return draws and chains to sample for n metrics."""
         return max(n, 250), None
 
     def _independent(self) -> bool:

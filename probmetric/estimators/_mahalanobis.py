@@ -56,10 +56,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     preprocessor: Preprocessor = None
 
     def _set_map(self, factor: Array, scaler: Scaler, X: Array) -> None:
-        """Store the map of standardized features (p, d), in input units.
-
-        Columns that are constant in the training points X (n, d) get no weight.
-        """
+        """Store the map (p, d) in input units; constant columns of X get no weight."""
         self.mean_, self.scale_ = scaler
         self.components_ = np.asarray(factor) / taught_scale(X, scaler.scale)
 
@@ -230,7 +227,6 @@ class PairsMixin(MahalanobisMixin):
         return self
 
     def _calibrate_on_counts(self, pairs: ArrayLike, counts: Pairs) -> Self:
-        """Choose the ``threshold_`` of largest accuracy on counted judgments."""
         y = np.asarray(counts.y)
         rest = np.asarray(counts.trials) - y
         times, same = np.append(y, rest), np.repeat([1, 0], len(y))
@@ -254,10 +250,7 @@ def _rate_threshold(
     strategy: str,
     times: np.ndarray | None = None,
 ) -> float:
-    """Return the best threshold for one rate, with a bound on the other.
-
-    A score counts ``times`` (default 1).
-    """
+    """Return the best threshold for one rate, with a bound on the other."""
     false, true, cuts = roc_curve(
         same, scores, drop_intermediate=False, sample_weight=times
     )

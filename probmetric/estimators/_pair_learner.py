@@ -79,7 +79,6 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
         """Store the results of the learner, except for the metric."""
 
     def _make_pairs(self, data: Labeled) -> Pairs:
-        """Pair standardized points. Small classes have fewer neighbors."""
         X, codes = np.asarray(data.X), np.asarray(data.y)
         if self.pairs == "all":
             return all_pairs(X, codes)

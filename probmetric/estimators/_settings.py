@@ -57,11 +57,7 @@ RandomState = Seed | np.random.RandomState | None
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def settings[C](estimator: type[C]) -> type[C]:
-    """Make a constructor that stores the annotated settings, and complete docstrings.
-
-    The constructor does nothing else: values are checked in ``fit``, as scikit-learn
-    requires.
-    """
+    """Make a constructor that only stores the settings; complete docstrings."""
     for base in estimator.__mro__[1:]:
         if base.__module__.startswith("probmetric."):
             _without_class(base)
@@ -72,7 +68,6 @@ def settings[C](estimator: type[C]) -> type[C]:
 
 
 def _without_class(base: type) -> None:
-    """Remove private classes from the names of methods in Python's errors."""
     for name, method in vars(base).items():
         if isfunction(method):
             unwrap(method).__qualname__ = name

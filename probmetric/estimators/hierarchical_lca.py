@@ -213,10 +213,7 @@ class HierarchicalLCA(EffectLearner):
         return [0] if self.groups_ is None else self.groups_.tolist()
 
     def _place(self, group: object, name: str = "group") -> int | None:
-        """Return the index of a group in the fit, None for a new group.
-
-        Raises if the label has another type (number, text) than the groups of the fit.
-        """
+        """Return the index of a group, None for a new one; raise for another type."""
         if group is None:
             return 0 if self.groups_ is None else None
         kind = _kind(group)

@@ -43,11 +43,7 @@ def dissimilarities(
     metric: Any,
     params: Any = None,
 ) -> Float[np.ndarray, "m n"]:
-    """Return the distances (not squared) between rows, shape (m, n).
-
-    ``metric`` is a metric of scikit-learn (with ``params``), or a metric of this
-    package that is a symmetric distance.
-    """
+    """Return distances (m, n) under a metric of this package or scikit-learn."""
     if not isinstance(params, Mapping | None):
         raise ValueError(f"metric_params must be a dict or None, got {params!r}")
     if isinstance(metric, Mahalanobis):
@@ -70,11 +66,7 @@ def dissimilarities(
 def check_dissimilarities(
     D: Float[np.ndarray, "m n"], *, square: bool
 ) -> Float[np.ndarray, "m n"]:
-    """Return dissimilarities, made exactly symmetric, or raise ValueError.
-
-    The relative tolerance of symmetry and of the diagonal is the root of the machine
-    epsilon.
-    """
+    """Return dissimilarities made symmetric, or raise (relative tolerance √eps)."""
     missing = int(np.sum(np.isnan(D)))
     if missing:
         raise ValueError(

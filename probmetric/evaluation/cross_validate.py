@@ -58,11 +58,7 @@ def cross_validate(
     *,
     n_neighbors: int = 5,
 ) -> Generator[Stated]:
-    """Classify the held-out points of each split by soft votes under each metric.
-
-    ``metrics`` are functions of the training rows. Results are ordered by split, then
-    as ``metrics``.
-    """
+    """Classify held-out points of each split by soft votes under each metric."""
     for number, (train, test) in enumerate(splits):
         for name, learn in metrics.items():
             classifier = KNeighborsClassifier(learn(train), n_neighbors)

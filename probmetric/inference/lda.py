@@ -115,10 +115,7 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
 
 
 def host_statistics(data: Labeled) -> ClassStatistics:
-    """Compute the sizes, the means and the total scatter (1, d, d) within classes.
-
-    If a class has no weight, there are no means and no scatter.
-    """
+    """Compute sizes, means and total scatter within classes; None if one is empty."""
     X, y = np.asarray(data.X), np.asarray(data.y)
     w = np.asarray(weights(data))
     size = np.bincount(y, w).astype(X.dtype)
@@ -416,10 +413,7 @@ def _posterior(data: Labeled, prior: NIWPrior, n_classes: int) -> ClassPosterior
 
 
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
-    """Make one metric per draw of M, of rank ``n_components`` if that is an attribute.
-
-    Return None if the draws have no M.
-    """
+    """Make one metric per draw of M, of rank ``n_components``; None without M."""
     values = joined(draws)
     if "M" not in values:
         return None

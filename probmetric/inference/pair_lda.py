@@ -246,7 +246,6 @@ def _generalized(
 
 
 def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
-    """Keep the k largest positive eigenvalues of M."""
     values, vectors = eigh(M)
     values, vectors = values[::-1], vectors[:, ::-1]
     share = float(-values[values < 0].sum() / np.abs(values).sum())

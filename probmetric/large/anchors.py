@@ -30,16 +30,10 @@ from probmetric.large.source import (
 
 
 class SourceReader(Reader):
-    """The standardized rows of a source.
+    """The standardized rows of a source (one pass for labels, one for moments).
 
-    It makes two passes, one over the labels and one for the moments.
-
-    Raises
-    ------
-    ValueError
-        If the rows have no labels, or have weights.
-        If there is only one class, or a class with one member.
-        If all columns are constant.
+    Raises ValueError for rows without labels or with weights, for a single class or a
+    class with one member, and if all columns are constant.
     """
 
     def __init__(self, source: Source, *, standardize: bool) -> None:
@@ -92,7 +86,6 @@ def _task(
     given: tuple[Source, np.ndarray, Scaler],
     shared: tuple[Any, ...],
 ) -> Any:
-    """Call a task with the standardized rows of some bins."""
     source, classes, scaler = given
 
     def rows() -> Iterator[Rows]:

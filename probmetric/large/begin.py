@@ -49,12 +49,7 @@ type Refused = dict[str, tuple[bool, str]]
 
 
 def refuse(wrong: Refused) -> None:
-    """Raise if an option is set that data on disk do not support.
-
-    Parameters
-    ----------
-    wrong : Refused
-    """
+    """Raise if an option is set that data on disk do not support."""
     for name, (asked, instead) in wrong.items():
         if asked:
             raise ValueError(
@@ -113,12 +108,7 @@ def still(scaler: Scaler, constant: Bool[np.ndarray, "d"]) -> Scaler:
 def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> Streamed:
     """Compute statistics of classes, in one pass of the labels and one of all data.
 
-    Raises
-    ------
-    ValueError
-        If rows have no labels.
-        If there is only one class.
-        If no class has ``least`` rows.
+    Raises ValueError without labels, for one class, or if no class has ``least`` rows.
     """
     names = begin(estimator, source, y)
     classes, counts = classes_of(source)

@@ -31,21 +31,14 @@ class Chosen(NamedTuple):
 
 
 def sampled(source: Source, most: int, *, seed: int = 0) -> Chosen:
-    """Return the rows with the ``most`` smallest hashes of (seed, row number).
-
-    All rows are returned if there are at most ``most``. One pass over the data.
-    """
+    """Return the ``most`` rows of smallest hash (seed, row number), in one pass."""
     return picked(source, sampled_rows(n_rows(source), most, seed=seed))
 
 
 def picked(
     source: Source, rows: Int[np.ndarray, "m"], *, features: bool = True
 ) -> Chosen:
-    """Return rows by row number, each once, sorted.
-
-    If ``features`` is False, only labels are read and X has no columns. Raises in the
-    same cases as ``large.source.filled``.
-    """
+    """Return sorted, distinct rows by number; without ``features`` only labels."""
     rows = np.unique(rows).astype(np.intp)
     d = n_features(source) if features else 0
     X, labels, at = np.empty((len(rows), d)), list[np.ndarray](), 0
@@ -66,7 +59,6 @@ def picked(
 def _with_rows(
     source: Source, rows: Int[np.ndarray, "m"], *, features: bool
 ) -> Iterator[tuple[Part, Block]]:
-    """Yield the blocks that contain a chosen row."""
     for part in source.parts:
         first, end = np.searchsorted(rows, [part.first, part.first + part.rows])
         if first == end:

@@ -124,14 +124,8 @@ def run[T, R](
 ) -> Iterator[R]:
     """Yield ``function(item, *shared)`` for each item, in order.
 
-    Parameters
-    ----------
-    function : callable
-        A function at the level of a module, without side effects.
-    items : iterable
-        Items, or results of ``hold``.
-    *shared
-        Arguments of all calls.
+    ``function`` is at the level of a module, without side effects. ``items`` may be
+    results of ``hold``.
     """
     client = _client()
     if client is None:
@@ -155,10 +149,7 @@ def split[T](items: Sequence[T]) -> list[list[T]]:
 
 
 def hold[T](function: Callable[..., Any], items: Iterable[T], *shared: Any) -> Any:
-    """Compute ``function(item, *shared)`` once; ``run`` uses the results as items.
-
-    On a cluster the results stay on the workers.
-    """
+    """Compute ``function(item, *shared)`` once; results stay on the workers."""
     client = _client()
     if client is None:
         return list(run(function, items, *shared))
@@ -171,17 +162,13 @@ def hold[T](function: Callable[..., Any], items: Iterable[T], *shared: Any) -> A
 
 
 def _n_threads(client: "Client") -> int:
-    """Count the threads of all workers."""
     threads: Any = client.nthreads()
     return max(1, sum(threads.values()))
 
 
 @contextmanager
 def _submitting() -> Generator[None]:
-    """Send arguments of any size: Dask warns of large ones, and prefers to scatter.
-
-    Scattered arguments would be lost with the worker that has them.
-    """
+    """Send large arguments without scattering, which would lose them with a worker."""
     from dask import config
 
     with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):

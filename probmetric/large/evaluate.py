@@ -105,7 +105,6 @@ def predicted(source: Source, classifier: Classifier, n_bins: int) -> dict[str, 
 def _sums(
     parts: Sequence[Part], source: Source, classifier: Classifier, n_bins: int
 ) -> Float[np.ndarray, "_"]:
-    """Compute the sums of scores of one bin: a task."""
     classes = np.asarray(classifier.classes_)
 
     def batches() -> Iterator[Classified]:
@@ -143,10 +142,7 @@ def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, flo
 
 
 def _queries(source: Source, classes: np.ndarray, most: Limits) -> np.ndarray:
-    """Choose rows of the given classes: those with the smallest hashes.
-
-    Hashes are of the row's number among the rows of these classes, as in memory.
-    """
+    """Choose the rows of the given classes with the smallest hashes, as in memory."""
     rows, bits, before = np.zeros(0, np.intp), np.zeros(0, np.uint64), 0
     for part in source.parts:
         for block in source.read(part, MOST_ROWS, features=False):

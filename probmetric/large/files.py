@@ -81,17 +81,7 @@ def _readable(what: str) -> Generator[None]:
 
 
 class Rows(Source):
-    """Arrays as a source.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    y : array of shape (n,), optional
-        Labels.
-    w : array of shape (n,), optional
-        Data weights.
-    names : sequence of str, optional
-    """
+    """Arrays X (n, d), labels y (n,), weights w (n,) and feature names as a source."""
 
     def __init__(
         self,
@@ -137,7 +127,6 @@ class _Array(NamedTuple):
 
     @classmethod
     def at(cls, path: Path, axes: int) -> "_Array":
-        """Read the header of a file."""
         with _readable(f"{str(path)!r} as an .npy file"):
             array = np.load(path, mmap_mode="r")
         shape, dtype, by_row = array.shape, array.dtype, array.flags.c_contiguous
@@ -155,7 +144,6 @@ class _Array(NamedTuple):
         return cls(_File.of(path), shape, dtype, array.offset)
 
     def values(self, first: int, rows: int) -> np.ndarray:
-        """Read some rows. A memory map would count as memory of the process."""
         path, shape = self.file.path, (rows, *self.shape[1:])
         as_float = self.dtype == np.float64
         values = aligned(shape) if as_float else np.empty(shape, self.dtype)
@@ -168,14 +156,9 @@ class _Array(NamedTuple):
 
 
 class Npy(Source):
-    """``.npy`` files as a source.
+    """``.npy`` files as a source: points (n, d) with equal d.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files of arrays (n, d) with equal d.
-    label, weight : sequence of Path, optional
-        Files of arrays (n,), one for each of ``paths``.
+    ``label`` and ``weight`` are files of arrays (n,), one for each of ``paths``.
     """
 
     def __init__(
@@ -238,19 +221,11 @@ class Npy(Source):
 
 
 class Parquet(Source):
-    """Parquet files as a source; a part is a row group.
+    """Parquet files (local or remote) as a source; a part is a row group.
 
-    Parameters
-    ----------
-    paths : sequence of Path or RemoteFile
-        Files with equal columns.
-    label, weight : str, optional
-        Columns of classes and data weights.
-    features : sequence of str, optional
-        Columns of numbers, in this order, or one column of fixed-size lists of numbers.
-        Default: all other columns.
-    drop : sequence of str
-        Columns to leave out.
+    ``label`` and ``weight`` are columns. ``features`` are columns of numbers in this
+    order, or one column of fixed-size lists; by default all other columns without
+    ``drop``.
     """
 
     def __init__(
@@ -410,15 +385,11 @@ class Parquet(Source):
 
 
 def _opened_file(path: Place) -> Any:
-    """Return what pyarrow reads: a path, or an open remote file."""
     return path.open() if isinstance(path, RemoteFile) else path
 
 
 def _numbers(column: "pa.Array") -> np.ndarray:
-    """Return a column as an array, numbers without a copy.
-
-    ``to_numpy`` imports pandas (45 MB) and is used only if necessary.
-    """
+    """Return a column as an array without a copy (``to_numpy`` imports pandas)."""
     import pyarrow as pa
 
     kind = column.type
@@ -466,7 +437,6 @@ def _named(paths: Sequence[Place]) -> str:
 
 
 def _ending(paths: Sequence[Place]) -> str:
-    """Return the ending of all files, or raise."""
     endings = {path.suffix.lower() for path in paths}
     for path in paths:
         if path.name.lower().endswith(TEXT):

@@ -113,8 +113,6 @@ class _Layout:
 
 
 class _Collector:
-    """Means of groups, and the rows that represent their scatter, as blocks arrive."""
-
     def __init__(self, layout: _Layout, d: int) -> None:
         self.layout, bins = layout, len(layout.bins)
         self.counts = np.zeros(len(layout.size), int)
@@ -139,7 +137,6 @@ class _Collector:
         self.counts[which] += m
 
     def _keep(self, group: np.ndarray, Z: np.ndarray, place: np.ndarray) -> None:
-        """Store the rows of groups of two to d unchanged."""
         layout = self.layout
         small = ~layout.root[group] & (layout.size[group] > 1)
         group_of = group[small]
@@ -157,10 +154,7 @@ class _Collector:
             self.stored[at[a] : at[a] + d] += rows[a:b].T @ rows[a:b]
 
     def finish(self) -> Int[np.ndarray, "_"]:
-        """Turn rows into residuals, and scatters into roots, Eq. (2).
-
-        Returns the index, within its bin, of the group of each row.
-        """
+        """Make residuals and roots, Eq. (2); return the group of each row."""
         layout, d = self.layout, self.mean.shape[1]
         owner = np.zeros(len(self.stored), np.int32)
         for k, groups in enumerate(layout.groups):  # Bin by bin, to limit the memory.
@@ -234,7 +228,6 @@ def _collect(
     sizes: Int[np.ndarray, "G"],
     pooled: bool,
 ) -> Bins:
-    """Collect the groups of some bins: a task."""
     d = n_features(source)
     layout = _Layout(sizes, d, mine, pooled=pooled)
     collector = _Collector(layout, d)
@@ -264,7 +257,6 @@ _tied = jax.jit(improved_proportional)
 
 
 def _statistics(data: Bins, params: TwoStageParams) -> list[GroupStats]:
-    """Compute the statistics of the E-step for each of some bins: a task."""
     with jax.enable_x64(True):
         return [to_numpy(_sums(params, groups)) for groups in data.values()]
 
@@ -272,12 +264,7 @@ def _statistics(data: Bins, params: TwoStageParams) -> list[GroupStats]:
 def statistics(groups: Collected, params: TwoStageParams, given: object) -> GroupStats:
     """Compute the expected statistics of the E-step over all groups.
 
-    Parameters
-    ----------
-    groups : Collected
-    params : TwoStageParams
-    given : pytree of arrays
-        Other values that identify the pass.
+    ``given`` are other values that identify the pass.
     """
 
     def compute() -> GroupStats:
@@ -292,7 +279,6 @@ def statistics(groups: Collected, params: TwoStageParams, given: object) -> Grou
 def _chosen_means(
     data: Bins, chosen: Int[np.ndarray, "m"], n_groups: int
 ) -> list[np.ndarray]:
-    """Return the means of the chosen groups of each of some bins: a task."""
     ends = _ends(n_groups)
     return [
         np.asarray(groups.mean)[
@@ -313,7 +299,6 @@ def _means(groups: Collected, seed: int) -> Float[np.ndarray, "m d"]:
 
 
 def _scatters(data: Bins) -> list[Float[np.ndarray, "d d"]]:
-    """Compute the scatter within the groups of each of some bins: a task."""
     residuals = (np.asarray(groups.residual) for groups in data.values())
     return [R.T @ R for R in residuals]
 

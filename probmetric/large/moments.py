@@ -137,15 +137,9 @@ def column_moments(source: Source) -> Columns:
 def class_moments(
     source: Source, classes: np.ndarray
 ) -> tuple[ClassMoments, Float[np.ndarray, "d"]]:
-    """Compute the moments of columns and classes of a dataset in one pass.
+    """Compute the moments of columns and classes in one pass, and the first row (d,).
 
-    Returns
-    -------
-    moments : ClassMoments
-        Moments of columns in input coordinates, and of classes relative to the first
-        row.
-    origin : array of shape (d,)
-        The first row.
+    Moments of columns are in input coordinates, those of classes relative to that row.
     """
     origin = first_row(source)
     moments = total(
@@ -176,10 +170,7 @@ def total_scatter(classes: ClassStatistics) -> Float[np.ndarray, "d d"]:
 def standardized(
     moments: ClassMoments, origin: Float[np.ndarray, "d"], scaler: Scaler
 ) -> ClassStatistics:
-    """Standardize the statistics of the classes.
-
-    A scale of infinity makes a column 0.
-    """
+    """Standardize class statistics; a scale of infinity makes a column 0."""
     classes, scale = moments.classes, scaler.scale
     mean = (classes.mean + (origin - scaler.mean)) / scale
     mean = np.where(classes.n[:, None] > 0, mean, 0.0)

@@ -95,8 +95,6 @@ def nearest(
 
 
 class _Rows(NamedTuple):
-    """Rows of a dataset that are read in blocks, to search under a metric."""
-
     metric: Dissimilarity
     source: Source
     size: int
@@ -119,7 +117,6 @@ def _linear(
     excluded: Excluded,
     tile: int,
 ) -> Nearest:
-    """Find the nearest rows of some bins under a Mahalanobis metric: a task."""
     assert isinstance(rows.metric, Mahalanobis)
     best = Candidates(len(Q), k)
     for X, first in rows.blocks(parts):
@@ -158,7 +155,6 @@ def _scan(
     excluded: Excluded,
     tile: int,
 ) -> Nearest:
-    """Find neighbors as ``nearest_scanned`` does in memory."""
     n = n_rows(rows.source)
     limit = n - (excluded is not None)
     excluded = np.full(len(Q), HIDDEN) if excluded is None else excluded
@@ -185,7 +181,6 @@ def _scan_group(
     tile: int,
     out: Nearest,
 ) -> None:
-    """Fill in the rows of a group of tiles: one pass, and one per doubling."""
     metric = rows.metric
     refines = isinstance(metric, Refining)
     shortlist = min(limit, 2 * k + 8) if refines else k
@@ -217,7 +212,6 @@ def _scanned(
     shortlist: int,
     side: int,
 ) -> list[tuple[np.ndarray, ...]]:
-    """Find the nearest rows of some bins for each tile of queries: a task."""
     best = [Candidates(len(q.excluded), shortlist) for q in group]
     for X, first in rows.blocks(parts):
         for points, start, low, high in _tiles_of(X, first, side):
@@ -232,10 +226,7 @@ def _scanned(
 def _tiles_of(
     X: Float[np.ndarray, "b d"], first: int, side: int
 ) -> Iterator[tuple[np.ndarray, int, int, int]]:
-    """Yield tiles that begin at multiples of their side: points, start, used columns.
-
-    Columns before and after those of the block repeat one of its points.
-    """
+    """Yield tiles of full width from multiples of their side: points, start, used."""
     for start in range(first // side * side, first + len(X), side):
         low, high = max(first - start, 0), min(first + len(X) - start, side)
         rows = X[start + low - first : start + high - first]
@@ -253,7 +244,6 @@ def _scan_tile(
     low: int,
     high: int,
 ) -> None:
-    """Merge a tile into the best candidates of some queries."""
     excluded = np.concatenate([q.excluded, np.full(len(q.Q) - len(q.excluded), HIDDEN)])
     with jax.enable_x64(True):
         D, bad = tile_of(metric, q.Q, q.shared, points, high, excluded - start)

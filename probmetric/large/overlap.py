@@ -23,11 +23,7 @@ ROWS = "row_hashes"
 
 
 def hashes_of(rows: np.ndarray | Source) -> np.ndarray:
-    """Return the sorted hashes of training rows.
-
-    For more than ``MOST`` rows only the smallest are returned, or for data on disk the
-    hashes of a sample.
-    """
+    """Return sorted hashes of training rows: at most ``MOST``, a sample on disk."""
     if isinstance(rows, np.ndarray):
         return np.unique(row_hashes(rows))[:MOST]
     numbers = sampled_rows(n_rows(rows), MOST)

@@ -34,8 +34,6 @@ passes may round differently on other processors or with other threads."""
 
 
 class _Journal:
-    """A folder, its number of stored passes, and the number of passes so far."""
-
     def __init__(self, folder: Path, stored: int) -> None:
         self.folder, self.stored, self.asked = folder, stored, 0
 
@@ -116,7 +114,6 @@ def _path(folder: Path, index: int) -> Path:
 
 
 def _stored(folder: Path) -> int:
-    """Count the consecutive passes in the folder."""
     number = 0
     while _path(folder, number).exists():
         number += 1
@@ -132,13 +129,8 @@ def hash_of(source: Source) -> str:
 def kept[T](which: Pass, like: Callable[[], T], compute: Callable[[], T]) -> T:
     """Return the result of a pass: from the checkpoint if stored, otherwise computed.
 
-    Parameters
-    ----------
-    which : Pass
-    like : callable
-        Returns a tree with the structure, shapes and dtypes of the result.
-    compute : callable
-        Returns the result: NumPy arrays.
+    ``like()`` has the structure, shapes and dtypes of the result. ``compute()`` returns
+    it as NumPy arrays.
     """
     if (journal := _State.journal) is None:
         return compute()

@@ -87,8 +87,6 @@ class Reduction[P, S, R]:
 
 @lru_cache(maxsize=64)
 def _compiled(reduction: Reduction[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """Compile the step that adds a block, the sum of no rows, and ``combine``."""
-
     def step(params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
         Z = X if scaler is None else (X - scaler.mean) / scaler.scale
         return reduction.step(params, Z, y, w)
@@ -142,23 +140,8 @@ def total[P, S, R](
 ) -> S:
     """Compute the statistics of all rows of a dataset, Eq. (1), in one pass.
 
-    Parameters
-    ----------
-    reduction : Reduction
-    params : pytree of arrays
-    source : Source
-    scaler, classes
-        See ``local_sum``.
-
-    Returns
-    -------
-    pytree of NumPy arrays
-
-    Raises
-    ------
-    ValueError
-        If labels are required and the rows have no labels. See also
-        ``large.source.filled``.
+    ``scaler`` and ``classes`` are described in ``local_sum``. Raises ValueError if
+    labels are required and missing, and as ``large.source.filled``.
     """
     if reduction.labeled and classes is None:
         raise ValueError(
@@ -190,7 +173,6 @@ def _bin(
     scaler: Scaler | None,
     classes: np.ndarray | None,
 ) -> Any:
-    """Compute the statistics of one bin: a task."""
     with jax.enable_x64(True):
         return to_numpy(
             local_sum(
@@ -206,14 +188,10 @@ def _bin(
 
 
 def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:
-    """Find the sorted classes of a dataset and the number of rows of each class.
+    """Find the sorted classes of a dataset, and their numbers of rows.
 
-    The pass reads only labels and weights. Rows of weight 0 are ignored.
-
-    Raises
-    ------
-    ValueError
-        If rows have no labels.
+    The pass reads only labels and weights, and ignores rows of weight 0. Raises
+    ValueError if rows have no labels.
     """
     if not source.labeled:
         raise ValueError(

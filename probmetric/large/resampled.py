@@ -48,7 +48,6 @@ def _reweighted(
 
 
 def _stream(seed: int, stream: int, row: Int[np.ndarray, "m"]) -> np.ndarray:
-    """Return ``row_bits`` of a stream of a seed."""
     key = row_bits(seed, np.array([BEYOND + stream]))[0]
     return row_bits(int(key), row)
 
@@ -56,10 +55,7 @@ def _stream(seed: int, stream: int, row: Int[np.ndarray, "m"]) -> np.ndarray:
 def group_of(
     row: Int[np.ndarray, "m"], n_groups: int, seed: int = 0
 ) -> Int[np.ndarray, "m"]:
-    """Return the groups 0 to ``n_groups`` - 1 of rows, by the hash of row numbers.
-
-    Groups are independent and uniform: sizes vary about n / n_groups.
-    """
+    """Return independent uniform groups 0..n_groups-1 by the hash of row numbers."""
     return (_stream(seed, 0, row) % np.uint64(n_groups)).astype(int)
 
 
@@ -154,10 +150,7 @@ def with_intervals(
     about: str = "",
     n_jobs: int | None = None,
 ) -> IntervalMetric:
-    """Fit a learner to rows on disk, with jackknife refits.
-
-    The arguments are those of ``probmetric.with_intervals``.
-    """
+    """Fit a learner to rows on disk with jackknife refits (``pm.with_intervals``)."""
     if y is not None:
         raise ValueError(
             "y must be None for a dataset on disk, got labels. Use "

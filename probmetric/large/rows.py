@@ -95,10 +95,7 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
 
 
 def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset:
-    """Return at most ``most`` rows, chosen by a hash.
-
-    Rows without labels are one class.
-    """
+    """Return at most ``most`` rows by a hash; without labels they are one class."""
     sample = sampled(source, most, seed=seed)
     y, names = np.zeros(len(sample.X), np.int64), ("",)
     if sample.labels is not None:

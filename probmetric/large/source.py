@@ -166,11 +166,9 @@ class Source(ABC):
         return getattr(import_module(f"probmetric.large.{module}"), function)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return n_rows(self)
 
     def __repr__(self) -> str:
-        """Describe the source and its size."""
         size = f"{n_rows(self)} rows of {len(self.feature_names)} features"
         size += " and labels" * self.labeled + " and weights" * self.weighted
         parts = f"{len(self.parts)} part" + "s" * (len(self.parts) != 1)
@@ -392,10 +390,7 @@ def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
 
 
 def class_counts(source: Source) -> tuple[np.ndarray, Int[np.ndarray, "c"]]:
-    """Return the sorted labels and their counts, without rows of weight 0.
-
-    Only labels and weights are read.
-    """
+    """Return sorted labels and their counts, without rows of weight 0."""
     count_of: dict[object, int] = {}
     kind: np.dtype = np.dtype(int)
     for part in source.parts:
@@ -442,8 +437,6 @@ def sample_rows(
 
 
 class _Reader(threading.local):
-    """The thread that reads ahead for this thread."""
-
     @cached_property
     def pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, "probmetric-read")
@@ -453,11 +446,7 @@ _READER = _Reader()
 
 
 def ahead[T](items: Iterator[T]) -> Iterator[T]:
-    """Yield items while a thread computes the next one.
-
-    Errors of the thread are raised here. If the generator is closed early, it waits for
-    the item in progress.
-    """
+    """Yield items while a thread computes the next one; raise its errors here."""
     end, thread = object(), _READER.pool
     coming = thread.submit(next, items, end)
     try:

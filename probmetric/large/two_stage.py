@@ -147,7 +147,6 @@ def _store(
     *,
     grouped: bool,
 ) -> Any:
-    """Store a fit."""
     report(end, type(self).__name__)
     params = end.params
     if self.flattening is not None:

@@ -50,10 +50,7 @@ def remember_columns(estimator: object, X: object) -> None:
 
 
 def check_fitted_columns(estimator: object, X: object) -> None:
-    """Raise ValueError for a data frame with other columns than in fit.
-
-    scikit-learn checks missing and extra names that are strings.
-    """
+    """Raise for a data frame with other columns than in fit."""
     names, columns = names_of(estimator), _columns_of(X)
     if names is None or columns is None:
         return

@@ -206,10 +206,7 @@ def regularised(B: Float[Array, "d d"], epsilon: Float[Array, ""] | float) -> Sp
 
 
 def with_base(spectrum: Spectrum, gamma: Float[Array, ""] | float) -> Spectrum:
-    """Add the base metric, γI + D·A/tr A, and normalize to determinant 1.
-
-    The result is A if γ = 0, and the base metric if γ = ∞. A singular A requires γ > 0.
-    """
+    """Add the base metric: γI + D·A/tr A, determinant 1. A singular A needs γ > 0."""
     a = spectrum.a
     total = jnp.sum(a)
     flat = jnp.where(total > 0, a * len(a) / jnp.where(total > 0, total, 1.0), 1.0)

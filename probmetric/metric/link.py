@@ -83,13 +83,10 @@ def _of_squares[L](
 
 
 class _Base:
-    """The methods that all links share."""
-
     kind: ClassVar[str]
     __post_init__ = store_native
 
     def __repr__(self) -> str:
-        """Return the kind of link, its pairs and its parameters."""
         values = dict(vars(self))
         kind = f"{self.kind} on {pairs} pairs" if (pairs := values.pop("pairs")) else ""
         words = [

@@ -60,7 +60,6 @@ class QueryForms(NamedTuple):
 
 
 def _forms(xp: ModuleType, A: Array, Q: Array) -> QueryForms:
-    """Return ``query_forms`` by NumPy or by JAX."""
     i, j = np.triu_indices(Q.shape[1])
     Ax = xp.einsum("mij,mj->mi", A, Q)
     psi = xp.concatenate([A[:, i, j] * (2 - (i == j)).astype(A.dtype), -2 * Ax], 1)
@@ -174,10 +173,7 @@ class LocalMahalanobis(MetricBase):
         return replace(self, frame=self.frame / scale, centre=centre)
 
     def refuse_far(self, X: Float[np.ndarray, "n d"], name: str) -> None:
-        """Raise ValueError for transformed coordinates z beyond 1e75.
-
-        The matrix A(z) is computed from fourth powers of z.
-        """
+        """Raise for |z| beyond 1e75: A(z) has fourth powers of z."""
         with np.errstate(over="ignore", invalid="ignore"):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
@@ -322,10 +318,7 @@ _frame_matrices = jax.jit(_matrices, compiler_options=COMPILED_SOON)
 def _by_chunks(
     metric: LocalMahalanobis, X: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d d"]:
-    """Return A(z) of each row, by programs of two sizes for any n.
-
-    Copies of the last row (padding of a search) are computed once.
-    """
+    """Return A(z) of each row by programs of two sizes; once for repeated rows."""
     (n, d), side = X.shape, next((s for s in SIDES if len(X) <= s), CHUNK)
     if n == 0:
         return np.zeros((0, d, d), X.dtype)

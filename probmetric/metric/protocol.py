@@ -256,7 +256,6 @@ def _checked[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P,
 
 
 def _axes_of(annotation: Any) -> str:
-    """Return the axes of an annotation: "n d" of ``Float[Array, "n d"]``."""
     return (get_args(annotation) or (annotation,))[0].dim_str
 
 
@@ -305,7 +304,6 @@ class MetricBase:
     __post_init__ = store_native
 
     def __repr__(self) -> str:
-        """Return the class with the shapes of its arrays."""
         names = [field.name for field in fields(cast("Any", self))]
         return _repr(type(self).__name__, {n: getattr(self, n) for n in names})
 

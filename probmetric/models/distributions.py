@@ -279,18 +279,15 @@ class _Reweighted(dist.Distribution):
         super().__init__(shape, base_dist.event_shape, validate_args=validate_args)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw from the base distribution."""
         draws = self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
         return cast("jax.Array", draws)
 
     @property
     def mean(self) -> Array:
-        """The mean of the base distribution."""
         return self.base_dist.expand(self.batch_shape).mean
 
     @property
     def variance(self) -> Array:
-        """The variance of the base distribution."""
         return self.base_dist.expand(self.batch_shape).variance
 
 

@@ -300,7 +300,6 @@ def _instances(
     X: Float[Array, "n d"],
     G: int,
 ) -> Float[Array, "n d"]:
-    """Draw instances of G sources, as many as X has rows and in its precision."""
     n, d = X.shape
     key_k, key_x, key_i = jax.random.split(key, 3)
     k = jax.random.categorical(key_k, jnp.log(params.weights), shape=(G,))

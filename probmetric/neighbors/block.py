@@ -130,10 +130,7 @@ class Candidates:
 
 
 def merge(results: Sequence[Sequence[np.ndarray]], k: int) -> tuple[np.ndarray, ...]:
-    """Merge the k best of several sets of points by (value, row).
-
-    Each result has values, row numbers and possibly points, of shape (m, j, ...).
-    """
+    """Merge the k best of several sets of points by (value, row)."""
     joined = [np.concatenate(arrays, 1) for arrays in zip(*results, strict=True)]
     order = np.lexsort((joined[1], joined[0]))[:, :k]
     rows = np.arange(len(order))[:, None]
@@ -190,11 +187,7 @@ class Block:
 def offer_block(
     best: Candidates, block: Block, tile: int, searches: list[Asked] | None = None
 ) -> None:
-    """Merge the points of a block into the candidates of its queries.
-
-    ``searches`` are queries (each at most once) with the runs of points to search.
-    Default: all queries, all points.
-    """
+    """Merge the points of a block into the candidates of its queries (``searches``)."""
     if searches is None:
         searches = [(np.arange(len(block.Q)), (slice(0, len(block.X)),))]
     if not len(block.X):
@@ -250,7 +243,6 @@ class _Screen:
         self.unit, self.screens = block.images
 
     def tile(self, rows: Int[np.ndarray, "q"], runs: Runs) -> None:
-        """Merge the pairs of some queries and points that pass."""
         wide = 2 * SIDE
         waiting: list[tuple[np.ndarray, np.ndarray]] = []
         for run in runs:
@@ -306,10 +298,7 @@ def _by_place(
     queries: Int[np.ndarray, "q"],
     number: Int[np.ndarray, "b"],
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield the queries whose excluded point is elsewhere, then those with it inside.
-
-    The latter come with its position; they have one point fewer to choose from.
-    """
+    """Yield queries without an excluded point in the block, then those with one."""
     place, inside = np.zeros(len(queries), np.intp), np.zeros(len(queries), bool)
     if excluded is not None and len(number):
         rows = excluded[queries]

@@ -98,10 +98,7 @@ def warn_of_training_data(
     labels: np.ndarray,
     codes: Int[np.ndarray, "n"] | None = None,
 ) -> None:
-    """Warn if the rows and labels are the training data in the same order.
-
-    Training rows in another order give no warning, because data may have duplicates.
-    """
+    """Warn if rows and labels are the training data in the same order."""
     if np.array_equal(Q, X) and np.array_equal(
         np.asarray(y), labels if codes is None else labels[codes]
     ):

@@ -76,7 +76,6 @@ def centered_images(
 def _longest(
     X: Float[np.ndarray, "n d"], center: Float[np.ndarray, "d"] | float
 ) -> float:
-    """Compute the largest ‖x - center‖."""
     pieces = (X[a : a + PIECE] - center for a in range(0, len(X), PIECE))
     return float(np.sqrt(max(np.einsum("ij,ij->i", A, A).max() for A in pieces)))
 

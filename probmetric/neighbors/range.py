@@ -60,10 +60,7 @@ def check_found(
 def check_lost(
     metric: Dissimilarity, Q: Float[np.ndarray, "n d"], P: Float[np.ndarray, "n d"]
 ) -> None:
-    """Raise ValueError for squared distances below 1e-300 other than zero.
-
-    Only metrics with linear maps are checked.
-    """
+    """Raise for squared distances in (0, 1e-300), for metrics with linear maps."""
     if not len(Q):
         return
     delta = Q - P

@@ -161,7 +161,6 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         return float(r2_score(values.ravel(), predicted, sample_weight=w))
 
     def _ballots(self) -> Float[np.ndarray, "n 2"]:
-        """Split each point's vote between the smallest and the largest y."""
         u = (self.fit_y_ - self.fit_y_.min()) / (np.ptp(self.fit_y_) or 1.0)
         return np.stack([1 - u, u], 1)
 

@@ -293,11 +293,7 @@ def _refined(
     index: Int[np.ndarray, "q k"],
     shared: object,
 ) -> Float[np.ndarray, "q k"]:
-    """Call ``refine`` at padded shapes, some columns of candidates at a time.
-
-    Blocks of columns, not rows: the shared quantities then serve every block as they
-    are. The last block overlaps the one before.
-    """
+    """Call ``refine`` at padded shapes, on blocks of candidate columns."""
     index, q = pad_rows(index, len(Q)), len(index)
     k = index.shape[1]
     wide = min(k, max(1, REFINED // Q.size))

@@ -56,10 +56,7 @@ b is 1 if the voters choose the bandwidth.
 
 
 class Chosen(NamedTuple):
-    """The chosen strength, and the mean held-out loss of each strength.
-
-    ``errors`` are the standard errors of the paired differences in Eq. (1).
-    """
+    """The chosen strength; mean held-out losses and standard errors, Eq. (1)."""
 
     strength: float
     losses: Float[np.ndarray, "s"]
@@ -98,10 +95,7 @@ def folds(
 def deal(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], n_folds: int, seed: int
 ) -> Int[np.ndarray, "n"]:
-    """Assign a fold 0..n_folds-1 to each point, stratified by class.
-
-    The only point of a class has fold -1 and is never held out.
-    """
+    """Assign stratified folds 0..n_folds-1; -1 for the only point of a class."""
     fold = np.empty(len(X), int)
     fold[by_class(X, codes, seed)] = np.arange(len(X)) % n_folds
     return np.where(np.bincount(codes)[codes] > 1, fold, -1)
@@ -118,11 +112,7 @@ def some_voters(
 def by_class(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], seed: int
 ) -> Int[np.ndarray, "n"]:
-    """Sort the points by class and shuffle them within each class.
-
-    The result does not depend on the order of rows or columns or on class names.
-    Equally spaced points of it are a stratified sample.
-    """
+    """Sort points by class, shuffled within, independently of their order and names."""
     order = canonical_order(X, codes)
     order = order[np.random.default_rng(seed).permutation(len(order))]
     _, first, code = np.unique(codes[order], return_index=True, return_inverse=True)
@@ -210,10 +200,7 @@ def strongest(
     strengths: Sequence[int | float],
     tolerance: float | int = TOLERANCE,
 ) -> Chosen:
-    """Choose a strength by Eq. (1), with the best bandwidth for each strength.
-
-    Losses are infinite for a failed fit; strengths are in descending order.
-    """
+    """Choose a strength by Eq. (1) at its best bandwidth; strongest first."""
     means = losses.mean(2)
     widths, means = np.array([first_best(-mean) for mean in means]), means.min(1)
     finite = np.isfinite(means)

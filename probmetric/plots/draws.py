@@ -166,7 +166,6 @@ def eigenvalues(
 
 
 def _identified(draws: DrawsLike) -> xr.Dataset:
-    """Return b and the largest eigenvalues, which are identified."""
     sampled, dims = posterior(draws), ("chain", "draw")
     quantities: dict[str, xr.DataArray] = {}
     if "b" in sampled and {*sampled["b"].dims} == {*dims}:

@@ -159,7 +159,6 @@ def _shortened(text: str) -> str:
 
 
 def _fonts_for(letters: str) -> tuple[list[str], set[str]]:
-    """Return fonts for letters that the current one lacks, and letters in no font."""
     if letters.isascii():
         return [], set()
     path = font_manager.findfont(font_manager.FontProperties())

@@ -52,10 +52,7 @@ def posterior_metric(
     n_draws: int | None = None,
     pairs_independent: bool = False,
 ) -> PosteriorMetric:
-    """Convert draws to metrics by the first reader that supports them.
-
-    The attribute ``method`` of the draws sets the source.
-    """
+    """Convert draws to metrics by the first reader that supports them."""
     if n_draws is not None:
         draws = thinned(draws, check_number("n_draws", n_draws, 1, whole=True))
     method = draws.attrs.get("method", "nuts")
@@ -188,7 +185,6 @@ def _selected(draws: xr.DataTree, sel: Mapping[str, Hashable]) -> xr.DataTree:
 
 
 def _each(draws: xr.DataTree) -> list[dict[str, Array]]:
-    """Return the values of every draw by name, one chain after the other."""
     values = joined(draws)
     n = len(next(iter(values.values())))
     # Make scalars arrays, too.

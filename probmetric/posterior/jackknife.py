@@ -106,10 +106,7 @@ def positive_limits(
     factor: float = 1.0,
     name: str = "values",
 ) -> Float[np.ndarray, "2 *m"]:
-    """Compute limits of numbers ≥ 0 on the log scale; ``name`` is for errors.
-
-    Zeros stay if all refits are zero; raises if only the fit is zero.
-    """
+    """Compute limits on the log scale; raise if only the fit (not refits) is zero."""
     zero = values[0] == 0
     if np.any(zero & (values[1:] != 0).any(0)):
         raise ValueError(

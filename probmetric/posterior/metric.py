@@ -300,7 +300,6 @@ class PosteriorMetric:
         A: Float[Array, "*#n d"],
         B: Float[Array, "*#n d"],
     ) -> Float[np.ndarray, "s *n"]:
-        """Evaluate a function of matching rows for every draw."""
         check_columns(self, A=A, B=B)
         intervals.same_features(self.draws[0], A=A, B=B)
         shape = np.broadcast_shapes(np.shape(A), np.shape(B))

@@ -88,8 +88,6 @@ class _Criterion(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """Candidates of a pass, by row number, and the best gain among the others."""
-
     rows: Int[np.ndarray, "m"]
     p: Float[np.ndarray, "s m"]
     gain: Float[np.ndarray, "m"]
@@ -235,7 +233,6 @@ def _tiles(candidates: Any, X: ArrayLike | None) -> Iterator[list[np.ndarray]]:
 
 
 def _is_list_of_blocks(candidates: Any, X: ArrayLike | None) -> bool:
-    """Distinguish a list of blocks from a list of pairs."""
     if not isinstance(candidates, list | tuple) or len(candidates) == 0:
         return False
     first, ndim = candidates[0], 3 if X is None else 2
@@ -369,7 +366,6 @@ def _explained(
     p: Float[np.ndarray, "s"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "c s"]:
-    """Add the row of a pair to U."""
     d = p - p.mean()
     left = d - U.T @ (U @ d)
     variance = np.mean(d * left) + np.mean(p * (1 - p))

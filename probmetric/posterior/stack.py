@@ -24,11 +24,7 @@ DRAW_TILE = 16
 def unstack(
     draws: Sequence[Dissimilarity] | Dissimilarity,
 ) -> tuple[Dissimilarity, ...]:
-    """Return draws as a tuple of NumPy metrics of the same kind and shape.
-
-    ``draws`` are one metric per draw, or one pytree whose arrays have a leading draw
-    axis.
-    """
+    """Return draws (a list, or one pytree with a draw axis) as NumPy metrics."""
     if isinstance(draws, Sequence):
         if len(draws) == 0:
             raise ValueError("draws must contain at least one metric, got none")

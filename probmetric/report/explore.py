@@ -177,8 +177,6 @@ def explore(
 
 
 def _json(content: object) -> str:
-    """Serialize for a script element, with five significant digits."""
-
     def plain(value: object) -> object:
         if isinstance(value, np.ndarray):
             return plain(value.tolist())
@@ -221,7 +219,6 @@ def _about(metric: Learned, X: np.ndarray) -> str:
 
 
 def _single(metric: Learned) -> Dissimilarity:
-    """Choose the fit, or the metric of the mean dissimilarity over draws."""
     if isinstance(metric, IntervalMetric):
         return metric.metric
     return metric.mean_metric() if isinstance(metric, PosteriorMetric) else metric
@@ -265,7 +262,6 @@ def _neighbors(
 
 
 def _matrix(metric: Learned, X: np.ndarray) -> dict[str, np.ndarray | None] | None:
-    """M per standard deviation of each feature, and its sd over draws."""
     single = _single(metric)
     if not isinstance(single, Mahalanobis) or X.shape[1] > MOST_FEATURES:
         return None

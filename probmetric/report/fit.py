@@ -75,7 +75,6 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
 
 
 def _of_answers(metric: Dissimilarity, about: Summary) -> list[Picture | Table]:
-    """Show curves, the map of the objects, or the matrix, learned from judgments."""
     names = list(about["features"])
     if isinstance(metric, SplineCityBlock):
         caption = "Contribution of each covariate over its range, largest first."

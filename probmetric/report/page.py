@@ -64,10 +64,7 @@ class Table(NamedTuple):
 
 
 class Section:
-    """A title with sentences, figures and tables, shown in this order.
-
-    Parts that are None or empty are omitted, and so is a section without parts.
-    """
+    """A title with sentences, figures and tables; empty parts are omitted."""
 
     def __init__(self, title: str, *parts: str | Picture | Table | None) -> None:
         self.title = title
@@ -106,8 +103,6 @@ class Report(NamedTuple):
 
 
 class _Image(NamedTuple):
-    """An inline image: data URL, width in CSS pixels, and alternative text."""
-
     source: str
     width: int
     alt: str
@@ -132,8 +127,6 @@ def _saved(figure: Figure, **options: Any) -> bytes:
 
 
 class _Cell(NamedTuple):
-    """Text of a cell, whether it is a number, and the tag to show it as."""
-
     text: str
     number: bool
     tag: str = ""
@@ -170,20 +163,14 @@ def template(name: str, **filters: Callable[..., object]) -> Template:
 
 
 def render(report: Report, *, explorer: str | None = None) -> str:
-    """Render a report as one HTML page, with inline figures and escaped text.
-
-    ``explorer`` is the file name of a page to link to.
-    """
+    """Render a report as one HTML page with inline figures (``explorer``: a link)."""
     report = report._replace(sections=[s for s in report.sections if s])
     html = template("report.html.j2", image=_image, cells=_cells)
     return html.render(report=report, explorer=explorer)
 
 
 def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, str]:
-    """Load a run's data unless ``data`` is given, or explain why it is unavailable.
-
-    OpenML data is not downloaded again: a page needs no network.
-    """
+    """Load the data of a run again (never from OpenML), or explain why not."""
     if data is not None:
         return data, ""
     about, lead = summary["data"], "Figures of the data are left out: "
@@ -209,7 +196,6 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
 
 
 def _rows_again(about: Summary, how: Reading) -> Dataset:
-    """Draw the same sample of a dataset on disk as the run did."""
     if not about["classes"]:
         raise ValueError("the rows have no labels.")
     label = about["label"] or last_column(about["source"], how)
@@ -236,10 +222,7 @@ def page(
     lead: str | None = None,
     doubted: bool = False,
 ) -> Report:
-    """Assemble a run's page. The banner is amber with notes or if ``doubted``.
-
-    The default lead is the learner's summary in the registry.
-    """
+    """Assemble a run's page; the banner is amber with notes or if ``doubted``."""
     if lead is None:
         spec = MODELS.get(summary["model"])
         lead = str(summary["estimator"]) if spec is None else spec.summary

@@ -91,7 +91,6 @@ def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
 def _with_names(
     draws: xr.DataTree, names: list[str], data: Dataset | None
 ) -> xr.DataTree | None:
-    """Posterior of the matrix, called M, with the names of the features."""
     posterior = draws["posterior"].to_dataset()
     matrix = next((name for name in ("M", "J") if name in posterior), None)
     if matrix is None:
@@ -143,7 +142,6 @@ def _metric_section(shown: xr.DataTree | None, summary: Summary) -> Section:
 def _neighbor_parts(
     draws: xr.DataTree, data: Dataset | None
 ) -> tuple[str, Picture] | tuple[()]:
-    """Show the point with the most uncertain neighbors among a few dozen."""
     k = 0 if data is None else min(5, len(data.X) - 2)
     if data is None or k < 1:
         return ()
@@ -178,7 +176,6 @@ def _least_certain(posterior: PosteriorMetric, X: np.ndarray, k: int) -> int:
 
 
 def _statistics(draws: xr.DataTree, method: str) -> tuple[str, Cards]:
-    """Divergences or k-hat, as a sentence and as cards."""
     if method == "nuts" and "sample_stats" in draws.children:
         stats = draws["sample_stats"].to_dataset()
         diverging = int(stats["diverging"].sum()) if "diverging" in stats else 0
@@ -202,7 +199,6 @@ def _chains(shown: xr.DataTree | None, summary: Summary) -> list[Picture]:
 
 
 def _quantities(draws: xr.DataTree) -> Table | None:
-    """Tabulate means, sd, R-hat and effective sizes of scalars and small matrices."""
     posterior = draws["posterior"].to_dataset()
     small = [str(name) for name in posterior if posterior[name][0, 0].size <= 400]
     if not small:

@@ -70,10 +70,7 @@ def prior_draws(estimator: LCA, n_draws: int, seed: int) -> xr.Dataset:
 def approximations(
     reference: xr.DataTree, others: dict[str, xr.DataTree]
 ) -> pd.DataFrame:
-    """Distance of each approximation from NUTS, in posterior sd, and its k-hat.
-
-    This is the error of an approximation, not a test of agreement.
-    """
+    """Distance of each approximation from NUTS, in posterior sd, and its k-hat."""
     exact = reference["posterior"].to_dataset()[["M", "b"]]
     rows: list[dict[str, str | float]] = []
     for name, tree in others.items():
@@ -94,7 +91,6 @@ def approximations(
 
 
 def _query_pictures(data: Dataset, seed: int) -> list[Picture]:
-    """Draw the held-out point with the least certain class."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data.X))
     train, test = order[len(order) // 4 :], order[: len(order) // 4]

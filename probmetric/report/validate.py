@@ -104,10 +104,7 @@ def described(
 
 
 def agreement_table(result: Validation, fit: ModelVerdict | None) -> pd.DataFrame:
-    """Table for ``agreement.csv``: the entries of all checks, then the model's parts.
-
-    In rows of parts, ``z`` is the statistic and ``error`` the size of the difference.
-    """
+    """Table for ``agreement.csv``: entries of all checks, then the model's parts."""
     table = result.to_dataframe()
     if fit is None:
         return table

@@ -151,7 +151,6 @@ def _uncentred(problem: Problem[Labeled]) -> Values:
 
 @jax.jit
 def _moved(params: DCAGMParams) -> DCAGMParams:
-    """Return parameters in another gauge, and tilted."""
     p = params.A.shape[0]
     B = jnp.eye(p) * 1.3 + 0.3 * jnp.tri(p, k=-1) - 0.2 * jnp.tri(p, k=-1).T
     return tilt(apply_gauge(params, B), 0.05 * jnp.eye(p), 0.3 * jnp.ones(p))
@@ -160,7 +159,6 @@ def _moved(params: DCAGMParams) -> DCAGMParams:
 def _identified(
     problem: Problem[Labeled], change: Callable[[DCAGMParams], DCAGMParams] = _moved
 ) -> Values:
-    """Return what is identified, after a change of the parameters."""
     params, X = change(split(problem)[0]), jnp.asarray(problem.data.X)
     p = jnp.exp(class_log_probability(params, X))
     metric = to_metric(params, X)

@@ -18,12 +18,9 @@ from probmetric.precision import to_numpy
 
 
 def toy(seed: int) -> Problem[Labeled]:
-    """Simulate 120 points in d = 3 whose class follows from p = 2, and fit them.
+    """Simulate 120 points in d = 3, of weights 1/2 to 3/2, and fit them at p = 2.
 
-    Points weigh 1/2 to 3/2.
-
-    Labels are drawn by the model itself, one Gaussian per class: the model is true, and
-    the posterior has one mode up to symmetries.
+    The model draws the labels, with one Gaussian per class, so the model is true.
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 3))

@@ -26,7 +26,6 @@ N_QUERIES = 5
 
 
 def _posterior(problem: Problem[Labeled]) -> Posterior:
-    """Return the posterior of A, with its Laplace approximation as the start."""
     conditioned = Conditioned(problem.data, problem.prior)
     queries = jnp.asarray(problem.data.X[:N_QUERIES])
     position, args = prepare(problem.params, conditioned, queries=queries)
@@ -58,7 +57,6 @@ def _laplace(problem: Problem[Labeled], narrow: float = 1.0) -> xr.Dataset:
 
 @stretched
 def _svi(problem: Problem[Labeled]) -> xr.Dataset:
-    """Draw from a full-rank Gaussian guide of the same posterior."""
     with jax.enable_x64(True):
         return _summaries(SVI().draw(_posterior(problem), seed=3, progress=False))
 

@@ -54,7 +54,6 @@ def places(problem: Problem[Labeled]) -> np.ndarray:
 
 
 def _signless(B: np.ndarray) -> np.ndarray:
-    """Divide by the norm and by the sign of the largest entry."""
     flat = B.reshape(len(B), -1)
     top = np.take_along_axis(flat, np.abs(flat).argmax(1)[:, None], 1)
     return flat * np.sign(top) / np.linalg.norm(flat, axis=1, keepdims=True)
@@ -114,11 +113,10 @@ def bias_estimate(problem: Problem[Labeled], normal: bool = False) -> Values:
 
 @on_overlapping
 def error_by_sphere(problem: Problem[Labeled]) -> Values:
-    """Average densities over a sphere and extrapolate the error's r² to r = 0.
+    """Average densities over spheres of radius r, and extrapolate to r = 0.
 
-    Of radius r under a metric |A| = 1, the Euclidean one or another. The 2D points
-    are a spherical design of degree 3: their mean differs from that of the sphere by
-    O(r⁴), which Richardson's step removes with the rest.
+    In two dimensions the points are a spherical design of degree 3. Its mean has an
+    error of O(r⁴), which Richardson extrapolation removes.
     """
     classes = to_densities(problem.params)
 

@@ -102,10 +102,7 @@ def _log_posterior(at: GaussianClassesParams, post: Any, kind: str) -> float:
 def by_candidates_formula(
     problem: Problem[Labeled], nu: float = 0.0, shrink: bool = True
 ) -> Values:
-    """Return evidence plus the log density of the same under the posterior.
-
-    Wrong: ν off, or the scatter without its shrinkage term.
-    """
+    """Return evidence plus log posterior; wrong: ν off, or without shrinkage."""
     table: dict[str, list[float]] = {}
     stats = statistics(problem.data, n_classes(problem))
     for kind in KINDS:
@@ -123,10 +120,7 @@ def by_candidates_formula(
 def _slopes(
     problem: Problem[Labeled], at: GaussianClassesParams, data: Labeled, kind: str
 ) -> dict[str, np.ndarray]:
-    """Return NumPyro's gradient without the Jacobian of L, along the simplex.
-
-    The mode is that of the density of Σ, not of its Cholesky factor.
-    """
+    """Return the gradient of the density of Σ (not of its Cholesky factor L)."""
     options = {"n_classes": n_classes(problem), "covariance": kind, "missing": True}
     density = density_of(gaussian_classes, (data, problem.prior), options)
     slope = {k: np.asarray(g) for k, g in density(_sites(at, kind))[1].items()}
@@ -142,10 +136,7 @@ def _slopes(
 
 
 def mode_slope(problem: Problem[Labeled], mean: bool = False) -> Values:
-    """Differentiate NumPyro's density at the modes, with and without missing entries.
-
-    Wrong: the posterior mean instead of the mode.
-    """
+    """Differentiate NumPyro's density at the modes; wrong: at the posterior means."""
     data, prior, c = problem.data, problem.prior, n_classes(problem)
     X = np.asarray(data.X, float)
     hole = np.random.default_rng(3).random(X.shape) < 0.2

@@ -38,10 +38,7 @@ def toy(seed: int) -> Problem[Labeled]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
-    """Fit a labeled data set: standardized, its leading principal components.
-
-    The prior is chosen by evidence.
-    """
+    """Fit leading principal components of labeled data, under the evidence prior."""
     Z, codes = standardized(X, y)
     axes = np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS]
     data = Labeled(Z @ axes.T, codes)
@@ -65,10 +62,10 @@ def _fitted(name: str, data: Labeled, prior: NIWPrior) -> Problem[Labeled]:
 
 
 def overlapping(problem: Problem[Labeled]) -> Problem[Labeled]:
-    """Return the problem with class means drawn together, and its fit.
+    """Return the problem with class means moved closer, and its fit.
 
-    If some lie more than three standard deviations apart, until the farthest lie one
-    apart: at points of a certain class the sums over the others are rounding.
+    If means are more than three standard deviations apart, they are moved until the
+    farthest are one apart. Otherwise sums over the other classes are rounding errors.
     """
     X, y = np.asarray(problem.data.X, float), np.asarray(problem.data.y)
     means = np.stack([X[y == c].mean(0) for c in range(_n_classes(problem.data))])

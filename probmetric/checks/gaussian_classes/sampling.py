@@ -57,10 +57,7 @@ def ranks_of_draws(
     blind: float = 0.0,
     n_worlds: int = N_WORLDS,
 ) -> Ranks:
-    """Rank true parameters among exact draws, over data sets drawn from the model.
-
-    The local distance between two fixed points is ranked with them: its intervals are
-    those of ``GLML.posterior_metric("intervals")``.
+    """Rank true parameters, and a local distance, among exact draws.
 
     Wrong posteriors: ``nu`` added to ν, ``shrink=0`` without the shrinkage term,
     ``blind=1`` the prior instead of the posterior.
@@ -126,7 +123,6 @@ def _world_ranks(
 def _simulated(
     key: jax.Array, prior: NIWPrior, shape: tuple[int, int], c: int
 ) -> tuple[GaussianClassesParams, Labeled]:
-    """Draw true parameters and their data from the NumPyro model."""
     empty = Labeled(jnp.zeros(shape), None)
     sites = sample_sites(gaussian_classes, key, (empty, prior), {"n_classes": c})
     theta = GaussianClassesParams(sites["weights"], sites["mean"], sites["chol"])

@@ -84,7 +84,6 @@ def _likelihood(problem: Problem[Pairs], pairs: Pairs) -> Values:
 
 
 def _of_judgments(problem: Problem[Pairs]) -> Values:
-    """Evaluate the likelihood of every judgment as a separate pair."""
     pairs = counted(problem).data
     y, trials = np.asarray(pairs.y), np.asarray(pairs.trials)
     at = np.repeat(np.arange(len(y)), trials)
@@ -102,7 +101,6 @@ def _of_counts(problem: Problem[Pairs], more: int = 0) -> Values:
 
 
 def _reflected(problem: Problem[Pairs]) -> tuple[Sites, np.ndarray]:
-    """Return sites near the mirror, where both images count, and the reflection."""
     at, mean = position(problem.params), np.asarray(problem.prior.mean)
     C = at["W"] @ mean.T
     u = np.linalg.eigh(C + C.T)[1][:, 0]

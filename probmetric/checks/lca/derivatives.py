@@ -46,7 +46,6 @@ def _precision(problem: Problem[Pairs], at: Sites) -> Any:
 
 
 def _covariances(problem: Problem[Pairs]) -> Values:
-    """Invert NumPyro's Hessian at the mode, on the complement of the rotations of W."""
     at = position(problem.params)
     both = curvature(lca, problem, ("W", "log_b"))
     H = np.asarray(both(jax.tree.map(jnp.asarray, at))[1])
@@ -119,7 +118,6 @@ def _by_scores(problem: Problem[Pairs]) -> Values:
 
 
 def _certified(problem: Problem[Pairs], change: Change = same) -> Values:
-    """Return the same in closed form, of a changed problem."""
     params, pairs = _params(points(problem)[1]), change(problem).data
     entries = certificate(params, prepare(pairs))
     return {
@@ -132,8 +130,7 @@ def _certified(problem: Problem[Pairs], change: Change = same) -> Values:
 def _link_slope(problem: Problem[Pairs], plain: bool = False) -> Values:
     """Differentiate the loss with Platt's targets at the log-logistic link.
 
-    Also from a start so far off that whole Newton steps diverge. Wrong: the labels
-    instead of Platt's targets.
+    From one start, whole Newton steps diverge. Wrong: labels instead of the targets.
     """
     pairs = problem.data
     delta, y = np.asarray(pairs.X[pairs.i] - pairs.X[pairs.j]), np.asarray(pairs.y)

@@ -21,9 +21,8 @@ from probmetric.models.lca import LCAParams, LCAPrior, simulate
 def toy(seed: int) -> Problem[Pairs]:
     """Simulate 60 points in d = 3 with 240 random pairs, and fit them at p = 2.
 
-    Random pairs of independent points, labels drawn by the model itself. No setting has
-    a neutral value: weights from 1/2 to 2, a learning rate of 0.8, fewer components
-    than features, b ~ Gamma(1.5, 0.7).
+    The model draws the labels. No setting is neutral: weights 1/2 to 2, learning rate
+    0.8, b ~ Gamma(1.5, 0.7).
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
@@ -40,10 +39,7 @@ def toy(seed: int) -> Problem[Pairs]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the default recipe, without its refresh, to a labeled data set.
-
-    Standardized points at p = d; pairs, prior and learning rate of ``lca.recipe``.
-    """
+    """Fit standardized labeled data at p = d by the default recipe, without refresh."""
     X, codes = standardized(X, y)
     recipe = Recipe(n_components=X.shape[1])
     pairs = build(X, codes, recipe)

@@ -87,7 +87,6 @@ def latent_reference(problem: Problem[Pairs]) -> xr.Dataset:
 def _latent_values(
     problem: Problem[Pairs], moments: Callable[[Problem[Pairs]], Values]
 ) -> Values:
-    """Return the same moments of u from those of (z, z') under either label."""
     given_y, unit = moments(problem), _directions(problem)
     p, y = unit.shape[1], np.arange(N_PAIRS) % 2
     mean, cov = (
@@ -117,7 +116,6 @@ def _metric_summaries(problem: Problem[Pairs], draws: Draws) -> xr.Dataset:
 
 
 def _pooled(problem: Problem[Pairs]) -> Posterior:
-    """Return the pooled target, with Laplace's start."""
     rate, params = problem.options["learning_rate"], problem.params
     data = target_data(problem.data, problem.prior, rate, params)
     return Posterior(TARGET, data, start(params, data))
@@ -146,10 +144,7 @@ def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset
 
 
 def svi_estimate(problem: Problem[Pairs]) -> xr.Dataset:
-    """Draw from a full-rank Gaussian guide fitted to the NumPyro model.
-
-    From a random start log b has not converged after the default 3000 steps.
-    """
+    """Draw from a full-rank Gaussian guide (3000 steps are too few for log b)."""
     args, options = (problem.data, problem.prior), dict(problem.options)
     with jax.enable_x64(True):
         draws = SVI(n_steps=20_000).draw_model(
@@ -182,7 +177,6 @@ class _Lacking(Messenger):
         self.share, self.b = share, 0.0
 
     def process_message(self, msg: Any) -> None:
-        """Record b, and subtract it in the distribution of y."""
         if msg["name"] == "b":
             self.b = msg["value"]
         if msg["name"] == "y":

@@ -50,7 +50,6 @@ class Calibration:
         return "inconclusive" if verdict == "agree" and self.missed else verdict
 
     def __str__(self) -> str:
-        """Return the counts and the verdict, and a line for each problem."""
         attrs = self.table.attrs
         n = len(self.controls)
         lines = [

@@ -39,7 +39,6 @@ NAMES = ("W", "log_b", "z")
 
 
 def _points(problem: Problem[Pairs]) -> list[Sites]:
-    """Return three positions: the fit and around it, the spread never zero."""
     at = position(problem.params)
     spread = float(problem.params.spread) or 0.05
     return around({**at, "spread": spread}, positive=("spread",))
@@ -108,7 +107,6 @@ def _one_draw(problem: Problem[Pairs]) -> dict[str, np.ndarray]:
 
 
 def _left_out_by_quadrature(problem: Problem[Pairs]) -> Values:
-    """Integrate the density of all pairs of three points over the effect of each."""
     values, pairs = _one_draw(problem), problem.data
     b, spread, b_point = (values[k][0, 0] for k in ("b", "spread", "b_point"))
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)

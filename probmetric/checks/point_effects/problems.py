@@ -27,8 +27,7 @@ N_COMPONENTS, N_POINTS = 3, 400
 def toy(seed: int) -> Problem[Pairs]:
     """Simulate 400 pairs of 30 points in d = 3, ω = 0.8, and fit them at p = 2.
 
-    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8,
-    b ~ Gamma(1.5, 0.7), a half-normal scale of 0.7.
+    No setting is neutral: weights 1/2 to 2, learning rate 0.8, b ~ Gamma(1.5, 0.7).
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(30, 3)) * [1.0, 1.3, 0.7]
@@ -47,10 +46,7 @@ def toy(seed: int) -> Problem[Pairs]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the estimator's recipe to a labeled data set, at most 400 of its points.
-
-    Standardized, its leading principal components: a fit takes (n + p d)³.
-    """
+    """Fit leading principal components of at most 400 labeled points."""
     assert N_POINTS < MAX_PARAMETERS
     if len(X) > N_POINTS:
         rows = np.sort(np.random.default_rng(0).permutation(len(X))[:N_POINTS])

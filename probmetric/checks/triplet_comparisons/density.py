@@ -47,7 +47,6 @@ def _density(sites: Sites, stacked: Any, prior: Any) -> Any:
 
 
 def _paired(problem: Problem[Triplets]) -> Problem[Triplets]:
-    """Make quadruplets of triplets: far is compared with another point."""
     data = problem.data
     n, far = len(np.asarray(data.X)), np.asarray(data.far)
     steps = np.random.default_rng(3).integers(1, n, len(far))

@@ -83,7 +83,6 @@ def places(
 
 
 def _answered(seed: int, n: int, size: int) -> tuple[Triplets, np.ndarray]:
-    """Return answers about n objects that were at random places of the plane."""
     rng = np.random.default_rng(seed)
     a, near, far = triples(rng, n, size)
     Z = rng.normal(size=(n, 2))
@@ -97,10 +96,7 @@ def _log_odds(Z: np.ndarray, a: Any, near: Any, far: Any) -> np.ndarray:
 
 
 def toy(seed: int) -> Problem[Triplets]:
-    """Simulate 600 answers about 30 objects of the plane, and place these.
-
-    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8.
-    """
+    """Simulate 600 answers about 30 objects of the plane, and embed these."""
     data = _answered(seed, 30, 600)[0]
     data = data._replace(w=0.5 + 0.75 * (np.arange(600) % 3))
     name, options = f"simulated, seed {seed}", {"learning_rate": 0.8}
@@ -108,10 +104,9 @@ def toy(seed: int) -> Problem[Triplets]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
-    """Place points of a data set by answers about their distances; no label used.
+    """Embed points of a dataset by simulated answers about their distances.
 
-    At most ``MOST`` points, and 20 random triplets for each of them, answered by the
-    log odds of the model with a root mean square of 2.
+    At most ``MOST`` points, with 20 random triplets each, of log odds with scale 2.
     """
     Z = standardized(X, y)[0]
     Z = Z[np.unique(np.linspace(0, len(Z) - 1, MOST).astype(int))]
@@ -134,8 +129,7 @@ def fit_problem(problem: Problem[Triplets]) -> Fit:
 def density_of_places(problem: Problem[Triplets]) -> Values:
     """Evaluate the density of places at three maps, moved off the center.
 
-    √n times the mean of the places, independent of all differences, is N(0, s²) in each
-    coordinate: its density is taken off.
+    √n times the mean of the places is independent N(0, s²); its density is subtracted.
     """
     density, B = numpyro_density(places, problem), np.asarray(problem.data.X)
     s = float(problem.prior.c) / np.sqrt(float(problem.prior.lam))

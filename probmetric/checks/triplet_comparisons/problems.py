@@ -25,10 +25,7 @@ def triples(rng: np.random.Generator, n: int, size: int) -> tuple[np.ndarray, ..
 
 
 def toy(seed: int) -> Problem[Triplets]:
-    """Simulate 400 answers about 60 points in d = 3, and fit them at p = 2.
-
-    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8.
-    """
+    """Simulate 400 answers about 60 points in d = 3, and fit them at p = 2."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
     mean = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])

@@ -27,7 +27,6 @@ CAREFUL = NUTS(target_accept=TARGET_ACCEPT)
 
 
 def _entries(problem: Problem[Triplets], drawn: Draws) -> xr.Dataset:
-    """Return the entries of M on and below the diagonal."""
     del problem
     M = np.asarray(drawn.values["M"])
     i, j = np.tril_indices(M.shape[-1])

@@ -43,7 +43,6 @@ FEW = 3
 def _numpyro(
     data: Groups | Points, problem: Problem[Groups], **options: str | float
 ) -> Callable[[Mapping[str, Array]], tuple[Array, Arrays]]:
-    """Return NumPyro's density of some data under a problem's prior."""
     args = stack(data), problem.prior
     return density_of(two_stage, args, {**problem.options, **options})
 
@@ -88,10 +87,7 @@ def grouped_slope(problem: Problem[Groups], **stop: int) -> Values:
 
 
 def mixture_slope(problem: Problem[Groups], factor: float = 1.0) -> Values:
-    """Differentiate NumPyro's density of single instances where mixture EM ends.
-
-    EM is run under a prior whose scale matrix is ``factor`` times that of NumPyro's.
-    """
+    """Differentiate NumPyro's density where mixture EM ends; ``factor`` scales Ψ."""
     points = Points(np.asarray(problem.data.X))
     prior = problem.prior._replace(scale=factor * problem.prior.scale)
     settings: Any = {**problem.options, "max_steps": 20_000, "tol": 1e-15}
@@ -104,10 +100,9 @@ def mixture_slope(problem: Problem[Groups], factor: float = 1.0) -> Values:
 
 
 def proportional_slope(problem: Problem[Groups], b: float = 0.0) -> Values:
-    """Differentiate NumPyro's density where EM with W = αΣ ends, with holes or not.
+    """Differentiate NumPyro's density where EM with W = αΣ ends.
 
-    Also that density less the reported objective. EM is run under Beta(a, b) with ``b``
-    added.
+    It also returns that density minus the objective. ``b`` is added to Beta(a, b).
     """
     prior = problem.prior._replace(alpha_b=problem.prior.alpha_b + b)
     table: dict[str, ArrayLike] = {}
@@ -177,7 +172,6 @@ def climb(
 
 
 def _fitted(problem: Problem[Groups]) -> dict[str, Fitted]:
-    """Return fits of each form about parameters that are no mode."""
     p = near(problem)._asdict()
     p = TwoStageParams(**{name: np.asarray(a) for name, a in p.items()})
     total = p.within + p.between

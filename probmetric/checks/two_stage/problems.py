@@ -22,8 +22,7 @@ from probmetric.precision import to_numpy
 def toy(seed: int) -> Problem[Groups]:
     """Simulate 40 sources of 1 to 3 instances from two components in d = 2.
 
-    Their instances are weighted, W and B have priors of different centres and degrees
-    of freedom, and α's Beta is not symmetric.
+    Instances are weighted, and priors differ between W, B and α.
     """
     group = np.repeat(np.arange(40), 1 + np.arange(40) % 3)
     spread = np.array([[[1.0, 0.3], [0.3, 0.6]], [[0.5, -0.2], [-0.2, 1.2]]])
@@ -48,10 +47,7 @@ MOST_ENTRIES = 1200
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Groups]:
-    """Take classes as sources, with one component, on standardized points.
-
-    A class with more than ``MOST_ENTRIES`` entries is thinned evenly.
-    """
+    """Use classes as sources, with one component; thin classes of too many entries."""
     Z, codes = standardized(X, y)
     Z = Z[:, Z.any(0)]  # Features that vary.
     most = max(2, MOST_ENTRIES // Z.shape[1])

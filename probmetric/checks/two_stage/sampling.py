@@ -51,7 +51,6 @@ def ranks(problem: Problem[Groups], wrong: str = "") -> Ranks:
 
 
 def _posterior(problem: Problem[Groups]) -> Posterior:
-    """Return the posterior of free W and B about EM's end."""
     fitted = Fitted(problem.data, problem.prior, problem.params, False, None)
     return posterior(fitted)
 

@@ -183,7 +183,6 @@ def enrolment_by_stacking(problem: Problem[Groups]) -> Values:
 
 
 def _pairs(problem: Problem[Groups]) -> tuple[MixtureParams, np.ndarray, np.ndarray]:
-    """Return a mixture, and pairs of points that are near each other."""
     p = near(problem)
     Q = np.concatenate(some_rows(problem, False))
     noise = np.random.default_rng(2).normal(size=Q.shape)
@@ -223,10 +222,7 @@ def enrolment(problem: Problem[Groups], one: bool = False) -> Values:
 
 
 def alpha_slope(problem: Problem[Groups], weighted: bool = True) -> Values:
-    """Differentiate the stacked density of pairs at the maximum-likelihood α.
-
-    Also the likelihood that the fit reports, less that density.
-    """
+    """Differentiate the density of pairs at the fitted α; compare the objective."""
     mixture, Q, Y = _pairs(problem)
     w = 0.5 + np.arange(len(Q)) % 3
     both = np.concatenate([Q, Y], 1)

@@ -160,10 +160,7 @@ def choose_prior(
     scale: Scale,
     lam: float | Literal["cv"],
 ) -> ClassPrior:
-    """Return the prior of Eq. (1) of standardized points, classes 0..c-1.
-
-    ``scale`` is k and ``lam`` λ; "cv" chooses either.
-    """
+    """Return the prior of Eq. (1) of standardized points; "cv" chooses k or λ."""
     W0, c = common_centre(Z, codes, recipe)
     k = scale if not isinstance(scale, str) else SCALES[0]
     base = ClassPrior(W0, c, k, lam if not isinstance(lam, str) else MIDDLE)

@@ -70,10 +70,9 @@ def choose_rank(
     codes: Int[np.ndarray, "n"],
     w: Float[np.ndarray, "n"] | None,
 ) -> tuple[Recipe, list[RankChoice]]:
-    """Return the recipe with the chosen number of rows, and the choices, fewest first.
+    """Return the recipe with the chosen number of rows; the choices, fewest first.
 
-    If λ is "cv", the rule of "auto" replaces it. If ``n_components`` is a number, the
-    recipe is returned unchanged, without choices.
+    A given number does not change the recipe. For λ "cv" the rule of "auto" is used.
     """
     method, sizes = estimator.n_components, np.bincount(codes)
     smallest = int(sizes[sizes > 1].min())

@@ -39,10 +39,7 @@ def base_recipe(estimator: Any, p: int) -> Recipe:
 
 
 def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
-    """Return the settings of an estimator for d features, and λ.
-
-    If ``rank`` chooses the number of rows later, d rows are used here.
-    """
+    """Return the settings of an estimator for d features, and λ."""
     e = estimator
     refuse_rank(e)
     lam = e.regularization
@@ -64,10 +61,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
 
 
 def refuse_rank(estimator: Any, data: str = "") -> None:
-    """Raise for options that are not supported if the number of rows is chosen.
-
-    ``data`` names the kind of data if they are not labeled points.
-    """
+    """Raise for options (or ``data``) that do not support a choice of the rank."""
     e = estimator
     if e.n_components not in ("cv", "loo"):
         return

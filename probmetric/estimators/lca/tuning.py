@@ -85,10 +85,7 @@ class Tried(NamedTuple):
 
 
 def settings_for(recipe: Recipe, n: int, d: int) -> Tried:
-    """Return the settings to try with n training points of d features.
-
-    λ goes up to 100 for more than 1000 points. Only nearest pairs are refreshed.
-    """
+    """Return settings to try; λ goes up to 100 for more than 1000 points."""
     mean, setting = mean_of(recipe, d), recipe.prior_mean
     nearest = recipe.pairs == "nearest"
     if is_auto(setting):
@@ -106,10 +103,7 @@ def fit_labels(
     random_state: int | np.random.RandomState | None = 0,
     w: Float[np.ndarray, "n"] | None = None,
 ) -> tuple[Fitted, list[Choice]]:
-    """Fit labeled, standardized points with weights w; choose λ and the prior mean.
-
-    With "cv" the second result is the choices, best first.
-    """
+    """Fit labeled, weighted points; choose λ and the prior mean."""
     choices: list[Choice] = []
     if lam != "cv" and w is None and is_auto(recipe.prior_mean):
         recipe = recipe._replace(prior_mean=choose_power(X, codes))
@@ -245,11 +239,7 @@ def accuracies(
     Z_test: Float[np.ndarray, "m p"],
     y_test: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "k"]:
-    """Return kNN accuracy at each k of ``NEIGHBORS``.
-
-    Tied votes are resolved to the lowest class code, and tied distances to the first
-    points.
-    """
+    """Return kNN accuracy at each k of ``NEIGHBORS``; ties go to the first."""
     k = min(max(NEIGHBORS), len(Z))
     near = smallest(cdist(Z_test, Z, "sqeuclidean"), k)
     votes = np.cumsum(np.eye(codes.max() + 1)[codes[near]], 1)

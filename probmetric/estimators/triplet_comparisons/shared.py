@@ -33,7 +33,6 @@ class TripletLearner(Learner[NutsOrLaplace]):
         rate: float,
         start: Float[np.ndarray, "p d"] | None = None,
     ) -> TripletParams:
-        """Fit, and store the problem and its mode."""
         fit = triplet.fit(
             data, prior, learning_rate=rate, max_steps=int(self.max_iter), start=start
         )

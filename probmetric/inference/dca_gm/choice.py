@@ -77,10 +77,7 @@ def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrio
 
 
 def choose_strength(data: Labeled, n_latent: int, *, mixed: bool = True) -> Chosen:
-    """Choose the strength s of the prior by votes of neighbors in folds.
-
-    ``mixed`` selects the metric M_s of full rank, Eq. (1), instead of J only.
-    """
+    """Choose s by votes of neighbors in folds; if ``mixed``, for M_s of Eq. (1)."""
     X, y = np.asarray(data.X), np.asarray(data.y)
     live = ~constant_columns(X)
 

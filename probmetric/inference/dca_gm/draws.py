@@ -104,7 +104,6 @@ def _parts(
 def _of_A[T](
     function: Callable[[DCAGMSites, Asked], T],
 ) -> Callable[[Float[Array, "p d"], Asked], T]:
-    """Make a function of A with the mixtures fixed at the mode."""
     return lambda A, data: function(data.mode._replace(A=A), data)
 
 
@@ -130,10 +129,9 @@ def prepare(
     queries: Float[Array, "m d"] | None = None,
     scale: Float[Array, "d"] | None = None,
 ) -> tuple[DCAGMSites, Asked]:
-    """Make the start and the data for ``sample(TARGET, data, start=position)``.
+    """Make the start (``position.A`` for ``TARGET_A``) and the data of the targets.
 
-    For ``TARGET_A`` use ``start=position.A``. ``params`` is the mode from ``fit``. The
-    default queries are the training points, and the default scale is ones.
+    Default queries are the training points, the default scale is ones.
     """
     X = np.asarray(given.data.X)
     position, white = opening(params._replace(fisher=None), given)
@@ -183,9 +181,8 @@ def _reported(sites: dict[str, Array], data: Asked) -> dict[str, Array]:
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
     """Make one metric per draw of J; None if the draws have no J.
 
-    Three attributes of the draws are optional. ``n_components`` limits the rank of J.
-    ``prior_share`` is the weight w, with which the metric is M_s, Eq. (1) of
-    ``choice``. ``prior_scale`` has the units of M_s; it is 0 for a constant column.
+    Optional attributes: ``n_components`` limits the rank of J. ``prior_share`` w gives
+    M_s, Eq. (1) of ``choice``, in units of ``prior_scale`` (0 for constant columns).
     """
     values = joined(draws)
     if "J" not in values:
@@ -203,9 +200,8 @@ def _mixed(
 ) -> list[Mahalanobis]:
     """Compute M_s for every draw of J, which is in input units.
 
-    The matrices are mixed and factored in the units of ``scale``, as in the fit. In
-    input units the entries of M differ as the squares of the units, and small ones
-    would be rounding errors.
+    Matrices are mixed and factored in the units of ``scale``. In input units small
+    entries of M would be rounding errors.
     """
     live = scale > 0
     scaled = J * np.outer(scale, scale)

@@ -72,7 +72,6 @@ def own_shares(
 def _per_component(
     shares: Float[Array, "n k"], y: Int[Array, "n"], classes: int
 ) -> Float[Array, "n c k"]:
-    """Place each point's shares in its own class."""
     return jax.nn.one_hot(y, classes, dtype=shares.dtype)[..., None] * shares[:, None]
 
 

@@ -100,7 +100,6 @@ def conditional_log_likelihood(params: DCAGMParams, data: Labeled) -> Float[Arra
 
 
 def _own(values: Float[Array, "n c *p"], data: Labeled) -> Float[Array, "n *p"]:
-    """Pick each point's own class."""
     return values[jnp.arange(len(data.X)), jnp.asarray(data.y)]
 
 
@@ -159,10 +158,7 @@ _in_gauge = host_or_program(_other_gauge)
 def tilt(
     params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
 ) -> DCAGMParams:
-    """Tilt the mixtures by Eq. (5); p(c|x) and ``fisher`` stay the same.
-
-    The result is NaN if some Σ⁻¹ + Q is not positive definite.
-    """
+    """Tilt mixtures by Eq. (5), with equal p(c|x); NaN if a Σ⁻¹ + Q is indefinite."""
     p = h.shape[0]
     shape = (*params.mu.shape[:2], p, p)
     eye = jnp.broadcast_to(jnp.eye(p, dtype=h.dtype), params.chol.shape)

@@ -79,7 +79,6 @@ class Arrow(NamedTuple):
 def _groups(
     params: HierarchicalLCAParams, stats: Statistics
 ) -> Iterator[tuple[LCAParams, Statistics]]:
-    """Yield the parameters and the statistics of each group."""
     for g, W in enumerate(np.asarray(params.W_groups)):
         leaves = {
             name: None if value is None else np.asarray(value)[g]
@@ -117,10 +116,7 @@ def arrow(
     prior: HierarchicalLCAPrior,
     learning_rate: Scalar = 1.0,
 ) -> Arrow | None:
-    """Return the factors of minus the Hessian, Eq. (1), in (W, log b, E).
-
-    Return None if it is not positive definite: ``params`` is not a mode.
-    """
+    """Return the factors of Eq. (1) in (W, log b, E); None if it is not definite."""
     W = np.asarray(params.W)
     m = W.size
     step = float(params.spread) * float(prior.common.width)

@@ -81,10 +81,7 @@ def off_rotations(
 def laplace_draws(
     posterior: SpreadPosterior, prior: Prior, n: int, *, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of M, b and spread from the grid of ω.
-
-    With groups they also have M_group, with point effects b_point and b_new.
-    """
+    """Return n draws (1, n, ...) of M, b, spread, and M_group or (b_point, b_new)."""
     width = float(prior.common.width)
     of_groups = isinstance(prior, HierarchicalLCAPrior)
 
@@ -123,8 +120,7 @@ def laplace_draws(
 def start(posterior: SpreadPosterior) -> Gaussian:
     """Return the Gaussian at the mode given the median spread, as the start of NUTS.
 
-    The standard deviation of log ω is computed on its grid and is at least 0.05. log ω
-    is independent of the other coordinates.
+    The standard deviation of log ω is from its grid, at least 0.05, and independent.
     """
     middle = int(np.searchsorted(np.cumsum(posterior.probability), 0.5))
     mode, log = posterior.modes[middle], np.log(posterior.spread)
@@ -253,10 +249,7 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric per draw, with P(same); None for draws of other models.
-
-    The metric is the common one of groups, or P(same) is of new points.
-    """
+    """Return one metric per draw, for a new group or new points; None for others."""
     values = joined(draws)
     if {"M", "M_group", "b"} <= values.keys():
         return mahalanobis(values["M"], values["b"])
@@ -292,10 +285,7 @@ def averaged(
     a: Float[np.ndarray, "N d"],
     b: Float[np.ndarray, "N d"],
 ) -> Float[np.ndarray, "N"]:
-    """Return the average over draws of P(same) = exp(-(intercept + D/2)) of pairs.
-
-    Each of the s intercepts is b of all pairs, or (b_i + b_j)/2 of each pair.
-    """
+    """Average P(same) = exp(-(intercept + D/2)) of pairs over draws."""
     total = np.zeros(len(a))
     for metric, intercept in zip(mahalanobis(M), intercepts, strict=True):
         distance = distances(np.asarray(metric.factor), a, b, "pairs")

@@ -363,10 +363,7 @@ def best_mode(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> tuple[Fit, Mode]:
-    """Return the result of ``fit``, and the mode with its certificate.
-
-    The search starts at the prior mean, b = 0.3 and effects of 0.
-    """
+    """Return the result of ``fit``, and the mode with its certificate."""
     with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
         effect, data = data_of(pairs, prior, learning_rate, n_groups)
         common, scale = data[1].common, float(data[1].spread)

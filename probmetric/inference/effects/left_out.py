@@ -51,11 +51,7 @@ def _of_draws(values: Arrays, rows: Rows) -> Array:
 def point_log_likelihood(
     values: dict[str, np.ndarray], rows: Rows
 ) -> Float[np.ndarray, "chain draw n"]:
-    """Return the log density of the pairs of each point, Eq. (1), for each draw.
-
-    ``values`` are draws of M, b, b_point and spread, in the units of ``rows``. Weights
-    are ignored.
-    """
+    """Return the log density of the pairs of each point, Eq. (1), for each draw."""
     names = ("M", "b", "b_point", "spread")
     flat = {k: np.asarray(values[k], float) for k in names}
     shape = flat["b"].shape

@@ -50,10 +50,7 @@ type PointData = tuple[Rows, PointEffectsPrior]
 
 
 def rows_of(pairs: Pairs, learning_rate: float = 1.0) -> Rows:
-    """Return the rows of labeled pairs with positive weight.
-
-    Pairs without labels, or of a point with itself, raise ValueError.
-    """
+    """Return labeled pairs of positive weight; raise for a point with itself."""
     refuse_trials(pairs, "point_effects")
     pairs = checked_rows(pairs)
     if pairs.y is None:

@@ -42,10 +42,7 @@ class ModeAt(Protocol):
 
 
 class Profile[M: ModeAt]:
-    """Log density of ω by ``mode_at(ω, position)``; ``begin`` starts the first search.
-
-    Each search for a mode starts at the nearest cached mode.
-    """
+    """Log density of ω; each search starts at the nearest cached mode."""
 
     def __init__(self, begin: Arrays, mode_at: Callable[[float, Arrays], M]) -> None:
         self.begin, self.mode_at = begin, mode_at
@@ -76,11 +73,7 @@ def climb[M: ModeAt](
 
 
 def check_mode(log_density: float, fit: Fit) -> None:
-    """Raise ValueError if a solver converged to a point that is not a mode.
-
-    If the solver stopped at its step limit, no error is raised, because the estimator
-    warns.
-    """
+    """Raise if a solver converged to a point that is not a mode."""
     if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
         raise ValueError(
             "X must be points whose posterior has a mode, got none: minus the Hessian "

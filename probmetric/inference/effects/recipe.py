@@ -52,10 +52,7 @@ def pairs_in_groups(
     recipe: Recipe,
     labels: Sequence[object] | None = None,
 ) -> Pairs:
-    """Return the pairs of a recipe inside each group, with ``anchor`` as the group.
-
-    ``labels`` are the names of the groups for error messages. Default: the group codes.
-    """
+    """Return pairs inside each group (``anchor``); ``labels`` are for messages."""
     blocks: list[Pairs] = []
     for group in range(int(groups.max()) + 1):
         rows = np.flatnonzero(groups == group)
@@ -120,8 +117,7 @@ def fit_recipe(
 ) -> Fitted:
     """Fit hierarchical LCA to pairs in groups, or point effects, in float64.
 
-    Point effects have no ``n_groups``. ω cannot be estimated from one group. It is then
-    0 unless ``spread`` is set.
+    One group does not determine ω, which is then 0 unless ``spread`` is set.
     """
     if spread is None and n_groups == 1:
         spread = 0.0

@@ -51,10 +51,7 @@ RESTART = 0.3
 def project_simplex(
     v: Float[np.ndarray, "f"], c: Float[np.ndarray, "f"] | float = 1.0
 ) -> Float[np.ndarray, "f"]:
-    """Project v onto the weighted simplex {w ≥ 0, Σ c w = 1} with c > 0.
-
-    The projection is max(v - θc, 0), with θ determined from the sorted ratios v/c.
-    """
+    """Project v onto {w ≥ 0, Σ c w = 1}, c > 0: max(v - θc, 0) by sorting v/c."""
     # For short arrays, methods and an addition are faster than NumPy's functions.
     costs = np.zeros_like(v) + c
     order = (-v / costs).argsort()

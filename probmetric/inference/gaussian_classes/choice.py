@@ -196,10 +196,9 @@ def _log_joints(
     covariance: Covariance,
     alpha: float,
 ) -> Iterator[Float[np.ndarray, "e k m c"]]:
-    """Compute log P(class, query) for every κ₀, for blocks of the grid of ν₀.
+    """Compute log P(class, query), up to a constant, for every κ₀ and blocks of ν₀.
 
-    The values are up to a constant. Eq. (2) of ``posterior`` from the squares (x -
-    m)ᵀΨ⁻¹(x - m), one per feature if features are independent.
+    Eq. (2) of ``posterior`` from (x - m)ᵀΨ⁻¹(x - m), by feature if independent.
     """
     n, d, kappa = stats.n, Q.shape[1], np.array(KAPPA)[:, None]
     grand = n @ stats.mean / np.sum(n)

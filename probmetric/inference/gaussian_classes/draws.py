@@ -184,7 +184,6 @@ class _Model:
         return like({"X": shown}, {"X": X[None]})
 
     def prior_draws(self, n: int, seed: int) -> dict[str, Any]:
-        """Draw parameters from the prior, and points in the observed classes."""
         with jax.enable_x64(True):
             drawn = prior_draws_of(
                 gaussian_classes, self.args, self.options, n, seed=seed

@@ -201,11 +201,7 @@ class LogEuclidean(NamedTuple):
 @numpy_in_numpy_out
 @one_program
 def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
-    """Compute the log-Euclidean mean and spread of matrices over draws, the first axis.
-
-    If all determinants are 1, the mean has determinant 1 too, unlike an arithmetic
-    mean.
-    """
+    """Compute the log-Euclidean mean and spread of matrices over draws (axis 0)."""
 
     def log(M: Array) -> Array:
         values, U = jnp.linalg.eigh(M)
@@ -391,11 +387,7 @@ def with_euclids_distance(metric: LocalMahalanobis) -> LocalMahalanobis:
 def _local_distances(
     metric: LocalMahalanobis, X: Float[np.ndarray, "n d"], rows: Int[np.ndarray, "m"]
 ) -> Float[np.ndarray, "m n"]:
-    """Compute distances of rows to all points under D·A/tr A, as the search does.
-
-    The shapes are those of the neighbor search that follows, hence nothing extra
-    compiles. A row's distance to itself is NaN.
-    """
+    """Compute distances under D·A/tr A in the shapes of the search (NaN to itself)."""
     (n, d), (n_tiles, side) = X.shape, bucket(len(X), TILE)
     Q, index = (in_tiles(a, (1, side))[0] for a in (X[rows], rows))
     shared = ready_alone(metric, Q)

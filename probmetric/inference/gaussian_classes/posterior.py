@@ -165,10 +165,7 @@ def tile_rows(n: int, c: int) -> int:
 def _tiles(
     y: Int[Array, "n"], c: int, tile: int
 ) -> tuple[Int[Array, "n"], Int[Array, "t"], Int[Array, "t"], Int[Array, "t"]]:
-    """Compute the order of rows by class, and each tile's class, first row and end.
-
-    Some of the ⌊n/tile⌋ + c tiles may be beyond the end of the last class and empty.
-    """
+    """Compute the order of rows by class, and class, first row and end of each tile."""
     size = jnp.zeros(c, int).at[y].add(1)
     end, tiles = jnp.cumsum(size), -(-size // tile)
     until, each = jnp.cumsum(tiles), jnp.arange(len(y) // tile + c)

@@ -195,10 +195,7 @@ def fit_near(
     tol: Scalar,
     max_steps: int,
 ) -> Fit:
-    """Fit from ``start``, in coordinates whitened by the curvature there; traceable.
-
-    ``start`` is a dict {W, log_b}; ``tol`` is the tolerance of ``minimize``.
-    """
+    """Fit from {W, log_b}, whitened by the curvature there, to ``tol``; traceable."""
     p, d = start["W"].shape
     values, vectors, by_log_b = _curvature(stats, prior, rate, start)
 
@@ -225,10 +222,7 @@ def fit_near(
 def _curvature(
     stats: Statistics, prior: LCAPrior, rate: Scalar, start: Arrays
 ) -> tuple[Array, Array, Array]:
-    """Return eigenvalues and eigenvectors for a row of W, and the curvature of log b.
-
-    At D = 0 the exponent of a pair and its second derivative in log b are b.
-    """
+    """Return eigenpairs for a row of W, and the curvature of log b (b at D = 0)."""
     b = jnp.exp(start["log_b"])
     eta = jnp.exp(2 * b / len(start["W"]))
     values, vectors = jnp.linalg.eigh(rate * stats.T_same / eta)

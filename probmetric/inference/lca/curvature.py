@@ -116,10 +116,7 @@ def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
 
 
 def prior_precision(params: LCAParams, prior: LCAPrior) -> Float[Array, "q"]:
-    """Return the diagonal of the prior precision of θ; zero for flat factors.
-
-    b ~ Gamma(a, r) has log density a log b - rb in log b, with second derivative -rb.
-    """
+    """Return the diagonal of the prior precision of θ; zero for flat factors."""
     b = np.exp(log_b_of(np.asarray(params.log_sigma2), len(params.W)))
     on_W = np.full(np.size(params.W), prior.lam / np.asarray(prior.width) ** 2)
     return np.append(on_W, np.where(prior.b_shape > 0, prior.b_rate * b, 0.0))

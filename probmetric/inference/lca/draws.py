@@ -96,10 +96,7 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric per draw of M, with P(same) if b was drawn; None without M.
-
-    Draws of a user's model have no P(same), because b can have another meaning there.
-    """
+    """Return one metric per draw of M, with P(same) for LCA's b; None without M."""
     values = joined(draws)
     user_model = isinstance(draws, xr.DataTree) and draws.attrs.get(OWN_MODEL)
     if "M" not in values or joined(draws, "components"):
@@ -116,10 +113,7 @@ def log_likelihood(
     pairs: Pairs,
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, "s c n"]:
-    """Compute η · weight · log p(y | M, b) of each draw and pair.
-
-    ``pairs`` must be in the units of M. The additional memory is n × d numbers.
-    """
+    """Compute η · weight · log p(y | M, b) of each draw and pair."""
     return _log_likelihood(M, b, checked_rows(pairs), np.asarray(learning_rate))
 
 

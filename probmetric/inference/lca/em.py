@@ -153,7 +153,6 @@ def _log_b(A: Scalar, B: Scalar, p: int, shape: Scalar, rate: Scalar) -> jax.Arr
     shape, rate = jnp.where(proper, shape, 1.0), jnp.where(proper, rate, 1.0)
 
     def slope(x: Array) -> tuple[Array, Array]:
-        """Return f' and f''."""
         u, b = 2 * jnp.exp(x) / p, rate * jnp.exp(x)
         gap = -jnp.expm1(-u)
         first = u / gap
@@ -219,10 +218,7 @@ def _step(unconstrained: Arrays, data: EMData, *, full: bool) -> tuple[Arrays, S
 
 @numpy_in_numpy_out
 def reduced_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
-    """Compute one step of the reduced EM, for ``run_em``.
-
-    The value is the log joint density *before* the step.
-    """
+    """Compute one step of reduced EM, and the log joint density before it."""
     return _step(unconstrained, data, full=False)
 
 
@@ -232,10 +228,7 @@ def full_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
 
 
 def kappa_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
-    """Compute one step of ECME with a κ² per anchor: W by EM, κ² by line search.
-
-    σ² is fixed at ½ (erratum 3 of seed 000: with free κ, σ² only sets the scale).
-    """
+    """Compute one step of ECME with a κ² per anchor and σ² = ½ (erratum 3)."""
     stats, prior, learning_rate, decomposed = data
     params = to_params(unconstrained)
     value = objective(unconstrained, data)

@@ -127,10 +127,7 @@ def whitenings(
 def _within(
     X: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, float, Float[np.ndarray, "r d"]]:
-    """Return eigenvalues and axes of S, and its eigenvalue off the axes (largest: 1).
-
-    All terms of Ledoit and Wolf's estimate follow from the singular values.
-    """
+    """Return Ledoit and Wolf's S: eigenpairs, and its value off the axes."""
     n, d = X.shape
     spread = np.empty_like(X)
     for code in np.unique(codes):
@@ -176,7 +173,6 @@ def _scaled(W0: Array, pairs: Pairs) -> tuple[Array, float]:
 
 
 def _median(values: np.ndarray, times: np.ndarray) -> float:
-    """Return the median of the positive values, repeated ``times``."""
     order = np.argsort(values)
     order = order[values[order] > 0]
     if not len(order):

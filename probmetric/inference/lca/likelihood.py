@@ -84,10 +84,7 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
 
 @numpy_in_numpy_out
 def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
-    """Compute the log prior density of (W, log b); a flat prior contributes zero.
-
-    With a κ per anchor σ² is fixed, and only W has a prior.
-    """
+    """Compute the log prior of (W, log b); flat priors and, by anchor, σ² add 0."""
     W = params.W
     precision = prior.lam / jnp.asarray(prior.width) ** 2
     flat = precision == 0
@@ -147,10 +144,7 @@ def log_joint(
 
 
 def objective(unconstrained: Arrays, data: tuple[PyTree, ...]) -> Scalar:
-    """Return the log joint density at unconstrained values, for optimizers.
-
-    ``data`` begins with statistics, prior and learning rate.
-    """
+    """Return the log joint density at unconstrained values, for optimizers."""
     stats, prior, learning_rate = data[:3]
     return log_joint(to_params(unconstrained), stats, prior, learning_rate)
 

@@ -74,10 +74,7 @@ class Recipe(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fit with its pairs, prior and settings, in standardized units, without padding.
-
-    ``prior_mean`` is the name, the power g or the matrix of W₀; None in old pickles.
-    """
+    """A fit with its pairs, prior and settings, in standardized units."""
 
     fit: Fit
     pairs: Pairs
@@ -91,8 +88,7 @@ class Fitted(NamedTuple):
 def auto_regularization(n_effective: int | float) -> float:
     """Return the default λ = 10 · max(1, n/1000), in pseudo-points.
 
-    10 is the middle of a coarse grid (1, 3, 10, 30). The increase for n > 1000 is
-    provisional, because it is based on one dataset (usps). Prefer "cv".
+    10 is from a coarse grid, and n/1000 from one dataset (usps). Prefer "cv".
     """
     return 10.0 * max(1.0, n_effective / 1000)
 
@@ -328,10 +324,7 @@ def refitted(
     learning_rate: float | None = None,
     lam: float | None = None,
 ) -> Fitted:
-    """Refit the same pairs with another learning rate or λ; None means no change.
-
-    Returns ``fitted`` itself if nothing changes.
-    """
+    """Refit the same pairs with another learning rate or λ; None means no change."""
     rate = fitted.learning_rate if learning_rate is None else learning_rate
     prior = fitted.prior
     if lam is not None:

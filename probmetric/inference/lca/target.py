@@ -93,7 +93,6 @@ def _functionals(at: Arrays, data: PyTree) -> Arrays:
 
 
 def _sites(at: Arrays, data: TargetData) -> Arrays:
-    """Return the sites of the NumPyro model, W on the sheet of W₀."""
     params, W, u = to_params(at), at["W"], data[3]
     W = jnp.where(_log_odds(at, data) < 0, W - 2 * jnp.outer(u, jnp.asarray(u @ W)), W)
     sigma2 = jnp.exp(params.log_sigma2)

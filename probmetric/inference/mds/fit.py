@@ -218,8 +218,5 @@ def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "
 
 
 def to_metric(params: MDSParams) -> Mahalanobis:
-    """Convert a fit to a metric on rows d² of squared dissimilarities (profiles).
-
-    The distance of two rows is the Euclidean distance of their embeddings, Eq. (3).
-    """
+    """Convert a fit to a metric on rows d² of squared dissimilarities, Eq. (3)."""
     return Mahalanobis(params.coefficients)

@@ -39,11 +39,7 @@ def mixture_data(
 
 
 def start_order(X: Float[Array, "n d"]) -> Int[np.ndarray, "n"]:
-    """Order rows by their standardized distance from the mean, ties canonically.
-
-    Rounding, such as that of float32, exchanges only rows of almost equal distance.
-    k-means++, which depends on the order, therefore mostly starts at the same rows.
-    """
+    """Order rows by standardized distance from the mean, ties canonically."""
     rows = np.asarray(X, float)
     spread = rows.std(0)
     z = (rows - rows.mean(0)) / np.where(spread > 0, spread, 1.0)

@@ -33,11 +33,7 @@ type Block = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
 def describe(data: PyTree, **run: object) -> str:
-    """Return a JSON description of a run, with a hash of each array of the data.
-
-    Only equal runs have equal descriptions. The names of settings are for error
-    messages.
-    """
+    """Return a JSON description of a run, with a hash of each array of the data."""
     hashes = {k: data_hash(v)[:16] for k, v in data_variables(data).items()}
     whole = {**run, "version of": versions(*PACKAGES), "data": hashes}
     return json.dumps(whole, sort_keys=True, default=lambda number: number.item())

@@ -133,10 +133,7 @@ def _posterior_dims(
 
 
 def _data_dims(data: PyTree, variables: Mapping[str, Array]) -> dict[str, list[str]]:
-    """Name the axes of points, pairs and features; ArviZ names the others.
-
-    Only arrays of the same length share a name: ArviZ pads shorter ones with NaN.
-    """
+    """Name the axes of points, pairs and features (equal names: equal lengths)."""
     if isinstance(data, Distances):
         return {"D": ["point", "point_bis"]}
     shapes = {name: np.shape(value) for name, value in variables.items()}
@@ -200,7 +197,6 @@ def _of_package(model: Model | Target) -> bool:
 
 
 def _plain(value: object) -> str | int | float | list:
-    """Convert a value to a type that JSON and netCDF can store."""
     if isinstance(value, bool | np.bool_):
         return int(value)
     if isinstance(value, str | int | float):

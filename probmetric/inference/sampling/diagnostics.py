@@ -49,7 +49,6 @@ class Finding(NamedTuple):
     advice: str
 
     def __str__(self) -> str:
-        """Return both in one line."""
         return f"{self.what}: {self.advice}"
 
 
@@ -176,7 +175,6 @@ def _check_sampler(statistics: Mapping[str, np.ndarray]) -> list[Finding]:
 
 
 def _advice(draws: np.ndarray) -> str:
-    """Return the remedy for an entry: chains in different regions, or slow mixing."""
     low, high = np.quantile(draws, [0.25, 0.75], axis=1)
     if low.max() <= high.min():
         return "raise n_draws, or warm up longer with method=NUTS(n_warmup=...)"

@@ -18,10 +18,7 @@ from probmetric.metric import Link, Mahalanobis
 def joined(
     draws: Draws | xr.DataTree, group: str = "posterior"
 ) -> dict[str, np.ndarray]:
-    """Return the draws of every variable (S, ...) by name, with chains concatenated.
-
-    If the group does not exist, the result is empty. ``Draws`` has only the posterior.
-    """
+    """Return draws (S, ...) by name, with chains joined; empty without the group."""
     if isinstance(draws, Draws):
         values = draws.values if group == "posterior" else {}
     elif group not in draws.children:
@@ -37,10 +34,7 @@ def joined(
 
 
 def _factors(M: Float[np.ndarray, "s d d"]) -> Float[np.ndarray, "s d d"]:
-    """Return ``psd_factor`` of every draw, in NumPy (nothing compiles).
-
-    M = WᵀW may have negative eigenvalues at the level of rounding if p < d.
-    """
+    """Return ``psd_factor`` of every draw, in NumPy (nothing compiles)."""
     finite = np.isfinite(M).all((1, 2), keepdims=True)
     with one_blas_thread(M.shape[-1]):
         values, vectors = np.linalg.eigh(np.where(finite, M / 2 + M.mT / 2, 0.0))
@@ -56,10 +50,7 @@ def mahalanobis(
     *,
     rank: int | None = None,
 ) -> list[Mahalanobis]:
-    """Return one metric per draw of M; given b, with P(same) = exp(-(b + dist²/2)).
-
-    Factors have ``rank`` rows, the rank of M; further rows would be rounding errors.
-    """
+    """Return one metric per draw of M, of ``rank``; given b, with P(same)."""
     factors = _factors(M)[:, :rank]
     half = np.asarray(0.5)
     links = [None] * len(M) if b is None else [Link(np.asarray(v), half) for v in b]

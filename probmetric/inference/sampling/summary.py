@@ -46,10 +46,7 @@ def select(
     *,
     min_chains: int = 2,
 ) -> xr.Dataset:
-    """Return variables of draws with chain and draw as the first axes.
-
-    ``argument`` is the name in error messages. R-hat needs two chains.
-    """
+    """Return variables of draws with chain (two for R-hat) and draw as first axes."""
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
             raise ValueError(

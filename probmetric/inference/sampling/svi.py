@@ -131,8 +131,6 @@ class _Problem(NamedTuple):
 
 
 class _Engine(NamedTuple):
-    """NumPyro's SVI, its initial state, further keys and the model's arguments."""
-
     engine: infer.SVI
     state: SVIState
     keys: jax.Array
@@ -141,7 +139,6 @@ class _Engine(NamedTuple):
 
 
 def _engine(problem: _Problem, seed: Seed, data: list[Array]) -> _Engine:
-    """Create the engine, in each program: it and its guide store traced values."""
     args, kwargs = fill_arguments(problem.tree, problem.static, data)
     keys = jax.random.split(jax.random.key(seed), 4)
     guide = getattr(infer.autoguide, problem.settings.guide)(problem.model)

@@ -219,10 +219,7 @@ def whitened(target: Target) -> Target:
 
 
 def cast[T](tree: T, dtype: str | np.dtype) -> T:
-    """Put the arrays of a tree on the device; floating-point arrays are cast to dtype.
-
-    The cast is done on the host, because a cast on the device compiles for each shape.
-    """
+    """Put a tree on the device, floats as dtype, cast on the host without compiling."""
 
     def convert(leaf: ArrayLike) -> ArrayLike:
         if type(leaf) in (bool, int, float, str):
@@ -384,7 +381,6 @@ def site_densities(
 
 
 def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
-    """Trace the model, check that it can be sampled, and return a position."""
     seeded = numpyro.handlers.seed(model, jax.random.key(0))
     try:
         sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)

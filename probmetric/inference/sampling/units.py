@@ -25,11 +25,7 @@ do not sum to the log likelihood.
 
 
 def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
-    """Return the reason why observations are not exchangeable, or None if they are.
-
-    If ``points``, the log likelihood has one term per point, and pairs can share
-    points.
-    """
+    """Return why observations are not exchangeable, or None; ``points``: per point."""
     constant = draws["constant_data"] if "constant_data" in draws.children else {}
     if not points and "i" in constant and "j" in constant:
         i, j = np.asarray(constant["i"]), np.asarray(constant["j"])

@@ -233,10 +233,7 @@ def run_em_passes[P](
     max_steps: int = 1000,
     tol: ArrayLike | None = None,
 ) -> Fit:
-    """Run plain EM with steps on the host in float64, for example passes over files.
-
-    One more step computes the objective.
-    """
+    """Run EM with steps on the host in float64; one more step for the objective."""
     (max_steps,) = check_counts(max_steps=max_steps)
     float_eps = float(np.finfo(float).eps)
     limit = float_eps**0.5 if tol is None else float(np.asarray(tol))

@@ -39,10 +39,7 @@ BLOCK_ENTRIES = 1 << 22
 def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
-    """Compute minus the Hessian of the log joint density (Eq. 1), in NumPy.
-
-    The g_i are computed in blocks, in a few matrices of (pd)² numbers.
-    """
+    """Compute minus the Hessian of the log joint density (Eq. 1), in blocks."""
     W, d = np.asarray(params.W), data.u.shape[1]
     wu, wv = data.u @ W.T, data.v @ W.T
     t = (wu**2).sum(-1) - (wv**2).sum(-1)

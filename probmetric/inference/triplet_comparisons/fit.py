@@ -29,7 +29,6 @@ from probmetric.typing import Array
 def _climb(
     data: Differences, prior: TripletPrior, start: Array, tol: Array, max_steps: int
 ) -> tuple[Array, Minimum]:
-    """Return W at the mode, and the outcome of L-BFGS."""
     root = jnp.sqrt(prior.lam) / prior.c
 
     def at(x: Array) -> Array:

@@ -9,10 +9,7 @@ from probmetric.models.triplet_comparisons import TripletPrior
 
 
 def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
-    """Raise ValueError if the prior has another dimension, is flat, or has mean zero.
-
-    A fit that is ``started`` elsewhere may have a prior centered at zero.
-    """
+    """Raise for a prior of another dimension, a flat one or (unless started) mean 0."""
     shape = np.shape(prior.mean)
     if len(shape) != 2 or shape[1] != d:
         raise ValueError(f"prior.mean must have shape (p, {d}), got {shape}.")
@@ -84,10 +81,7 @@ def prior_for(
 
 
 def rate_for(triplets: Triplets) -> float:
-    """Return the learning rate of triplets made from labels: n/N, at most 1.
-
-    N triplets of n points are not independent observations.
-    """
+    """Return the learning rate of triplets made from labels: n/N, at most 1."""
     n = len(np.unique(np.concatenate([np.asarray(k) for k in triplets.ends])))
     return min(1.0, n / len(triplets.anchor))
 

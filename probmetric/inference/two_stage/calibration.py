@@ -71,11 +71,7 @@ def held_out_ratios(
     group: Int[np.ndarray, "n"],
     learn: Callable[[Int[np.ndarray, "m"]], PairSimilarity],
 ) -> HeldOut:
-    """Return log ratios of pairs of rows within each fold of sources.
-
-    ``learn`` fits the model to the rows with the indices that it gets. The result does
-    not depend on the order of rows.
-    """
+    """Return log ratios of pairs of rows within each fold of sources."""
     order = canonical_order(X, group)
     fold = source_folds(group[order])
     scored = [_few_rows(order[fold == k], group) for k in range(N_FOLDS)]
@@ -92,10 +88,7 @@ def held_out_ratios(
 
 
 def source_folds(group: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """Return the fold of each row: equal within a source.
-
-    Sources of two or more rows are dealt first, so that every fold has some.
-    """
+    """Return the fold of each row, which is equal within a source."""
     _, first, source, size = np.unique(
         group, return_index=True, return_inverse=True, return_counts=True
     )

@@ -55,10 +55,7 @@ def choose_flattening(
     grid: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0),
     sweeps: int = 2,
 ) -> Float[Array, "k"]:
-    """Choose the flattening s of each component by the likelihood of held-out points.
-
-    The choice is coordinate ascent over the grid, starting from no flattening (s = 1).
-    """
+    """Choose s of each component by held-out likelihood, coordinate by coordinate."""
     s = np.ones(len(params.weights))
     for _ in range(sweeps):
         for k in range(len(s)):
@@ -75,10 +72,7 @@ def blend(
     *,
     score: Score = "log_ratio",
 ) -> PairSimilarity:
-    """Average the similarity over models of the same features by blending, Eq. (1).
-
-    ``log_pi`` are log weights up to a constant; the default is equal weights.
-    """
+    """Average the similarity over models (log weights ``log_pi``) by Eq. (1)."""
     if not models:
         raise ValueError("models must have at least one model, got none. Add a model.")
     raw = np.zeros(len(models)) if log_pi is None else np.asarray(log_pi, float)
@@ -123,11 +117,7 @@ def choose_components(
     prior: TwoStagePrior | Literal["default"] | None = "default",
     max_steps: int = 1000,
 ) -> Choice:
-    """Choose the number of components of highest held-out likelihood.
-
-    The first of equally good numbers is chosen. The default prior is computed from the
-    training rows of each fold.
-    """
+    """Choose the (first) number of components of highest held-out likelihood."""
     X = np.asarray(X)[canonical_order(X)]
     fold = np.random.default_rng(seed).permutation(len(X)) % n_folds
     parts = [

@@ -44,11 +44,7 @@ from probmetric.typing import Array
 
 
 def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
-    """Permute the components of every draw to match a reference, by Eq. (1).
-
-    The draws have a leading axis. Use the result for display only: if components
-    overlap, their numbers are arbitrary.
-    """
+    """Permute the components of every draw to match a reference, Eq. (1)."""
     total = np.asarray(reference.within) + np.asarray(reference.between)
     L = np.linalg.cholesky(total)
     off = np.asarray(draws.means)[:, :, None] - np.asarray(reference.means)
@@ -149,11 +145,7 @@ def _undetermined(fitted: Fitted) -> dict[str, str]:
 
 
 def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
-    """Make one similarity per draw; None if the components were not drawn.
-
-    The attributes ``similarity`` and ``database_noise`` of the draws select the
-    similarity as in ``TwoStageMixture``.
-    """
+    """Make one similarity (``similarity``, ``database_noise``) per draw, or None."""
     parts = joined(draws, "components")
     if not parts:
         return None
@@ -198,10 +190,7 @@ def pointwise(fitted: Fitted, draws: Draws) -> Float[np.ndarray, "chain draw G"]
 def new_points(
     fitted: Fitted, values: Mapping[str, Array], *, seed: int
 ) -> Float[np.ndarray, "chain draw n d"]:
-    """Draw replicated points of the same sources for every draw; NaN stays missing.
-
-    Replicated pairs are independent: ValueError if pairs share points.
-    """
+    """Draw replicated points of the same sources; raise if pairs share points."""
     groups, X = as_groups(fitted.data), np.asarray(fitted.data.X)
     rows = np.arange(len(X))
     if isinstance(fitted.data, Pairs):

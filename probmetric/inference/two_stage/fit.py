@@ -77,10 +77,7 @@ def tied(start: TwoStageParams) -> ProportionalParams:
 
 
 def _rounded_up(n: int) -> int:
-    """Round a size up to one of few sizes, which lets folds share compilations.
-
-    Sizes above 2048 are multiples of it, the chunk of the E-step.
-    """
+    """Round a size up to one of few sizes (multiples of the chunk above 2048)."""
     return bucket(n) if n <= 2048 else n + -n % 2048
 
 

@@ -34,7 +34,6 @@ class State(NamedTuple):
 
 
 def _sums(params: MixtureParams, X: Float[np.ndarray, "n d"]) -> MixtureStats:
-    """Compute the expected sums of rows about the origin."""
     stats = _e_step(params, mixture_data(X))
     return recentre(stats, params.means, np.zeros_like(params.means))
 
@@ -47,10 +46,7 @@ def start(
 
 
 def add(state: State, X: Float[np.ndarray, "n d"]) -> State:
-    """Add the sums of a chunk under the current parameters, and run one M-step.
-
-    A chunk that is added twice counts twice.
-    """
+    """Add the sums of a chunk (again, if repeated), and run one M-step."""
     sums = jax.tree.map(np.add, state.sums, _sums(state.params, X))
     params = m_step(sums, np.zeros_like(state.params.means), state.prior)
     return state._replace(params=params, sums=sums)

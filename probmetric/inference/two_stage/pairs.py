@@ -152,10 +152,7 @@ def _log_pairs(alpha: Array, data: AlphaData) -> Array:
 
 
 def _root(n: Array, A: Array, C: Array) -> Array:
-    """Compute α in (0, 1] from the sums of Eq. (3); NaN for an unbounded likelihood.
-
-    The best root in (-1, 1), clipped, could miss a positive root next to a negative.
-    """
+    """Compute α in (0, 1] from Eq. (3); NaN for an unbounded likelihood."""
 
     def objective(t: Array) -> Array:
         return -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2))
@@ -168,10 +165,7 @@ def _root(n: Array, A: Array, C: Array) -> Array:
 
 
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Scalar]:
-    """Run one EM step, Eq. (3), for a common α or for one α per component.
-
-    The result is α, and the log likelihood before the step.
-    """
+    """Run one EM step, Eq. (3), for α; also return the log likelihood before it."""
     d = data.q.shape[-1]
     log_p = _log_pairs(alpha, data)
     log_x = logsumexp(log_p, 0)

@@ -49,10 +49,7 @@ def best_root(
     high: float,
     objective: Callable[[Array], Array],
 ) -> Float[Array, ""]:
-    """Find the root of the cubic in (low, high) with the highest objective, or NaN.
-
-    The objective is stationary at the roots. The highest power comes first.
-    """
+    """Return the root of a cubic in (low, high) with the best objective, or NaN."""
     eps = jnp.finfo(cubic.dtype).eps
     c3, c2, c1, _ = cubic
     # Stationary points, by the quadratic formula without cancellation.

@@ -80,11 +80,7 @@ def seen_entries(
 
 
 def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, float]:
-    """Estimate the variances w within and b between sources, Eq. (2); NaN is ignored.
-
-    ValueError if there is only one source, or every source has one point: w and b are
-    not identified.
-    """
+    """Estimate variances w and b, Eq. (2), ignoring NaN; raise if not identified."""
     X, owner = np.asarray(X, float), np.unique(codes, return_inverse=True)[1]
     observed, size = ~np.isnan(X), seen_entries(X, owner)
     if len(size) < 2 or size.max() < 2:
@@ -156,7 +152,6 @@ def choose_prior(data: Groups, strengths: Sequence[float] = STRENGTHS) -> Chosen
 
 
 def _at_prior_means(prior: TwoStagePrior, center: np.ndarray) -> TwoStageParams:
-    """Make the parameters at the prior means of W and B."""
     d = len(center)
     within = np.asarray(prior.within_scale) / (float(prior.within_df) - d - 1)
     between = np.asarray(prior.scale) / (float(prior.df) - d - 1)
@@ -250,10 +245,7 @@ def dissimilarity(
     *,
     own: bool = True,
 ) -> Float[np.ndarray, "m n"]:
-    """Compute the dissimilarity of Eq. (3) for one component.
-
-    With ``own=False``, Q is X, and the dissimilarity of a point to itself is infinite.
-    """
+    """Compute Eq. (3) for one component; infinite to itself unless ``own``."""
     W, B = np.asarray(params.within)[0], np.asarray(params.between)[0]
     a, V = eigh(W, B + W)
     a = np.clip(a, np.finfo(float).tiny, 1.0)  # Undo rounding errors.

@@ -143,7 +143,6 @@ def _constrained(at: Arrays) -> tuple[Arrays, Array | float]:
 
 @jax.jit
 def _unconstrained(sites: Arrays) -> Arrays:
-    """Map the model's sites to unconstrained coordinates."""
     return {
         name: _BIJECTIONS[name].inv(value) if name in _BIJECTIONS else value
         for name, value in sites.items()

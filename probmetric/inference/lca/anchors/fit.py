@@ -67,21 +67,11 @@ GROUPS = 8
 
 
 class Anchored(NamedTuple):
-    """A fit from a sample of anchors.
+    """A fit from a sample of anchors, which are a share A/n of the points.
 
-    Attributes
-    ----------
-    fitted : Fitted
-    anchors : Anchors
-    share : float
-        Share A/n of the points that are anchors.
-    error : array (d, d)
-        Standard error of M, Eq. (1), in standardized units.
-    relative : float
-        ‖se‖ / ‖M‖.
-    squared, y : arrays
-        Squared distances and labels of held-out pairs: the pairs of each half of the
-        anchors, under the fit to the other half, in units of the link.
+    ``error`` (d, d) is the standard error of M, Eq. (1), in standardized units, and
+    ``relative`` is ‖error‖/‖M‖. ``squared`` and ``y`` are squared distances and labels
+    of the pairs of each half of the anchors, under the fit to the other half.
     """
 
     fitted: Fitted
@@ -102,15 +92,8 @@ def fit_anchors(
 ) -> Anchored:
     """Fit LCA from anchors; "auto" doubles their number until the error is small.
 
-    Parameters
-    ----------
-    reader : Reader
-    recipe : Recipe
-        A recipe with nearest pairs.
-    lam : float or "auto"
-        "auto" is the default λ of a fit to all rows, times A/n.
-    n_anchors : int or "auto"
-    seed : int
+    The recipe has nearest pairs. ``lam`` "auto" is the default λ of a fit to all rows,
+    times A/n.
     """
     n = int(reader.counts.sum())
     if not isinstance(n_anchors, str):
@@ -174,7 +157,6 @@ def _matrix(params: LCAParams) -> Float[np.ndarray, "d d"]:
 
 
 def _of(pairs: Pairs, which: np.ndarray) -> Pairs:
-    """Return the pairs of some anchors."""
     used = np.isin(np.asarray(pairs.anchor), which)
     i, j, y, w, anchor = (
         np.asarray(v)[used]
@@ -189,7 +171,6 @@ def _rate(pairs: Pairs, anchors: Anchors) -> float:
 
 
 def _prior(reader: Reader, pairs: Pairs, recipe: Recipe, lam: float) -> Any:
-    """Return ``prior_for`` the pairs, with the principal axes of all rows."""
     mean = mean_of(recipe, reader.n_features)
     if not isinstance(mean, str) or mean != "pca":
         return prior_for(pairs, recipe, lam)
@@ -202,7 +183,6 @@ def _prior(reader: Reader, pairs: Pairs, recipe: Recipe, lam: float) -> Any:
 def _held_out(
     fitted: Fitted, anchors: Anchors, recipe: Recipe
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return squared distances and labels of held-out pairs (see ``Anchored``)."""
     pairs = fitted.pairs
     half = anchors.place[np.asarray(pairs.anchor)] % 2
     delta = np.asarray(pairs.X)[pairs.i] - np.asarray(pairs.X)[pairs.j]

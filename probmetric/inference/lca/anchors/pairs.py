@@ -24,10 +24,9 @@ type Nearest = tuple[np.ndarray, ...]
 def paired(
     reader: Reader, anchors: Anchors, k: int, m: int, designs: list[Design]
 ) -> list[Pairs]:
-    """Return pairs of anchors with k rows of the same class and m of other classes.
+    """Return pairs of anchors with k rows of their class and m of others, by design.
 
-    Pairs are in the order of ``nearest_pairs``: by anchor, same class first, then by
-    distance and row. Returns the pairs of each design.
+    Order: by anchor, same class first, then by distance and row.
     """
     d, sizes = reader.n_features, (k, m) * len(designs)
 
@@ -52,7 +51,6 @@ def paired(
 def _pairs(
     anchors: Anchors, which: Int[np.ndarray, "a"], same: Nearest, other: Nearest
 ) -> Pairs:
-    """Return pairs of anchors with the nearest rows."""
     near, index, rows = (
         np.concatenate(both, 1) for both in zip(same, other, strict=True)
     )

@@ -33,11 +33,7 @@ class Rows(NamedTuple):
 
 
 class Reader:
-    """Rows in memory.
-
-    ``counts`` (c,) is the number of rows of each class, and ``scatter`` (d, d) the
-    scatter of all rows about their mean.
-    """
+    """Rows in memory, sizes of classes ``counts`` (c,) and total ``scatter`` (d, d)."""
 
     def __init__(
         self, Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
@@ -61,8 +57,7 @@ class Reader:
 class Anchors(NamedTuple):
     """The anchors in row order: row numbers, points, class codes, weights, places.
 
-    ``place`` is the rank of an anchor in its class by hash. It divides anchors into
-    groups.
+    ``place``, the rank of an anchor in its class by hash, divides anchors into groups.
     """
 
     row: Int[np.ndarray, "A"]
@@ -111,7 +106,6 @@ type Least = tuple[np.ndarray, np.ndarray, np.ndarray]
 def _least(
     rows: Iterable[Rows], d: int, sizes: Int[np.ndarray, "c"], seed: int
 ) -> list[Least]:
-    """Return the rows with the smallest hashes in each class: a task."""
     none = np.zeros(0, np.uint64), np.zeros(0, int), np.zeros((0, d))
     best: list[Least] = [none for _ in sizes]
     for Z, codes, first in rows:
@@ -129,7 +123,6 @@ def _least(
 def _joined(
     results: list[list[Least]], sizes: Int[np.ndarray, "c"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers and points of the anchors, by class and hash."""
     classes = zip(*results, strict=True)
     best = [_lowest(found, n) for found, n in zip(classes, sizes.tolist(), strict=True)]
     _, row, Z = (np.concatenate(arrays) for arrays in zip(*best, strict=True))
