@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import probmetric as pm
-from tests.estimators.test_precision import ESTIMATORS
+from tests.learners import ESTIMATORS
 from tests.metric_kinds import NAMES, D, build
 
 N = 24
@@ -133,11 +133,6 @@ def assert_use_is_finite(learner, X):
 def fitted(name):
     with warnings.catch_warnings(record=True):
         return getattr(pm, name)(**ESTIMATORS[name]).fit(*plain())
-
-
-def test_every_registered_learner_is_called():
-    classes = {name for spec in pm.MODELS.values() for name in spec.class_names()}
-    assert classes - {"TripletEmbedding"} <= ESTIMATORS.keys()  # It has no points.
 
 
 @pytest.mark.long

@@ -152,13 +152,13 @@ class LDA(_TiedClasses):
         Number k of directions, 1 to min(C - 1, d). Default: min(C - 1, d), or d if
         ``prior_strength`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Prior sample size s of the inverse Wishart prior on Σ_W, the covariance within
-        classes, whose mean T is ``prior_covariance``. 0 is maximum likelihood, as in
-        ``LinearDiscriminantAnalysis(solver="eigen")`` of scikit-learn, and requires
-        n - C ≥ d. With ∞ no covariance is learned: distances are Euclidean in
-        standardized units, and the discriminant directions come first. "cv" chooses
-        among 1, 4, 16, 64, 256 and ∞ by five-fold cross-validation of neighbors' votes
-        (``neighbors.strength``), at 5 to 15 times the cost of one fit.
+        Prior sample size s. Σ_W, the covariance within classes, is shrunk toward its
+        prior mean T, ``prior_covariance``, as if s more points had been observed. 0 is
+        maximum likelihood, as in ``LinearDiscriminantAnalysis(solver="eigen")`` of
+        scikit-learn, and requires n - C ≥ d. With ∞ no covariance is learned: distances
+        are Euclidean in standardized units, and the discriminant directions come first.
+        "cv" chooses among 1, 4, 16, 64, 256 and ∞ by five-fold cross-validation of
+        neighbors' votes (``neighbors.strength``), at 5 to 15 times the cost of one fit.
 
     Attributes
     ----------

@@ -130,10 +130,12 @@ def held_out(
     Returns
     -------
     DataFrame
-        One row per candidate, the best first. ``elpd`` is the sum of log scores over
-        points, with standard error ``se``. ``elpd_diff`` ≥ 0 is the difference to the
-        best candidate, with standard error ``dse``. Both standard errors are slightly
-        too small, because points of one fold are predicted by the same fit.
+        One row per candidate, the best first. ``elpd`` is the sum over points of the
+        log probability of their class, with standard error ``se``. ``elpd_diff`` ≥ 0
+        is the difference to the best candidate, with standard error ``dse``. Both
+        standard errors are slightly too small, because points of one fold are
+        predicted by the same fit. Do not compare ``elpd`` with ``loo``, which predicts
+        the observations of the model (for LCA: labels of pairs).
 
     Examples
     --------

@@ -25,7 +25,10 @@ NEGLIGIBLE = 0.1
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
-    """Estimate the expected log pointwise predictive density by PSIS-LOO.
+    """Estimate the expected log predictive density (elpd), leaving one out (PSIS-LOO).
+
+    It predicts the observations of the model, such as labels of pairs. To compare
+    learners by the classes of new points, use ``held_out``.
 
     Parameters
     ----------

@@ -10,7 +10,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
-from tests.estimators.test_precision import ESTIMATORS, data
+from tests.estimators.test_precision import data
+from tests.learners import ESTIMATORS
 
 X, Y, PAIRS = data(0.0)
 TEXT = {

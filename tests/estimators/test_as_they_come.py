@@ -10,7 +10,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import probmetric as pm
-from tests.estimators.test_precision import ESTIMATORS, data
+from tests.estimators.test_precision import data
+from tests.learners import ESTIMATORS
 
 WHOLE = data(0.0)[0]
 X, y = WHOLE[:, :2], data(0.0)[1]  # A third column is added that does not vary.

@@ -7,7 +7,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.estimators._docstrings import complete
-from tests.estimators.test_precision import ESTIMATORS
+from tests.learners import ESTIMATORS
 
 METHODS = "fit", "fit_pairs", "sample", "posterior_metric", "same_probability"
 CASES = [

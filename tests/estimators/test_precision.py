@@ -8,29 +8,9 @@ import pytest
 from sklearn.base import is_regressor
 
 import probmetric
+from tests.learners import ESTIMATORS, WITHOUT_FEATURES, make
 
 SHIFT = 1e6
-ESTIMATORS = {
-    "ClassicalMDS": {},
-    "DCAGM": {"n_components": 2, "n_gaussians": 1, "max_iter": 50},
-    "EigDML": {},
-    "GDM": {},
-    "GLML": {"gamma": 1.0, "n_draws": 2, "random_state": 0},
-    "GaussianClasses": {},
-    "HierarchicalLCA": {"max_iter": 200},
-    "KNeighborsClassifier": {"bandwidth": 1.0},
-    "KNeighborsRegressor": {"bandwidth": 1.0},
-    "LCA": {"max_iter": 50},
-    "LCAClassifier": {"max_iter": 50},
-    "LDA": {},
-    "PairLDA": {},
-    "RCA": {},
-    "PointEffectsLCA": {"max_iter": 200},
-    "TripletMetric": {},
-    "TwoStageMixture": {"max_iter": 50},
-}
-"""Settings that make a small fit quick."""
-
 POINTS = lambda m, X, P: (X,)  # noqa: E731
 PAIRS = lambda m, X, P: (P,)  # noqa: E731
 
@@ -102,7 +82,7 @@ def data(shift):
 
 def answers(name, shift):
     X, y, P = data(shift)
-    model = getattr(probmetric, name)(**ESTIMATORS[name]).fit(X, y)
+    model = make(name).fit(X, y)
     found = {"predict": [model.predict(X)]} if is_regressor(model) else {}
     for method in methods(type(model)):
         refused = name == "TwoStageMixture" and method == "pair_distance"
@@ -132,8 +112,8 @@ def test_answers_are_float64_and_do_not_see_a_shift(name):
 def test_every_estimator_and_every_method_is_asked_or_has_a_reason():
     exported = {n: getattr(probmetric, n) for n in probmetric.__all__}
     found = {n: c for n, c in exported.items() if is_estimator(c)}
-    del found["TripletEmbedding"]  # Takes numbers of objects: it has no features.
-    assert found.keys() == ESTIMATORS.keys(), "ESTIMATORS names every one"
+    assert found.keys() == {*ESTIMATORS, *WITHOUT_FEATURES}
+    del found["TripletEmbedding"]
     names = {m for c in found.values() for m in methods(c)}
     unasked = names - METHODS.keys() - OTHERS.keys()
     assert not unasked, "add each to METHODS, or to OTHERS with the reason"

@@ -9,25 +9,9 @@ import pytest
 
 import probmetric as pm
 from probmetric.linalg_scaled import distances
+from tests.learners import LEARNERS, make
 from tests.oracles import exact_square
 
-MAKE = {
-    "LDA": lambda **s: pm.LDA(**s),
-    "RCA": lambda **s: pm.RCA(**s),
-    "PairLDA": lambda **s: pm.PairLDA(**s),
-    "LCA": lambda **s: pm.LCA(**s),
-    "HierarchicalLCA": lambda **s: pm.HierarchicalLCA(**s),
-    "PointEffectsLCA": lambda **s: pm.PointEffectsLCA(**s),
-    "LCAClassifier": lambda **s: pm.LCAClassifier(**s),
-    "EigDML": lambda **s: pm.EigDML(**s),
-    "DCAGM": lambda **s: pm.DCAGM(n_components=2, n_gaussians=1, **s),
-    "GaussianClasses": lambda **s: pm.GaussianClasses(**s),
-    "GLML": lambda **s: pm.GLML(n_draws=0, **s),
-    "TwoStageMixture": lambda **s: pm.TwoStageMixture(1, **s),
-    "GDM": lambda standardize=False, **s: pm.GDM(**s),  # Its knots carry the units.
-    "TripletMetric": lambda **s: pm.TripletMetric(**s),
-    "ClassicalMDS": lambda **s: pm.ClassicalMDS(**s),
-}
 CLASSIFIERS = ("LCAClassifier", "DCAGM", "GaussianClasses", "GLML")
 OF_PAIRS = (
     *("LDA", "RCA", "PairLDA", "LCA", "HierarchicalLCA", "EigDML", "DCAGM"),
@@ -53,7 +37,7 @@ def fitted():
 
     def get(name):
         if name not in made:
-            made[name] = MAKE[name]().fit(X, Y)
+            made[name] = make(name).fit(X, Y)
         return made[name]
 
     return get
@@ -72,19 +56,13 @@ OUT_OF_RANGE = {
 }
 
 
-def test_every_learner_is_made():
-    known = {name for spec in pm.MODELS.values() for name in spec.class_names()}
-    forgotten = sorted(known - MAKE.keys() - {"TripletEmbedding"})  # Has no features.
-    assert not forgotten, "add a line for each to MAKE"
-
-
 @pytest.mark.parametrize("standardize", [True, False])
-@pytest.mark.parametrize("name", [n for n in MAKE if n != "ClassicalMDS"])
+@pytest.mark.parametrize("name", [n for n in LEARNERS if n != "ClassicalMDS"])
 @pytest.mark.parametrize("which", OUT_OF_RANGE)
 def test_a_column_whose_squares_float64_does_not_hold_is_refused(
     name, which, standardize
 ):
-    learner = MAKE[name](standardize=standardize)
+    learner = make(name, standardize=standardize)
     with pytest.raises(ValueError, match=r"X: squares .*columns|const"):
         learner.fit(OUT_OF_RANGE[which], Y)
 
@@ -94,7 +72,7 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
 def test_pairs_whose_squares_float64_does_not_hold_are_refused(name, scale):
     pairs, same = np.stack([X[:15], X[15:]], 1), np.arange(15) % 2
     with pytest.raises(ValueError, match=r"X: squares .*columns|const"):
-        MAKE[name]().fit_pairs(pairs * scale, same)
+        make(name).fit_pairs(pairs * scale, same)
 
 
 @pytest.mark.long
@@ -120,11 +98,11 @@ def test_scaling_refuses_such_dissimilarities(scale):
 
 @pytest.mark.long
 @pytest.mark.parametrize("scale", [2.0**-490, 2.0**490])
-@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_near_the_limits_all_that_is_learned_is_finite(fitted, name, scale):
     if name == "ClassicalMDS":
         scale = np.sqrt(scale) / 1e3 ** np.sign(np.log(scale))  # Fourth powers.
-    learner = MAKE[name]().fit(X * scale, Y)
+    learner = make(name).fit(X * scale, Y)
     held = [v for k, v in vars(learner).items() if k.endswith("_")]
     arrays = [v for v in held if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
     assert arrays or name == "GLML"
@@ -222,7 +200,7 @@ def test_far_queries_of_student_t_classes_get_their_limit(covariance, missing):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [n for n in MAKE if n not in CLASSIFIERS])
+@pytest.mark.parametrize("name", [n for n in LEARNERS if n not in CLASSIFIERS])
 def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
     learner = fitted(name)
     for method in ("transform", "score_samples"):
@@ -237,7 +215,7 @@ def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
             )
 
 
-@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_complex_points_are_refused_in_fit(name):
     with pytest.raises(ValueError, match=r"(?i)complex"):
-        MAKE[name]().fit(X + 5j, Y)
+        make(name).fit(X + 5j, Y)

@@ -1,0 +1,38 @@
+"""Every learner of the registry, with settings that make a small fit quick.
+
+A new learner is in all tests that use these tables. It needs a line in ``QUICK`` only
+if its default settings are slow.
+"""
+
+from inspect import signature
+
+import probmetric as pm
+
+QUICK = {
+    "DCAGM": {"n_components": 2, "n_gaussians": 1, "max_iter": 50},
+    "GLML": {"gamma": 1.0, "n_draws": 2, "random_state": 0},
+    "HierarchicalLCA": {"max_iter": 200},
+    "KNeighborsClassifier": {"bandwidth": 1.0},
+    "KNeighborsRegressor": {"bandwidth": 1.0},
+    "LCA": {"max_iter": 50},
+    "LCAClassifier": {"max_iter": 50},
+    "PointEffectsLCA": {"max_iter": 200},
+    "TwoStageMixture": {"max_iter": 50},
+}
+WITHOUT_FEATURES = {"TripletEmbedding"}  # Takes numbers of objects.
+LEARNERS = sorted(
+    {name for spec in pm.MODELS.values() for name in spec.class_names()}
+    - WITHOUT_FEATURES
+)
+ESTIMATORS = {
+    name: QUICK.get(name, {})
+    for name in [*LEARNERS, "KNeighborsClassifier", "KNeighborsRegressor"]
+}
+
+
+def make(name, **settings):
+    """Return a quick learner; settings that its class does not have are ignored."""
+    kind = getattr(pm, name)
+    known = signature(kind).parameters
+    settings = {key: value for key, value in settings.items() if key in known}
+    return kind(**ESTIMATORS[name] | settings)
