@@ -1,4 +1,4 @@
-"""Every learner of the registry, with settings that make a small fit quick.
+"""Every public estimator, with settings that make a small fit quick.
 
 A new learner is in all tests that use these tables. It needs a line in ``QUICK`` only
 if its default settings are slow.
@@ -20,14 +20,12 @@ QUICK = {
     "TwoStageMixture": {"max_iter": 50},
 }
 WITHOUT_FEATURES = {"TripletEmbedding"}  # Takes numbers of objects.
-LEARNERS = sorted(
-    {name for spec in pm.MODELS.values() for name in spec.class_names()}
-    - WITHOUT_FEATURES
-)
 ESTIMATORS = {
     name: QUICK.get(name, {})
-    for name in [*LEARNERS, "KNeighborsClassifier", "KNeighborsRegressor"]
+    for name in sorted(pm.__all__)
+    if hasattr(getattr(pm, name), "get_params") and name not in WITHOUT_FEATURES
 }
+LEARNERS = [name for name in ESTIMATORS if not name.startswith("KNeighbors")]
 
 
 def make(name, **settings):

@@ -170,7 +170,7 @@ def answer(method, *args):
 def test_far_queries_get_probabilities_or_a_refusal(fitted, name, scale):
     P, refusal = answer(fitted(name).predict_proba, X[:4] * scale)
     if P is None:
-        assert re.search("got|largest", refusal)
+        assert re.search("got|largest|overflow", refusal)
         assert name != "GaussianClasses"
         return
     np.testing.assert_allclose(P.sum(1), 1, rtol=1e-12)
@@ -209,7 +209,7 @@ def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
         for scale in (1e160, 1e308 / np.abs(X).max()):
             found, refusal = answer(getattr(learner, method), X * scale)
             assert (
-                re.search("got|largest", refusal)
+                re.search("got|largest|overflow", refusal)
                 if found is None
                 else np.isfinite(found).all()
             )

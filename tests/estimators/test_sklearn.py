@@ -18,6 +18,7 @@ import probmetric as pm
 from probmetric.estimators.lca.classifier import LCAClassifier
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.solvers.lbfgs import _value_and_gradient
+from tests.learners import LEARNERS, make
 
 X, y = load_iris(return_X_y=True)
 X3 = X[:, 1:]  # As many features as the data of other tests.
@@ -73,10 +74,20 @@ CHECKED = [
     pytest.param(pm.PointEffectsLCA(), marks=pytest.mark.slow),
     pytest.param(pm.GDM(), marks=pytest.mark.slow),
 ]
+ELSEWHERE = {
+    *("DCAGM", "GLML", "GaussianClasses", "LCA", "LCAClassifier", "TwoStageMixture")
+}
+"""Learners to which other tests apply these checks."""
+
+OTHERS = [
+    make(name)
+    for name in LEARNERS
+    if name not in ELSEWHERE and f"{name}(" not in repr(CHECKED)
+]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("estimator", CHECKED, ids=repr)
+@pytest.mark.parametrize("estimator", [*CHECKED, *OTHERS], ids=repr)
 def test_scikit_learns_checks_pass(estimator):
     records = check_estimator(estimator, on_skip=None, on_fail=None)
     failed = {
