@@ -51,8 +51,10 @@ from probmetric.typing import Array
 class PairModel(NamedTuple):
     """Parameters: log c (k,), μ (k, d), and B, W (queries), W' (database) (k, d, d).
 
-    Examples -------- One component, representatives N(0, 3) and instance noise N(0, 1).
-    At (0, 0) the squared ratio of densities is 4² / (4² - 3²).
+    Examples
+    --------
+    One component, representatives N(0, 3) and instance noise N(0, 1). At (0, 0) the
+    squared ratio of densities is 4² / (4² - 3²).
 
     >>> from probmetric.metric import PairSimilarity
     >>> one, zero = jnp.ones((1, 1, 1)), jnp.zeros((1, 1))

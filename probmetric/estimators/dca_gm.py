@@ -72,16 +72,17 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Whether the components of a class share one covariance, or each component has a
         covariance.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the prior in points. In the LDA/RCA start, the variances of the
-        features count as s points in the covariance within classes. The precision of
-        the prior of A around the start is multiplied by 10 (1 + s/n), with s/n at most
-        100. In the metric, the Euclidean distance of standardized features has weight
-        s/(n + s), unless ``n_components`` is set or the metric is "subspace". For all
-        s > 0 the prior of the mixtures counts as 22 points with "lbfgs". With ∞ no
-        metric is learned or, without mixing, the start is whitened by variances only.
-        0, the default before 0.2, turns off these priors. "cv" chooses among 1, 4, 16,
-        64, 256 and ∞ by soft votes of neighbors under the start, in folds
-        (``inference.dca_gm.choice``), without a fit.
+        s, the weight of the prior, as a number of points. The start (LDA and RCA
+        directions) uses a covariance within classes in which the variances of the
+        features count as s points. The precision of the prior of A around the start is
+        multiplied by 10 (1 + s/n), with s/n at most 100. In the metric, the Euclidean
+        distance of standardized features has weight s/(n + s), unless ``n_components``
+        is set or the metric is "subspace". For all s > 0 the prior of the mixtures
+        counts as 22 points with "lbfgs". With ∞ no metric is learned or, without
+        mixing, the start is whitened by variances only. 0, the default before 0.2,
+        turns off these priors. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log
+        loss of ``KNeighborsClassifier`` under the start, in folds
+        (``inference.dca_gm.choice``). This requires no fit.
     regularization : float > 0, default=1.0
         λ: the prior standard deviation of an entry of A around the LDA/RCA start is
         c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean square of the entries
@@ -99,8 +100,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Maximum number of steps. Default: 500 for L-BFGS and 30 for the alternation,
         which stops after ``max_iter`` steps by design.
     tol : float, default=1e-5
-        L-BFGS stops at this gain of an iteration in nats, the alternation at this
-        gradient.
+        L-BFGS stops when an iteration increases the log posterior by less than this.
+        The alternation stops when the gradient is smaller than this.
     random_state : int, default=0
         Seed of k-means in the start.
 
@@ -108,8 +109,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     ----------
     classes_ : array of shape (c,)
     components_ : array of shape (p, d), or (d, d) if mixed
-        Factor of the metric in input units, with rows by descending share in the
-        metric. Columns of constant features are zero if the metric is mixed.
+        Linear map L in input units, M = LᵀL, with rows by descending contribution.
+        Columns of constant features are zero if the metric is mixed.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose to learn nothing.
     params_ : DCAGMParams

@@ -37,11 +37,12 @@ def apart(pairs: Pairs) -> Pairs:
 class EigDML(PairLearner):
     """Distance metric learning with eigenvalue optimization (Ying and Li).
 
-    The learner maximizes the distance of the *nearest* far pair, subject to the
-    constraint that the squared distances of close pairs sum to κ. The optimum is global
-    and certified: no metric that satisfies the constraint has all far pairs at a
-    squared distance above ``dual_``. The metric is then mixed with the Euclidean
-    metric, according to ``prior_strength``.
+    Close pairs are of one class, far pairs of different classes. The learner maximizes
+    the distance of the *nearest* far pair, subject to the constraint that the squared
+    distances of close pairs sum to κ. The optimum is global and certified: no metric
+    that satisfies the constraint has all far pairs at a squared distance above
+    ``dual_``. The metric is then mixed with the Euclidean metric, according to
+    ``prior_strength``.
 
     Parameters
     ----------
@@ -49,18 +50,20 @@ class EigDML(PairLearner):
         "pdhg" is a restarted primal-dual gradient method for gaps of 1e-6 and below.
         "frank_wolfe" is the paper's solver for a gap of 1%, and is slower.
     kappa : float > 0, optional
-        κ. Default: d. It scales all distances by a common factor.
+        Sum κ of the squared distances of close pairs. Default: d. It only scales all
+        distances by a common factor.
     ridge : float ≥ 0, default=1e-6
-        ridge · tr(H)/d is added to the diagonal of the scatter H of close pairs, as a
-        prior scatter of every direction. With 0 a singular H is an error.
+        Number times tr(H)/d that is added to the diagonal of H, the sum of outer
+        products of differences of close pairs. With 0 a singular H is an error.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the Euclidean metric in points. With n points the optimum has
-        weight n/(n + s), and the Euclidean metric of standardized features, scaled to
-        the same trace, has weight s/(n + s). 0 is the optimum; with ∞ nothing is
-        learned. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of neighbors
-        in five folds (``neighbors.strength``): the largest s that is at most two
-        standard errors worse than the best. It takes five to fifteen short fits with
-        "pdhg". For ``fit_pairs`` "cv" is 0, and s is counted in pairs.
+        s, the weight of the Euclidean metric, as a number of points. With n points the
+        optimum has weight n/(n + s), and the Euclidean metric of standardized features,
+        scaled to the same trace, has weight s/(n + s). 0 is the optimum; with ∞ nothing
+        is learned. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log loss of
+        ``KNeighborsClassifier`` in five folds (``neighbors.strength``): the largest s
+        that is at most two standard errors worse than the best. It takes five to
+        fifteen short fits with "pdhg". For ``fit_pairs`` "cv" is 0, and s is counted in
+        pairs.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes from labels.
     n_targets, n_impostors : int, default=3
@@ -100,9 +103,9 @@ class EigDML(PairLearner):
     out pairs of equal points in different classes, with a warning. ``fit_pairs`` raises
     for such pairs.
 
-    The optimum only depends on the nearest far pairs. With few labels, neighbor votes
-    under the optimum are worse than votes under the Euclidean distance. Votes under the
-    mixed metric are as good or better (see the guide to few labels).
+    The optimum only depends on the nearest far pairs. With few labels, nearest-neighbor
+    classification under the optimum is worse than under the Euclidean distance. Under
+    the mixed metric it is as good or better (see the guide to few labels).
 
     References
     ----------

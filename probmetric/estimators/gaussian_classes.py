@@ -245,12 +245,11 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         five folds (fewer if a class has fewer members). It tries 280 priors, from one
         fixed diagonal covariance for all classes to a free covariance for each class
         (``inference.gaussian_classes.choice``). It fits about 15 folds below 300
-        points, otherwise five. If the chosen prior fixes the covariance, draws vary too
-        little for intervals.
-        "evidence", the default before 0.2, maximizes the evidence among 216 priors that
-        are made from the pooled covariance of the same points. It is overconfident if a
-        class has no more points than features. With missing entries the prior is always
-        chosen by the evidence.
+        points, otherwise five. If the chosen prior determines the covariance, draws
+        vary too little for intervals. "evidence", the default before 0.2, maximizes the
+        evidence among 216 priors that are made from the pooled covariance of the same
+        points. It is overconfident if a class has no more points than features. With
+        missing entries the prior is always chosen by the evidence.
     covariance : {"full", "tied", "diagonal"}, default "full"
         "full": one covariance for each class. "tied": one covariance for all classes.
         "diagonal": independent features.

@@ -72,10 +72,10 @@ def _whole_rows(
 class GLML(GaussianLearner):
     """Generative Local Metric Learning: nearest neighbors under per-query metrics.
 
-    Gaussian classes determine the curvature of the densities near a query. The metric
-    weights directions such that the class probabilities of the neighbors equal the
-    class probabilities of the query to second order. Votes are averaged over posterior
-    draws of the Gaussians.
+    Each class is a Gaussian. Near a query the class probabilities change with direction
+    and distance. The metric weights directions such that, to second order, class
+    probabilities averaged over the neighbors equal those at the query. Votes are
+    averaged over posterior draws of the Gaussians.
 
     Parameters
     ----------
@@ -84,20 +84,21 @@ class GLML(GaussianLearner):
     votes : {"soft", "count"}, default "soft"
         Votes of the neighbors, as in ``KNeighborsClassifier``.
     rule : str, default "min_norm"
-        - "min_norm": the metric without bias that is nearest to the pooled metric.
+        - "min_norm": the metric without bias (of the class probabilities, to second
+          order) that is nearest to the pooled metric.
         - "zero_bias": Eq. (10) of the paper.
         - "regularised": the smallest squared bias plus a ridge.
         - "expected_bias": one metric with the smallest expected squared bias over the
           draws.
         - "fisher": the information of the class posterior, a baseline.
     gamma : "cv", "loo" or float ≥ 0, default "cv"
-        Weight of the pooled Mahalanobis metric; ∞ is the pooled metric only. "cv" tries
-        the Euclidean metric of scaled features, ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses
-        the first whose soft votes in folds are at most two standard errors worse than
-        the best. This takes about 15 fits (5 from 300 points on). "loo", the default
-        before 0.2, chooses the best leave-one-out log score, with densities fitted to
-        all points. With missing entries, ``densities="mle"`` or mixtures, "cv" is
-        "loo".
+        Weight γ of the pooled Mahalanobis metric, of the covariance within classes. ∞
+        is the pooled metric only. "cv" tries the Euclidean metric of scaled features,
+        ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses the first whose log loss of
+        ``KNeighborsClassifier`` in folds is at most two standard errors worse than the
+        best. This takes about 15 fits (5 from 300 points on). "loo", the default before
+        0.2, chooses the best leave-one-out log score, with densities fitted to all
+        points. With missing entries, ``densities="mle"`` or mixtures, "cv" is "loo".
     densities : {"posterior", "mle"}, default "posterior"
         Densities of the classes. "mle" are the paper's maximum likelihood Gaussians,
         shrunk by ``shrinkage``. They require ``n_draws=0`` and complete rows.

@@ -42,7 +42,7 @@ Spread = Annotated[float, Range(0, 100)]
 
 @settings
 class HierarchicalLCA(EffectLearner):
-    """Metrics of groups (subjects, sites, batches), partially pooled.
+    """Metrics of groups (subjects, sites, batches) in a hierarchical model.
 
     Both points of a pair must be in the same group. Each group has an LCA model,
     P(same) = exp(-(b + ½ dist²)). The linear maps of the groups vary about a common
@@ -53,10 +53,12 @@ class HierarchicalLCA(EffectLearner):
     Parameters
     ----------
     regularization : float > 0, default=10
-        λ of the common linear map: the prior standard deviation of an entry is c/√λ.
+        λ of the common linear map: the prior standard deviation of an entry is c/√λ,
+        with c = ‖W₀‖/√p.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀ of the common linear map. "auto" is chosen as in ``LCA``, from
-        points minus their group means. It is cI after ``fit_pairs``.
+        points minus their group means. After ``fit_pairs`` it is a multiple of the
+        identity.
     spread : float in [0, 100], optional
         Known value of ω. Default: ω is learned, or 0 if there is one group.
     spread_scale : float > 0, default=0.5

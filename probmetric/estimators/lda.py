@@ -149,16 +149,17 @@ class LDA(_TiedClasses):
     Parameters
     ----------
     n_components : int, optional
-        Number k of directions, 1 to min(C - 1, d). Default: min(C - 1, d), or d if
-        ``prior_strength`` is infinite.
+        Number k of directions, 1 to min(C - 1, d) for C classes. Default: min(C - 1,
+        d), or d if ``prior_strength`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Prior sample size s. Σ_W, the covariance within classes, is shrunk toward its
         prior mean T, ``prior_covariance``, as if s more points had been observed. 0 is
         maximum likelihood, as in ``LinearDiscriminantAnalysis(solver="eigen")`` of
         scikit-learn, and requires n - C ≥ d. With ∞ no covariance is learned: distances
         are Euclidean in standardized units, and the discriminant directions come first.
-        "cv" chooses among 1, 4, 16, 64, 256 and ∞ by five-fold cross-validation of
-        neighbors' votes (``neighbors.strength``), at 5 to 15 times the cost of one fit.
+        "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log loss of
+        ``KNeighborsClassifier`` in five folds (``neighbors.strength``), at 5 to 15
+        times the cost of one fit.
 
     Attributes
     ----------

@@ -35,17 +35,20 @@ class PairLDA(PairLearner):
         which far pairs are farther apart than close pairs.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
         "generalized" solves a generalized eigenproblem. "kissme" is the log likelihood
-        ratio of two normals. "rca" is the inverse of the covariance of close pairs.
-        "notes" is the matrix of the lecture notes, and raises if it is indefinite.
+        ratio of two normal distributions of differences. "rca" is the inverse of the
+        covariance of close pairs. "notes" is the matrix of the lecture notes, and
+        raises if it is indefinite.
     alpha : float ≥ 0, default=0.01
         Smallest variance of every direction, in units of squared differences of the
-        standardized features. Method "notes" requires alpha > λ_max(F̄ - C̄).
+        standardized features. Method "notes" requires alpha > λ_max(F̄ - C̄), where F̄
+        and C̄ are the mean outer products of differences of far and of close pairs.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the prior in points. The prior shrinks the moments of close and
-        of far pairs to multiples of I. ∞ is the Euclidean distance of standardized
-        features. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of neighbors
-        in five folds (``neighbors.strength``). It takes about five to fifteen fits. For
-        ``fit_pairs`` "cv" is 0, and s is counted in pairs.
+        s, the weight of the prior, as a number of points. The prior shrinks the mean
+        outer products of close and of far pairs to multiples of I. ∞ is the Euclidean
+        distance of standardized features. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by
+        the log loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``).
+        It takes about five to fifteen fits. For ``fit_pairs`` "cv" is 0, and s is
+        counted in pairs.
     weighting : {"log", "excess", "one"}, default="log"
         Squared length of each direction of "generalized": log λ, λ - 1 or 1. Far pairs
         have λ times the variance of close pairs along the direction.

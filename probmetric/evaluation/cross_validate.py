@@ -105,12 +105,12 @@ def held_out(
     n_folds: int = 5,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare learners by the log score of soft votes on held-out points.
+    """Compare learners by the log score of neighbor votes for held-out points.
 
     For each stratified fold a candidate is fitted on the other folds. A
     ``KNeighborsClassifier`` with the same training points predicts the fold. It uses
     ``posterior_metric("prediction")``, or ``get_metric()`` if the candidate has no
-    posterior. Votes are averaged over draws.
+    posterior. Class probabilities are averaged over draws.
 
     Parameters
     ----------

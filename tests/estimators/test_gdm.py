@@ -168,9 +168,7 @@ def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
 
 def test_tables_of_the_same_sites_in_another_order_are_refused():
     X, table = (pd.DataFrame(values) for values in world(n=10))
-    with pytest.raises(
-        ValueError, match="the sites in the order of X, got a different"
-    ):
+    with pytest.raises(ValueError, match="the sites in the order of X, got another"):
         pm.GDM().fit_sites(X, table[::-1])
     # No word of order where labels are not the same, or one has none.
     pm.GDM().fit_sites(X, table.set_index(np.arange(len(X)) + 3))

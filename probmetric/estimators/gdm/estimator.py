@@ -194,9 +194,8 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
         if not shared.any() or np.array_equal(shared, trials):
             raise ValueError(
-                f"species: all pairs of sites share {'all' if shared.any() else 'no'} "
-                "species, so turnover cannot be estimated. Use sites that differ in "
-                "part."
+                "species must be such that sites share some units and not all, got "
+                f"sites that share {'all' if shared.any() else 'none'}"
             )
         return self._store(made, self._rate(), None)
 
@@ -407,6 +406,6 @@ def _check_order(X: Any, species: Any) -> None:
     index, other = X.index, species.index
     if not index.equals(other) and sorted(map(repr, index)) == sorted(map(repr, other)):
         raise ValueError(
-            "species must have the sites in the order of X, got a different order. "
-            "Use species.loc[X.index]"
+            "species must have the sites in the order of X, got another order. Use "
+            "species.loc[X.index]"
         )

@@ -43,15 +43,17 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     Parameters
     ----------
     regularization : "cv", "auto" or float > 0, default="cv"
-        λ in pseudo-points, as in ``LCA``: the prior of W_c has standard deviation kc/√λ
-        around its center. "cv" chooses among 10⁶ (no learning), 100, 30 and 10 by the
-        held-out log loss of ``predict_proba``. "auto" is 10·max(1, n/1000). Without a
-        prior, ‖W_c‖ → ∞ for a class whose members coincide.
+        λ, the strength of the prior. An entry of W_c, the linear map of a class, has
+        prior standard deviation kc/√λ, with k and c as in ``prior_scale``. "cv" chooses
+        among 10⁶ (no learning), 100, 30 and 10 by the held-out log loss of
+        ``predict_proba``. "auto" is 10·max(1, n/1000). Without a prior, ‖W_c‖ → ∞ for a
+        class whose members coincide.
     prior_scale : "cv", float > 0 or None, default="cv"
         k: the prior of W_c is centered at k W₀. All classes share one W₀, whose scale c
         is computed from the distances within classes. "cv" chooses k among √2, 2, 2√2
-        and 4. None is k = 1 with W₀ = cI and a separate c for each class. Probabilities
-        with None are too even if classes have few points (see the guide to few labels).
+        and 4. None is k = 1 with W₀ = cI and a separate c for each class. With None,
+        probabilities are too close to each other if classes have few points (see the
+        guide to few labels).
     prior_mean : {"auto", "identity"}, default="auto"
         W₀. "auto" is chosen as in ``LCA``. "identity" is cI, or scaled principal axes
         if ``n_components < d``.

@@ -67,22 +67,22 @@ from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_ch
 class LCA(PairsMixin, Learner[LCAMethod]):
     """Latent Coincidence Analysis: a distance that separates classes.
 
-    A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where
-    dist = ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
+    A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where dist =
+    ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
     ``fit_pairs`` takes pairs. The fit is the posterior mode in (W, log b). The prior is
-    Gaussian for W. Its center, between the Euclidean distance and the Mahalanobis
-    distance within classes, is chosen by folds, and its scale is set from the same
-    pairs (empirical Bayes). P(same) of identical points has a uniform prior on
-    (0, 1). After ``fit``, P(same) is calibrated on held-out pairs.
+    Gaussian for W. Its center lies between the Euclidean distance and the Mahalanobis
+    distance within classes, and is chosen by cross-validation. Its scale is computed
+    from the same pairs (empirical Bayes). P(same) of identical points has a uniform
+    prior on (0, 1). After ``fit``, P(same) is calibrated on held-out pairs.
 
     Parameters
     ----------
     n_components : int, "cv" or "loo", optional
         Number of rows of the linear map, 1 to d. Default: d. "cv" and "loo" try 1, 2,
-        3, 4, 6, 8, ..., d rows. They choose the smallest number whose soft votes for
-        held-out points are at most one standard error worse than the best (``ranks_``).
-        "cv" uses five folds, repeated three times below 300 points. "loo" refits
-        without each point.
+        3, 4, 6, 8, ..., d rows. They choose the smallest number whose held-out log loss
+        of ``KNeighborsClassifier`` is at most one standard error worse than the best
+        (``ranks_``). "cv" uses five folds, repeated three times below 300 points. "loo"
+        refits without each point.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes. "nearest": each point with its nearest points of the
         same class and of other classes. "impostors": the paper's targets and strict
@@ -91,18 +91,18 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Largest number of impostors of each point with ``pairs="impostors"``: the
         nearest ones. Default: all.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
-        λ, in pseudo-points: the prior standard deviation of an entry of W is c/√λ.
-        "auto" is 10·max(1, n/1000). "cv" chooses λ, the number of refreshes and an
-        "auto" prior mean by kNN accuracy on folds of the training data. "evidence"
-        chooses λ by the marginal likelihood.
+        λ, the strength of the prior: an entry of W has prior standard deviation c/√λ,
+        with c = ‖W₀‖/√p for the prior mean W₀. "auto" is 10·max(1, n/1000). "cv"
+        chooses λ, the number of refreshes and an "auto" prior mean by kNN accuracy on
+        folds of the training data. "evidence" chooses λ by the marginal likelihood.
     prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
-        Prior mean W₀ for standardized features; the fit starts at W₀. A number g is
-        W₀ ∝ S^(-g/2) with the covariance S within classes: g = 1 ("within") shrinks to
-        the Mahalanobis distance of S, 0 to the Euclidean distance ("identity"), ½ is
-        "half_within". "auto", the default, chooses g among 0, ¼, ½, ¾ and 1 by soft
-        votes of neighbors in folds, or among 0 and ¼ for fewer than 30 points. It is
-        c·I for pairs, weighted points and anchors.
-        With ``n_components < d``, W₀ has the principal axes under S^(-g/2).
+        Prior mean W₀ for standardized features; the fit starts at W₀. A number g means
+        W₀ ∝ S^(-g/2), with the covariance S within classes. g = 1 ("within") shrinks
+        the distance to the Mahalanobis distance of S, and g = 0 ("identity") to the
+        Euclidean distance. "half_within" is g = ½. "auto", the default, chooses g among
+        0, ¼, ½, ¾ and 1 by the log loss of ``KNeighborsClassifier`` in folds, or among
+        0 and ¼ for fewer than 30 points. For pairs, weighted points and anchors it is
+        "identity". With ``n_components < d``, W₀ has the principal axes under S^(-g/2).
     n_refresh : int, default=1
         Number of times that *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
@@ -161,7 +161,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Number of anchors, if ``n_anchors`` is set.
     matrix_error_ : array of shape (d, d)
         Standard error of each entry of M due to the sampling of anchors, from eight
-        groups (t with 7 degrees of freedom; see Benchmarks: anchors). It does not
+        groups of anchors (7 degrees of freedom; see Benchmarks: anchors). It does not
         include the sampling of the data.
     threshold_, pair_classes_ : float, array of shape (2,)
         Threshold and labels for ``predict`` on pairs, after calibration or
@@ -397,8 +397,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ----------
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
             NUTS is exact up to Monte Carlo error. The variational guide and Laplace's
-            approximation report their k-hat. Draws of "bootstrap" are refits under
-            product weights on points.
+            approximation report their k-hat. Draws of "bootstrap" are refits with
+            random weights on points; the weight of a pair is the product of the weights
+            of its points.
         learning_rate : float > 0, optional
             Power on the likelihood. Default: as in the fit, or 1 for the bootstrap.
             Other values refit the mode.
@@ -414,10 +415,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         -------
         DataTree
             Posterior of M (feature, feature_bis), b and log σ², with the pairs and
-            provenance. M is in input units and b in units of the link. ``log_prior``
-            refers to W and log b, in the units of the fit. W is identified up to sign,
-            so ``log_prior`` includes the prior density at -W (Eq. 2 of
-            ``inference.lca.target``).
+            provenance. P(same) = exp(-(b + ½ δᵀMδ)) for a difference δ in input units.
+            ``log_prior`` refers to W and log b, in the units of the fit. W is
+            identified up to sign, so ``log_prior`` includes the prior density at -W
+            (Eq. 2 of ``inference.lca.target``).
 
         Examples
         --------

@@ -45,9 +45,11 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     Parameters
     ----------
     regularization : float > 0, default=10
-        λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ.
+        λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ,
+        with c = ‖W₀‖/√p.
     prior_mean : {"auto", "identity"}, default="auto"
-        Prior mean W₀. "auto" is chosen as in ``LCA``. It is cI after ``fit_pairs``.
+        Prior mean W₀. "auto" is chosen as in ``LCA``. After ``fit_pairs`` it is a
+        multiple of the identity.
     spread : float in [0, 10], optional
         Known value of ω. Default: ω is learned.
     spread_scale : float > 0, default=1

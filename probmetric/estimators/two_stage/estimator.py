@@ -81,20 +81,20 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Number of components. If it is a sequence, held-out likelihood in 5 folds
         chooses the number, or ``blend`` combines the models of all numbers.
     alpha : float in (0, 1], default=0.5
-        α: share of the variance of an instance that is noise about its representative.
-        Single points do not identify α. With groups and pairs ``alpha`` is only the
-        starting value.
+        α: fraction of the variance of an instance that is noise around its
+        representative. Single points do not identify α. With groups and pairs ``alpha``
+        is only the starting value.
     covariance : {"free", "proportional"}, default="free"
         Whether groups and pairs learn W_k and B_k, or Σ_k and one α.
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
         - "default": the weak prior of Fraley and Raftery. If there are no more groups
           than features (with one component, W and B free), it also shrinks W to a
           multiple of I, with the weight of 8 points per feature, and B weakly.
-        - "flat": maximum likelihood, which may diverge.
+        - "flat": maximum likelihood, whose maximum may not exist.
         - "cv": shrinks W and B to multiples of I, for groups that are classes. The
-          weight of the prior, 1 to 256 points or ∞, is chosen by soft votes of
-          neighbors in folds. With ∞ the score orders pairs by Euclidean distance, and
-          probabilities have no meaning. This takes 25 to 75 small fits.
+          weight of the prior, 1 to 256 points or ∞, is chosen by the log loss of
+          ``KNeighborsClassifier`` in folds. With ∞ the score orders pairs by Euclidean
+          distance, and probabilities have no meaning. This takes 25 to 75 small fits.
         - ``TwoStagePrior``: a prior in the units of the fit (standardized).
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``. See ``PairSimilarity``.

@@ -76,8 +76,10 @@ def pair_posterior(
     PairPosterior
         ``mean`` (N, 2p) and ``cov`` of z and z', and ``eps2`` (N,) = E‖z - E z‖².
 
-    Examples -------- With σ² = κ² points that coincide move toward each other by a
-    third of their distance:
+    Examples
+    --------
+    With σ² = κ² points that coincide move toward each other by a third of their
+    distance:
 
     >>> import numpy as np
     >>> x, W, y = np.zeros((2, 1)), np.eye(1), np.array([1, 0])
