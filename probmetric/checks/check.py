@@ -98,8 +98,8 @@ def zero(problem: Problem[object]) -> None:
 class Check:
     """A claim to test: an estimate, its reference, and wrong versions that must fail.
 
-    A check that agrees shows that the claim is right for the judged problems, within
-    the tolerance. Its controls show that the check could have failed.
+    If the check agrees, the claim is right for these problems, within the tolerance.
+    The wrong versions show that the check can fail.
 
     Parameters
     ----------

@@ -125,9 +125,10 @@ def compare(
     -------
     Dataset
         Table with dim ``entry`` and the columns reference, estimate, sd, mcse, ess,
-        rhat, z (t of Eq. 2), p_holm, detectable and verdict. The attributes are alpha,
-        power, tol, m, z_crit and verdict (the most severe verdict). If the draws are
-        constant, they must equal the reference up to a thousand roundings.
+        rhat, z (difference in Monte Carlo errors), p_holm, detectable (smallest
+        detectable shift) and verdict. The attributes are alpha, power, tol, m, z_crit
+        and verdict (the most severe verdict). If the draws are constant, they must
+        equal the reference up to a thousand roundings.
 
     Examples
     --------

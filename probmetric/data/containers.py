@@ -46,9 +46,9 @@ class Labeled(NamedTuple):
 class Pairs(NamedTuple):
     """Pairs (X[i], X[j]) with y (N,) = 1 for same and 0 for different.
 
-    ``anchor`` (N,) is the group of each pair, for models with a scale per anchor.
-    ``trials`` (N,) is the number of judgments of each pair; y is then the number of
-    *same* judgments, 0..trials. Only ``LCA`` and ``GDM`` support counts.
+    ``anchor`` (N,) is the group of each pair, for models with one scale or map per
+    group. ``trials`` (N,) is the number of judgments of each pair; y is then the number
+    of *same* judgments, 0..trials. Only ``LCA`` and ``GDM`` support counts.
 
     Examples
     --------

@@ -171,7 +171,7 @@ def identified(params: HierarchicalLCAParams) -> dict[str, Array]:
 
 
 def to_metric(params: HierarchicalLCAParams, group: int | None = None) -> Mahalanobis:
-    """Return the common metric, or the metric of one group, in units of the link.
+    """Return the metric of a group, or the common one: P(same) = exp(-(b + dist²/2)).
 
     Examples
     --------

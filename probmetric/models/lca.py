@@ -83,11 +83,11 @@ class LCAPrior(NamedTuple):
     P(same) of identical points is e^{-b}. Under the default, b ~ Exponential(1), this
     probability is uniform on (0, 1). Under b ~ Exponential(r) it is Beta(r, 1).
 
-    ``lam`` is a number of pseudo-points: the prior standard deviation of an entry of W
-    is c/√lam. ``lam=0`` is a flat, improper prior of W, and ``b_shape=b_rate=0`` of log
-    b. With both, the fit is maximum likelihood. With a κ per anchor, σ² is fixed and b
-    has no prior. For the same ``lam`` the prior is weaker for larger p: E‖Wδ‖² is
-    (1 + p/lam) c²‖δ‖² if ``mean`` is cI.
+    ``lam`` is the strength of the prior: an entry of W has prior standard deviation
+    c/√lam. ``lam=0`` is a flat, improper prior of W, and ``b_shape=b_rate=0`` of log b.
+    With both, the fit is maximum likelihood. With a κ per anchor, σ² is fixed and b has
+    no prior. For the same ``lam`` the prior is weaker for larger p: E‖Wδ‖² is (1 +
+    p/lam) c²‖δ‖² if ``mean`` is cI.
 
     Estimators set ``mean`` and ``c`` from the labeled pairs (empirical Bayes, which
     uses the data twice). For simulations and prior predictive checks, set ``mean`` and
@@ -504,10 +504,9 @@ def identified(params: LCAParams) -> dict[str, Array]:
 
 @numpy_in_numpy_out
 def to_metric(params: LCAParams) -> Mahalanobis:
-    """Return the learned metric with factor W/√(κ² + 2σ²), in units of the link.
+    """Return the learned metric, with linear map W/√(κ² + 2σ²) and its P(same).
 
-    With a κ per anchor there is no common P(same). The metric then has factor W and no
-    link.
+    With a κ per anchor there is no common P(same). The linear map is then W.
 
     Examples
     --------

@@ -201,7 +201,7 @@ _log_odds_at = one_program(_log_odds)
 
 
 def to_metric(params: TripletParams) -> Mahalanobis:
-    """Return the learned metric with factor W and squared distances in log odds.
+    """Return the learned metric with linear map W; squared distances are log odds.
 
     The metric has no P(same), because triplets only compare distances.
 

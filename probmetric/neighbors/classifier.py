@@ -75,24 +75,24 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner or None, default=None
-        Metric of the neighbors; None is the Euclidean distance. Under a posterior the
-        *probabilities* are averaged over draws, never the distances. A learner, such as
-        ``LCA()``, is cloned and fitted inside ``fit``, so cross-validation evaluates
-        the learner and the votes together. The parameters of a learner are available
+        Metric of the neighbors; None is the Euclidean distance. With a posterior, class
+        *probabilities* are averaged over draws, not distances. A learner, such as
+        ``LCA()``, is cloned and fitted in ``fit``. Cross-validation then evaluates the
+        learner and the classifier together. The parameters of a learner are available
         as, for example, ``metric__regularization``. A learner that is fitted to groups
         receives the classes as groups. If the metric was learned before ``fit``,
         evaluate the classifier on points that were not used to learn it.
     n_neighbors : int, default=5
-        Number of neighbors that vote if ``votes="count"``. If ``votes="soft"``, all
-        points vote with weights from a kernel, and the median distance to this neighbor
-        is the unit of the bandwidth.
+        Number k of neighbors that count if ``votes="count"``. If ``votes="soft"``, the
+        unit of the bandwidth is the median distance to the k-th neighbor.
     votes : {"soft", "count"}, default="soft"
-        Weights that decrease with dissimilarity ("soft"), or one vote for each of the
-        nearest neighbors ("count"). Averaged count votes are underconfident; soft votes
-        are not.
+        How training points determine the class probabilities. "soft": every point
+        counts, with a weight that decreases with its dissimilarity. "count": each of
+        the nearest neighbors counts once. If averaged over draws, "count" is
+        underconfident and "soft" is not.
     draws : {None, "prediction", "intervals"}, default=None
-        Posterior to average over: the ``purpose`` passed to ``posterior_metric`` of the
-        learner, which may use another prior for it. None uses the single metric.
+        Posterior to average over, if ``metric`` is a learner: the ``purpose`` of its
+        ``posterior_metric``. None uses its single metric.
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes in units of the metric's scale, so that rescaling a
         metric changes nothing. "loo" predicts each training point from the other
@@ -100,14 +100,14 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         sharpness with the best penalized log score, Eq. (5) of ``neighbors.votes``. At
         most 2000 points are predicted.
     sharpness : "loo" or float > 0, default="loo"
-        Exponent of the mean vote of a class. At 1 a class is as probable as its share
-        of the votes. Larger values allow larger bandwidths, with which distant members
-        of a class contribute too (Eq. (4) of ``neighbors.votes``). "loo" chooses
-        among 1, 1.5, 2 and 3.
+        Exponent of the mean weight of a class, Eq. (4) of ``neighbors.votes``. At 1 the
+        probability of a class is its fraction of all weights. Larger values allow
+        larger bandwidths, with which distant points contribute too. "loo" chooses among
+        1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
-        Weight of the training shares of the classes. For count votes it is a number of
-        extra votes, and "loo" chooses among 0.5, 1, 2 and 4. For soft votes it is a
-        share in [0, 1), and "loo" is 0.02.
+        Weight of the class frequencies of the training points. For "count" it is a
+        number of extra neighbors, and "loo" chooses among 0.5, 1, 2 and 4. For "soft"
+        it is a fraction in [0, 1), and "loo" is 0.02.
     reject_below : float in [0, 1], default=0
         ``predict`` abstains if the largest averaged probability is below this
         threshold. If abstaining costs c and an error costs 1, the optimal threshold of
@@ -126,7 +126,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     classes_ : array of shape (c,)
         Class labels in sorted order.
     class_prior_ : array of shape (c,)
-        Training shares of the classes.
+        Class frequencies of the training points.
     metric_ : Metric or PosteriorMetric
         Metric that is used to find neighbors.
     learner_ : estimator or None
@@ -138,7 +138,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     loo_scores_ : array of shape (g, t, a)
         Mean leave-one-out log score for each bandwidth, sharpness and prior weight of
         the grids, or NaN if nothing was chosen. The metric was learned with the
-        left-out point, so these scores are optimistic about the metric.
+        left-out point, so these scores are too high.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
 

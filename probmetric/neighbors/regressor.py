@@ -61,7 +61,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     loo_scores_ : array of shape (g,)
         Minus the mean squared leave-one-out error of each bandwidth, or NaN if nothing
         was chosen. The metric was learned with the left-out point, so these scores are
-        optimistic about the metric.
+        too high.
 
     Examples
     --------

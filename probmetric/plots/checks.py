@@ -157,7 +157,7 @@ def predictive_check(
     seed: int = 0,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw observed and replicated shares of coinciding pairs, by distance.
+    """Draw observed and replicated fractions of *same* pairs, by distance.
 
     Each band is simultaneous: it contains 95% of whole replicated curves. The bands do
     not account for fitting, so the observed curve is inside more often than 95%.
@@ -166,9 +166,9 @@ def predictive_check(
     Parameters
     ----------
     draws : DataTree or Dataset
-        Posterior draws of ``M`` (in units of the link) and ``b``.
+        Posterior draws of ``M`` and ``b`` with P(same) = exp(-(b + ½ δᵀMδ)).
     pairs : Pairs
-        Observed pairs with ``y``. For counts the shares are shares of judgments.
+        Observed pairs with ``y``. Counts of judgments are supported.
     prior : DataTree or Dataset, optional
         Prior draws of ``M`` and ``b``. Default: the group ``prior`` of ``draws``, if
         any.
@@ -274,9 +274,9 @@ def calibration(
     label : str
         Label of the axis of the probability.
     band : float in (0, 1), optional
-        Nominal coverage of a simultaneous band. The band contains this share of whole
-        curves if the predicted probabilities are right. The legend contains the number
-        of bins outside the band.
+        Nominal coverage of a simultaneous band. If the predicted probabilities are
+        right, the whole curve is in the band with this probability. The legend contains
+        the number of bins outside the band.
 
     Examples
     --------
@@ -342,10 +342,10 @@ def calibration(
 
 @styled
 def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
-    """Draw the binned shares of ``check_model``, a panel for each part with bins.
+    """Draw the binned frequencies of ``check_model``, a panel for each part with bins.
 
-    A panel shows observed and predicted shares, and a simultaneous 95% band. If the
-    model is right, the band contains the whole curve with probability 95%.
+    A panel shows observed and predicted frequencies, and a simultaneous 95% band. If
+    the model is right, the band contains the whole curve with probability 95%.
 
     Examples
     --------

@@ -107,18 +107,18 @@ def eigenvalues(
 ) -> Figure:
     """Draw a forest plot of M's eigenvalues, which are invariant to rotations of W.
 
-    The eigenvalues of draws, of their mean and of M at the mode of W differ even if
-    closed form and sampling agree about W. With W = E[W] + noise and rows r of W, E[M]
-    = E[W]ᵀE[W] + Σ_r Cov(W_r): noise adds to every eigenvalue of the mean. Eigenvalues
-    of a draw are more spread than eigenvalues of the mean: the largest is larger, the
-    smallest smaller. So M at the mode of W may be outside most lines.
+    The eigenvalues of draws, of their mean and of M at the mode of W differ even if all
+    of them are right. With W = E[W] + noise and rows r of W, E[M] = E[W]ᵀE[W] + Σ_r
+    Cov(W_r): noise adds to every eigenvalue of the mean. Eigenvalues of a draw are more
+    spread than eigenvalues of the mean: the largest is larger, the smallest smaller. So
+    M at the mode of W may be outside most lines.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         Posterior draws of ``M``.
     prob : float, default=0.9
-        Share of the draws that a thin line contains. A thick line contains half.
+        Fraction of the draws that a thin line contains. A thick line contains half.
     reference : array of shape (d, d), optional
         M at the mode of W in input units (closed form), drawn as diamonds.
 

@@ -36,11 +36,11 @@ def matrix(
     feature_names: Names | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the matrix M per standard deviation, and the shares of its directions.
+    """Draw the matrix M per standard deviation, and how much each direction matters.
 
     The upper panel shows the entries of M times the standard deviations of both
     features in X. The lower panel shows the eigenvalues of L Cov(X) Lᵀ (M = LᵀL),
-    divided by their sum. Each is the share of one direction in the mean squared
+    divided by their sum. Each is the contribution of one direction to the mean squared
     distance between two random points. At most 20 directions are shown.
 
     Parameters

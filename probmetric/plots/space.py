@@ -194,7 +194,7 @@ def neighbor_probabilities(
 ) -> Figure:
     """Draw the most probable neighbors of a query, with their probabilities.
 
-    Bars are shares of draws, and whiskers are their binomial standard errors.
+    Bars are fractions of draws, and whiskers are their binomial standard errors.
 
     Parameters
     ----------

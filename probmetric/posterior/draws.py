@@ -112,13 +112,13 @@ def draws_to_metric(
     to_metric : callable, optional
         ``to_metric(sites)`` is called once per draw, in float64. ``sites`` contains the
         values of one draw by name (after ``sel``, without the axes chain and draw). The
-        function returns a metric, or a factor W (p, d) of the ``Mahalanobis`` metric M
-        = WᵀW. By default the matrix ``M`` (d, d) is used, or the draws of a registered
-        learner. The default has no P(same) for your own model. For P(same) = exp(-(b +
-        dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``.
+        function returns a metric, or the linear map W (p, d) of a ``Mahalanobis``
+        metric M = WᵀW. By default the matrix ``M`` (d, d) is used, or the draws of a
+        registered learner. The default has no P(same) for your own model. For P(same) =
+        exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``.
     n_draws : int, optional
-        Number of draws, evenly spaced over the joined chains. Default: all. Votes
-        hardly change with more than 100 draws.
+        Number of draws, evenly spaced over the joined chains. Default: all. Class
+        probabilities hardly change with more than 100 draws.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def draws_to_metric(
     ValueError
         If the draws contain no metric, or more axes than one matrix per draw.
     TypeError
-        If ``to_metric`` returns neither a metric nor a factor.
+        If ``to_metric`` returns neither a metric nor a linear map.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class PosteriorMetric:
     draws : sequence of Metric, or Metric
         One metric per draw, or one pytree whose arrays have a leading draw axis.
     purpose : {"prediction", "intervals"}
-        Purpose of the draws: averaging in votes, or intervals of distances. Draws of
+        Purpose of the draws: averaging predictions, or intervals of distances. Draws of
         one purpose cannot be used for the other.
     pairs_independent : bool, default=False
         Whether the pairs (or points) that the model was fitted to are independent

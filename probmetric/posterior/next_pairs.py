@@ -147,7 +147,7 @@ def next_pairs(
 
     Pairs that are informative in the model need not be the best for prediction. Chosen
     pairs are not a random sample. Do not use them to estimate an error, a calibration
-    or the share of *same*.
+    or the frequency of *same*.
 
     The information of a batch is at most the logarithm of the number of draws: 200
     draws (5.3 nats) are enough for batches of about ten. Memory is at most 200 MiB,

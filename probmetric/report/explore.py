@@ -88,13 +88,13 @@ def explore(
     plane shows the standardized points, whose distances are not the metric's. Neighbors
     always use the whole metric.
 
-    The probability of a neighbor is the share of draws in which it is among the k
-    nearest. The probability of a class is its mean share of the k votes. Without draws
-    these shares are not calibrated. The page shows at most the 5k most probable
-    neighbors with probability at least 0.01, and counts the other points. Distances
-    have intervals (nominal 90%) if ``learned`` was made for intervals. The standard
-    deviations of the matrix are computed over draws and are not intervals. If the
-    points are training points, use ``evaluate`` for held-out performance.
+    The probability of a neighbor is the fraction of draws in which it is among the k
+    nearest. The probability of a class is its mean frequency among the k nearest.
+    Without draws these frequencies are not calibrated. The page shows at most the 5k
+    most probable neighbors with probability at least 0.01, and counts the other points.
+    Distances have intervals (nominal 90%) if ``learned`` was made for intervals. The
+    standard deviations of the matrix are computed over draws and are not intervals. If
+    the points are training points, use ``evaluate`` for held-out performance.
 
     Parameters
     ----------
@@ -103,9 +103,9 @@ def explore(
     X : array of shape (n, d)
         At most 2000 points. The neighbors of each point are among the other points.
     y : array of shape (n,)
-        Class labels, for colors and votes.
+        Class labels, for colors and class probabilities.
     k : int, default=10
-        Number of neighbors that vote, with 1 ≤ k < n.
+        Number of neighbors, with 1 ≤ k < n.
     feature_names, target_names : sequence of str, optional
         Names of the columns (default: of X or of the fit) and of the class codes.
     title : str

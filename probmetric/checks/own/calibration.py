@@ -92,8 +92,8 @@ def sbc(
     The model simulates parameters and observations, and NUTS samples the posterior of
     each simulated data set. The rank of the true value among the draws must be uniform.
     This detects errors in the density, priors that the sampler cannot explore, and
-    sites that are not identified. It does not show that the model fits any data; use
-    ``check_model`` for that.
+    sites that are not identified. It does not show that the model fits data. For that
+    use ``check_model``.
 
     Parameters
     ----------
