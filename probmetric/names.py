@@ -70,7 +70,7 @@ def looked_up(path: Path, argument: str) -> Path:
         text = str(path)
         shown = text if len(text) <= 100 else f"{text[:40]}...{text[-20:]}"
         raise ValueError(
-            f"{argument} must be a path that can be looked up, got {shown!r} "
+            f"{argument} must be a valid path, got {shown!r} "
             f"({getattr(error, 'strerror', None) or error})"
         ) from error
     return path

@@ -311,10 +311,10 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
-                "metric must be Euclidean or Mahalanobis and correction must be None "
-                "for get_metric, because only then is the embedding linear in the "
-                f"features, got {self.metric!r} with correction={self.correction!r}. "
-                "Use Euclidean distances between rows of transform(X)."
+                "get_metric requires an embedding that is linear in the features: a "
+                "Euclidean or Mahalanobis metric without correction, got "
+                f"{self.metric!r} with correction={self.correction!r}. Use Euclidean "
+                "distances between rows of transform(X)."
             )
         return Mahalanobis(self.components_.copy())
 

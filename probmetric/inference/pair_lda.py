@@ -232,9 +232,9 @@ def _generalized(
     keep = wider if k is None else k if weighting == "one" else min(k, wider)
     if keep == 0:
         raise ValueError(
-            "pairs must have a direction in which far pairs are farther apart than "
-            f"close pairs, got none (largest ratio of variances {values[0]:.3g} ≤ 1). "
-            "Check that y is 1 for close pairs."
+            "pairs: in no direction are far pairs farther apart than close pairs "
+            f"(largest ratio of variances: {values[0]:.3g}). Check that y is 1 for "
+            "close pairs."
         )
     values, U = values[:keep], U[:, :keep]
     if weighting == "one":
@@ -252,9 +252,8 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
     positive = int(np.sum(values > len(M) * np.finfo(M.dtype).eps * values[0]))
     if values[0] <= 0:
         raise ValueError(
-            "pairs must have a direction in which far pairs are farther apart than "
-            "close pairs, got none (no positive eigenvalue of M). Check that y is 1 "
-            "for close pairs."
+            "pairs: in no direction are far pairs farther apart than close pairs (M "
+            "has no positive eigenvalue). Check that y is 1 for close pairs."
         )
     keep = positive if k is None else min(k, positive)
     return PairLDAParams(
@@ -416,7 +415,8 @@ def _solve(
         values, U = _against(far + ridge, close + ridge)
         if values[-1] <= 0:
             raise ValueError(
-                "alpha must make F̄ + αI regular, got a singular matrix. Set alpha > 0."
+                "alpha must be > 0 if far pairs do not differ in every direction, got "
+                f"{alpha:.6g}. Set alpha=0.01."
             )
         # C_α⁻¹ = UUᵀ and F_α⁻¹ = U diag(1/λ) Uᵀ: no inverse is formed.
         return _cut((U * (1 - 1 / values)) @ U.T, n_components)
@@ -427,9 +427,9 @@ def _solve(
         if method == "rca":
             _against(far, K)  # raises: C̄ + αI is singular
         raise ValueError(
-            f"alpha must be above alpha_min = λ_max(F̄ - C̄) = {least:.6g} for "
-            f"method='notes', got {alpha:.6g}. Set a larger alpha, or use "
-            "method='generalized' or 'kissme'."
+            f"alpha must be above {least:.6g} for method='notes' and these pairs, got "
+            f"{alpha:.6g}. Set a larger alpha, or use method='generalized' or "
+            "'kissme'."
         )
     keep = len(K) if n_components is None else n_components
     inverse = 1 / values[:keep]

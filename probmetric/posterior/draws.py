@@ -65,9 +65,9 @@ def posterior_metric(
             )
             return named(posterior, _features(draws))
     raise ValueError(
-        "draws must contain M, J, or a two-stage mixture, got "
-        f"{', '.join(sorted(map(str, draws['posterior'].data_vars)))}. For your own "
-        "model, use draws_to_metric with to_metric."
+        "draws must contain a matrix M or J, or the components of a two-stage "
+        f"mixture, got {', '.join(sorted(map(str, draws['posterior'].data_vars)))}. "
+        "For your own model, use draws_to_metric with to_metric."
     )
 
 
@@ -196,5 +196,7 @@ def _as_metric(result: Any) -> Dissimilarity:
         return result
     if np.ndim(result) != 2:
         got = f"shape {result.shape}" if hasattr(result, "shape") else repr(result)[:60]
-        raise TypeError(f"to_metric must return a factor (p, d) or a metric, got {got}")
+        raise TypeError(
+            f"to_metric must return a linear map (p, d) or a metric, got {got}"
+        )
     return Mahalanobis(np.asarray(result))

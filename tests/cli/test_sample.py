@@ -198,7 +198,7 @@ def test_draws_cut_anywhere_are_refused(laplace, tmp_path):
 def test_draws_of_no_metric_are_refused(tmp_path):
     tree = az.from_dict({"posterior": {"theta": np.zeros((1, 5))}})
     save_draws(tree, tmp_path / "draws.nc")
-    with pytest.raises(ValueError, match=r"draws must contain M.*theta"):
+    with pytest.raises(ValueError, match=r"draws must contain a matrix M.*theta"):
         posterior_of(load_draws(tmp_path / "draws.nc"))
     save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
     with pytest.raises(ValueError, match="must have a group 'posterior'"):

@@ -69,7 +69,7 @@ def test_two_points_a_class_are_few_enough_to_learn_nothing():
 
 
 def test_given_pairs_of_equal_points_called_different_are_refused():
-    with pytest.raises(ValueError, match="far pairs of distinct points"):
+    with pytest.raises(ValueError, match="far pairs both points are equal"):
         EigDML().fit_pairs(np.stack([X[:4], X[[1, 2, 3, 3]]], 1), [1, 1, 1, 0])
 
 

@@ -146,7 +146,7 @@ def test_pickles_from_before_the_folder_load():
         ({}, [[0, 1, np.nan]], None, "integers of at least 0, got nan"),
         ({"n_objects": 3}, [[0, 1, -1]], None, r"row numbers of X \(0 to 2\), got -1"),
         ({}, [[0, 1, 1e300]], None, r"to 2000, got 1e\+300"),
-        ({}, [[0, 1, 2], [0, 2, 1]], None, "do not cancel"),
+        ({}, [[0, 1, 2], [0, 2, 1]], None, "cancel exactly"),
         ({}, [[0, 1, 2], [3, 4, 5]], None, "got 2 groups"),
         ({}, [[0, 1, 2]], [3], "y must be pair labels"),
         ({}, [[0, 1], [1, 2]], None, r"must have shape \(N, 3\)"),

@@ -326,7 +326,7 @@ def test_bad_input_is_named(posterior, candidates, n, options, match):
         ([LINKED], "at least 2 draws"),
         ([pm.Mahalanobis(np.eye(3))] * 2, r"P\(same\), got draws of Mahalanobis"),
         ([build("LocalMahalanobis", s) for s in (0, 1)], "got draws of LocalMaha"),
-        ([NEGATIVE] * 2, r"probabilities in \[0, 1\]"),
+        ([NEGATIVE] * 2, r"not in \[0, 1\]"),
     ],
 )
 def test_what_has_no_draws_of_the_probability_is_refused(draws, match):

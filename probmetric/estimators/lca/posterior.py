@@ -96,8 +96,8 @@ def drawable(estimator: Any) -> tuple[Fitted, Recipe]:
         raise ValueError("per_anchor must be False for draws, got True")
     if np.isinf(estimator.regularization_):
         raise ValueError(
-            "regularization must be finite for draws, got the fit of 'cv', which chose "
-            "no learning (λ = inf). Set a number"
+            "regularization: 'cv' chose to learn nothing (λ = inf), so there are no "
+            "draws. Set regularization to a number."
         )
     fitted: Fitted = estimator.fitted_
     return fitted, as_fitted(recipe_of(estimator, estimator.n_features_in_)[0], fitted)
@@ -219,8 +219,9 @@ def check_no_anchors(estimator: object) -> None:
     """Raise for a fit from anchors, because refits would need all rows again."""
     if hasattr(estimator, "n_anchors_"):
         raise ValueError(
-            "draws must come from sample() after a fit with n_anchors, got None. "
-            "matrix_error_ is the standard error of M from sampling anchors"
+            "draws must be passed after a fit with n_anchors, got None. Use "
+            "draws=lca.sample(). The error due to the choice of anchors is in "
+            "matrix_error_"
         )
 
 
@@ -228,8 +229,8 @@ def check_no_weights(fitted: Fitted) -> None:
     """Raise for weighted points, because refits and votes ignore the weights."""
     if fitted.pairs.w is not None:
         raise ValueError(
-            "draws must come from sample() after a fit with sample_weight, got None. "
-            "Refits and votes of posterior_metric count points alike"
+            "draws must be passed after a fit with sample_weight, got None. Use "
+            "draws=lca.sample()"
         )
 
 

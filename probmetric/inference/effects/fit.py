@@ -260,8 +260,8 @@ def data_of(
     check_prior(prior.common)
     if not np.all(np.asarray(prior.common.lam) > 0):
         raise ValueError(
-            f"prior.common.lam must be > 0, got {prior.common.lam}. Under a flat prior "
-            "of the map the spread has no marginal density."
+            f"prior.common.lam must be > 0, got {prior.common.lam}. With lam = 0 the "
+            "spread cannot be estimated."
         )
     if isinstance(prior, HierarchicalLCAPrior):
         stats = stacked(pairs, n_groups)
@@ -454,7 +454,7 @@ def spread_posterior(
         )
     if all(mode.factors is None for mode in posterior.modes):
         raise ValueError(
-            "params must be a fit with a mode at some ω near the fitted spread, got "
-            "none. Raise max_iter, or set a stronger prior."
+            "The posterior has no mode for any spread near the fitted one, so draws "
+            "are not available. Increase max_iter, or set a stronger prior."
         )
     return posterior

@@ -123,9 +123,8 @@ def game(
     zero = ~np.any(far, 1)
     if zero.any():
         raise ValueError(
-            "pairs must have far pairs of distinct points, got "
-            f"{zero.sum()} with distance zero. No metric can separate equal points: "
-            "remove these pairs."
+            f"pairs: in {zero.sum()} far pairs both points are equal, and no metric "
+            "can separate them. Remove these pairs."
         )
     H = close.T @ close
     H = H + ridge * np.trace(H) / d * np.eye(d, dtype=H.dtype)
@@ -133,9 +132,8 @@ def game(
     if values[0] <= d * np.finfo(H.dtype).eps * values[-1]:
         rank = int(np.sum(values > d * np.finfo(H.dtype).eps * values[-1]))
         raise ValueError(
-            f"ridge must be positive if close pairs do not span all {d} dimensions, "
-            f"got {ridge} and a singular H of rank {rank}. The optimum is infinite: "
-            "set ridge > 0 (usually 1e-6), or add close pairs."
+            f"ridge must be > 0, because differences of close pairs span only {rank} "
+            f"of {d} dimensions, got {ridge}. Set ridge=1e-6, or add close pairs."
         )
     R = cholesky(H, lower=True)
     return Game(

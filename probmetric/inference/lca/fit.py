@@ -165,8 +165,8 @@ def _scaled(W0: Array, pairs: Pairs) -> tuple[Array, float]:
     median = _median(np.sum((delta[used] @ W0.T) ** 2, 1), times[used])
     if not median > 0:
         raise ValueError(
-            "pairs must have y = 1 pairs of distinct points to set the scale, got "
-            f"{int(used.sum())} pairs with y = 1, all at distance 0."
+            f"pairs: in all {int(used.sum())} pairs with y = 1 both points are equal, "
+            "so the prior has no scale. Add pairs of different points with y = 1."
         )
     c = 1 / np.sqrt(median)
     return c * W0, float(c)

@@ -173,8 +173,9 @@ def closed_form(
         except ValueError as error:
             trouble = str(error)
     warnings.warn(
-        "lca: chains start at random, as there is no Laplace approximation. They may "
-        f"stay on different sheets of W and disagree: {trouble}",
+        f"lca: there is no Laplace approximation ({trouble}), so chains start at "
+        "random points. They may stay near different modes and disagree. Compare "
+        "chains by R-hat, or set a stronger prior.",
         SamplingWarning,
         stacklevel=4,
     )

@@ -48,8 +48,8 @@ def check_folder(checkpoint: "str | Path | None", resume: bool) -> Path | None:
     folder = Path(checkpoint)
     if not resume and any(folder.glob("block_*.npz")):
         raise ValueError(
-            f"checkpoint must be a folder without blocks, got {folder} with blocks of "
-            "an earlier run. Use resume=True, or another folder."
+            f"checkpoint must be a folder without blocks of draws, got {folder} with "
+            "blocks of an earlier run. Use resume=True, or another folder."
         )
     return folder
 

@@ -112,7 +112,9 @@ def _posterior_dims(
 ) -> dict[str, list[str]]:
     unknown = [name for name in dims if name not in values]
     if unknown:
-        raise ValueError(f"dims must be for names in {list(values)}, got {unknown}")
+        raise ValueError(
+            f"dims must only contain names of {list(values)}, got {unknown}"
+        )
     axes: dict[str, list[str]] = {}
     for name, value in values.items():
         n_axes = np.ndim(value) - 2

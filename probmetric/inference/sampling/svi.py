@@ -283,8 +283,9 @@ class SVI:
                 state, losses = _advance(problem, size, key, state, data)
             if not np.isfinite(losses).all():
                 raise ValueError(
-                    "step_size must be small enough for a finite evidence lower bound, "
-                    f"got {self.step_size}. Lower it, or look for NaN in the data."
+                    "step_size: the evidence lower bound became NaN or infinite with "
+                    f"step_size={self.step_size}. Decrease it, or look for NaN in the "
+                    "data."
                 )
             draws, log_weight = _finish(problem, n_draws, key, state, data)
             values = {name: np.asarray(v)[None] for name, v in draws.items()}

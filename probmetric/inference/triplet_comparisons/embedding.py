@@ -73,8 +73,8 @@ def check_connected(triplets: Triplets) -> None:
     groups = len(np.unique(label[starts]))
     if groups > 1:
         raise ValueError(
-            f"triplets must connect all objects, got {groups} groups. Fit each group "
-            "separately."
+            f"triplets: the objects form {groups} groups that no triplet connects. Fit "
+            "each group separately, or add triplets."
         )
 
 
@@ -90,8 +90,8 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
     values, vectors = np.linalg.eigh(M)
     if not values[-1] > len(M) * np.finfo(M.dtype).eps * np.sum(data.w):
         raise ValueError(  # tr M₁ = 0: without a positive eigenvalue, M₁ = 0.
-            "triplets.y must be responses that do not cancel, got as many for as "
-            "against. Add triplets."
+            "triplets.y: the responses cancel exactly, so there is no starting point. "
+            "Add triplets."
         )
     values, W = values[::-1][:n_components], vectors.T[::-1][:n_components]
     lengths = np.sqrt(np.maximum(values, FLOOR * values[0]))

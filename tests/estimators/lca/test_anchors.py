@@ -126,7 +126,7 @@ def test_weights_are_refused_as_they_would_thin_the_rows(data):
 
 def test_intervals_of_other_data_are_refused(data):
     lca = pm.LCA(**QUICK).fit(*data)
-    with pytest.raises(ValueError, match="matrix_error_ is the standard error"):
+    with pytest.raises(ValueError, match="anchors is in matrix_error_"):
         lca.posterior_metric("intervals")
 
 
