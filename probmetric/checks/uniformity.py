@@ -34,8 +34,8 @@ class Ranks(NamedTuple):
     """Ranks of simulation-based calibration, by quantity.
 
     ``ranks`` count the draws (of ``n_draws``) below the true value, (n_simulations,).
-    ``constants`` are quantities whose draws are constant in every simulation: True if
-    the constant always equaled the true value, up to rounding.
+    ``constants`` are quantities whose draws do not vary in any simulation. The value is
+    True if the draws always equaled the true value, up to rounding.
     """
 
     ranks: Mapping[str, Array]

@@ -49,7 +49,7 @@ from probmetric.typing import Array
 
 
 class PairModel(NamedTuple):
-    """Parameters: log c (k,), μ (k, d), and B, W (queries), W' (database) (k, d, d).
+    """Parameters log c (k,), μ (k, d), and B, W (queries), W' (database), (k, d, d).
 
     Examples
     --------

@@ -34,9 +34,9 @@ class Shared:
     max_iter : int, default=500
         Maximum number of iterations of the solver.
     preprocessor : array-like of shape (n, d) or callable, optional
-        Look-up of points. X then has shape (n,), and pairs have shape (N, 2). Their
-        entries are row numbers of this array, or arguments (numbers or text) of this
-        function, which returns points.
+        Points, if X or pairs contain references to points instead of features. X then
+        has shape (n,), and pairs have shape (N, 2). References are row numbers of an
+        array, or numbers or text that a function converts to an array of points.
     unlabeled : label, default="warn"
         Rows with this label are left out, for example -1. NaN also matches None. With
         None or "warn" every label is a class, and "warn" warns about a label -1.

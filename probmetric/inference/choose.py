@@ -73,7 +73,7 @@ def choose_strength(
     tolerance: float | int = TOLERANCE,
     name: str = "prior_strength",
 ) -> Chosen:
-    """Choose the strength of a prior by soft votes of neighbors in folds.
+    """Choose the strength of a prior by the log loss of neighbor votes in folds.
 
     With the default ``losses`` the models of ``learn`` are linear maps (p, d).
     ``codes`` are classes 0..c-1; the only point of a class is used for training and

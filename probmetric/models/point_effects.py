@@ -88,9 +88,9 @@ class PointEffectsParams(NamedTuple):
 class PointEffectsPrior(NamedTuple):
     """``LCAPrior`` of W and b, with lam > 0, and ω ~ HalfNormal(spread).
 
-    With the default scale 1, b_i is within a factor of 50 of b for most points with 95%
-    probability. The prior median of ω is 0.67, which corresponds to a factor of two in
-    b_i.
+    With the default scale 1, most b_i differ from b by less than a factor of 50 (with
+    95% prior probability). The prior median of ω is 0.67, which corresponds to a factor
+    of two in b_i.
 
     Examples
     --------

@@ -68,11 +68,11 @@ class TwoStageParams(NamedTuple):
 class TwoStagePrior(NamedTuple):
     """Conjugate prior of every component. Pass None for a flat prior.
 
-    c ~ Dirichlet(concentration). Free: B_k ~ InverseWishart(df, scale), W_k ~
-    InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength). Proportional,
-    and for single instances: Σ_k ~ InverseWishart(df, scale), μ_k ~ N(mean,
-    Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` acts as a covariance floor:
-    it prevents a component from collapsing on one point.
+    c ~ Dirichlet(concentration). For ``covariance="free"``: B_k ~ InverseWishart(df,
+    scale), W_k ~ InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength).
+    For "proportional", and for single instances: Σ_k ~ InverseWishart(df, scale), μ_k ~
+    N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` acts as a covariance
+    floor: it prevents a component from collapsing on one point.
 
     Examples
     --------

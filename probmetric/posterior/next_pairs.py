@@ -112,9 +112,9 @@ def next_pairs(
         ``LCA().fit_pairs(pairs, y).posterior_metric("prediction", n_draws=200)``.
     candidates : array-like of shape (N, 2, d), or (N, 2) of int; Pairs; blocks
         Pairs of points, or of row numbers of ``X``. The judgments of ``Pairs`` are
-        ignored. Blocks are a list of such arrays or containers, or a function without
-        arguments that returns an iterable of them. The function is called once per
-        pass, and must return the same blocks each time.
+        ignored. Many candidates can be passed in blocks: a list of such arrays or
+        ``Pairs``, or a function without arguments that returns them. The function is
+        called once per pass, and must return the same blocks each time.
     n : int ≥ 1
         Size of the batch, at most the number of candidates. No candidate is repeated.
     criterion : {"information", "disagreement"}, default="information"

@@ -285,8 +285,7 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     ----------
     key : typed PRNG key
     post : ClassPosterior
-        If the posterior averages over completions, successive draws use successive
-        completions.
+        After a fit with missing entries, draws are divided evenly among completions.
     n_draws : int
 
     Returns
