@@ -114,7 +114,7 @@ def fit_scaler(
         raise ValueError(
             f"X must have at least one column that is not constant (n_samples = {n}), "
             f"got only constant columns {_columns(np.flatnonzero(constant), names)}. "
-            "Use standardize=False, or add features."
+            "Add features that vary."
         )
     # Dividing by the range first avoids cancellation; few columns, a copy of X.
     span = np.where(constant, 1.0, span)

@@ -360,8 +360,8 @@ class HierarchicalLCA(EffectLearner):
         groups = coords["group"].to_numpy().tolist() if "group" in coords else None
         if groups != self._labels:
             raise ValueError(
-                f"draws must be of groups {self._labels[:10]}, as this fit, got draws "
-                f"of {'none' if groups is None else groups[:10]}"
+                f"draws must be for the groups of this fit, {self._labels[:10]}, got "
+                f"draws for {'none' if groups is None else groups[:10]}"
             )
 
 

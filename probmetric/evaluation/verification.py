@@ -204,10 +204,9 @@ def verification_intervals(
         rest = (group != g).all(1)
         if not is_same[rest].any() or is_same[rest].all():
             raise ValueError(
-                f"sources: if group {g} of the sources is left out, only same-source "
-                "or only different-source pairs remain (intervals leave out each "
-                f"source, or one of {N_GROUPS} groups). Add sources with several "
-                "pairs."
+                f"sources: without jackknife group {g} of the sources, only "
+                "same-source or only different-source pairs remain. Add sources with "
+                "several pairs."
             )
         costs.append(_scores(scores[rest], is_same[rest], *cost))
     columns = zip(np.array(costs).T, LARGEST, strict=True)

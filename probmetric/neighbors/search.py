@@ -208,5 +208,7 @@ def check_dimension(metric: object, X: Float[np.ndarray, "n d"], name: str) -> N
     if isinstance(metric, Mahalanobis):
         factor = np.asarray(check_factor(metric.factor))
         if not np.isfinite(factor).all():
-            raise ValueError("metric must have a finite factor, got NaN or infinity")
+            raise ValueError(
+                "metric must have a finite linear map (factor), got NaN or infinity"
+            )
     check_features(metric, **{name: X})

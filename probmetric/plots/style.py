@@ -285,8 +285,8 @@ def linear_metric(learned: object) -> Any:
     if not hasattr(metric, "transform") or not hasattr(metric, "matrix"):
         raise ValueError(
             "learned must be a fitted learner, a metric with one matrix, or draws of "
-            f"one, got {type(metric).__name__}. For a matrix at each place use "
-            "pm.plots.local_ellipses; for a GDM, pm.plots.curves."
+            f"such a metric, got {type(metric).__name__}. For a matrix at each place "
+            "use pm.plots.local_ellipses; for a GDM, pm.plots.curves."
         )
     return metric
 

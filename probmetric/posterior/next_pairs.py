@@ -216,8 +216,8 @@ def _check_draws(posterior: object) -> None:
     draw = posterior.draws[0]
     if not hasattr(draw, "same_probability") or getattr(draw, "link", 0) is None:
         raise ValueError(
-            "posterior must have draws that define P(same), got draws of "
-            f"{type(draw).__name__} without it"
+            f"posterior must have draws that define P(same), got {type(draw).__name__} "
+            "without P(same)"
         )
 
 

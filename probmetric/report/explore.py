@@ -132,7 +132,7 @@ def explore(
         metric = draws_to_metric(metric, "prediction")
     if not hasattr(metric, "is_distance"):
         raise TypeError(
-            "learned must be a fitted estimator, a metric, or draws of one, got "
+            "learned must be a fitted estimator, a metric, or draws of a metric, got "
             f"{type(learned).__name__}."
         )
     metric = cast("Learned", metric)

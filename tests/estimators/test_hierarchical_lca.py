@@ -170,7 +170,7 @@ REFUSED = [
     ),
     (
         lambda m: of_draws(m, draws_of(np.where(SITE == "c", "d", SITE))),
-        "draws must be of groups",
+        "draws must be for the groups",
     ),
     (lambda m: one_far_point(None), r"^X: the fit did not end at a maximum"),
 ]

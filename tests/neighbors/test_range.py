@@ -214,7 +214,7 @@ def test_the_mean_metric_of_large_draws_is_that_of_the_draws():
 
 
 def test_a_metric_with_nan_is_blamed_itself():
-    with pytest.raises(ValueError, match=r"metric .*finite factor, got NaN"):
+    with pytest.raises(ValueError, match=r"metric .*finite linear map .*got NaN"):
         pm.nearest(Mahalanobis(L * np.nan), X, X, 2)
 
 
