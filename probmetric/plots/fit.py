@@ -1,23 +1,28 @@
 """Figures of one learned metric: its matrix, and the separation of classes."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probmetric.data import inputs
+from probmetric.metric import Mahalanobis
 from probmetric.metric.feature_names import check_columns
-from probmetric.plots.space import directions
+from probmetric.plots.space import directions, embedding
 from probmetric.plots.style import (
     BESIDE,
     COLORS,
     Panels,
     blank,
+    feature_scale,
     heatmap,
     labeled,
     linear_metric,
     matrix_side,
     metric_of,
     named_features,
+    readable,
     styled,
 )
 from probmetric.posterior.intervals import between_rows
@@ -26,6 +31,7 @@ from probmetric.typing import ArrayLike, Names
 
 MOST_PAIRS = 20_000
 MOST_DIRECTIONS = 20
+MOST_FEATURES = 40
 
 
 @styled
@@ -81,6 +87,115 @@ def matrix(
     second.set_xlabel("share of the mean squared\ndistance between two points")
     cut = f"\n({len(shown)} of {len(share)} directions shown)"
     second.set_title("How many directions matter" + cut * (len(shown) < len(share)))
+    return figure
+
+
+@styled
+def importance(
+    learned: object,
+    X: ArrayLike | None = None,
+    *,
+    prob: float = 0.9,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw a forest plot of the features, by how much each adds to the distance.
+
+    The value of a feature is the distance between two points that differ by one
+    standard deviation in this feature and agree in all others: the root of a diagonal
+    entry of M, times the standard deviation. Values of correlated features must be read
+    together, because they can replace each other. At most 40 features are shown.
+
+    Parameters
+    ----------
+    learned : estimator, Mahalanobis, IntervalMetric or PosteriorMetric
+        A metric with one matrix M. Lines are intervals for an ``IntervalMetric`` or for
+        a ``PosteriorMetric`` that is made for intervals.
+    X : array of shape (n, d), optional
+        Points for the standard deviations. Default: the standard deviations of a
+        learner that standardizes; otherwise a step is one unit of each feature.
+    prob : float, default=0.9
+        Nominal coverage of the lines.
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> X = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> figure = pm.plots.importance(pm.Mahalanobis(np.diag([1.0, 3.0])), X)
+    >>> figure.axes[0].lines[0].get_xdata().round(3).tolist()
+    [2.121, 1.414]
+    """
+    several = getattr(learned, "draws", None)
+    metric = linear_metric(learned if several is None else several[0])
+    check_columns(metric, X=X)
+    d = metric.n_features
+    names = named_features(None, np.empty((0, d)) if X is None else X, metric)
+    steps, unit = feature_scale(learned, d)
+    if X is not None:
+        steps, unit = inputs.points(X, "X").std(0), "per sd of each feature"
+    zero, steps = np.zeros((d, d)), np.diag(steps)
+    metrics = [metric] if several is None else several
+    value = over_draws(between_rows, metrics, zero, steps).mean(0)
+    ends: tuple[np.ndarray, ...] = (value, value)
+    if getattr(learned, "purpose", None) == "intervals":
+        interval: Any = learned
+        ends = interval.interval(zero, steps, prob=prob)
+    order = np.argsort(-value, kind="stable")[:MOST_FEATURES]
+    rows = np.arange(len(order))
+    figure, axis = blank(size=(6.2, 1.2 + 0.24 * len(order)), axes=ax)
+    axis.plot(value[order], rows, "o", color=COLORS[0])
+    title = "Distance of one step in each feature"
+    if ends[0] is not value:
+        axis.hlines(rows, *(end[order] for end in ends), color=COLORS[0])
+        title += f"\n(lines: {prob:.0%} intervals)"
+    axis.set_yticks(rows, readable(names[k] for k in order))
+    axis.set_ylim(len(order) - 0.5, -0.5)
+    axis.set_xlim(0, None)
+    axis.set_xlabel(f"learned distance, {unit}")
+    cut = f"\n({len(order)} of {d} features shown)" if len(order) < d else ""
+    axis.set_title(title + cut)
+    return figure
+
+
+@styled
+def before_after(
+    learned: object,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    links: int = 3,
+    target_names: Names | None = None,
+    axes: Panels | None = None,
+) -> Figure:
+    """Draw the points under the standardized Euclidean and under the learned metric.
+
+    Each panel is an ``embedding`` with its own plane and links to nearest neighbors.
+    Fewer links between classes mean that neighbors agree more often. If the metric was
+    learned from the same points, the right panel is optimistic.
+
+    Parameters
+    ----------
+    learned, X, y, links, target_names
+        As in ``embedding``.
+    axes : sequence of 2 Axes, optional
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> X, y = pm.datasets.load("iris")
+    >>> figure = pm.plots.before_after(pm.LDA().fit(X[::2], y[::2]), X[1::2], y[1::2])
+    >>> [axis.get_title("left").splitlines()[0] for axis in figure.axes]
+    ['Standardized Euclidean distance', 'Learned distance']
+    """
+    metric = metric_of(learned)
+    points, codes, labels = labeled(metric, X, y, target_names)
+    scale = points.std(0)
+    euclid = Mahalanobis(np.diag(1 / np.where(scale > 0, scale, 1)))
+    figure, (first, second) = blank(2, size=(11.5, 4.8), axes=axes)
+    shown: dict[str, Any] = {"links": links, "target_names": labels}
+    title = "Standardized Euclidean distance"
+    embedding(euclid, points, codes, title=title, ax=first, **shown)
+    embedding(learned, X, codes, title="Learned distance", ax=second, **shown)
+    first.get_legend().remove()
     return figure
 
 

@@ -150,6 +150,9 @@ METRIC = Mahalanobis(np.diag(1 / SD))
 FIGURES = {
     "agreement": lambda: plots.agreement(compared(6)),
     "agreement, many": lambda: plots.agreement(compared(13)),
+    "before_after": lambda: plots.before_after(
+        METRIC, X, y, target_names=WINE.target_names
+    ),
     "calibration": lambda: plots.calibration(P > 0.5, {"a": P, "b": P**2}, band=0.9),
     "class_probabilities": lambda: plots.class_probabilities(
         RNG.dirichlet([5, 2, 1], 100), classes=list(WINE.target_names), truth="class_0"
@@ -163,6 +166,7 @@ FIGURES = {
     "embedding": lambda: plots.embedding(
         METRIC, X, y, links=3, target_names=WINE.target_names
     ),
+    "importance": lambda: plots.importance(METRIC, WINE.frame),
     "local_ellipses": lambda: plots.local_ellipses(
         METRIC, X, y, features=(0, 12), **NAMES
     ),

@@ -334,3 +334,36 @@ def test_a_font_that_has_the_letters_is_used(monkeypatch):
     labels = figure.axes[0].get_yticklabels()
     assert [label.get_text() for label in labels] == ["ж", "left"]
     assert all("DejaVu Serif" in label.get_fontfamily() for label in labels)
+
+
+def test_importance_is_the_distance_of_one_standard_deviation():
+    """√(M_kk) times the standard deviations 2, 1 and 3; off-diagonals do not count."""
+    L = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.5]])
+    X = np.array([[2.0, 1.0, 3.0], [-2.0, -1.0, -3.0]])
+    fits = [pm.Mahalanobis(s * L) for s in (1.0, 0.8, 1.3)]
+    metric = pm.posterior.IntervalMetric(fits[0], fits[1:])
+    axis = plots.importance(metric, X, prob=0.5).axes[0]
+    np.testing.assert_allclose(axis.lines[0].get_xdata(), [np.sqrt(5), 2, 1.5])
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["x1", "x0", "x2"]
+    (lines,) = axis.collections
+    ends = [segment[:, 0] for segment in lines.get_segments()]
+    low, high = metric.interval(np.zeros((3, 3)), np.diag([2.0, 1, 3]), prob=0.5)
+    np.testing.assert_allclose(ends, np.stack([low, high], 1)[[1, 0, 2]])
+    alone = plots.importance(fits[0]).axes[0]
+    np.testing.assert_allclose(alone.lines[0].get_xdata(), [np.sqrt(5), 1, 0.5])
+    assert not alone.collections
+
+
+def test_before_and_after_have_the_links_of_their_own_metric():
+    """Eight columns of noise hide the classes that the first column separates."""
+    y = np.repeat([0, 1], 20)
+    X = np.column_stack([y + RNG.normal(size=40) / 9, RNG.normal(size=(40, 8))])
+    figure = plots.before_after(pm.Mahalanobis(np.eye(1, 9)), X, y, links=2)
+    crossing = []
+    for Z in (X / X.std(0), X[:, :1]):
+        near = np.argsort(
+            np.linalg.norm(Z[:, None] - Z, axis=2) + np.diag([np.inf] * 40), axis=1
+        )[:, :2]
+        crossing.append(f"({np.mean(y[near] != y[:, None]):.1%})")
+    assert crossing[0] != crossing[1] == "(0.0%)"
+    assert [axis.get_xlabel().split()[-1] for axis in figure.axes] == crossing
