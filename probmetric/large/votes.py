@@ -69,6 +69,12 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
     (self.classes_, members), n, d = class_counts(X), n_rows(X), n_features(X)
     warn_of_unlabeled(self.unlabeled, self.classes_, "label")
     self._check_arguments(n)
+    if isinstance(self.metric, list | tuple):
+        raise ValueError(
+            "metric must be a single metric for a dataset on disk, got "
+            f"{len(self.metric)} metrics"
+        )
+    self.parts_ = []
     metrics = self._set_metric(X, None, d)
     self.n_features_in_ = d
     for name in ("feature_names_in_", "_columns"):
@@ -84,6 +90,7 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
     if tune:
         votes, codes = left_out(metrics, points, k, len(members))
     self._tune(votes[None, None], codes, members, grids, tune, k)
+    self._set_reference()
     return self
 
 

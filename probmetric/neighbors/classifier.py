@@ -5,14 +5,15 @@ neighbors, and ``neighbors.votes`` defines the votes. A posterior is any object 
 interface ``metric.protocol.MetricDraws``.
 """
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_matrix
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
@@ -27,7 +28,6 @@ from probmetric.data.truth import TellsClasses
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import remember_columns
-from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.learned import (
     draws_of,
     metric_for,
@@ -35,6 +35,16 @@ from probmetric.neighbors.learned import (
     warn_of_training_data,
 )
 from probmetric.neighbors.search import check_dimension, nearest, rows_at
+from probmetric.neighbors.stacking import fit_stack
+from probmetric.neighbors.typicality import (
+    MOST_REFITTED,
+    Reference,
+    check_novelty,
+    fold_rows,
+    reference,
+    scores_of,
+    single,
+)
 from probmetric.neighbors.votes import (
     GRIDS,
     PRIOR_WEIGHTS,
@@ -54,7 +64,7 @@ def grid(value: str | float, default: tuple[float, ...]) -> tuple[float, ...]:
     return default if isinstance(value, str) else (float(value),)
 
 
-def common_type(classes: np.ndarray, label: object) -> np.dtype:
+def common_type(classes: np.ndarray, label: object, name: str) -> np.dtype:
     """Return the dtype of an array of classes and the label of abstention."""
     labels = np.asarray(label)
     kinds = {
@@ -62,7 +72,7 @@ def common_type(classes: np.ndarray, label: object) -> np.dtype:
     }
     if label is None or labels.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
-            f"reject_label must have the type of the classes {classes.tolist()} and "
+            f"{name} must have the type of the classes {classes.tolist()} and "
             f"must not be a class, got {label!r}"
         )
     return np.result_type(classes, labels)
@@ -74,7 +84,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
     Parameters
     ----------
-    metric : Metric, PosteriorMetric, learner or None, default=None
+    metric : Metric, PosteriorMetric, learner, None, or list of them, default=None
         Metric of the neighbors; None is the Euclidean distance. Under a posterior the
         *probabilities* are averaged over draws, never the distances. A learner, such as
         ``LCA()``, is cloned and fitted inside ``fit``, so cross-validation evaluates
@@ -82,6 +92,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         as, for example, ``metric__regularization``. A learner that is fitted to groups
         receives the classes as groups. If the metric was learned before ``fit``,
         evaluate the classifier on points that were not used to learn it.
+        The votes under several metrics are averaged with the weights of Bayesian
+        stacking (``neighbors.stacking``), with six fits of each metric.
     n_neighbors : int, default=5
         Number of neighbors that vote if ``votes="count"``. If ``votes="soft"``, all
         points vote with weights from a kernel, and the median distance to this neighbor
@@ -111,11 +123,21 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     reject_below : float in [0, 1], default=0
         ``predict`` abstains if the largest averaged probability is below this
         threshold. If abstaining costs c and an error costs 1, the optimal threshold of
-        a calibrated classifier is 1 - c (Chow's rule).
+        a calibrated classifier is 1 - c (Chow's rule). Such points are torn between
+        classes. A point far from all classes can have a large probability: use
+        ``novelty`` to find it.
     reject_label : label, optional
         Value that ``predict`` returns to abstain. It must have the type of the classes
         and must not be a class. Required if ``reject_below`` > 0. ``score`` counts an
         abstention as an error.
+    novelty : float in (0, 1), optional
+        ``predict`` returns ``outlier_label`` if `typicality` is at most this value: the
+        nominal share of new members of the training classes that are called novel. At
+        least 1/novelty - 1 training points are required (19 for 0.05). Probabilities
+        do not change. Default: no point is called novel.
+    outlier_label : label, optional
+        Value that ``predict`` returns for a novel point, as ``reject_label``. Required
+        with ``novelty``.
     unlabeled : label, default="warn"
         Label of rows to leave out in ``fit`` and ``score``, for example -1. NaN also
         leaves out rows with the label None. None and "warn" use every label as a class;
@@ -131,6 +153,12 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Metric that is used to find neighbors.
     learner_ : estimator or None
         Fitted learner, or None if no metric was learned.
+    parts_ : list of k KNeighborsClassifier
+        Classifiers of a list of metrics, otherwise empty. All other attributes, and
+        methods about neighbors, are those of the part with the largest weight.
+    weights_, weights_sd_ : arrays of shape (k,)
+        Weights of the parts, which sum to one, and their posterior standard deviations.
+        Only for a list of metrics.
     bandwidth_, sharpness_, prior_weight_ : float
         Bandwidth, sharpness and prior weight, chosen or passed.
     scale_ : array of shape (s,)
@@ -166,6 +194,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     prior_weight: Any = "loo"
     reject_below: Any = 0.0
     reject_label: object = None
+    novelty: Any = None
+    outlier_label: object = None
     unlabeled: object = "warn"
 
     @chunked()
@@ -196,6 +226,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         warn_of_unlabeled(self.unlabeled, self.classes_, "y")
         n, c, soft = len(P), len(self.classes_), self.votes == "soft"
         self._check_arguments(n)
+        if isinstance(self.metric, list | tuple):
+            return self._fit_stack(P, labels, codes)
+        self.parts_: list[KNeighborsClassifier] = []
         metrics = self._set_metric(rows, labels, P.shape[1])
         self.fit_X_, self.codes_ = P, codes
         self.class_prior_ = np.bincount(codes, minlength=c) / n
@@ -211,6 +244,27 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         elif tune:
             votes = count_votes(metrics, P[at], P, codes, k, c, at)[None, None]
         self._tune(votes, codes[at], members, grids, tune, None if soft else k)
+        self._set_reference()
+        return self
+
+    def _fit_stack(
+        self,
+        X: Float[np.ndarray, "n d"],
+        labels: np.ndarray,
+        codes: Int[np.ndarray, "n"],
+    ) -> "KNeighborsClassifier":
+        """Fit a classifier for each metric, and become the one of largest weight."""
+        if not self.metric:
+            raise ValueError("metric must have at least one metric, got an empty list")
+        parts = []
+        for metric in clone(self.metric, safe=False):
+            part = clone(self).set_params(metric=metric, reject_below=0.0)
+            parts.append(part.set_params(novelty=None, unlabeled=None))
+        parts, weights = fit_stack(parts, X, labels, codes)
+        fitted, settings = vars(parts[weights.weights.argmax()]), self.get_params(False)
+        vars(self).update({k: v for k, v in fitted.items() if k not in settings})
+        self.parts_, (self.weights_, self.weights_sd_, _) = parts, weights
+        self._set_reference()
         return self
 
     def _check_arguments(self, n: int) -> None:
@@ -228,7 +282,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         tuned("prior_weight", self.prior_weight, 0, most)
         check_number("reject_below", self.reject_below, 0, 1)
         if self.reject_below > 0:
-            common_type(self.classes_, self.reject_label)
+            common_type(self.classes_, self.reject_label, "reject_label")
+        if self.novelty is not None:
+            check_novelty(self.novelty, n)
+            common_type(self.classes_, self.outlier_label, "outlier_label")
 
     def _set_metric(
         self, X: ArrayLike | Chunked, labels: ArrayLike | None, d: int
@@ -263,6 +320,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute class probabilities averaged over draws, shape (m, c)."""
+        if self.parts_:
+            parts = zip(self.weights_, self.parts_, strict=True)
+            return np.sum([w * part.predict_proba(X) for w, part in parts], 0)
         Q, c, k = queries_of(self, X), len(self.classes_), self.n_neighbors
         if self.votes == "soft":
             tuned, k = (self.codes_, c, self.sharpness_), None
@@ -278,10 +338,58 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         probabilities = self.predict_proba(X)
         labels = self.classes_[probabilities.argmax(1)]
         if self.reject_below > 0:
-            dtype = common_type(self.classes_, self.reject_label)
-            labels = labels.astype(dtype, copy=False)
-            labels[probabilities.max(1) < self.reject_below] = self.reject_label
+            torn = probabilities.max(1) < self.reject_below
+            labels = self._replaced(labels, torn, "reject_label")
+        if self.novelty is not None:
+            novel = self.typicality(X) <= self.novelty
+            labels = self._replaced(labels, novel, "outlier_label")
         return labels
+
+    def _replaced(
+        self, labels: np.ndarray, rows: Bool[np.ndarray, "m"], name: str
+    ) -> np.ndarray:
+        label = getattr(self, name)
+        dtype = np.result_type(labels, common_type(self.classes_, label, name))
+        labels = labels.astype(dtype, copy=False)
+        labels[rows] = label
+        return labels
+
+    def typicality(self, X: ArrayLike) -> Float[np.ndarray, "m"]:
+        """Compute p-values of "this point belongs to some training class", shape (m,).
+
+        The p-value compares the distance to the nearest training point with those of
+        the training points, Eq. (2) of ``neighbors.typicality``. If new members of the
+        training classes follow the distribution of the training points, a share of
+        about α has a p-value ≤ α. The share can differ between classes. Small values
+        mean "none of the classes". A point between two classes can have a large one.
+
+        A learner as ``metric`` is fitted again in five folds, with at most 1000
+        training points. A metric that was learned earlier from the same points gives
+        p-values that are too small. Under a posterior the mean dissimilarity is used.
+        A training point as a query has the p-value 1.
+        """
+        Q = queries_of(self, X)
+        if self._reference is None:
+            self._reference = self._make_reference()
+        return self._reference.p_values(Q)
+
+    def _set_reference(self) -> None:
+        self._reference = None if self.novelty is None else self._make_reference()
+
+    def _make_reference(self) -> Reference:
+        X, learner = self.fit_X_, self.learner_
+        if isinstance(X, Chunked) or learner is None or len(X) > MOST_REFITTED:
+            return reference(self.metric_, X)
+        labels, held = self.classes_[self.codes_], fold_rows(X, self.codes_)
+        metrics: list[Dissimilarity] = []
+        for rows in held:
+            part = np.delete(np.arange(len(X)), rows)
+            data = X[part], labels[part], X.shape[1]
+            # Classes with a single row in a fold are expected.
+            with warnings.catch_warnings(action="ignore", category=UserWarning):
+                metrics.append(single(metric_for(learner, self.draws, *data)[0]))
+        scores = [scores_of(m, X, r) for m, r in zip(metrics, held, strict=True)]
+        return Reference(X, metrics, scores)
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute the logarithms of ``predict_proba``, shape (m, c)."""
@@ -334,9 +442,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        metric = self.metric_
-        if isinstance(metric, MetricDraws):
-            metric = metric.mean_metric()
+        metric = single(self.metric_)
         Q = self.fit_X_ if X is None else queries_of(self, X)
         D, index = nearest(metric, Q, self.fit_X_, k, exclude_self=X is None)
         if not return_distance:

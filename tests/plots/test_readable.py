@@ -19,6 +19,7 @@ from probmetric.checks.uniformity import Ranks
 from probmetric.data import Pairs
 from probmetric.datasets import load
 from probmetric.metric import Mahalanobis, SplineCityBlock
+from probmetric.plots.checks import agreement
 from probmetric.plots.draws import rank, trace
 from probmetric.posterior import PosteriorMetric, curves
 
@@ -148,14 +149,15 @@ P = RNG.random(300)
 NAMES = {"feature_names": WINE.feature_names, "target_names": WINE.target_names}
 METRIC = Mahalanobis(np.diag(1 / SD))
 FIGURES = {
-    "agreement": lambda: plots.agreement(compared(6)),
-    "agreement, many": lambda: plots.agreement(compared(13)),
+    "agreement": lambda: agreement(compared(6)),
+    "agreement, many": lambda: agreement(compared(13)),
     "calibration": lambda: plots.calibration(P > 0.5, {"a": P, "b": P**2}, band=0.9),
     "class_probabilities": lambda: plots.class_probabilities(
         RNG.dirichlet([5, 2, 1], 100), classes=list(WINE.target_names), truth="class_0"
     ),
     "curves": lambda: plots.curves(wine_curves(), WINE.feature_names),
     "det": lambda: plots.det({"learned": P, "flat": P**2}, P > 0.6),
+    "typicality": lambda: plots.typicality(P, P > 0.6),
     "det, many": lambda: plots.det(
         np.arange(40_000.0) % 39_989, np.arange(40_000) > 39_700
     ),
