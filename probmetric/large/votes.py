@@ -83,7 +83,7 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
         self.feature_names_in_ = np.array(X.feature_names, object)
     self.class_prior_ = members / n
     points = View(X, _Coded(self.classes_), X.name, weighted=False)
-    self.fit_X_, self.codes_ = points, None
+    self.fit_X_, self.codes_, self._w = points, None, None
     k = min(self.n_neighbors, max(1, n - 1))
     grids, tune = self._grids(n)
     votes, codes = np.empty((0, len(members))), np.empty(0, int)
@@ -102,6 +102,7 @@ def count_votes(
     k: int,
     n_classes: int,
     excluded: Int[np.ndarray, "m"] | None = None,
+    w: None = None,
 ) -> Float[np.ndarray, "m c"]:
     """Compute the class shares among the k nearest rows, averaged over metrics."""
     votes = np.zeros((len(Q), n_classes))

@@ -22,9 +22,10 @@ from probmetric.data.inputs import (
     as_sklearn,
     check_numeric,
     check_one_kind,
+    check_weights,
     label_codes,
 )
-from probmetric.data.truth import TellsClasses
+from probmetric.data.truth import TellsClasses, at_base_rates, shift_to
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import remember_columns
@@ -49,6 +50,7 @@ from probmetric.neighbors.votes import (
     GRIDS,
     PRIOR_WEIGHTS,
     Grids,
+    Votes,
     count_votes,
     leave_one_out,
     mix_prior,
@@ -130,6 +132,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Value that ``predict`` returns to abstain. It must have the type of the classes
         and must not be a class. Required if ``reject_below`` > 0. ``score`` counts an
         abstention as an error.
+    class_prior : array-like of shape (c,), or mapping, optional
+        Shares of the classes where predictions are made, in the order of ``classes_``
+        or by class. Probabilities are multiplied by their ratio to the training shares.
+        Default: the training shares.
     novelty : float in (0, 1), optional
         ``predict`` returns ``outlier_label`` if `typicality` is at most this value: the
         nominal share of new members of the training classes that are called novel. At
@@ -194,13 +200,18 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     prior_weight: Any = "loo"
     reject_below: Any = 0.0
     reject_label: object = None
+    class_prior: object = None
     novelty: Any = None
     outlier_label: object = None
     unlabeled: object = "warn"
 
     @chunked()
     def fit(
-        self, X: ArrayLike | Chunked, y: ArrayLike | None = None
+        self,
+        X: ArrayLike | Chunked,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
     ) -> "KNeighborsClassifier":
         """Fit the metric if it is a learner, store the points, and tune the votes.
 
@@ -212,12 +223,18 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             predicts at most 2000 rows, each from all other rows.
         y : array-like of shape (n,), optional
             Classes of the points; None for a dataset on disk.
+        sample_weight : array-like of shape (n,), optional
+            Weights ≥ 0 of the votes of points, and of their terms in the tuning. They
+            are passed to a learner that supports them. Default: 1 for all.
         """
         if y is None:
             raise ValueError(
                 "y: this estimator requires y to be passed, but the target y is None"
             )
-        labels, rows = leave_out(self.unlabeled, y, X)
+        labels, rows, w = leave_out(self.unlabeled, y, X, sample_weight)
+        if w is not None:
+            w = check_weights(w, len(np.asarray(labels)))
+            w, labels, rows = leave_out(0, w, labels, rows, name="sample_weight")
         check_numeric(rows)
         check_one_kind(labels)
         P, labels = as_sklearn(self, rows, labels)
@@ -227,23 +244,26 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         n, c, soft = len(P), len(self.classes_), self.votes == "soft"
         self._check_arguments(n)
         if isinstance(self.metric, list | tuple):
-            return self._fit_stack(P, labels, codes)
+            return self._fit_stack(P, labels, codes, w)
         self.parts_: list[KNeighborsClassifier] = []
-        metrics = self._set_metric(rows, labels, P.shape[1])
-        self.fit_X_, self.codes_ = P, codes
-        self.class_prior_ = np.bincount(codes, minlength=c) / n
+        metrics = self._set_metric(rows, labels, P.shape[1], w)
+        self.fit_X_, self.codes_, self._w = P, codes, w
+        members = np.bincount(codes, w, minlength=c)
+        self.class_prior_ = members / members.sum()
+        shift_to(self.class_prior, self.classes_, self.class_prior_)
         k = min(self.n_neighbors, max(1, n - 1))
         grids, tune = self._grids(n)
-        at, members = scored_rows(P, codes), np.bincount(codes, minlength=c)
+        at = scored_rows(P, codes)
         votes = np.empty((0, 1, n, c))
         if soft:
             b = grids[0] if tune else ()
-            made = neighborhood(metrics, P, k, b, codes, c, at, grids[1])
+            made = neighborhood(metrics, P, k, b, self._ballots(), c, at, grids[1])
             self._near, votes = made
             self.scale_ = self._near.scales
         elif tune:
-            votes = count_votes(metrics, P[at], P, codes, k, c, at)[None, None]
-        self._tune(votes, codes[at], members, grids, tune, None if soft else k)
+            votes = count_votes(metrics, P[at], P, codes, k, c, at, w)[None, None]
+        w = None if w is None else w[at]
+        self._tune(votes, codes[at], members, grids, tune, None if soft else k, w)
         self._set_reference()
         return self
 
@@ -252,8 +272,11 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         X: Float[np.ndarray, "n d"],
         labels: np.ndarray,
         codes: Int[np.ndarray, "n"],
+        w: Float[np.ndarray, "n"] | None,
     ) -> "KNeighborsClassifier":
         """Fit a classifier for each metric, and become the one of largest weight."""
+        if w is not None:
+            raise ValueError("sample_weight must be None for a list of metrics")
         if not self.metric:
             raise ValueError("metric must have at least one metric, got an empty list")
         parts = []
@@ -266,6 +289,12 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self.parts_, (self.weights_, self.weights_sd_, _) = parts, weights
         self._set_reference()
         return self
+
+    def _ballots(self) -> Votes:
+        """Return the classes of the points, or their weights by class (n, c)."""
+        if self._w is None:
+            return self.codes_
+        return self._w[:, None] * np.eye(len(self.classes_))[self.codes_]
 
     def _check_arguments(self, n: int) -> None:
         check_choice("votes", self.votes, tuple(PRIOR_WEIGHTS))
@@ -288,9 +317,14 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             common_type(self.classes_, self.outlier_label, "outlier_label")
 
     def _set_metric(
-        self, X: ArrayLike | Chunked, labels: ArrayLike | None, d: int
+        self,
+        X: ArrayLike | Chunked,
+        labels: ArrayLike | None,
+        d: int,
+        w: Float[np.ndarray, "n"] | None = None,
     ) -> list[Dissimilarity]:
-        self.metric_, self.learner_ = metric_for(self.metric, self.draws, X, labels, d)
+        made = metric_for(self.metric, self.draws, X, labels, d, w)
+        self.metric_, self.learner_ = made
         metrics = draws_of(self.metric_)
         check_dimension(metrics[0], np.zeros((1, d)), "X")
         return metrics
@@ -308,14 +342,15 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self,
         votes: Float[np.ndarray, "g t m c"],
         codes: Int[np.ndarray, "m"],
-        members: Int[np.ndarray, "c"],
+        members: Int[np.ndarray, "c"] | Float[np.ndarray, "c"],
         grids: Grids,
         tune: bool,
         k: int | None,
+        w: Float[np.ndarray, "m"] | None = None,
     ) -> None:
         tuned = untuned(grids)
         if tune:
-            tuned = leave_one_out(votes, codes, members, grids, k)
+            tuned = leave_one_out(votes, codes, members, grids, k, w)
         self.bandwidth_, self.sharpness_, self.prior_weight_, self.loo_scores_ = tuned
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
@@ -325,13 +360,20 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             return np.sum([w * part.predict_proba(X) for w, part in parts], 0)
         Q, c, k = queries_of(self, X), len(self.classes_), self.n_neighbors
         if self.votes == "soft":
-            tuned, k = (self.codes_, c, self.sharpness_), None
+            tuned, k = (self._ballots(), c, self.sharpness_), None
             votes = self._near.votes(self.bandwidth_, Q, *tuned)
         else:
             votes = count_votes(
-                draws_of(self.metric_), Q, self.fit_X_, self.codes_, k, c
+                draws_of(self.metric_), Q, self.fit_X_, self.codes_, k, c, w=self._w
             )
-        return mix_prior(votes, self.class_prior_, self.prior_weight_, k)
+        P = mix_prior(votes, self.class_prior_, self.prior_weight_, k)
+        shift = shift_to(self.class_prior, self.classes_, self.class_prior_)
+        with np.errstate(divide="ignore"):
+            return (
+                P
+                if isinstance(shift, float)
+                else np.exp(at_base_rates(np.log(P), shift))
+            )
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the most probable class, or abstain; ties give the first class."""
@@ -384,7 +426,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         metrics: list[Dissimilarity] = []
         for rows in held:
             part = np.delete(np.arange(len(X)), rows)
-            data = X[part], labels[part], X.shape[1]
+            w = None if self._w is None else self._w[part]
+            data = X[part], labels[part], X.shape[1], w
             # Classes with a single row in a fold are expected.
             with warnings.catch_warnings(action="ignore", category=UserWarning):
                 metrics.append(single(metric_for(learner, self.draws, *data)[0]))
