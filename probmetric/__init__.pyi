@@ -17,7 +17,6 @@ from .checks.criticism import check_model as check_model
 from .checks.own.calibration import sbc as sbc
 from .compilation import compilation_cache as compilation_cache
 from .data.containers import (
-    Groups as Groups,
     Labeled as Labeled,
     Pairs as Pairs,
     Triplets as Triplets,
@@ -34,6 +33,7 @@ from .estimators.lca.estimator import LCA as LCA
 from .estimators.lda import LDA as LDA, RCA as RCA
 from .estimators.mds import ClassicalMDS as ClassicalMDS
 from .estimators.pair_lda import PairLDA as PairLDA
+from .estimators.stacking import StackingClassifier as StackingClassifier
 from .estimators.triplet_comparisons.embedding import (
     TripletEmbedding as TripletEmbedding,
 )

@@ -156,6 +156,11 @@ def _task(options: Evaluate) -> Task:
             "-k cannot be used here, because judgments (--answers) and pairs of "
             f"sources (only --groups) use no neighbors, got {k}. Omit -k."
         )
+    if options.novelty is not None and (options.answers is not None or by_source):
+        raise ValueError(
+            "--novelty cannot be combined with --answers or only --groups, which have "
+            f"no classes, got {options.novelty}."
+        )
     if options.answers is not None:
         if groups is not None:
             raise ValueError(
@@ -214,7 +219,9 @@ def _votes(options: Evaluate, spec: DataSpec) -> Task:
     if options.test is None:
         splits = stratified_folds(data.y, int(options.folds or 0), seed, "--folds")
     else:
-        tested, where = _test_data(options.test, spec, data), "of --test"
+        known = options.novelty is None
+        tested = _test_data(options.test, spec, data, known=known)
+        where = "of --test"
         X, labels = np.append(X, tested.X, 0), np.append(labels, tested.labels)
         splits = [tuple(np.split(np.arange(len(X)), [len(data.X)]))]
         overlap = if_among(tested, hashes_of(data.X), where)
@@ -235,31 +242,34 @@ def _votes(options: Evaluate, spec: DataSpec) -> Task:
         figures: list[dict[str, Any]] = []
         predictions: list[pd.DataFrame] = []
         bar = progress_bar(splits, "held-out points", None, "split")
-        for stated in cross_validate(metrics, X, labels, bar, n_neighbors=n_neighbors):
+        how = {"n_neighbors": n_neighbors, "novelty": options.novelty}
+        for stated in cross_validate(metrics, X, labels, bar, **how):
             rows, classifier = stated.rows, stated.classifier
             which = {"method": stated.name, "split": stated.split}
             scores = evaluate(X[rows], labels[rows], classifier=classifier, seed=seed)
             figures.append({**which, **scores})
             classes, truth = classifier.classes_, labels[rows]
             frame = _class_table(classes, stated.P, truth, rows - first)
+            if options.novelty is not None:
+                frame["typicality"] = classifier.typicality(X[rows])
             predictions.append(frame.assign(**which))
         return _means(figures, predictions, neighbors=n_neighbors)
 
     return Task(describe_data(data, spec), [*remarks, *overlap], compute)
 
 
-def _test_data(test: str, spec: DataSpec, data: Dataset) -> Dataset:
+def _test_data(test: str, spec: DataSpec, data: Dataset, *, known: bool) -> Dataset:
     label = spec.label or (None if spec.groups else data.label)
     with of_option("--test"):
         tested = load(spec._replace(name=test, label=label))
         features = data.feature_names, tested.feature_names
         check_features(*features, tested.name, "--data")
     others = sorted({*tested.target_names} - {*data.target_names})
-    if others:
+    if others and known:
         raise ValueError(
             f"--test must have only classes that are in --data, got {len(others)} "
-            f"others, such as {others[0]!r}. To evaluate new sources, use --data with "
-            "--groups and without --test and --folds."
+            f"others, such as {others[0]!r}. For unknown classes use --novelty. To "
+            "evaluate new sources, use --data with --groups and without --test."
         )
     return tested
 
@@ -281,6 +291,7 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
         "--set": bool(options.settings),
         "--groups": options.groups is not None,
         "--folds": options.folds is not None,
+        "--novelty": options.novelty is not None,
         "no --test": options.test is None,
     }
     for name, used in refused.items():

@@ -19,6 +19,7 @@ from probmetric.large.rows import all_rows, is_large, last_column, open_rows, st
 from probmetric.large.source import Source, n_rows
 from probmetric.names import in_parts
 from probmetric.neighbors.table import neighbor_table
+from probmetric.neighbors.typicality import check_novelty, reference
 
 
 def run(options: Neighbors) -> int:
@@ -28,6 +29,8 @@ def run(options: Neighbors) -> int:
         with bad_input():
             if out is not None:
                 stack.enter_context(claim_file(out, ".csv", force=options.force))
+            if options.novelty is not None and options.queries is None:
+                raise ValueError("--novelty must be used with --queries, got none.")
             use = load_stored(options)
             rows, queries = _rows(spec, options.queries, use), None
             if options.queries is not None:
@@ -41,6 +44,10 @@ def run(options: Neighbors) -> int:
             table = neighbor_table(
                 use.metric, points, k, queries=queries, labels=labels
             )
+            if options.novelty is not None and queries is not None:
+                check_novelty(options.novelty, n)
+                p = np.repeat(reference(use.metric, points).p_values(queries), k)
+                table = table.assign(typicality=p, novel=p <= options.novelty)
         table = safe_labels(table, ("label",), quote=options.quote_formulas)
         if out is None:
             typer.echo(table.to_csv(index=False), nl=False)

@@ -129,6 +129,10 @@ OVERWRITE = "Overwrite existing files."
 QUOTE = "Put ' before labels that a spreadsheet runs as formulas, such as =1+1."
 SETTING = "Argument of the learner, for example n_components=2; repeatable."
 TABLE_OUT = "Output .csv file; default standard output."
+NOVELTY = (
+    "Nominal share of known points that are called novel (none of the classes), for "
+    "example 0.05; at least 19 points are required for 0.05. Default none is called so."
+)
 UNLABELED = "Label or group of rows to omit, such as -1; nan for a missing label."
 
 
@@ -259,6 +263,7 @@ class Neighbors(UseOptions, WorkerOptions):
         "Query points; default the rows of --data (a row is not its own neighbor).",
     )
     k: int = option(5, "Number of neighbors per query.", "-k", "--k", min=1)
+    novelty: float | None = option(None, NOVELTY)
     out: Path | None = option(None, TABLE_OUT)
     quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
 
@@ -287,6 +292,7 @@ class Evaluate(UseOptions, WorkerOptions):
         *("-k", "--k"),
         min=1,
     )
+    novelty: float | None = option(None, NOVELTY)
     groups: str | None = option(None, GROUPS)
     out: Path | None = option(
         None,

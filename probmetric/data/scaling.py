@@ -49,7 +49,7 @@ def standardize_features(
     names: Names = None,
     *,
     standardize: bool = True,
-    times: Int[np.ndarray, "n"] | None = None,
+    times: Int[np.ndarray, "n"] | Float[np.ndarray, "n"] | None = None,
 ) -> tuple[Float[np.ndarray, "n d"], Scaler]:
     """Standardize by ``fit_scaler``, with a warning about constant columns."""
     scaler = fit_scaler(X, names, standardize=standardize, times=times)
@@ -80,7 +80,7 @@ def fit_scaler(
     names: Names = None,
     *,
     standardize: bool = True,
-    times: Int[np.ndarray, "n"] | None = None,
+    times: Int[np.ndarray, "n"] | Float[np.ndarray, "n"] | None = None,
 ) -> Scaler:
     """Compute means and standard deviations of features (or 0 and 1).
 

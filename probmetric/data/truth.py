@@ -1,13 +1,50 @@
 """Score predictions against true labels."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 
-from probmetric.data.inputs import check_weights, label_codes
+from probmetric.data.inputs import check_weights, column, label_codes
 from probmetric.data.unlabeled import leave_out
 from probmetric.typing import ArrayLike
+
+type BaseRates = ArrayLike | Mapping[Any, float] | None
+"""Shares of the classes, in the order of ``classes_`` or by class."""
+
+
+def shift_to(
+    class_prior: BaseRates, classes: np.ndarray, before: Float[np.ndarray, "c"]
+) -> Float[np.ndarray, "c"] | float:
+    """Return the log of other base rates over those of the training data, or 0."""
+    if class_prior is None:
+        return 0.0
+    if isinstance(class_prior, Mapping):
+        wrong = {*classes.tolist()} ^ {*class_prior}
+        if wrong:
+            raise ValueError(
+                f"class_prior must have the classes {classes.tolist()}, got "
+                f"{[*class_prior]}"
+            )
+        class_prior = [class_prior[label] for label in classes.tolist()]
+    shares = column(class_prior, len(classes), "class_prior")
+    if not (np.all(shares > 0) and np.isclose(shares.sum(), 1)):
+        raise ValueError(
+            f"class_prior must be shares > 0 with sum 1, got {shares.tolist()}"
+        )
+    return np.log(shares) - np.log(before)
+
+
+def at_base_rates(
+    log_p: Float[np.ndarray, "m c"], shift: Float[np.ndarray, "c"] | float
+) -> Float[np.ndarray, "m c"]:
+    """Return log P(class | x) at the base rates of `shift_to`."""
+    if isinstance(shift, float):
+        return log_p
+    log_p = log_p + shift
+    return log_p - np.logaddexp.reduce(log_p, 1, keepdims=True)
 
 
 class TellsClasses(ClassifierMixin):

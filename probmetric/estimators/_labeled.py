@@ -205,6 +205,25 @@ def _point_weights(
     return positive, weights > 0
 
 
+def weighted_rows(
+    X: Float[np.ndarray, "n d"],
+    classes: np.ndarray,
+    codes: Int[np.ndarray, "n"],
+    w: ArrayLike | None,
+    smallest: int = 2,
+) -> tuple[
+    Float[np.ndarray, "m d"],
+    np.ndarray,
+    Int[np.ndarray, "m"],
+    Float[np.ndarray, "m"] | None,
+]:
+    """Leave out rows of weight 0; return rows, classes, codes and the weights."""
+    weights, positive = _point_weights(w, len(X))
+    if weights is not None and len(weights) < len(X):
+        classes, codes = _classes(classes[codes[positive]], smallest)
+    return X[positive], classes, codes, weights
+
+
 def _standardizes(estimator: object) -> bool:
     return bool(getattr(estimator, "standardize", False))
 
@@ -220,21 +239,26 @@ def labeled_data(
     X: ArrayLike,
     y: ArrayLike | None,
     w: ArrayLike | None = None,
+    *,
+    counts: bool = False,
 ) -> tuple[Labeled, np.ndarray, Scaler]:
     """Check settings, points and labels; return standardized points and the classes.
 
     Unlabeled points and points of weight 0 are left out. The center and the scale count
-    each remaining point once. The threshold of an earlier fit is deleted.
+    each remaining point once, or by its weight if weights are ``counts``. The threshold
+    of an earlier fit is deleted.
     """
     y, X, w = leave_out(unlabeled_of(estimator), y, X, w)
     rows, classes, codes = check_labeled(estimator, X, y)
-    weights, positive = _point_weights(w, len(rows))
-    rows = rows[positive]
-    if len(rows) < len(codes):
-        classes, codes = _classes(classes[codes[positive]], 2)
+    rows, classes, codes, weights = weighted_rows(rows, classes, codes, w)
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
-    Z, scaler = standardize_features(rows, names, standardize=_standardizes(estimator))
+    Z, scaler = standardize_features(
+        rows,
+        names,
+        standardize=_standardizes(estimator),
+        times=weights if counts else None,
+    )
     forget(estimator, "threshold_", "pair_classes_")
     return Labeled(Z, codes, weights), classes, scaler
 

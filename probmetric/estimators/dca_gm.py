@@ -162,9 +162,24 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     preprocessor: Preprocessor = None
     unlabeled: object = "warn"
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the projection and the mixtures."""
-        data, self.classes_, scaler = labeled_data(self, X, y)
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the projection and the mixtures.
+
+        Parameters
+        ----------
+        sample_weight : array-like of shape (n,), optional
+            Weights of the points, ≥ 0. Weight 2 equals entering the row twice. Default:
+            1 for all. Tuning ("cv") counts each row once.
+        """
+        data, self.classes_, scaler = labeled_data(
+            self, X, y, sample_weight, counts=True
+        )
         d = data.X.shape[1]
         p = default_rows(len(self.classes_), d)
         if self.n_components is not None:
@@ -180,7 +195,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         else:
             self.prior_strength_ = float(self.prior_strength)
         self._euclid = self.prior_strength_ if mixed else 0.0
-        n, self._live, data = len(data.X), ~constant, pad_labeled(data)
+        self._live, data = ~constant, pad_labeled(data)
+        n = float(np.asarray(data.w).sum())
         with jax.enable_x64(True):
             begin = start(
                 data,

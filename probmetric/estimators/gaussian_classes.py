@@ -20,7 +20,7 @@ from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Labeled
 from probmetric.data.padding import bucket, pad_rows
 from probmetric.data.scaling import Scaler, constant_columns, standardize_features
-from probmetric.data.truth import TellsClasses
+from probmetric.data.truth import BaseRates, TellsClasses, at_base_rates, shift_to
 from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labeled import (
     Finite,
@@ -28,6 +28,7 @@ from probmetric.estimators._labeled import (
     checked_rows,
     report,
     required,
+    weighted_rows,
 )
 from probmetric.estimators._learner import (
     ClassProbabilities,
@@ -45,6 +46,7 @@ from probmetric.inference.gaussian_classes.choice import (
     EXCESS,
     Strengths,
     choose_prior,
+    prior_of,
     statistics_of,
 )
 from probmetric.inference.gaussian_classes.completions import (
@@ -130,17 +132,22 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
     def _options(self) -> _Options:
         return {"covariance": self.covariance, "alpha": float(self.alpha)}
 
-    def _fit_classes(self, X: ArrayLike, y: ArrayLike, seed: int) -> ClassFit:
+    def _fit_classes(
+        self, X: ArrayLike, y: ArrayLike, seed: int, w: ArrayLike | None = None
+    ) -> ClassFit:
         """Scale the points, choose the prior, and compute the posterior.
 
         With missing entries the posterior is a mean over completions, drawn with
         ``seed``.
         """
         finite: Finite = "allow-nan" if self.missing == "integrate" else True
-        y, X = leave_out(self.unlabeled, y, X)
-        points, classes, codes = check_labeled(self, X, y, finite=finite, smallest=1)
+        y, X, w = leave_out(self.unlabeled, y, X, w)
+        checked = check_labeled(self, X, y, finite=finite, smallest=1)
+        points, classes, codes, weights = weighted_rows(*checked, w, smallest=1)
+        if weights is not None and np.isnan(points).any():
+            raise ValueError("sample_weight must be None with missing entries")
         Z, scaler = standardize_features(
-            points, self._names, standardize=bool(self.standardize)
+            points, self._names, standardize=bool(self.standardize), times=weights
         )
         data, options, c = Labeled(Z, codes), self._options, len(classes)
         prior = strengths = None
@@ -160,7 +167,9 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         else:
             if self.prior == "cv":
                 prior, strengths, _ = choose_prior(data, c, **options)
-            stats = statistics_of(Z, codes, c)
+            stats = statistics_of(Z, codes, c, weights)
+            if weights is not None and strengths is not None:
+                prior = prior_of(stats, strengths, **options)
             stats, prior, post, evidence = to_numpy(
                 learn_statistics(stats, prior, **options)
             )
@@ -255,6 +264,10 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         "diagonal": independent features.
     alpha : float > 0, default 1
         Dirichlet concentration of the class weights.
+    class_prior : array-like of shape (c,), or mapping, optional
+        Shares of the classes where predictions are made, in the order of ``classes_``
+        or by class. Probabilities are multiplied by their ratio to the training shares.
+        Default: the training shares.
     missing : {"error", "integrate"}, default "error"
         Treatment of NaN. "integrate" assumes that entries are missing at random.
         Predictions use the other entries, exactly. The posterior of ``fit`` is a mean
@@ -292,9 +305,17 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     [0, 0, 0]
     """
 
+    class_prior: BaseRates = None
+
     @no_type_check
     @chunked()
-    def fit(self, X: ArrayLike | Chunked, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Chunked,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Compute the posterior of labeled points, exact for complete rows.
 
         Parameters
@@ -306,12 +327,14 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
             numbers. All other computations use all rows.
         y : array-like of shape (n,)
             Class labels. Must be None for data on disk.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the points, ≥ 0. Weight 2 equals entering the row twice. Default:
+            1 for all. Tuning ("cv") counts each row once.
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        return self._store(
-            self._fit_classes(cast("ArrayLike", X), required(self, y), seed)
-        )
+        points, labels = cast("ArrayLike", X), required(self, y)
+        return self._store(self._fit_classes(points, labels, seed, sample_weight))
 
     def _store(self, fitted: ClassFit) -> Self:
         self._set_classes(fitted)
@@ -319,6 +342,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         mean = to_numpy(posterior_mean(self.posterior_))
         scale = fitted.scaler.scale
         self.class_prior_ = mean.weights
+        shift_to(self.class_prior, self.classes_, mean.weights)
         self.means_ = fitted.scaler.mean + scale * mean.mean
         factor = scale[:, None] * mean.chol
         self.covariances_ = factor @ np.swapaxes(factor, 1, 2)
@@ -414,4 +438,6 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Z = pad_rows(Z, bucket(n))  # A few sizes, to avoid compilation.
         with jax.enable_x64(True):
             log_p = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))
-        return no_nan(log_p[:n], "X", points)
+        log_p = no_nan(log_p[:n], "X", points)
+        shift = shift_to(self.class_prior, self.classes_, self.class_prior_)
+        return at_base_rates(log_p, shift)

@@ -51,7 +51,13 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
 
     @no_type_check
     @chunked()
-    def fit(self, X: ArrayLike | Chunked, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Chunked,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn from class (or chunk) labels.
 
         Parameters
@@ -62,11 +68,16 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         y : array-like of shape (n,)
             Class labels, numbers or strings. At least two classes; one with two rows or
             more. None for data on disk, which have their labels.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the points, ≥ 0. Weight 2 equals entering the row twice. Default:
+            1 for all. Tuning ("cv") counts each row once.
         """
-        data, self.classes_, scaler = labeled_data(self, cast("ArrayLike", X), y)
+        data, self.classes_, scaler = labeled_data(
+            self, cast("ArrayLike", X), y, sample_weight, counts=True
+        )
         target = self._target(scaler.scale)
         if isinstance(self.prior_strength, str):
-            self.prior_strength_ = self._choose(data, target).strength
+            self.prior_strength_ = self._choose(data._replace(w=None), target).strength
         else:
             self.prior_strength_ = float(self.prior_strength)
         prior = lda.shrinkage_prior(target, self.prior_strength_)

@@ -6,13 +6,16 @@ The derivation is ``inference.pair_lda``.
 from dataclasses import field
 from typing import Literal, TypedDict, cast
 
+import numpy as np
+
 from probmetric.arguments import check_count
 from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Labeled, Pairs
-from probmetric.estimators._labeled import required
+from probmetric.estimators._labeled import holds_pairs, labeled_data, required
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import Extended, NonNegative, PairSet, settings
 from probmetric.inference import pair_lda
+from probmetric.inference.gaussian_classes.choice import statistics_of
 from probmetric.inference.pair_lda import SecondMoments
 from probmetric.inference.solvers.result import Fit
 from probmetric.typing import ArrayLike, Self, no_type_check
@@ -103,16 +106,31 @@ class PairLDA(PairLearner):
     def _solve_labels(self, data: Labeled) -> Fit:
         if isinstance(self.prior_strength, str):
             chosen = pair_lda.choose_strength(
-                data, self._rows(data), pairs=self._paired, **self._options()
+                data._replace(w=None),
+                self._rows(data),
+                pairs=self._paired,
+                **self._options(),
             )
             strength = chosen.strength
         else:
             strength = float(self.prior_strength)
-        return self._learn(self._paired(data), strength, len(data.X))
+        if data.w is None:
+            return self._learn(self._paired(data), strength, len(data.X))
+        X, y, w = (np.asarray(part) for part in data)
+        stats = statistics_of(X, y, w=w)
+        # Weights are counts: a row has (w² - w)/2 pairs with its copies.
+        moments = pair_lda.class_second_moments(stats, stats.n)
+        return self._learn(moments, strength, float(stats.n.sum()))
 
     @no_type_check
     @chunked()
-    def fit(self, X: ArrayLike | Chunked, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Chunked,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn from class labels, or from pairs.
 
         Parameters
@@ -125,8 +143,23 @@ class PairLDA(PairLearner):
             Class labels, numbers or strings. At least two classes are required, and at
             least one class with two or more rows. Labels of pairs are described in
             ``fit_pairs``. Must be None for data on disk.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the points, ≥ 0. Weight 2 equals entering the row twice. Default:
+            1 for all. Requires ``pairs="all"``. Tuning ("cv") counts each row once.
         """
-        return super().fit(cast("ArrayLike", X), required(self, y))
+        if sample_weight is None:
+            return super().fit(cast("ArrayLike", X), required(self, y))
+        X = cast("ArrayLike", X)
+        if holds_pairs(self, X):
+            return self.fit_pairs(X, required(self, y), sample_weight=sample_weight)
+        if self.pairs != "all":
+            raise ValueError(
+                f"pairs must be 'all' for a fit with sample_weight, got {self.pairs!r}"
+            )
+        data, self.classes_, scaler = labeled_data(
+            self, X, y, sample_weight, counts=True
+        )
+        return self._fit_labels(data, scaler)
 
     def _paired(self, data: Labeled) -> Pairs | Labeled:
         return data if self.pairs == "all" else self._make_pairs(data)

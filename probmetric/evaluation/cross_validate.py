@@ -57,14 +57,23 @@ def cross_validate(
     splits: Iterable[tuple[Rows, Rows]],
     *,
     n_neighbors: int = 5,
+    novelty: float | None = None,
 ) -> Generator[Stated]:
     """Classify held-out points of each split by soft votes under each metric."""
     for number, (train, test) in enumerate(splits):
         for name, learn in metrics.items():
             classifier = KNeighborsClassifier(learn(train), n_neighbors)
+            if novelty is not None:
+                other = _other_label(y)
+                classifier.set_params(novelty=novelty, outlier_label=other)
             classifier.fit(rows_of(X, train), y[train])
             P = classifier.predict_proba(rows_of(X, test))
             yield Stated(name, number, test, classifier, P)
+
+
+def _other_label(y: np.ndarray) -> Any:
+    """Return a label of the type of y that is none of its values."""
+    return y.max() + 1 if y.dtype.kind in "iufb" else f"not {y.max()}"
 
 
 def stratified_folds(

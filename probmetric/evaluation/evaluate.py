@@ -73,6 +73,13 @@ class Classifier(Protocol):
     def predict_proba(self, X: ArrayLike, /) -> np.ndarray: ...  # noqa: D102
 
 
+@runtime_checkable
+class Typical(Protocol):
+    """A classifier with p-values of belonging to some training class."""
+
+    def typicality(self, X: ArrayLike, /) -> np.ndarray: ...  # noqa: D102
+
+
 @chunked()
 def evaluate(
     X: ArrayLike | Chunked,
@@ -117,6 +124,10 @@ def evaluate(
         Scores by name:
 
         * ``accuracy, log_loss, brier, ece`` with a classifier.
+        * ``false_alarms`` if the classifier has ``novelty``: share of the points that
+          are called novel although their class is known. y may then have other classes.
+          ``caught`` is the share of their points that are called novel; the other
+          scores of the classifier use only points of known classes.
         * ``precision_at_1, r_precision, map_at_r, pair_roc_auc`` with a metric, and
           ``queries`` or ``depth`` if one of these limits was reached.
         * ``cllr, cllr_min, eer, min_dcf`` (`verification`) with a ``PairSimilarity``
@@ -149,16 +160,23 @@ def evaluate(
     figures: dict[str, float] = {}
     if classifier is not None:
         classes = np.asarray(classifier.classes_)
+        novelty = getattr(classifier, "novelty", None)
         unknown = sorted(set(y.tolist()) - set(classes.tolist()))
-        if unknown:
+        known = np.isin(y, unknown, invert=True)
+        if (unknown and novelty is None) or not known.any():
             raise ValueError(
-                f"y must contain only classes of the classifier, got {unknown}. Remove "
-                "these rows."
+                f"y must contain only classes of the classifier, got {unknown}. Set "
+                "novelty to evaluate other classes as unknown ones."
             )
         P = classifier.predict_proba(table)
-        P = _probabilities(P, (len(X), len(classes)))
-        rows = np.searchsorted(classes, y), P, np.ones(len(P))
+        P = _probabilities(P, (len(X), len(classes)))[known]
+        rows = np.searchsorted(classes, y[known]), P, np.ones(len(P))
         figures |= class_figures(class_sums([rows], n_bins))
+        if isinstance(classifier, Typical) and novelty is not None:
+            novel = classifier.typicality(table) <= novelty
+            figures["false_alarms"] = float(novel[known].mean())
+            if unknown:
+                figures["caught"] = float(novel[~known].mean())
     if metric is not None:
         codes = np.unique(y, return_inverse=True)[1]
         figures |= retrieval(

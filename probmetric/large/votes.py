@@ -69,6 +69,12 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
     (self.classes_, members), n, d = class_counts(X), n_rows(X), n_features(X)
     warn_of_unlabeled(self.unlabeled, self.classes_, "label")
     self._check_arguments(n)
+    if isinstance(self.metric, list | tuple):
+        raise ValueError(
+            "metric must be a single metric for a dataset on disk, got "
+            f"{len(self.metric)} metrics"
+        )
+    self.parts_ = []
     metrics = self._set_metric(X, None, d)
     self.n_features_in_ = d
     for name in ("feature_names_in_", "_columns"):
@@ -77,13 +83,14 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
         self.feature_names_in_ = np.array(X.feature_names, object)
     self.class_prior_ = members / n
     points = View(X, _Coded(self.classes_), X.name, weighted=False)
-    self.fit_X_, self.codes_ = points, None
+    self.fit_X_, self.codes_, self._w = points, None, None
     k = min(self.n_neighbors, max(1, n - 1))
     grids, tune = self._grids(n)
     votes, codes = np.empty((0, len(members))), np.empty(0, int)
     if tune:
         votes, codes = left_out(metrics, points, k, len(members))
     self._tune(votes[None, None], codes, members, grids, tune, k)
+    self._set_reference()
     return self
 
 
@@ -95,6 +102,7 @@ def count_votes(
     k: int,
     n_classes: int,
     excluded: Int[np.ndarray, "m"] | None = None,
+    w: None = None,
 ) -> Float[np.ndarray, "m c"]:
     """Compute the class shares among the k nearest rows, averaged over metrics."""
     votes = np.zeros((len(Q), n_classes))

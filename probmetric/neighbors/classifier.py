@@ -5,14 +5,15 @@ neighbors, and ``neighbors.votes`` defines the votes. A posterior is any object 
 interface ``metric.protocol.MetricDraws``.
 """
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_matrix
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
@@ -21,13 +22,13 @@ from probmetric.data.inputs import (
     as_sklearn,
     check_numeric,
     check_one_kind,
+    check_weights,
     label_codes,
 )
-from probmetric.data.truth import TellsClasses
+from probmetric.data.truth import TellsClasses, at_base_rates, shift_to
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import remember_columns
-from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.learned import (
     draws_of,
     metric_for,
@@ -35,10 +36,21 @@ from probmetric.neighbors.learned import (
     warn_of_training_data,
 )
 from probmetric.neighbors.search import check_dimension, nearest, rows_at
+from probmetric.neighbors.stacking import fit_stack
+from probmetric.neighbors.typicality import (
+    MOST_REFITTED,
+    Reference,
+    check_novelty,
+    fold_rows,
+    reference,
+    scores_of,
+    single,
+)
 from probmetric.neighbors.votes import (
     GRIDS,
     PRIOR_WEIGHTS,
     Grids,
+    Votes,
     count_votes,
     leave_one_out,
     mix_prior,
@@ -54,7 +66,7 @@ def grid(value: str | float, default: tuple[float, ...]) -> tuple[float, ...]:
     return default if isinstance(value, str) else (float(value),)
 
 
-def common_type(classes: np.ndarray, label: object) -> np.dtype:
+def common_type(classes: np.ndarray, label: object, name: str) -> np.dtype:
     """Return the dtype of an array of classes and the label of abstention."""
     labels = np.asarray(label)
     kinds = {
@@ -62,7 +74,7 @@ def common_type(classes: np.ndarray, label: object) -> np.dtype:
     }
     if label is None or labels.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
-            f"reject_label must have the type of the classes {classes.tolist()} and "
+            f"{name} must have the type of the classes {classes.tolist()} and "
             f"must not be a class, got {label!r}"
         )
     return np.result_type(classes, labels)
@@ -74,7 +86,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
     Parameters
     ----------
-    metric : Metric, PosteriorMetric, learner or None, default=None
+    metric : Metric, PosteriorMetric, learner, None, or list of them, default=None
         Metric of the neighbors; None is the Euclidean distance. With a posterior, class
         *probabilities* are averaged over draws, not distances. A learner, such as
         ``LCA()``, is cloned and fitted in ``fit``. Cross-validation then evaluates the
@@ -82,6 +94,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         as, for example, ``metric__regularization``. A learner that is fitted to groups
         receives the classes as groups. If the metric was learned before ``fit``,
         evaluate the classifier on points that were not used to learn it.
+        The votes under several metrics are averaged with the weights of Bayesian
+        stacking (``neighbors.stacking``), with six fits of each metric.
     n_neighbors : int, default=5
         Number k of neighbors that count if ``votes="count"``. If ``votes="soft"``, the
         unit of the bandwidth is the median distance to the k-th neighbor.
@@ -111,11 +125,25 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     reject_below : float in [0, 1], default=0
         ``predict`` abstains if the largest averaged probability is below this
         threshold. If abstaining costs c and an error costs 1, the optimal threshold of
-        a calibrated classifier is 1 - c (Chow's rule).
+        a calibrated classifier is 1 - c (Chow's rule). Such points are torn between
+        classes. A point far from all classes can have a large probability: use
+        ``novelty`` to find it.
     reject_label : label, optional
         Value that ``predict`` returns to abstain. It must have the type of the classes
         and must not be a class. Required if ``reject_below`` > 0. ``score`` counts an
         abstention as an error.
+    class_prior : array-like of shape (c,), or mapping, optional
+        Shares of the classes where predictions are made, in the order of ``classes_``
+        or by class. Probabilities are multiplied by their ratio to the training shares.
+        Default: the training shares.
+    novelty : float in (0, 1), optional
+        ``predict`` returns ``outlier_label`` if `typicality` is at most this value: the
+        nominal share of new members of the training classes that are called novel. At
+        least 1/novelty - 1 training points are required (19 for 0.05). Probabilities
+        do not change. Default: no point is called novel.
+    outlier_label : label, optional
+        Value that ``predict`` returns for a novel point, as ``reject_label``. Required
+        with ``novelty``.
     unlabeled : label, default="warn"
         Label of rows to leave out in ``fit`` and ``score``, for example -1. NaN also
         leaves out rows with the label None. None and "warn" use every label as a class;
@@ -131,6 +159,12 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Metric that is used to find neighbors.
     learner_ : estimator or None
         Fitted learner, or None if no metric was learned.
+    parts_ : list of k KNeighborsClassifier
+        Classifiers of a list of metrics, otherwise empty. All other attributes, and
+        methods about neighbors, are those of the part with the largest weight.
+    weights_, weights_sd_ : arrays of shape (k,)
+        Weights of the parts, which sum to one, and their posterior standard deviations.
+        Only for a list of metrics.
     bandwidth_, sharpness_, prior_weight_ : float
         Bandwidth, sharpness and prior weight, chosen or passed.
     scale_ : array of shape (s,)
@@ -166,11 +200,18 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     prior_weight: Any = "loo"
     reject_below: Any = 0.0
     reject_label: object = None
+    class_prior: object = None
+    novelty: Any = None
+    outlier_label: object = None
     unlabeled: object = "warn"
 
     @chunked()
     def fit(
-        self, X: ArrayLike | Chunked, y: ArrayLike | None = None
+        self,
+        X: ArrayLike | Chunked,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
     ) -> "KNeighborsClassifier":
         """Fit the metric if it is a learner, store the points, and tune the votes.
 
@@ -182,12 +223,18 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             predicts at most 2000 rows, each from all other rows.
         y : array-like of shape (n,), optional
             Classes of the points; None for a dataset on disk.
+        sample_weight : array-like of shape (n,), optional
+            Weights ≥ 0 of the votes of points, and of their terms in the tuning. They
+            are passed to a learner that supports them. Default: 1 for all.
         """
         if y is None:
             raise ValueError(
                 "y: this estimator requires y to be passed, but the target y is None"
             )
-        labels, rows = leave_out(self.unlabeled, y, X)
+        labels, rows, w = leave_out(self.unlabeled, y, X, sample_weight)
+        if w is not None:
+            w = check_weights(w, len(np.asarray(labels)))
+            w, labels, rows = leave_out(0, w, labels, rows, name="sample_weight")
         check_numeric(rows)
         check_one_kind(labels)
         P, labels = as_sklearn(self, rows, labels)
@@ -196,22 +243,58 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         warn_of_unlabeled(self.unlabeled, self.classes_, "y")
         n, c, soft = len(P), len(self.classes_), self.votes == "soft"
         self._check_arguments(n)
-        metrics = self._set_metric(rows, labels, P.shape[1])
-        self.fit_X_, self.codes_ = P, codes
-        self.class_prior_ = np.bincount(codes, minlength=c) / n
+        if isinstance(self.metric, list | tuple):
+            return self._fit_stack(P, labels, codes, w)
+        self.parts_: list[KNeighborsClassifier] = []
+        metrics = self._set_metric(rows, labels, P.shape[1], w)
+        self.fit_X_, self.codes_, self._w = P, codes, w
+        members = np.bincount(codes, w, minlength=c)
+        self.class_prior_ = members / members.sum()
+        shift_to(self.class_prior, self.classes_, self.class_prior_)
         k = min(self.n_neighbors, max(1, n - 1))
         grids, tune = self._grids(n)
-        at, members = scored_rows(P, codes), np.bincount(codes, minlength=c)
+        at = scored_rows(P, codes)
         votes = np.empty((0, 1, n, c))
         if soft:
             b = grids[0] if tune else ()
-            made = neighborhood(metrics, P, k, b, codes, c, at, grids[1])
+            made = neighborhood(metrics, P, k, b, self._ballots(), c, at, grids[1])
             self._near, votes = made
             self.scale_ = self._near.scales
         elif tune:
-            votes = count_votes(metrics, P[at], P, codes, k, c, at)[None, None]
-        self._tune(votes, codes[at], members, grids, tune, None if soft else k)
+            votes = count_votes(metrics, P[at], P, codes, k, c, at, w)[None, None]
+        w = None if w is None else w[at]
+        self._tune(votes, codes[at], members, grids, tune, None if soft else k, w)
+        self._set_reference()
         return self
+
+    def _fit_stack(
+        self,
+        X: Float[np.ndarray, "n d"],
+        labels: np.ndarray,
+        codes: Int[np.ndarray, "n"],
+        w: Float[np.ndarray, "n"] | None,
+    ) -> "KNeighborsClassifier":
+        """Fit a classifier for each metric, and become the one of largest weight."""
+        if w is not None:
+            raise ValueError("sample_weight must be None for a list of metrics")
+        if not self.metric:
+            raise ValueError("metric must have at least one metric, got an empty list")
+        parts = []
+        for metric in clone(self.metric, safe=False):
+            part = clone(self).set_params(metric=metric, reject_below=0.0)
+            parts.append(part.set_params(novelty=None, unlabeled=None))
+        parts, weights = fit_stack(parts, X, labels, codes)
+        fitted, settings = vars(parts[weights.weights.argmax()]), self.get_params(False)
+        vars(self).update({k: v for k, v in fitted.items() if k not in settings})
+        self.parts_, (self.weights_, self.weights_sd_, _) = parts, weights
+        self._set_reference()
+        return self
+
+    def _ballots(self) -> Votes:
+        """Return the classes of the points, or their weights by class (n, c)."""
+        if self._w is None:
+            return self.codes_
+        return self._w[:, None] * np.eye(len(self.classes_))[self.codes_]
 
     def _check_arguments(self, n: int) -> None:
         check_choice("votes", self.votes, tuple(PRIOR_WEIGHTS))
@@ -228,12 +311,20 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         tuned("prior_weight", self.prior_weight, 0, most)
         check_number("reject_below", self.reject_below, 0, 1)
         if self.reject_below > 0:
-            common_type(self.classes_, self.reject_label)
+            common_type(self.classes_, self.reject_label, "reject_label")
+        if self.novelty is not None:
+            check_novelty(self.novelty, n)
+            common_type(self.classes_, self.outlier_label, "outlier_label")
 
     def _set_metric(
-        self, X: ArrayLike | Chunked, labels: ArrayLike | None, d: int
+        self,
+        X: ArrayLike | Chunked,
+        labels: ArrayLike | None,
+        d: int,
+        w: Float[np.ndarray, "n"] | None = None,
     ) -> list[Dissimilarity]:
-        self.metric_, self.learner_ = metric_for(self.metric, self.draws, X, labels, d)
+        made = metric_for(self.metric, self.draws, X, labels, d, w)
+        self.metric_, self.learner_ = made
         metrics = draws_of(self.metric_)
         check_dimension(metrics[0], np.zeros((1, d)), "X")
         return metrics
@@ -251,37 +342,97 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self,
         votes: Float[np.ndarray, "g t m c"],
         codes: Int[np.ndarray, "m"],
-        members: Int[np.ndarray, "c"],
+        members: Int[np.ndarray, "c"] | Float[np.ndarray, "c"],
         grids: Grids,
         tune: bool,
         k: int | None,
+        w: Float[np.ndarray, "m"] | None = None,
     ) -> None:
         tuned = untuned(grids)
         if tune:
-            tuned = leave_one_out(votes, codes, members, grids, k)
+            tuned = leave_one_out(votes, codes, members, grids, k, w)
         self.bandwidth_, self.sharpness_, self.prior_weight_, self.loo_scores_ = tuned
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute class probabilities averaged over draws, shape (m, c)."""
+        if self.parts_:
+            parts = zip(self.weights_, self.parts_, strict=True)
+            return np.sum([w * part.predict_proba(X) for w, part in parts], 0)
         Q, c, k = queries_of(self, X), len(self.classes_), self.n_neighbors
         if self.votes == "soft":
-            tuned, k = (self.codes_, c, self.sharpness_), None
+            tuned, k = (self._ballots(), c, self.sharpness_), None
             votes = self._near.votes(self.bandwidth_, Q, *tuned)
         else:
             votes = count_votes(
-                draws_of(self.metric_), Q, self.fit_X_, self.codes_, k, c
+                draws_of(self.metric_), Q, self.fit_X_, self.codes_, k, c, w=self._w
             )
-        return mix_prior(votes, self.class_prior_, self.prior_weight_, k)
+        P = mix_prior(votes, self.class_prior_, self.prior_weight_, k)
+        shift = shift_to(self.class_prior, self.classes_, self.class_prior_)
+        with np.errstate(divide="ignore"):
+            return (
+                P
+                if isinstance(shift, float)
+                else np.exp(at_base_rates(np.log(P), shift))
+            )
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the most probable class, or abstain; ties give the first class."""
         probabilities = self.predict_proba(X)
         labels = self.classes_[probabilities.argmax(1)]
         if self.reject_below > 0:
-            dtype = common_type(self.classes_, self.reject_label)
-            labels = labels.astype(dtype, copy=False)
-            labels[probabilities.max(1) < self.reject_below] = self.reject_label
+            torn = probabilities.max(1) < self.reject_below
+            labels = self._replaced(labels, torn, "reject_label")
+        if self.novelty is not None:
+            novel = self.typicality(X) <= self.novelty
+            labels = self._replaced(labels, novel, "outlier_label")
         return labels
+
+    def _replaced(
+        self, labels: np.ndarray, rows: Bool[np.ndarray, "m"], name: str
+    ) -> np.ndarray:
+        label = getattr(self, name)
+        dtype = np.result_type(labels, common_type(self.classes_, label, name))
+        labels = labels.astype(dtype, copy=False)
+        labels[rows] = label
+        return labels
+
+    def typicality(self, X: ArrayLike) -> Float[np.ndarray, "m"]:
+        """Compute p-values of "this point belongs to some training class", shape (m,).
+
+        The p-value compares the distance to the nearest training point with those of
+        the training points, Eq. (2) of ``neighbors.typicality``. If new members of the
+        training classes follow the distribution of the training points, a share of
+        about α has a p-value ≤ α. The share can differ between classes. Small values
+        mean "none of the classes". A point between two classes can have a large one.
+
+        A learner as ``metric`` is fitted again in five folds, with at most 1000
+        training points. A metric that was learned earlier from the same points gives
+        p-values that are too small. Under a posterior the mean dissimilarity is used.
+        A training point as a query has the p-value 1.
+        """
+        Q = queries_of(self, X)
+        if self._reference is None:
+            self._reference = self._make_reference()
+        return self._reference.p_values(Q)
+
+    def _set_reference(self) -> None:
+        self._reference = None if self.novelty is None else self._make_reference()
+
+    def _make_reference(self) -> Reference:
+        X, learner = self.fit_X_, self.learner_
+        if isinstance(X, Chunked) or learner is None or len(X) > MOST_REFITTED:
+            return reference(self.metric_, X)
+        labels, held = self.classes_[self.codes_], fold_rows(X, self.codes_)
+        metrics: list[Dissimilarity] = []
+        for rows in held:
+            part = np.delete(np.arange(len(X)), rows)
+            w = None if self._w is None else self._w[part]
+            data = X[part], labels[part], X.shape[1], w
+            # Classes with a single row in a fold are expected.
+            with warnings.catch_warnings(action="ignore", category=UserWarning):
+                metrics.append(single(metric_for(learner, self.draws, *data)[0]))
+        scores = [scores_of(m, X, r) for m, r in zip(metrics, held, strict=True)]
+        return Reference(X, metrics, scores)
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute the logarithms of ``predict_proba``, shape (m, c)."""
@@ -334,9 +485,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        metric = self.metric_
-        if isinstance(metric, MetricDraws):
-            metric = metric.mean_metric()
+        metric = single(self.metric_)
         Q = self.fit_X_ if X is None else queries_of(self, X)
         D, index = nearest(metric, Q, self.fit_X_, k, exclude_self=X is None)
         if not return_distance:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from probmetric.arguments import check_choice
 from probmetric.data.chunked import Chunked, chunked
@@ -43,11 +43,12 @@ def metric_for(
     X: ArrayLike | Chunked,
     labels: ArrayLike | None,
     n_features: int,
+    w: ArrayLike | None = None,
 ) -> tuple[Any, Any]:
     """Return the metric or draws to use, and the learner that was fitted, or None.
 
     ``draws`` is the argument of the learner's ``posterior_metric`` (None uses
-    ``get_metric``). Metric None is the Euclidean distance.
+    ``get_metric``). Metric None is the Euclidean distance. ``w`` are weights of points.
     """
     if hasattr(metric, "fit") and not isinstance(metric, type):
         name = type(metric).__name__
@@ -57,14 +58,14 @@ def metric_for(
                 raise ValueError(
                     f"metric must be a learner with get_metric(), got {name}"
                 )
-            learner = _fitted(metric, X, labels)
+            learner = _fitted(metric, X, labels, w)
             return learner.get_metric(), learner
         check_choice("draws", draws, ("prediction", "intervals"))
         if not hasattr(metric, "posterior_metric"):
             raise ValueError(
                 f"draws must be None for {name}, which has no posterior, got {draws!r}"
             )
-        learner = _fitted(metric, X, labels)
+        learner = _fitted(metric, X, labels, w)
         return learner.posterior_metric(draws), learner
     if draws is not None:
         raise ValueError(
@@ -74,11 +75,21 @@ def metric_for(
     return (Mahalanobis(np.eye(n_features)) if metric is None else metric), None
 
 
-def _fitted(learner: object, X: ArrayLike | Chunked, labels: ArrayLike | None) -> Any:
-    """Fit a clone, without a second warning about labels that the caller checked."""
+def _fitted(
+    learner: object,
+    X: ArrayLike | Chunked,
+    labels: ArrayLike | None,
+    w: ArrayLike | None = None,
+) -> Any:
+    """Fit a clone, without a second warning about labels that the caller checked.
+
+    Learners without ``sample_weight`` count each row once.
+    """
     new: Any = clone(learner)
     if getattr(new, "unlabeled", None) == WARN:
         new.set_params(unlabeled=None)
+    if w is not None and has_fit_parameter(new, "sample_weight"):
+        return new.fit(X, labels, sample_weight=w)
     return fit_labels(new, X, labels)
 
 

@@ -39,6 +39,9 @@ draws, the class prior is mixed in with weight a:
 
     soft:   P = (1 - a) v̄ + a π,          count:  P = (k v̄ + a π) / (k + a).      (3)
 
+Weights of points. The vote of point j, its term in n_c and π, and its term in the
+tuning are multiplied by its weight. Scales do not depend on weights.
+
 Tuning. b and t (soft votes) and a are chosen on a grid by the log score of the
 *averaged* prediction (3) of each training point from the others, with π counted without
 it. Tuning the plug-in prediction instead overfits. The metric was learned with the
@@ -137,13 +140,15 @@ def count_votes(
     k: int,
     n_classes: int,
     excluded: Int[np.ndarray, "m"] | None = None,
+    w: Float[np.ndarray, "n"] | None = None,
 ) -> Float[np.ndarray, "m c"]:
     """Compute the class shares among the k nearest points, averaged over metrics."""
     votes = np.zeros((len(Q), n_classes))
     rows = np.arange(len(Q))[:, None]
     for metric in metrics:
         index = found_but_own(metric, Q, X, k, excluded)[1]
-        np.add.at(votes, (rows, codes[index]), 1.0)
+        size = 1.0 if w is None else w[index] * (k / w[index].sum(1, keepdims=True))
+        np.add.at(votes, (rows, codes[index]), size)
     return votes / (k * len(metrics))
 
 
@@ -425,29 +430,32 @@ def untuned(grids: Grids) -> Tuned:
 def leave_one_out(
     votes: Float[np.ndarray, "g t m c"],
     codes: Int[np.ndarray, "m"],
-    members: Int[np.ndarray, "c"],
+    members: Int[np.ndarray, "c"] | Float[np.ndarray, "c"],
     grids: Grids,
     k: int | None,
+    w: Float[np.ndarray, "m"] | None = None,
 ) -> Tuned:
     """Choose b, t and a by the log score of leave-one-out votes, less Eq. (5).
 
-    ``members`` are the class sizes of the points that vote. If no point can be scored,
-    because each is the only one of its class, return `untuned`.
+    ``members`` are the class sizes of the points that vote (sums of weights if there
+    are weights). If no point can be scored, because each is the only one of its class,
+    return `untuned`.
     """
-    n = int(members.sum())
-    scored = np.flatnonzero(members[codes] > 1)
+    n, w = members.sum(), np.ones(len(codes)) if w is None else w
+    scored = np.flatnonzero(members[codes] > w * (1 + 1e-9))
     if len(scored) == 0:
         return untuned(grids)
     bandwidths, sharpness, weights = grids
     scores = np.empty((len(bandwidths), len(sharpness), len(weights)))
     classes = codes[scored]
-    prior = (members[classes] - 1) / (n - 1)
+    w = w[scored]
+    prior = (members[classes] - w) / (n - w)
     for column, weight in enumerate(weights):
         predicted = mix_prior(votes[:, :, scored, classes], prior, weight, k)
         tiny = np.finfo(float).tiny  # A point without any vote for its class.
-        scores[..., column] = np.log(np.maximum(predicted, tiny)).mean(-1)
+        scores[..., column] = np.log(np.maximum(predicted, tiny)) @ (w / w.sum())
     penalty = 2 * np.log(np.divide(bandwidths, 0.5))[:, None, None] ** 2
     penalty = penalty + np.log(sharpness)[None, :, None] ** 2
-    best = first_best((scores - penalty / len(scored)).ravel())
+    best = first_best((scores - penalty / w.sum()).ravel())
     i, j, column = map(int, np.unravel_index(best, scores.shape))
     return Tuned(bandwidths[i], sharpness[j], weights[column], scores)

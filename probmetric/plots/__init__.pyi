@@ -1,5 +1,4 @@
 from .checks import (
-    agreement as agreement,
     calibration as calibration,
     model_check as model_check,
     predictive_check as predictive_check,
@@ -19,4 +18,4 @@ from .space import (
     embedding as embedding,
     neighbor_probabilities as neighbor_probabilities,
 )
-from .verification import det as det
+from .verification import det as det, typicality as typicality

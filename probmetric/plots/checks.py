@@ -62,7 +62,7 @@ def agreement(
     >>> import probmetric as pm
     >>> a = np.random.default_rng(0).normal(size=(4, 2000))
     >>> draws = xr.Dataset({"a": (("chain", "draw"), a)})
-    >>> pm.plots.agreement(pm.checks.compare({"a": 0.0}, draws)).get_suptitle()
+    >>> agreement(pm.checks.compare({"a": 0.0}, draws)).get_suptitle()
     'Closed form against sampling: agree (1 quantity)'
     """
     if "z" not in compared or "verdict" not in compared:

@@ -1,4 +1,4 @@
-"""Figure of verification: the errors at every threshold on log likelihood ratios."""
+"""Figures of the errors at every threshold: on likelihood ratios, and of novelty."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
+from probmetric.data import inputs
 from probmetric.evaluation.verification import error_rates, verification
-from probmetric.plots.style import beside, blank, marks, readable, styled
+from probmetric.plots.style import COLORS, beside, blank, marks, readable, styled
 from probmetric.typing import ArrayLike
 
 TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
@@ -100,3 +101,53 @@ def _apart(rates: Sequence[float], width: float) -> list[float]:
         if not shown or norm.ppf(rate) - norm.ppf(shown[-1]) >= APART * width:
             shown.append(rate)
     return shown
+
+
+@styled
+def typicality(
+    p_values: ArrayLike,
+    known: ArrayLike | None = None,
+    *,
+    novelty: float = 0.05,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the share of points called novel at every threshold on their p-value.
+
+    The curve of members of the training classes is near the diagonal if the p-values
+    are valid: a share of α is at most α. The curve of unknown classes is above it.
+
+    Parameters
+    ----------
+    p_values : array-like of shape (m,)
+        Result of ``KNeighborsClassifier.typicality`` for points that were not used to
+        learn.
+    known : array-like of shape (m,), of bool, optional
+        Whether the class of each point is a training class. Default: not known, one
+        curve.
+    novelty : float in (0, 1), default=0.05
+        Threshold to mark.
+
+    Examples
+    --------
+    >>> figure = typicality([0.5, 0.01, 0.9, 0.02], [True, False, True, False])
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['known classes (0% novel)', 'other classes (100% novel)']
+    """
+    p = inputs.real(p_values, "p_values")
+    inside = np.ones(len(p), bool) if known is None else np.asarray(known, bool)
+    if p.ndim != 1 or inside.shape != p.shape:
+        raise ValueError(
+            f"p_values and known must have shape (m,), got {p.shape} and {inside.shape}"
+        )
+    names = ("points",) if known is None else ("known classes", "other classes")
+    figure, axis = blank(size=(4.9, 4.2), axes=ax)
+    for name, rows, color in zip(names, (inside, ~inside), COLORS[::5], strict=False):
+        if rows.any():
+            share = f"{name} ({np.mean(p[rows] <= novelty):.0%} novel)"
+            axis.ecdf(p[rows], color=color, label=share)
+    axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
+    axis.axvline(novelty, color="grey", lw=1, ls=":")
+    axis.set(xlabel="threshold on the p-value", ylabel="share called novel")
+    axis.set_title("Points of none of the classes")
+    axis.legend()
+    return figure

@@ -93,7 +93,9 @@ def with_a_lost_scheduler(source):
     with SubprocessCluster(n_workers=1, dashboard_address=None) as workers:
         with Client(workers) as client, pm.distributed(client):
             children = psutil.Process().children()
-            scheduler = next(p for p in children if "Scheduler" in " ".join(p.cmdline()))
+            scheduler = next(
+                p for p in children if "Scheduler" in " ".join(p.cmdline())
+            )
             begun = lambda: any(client.processing().values())
             with signaled(signal.SIGKILL, scheduler.pid, begun):
                 return fits(source)

@@ -19,6 +19,7 @@ from probmetric.data.containers import Pairs
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation import verification
 from probmetric.metric import Link, Mahalanobis, SplineCityBlock
+from probmetric.plots.checks import agreement
 from probmetric.plots.draws import rank, trace
 from probmetric.posterior.curves import curves
 from probmetric.posterior.metric import PosteriorMetric
@@ -118,7 +119,7 @@ def test_eigenvalues_has_a_row_each_and_the_reference(draws):
 
 
 def test_agreement_names_each_verdict_with_its_count(compared):
-    figure = plots.agreement(compared)
+    figure = agreement(compared)
     disagreeing = int((compared["verdict"] == "disagree").sum())
     assert_drawn(figure, f"disagree ({disagreeing})", "a[2]", "family-wise")
 
@@ -237,6 +238,17 @@ def test_det_draws_no_errors_and_nothing_but_errors(scores):
     assert np.isfinite([axis.get_xlim(), axis.get_ylim()]).all()
 
 
+def test_typicality_draws_the_share_of_p_values_at_most_each_threshold():
+    p, known = np.array([0.02, 0.3, 0.04, 0.5]), np.array([1, 1, 0, 1], bool)
+    axis = plots.typicality(p, known, novelty=0.1).axes[0]
+    x, share = axis.get_lines()[0].get_data()
+    np.testing.assert_array_equal(x[1:], [0.02, 0.3, 0.5])
+    np.testing.assert_allclose(share[1:], [1 / 3, 2 / 3, 1])
+    assert axis.get_legend().get_texts()[1].get_text() == "other classes (100% novel)"
+    with pytest.raises(ValueError, match="must have shape"):
+        plots.typicality(p, known[:2])
+
+
 def test_det_says_what_is_wrong():
     with pytest.raises(ValueError, match=r"same .*only one kind"):
         plots.det([1.0, 2.0], [1, 1])
@@ -315,10 +327,11 @@ def everything(draws, compared, pairs):
     p = np.linspace(0, 1, 40)
     metric = Mahalanobis(np.eye(4))
     return {
-        "agreement": (2, lambda **k: plots.agreement(compared, **k)),
+        "agreement": (2, lambda **k: agreement(compared, **k)),
         "predictive_check": (1, lambda **k: plots.predictive_check(draws, pairs, **k)),
         "calibration": (1, lambda **k: plots.calibration(p > 0.5, p, **k)),
         "det": (1, lambda **k: plots.det(p, p > 0.5, **k)),
+        "typicality": (1, lambda **k: plots.typicality(p, p > 0.5, **k)),
         "curves": (2, lambda **k: plots.curves(two_curves(), **k)),
         "metric": (2, lambda **k: plots.metric(draws, **k)),
         "eigenvalues": (1, lambda **k: plots.eigenvalues(draws, **k)),

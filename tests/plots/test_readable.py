@@ -19,6 +19,7 @@ from probmetric.checks.uniformity import Ranks
 from probmetric.data import Pairs
 from probmetric.datasets import load
 from probmetric.metric import Mahalanobis, SplineCityBlock
+from probmetric.plots.checks import agreement
 from probmetric.plots.draws import rank, trace
 from probmetric.posterior import PosteriorMetric, curves
 
@@ -148,8 +149,8 @@ P = RNG.random(300)
 NAMES = {"feature_names": WINE.feature_names, "target_names": WINE.target_names}
 METRIC = Mahalanobis(np.diag(1 / SD))
 FIGURES = {
-    "agreement": lambda: plots.agreement(compared(6)),
-    "agreement, many": lambda: plots.agreement(compared(13)),
+    "agreement": lambda: agreement(compared(6)),
+    "agreement, many": lambda: agreement(compared(13)),
     "before_after": lambda: plots.before_after(
         METRIC, X, y, target_names=WINE.target_names
     ),
@@ -159,6 +160,7 @@ FIGURES = {
     ),
     "curves": lambda: plots.curves(wine_curves(), WINE.feature_names),
     "det": lambda: plots.det({"learned": P, "flat": P**2}, P > 0.6),
+    "typicality": lambda: plots.typicality(P, P > 0.6),
     "det, many": lambda: plots.det(
         np.arange(40_000.0) % 39_989, np.arange(40_000) > 39_700
     ),

@@ -17,6 +17,7 @@ import probmetric as pm
 from probmetric import plots
 from probmetric.checks.uniformity import Ranks
 from probmetric.data import Pairs
+from probmetric.plots.checks import agreement
 from probmetric.plots.style import NAME, class_marks, readable, styled
 from tests.metric_kinds import build
 
@@ -214,7 +215,7 @@ def test_constants_that_disagree_are_drawn_at_the_edge():
     found = pm.checks.compare(
         {"a": np.array([0.0, 2.0, 1.0])}, xr.Dataset({"a": (shape, values)})
     )
-    left = plots.agreement(found).axes[0]
+    left = agreement(found).axes[0]
     places = np.concatenate([np.asarray(one.get_offsets()) for one in left.collections])
     shown = dict(places[:, ::-1])
     assert shown[1] == pytest.approx(left.get_xlim()[0])

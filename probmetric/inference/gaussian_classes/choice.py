@@ -155,15 +155,21 @@ def folds_of(
 
 
 def statistics_of(
-    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], n_classes: int
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    n_classes: int | None = None,
+    w: Float[np.ndarray, "n"] | None = None,
 ) -> ClassStatistics:
     """Compute ``posterior.statistics`` by NumPy, without compilation."""
-    n, d = np.bincount(codes, minlength=n_classes).astype(float), X.shape[1]
+    n_classes = codes.max() + 1 if n_classes is None else n_classes
+    n, d = np.bincount(codes, w, minlength=n_classes).astype(float), X.shape[1]
     mean, scatter = np.zeros((n_classes, d)), np.zeros((n_classes, d, d))
     for k in np.flatnonzero(n):
-        rows = X[codes == k]
-        mean[k] = rows.mean(0)
-        scatter[k] = (rows - mean[k]).T @ (rows - mean[k])
+        rows, share = X[codes == k], None if w is None else w[codes == k]
+        mean[k] = rows.mean(0) if share is None else share @ rows / n[k]
+        delta = rows - mean[k]
+        left = delta if share is None else delta * share[:, None]
+        scatter[k] = left.T @ delta
     return ClassStatistics(n, mean, scatter)
 
 

@@ -1,0 +1,101 @@
+"""Conformal p-values: does a point belong to any of the training classes?
+
+The score a(x) of a point is its dissimilarity to the nearest training point of any
+class. Row i of the training data has the score a_i among the other rows. With m rows,
+
+    p(x) = (1 + #{i : a_i ≥ a(x)}) / (m + 1).                                      (1)
+
+If the metric does not depend on the rows, (1) is the full conformal p-value. Adding x
+to the rows changes a_i to min(a_i, D(i, x)). D(i, x) ≥ a(x), so the count is the same.
+Thus P(p ≤ α) ≤ α for every α if x and the rows are exchangeable and D is symmetric.
+The guarantee is for new members of the training classes as a whole, not for each
+class. p is never below 1/(m + 1).
+
+A metric that was learned from the rows reduces distances within their classes. Their
+scores are too small, and new members are called novel too often. Cross-conformal
+p-values (Vovk 2015) compare x with the rows that a metric was learned without. With
+M_k learned without fold k, and scores a^k under M_k among *all* rows,
+
+    p(x) = (1 + Σ_k #{i in fold k : a^k_i ≥ a^k(x)}) / (m + 1).                    (2)
+
+For a metric that is not learned, (2) equals (1). Within a fold, the rank of x is exact
+by the argument above.
+
+References
+----------
+V. Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial
+Intelligence 74 (2015).
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.arguments import check_number
+from probmetric.data.chunked import Chunked
+from probmetric.data.hash import sampled_rows
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import MetricDraws
+from probmetric.neighbors.search import nearest, rows_at
+from probmetric.neighbors.strength import deal
+from probmetric.neighbors.votes import MOST_TUNED, scored_rows
+
+N_FOLDS = 5
+MOST_REFITTED = 1000
+"""Largest number of rows for which the metric is learned again in folds, Eq. (2)."""
+
+
+class Reference(NamedTuple):
+    """Training points, metrics, and the sorted scores of rows under each metric."""
+
+    X: Any
+    metrics: Sequence[Dissimilarity]
+    scores: Sequence[Float[np.ndarray, "_"]]
+
+    def p_values(self, Q: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m"]:
+        """Compute Eq. (2); Eq. (1) with a single metric."""
+        total = np.ones(len(Q))
+        for metric, scores in zip(self.metrics, self.scores, strict=True):
+            score = nearest(metric, Q, self.X, 1)[0][:, 0]
+            total += len(scores) - np.searchsorted(scores, score)
+        return total / (1 + sum(map(len, self.scores)))
+
+
+def single(metric: Any) -> Dissimilarity:
+    """Return the metric, or the mean dissimilarity of draws."""
+    return metric.mean_metric() if isinstance(metric, MetricDraws) else metric
+
+
+def check_novelty(novelty: float, n: int) -> None:
+    """Raise unless a p-value of n points can be at most ``novelty``, in (0, 1)."""
+    check_number("novelty", novelty, 0, 1, open_low=True, open_high=True)
+    if novelty * (n + 1) < 1:
+        raise ValueError(
+            f"novelty must be at least 1/(n + 1) = {1 / (n + 1):.3g} for n = {n} "
+            f"training points, got {novelty}. Add points, or raise novelty"
+        )
+
+
+def reference(metric: Any, X: Any) -> Reference:
+    """Return the reference of Eq. (1), of at most ``MOST_TUNED`` rows."""
+    large = isinstance(X, Chunked)
+    rows = sampled_rows(len(X), MOST_TUNED) if large else scored_rows(X)
+    return Reference(X, [single(metric)], [scores_of(single(metric), X, rows)])
+
+
+def scores_of(
+    metric: Dissimilarity, X: Any, rows: Int[np.ndarray, "m"]
+) -> Float[np.ndarray, "m"]:
+    """Compute the sorted scores of rows among the other rows."""
+    Q = rows_at(X, rows)
+    return np.sort(nearest(metric, Q, X, 1, exclude_self=rows)[0][:, 0])
+
+
+def fold_rows(
+    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+) -> list[Int[np.ndarray, "_"]]:
+    """Return the held-out rows of each fold; the only row of a class is in none."""
+    fold = deal(X, codes, N_FOLDS, 0)
+    return [rows for k in range(N_FOLDS) if len(rows := np.flatnonzero(fold == k))]
