@@ -102,7 +102,7 @@ def limits_of(pairs, params, seed, nuts):
     found["jackknife"] = np.stack([np.maximum(own - half, 0), own + half])
     u = [site_weights(n, k, seed) for k in range(200)]
     found["bootstrap"] = quantiles(refits(pairs, PRIOR, params, u).theta)
-    rows = rows_of(pairs, KNOTS)
+    rows = rows_of(pairs, PRIOR)
     gaussian = start(params, rows, PRIOR)
     mean = np.append(gaussian.mean["log_b"], gaussian.mean["log_theta"])
     drawn = np.exp(mean + rng.normal(size=(400, len(mean))) @ gaussian.factor.T)

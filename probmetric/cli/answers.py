@@ -17,6 +17,7 @@ from scipy.special import expit
 from probmetric.cli.files import note
 from probmetric.cli.inputs import Learner, describe
 from probmetric.cli.options import DataSpec
+from probmetric.cli.sites import Community
 from probmetric.data.inputs import points
 from probmetric.data.unlabeled import leaves_out
 from probmetric.datasets.columns import doubtful_columns
@@ -302,8 +303,10 @@ def answers_of(table: Table) -> np.ndarray:
     return np.where(y == -1, 0, y) if "trials" not in table.values else y
 
 
-def learned_rows(data: Answered | Dataset | Source) -> np.ndarray | Source:
+def learned_rows(data: Answered | Community | Dataset | Source) -> np.ndarray | Source:
     """Rows that a fit uses: points, a dataset on disk, or the points of judgments."""
+    if isinstance(data, Community):
+        return data.frame.to_numpy(float)
     if isinstance(data, Answered):
         return judged_rows(data)
     return data.X if isinstance(data, Dataset) else data

@@ -40,11 +40,12 @@ from probmetric.cli.options import (
     first,
     model_name,
     quoted,
+    sampling_method,
 )
 from probmetric.cli.workers import workers
 from probmetric.interrupts import run_command
 from probmetric.names import check_source
-from probmetric.registry import MODELS, estimator_of, learner_name, method_of
+from probmetric.registry import MODELS, estimator_of, learner_name
 
 UsageError: Any = typer.BadParameter.__base__
 """Error of typer for unusable words, from its own click or from click."""
@@ -135,7 +136,7 @@ def fit(options: Fit) -> None:
     """Learn a metric; write metric.npz, summary.json and report.html."""
     with first(options):
         options.model = learner_name(options.model)
-        check_sources(options.data, options.answers, rows=True)
+        check_sources(options, rows=True)
         check_new(options.out, FILES["fit"], force=options.force)
         if options.resume and options.checkpoint is None:
             raise ValueError("--resume requires --checkpoint.")
@@ -162,8 +163,8 @@ def sample(options: Sample) -> None:
     """Sample the posterior of a metric; write draws.nc and report.html."""
     with first(options):
         options.model = learner_name(options.model)
-        options.method = method_of(options.model, options.method)
-        check_sources(options.data, options.answers)
+        options.method = sampling_method(options)
+        check_sources(options)
         check_new(options.out, FILES["sample"], force=options.force)
     estimator_of(options.model)
     from probmetric.cli.sample import kept
@@ -189,7 +190,7 @@ def evaluate(options: Evaluate) -> None:
     with first(options):
         if options.model is not None:
             options.model = learner_name(options.model)
-        check_sources(options.data, options.answers, rows=True)
+        check_sources(options, rows=True)
         if options.test is not None:
             check_source(options.test, "--test", rows=options.answers is None)
         if options.out is not None:

@@ -8,6 +8,7 @@ of neighbors (``_votes``, and ``_votes_in_chunks`` for rows read in chunks), jud
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -57,6 +58,15 @@ from probmetric.cli.inputs import (
     rows_of,
 )
 from probmetric.cli.options import DataSpec, Evaluate
+from probmetric.cli.sites import (
+    all_pairs,
+    check_learner,
+    community,
+    folds_of,
+    held_out,
+    prediction_table,
+    scores_of,
+)
 from probmetric.data.containers import Triplets
 from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import (
@@ -161,6 +171,8 @@ def _task(options: Evaluate) -> Task:
             "--novelty cannot be combined with --answers or only --groups, which have "
             f"no classes, got {options.novelty}."
         )
+    if options.sites is not None:
+        return _sites(options)
     if options.answers is not None:
         if groups is not None:
             raise ValueError(
@@ -478,6 +490,46 @@ def _judgment_table(split: _Split, P: np.ndarray | None) -> pd.DataFrame:
         if name in table.values:
             frame[name] = table.values[name]
     return frame.assign(P=np.nan if P is None else P)
+
+
+def _sites(options: Evaluate) -> Task:
+    """Compare dissimilarities of held-out sites with predictions."""
+    for option, value in ("--test", options.test), ("-k", options.k):
+        if value is not None:
+            raise ValueError(f"{option} cannot be combined with --sites, got {value}.")
+    learner, spec = _learner(options), options.spec(str(options.sites))
+    remarks: list[str] = []
+    if learner is None:
+        if options.folds is not None:
+            raise ValueError("--folds requires --model, got a stored metric.")
+        stored = load_stored(options)
+        data, name = community(options, spec, stored.feature_names or ()), stored.name
+        check_features(stored.feature_names, data.feature_names, data.name)
+        rows = data.frame.to_numpy(float)
+        points = Dataset(rows, np.zeros(len(rows), int), (), (), data.name)
+        remarks = if_seen(stored, points, where="of --sites")
+        parts = [lambda: all_pairs(stored.metric, name, data)]
+    else:
+        check_learner(learner, options)
+        data, name = community(options, spec), str(options.model)
+        folds = folds_of(data, int(options.folds or 5), options.seed)
+        parts = [partial(held_out, learner, name, data, test) for test in folds]
+
+    def compute() -> Result:
+        splits = [
+            part() for part in progress_bar(parts, "held-out sites", None, "fold")
+        ]
+        figures: list[dict[str, Any]] = []
+        predictions: list[pd.DataFrame] = []
+        for number, split in enumerate(splits):
+            for method, scores in scores_of(data, split).items():
+                which = {"method": method, "split": number}
+                figures.append({**which, **scores})
+                table = prediction_table(data, split, method)
+                predictions.append(table.assign(**which))
+        return _means(figures, predictions)
+
+    return Task(data.about, remarks, compute)
 
 
 def _pairs(options: Evaluate, spec: DataSpec) -> Task:

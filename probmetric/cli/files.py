@@ -30,11 +30,11 @@ else:
 
 FILES = {
     "fit": ("metric.npz", "summary.json", "report.html"),
-    "sample": ("draws.nc", "summary.json", "report.html"),
+    "sample": ("draws.nc", "curves.csv", "summary.json", "report.html"),
     "evaluate": ("evaluation.csv", "predictions.csv", "summary.json", "report.html"),
     "validate": ("agreement.csv", "summary.json", "report.html"),
 }
-"""Files that each command writes; ``validate`` may also write draws."""
+"""Files that each command may write; ``validate`` may also write draws."""
 
 WHOLE = "existing files are complete"
 """State after an interrupted or failed run."""

@@ -35,6 +35,14 @@ from probmetric.cli.inputs import (
     streamed,
 )
 from probmetric.cli.options import DataSpec, Fit, LearnOptions
+from probmetric.cli.sites import (
+    Community,
+    check_learner,
+    community,
+    fit_sites,
+    in_words,
+    results_of,
+)
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import EUCLID, euclid
@@ -52,7 +60,7 @@ from probmetric.storage.metric_file import save_metric
 MOST = 3000
 """Maximum number of points for the figures on training points."""
 
-type Data = Dataset | Source | Answered
+type Data = Dataset | Source | Answered | Community
 
 
 class Learned(NamedTuple):
@@ -82,6 +90,11 @@ def run(options: Fit) -> int:
                     remarks.append(f"no figures on training points: {error}")
             for remark in remarks:
                 note(remark)
+            gdm: dict[str, Any] = {}
+            if isinstance(data, Community):
+                times = options.permutations
+                gdm = results_of(estimator, permutations=times, seed=options.seed)
+                say(in_words(gdm))
         source = origin(options, estimator, about)
         summary = {
             **source,
@@ -89,6 +102,7 @@ def run(options: Fit) -> int:
             "seconds": learned.seconds,
             "notes": [*learned.notes, *remarks],
             "training": figures,
+            **({"gdm": gdm} if gdm else {}),
         }
         with results(options.out, "fit", summary, points) as part:
             save_metric(
@@ -120,7 +134,10 @@ def prepared(
     settings = parse_settings(options.settings)
     estimator = make(options.model, settings, seed=options.seed)
     check_answers(estimator, options.answers)
-    spec = options.spec(options.data or "")
+    spec = options.spec(options.data or options.sites or "")
+    if options.sites is not None:
+        check_learner(estimator, options)
+        return estimator, community(options, spec), spec
     if options.answers is not None:
         data = answered(estimator, options.answers, options.data, spec)
         return estimator, data, spec
@@ -131,7 +148,7 @@ def prepared(
 def _described(
     estimator: Learner, data: Data, spec: DataSpec
 ) -> tuple[Dataset | None, dict[str, Any], list[str]]:
-    if isinstance(data, Answered):
+    if isinstance(data, Answered | Community):
         return None, data.about, []
     if isinstance(data, Dataset):
         return data, describe_data(data, spec), []
@@ -162,6 +179,8 @@ def learn(model: str, estimator: Learner, data: Data) -> Learned:
     with noted() as warned, bad_input():
         if isinstance(data, Answered):
             fit_answers(estimator, data)
+        elif isinstance(data, Community):
+            fit_sites(estimator, data)
         elif isinstance(data, Dataset):
             fit_named(estimator, data)
         else:

@@ -17,8 +17,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from probmetric.cli.files import BadInput, bad_input
-from probmetric.names import AS_IS, Reading, check_source, looked_up
-from probmetric.registry import MODELS, estimators, model_of
+from probmetric.names import AS_IS, Reading, check_source, existing, looked_up
+from probmetric.registry import MODELS, estimators, method_of, model_of
 
 VALIDATED = (
     "Exit code: 0 all claims agree; 1 a claim disagrees, is outside its bound or is "
@@ -178,7 +178,35 @@ class ReadOptions(Options):
 
 
 @dataclass(kw_only=True)
-class LearnOptions(ReadOptions):
+class SiteOptions(ReadOptions):
+    """Options for tables of sites and species."""
+
+    sites: str | None = option(
+        None, "Table of sites with their covariates (gdm, instead of --data)."
+    )
+    species: str | None = option(
+        None,
+        "Table of species of --sites: wide (a column for each species), or long (site, "
+        "species, and optionally an amount).",
+    )
+    id: str | None = option(
+        None, "Column with the names of sites; default the column of both tables."
+    )
+    measure: str = option(
+        "counts",
+        "Numbers in --species: counts (integers; 0 and 1 for presence), presence "
+        "(above 0 is present), or cover (any amounts; each pair has weight 1).",
+    )
+    coordinates: str | None = option(
+        None,
+        "Columns of --sites with the place, such as lon,lat: geographic distance is a "
+        "predictor. For a plane add --set distance=plane.",
+        metavar="LON,LAT",
+    )
+
+
+@dataclass(kw_only=True)
+class LearnOptions(SiteOptions):
     """Options of the commands that fit a learner."""
 
     model: str = argument(MISSING, f"Learner: {NAMES}.")
@@ -216,6 +244,12 @@ class Fit(LearnOptions, WorkerOptions):
     )
     resume: bool = option(
         False, "Continue from the passes in --checkpoint.", "--resume"
+    )
+    permutations: int | None = option(
+        None,
+        "Number of permutations for the importance of predictors (--sites); default "
+        "none.",
+        min=1,
     )
 
 
@@ -269,7 +303,7 @@ class Neighbors(UseOptions, WorkerOptions):
 
 
 @dataclass(kw_only=True)
-class Evaluate(UseOptions, WorkerOptions):
+class Evaluate(UseOptions, SiteOptions, WorkerOptions):
     """Options of ``evaluate``."""
 
     data: str | None = option(None, PARTS)
@@ -413,14 +447,37 @@ def first(options: Options) -> Generator[None]:
         raise typer.Exit(2) from error
 
 
-def check_sources(data: str | None, answers: str | None, *, rows: bool = False) -> None:
-    """Raise ValueError for missing files, or neither data nor judgments."""
+def check_sources(options: SiteOptions, *, rows: bool = False) -> None:
+    """Raise ValueError for missing files, or neither data, judgments nor sites."""
+    data, answers = (getattr(options, name) for name in ("data", "answers"))
+    sites, species = options.sites, options.species
+    if (sites is None) != (species is None):
+        given = "--species" if sites is None else "--sites"
+        raise ValueError(f"--sites and --species must be given together, got {given}.")
+    if sites is not None and species is not None:
+        for name in ("data", "answers", "label", "groups"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--sites cannot be combined with --{name}.")
+        existing(sites, "--sites")
+        existing(species, "--species")
+        return
+    for name in ("id", "coordinates", "permutations"):
+        if getattr(options, name, None) is not None:
+            raise ValueError(f"--{name} requires --sites.")
     if data is None and answers is None:
-        raise ValueError("--data or --answers must be given, got neither.")
+        raise ValueError("--data, --answers or --sites must be given, got neither.")
     if data is not None:
         check_source(data, rows=rows and answers is None)
     if answers is not None:
         check_source(answers, "--answers")
+
+
+def sampling_method(options: Sample) -> str:
+    """Check --method; the jackknife has no draws, and is only for gdm."""
+    default = "jackknife" if options.sites is not None else None
+    if options.model == "gdm" and (options.method or default) == "jackknife":
+        return "jackknife"
+    return method_of(options.model, options.method)
 
 
 def model_name(model: str | None, every: bool) -> str | None:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import xarray as xr
 
 from probmetric.cli.answers import Answered, learned_rows
@@ -23,6 +25,7 @@ from probmetric.cli.files import (
 from probmetric.cli.fit import learn, origin, prepared, troubled
 from probmetric.cli.inputs import describe_data
 from probmetric.cli.options import Sample
+from probmetric.cli.sites import Community, curve_table, in_words, results_of
 from probmetric.datasets.loading import Dataset
 from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
@@ -30,6 +33,9 @@ from probmetric.inference.sampling.nuts import NUTS
 from probmetric.large.overlap import ROWS, hashes_of
 from probmetric.registry import model_of
 from probmetric.storage.draws_file import save_draws
+
+JACKKNIFE = "jackknife"
+"""Refits without each site, which are no draws."""
 
 IN_BLOCKS = {"nuts": NUTS, "bootstrap": Bootstrap}
 """Samplers that store finished blocks in a checkpoint."""
@@ -78,7 +84,7 @@ def run(options: Sample) -> int:
             sampler = sampler_for(method, checkpoint, options.resume)
             estimator, data, spec = prepared(options)
             points = data if isinstance(data, Dataset) else None
-            if isinstance(data, Answered):
+            if isinstance(data, Answered | Community):
                 about = data.about
             else:
                 assert points is not None
@@ -90,33 +96,50 @@ def run(options: Sample) -> int:
                 sampler_for(method, checkpoint, options.resume)
         learned = learn(options.model, estimator, data)
         source = origin(options, estimator, about)
-        say(f"Sampling by {method}, {n_chains} x {n_draws} draws ...")
+        made: Any = estimator
+        drawn: xr.DataTree | None = None
+        gdm: dict[str, Any] = {}
+        curves: pd.DataFrame | None = None
+        size = f", {n_chains} x {n_draws} draws" * (method != JACKKNIFE)
+        say(f"Sampling by {method}{size} ...")
         started = time.perf_counter()
         with noted() as warned, _blocks_logged(), bad_input():
-            sample = getattr(estimator, "sample")  # noqa: B009
-            drawn: xr.DataTree = sample(
-                sampler, n_draws=n_draws, n_chains=n_chains, seed=options.seed
-            )
+            if method != JACKKNIFE:
+                drawn = made.sample(
+                    sampler, n_draws=n_draws, n_chains=n_chains, seed=options.seed
+                )
+            if options.model == "gdm":
+                of = {"draws": drawn} if drawn is not None else {"method": JACKKNIFE}
+                uncertainty = made.posterior_metric(
+                    "intervals", seed=options.seed, **of
+                )
+                gdm = results_of(made, uncertainty)
+                curves = curve_table(made, uncertainty)
+                say(in_words(gdm))
         seconds = time.perf_counter() - started
-        drawn.attrs |= {
-            "feature_names": json.dumps(list(data.feature_names)),
-            "method": method,
-            "learner": model_of(options.model),
-            "labelled_hash": about["hash"],
-        }
-        hashes = xr.Dataset({ROWS: ("row", hashes_of(learned_rows(data)))})
-        drawn[ROWS] = xr.DataTree(hashes)
-        sizes = drawn["posterior"].sizes
         summary = {
             **source,
             "method": method,
             "seconds": seconds,
             "notes": [*learned.notes, *map(str, warned)],
-            "chains": int(sizes["chain"]),
-            "draws": int(sizes["draw"]),
+            **({"gdm": gdm} if gdm else {}),
         }
+        if drawn is not None:
+            drawn.attrs |= {
+                "feature_names": json.dumps(list(data.feature_names)),
+                "method": method,
+                "learner": model_of(options.model),
+                "labelled_hash": about["hash"],
+            }
+            hashes = xr.Dataset({ROWS: ("row", hashes_of(learned_rows(data)))})
+            drawn[ROWS] = xr.DataTree(hashes)
+            sizes = drawn["posterior"].sizes
+            summary |= {"chains": int(sizes["chain"]), "draws": int(sizes["draw"])}
         with results(out, "sample", summary, points) as part:
-            save_draws(drawn, part / "draws.nc")
+            if drawn is not None:
+                save_draws(drawn, part / "draws.nc")
+            if curves is not None:
+                curves.to_csv(part / "curves.csv", index=False)
     say(f"See {out / 'report.html'} | sampled in {seconds:.1f} s")
     return int(learned.trouble or troubled(warned))
 

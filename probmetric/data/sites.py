@@ -3,10 +3,14 @@
 With abundances n_is of species s at site i (or presence, 0 and 1), a pair of sites has
 m = Σ_s (n_is + n_js) units, and y = 2 Σ_s min(n_is, n_js) of them are shared. Then
 1 - y/m is the Bray-Curtis dissimilarity; for presence, the Sørensen dissimilarity.
+
+Cover is no number of units. Each pair then has one unit, as in R's gdm, of which the
+share 1 - D is shared. It is stored as m = 10⁶ units of weight 10⁻⁶.
 """
 
 import numpy as np
 
+from probmetric.arguments import check_choice
 from probmetric.data.containers import Pairs
 from probmetric.data.inputs import points, real
 from probmetric.typing import ArrayLike
@@ -15,7 +19,11 @@ BLOCK_ENTRIES = 1 << 21
 """Largest number of entries in memory at a time (16 MiB)."""
 
 
-def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
+PARTS = 10**6
+"""Units of a pair of sites with cover, of weight 1 / PARTS."""
+
+
+def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> Pairs:
     """Make all pairs of sites, with counts of shared individuals or species.
 
     Parameters
@@ -23,8 +31,11 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
     X : array-like of shape (n, d)
         Covariates of the sites.
     species : array-like of shape (n, S)
-        Integers ≥ 0: abundances, or presence as 0 and 1 or booleans. Every site must
-        have a species, because otherwise its dissimilarity is undefined.
+        Numbers ≥ 0. Every site must have a species, because otherwise its dissimilarity
+        is undefined.
+    measure : {"counts", "presence", "cover"}, default="counts"
+        "counts" requires integers: abundances, or presence as 0 and 1 or booleans.
+        "presence" counts each number above 0 as 1. "cover" accepts any amounts.
 
     Returns
     -------
@@ -39,8 +50,9 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
     >>> pairs.y.tolist(), pairs.trials.tolist()  # Sørensen: 1/2, 1, 1/3
     ([2, 0, 2], [4, 3, 3])
     """
+    check_choice("measure", measure, ("counts", "presence", "cover"))
     rows = points(X)
-    table = real(species, "species", "whole numbers")
+    table = real(species, "species", "numbers")
     n = len(rows)
     if table.ndim != 2 or len(table) != n or not table.shape[1]:
         raise ValueError(
@@ -48,11 +60,28 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
         )
     if n < 2:
         raise ValueError("X must have at least two sites, got one")
-    counts = (table >= 0) & (table == np.round(table))
-    if not counts.all():
+    labels = getattr(species, "index", range(n))
+    columns = getattr(species, "columns", range(table.shape[1]))
+    valid = np.isfinite(table) & (table >= 0)
+    if measure == "counts":
+        valid &= table == np.round(table)
+    if not valid.all():
+        row, column = np.argwhere(~valid)[0]
+        value = table[row, column]
+        whole = "whole " * (measure == "counts")
+        remedy = ""
+        if measure == "counts" and value > 0:
+            remedy = (
+                ". For cover or biomass use measure='cover' (each pair has weight 1), "
+                "for occurrence measure='presence'; or round to whole numbers"
+            )
+        elif np.isnan(value):
+            remedy = ". Enter 0 for an absent species"
         raise ValueError(
-            f"species must be whole numbers of at least 0, got {table[~counts][0]}"
+            f"species must be {whole}numbers of at least 0, got {value:g} for species "
+            f"{columns[column]!r} at site {labels[row]!r}{remedy}"
         )
+    table = (table > 0).astype(float) if measure == "presence" else table
     total = table.sum(1)
     if not (total < 2**30).all():
         raise ValueError(
@@ -62,14 +91,19 @@ def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
     empty = np.flatnonzero(total == 0)
     if len(empty):
         raise ValueError(
-            "species must have at least one species at every site, got none in rows "
-            f"{empty[:5].tolist()}. Leave these sites out"
+            "species must have at least one species at every site, got none at site "
+            f"{', '.join(repr(labels[k]) for k in empty[:5])}. Leave these sites out"
         )
     i, j = np.triu_indices(n, 1)
-    shared = np.empty(len(i), int)
+    shared = np.empty(len(i))
     size = max(1, BLOCK_ENTRIES // table.shape[1])
     for begin in range(0, len(i), size):
         at = slice(begin, begin + size)
         shared[at] = 2 * np.minimum(table[i[at]], table[j[at]]).sum(1)
-    trials = (total[i] + total[j]).astype(int)
-    return Pairs(rows, i, j, shared, trials=trials)
+    units = total[i] + total[j]
+    if measure == "cover":
+        y, trials = np.round(PARTS * shared / units), np.full(len(i), PARTS)
+        return Pairs(
+            rows, i, j, y.astype(int), np.full(len(i), 1 / PARTS), None, trials
+        )
+    return Pairs(rows, i, j, shared.astype(int), trials=units.astype(int))

@@ -1,13 +1,21 @@
 """Load sites with covariates and counts of species: data for ``GDM``.
 
+``load_sites`` joins a table of sites and a table of species, wide or long. ``encode``
+replaces factors by columns of 0 and 1.
+
 The CSV files are in this folder. The text file of the same name states the origin, the
 license and the changes.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+
+from probmetric.datasets.tables import as_numbers, chosen, read_content
+from probmetric.names import AS_IS, Reading, existing
 
 
 class Sites(NamedTuple):
@@ -45,3 +53,204 @@ def biocrust() -> Sites:
     table: Any = pd.read_csv(path, index_col="sample")
     names = ["hours", "maturity"]
     return Sites(table[names].astype("float64"), table.drop(columns=names))
+
+
+def load_sites(
+    sites: str, species: str, id: str | None = None, how: Reading = AS_IS
+) -> Sites:
+    """Join a table of sites and a table of species by the names of the sites.
+
+    Parameters
+    ----------
+    sites, species : str
+        Files. The table of species is wide (a column for each species) or long (a
+        column of species names, and at most one of amounts). The order of rows does not
+        matter.
+    id : str, optional
+        Column of the names of sites. Default: the only column of both tables.
+    how : Reading
+        Options to read text files. ``drop`` applies to both tables, ``features`` to the
+        sites.
+    """
+    tables = [
+        _read(name, what, how)
+        for name, what in ((sites, "sites"), (species, "species"))
+    ]
+    X, community = tables
+    id = _common(id, X, community)
+    X = X.assign(**{id: _labels(X[id], id, "sites")}).drop_duplicates()
+    if how.features:
+        absent = [name for name in how.features if name not in X]
+        if absent:
+            raise ValueError(
+                f"features must be columns of sites ({', '.join(X)}), got {absent[0]!r}"
+            )
+        X = X[[id, *how.features]]
+    _check_once(X[id], "sites", "with different covariates")
+    X = X.set_index(id)
+    X = pd.DataFrame({name: _covariate(X[name], how) for name in X}, index=X.index)
+    community = _wide(community, id, how)
+    for first, second, words in (
+        (X, community, "species must have rows of every site of sites"),
+        (community, X, "sites must have a row for every site of species"),
+    ):
+        lacking = [label for label in first.index if label not in second.index]
+        if lacking:
+            more = f" and {len(lacking) - 1} more" * (len(lacking) > 1)
+            raise ValueError(
+                f"{words}, got none for {lacking[0]!r}{more}. Add them, or leave these "
+                "sites out of both tables"
+            )
+    return Sites(X, community.loc[X.index])
+
+
+def _read(name: str, what: str, how: Reading) -> Any:
+    path = existing(name, what)
+    frame, _ = read_content(path, how)
+    if not isinstance(frame, pd.DataFrame) or not len(frame):
+        raise ValueError(f"{what} must be a table with rows, got {path.name!r}")
+    frame.columns = [str(name) for name in frame.columns]
+    frame = frame.drop(columns=[name for name in how.drop if name in frame])
+    places = chosen(list(frame.columns), how._replace(drop=(), features=()), path.name)
+    return frame.iloc[:, places]
+
+
+def _common(id: str | None, X: Any, community: Any) -> str:
+    both = [name for name in X if name in community]
+    if id is None and len(both) == 1:
+        return str(both[0])
+    if id is None or id not in both:
+        listed = f"one of {', '.join(map(repr, both))}" if both else "in both tables"
+        raise ValueError(
+            f"id must be a column of sites and of species, {listed}, got {id!r} "
+            f"(sites: {', '.join(X)})"
+        )
+    return id
+
+
+def _labels(values: Any, id: str, what: str) -> pd.Series:
+    if values.isna().any():
+        row = int(np.argmax(values.isna()))
+        raise ValueError(
+            f"{what} must have a name in column {id!r}, got none in row {row}"
+        )
+    whole = values.dtype.kind == "f" and (values % 1 == 0).all()
+    return (values.astype(int) if whole else values).astype(str).str.strip()
+
+
+def _check_once(labels: Any, what: str, how: str) -> None:
+    twice = labels[labels.duplicated()]
+    if len(twice):
+        raise ValueError(
+            f"{what} must have each site once, got {twice.iloc[0]!r} more than once "
+            f"{how}"
+        )
+
+
+def _covariate(values: Any, how: Reading) -> pd.Series:
+    """Return a column as numbers, or as text if it is a factor."""
+    if not _is_factor(values):
+        return values
+    numbers = as_numbers(values, how.decimal, how.thousands)
+    words = sorted({str(v) for v in values[numbers.isna() & values.notna()]})
+    if not words:
+        return numbers
+    if numbers.notna().any() or len(words) > len(values) / 2:
+        kind = "beside numbers" if numbers.notna().any() else "different at most sites"
+        raise ValueError(
+            f"sites must have numbers or a factor in {values.name!r}, got "
+            f"{words[0]!r}, {kind}. Correct the file, or omit the column with --drop "
+            f"{values.name!r}"
+        )
+    return values
+
+
+def _wide(table: Any, id: str, how: Reading) -> pd.DataFrame:
+    """Return a table with a row for each site and a column for each species."""
+    table = table.assign(**{id: _labels(table[id], id, "species")})
+    rest = [name for name in table if name != id]
+    numbers = {
+        name: as_numbers(table[name], how.decimal, how.thousands) for name in rest
+    }
+    text = [name for name in rest if (numbers[name].isna() & table[name].notna()).any()]
+    if len(text) == 1 and len(rest) <= 2:
+        amounts = [name for name in rest if name not in text]
+        amount: Any = numbers[amounts[0]] if amounts else pd.Series(1, table.index)
+        if amount.isna().any() or (amount < 0).any():
+            row = int(np.argmax(amount.isna() | (amount < 0)))
+            raise ValueError(
+                f"species must be numbers of at least 0, got {amount.iloc[row]:g} for "
+                f"species {table[text[0]].iloc[row]!r} at site {table[id].iloc[row]!r}"
+            )
+        names = table[text[0]].astype(str)
+        return amount.groupby([table[id], names]).sum().unstack(fill_value=0)
+    if text:
+        (row, *_), name = np.flatnonzero(numbers[text[0]].isna()), text[0]
+        raise ValueError(
+            "species must be numbers in a wide table, got "
+            f"{table[name].iloc[row]!r} in column {name!r}. A long table has columns "
+            f"{id!r}, the species, and at most one of amounts. Omit others with --drop"
+        )
+    _check_once(table[id], "species", "(a long table has a column of species names)")
+    return pd.DataFrame(numbers).set_index(table[id])
+
+
+def level_names(name: str, levels: Sequence[str]) -> dict[str, str]:
+    """Return the levels of a factor by column."""
+    return {f"{name}={level}": level for level in levels}
+
+
+def levels_in(names: Sequence[str], X: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Return the levels of the factors of X that feature names contain."""
+    found = {
+        str(factor): tuple(
+            n.removeprefix(f"{factor}=") for n in names if n.startswith(f"{factor}=")
+        )
+        for factor in X.columns
+        if factor not in names
+    }
+    return {factor: levels for factor, levels in found.items() if levels}
+
+
+def encode(
+    X: Any, factors: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[Any, dict[str, tuple[str, ...]]]:
+    """Replace factors of a data frame by columns of 0 and 1, and return their levels.
+
+    Factors are columns of text or categories, or ``factors`` of an earlier call. Other
+    data are returned unchanged.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"rain": [1.0, 2.0, 3.0], "soil": ["clay", "peat", "sand"]})
+    >>> encode(X)[0].columns.tolist()
+    ['rain', 'soil=clay', 'soil=peat', 'soil=sand']
+    """
+    if not isinstance(X, pd.DataFrame):
+        return X, {}
+    known: dict[str, tuple[str, ...]] = {**(factors or {})}
+    columns: dict[Any, Any] = {}
+    for name, values in X.items():
+        if factors is None and _is_factor(values):
+            known[str(name)] = tuple(sorted({str(v) for v in values.dropna()}))
+        levels = known.get(str(name))
+        if levels is None:
+            columns[name] = values
+            continue
+        texts = np.array([None if pd.isna(v) else str(v) for v in values], object)
+        unknown = [text for text in texts if text not in levels]
+        if unknown or len(levels) < 2:
+            wanted = f"one of {', '.join(levels)}" if unknown else "two or more levels"
+            raise ValueError(
+                f"X must have {wanted} in the factor {name!r}, got "
+                f"{[*unknown, *levels][0]!r}"
+            )
+        for column, level in level_names(str(name), levels).items():
+            columns[column] = (texts == level).astype(float)
+    return (pd.DataFrame(columns, index=X.index) if known else X), known
+
+
+def _is_factor(values: Any) -> bool:
+    if isinstance(values.dtype, pd.CategoricalDtype | pd.StringDtype):
+        return True
+    return values.dtype == object and all(isinstance(v, str) for v in values.dropna())

@@ -15,6 +15,12 @@ triangle with width 0 has I_k = 0. With heights θ_k ≥ 0
 is nondecreasing, and constant outside the knots: values outside the range of the knots
 are compared as if they were at its nearest end.
 
+With ``Coordinates``, two of the features are the place of a site. They have no curves.
+The last curve s_D is then a function of the distance between two places, with its knots
+and heights in the last row:
+
+    d(x, y) = Σ_f |s_f(x_f) - s_f(y_f)| + s_D(distance of the places of x and y).   (3)
+
 References
 ----------
 Ramsay, "Monotone Regression Splines in Action", Statistical Science 3 (1988); Ferrier,
@@ -22,6 +28,7 @@ Manion, Elith and Richardson, "Using generalized dissimilarity modelling to anal
 predict patterns of beta diversity", Diversity and Distributions 13 (2007).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import ClassVar
@@ -36,13 +43,87 @@ from probmetric.metric.protocol import MetricBase, measured
 from probmetric.precision import one_program
 from probmetric.typing import Array
 
+EARTH = 6371.0088
+"""Mean radius of the Earth in km."""
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Coordinates:
+    """The columns that are the place of a site.
+
+    Parameters
+    ----------
+    columns : tuple of two int
+        Longitude and latitude in degrees, or x and y in a plane.
+    plane : bool, default=False
+        Whether distances are straight lines in the units of the columns. Otherwise
+        they are great circles, in km.
+
+    Examples
+    --------
+    >>> bonn, rome = np.array([7.1, 50.7]), np.array([12.5, 41.9])
+    >>> places = Coordinates((0, 1)).places(np.stack([bonn, rome]))
+    >>> round(float(Coordinates((0, 1)).apart(*places)))
+    1064
+    """
+
+    columns: tuple[int, int]
+    plane: bool = False
+
+    def others(self, d: int) -> list[int]:
+        """Return the columns of covariates among d columns."""
+        return [k for k in range(d) if k not in self.columns]
+
+    def places(self, X: Float[Array, "*n d"]) -> Float[Array, "*n m"]:
+        """Return points in the plane, or unit vectors (m = 3)."""
+        xp = _namespace(X)
+        xy = xp.asarray(X)[..., list(self.columns)]
+        if self.plane:
+            return xy
+        lon, lat = (xp.deg2rad(xy[..., k]) for k in range(2))
+        level = xp.cos(lat)
+        axes = [level * xp.cos(lon), level * xp.sin(lon), xp.sin(lat)]
+        return xp.stack(axes, -1)
+
+    def apart(
+        self, A: Float[Array, "*#n m"], B: Float[Array, "*#n m"]
+    ) -> Float[Array, "*n"]:
+        """Return the distances between matching places."""
+        xp = _namespace(A, B)
+        chord = xp.sqrt(xp.sum((A - B) ** 2, -1))
+        if self.plane:
+            return chord
+        return 2 * EARTH * xp.arcsin(xp.clip(chord / 2, 0.0, 1.0))
+
+
+def _namespace(*arrays: object) -> ModuleType:
+    return jnp if any(isinstance(a, jax.Array) for a in arrays) else np
+
+
+def gaps(
+    X: Float[Array, "n d"],
+    i: Array,
+    j: Array,
+    knots: Float[Array, "c k"],
+    coordinates: Coordinates | None = None,
+) -> Float[Array, "N c k"]:
+    """Return |I_k(x) - I_k(y)| of pairs of rows, last the I-splines of distance."""
+    if coordinates is None:
+        splines = i_splines(X, knots)
+        return abs(splines[i] - splines[j])
+    covariates, places = X[:, coordinates.others(X.shape[1])], coordinates.places(X)
+    splines = i_splines(covariates, knots[:-1])
+    far = coordinates.apart(places[i], places[j])[:, None]
+    parts = [abs(splines[i] - splines[j]), i_splines(far, knots[-1:])]
+    return _namespace(*parts).concatenate(parts, 1)
+
 
 def i_splines(
     X: Float[Array, "*n d"], knots: Float[Array, "d k"]
 ) -> Float[Array, "*n d k"]:
     """Return the I-splines of each feature at each point (Eq. 1)."""
-    traced = any(isinstance(a, jax.Array) for a in (X, knots))
-    xp: ModuleType = jnp if traced else np
+    xp = _namespace(X, knots)
     t = xp.asarray(knots)
     left = xp.concatenate([t[:, :1], t[:, :-1]], 1)
     right = xp.concatenate([t[:, 1:], t[:, -1:]], 1)
@@ -69,12 +150,15 @@ class SplineCityBlock(MetricBase):
     Parameters
     ----------
     knots : array of shape (d, k)
-        Knots of each feature, in ascending order.
+        Knots of each feature, in ascending order. With ``coordinates``, d - 1 rows:
+        those of the covariates, then those of the distance.
     heights : array of shape (d, k)
-        Heights θ ≥ 0 of the I-splines.
+        Heights θ ≥ 0 of the I-splines, as ``knots``.
     link : Link, optional
         Function from the distance (not squared) to P(same). In a generalized
         dissimilarity model P(same) is 1 - E[dissimilarity].
+    coordinates : Coordinates, optional
+        The two features that are the place of a site.
 
     Examples
     --------
@@ -83,27 +167,63 @@ class SplineCityBlock(MetricBase):
     1.5
     """
 
-    knots: Float[Array, "d k"]
-    heights: Float[Array, "d k"]
+    knots: Float[Array, "c k"]
+    heights: Float[Array, "c k"]
     link: AnyLink | None = None
+    coordinates: Coordinates | None = None
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
 
     @property
     def n_features(self) -> int:
-        """Number of features d."""
-        return self.knots.shape[0]
+        """Number of features d, including coordinates."""
+        return self.knots.shape[0] + (self.coordinates is not None)
+
+    def curve_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the curves, given those of the features."""
+        if self.coordinates is None:
+            return (*names,)
+        far = "distance" if self.coordinates.plane else "distance (km)"
+        return (*(names[k] for k in self.coordinates.others(len(names))), far)
 
     @measured
     @one_program
-    def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Return s_f(x_f) (Eq. 2); the city-block distance of images is this metric."""
+    def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n c"]:
+        """Return s_f(x_f) of the covariates (Eq. 2).
+
+        Without coordinates, the city-block distance of images is this metric.
+        """
         return self._images(X)
 
     def _images(self, X: Array) -> Array:
         dtype = jnp.result_type(self.knots, X)
-        splines = i_splines(jnp.asarray(X, dtype), jnp.asarray(self.knots, dtype))
-        return jnp.sum(splines * jnp.asarray(self.heights, dtype), -1)
+        X, knots, heights = (
+            jnp.asarray(a, dtype) for a in (X, self.knots, self.heights)
+        )
+        if self.coordinates is not None:
+            X = X[..., self.coordinates.others(self.n_features)]
+        n_curves = X.shape[-1]
+        return jnp.sum(i_splines(X, knots[:n_curves]) * heights[:n_curves], -1)
+
+    def prepare(self, Q: Float[Array, "m d"]) -> Float[Array, "m e"]:
+        """Return the images of the rows of Q, and their places."""
+        images = self._images(Q)
+        if self.coordinates is None:
+            return images
+        places = self.coordinates.places(jnp.asarray(Q, images.dtype))
+        return jnp.concatenate([images, places], -1)
+
+    def _between(self, U: Array, V: Array) -> Array:
+        """Return the distances of matching prepared rows (Eq. 3)."""
+        if self.coordinates is None:
+            return jnp.sum(jnp.abs(U - V), -1)
+        c = self.knots.shape[0] - 1
+        far = self.coordinates.apart(U[..., c:], V[..., c:])[..., None]
+        knots, heights = (
+            jnp.asarray(a, U.dtype)[c:] for a in (self.knots, self.heights)
+        )
+        rise = jnp.sum(i_splines(far, knots) * heights, (-1, -2))
+        return jnp.sum(jnp.abs(U[..., :c] - V[..., :c]), -1) + rise
 
     @measured
     @one_program
@@ -111,7 +231,7 @@ class SplineCityBlock(MetricBase):
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the distances from a query q to the rows of Y."""
-        return jnp.sum(jnp.abs(self._images(Y) - self._images(q)), -1)
+        return self._between(self.prepare(Y), self.prepare(q))
 
     @measured
     @one_program
@@ -121,17 +241,13 @@ class SplineCityBlock(MetricBase):
         """Return all distances, shape (m, n); memory m · n · d."""
         return self.from_prepared(self.prepare(Q), P)
 
-    def prepare(self, Q: Float[Array, "m d"]) -> Float[Array, "m d"]:
-        """Return the images of the rows of Q."""
-        return self._images(Q)
-
     @one_program
     def from_prepared(
-        self, prepared: Float[Array, "m d"], P: Float[Array, "n d"]
+        self, prepared: Float[Array, "m e"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
-        V = self._images(P)
-        return jax.lax.map(lambda z: jnp.sum(jnp.abs(V - z), -1), prepared)
+        V = self.prepare(P)
+        return jax.lax.map(lambda z: self._between(V, z), prepared)
 
     @measured
     def distance(
@@ -142,7 +258,7 @@ class SplineCityBlock(MetricBase):
 
     @one_program
     def _apart(self, A: Array, B: Array) -> Array:
-        return jnp.sum(jnp.abs(self._images(A) - self._images(B)), -1)
+        return self._between(self.prepare(A), self.prepare(B))
 
     @measured
     def same_probability(

@@ -18,6 +18,9 @@ differences of curves, a city-block distance, instead of a quadratic form. The e
 t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b, θ). θ and b
 have half-normal priors.
 
+With ``coordinates``, t also has the term s_D(distance of the two places): Σ_k θ_Dk
+I_k(distance), with the last row of θ and of the knots. t stays linear in (b, θ).
+
 s_f is identified up to a constant, chosen such that it begins at 0. Its height Σ_k θ_fk
 is the effect of covariate f over its whole range, with the other covariates fixed.
 
@@ -45,7 +48,7 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, checked_rows
 from probmetric.metric import Link, SplineCityBlock
-from probmetric.metric.splines import i_splines
+from probmetric.metric.splines import Coordinates, gaps, i_splines
 from probmetric.models._sample import sample
 from probmetric.models.distributions import drawn
 from probmetric.models.lca import observation
@@ -68,12 +71,14 @@ class GDMParams(NamedTuple):
     b: Float[Array, ""] | float
     theta: Float[Array, "d k"]
     knots: Float[Array, "d k"]
+    coordinates: Coordinates | None = None
 
 
 class GDMPrior(NamedTuple):
     """θ_fk ~ half-normal(scale), b ~ half-normal(b_scale), given knots (d, k).
 
-    The knots come from the data (quantiles of each covariate).
+    The knots come from the data (quantiles of each covariate). With ``coordinates``,
+    the last row belongs to the distance between two places.
 
     Examples
     --------
@@ -84,13 +89,16 @@ class GDMPrior(NamedTuple):
     knots: Float[Array, "d k"]
     scale: Float[Array, ""] | float = 1.0
     b_scale: Float[Array, ""] | float = 1.0
+    coordinates: Coordinates | None = None
 
 
-def _exponent(b: Numeric, theta: Array, knots: Array, pairs: Pairs) -> Array:
-    """Return t of Eq. (2), (N,)."""
-    splines = i_splines(jnp.asarray(pairs.X), jnp.asarray(knots))
-    gaps = jnp.abs(splines[pairs.i] - splines[pairs.j])
-    return b + jnp.sum(gaps * theta, (-1, -2))
+def _exponent(
+    b: Numeric, theta: Array, of: "GDMParams | GDMPrior", pairs: Pairs
+) -> Array:
+    """Return t of Eq. (2), (N,), with the knots and coordinates ``of`` a model."""
+    X, knots = jnp.asarray(pairs.X), jnp.asarray(of.knots)
+    apart = gaps(X, jnp.asarray(pairs.i), jnp.asarray(pairs.j), knots, of.coordinates)
+    return b + jnp.sum(apart * theta, (-1, -2))
 
 
 def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
@@ -114,7 +122,7 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     each = dist.HalfNormal(prior.scale).expand(list(prior.knots.shape))
     theta = sample("theta", each.to_event(2))
     numpyro.deterministic("height", height(theta, prior.knots))
-    t = _exponent(b, theta, prior.knots, pairs)
+    t = _exponent(b, theta, prior, pairs)
     with numpyro.plate("pair", len(pairs.i)):
         sample("y", observation(-t, pairs, learning_rate), obs=pairs.y)
 
@@ -152,7 +160,7 @@ def simulate(key: jax.Array, params: GDMParams, pairs: Pairs) -> Pairs:
 
 @one_program
 def _log_probability(params: GDMParams, pairs: Pairs) -> Array:
-    return -_exponent(params.b, jnp.asarray(params.theta), params.knots, pairs)
+    return -_exponent(params.b, jnp.asarray(params.theta), params, pairs)
 
 
 def to_metric(params: GDMParams) -> SplineCityBlock:
@@ -166,4 +174,4 @@ def to_metric(params: GDMParams) -> SplineCityBlock:
     0.4966
     """
     link = Link(b=params.b, scale=np.ones((), np.asarray(params.knots).dtype))
-    return SplineCityBlock(params.knots, params.theta, link)
+    return SplineCityBlock(params.knots, params.theta, link, params.coordinates)

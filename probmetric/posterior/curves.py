@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from probmetric.arguments import check_number
 from probmetric.metric import Dissimilarity, SplineCityBlock
+from probmetric.metric.feature_names import names_of
 from probmetric.metric.splines import i_splines
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.jackknife import checked_prob, limits
@@ -53,7 +54,8 @@ def curves(
     -------
     Curves
         ``x``, evenly spaced from the first to the last knot, ``s``, ``lower`` and
-        ``upper``, each (d, g), and ``names``.
+        ``upper``, each (d, g), and ``names``. With coordinates, the last curve is that
+        of the geographic distance.
 
     Examples
     --------
@@ -75,18 +77,20 @@ def curves(
     x = knots[:, :1] * (1 - share) + knots[:, -1:] * share
     splines = i_splines(x.T, knots)  # (g, d, k)
     s = np.einsum("gdk,dk->dg", splines, np.asarray(metric.heights, float))
+    features = names_of(metric)
+    names = None if features is None else metric.curve_names(features)
     if uncertainty is None:
-        return Curves(x, s)
+        return Curves(x, s, names=names)
     refits = isinstance(uncertainty, IntervalMetric)
     heights = _heights(uncertainty.left_out if refits else uncertainty.draws, knots)
     each = np.einsum("gdk,sdk->sdg", splines, heights)
     if refits:
         values = np.concatenate([s[None], each])
         lower, upper = limits(values, prob, uncertainty.factor)
-        return Curves(x, s, np.maximum(lower, 0.0), upper)
+        return Curves(x, s, np.maximum(lower, 0.0), upper, names)
     need_own_spread("curves", uncertainty)
     lower, upper = np.quantile(each, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
-    return Curves(x, s, lower, upper)
+    return Curves(x, s, lower, upper, names)
 
 
 def _heights(

@@ -21,6 +21,7 @@ from probmetric.report.page import (
     page,
     read_table,
 )
+from probmetric.report.sites import held_out_page
 
 WORDS = {
     "accuracy": "accuracy ↑",
@@ -67,6 +68,8 @@ def evaluate_page(
     folder: Path, summary: Summary, data: Dataset | None = None
 ) -> Report:
     """Make the page of an evaluation's folder."""
+    if "sites" in summary["data"]:
+        return held_out_page(folder, summary)
     if "answers" in summary["data"]:
         return _answers_page(folder, summary)
     if "pairs" in summary:

@@ -20,6 +20,7 @@ from probmetric.report.page import (
     page,
     settings_section,
 )
+from probmetric.report.sites import cards_of, curves_section
 from probmetric.storage.metric_file import load_metric
 
 FIGURES = {
@@ -44,6 +45,8 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         shown += _of_answers(metric, about)
     sections = [Section("The learned metric", *shown)]
     cards: list[tuple[str, str]] = []
+    if "gdm" in summary:
+        sections, cards = [curves_section(summary, curves(metric))], cards_of(summary)
     if learned := training.get("learned"):
         cards = [
             (f"{learned['precision_at_1']:.1%}", "nearest has its class (training)"),
@@ -78,7 +81,8 @@ def _of_answers(metric: Dissimilarity, about: Summary) -> list[Picture | Table]:
     names = list(about["features"])
     if isinstance(metric, SplineCityBlock):
         caption = "Contribution of each covariate over its range, largest first."
-        return [Picture(plots.curves(curves(metric), names), caption)]
+        found = curves(metric)
+        return [Picture(plots.curves(found, metric.curve_names(names)), caption)]
     if not isinstance(metric, Mahalanobis):
         return []
     L = np.asarray(metric.factor, float)

@@ -177,6 +177,8 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
     source = str(about["source"])
     if source.startswith("openml:"):
         return None, f"{lead}{source} is not downloaded again."
+    if "sites" in about:
+        return None, ""
     if "answers" in about:
         return None, f"{lead}they require classes, but the fit used judgments."
     try:
@@ -232,6 +234,7 @@ def page(
         "command": summary.get("asked", f"probmetric {summary['command']}"),
         "data": data["source"],
         "judgments": answers["source"] if answers else None,
+        "species": data.get("sites", {}).get("species"),
         "data hash (SHA-256)": data["hash"],
         "seed": summary["seed"],
         **summary["versions"],
@@ -250,6 +253,9 @@ def page(
 
 def _sizes(data: Summary) -> Cards:
     answers, groups = data.get("answers"), data.get("groups")
+    if (sites := data.get("sites")) is not None:
+        size = f"{data['n']:,} × {len(data['features'])}"
+        return [(size, "sites × covariates"), (f"{sites['n_species']:,}", "species")]
     if answers is None:
         by_source = groups is not None and data["label"] in (None, groups)
         last = str(len(data["classes"])), "sources" if by_source else "classes"

@@ -26,6 +26,12 @@ from probmetric.report.page import (
     page,
     settings_section,
 )
+from probmetric.report.sites import (
+    cards_of,
+    curves_section,
+    jackknife_page,
+    stored_curves,
+)
 from probmetric.storage.draws_file import load_draws, posterior_of
 
 MEANING = {
@@ -45,6 +51,8 @@ N_QUERIES = 25
 
 def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
     """Make the page of a sampling run's folder."""
+    if summary["method"] == "jackknife":
+        return jackknife_page(folder, summary)
     draws = load_draws(folder / "draws.nc")
     data, lacking = data_again(summary, data)
     shown = _with_names(draws, summary["data"]["features"], data)
@@ -71,6 +79,11 @@ def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         + " Stored in draws.nc, for “probmetric neighbors --draws” and ArviZ.",
         sections=[
             Section("Problems of the draws", *map(str, problems)),
+            *(
+                [curves_section(summary, stored_curves(folder))]
+                if "gdm" in summary
+                else []
+            ),
             _metric_section(shown, summary),
             Section(
                 "Neighbors, with their probabilities", *_neighbor_parts(draws, data)
@@ -84,7 +97,11 @@ def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
             ),
             settings_section(summary),
         ],
-        cards=[(str(len(problems)), count), *cards],
+        cards=[
+            *(cards_of(summary) if "gdm" in summary else []),
+            (str(len(problems)), count),
+            *cards,
+        ],
     )
 
 

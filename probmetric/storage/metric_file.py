@@ -33,6 +33,7 @@ from probmetric.metric.link import IsotonicLink
 from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.pair_similarity import Calibration
 from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
+from probmetric.metric.splines import Coordinates
 from probmetric.names import kind_of
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import in_native_order
@@ -44,7 +45,7 @@ KINDS: dict[str, type[Any]] = {
     for kind in (
         *(Calibration, ClassDensities, ClassDistribution, IsotonicLink, Link),
         *(LocalFisher, LocalMahalanobis, LogLogisticLink, Mahalanobis),
-        *(MeanDissimilarity, PairSimilarity, SplineCityBlock),
+        *(MeanDissimilarity, PairSimilarity, SplineCityBlock, Coordinates),
     )
 }
 """All classes that a file may contain without ``kinds``."""

@@ -79,7 +79,7 @@ def _points(problem: Problem[Pairs]) -> list[Sites]:
 
 
 def _rows(problem: Problem[Pairs]) -> Any:
-    return rows_of(problem.data, problem.prior.knots, problem.options["learning_rate"])
+    return rows_of(problem.data, problem.prior, problem.options["learning_rate"])
 
 
 def _closed(problem: Problem[Pairs], orders: float = 0.0) -> Any:

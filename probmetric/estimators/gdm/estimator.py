@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from jaxtyping import Float
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
@@ -19,6 +20,7 @@ from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
 from probmetric.data.sites import site_pairs
+from probmetric.datasets.sites import encode, level_names
 from probmetric.estimators._labeled import (
     checked_rows,
     forget,
@@ -40,15 +42,17 @@ from probmetric.estimators._settings import (
 from probmetric.estimators.lca.settings import base_recipe
 from probmetric.inference.effects.recipe import merged
 from probmetric.inference.gdm.bootstrap import leave_out, units_of
-from probmetric.inference.gdm.draws import draw, metrics
+from probmetric.inference.gdm.draws import draw, each_metric, metrics
 from probmetric.inference.gdm.fit import deviance_explained, fit, gap, knots_for
+from probmetric.inference.gdm.importance import explained_by, importance
 from probmetric.inference.lca.recipe import build, rate_for
 from probmetric.metric import SplineCityBlock
-from probmetric.metric.feature_names import with_names
+from probmetric.metric.feature_names import names_of, with_names
+from probmetric.metric.splines import Coordinates
 from probmetric.models.gdm import GDMParams, GDMPrior, gdm, height, to_metric
 from probmetric.posterior.curves import Curves, curves
 from probmetric.posterior.interval_metric import IntervalMetric
-from probmetric.posterior.jackknife import groups_of
+from probmetric.posterior.jackknife import checked_prob, groups_of, limits
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self
 
@@ -83,6 +87,12 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         the theory page).
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of b.
+    coordinates : tuple of two column names or numbers, optional
+        Columns of X with the place of each site, such as ("lon", "lat"). They have no
+        curves. Instead, the geographic distance of two sites has one, the last.
+    distance : {"great_circle", "plane"}, default="great_circle"
+        "great_circle" is the distance in km between longitudes and latitudes in
+        degrees. "plane" is the straight line, in the units of the coordinates.
     learning_rate : "auto" or float > 0, default="auto"
         Power on the likelihood. "auto" is 1 for ``fit_sites`` and ``fit_pairs``, and
         n/N for N pairs made from the labels of n points.
@@ -91,12 +101,16 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
 
     Attributes
     ----------
-    knots_, coefficients_ : arrays of shape (d, k)
-        Knots in input units, and heights of the I-splines.
+    knots_, coefficients_ : arrays of shape (c, k)
+        Knots in input units, and heights of the I-splines, of c curves: one for each
+        covariate, in the order of the columns, then that of geographic distance.
     intercept_ : float
         b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
-    heights_ : array of shape (d,)
-        Total increase of each curve: the importance of a covariate over its range.
+    heights_ : array of shape (c,)
+        Total increase of each curve: the effect of a covariate over its range.
+    curve_names_ : tuple of c str
+    factors_ : dict of str to tuple of str
+        Levels of each factor (``fit_sites``).
     deviance_explained_ : float
         Share of the binomial deviance of the training data that the model explains.
     gap_ : float
@@ -115,8 +129,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
     Notes
     -----
     Curves are flat beyond the knots: sites outside the range of the fit are equivalent
-    to sites at the end of the range. Geographical distance cannot be a covariate,
-    because it is not a difference of two values of a curve.
+    to sites at the end of the range.
 
     ``sample`` draws b, theta (feature, spline) and height (feature). "nuts" (default,
     ``NUTS(target_accept=0.95)``) and "laplace" assume that the pairs, and the trials of
@@ -153,6 +166,8 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
     knots: Matrix | None = None
     prior_scale: Positive = 1.0
     intercept_scale: Positive = 1.0
+    coordinates: tuple[str | int, str | int] | None = None
+    distance: Literal["great_circle", "plane"] = "great_circle"
     pairs: Literal["nearest", "all"] = "nearest"
     n_targets: Count | None = None
     n_impostors: Count | None = None
@@ -169,28 +184,40 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         return tags
 
     def _fit_labels(self, data: Labeled, scaler: Scaler) -> Self:
-        rows, codes = np.asarray(data.X), np.asarray(data.y)
+        rows, codes, self.factors_ = np.asarray(data.X), np.asarray(data.y), {}
         recipe = base_recipe(self, rows.shape[1])
         made = build(rows, codes, recipe)._replace(anchor=None)
         return self._store(made, rate_for(made, recipe), None)
 
-    def fit_sites(self, X: ArrayLike, species: ArrayLike) -> Self:
+    def fit_sites(
+        self,
+        X: ArrayLike,
+        species: ArrayLike,
+        *,
+        measure: Literal["counts", "presence", "cover"] = "counts",
+    ) -> Self:
         """Learn from all pairs of sites, with counts of shared individuals or species.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or (n,) for ``preprocessor``
-            Covariates of the sites.
+            Covariates of the sites. Text and categorical columns of a data frame are
+            factors: each level is a column of 0 and 1, "soil=clay".
         species : array-like of shape (n, S)
-            Integers: abundances (for the Bray-Curtis dissimilarity), or 1 for species
-            that are present and 0 otherwise (for the Sørensen dissimilarity). Every
-            site must have at least one species.
-
+            Numbers ≥ 0. Every site must have at least one species.
+        measure : {"counts", "presence", "cover"}, default="counts"
+            "counts" requires integers: individuals (for the Bray-Curtis dissimilarity),
+            or 0 and 1 (for the Sørensen dissimilarity). "presence" counts each number
+            above 0 as 1. "cover" accepts any amounts and uses the Bray-Curtis
+            dissimilarity. Then each pair has weight 1, as in R's gdm, and only the
+            jackknife and the bootstrap give meaningful limits.
         """
         check_settings(self)
         _check_order(X, species)
         forget(self, "classes_", "feature_names_in_", "_columns")
-        made = site_pairs(checked_rows(self, X, reset=True, finite=True), species)
+        X, self.factors_ = encode(X)
+        rows = checked_rows(self, X, reset=True, finite=True)
+        made = site_pairs(rows, species, measure=measure)
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
         if not shared.any() or np.array_equal(shared, trials):
             raise ValueError(
@@ -223,6 +250,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
             up. Without ``preprocessor``, sites with equal covariates are one site.
         """
         checked, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
+        self.factors_ = {}
         labels = points
         if points is None and stood_for(self, pairs, "pairs", 2):
             labels = np.asarray(pairs)
@@ -232,15 +260,49 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
     def _rate(self) -> float:
         return 1.0 if self.learning_rate == "auto" else float(self.learning_rate)
 
-    def _knots(self, X: Float[np.ndarray, "n d"]) -> np.ndarray:
+    def _knots(
+        self, X: Float[np.ndarray, "n d"], coordinates: Coordinates | None
+    ) -> np.ndarray:
         if self.knots is None:
-            return knots_for(X, int(self.n_splines))
+            return knots_for(X, int(self.n_splines), coordinates)
         return points(self.knots, "knots")
 
+    def _columns_of_places(self, X: Float[np.ndarray, "n d"]) -> Coordinates | None:
+        """Find the columns of the setting ``coordinates``, and check their values."""
+        if self.coordinates is None:
+            return None
+        names, plane = self._features(), self.distance == "plane"
+        wanted: Any = self.coordinates
+        pair = () if isinstance(wanted, str) or np.shape(wanted) != (2,) else wanted
+        columns = [
+            c if isinstance(c, int) else names.index(c) if c in names else -1
+            for c in pair
+        ]
+        if len({*columns}) != 2 or not all(0 <= c < len(names) for c in columns):
+            raise ValueError(
+                f"coordinates must be two columns of X ({', '.join(names)}), got "
+                f"{wanted!r}"
+            )
+        beyond = np.abs(X[:, columns]).max(0) > (360, 90)
+        if not plane and beyond.any():
+            k = int(np.argmax(beyond))
+            axis = ("longitude", "latitude")[k]
+            value = X[np.argmax(np.abs(X[:, columns[k]])), columns[k]]
+            raise ValueError(
+                "coordinates must be longitude and latitude in degrees, in this order, "
+                f"got {axis} {value:g}. For coordinates in a plane use distance='plane'"
+            )
+        return Coordinates((columns[0], columns[1]), plane)
+
+    def _features(self) -> list[str]:
+        d = vars(self)["n_features_in_"]
+        return [*(names_of(self) or [f"x{k}" for k in range(d)])]
+
     def _store(self, pairs: Pairs, rate: float, sites: np.ndarray | None) -> Self:
-        knots = self._knots(np.asarray(pairs.X))
+        places = self._columns_of_places(np.asarray(pairs.X))
+        knots = self._knots(np.asarray(pairs.X), places)
         scales = float(self.prior_scale), float(self.intercept_scale)
-        prior = GDMPrior(knots, *map(np.asarray, scales))
+        prior = GDMPrior(knots, *map(np.asarray, scales), coordinates=places)
         fitted = fit(pairs, prior, learning_rate=rate, max_steps=int(self.max_iter))
         report(fitted, type(self).__name__)
         params: GDMParams = fitted.params
@@ -254,11 +316,18 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         self.points_ = sites
         self.prior_: GDMPrior = prior
         self.params_: GDMParams = params
+        self.curve_names_ = to_metric(params).curve_names(self._features())
         return self
 
     @property
     def _n_features_out(self) -> int:
-        return len(self.knots_)
+        return len(self.knots_) - (self.prior_.coordinates is not None)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Any:
+        """Return the names of the covariates, the columns of ``transform``."""
+        names: Any = super().get_feature_names_out(input_features)
+        places = self.prior_.coordinates
+        return names if places is None else names[places.others(len(names))]
 
     @with_names
     def get_metric(self) -> SplineCityBlock:
@@ -266,15 +335,144 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         check_is_fitted(self)
         return to_metric(self.params_)
 
-    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-        """Return s_f(x_f) at points in their float type, as R's ``gdm.transform``."""
+    def transform(self, X: ArrayLike | xr.Dataset) -> Any:
+        """Return s_f(x_f) at points in their float type, as R's ``gdm.transform``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or xarray Dataset
+            A Dataset has one variable for each covariate, such as maps (y, x). It needs
+            no coordinates of sites.
+
+        Returns
+        -------
+        array of shape (n, c), or Dataset
+            Curves of the covariates. A Dataset keeps its axes, and is NaN where a
+            covariate is missing.
+        """
         check_is_fitted(self)
-        rows, dtype = checked_rows(self, X, finite=True), float_type(X)
+        if isinstance(X, xr.Dataset):
+            return self._transform_maps(X)
+        frame, _ = encode(X, self.factors_)
+        rows, dtype = checked_rows(self, frame, finite=True), float_type(frame)
         return np.asarray(self.get_metric().transform(rows)).astype(dtype, copy=False)
+
+    def _transform_maps(self, X: xr.Dataset) -> xr.Dataset:
+        names = [name for name in self._predictors() if name != self._far]
+        if absent := [name for name in names if name not in X]:
+            raise ValueError(
+                f"X must have the variables {', '.join(names)}, got none called "
+                f"{absent[0]!r}"
+            )
+        maps = xr.broadcast(*(X[name] for name in names))
+        frame = pd.DataFrame({m.name: m.to_numpy().ravel() for m in maps})
+        known = frame.notna().all(axis=1).to_numpy()
+        table: Any = encode(frame[known], self.factors_)[0]
+        out, images = self.get_feature_names_out(self._features()), None
+        values = np.full((len(frame), len(out)), np.nan)
+        if known.any():
+            rows = np.zeros((int(known.sum()), len(self._features())))
+            for k, name in enumerate(self._features()):
+                if name in out:
+                    rows[:, k] = table[name]
+            images = to_metric(self.params_).transform(points(rows))
+            values[known] = np.asarray(images)
+        curves = {
+            name: maps[0].copy(data=values[:, k].reshape(maps[0].shape)).rename(name)
+            for k, name in enumerate(out)
+        }
+        return xr.Dataset(curves, attrs=X.attrs)
+
+    @property
+    def _far(self) -> str | None:
+        """Name of the curve of geographic distance."""
+        return None if self.prior_.coordinates is None else self.curve_names_[-1]
+
+    def _predictors(self) -> dict[str, list[int]]:
+        """Return the columns of X of each predictor (a factor has several)."""
+        found: dict[str, list[int]] = {}
+        places = self.prior_.coordinates
+        levels = {
+            column: name
+            for name, values in self.factors_.items()
+            for column in level_names(name, values)
+        }
+        for k, name in enumerate(self._features()):
+            if places is None or k not in places.columns:
+                found.setdefault(levels.get(name, name), []).append(k)
+        if places is not None and self._far is not None:
+            found[self._far] = [*places.columns]
+        return found
+
+    def importance(
+        self, *, n_repeats: int = 20, prob: float = 0.9, seed: int = 0
+    ) -> pd.DataFrame:
+        """Compute the permutation importance of each predictor, as R's ``gdm.varImp``.
+
+        The values of a predictor are permuted over sites, and the model is refitted.
+        The importance is the loss of deviance explained, a mean over permutations.
+
+        Parameters
+        ----------
+        n_repeats : int ≥ 1, default=20
+            Number of permutations of each predictor.
+        prob : float in (0, 1), default=0.9
+            Nominal coverage of the jackknife limits over sites.
+        seed : int, default=0
+
+        Returns
+        -------
+        DataFrame
+            One row for each predictor (factors and geographic distance are one), most
+            important first. Columns ``importance``, ``lower``, ``upper``, and
+            ``p_value``: the share of permutations, and of the data, that explain as
+            much deviance as the data.
+
+        Notes
+        -----
+        Correlated predictors share their effect, and all have a small importance.
+        """
+        check_is_fitted(self)
+        n_repeats = check_number("n_repeats", n_repeats, 1, whole=True)
+        predictors = self._predictors()
+        found = importance(
+            self.pairs_,
+            self.prior_,
+            self.params_,
+            list(predictors.values()),
+            learning_rate=self.learning_rate_,
+            n_repeats=n_repeats,
+            prob=checked_prob(prob),
+            seed=seed,
+        )
+        table = pd.DataFrame(found._asdict(), index=pd.Index(predictors))
+        return table.sort_values("importance", ascending=False)
+
+    def deviance_shares(self) -> dict[str, float]:
+        """Divide the deviance explained among covariates and geographic distance.
+
+        Returns
+        -------
+        dict
+            ``covariates`` and ``distance``: explained only by one of them. ``either``:
+            explained by both. ``total`` is the sum. Requires ``coordinates``.
+        """
+        check_is_fitted(self)
+        if self.prior_.coordinates is None:
+            raise ValueError("coordinates must be set for deviance_shares, got None")
+        problem = self.pairs_, self.prior_, self.learning_rate_
+        c, total = len(self.knots_) - 1, self.deviance_explained_
+        alone = [explained_by(*problem, chosen) for chosen in ([*range(c)], [c])]
+        return {
+            "covariates": total - alone[1],
+            "distance": total - alone[0],
+            "either": sum(alone) - total,
+            "total": total,
+        }
 
     def _ends(self, pairs: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         check_is_fitted(self)
-        return pair_ends(self, pairs, len(self.knots_))
+        return pair_ends(self, pairs, len(self._features()))
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return the city-block distance of the curves at the ends of each pair."""
@@ -296,13 +494,17 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         pairs, rate = self.pairs_, self.learning_rate_
         problem = self.params_, pairs, self.prior_
         drawn = draw(*problem, method, learning_rate=rate, **run)
+        curve = "feature" if self._far is None else "curve"
         return self._tree(
             drawn,
             gdm,
             pairs,
             {"prior": self.prior_, "learning_rate": rate},
-            dims={"theta": ("feature", "spline"), "height": ("feature",)},
-            coords={"spline": list(range(self.knots_.shape[1]))},
+            dims={"theta": (curve, "spline"), "height": (curve,)},
+            coords={
+                "spline": list(range(self.knots_.shape[1])),
+                **({} if self._far is None else {curve: list(self.curve_names_)}),
+            },
         )
 
     @with_names
@@ -365,15 +567,11 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
             group,
             learning_rate=self.learning_rate_,
         )
-        heights = zip(np.asarray(refits.b), np.asarray(refits.theta), strict=True)
-        left_out = [
-            to_metric(GDMParams(np.asarray(b), t, self.knots_)) for b, t in heights
-        ]
         n, g = len(group), int(group.max()) + 1
         of = "sites" if n == int(unit.max()) + 1 else "pairs"
         return IntervalMetric(
             self.get_metric(),
-            left_out,
+            each_metric(refits),
             about=f"GDM of {n} sites, {len(self.pairs_.i)} pairs, {g} groups of {of} "
             "left out",
         )
@@ -396,8 +594,37 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         n_points : int ≥ 2, default=101
             Number of points of each curve.
         """
-        result = curves(self.get_metric(), uncertainty, prob=prob, n_points=n_points)
-        return result if self._names is None else result._replace(names=(*self._names,))
+        return curves(self.get_metric(), uncertainty, prob=prob, n_points=n_points)
+
+    def effects(
+        self,
+        uncertainty: PosteriorMetric | IntervalMetric | None = None,
+        *,
+        prob: float = 0.9,
+    ) -> pd.DataFrame:
+        """Return the intercept b and the height of each curve, with limits.
+
+        The parameters are those of ``curves``.
+
+        Returns
+        -------
+        DataFrame
+            Column ``estimate``, and ``lower`` and ``upper`` with ``uncertainty``.
+        """
+        found = self.curves(uncertainty, prob=prob, n_points=2)
+        columns = {"estimate": [self.intercept_, *found.s[:, -1]]}
+        if found.lower is not None and found.upper is not None:
+            assert uncertainty is not None
+            refits = isinstance(uncertainty, IntervalMetric)
+            metrics: Any = uncertainty.left_out if refits else uncertainty.draws
+            b = np.array([float(metric.link.b) for metric in metrics])
+            if refits:
+                ends = limits(np.append(self.intercept_, b), prob, uncertainty.factor)
+            else:
+                ends = np.quantile(b, [(1 - prob) / 2, (1 + prob) / 2])
+            columns["lower"] = [max(float(ends[0]), 0.0), *found.lower[:, -1]]
+            columns["upper"] = [float(ends[1]), *found.upper[:, -1]]
+        return pd.DataFrame(columns, index=pd.Index(["intercept", *self.curve_names_]))
 
 
 def _check_order(X: Any, species: Any) -> None:

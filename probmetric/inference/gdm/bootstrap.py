@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.fit import climb
-from probmetric.inference.gdm.likelihood import precisions, rows_of, to_beta
+from probmetric.inference.gdm.likelihood import precisions, rows_of, to_beta, to_params
 from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.models.gdm import GDMParams, GDMPrior
 
@@ -62,7 +62,7 @@ def refits(
     Each site must be one point of the pairs. A refit that does not converge raises
     RuntimeError.
     """
-    rows = rows_of(pairs._replace(X=np.asarray(pairs.X, float)), params.knots)
+    rows = rows_of(pairs._replace(X=np.asarray(pairs.X, float)), params)
     precision, start = precisions(prior), to_beta(params)
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)
     betas: list[np.ndarray] = []
@@ -81,9 +81,7 @@ def refits(
                 f"{REMEDY[result]}"
             )
         betas.append(beta)
-    beta = np.stack(betas)
-    theta = beta[:, 1:].reshape(len(beta), *np.shape(params.knots))
-    return GDMParams(beta[:, 0], theta, np.asarray(params.knots))
+    return to_params(np.stack(betas), params)
 
 
 def leave_out(

@@ -9,6 +9,7 @@
 """
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ import xarray as xr
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.bootstrap import refits, site_weights, units_of
-from probmetric.inference.gdm.likelihood import padded, rows_of
+from probmetric.inference.gdm.likelihood import in_float64, padded, rows_of
 from probmetric.inference.gdm.target import TARGET, start
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined
@@ -25,6 +26,7 @@ from probmetric.inference.sampling.sample import sampler_of
 from probmetric.inference.sampling.target import Draws, Posterior, counts
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import SplineCityBlock
+from probmetric.metric.splines import Coordinates
 from probmetric.models.gdm import GDMParams, GDMPrior, height, to_metric
 
 TARGET_ACCEPT = 0.95
@@ -40,8 +42,8 @@ def posterior(
     params: GDMParams, pairs: Pairs, prior: GDMPrior, *, learning_rate: float = 1.0
 ) -> Posterior:
     """Return the posterior for samplers, with Laplace's Gaussian as start."""
-    rows = padded(rows_of(pairs, params.knots, learning_rate))
-    prior = GDMPrior(*(np.asarray(v, float) for v in prior))
+    rows = padded(rows_of(pairs, params, learning_rate))
+    prior = in_float64(prior)
     return Posterior(TARGET, (rows, prior), start(params, rows, prior))
 
 
@@ -104,8 +106,10 @@ def draw(
             target, seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress
         )
         warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
-    knots = json.dumps(np.asarray(params.knots, float).tolist())
-    return drawn._replace(attributes={**drawn.attributes, "knots": knots})
+    attributes = {"knots": json.dumps(np.asarray(params.knots, float).tolist())}
+    if params.coordinates is not None:
+        attributes["places"] = json.dumps(asdict(params.coordinates))
+    return drawn._replace(attributes={**drawn.attributes, **attributes})
 
 
 def _bootstrap(
@@ -122,8 +126,9 @@ def _bootstrap(
     n = int(unit.max()) + 1
     power = 1.0 if n == len(unit) else 0.5  # Two ends of a pair share its weight.
     u = (site_weights(n, k, seed)[unit] ** power for k in range(n_draws * n_chains))
-    b, theta, knots = refits(pairs, prior, params, u, learning_rate=learning_rate)
-    values = {"b": b, "theta": theta, "height": height(theta, knots)}
+    refitted = refits(pairs, prior, params, u, learning_rate=learning_rate)
+    values = {"b": refitted.b, "theta": refitted.theta}
+    values["height"] = height(refitted.theta, refitted.knots)
     values = {name: np.asarray(value)[None] for name, value in values.items()}
     return Draws(values, {}, {"method": "bootstrap", "seed": seed})
 
@@ -135,5 +140,14 @@ def metrics(draws: Draws | xr.DataTree) -> list[SplineCityBlock] | None:
     if "theta" not in values or "knots" not in attributes:
         return None
     knots = np.asarray(json.loads(str(attributes["knots"])))
-    sites = zip(values["b"], values["theta"], strict=True)
-    return [to_metric(GDMParams(np.asarray(b), theta, knots)) for b, theta in sites]
+    places = None
+    if "places" in attributes:  # NetCDF has its own "coordinates".
+        stored = json.loads(str(attributes["places"]))
+        places = Coordinates((*stored["columns"],), stored["plane"])
+    return each_metric(GDMParams(values["b"], values["theta"], knots, places))
+
+
+def each_metric(params: GDMParams) -> list[SplineCityBlock]:
+    """Return one metric for each entry of the leading axis of b and θ."""
+    sites = zip(np.asarray(params.b), np.asarray(params.theta), strict=True)
+    return [to_metric(params._replace(b=np.asarray(b), theta=t)) for b, t in sites]

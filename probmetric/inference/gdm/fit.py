@@ -21,6 +21,7 @@ Bertsekas, "Projected Newton Methods for Optimization Problems with Simple Const
 SIAM J. Control and Optimization 20 (1982).
 """
 
+import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
@@ -30,6 +31,7 @@ from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.likelihood import (
     LOG_HALF_NORMAL,
     Rows,
+    in_float64,
     precisions,
     rows_of,
     to_beta,
@@ -37,6 +39,7 @@ from probmetric.inference.gdm.likelihood import (
     value_and_derivatives,
 )
 from probmetric.inference.solvers.result import Fit, Result
+from probmetric.metric.splines import Coordinates
 from probmetric.models.gdm import GDMParams, GDMPrior
 
 SUFFICIENT, HALVINGS = 1e-4, 50
@@ -45,7 +48,7 @@ SUFFICIENT, HALVINGS = 1e-4, 50
 
 def check_prior(prior: GDMPrior, d: int) -> None:
     """Raise ValueError for a wrong shape or order of knots, or scales ≤ 0."""
-    knots = np.asarray(prior.knots)
+    knots, d = np.asarray(prior.knots), d - (prior.coordinates is not None)
     if knots.ndim != 2 or len(knots) != d or knots.shape[1] < 2:
         raise ValueError(
             f"knots must have shape ({d}, k) with k ≥ 2, got {knots.shape}."
@@ -62,7 +65,11 @@ def check_prior(prior: GDMPrior, d: int) -> None:
             raise ValueError(f"prior.{name} must be > 0, got {value}.")
 
 
-def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
+def knots_for(
+    X: Float[np.ndarray, "n d"],
+    n_splines: int = 3,
+    coordinates: Coordinates | None = None,
+) -> np.ndarray:
     """Return knots (d, n_splines) at quantiles of each covariate, as in R's gdm.
 
     The knots are the minimum, the maximum and evenly spaced quantiles between them. If
@@ -70,7 +77,8 @@ def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
     with fewer distinct values than knots has evenly spaced knots. A constant covariate
     has equal knots and a flat curve.
 
-    ``X`` (n, d) are the covariates of the sites, each site once.
+    ``X`` (n, d) are the covariates of the sites, each site once. With ``coordinates``,
+    the last row has quantiles of the distances between all sites.
 
     Examples
     --------
@@ -83,6 +91,13 @@ def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
     X = np.asarray(X)
     if n_splines < 2:
         raise ValueError(f"n_splines must be at least 2, got {n_splines}.")
+    if coordinates is not None:
+        places = coordinates.places(X)
+        i, j = np.triu_indices(len(X), 1)
+        far = coordinates.apart(places[i], places[j])[:, None]
+        covariates = X[:, coordinates.others(X.shape[1])]
+        parts = (covariates, np.asarray(far))
+        return np.concatenate([knots_for(part, n_splines) for part in parts])
     share = np.linspace(0, 1, n_splines)
     knots = np.quantile(X, share, axis=0).T
     for row, values in zip(knots, X.T, strict=True):
@@ -218,17 +233,17 @@ def fit(
     X = np.asarray(pairs.X)
     check_prior(prior, X.shape[1])
     pairs = pairs._replace(X=X.astype(float))
-    prior = GDMPrior(*(np.asarray(v, float) for v in prior))
-    rows, precision = rows_of(pairs, prior.knots, learning_rate), precisions(prior)
+    prior = in_float64(prior)
+    rows, precision = rows_of(pairs, prior, learning_rate), precisions(prior)
     beta, result, trace, _ = climb(
         rows, precision, first(rows, len(precision)), max_steps=max_steps, tol=tol
     )
     value = value_and_derivatives(beta, rows, precision)[0]
     constants = np.sum(LOG_HALF_NORMAL + 0.5 * np.log(precision)) + rows.ways
     dtype = X.dtype if X.dtype.kind == "f" else np.dtype(float)
-    params = to_params(beta, prior.knots)
+    params = to_params(beta, prior)
     return Fit(
-        GDMParams(*(np.asarray(v, dtype) for v in params)),
+        jax.tree.map(lambda value: np.asarray(value, dtype), params),
         np.asarray(value + constants, dtype),
         np.asarray(int(result)),
         np.asarray(len(trace)),
@@ -257,7 +272,7 @@ def gap(
     True
     """
     pairs = pairs._replace(X=np.asarray(pairs.X, float))
-    rows = rows_of(pairs, np.asarray(prior.knots, float), learning_rate)
+    rows = rows_of(pairs, in_float64(prior), learning_rate)
     precision, beta = precisions(prior), to_beta(params).astype(float)
     _, slope, _ = value_and_derivatives(beta, rows, precision)
     return gap_at(beta, slope, precision)
@@ -271,7 +286,7 @@ def deviance_explained(params: GDMParams, pairs: Pairs) -> float:
     the same share of shared units, the result is 0.
     """
     pairs = pairs._replace(X=np.asarray(pairs.X, float))
-    rows = rows_of(pairs, np.asarray(params.knots, float))
+    rows = rows_of(pairs, params)
     shared, other = np.asarray(rows.shared), np.asarray(rows.other)
     total = shared + other
     share = np.divide(shared, total, out=np.zeros_like(total), where=total > 0)

@@ -16,6 +16,7 @@ where c is the log binomial coefficients plus the constants of the half-normals.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -24,7 +25,7 @@ from scipy.special import gammaln
 from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.padding import bucket, host_weights, pad_rows
 from probmetric.inference.sampling.target import Arrays
-from probmetric.metric.splines import i_splines
+from probmetric.metric.splines import gaps
 from probmetric.models.gdm import GDMParams, GDMPrior
 from probmetric.models.lca import log1mexp
 from probmetric.precision import numpy_in_numpy_out
@@ -44,23 +45,24 @@ class Rows(NamedTuple):
 
 
 def rows_of(
-    pairs: Pairs, knots: Float[Array, "d k"], learning_rate: float = 1.0
+    pairs: Pairs, model: GDMParams | GDMPrior, learning_rate: float = 1.0
 ) -> Rows:
-    """Compute the rows of observed pairs, in NumPy; without trials, pairs are units."""
+    """Compute the rows of observed pairs, in NumPy; without trials, pairs are units.
+
+    The knots and the coordinates are those of ``model``.
+    """
     if pairs.y is None:
         raise ValueError("pairs.y must be the number of shared units, got None.")
     pairs = checked_rows(pairs)
     X = np.asarray(pairs.X)
-    if X.shape[1] != len(knots):
+    knots, coordinates = np.asarray(model.knots, X.dtype), model.coordinates
+    if (c := X.shape[1] - (coordinates is not None)) != len(knots):
         raise ValueError(
-            f"knots must have a row for each of {X.shape[1]} covariates, got "
-            f"{len(knots)}."
+            f"knots must have a row for each of {c} covariates, got {len(knots)}."
         )
-    splines = i_splines(X, np.asarray(knots, X.dtype)).reshape(len(X), -1)
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)
-    Z = np.concatenate(
-        [np.ones((len(i), 1), X.dtype), np.abs(splines[i] - splines[j])], 1
-    )
+    apart = gaps(X, i, j, knots, coordinates).reshape(len(i), -1)
+    Z = np.concatenate([np.ones((len(i), 1), X.dtype), apart], 1)
     y = np.asarray(pairs.y, float)
     trials = np.ones(len(y)) if pairs.trials is None else np.asarray(pairs.trials)
     power = learning_rate * host_weights(pairs)
@@ -141,7 +143,15 @@ def to_beta(params: GDMParams) -> Float[np.ndarray, "q"]:
     return np.append(np.asarray(params.b), np.ravel(np.asarray(params.theta)))
 
 
-def to_params(beta: Float[np.ndarray, "q"], knots: Float[Array, "d k"]) -> GDMParams:
-    """Return parameters from β = (b, θ)."""
-    theta = np.asarray(beta[1:]).reshape(np.shape(knots))
-    return GDMParams(np.asarray(beta[0]), theta, np.asarray(knots))
+def to_params(
+    beta: Float[np.ndarray, "*r q"], model: GDMParams | GDMPrior
+) -> GDMParams:
+    """Return parameters from β = (b, θ), with the knots of ``model``."""
+    knots = np.asarray(model.knots)
+    theta = np.asarray(beta[..., 1:]).reshape(*beta.shape[:-1], *knots.shape)
+    return GDMParams(np.asarray(beta[..., 0]), theta, knots, model.coordinates)
+
+
+def in_float64(prior: GDMPrior) -> GDMPrior:
+    """Return the prior in float64."""
+    return jax.tree.map(lambda value: np.asarray(value, float), prior)

@@ -39,7 +39,7 @@ def test_sites_of_equal_covariates_give_the_root_of_one_equation():
 def test_with_a_flat_prior_the_fit_is_the_shares_where_curves_can_follow():
     pairs, prior = line([500, 184, 68], [1000] * 3, prior=1e4)
     params = gdm.fit(pairs, prior).params
-    rows = rows_of(pairs, prior.knots)
+    rows = rows_of(pairs, prior)
     t = rows.Z @ np.append(params.b, params.theta)
     np.testing.assert_allclose(np.exp(-t), [0.5, 0.184, 0.068], rtol=1e-4)
 
@@ -55,7 +55,7 @@ def test_curves_that_would_have_to_fall_are_flat():
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gap_bounds_what_another_solver_finds(seed):
     problem = toy(seed)
-    rows = rows_of(problem.data, problem.prior.knots, 0.8)
+    rows = rows_of(problem.data, problem.prior, 0.8)
     precision = precisions(problem.prior)
 
     def down(beta):
@@ -87,7 +87,7 @@ def test_deviance_explained_is_that_of_a_generalized_linear_model():
         same = share * np.log(share / P)
         return 2 * 100 * np.sum(same + (1 - share) * np.log((1 - share) / (1 - P)))
 
-    rows = rows_of(pairs, prior.knots)
+    rows = rows_of(pairs, prior)
     P = np.exp(-rows.Z @ np.append(params.b, params.theta))
     want = 1 - deviance(P) / deviance(np.full(3, 0.25))
     np.testing.assert_allclose(deviance_explained(params, pairs), want)
@@ -103,7 +103,7 @@ def test_deviance_explained_is_that_of_a_generalized_linear_model():
 
 def test_the_mode_of_logarithms_is_inside_and_stationary():
     problem = toy(1)
-    rows = rows_of(problem.data, problem.prior.knots, 0.8)
+    rows = rows_of(problem.data, problem.prior, 0.8)
     found = start(problem.params, rows, problem.prior)
     u = np.append(found.mean["log_b"], found.mean["log_theta"])
     beta = np.exp(u)
