@@ -1,17 +1,39 @@
-"""Functions of one draw, and intervals of their values over draws."""
+"""Functions of one draw, and intervals of their values over draws.
+
+A distance is the length of Lδ, and noise makes a vector longer. A draw of L has the
+noise of the estimate and adds its own, so quantiles of the lengths of draws are too
+large. Let v = mean of Lδ over draws, u = v/‖v‖, and for each draw e = Lδ - v, with
+a = uᵀe along the mean and c = ‖e‖² - a² across it. The length of the draw is
+√((‖v‖ + a)² + c); the length of the *estimate* at a true length x is in the same way
+√((x + a)² + c), with other noise of the same distribution. So x is estimated by
+
+    x = max(0, √max(0, ‖v‖² - c) + a),                                             (1)
+
+whose quantiles over draws are limits of the true length. They invert the distribution
+of the estimate if e is symmetric, and are quantiles of the draws' lengths if L has one
+row (c = 0). Draws of L are first rotated onto their mean.
+"""
 
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from probmetric.arguments import check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import check_features, maps_of
 from probmetric.neighbors.scan import Refining
+from probmetric.posterior.jackknife import aligned
 from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
+
+CHUNK = 2**22
+"""Numbers in memory at a time in ``true_lengths``."""
+
+LEAST = 1e-3
+"""Smallest length of Eq. (1) in a ratio, relative to ‖v‖."""
 
 
 class Interval(NamedTuple):
@@ -60,6 +82,44 @@ def between_rows(metric: Dissimilarity, A: Array, B: Array) -> Array:
     if isinstance(metric, Refining):
         return metric.refine(A, B, jnp.arange(len(A))[:, None])[:, 0]
     return jax.vmap(lambda a, b: metric.dissimilarity(a, b[None])[0])(A, B)
+
+
+def one_rotation(factors: Float[np.ndarray, "s p d"]) -> Float[np.ndarray, "s q d"]:
+    """Rotate draws of a linear map onto their mean, without rows that are always 0.
+
+    Columns are divided by their norm during the rotation, so that it does not depend on
+    the units of the features.
+    """
+    M = np.einsum("spd,spe->de", factors, factors) / len(factors)
+    norms = np.sqrt(np.diag(M))
+    w = np.where(norms > 0, norms, 1.0)
+    size = np.abs(factors / w).max((0, 2))
+    rows = max(1, int((size > 1e-8 * size.max()).sum()))
+    values, vectors = np.linalg.eigh(M / np.outer(w, w))
+    mean = (np.sqrt(np.maximum(values, 0)) * vectors).T[::-1][:rows]
+    turned = aligned(factors[:, :rows] / w, mean)
+    return aligned(turned, turned.mean(0)) * w
+
+
+def true_lengths(
+    factors: Float[np.ndarray, "s p d"], delta: Float[np.ndarray, "m d"]
+) -> tuple[Float[np.ndarray, "s m"], Float[np.ndarray, "m"]]:
+    """Return x of Eq. (1) for every draw, and ‖v‖; ``factors`` have one rotation."""
+    step = max(1, CHUNK // max(1, factors[:, :, 0].size))
+    lengths, means = np.empty((len(factors), len(delta))), np.empty(len(delta))
+    for at in (slice(k, k + step) for k in range(0, len(delta), step)):
+        v = np.einsum("spd,md->smp", factors, delta[at])
+        unit = np.maximum(np.abs(v).max((0, 2)), np.finfo(float).tiny)
+        v = v / unit[:, None]  # Squares neither overflow nor underflow.
+        mean = v.mean(0)
+        size = np.linalg.norm(mean, axis=1)
+        e = v - mean
+        along = np.einsum("smp,mp->sm", e, mean / np.where(size, size, 1.0)[:, None])
+        across = np.maximum(np.sum(e**2, 2) - along**2, 0.0)
+        root = np.sqrt(np.maximum(size**2 - across, 0.0))
+        lengths[:, at] = np.maximum(root + along, 0.0) * unit
+        means[at] = size * unit
+    return lengths, means
 
 
 def need_distance(metric: Dissimilarity) -> None:

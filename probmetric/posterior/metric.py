@@ -17,9 +17,9 @@ is raised for:
 * Intervals from draws for ``"prediction"``, which are far too narrow.
 * P(same) averaged over draws of pairs that are not independent, except bootstrap draws.
 
-Intervals of bootstrap draws cover less than nominal: a distance is a norm, and each
-draw adds its noise once more. Use ``IntervalMetric`` for calibrated intervals without
-draws. Other draws for ``"intervals"`` give a warning if pairs are not independent.
+A distance is a norm, and each draw adds its noise once more. Intervals of distances and
+ratios are corrected for it; quantiles of ``pair_draws`` are not. Draws for
+``"intervals"`` other than the bootstrap give a warning if pairs are not independent.
 
 Only this class has a draw axis. Each draw is an ordinary metric, and only
 ``mean_metric`` averages metrics.
@@ -39,7 +39,7 @@ from scipy.special import expit
 
 from probmetric.arguments import check_choice
 from probmetric.data import inputs
-from probmetric.metric import Dissimilarity, Metric, PairSimilarity
+from probmetric.metric import Dissimilarity, Mahalanobis, Metric, PairSimilarity
 from probmetric.metric.feature_names import check_columns, named, names_of
 from probmetric.metric.link import check_odds
 from probmetric.metric.mean import mean_metric
@@ -182,9 +182,16 @@ class PosteriorMetric:
         *,
         prob: float = 0.9,
     ) -> Interval:
-        """Compute an interval for the distance between matching rows of A and B."""
+        """Compute an interval for the distance between matching rows of A and B.
+
+        For sampled linear maps, the limits are corrected for the noise of the draws,
+        which makes distances longer (Eq. 1 of ``posterior.intervals``). Limits of other
+        metrics and of "exact" draws are quantiles of ``pair_draws``.
+        """
         need_own_spread("interval", self)
-        return quantiles(self.pair_draws(A, B), prob)
+        values, mean = self._lengths(A, B)
+        low, high = quantiles(values, prob)
+        return Interval(np.minimum(low, mean), np.maximum(high, mean))
 
     def ratio_interval(
         self,
@@ -196,13 +203,30 @@ class PosteriorMetric:
         """Compute an interval for ``distance(*first) / distance(*second)`` by rows.
 
         The scale of the metric cancels in a ratio, so ratios are estimated more
-        precisely than distances. Raises ValueError if the metric is not a distance, or
-        the second is zero.
+        precisely than distances. Sampled linear maps are corrected as in
+        ``interval``. Raises ValueError if the metric is not a distance, or the second
+        is zero.
         """
         need_own_spread("ratio_interval", self)
         intervals.need_distance(self.draws[0])
-        below = intervals.apart(self.pair_draws(*second))
-        return quantiles(intervals.ratio(self.pair_draws(*first), below), prob)
+        intervals.apart(self.pair_draws(*second))
+        above, below = (
+            np.maximum(values, intervals.LEAST * mean)
+            for values, mean in (self._lengths(*first), self._lengths(*second))
+        )
+        return quantiles(intervals.ratio(above, below), prob)
+
+    def _lengths(
+        self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
+    ) -> tuple[Float[np.ndarray, "s *n"], Float[np.ndarray, "*n"]]:
+        """Return distances of every draw, corrected for noise, and their center."""
+        values = self.pair_draws(A, B)
+        if self.source == "exact" or not isinstance(self.draws[0], Mahalanobis):
+            return values, np.asarray(np.median(values, 0))
+        factors = np.stack([m.factor for m in self.draws])  # pyright: ignore[reportAttributeAccessIssue]
+        delta = np.subtract(A, B).reshape(-1, factors.shape[2])
+        lengths, mean = intervals.true_lengths(intervals.one_rotation(factors), delta)
+        return lengths.reshape(values.shape), mean.reshape(values.shape[1:])
 
     def closer_probability(
         self,

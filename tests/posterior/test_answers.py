@@ -11,6 +11,7 @@ import pytest
 
 from probmetric.metric import Link, Mahalanobis
 from probmetric.neighbors import nearest
+from probmetric.posterior import intervals
 from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import NAMES, as_distances, build
 
@@ -138,16 +139,76 @@ def test_purpose_and_source_are_names_from_a_list():
 # --- Intervals ------------------------------------------------------------------------
 
 
-def test_an_interval_holds_quantiles_of_distances_not_squared(posterior, X, distances):
-    lower, upper = posterior.interval(X[:4], X[4:8], prob=0.8)
+@pytest.fixture
+def exact():
+    return PosteriorMetric(draws_of(), "intervals", source="exact")
+
+
+@pytest.mark.filterwarnings("ignore:.*too narrow")
+def test_an_interval_of_exact_draws_holds_quantiles_of_distances(exact, X, distances):
+    lower, upper = exact.interval(X[:4], X[4:8], prob=0.8)
     np.testing.assert_allclose(lower, np.quantile(distances, 0.1, axis=0), rtol=1e-10)
     np.testing.assert_allclose(upper, np.quantile(distances, 0.9, axis=0), rtol=1e-10)
 
 
-def test_ratio_intervals_are_quantiles_of_ratios(posterior, X, distances):
+@pytest.mark.filterwarnings("ignore:.*too narrow")
+def test_ratio_intervals_of_exact_draws_are_quantiles_of_ratios(exact, X, distances):
     ratio = distances[:, 0] / distances[:, 1]
-    found = posterior.ratio_interval((X[0], X[4]), (X[1], X[5]), prob=0.5)
+    found = exact.ratio_interval((X[0], X[4]), (X[1], X[5]), prob=0.5)
     np.testing.assert_allclose(found, np.quantile(ratio, [0.25, 0.75]), rtol=1e-10)
+
+
+def noisy_maps(W, noise, n, seed=0):
+    """Draws of a map with independent normal noise, each under another rotation."""
+    rng = np.random.default_rng(seed)
+    maps = W + noise * rng.normal(size=(n, *W.shape))
+    turns = np.linalg.qr(rng.normal(size=(n, len(W), len(W))))[0]
+    return PosteriorMetric([Mahalanobis(L) for L in turns @ maps], "intervals",
+                           source="bootstrap")  # fmt: skip
+
+
+def test_limits_invert_the_distribution_of_the_length_of_a_noisy_vector():
+    rng = np.random.default_rng(0)
+    W, delta = np.diag([1.0, 0.6, 0.3, 0.1]), np.ones((1, 4))
+    maps = W + 0.1 * rng.normal(size=(4000, 4, 4))
+    lengths, (size,) = intervals.true_lengths(maps, delta)
+    low, high = np.quantile(lengths, [0.05, 0.95])
+    noise = 0.2 * rng.normal(size=(100_000, 4))
+
+    def reached(x):
+        """P(length of a noisy vector of length x ≤ the length of the estimate)."""
+        return np.mean((x + noise[:, 0]) ** 2 + (noise[:, 1:] ** 2).sum(1) <= size**2)
+
+    # Five standard errors of a quantile of 4000 draws: a false alarm in 10⁶ seeds.
+    assert reached(low) == pytest.approx(0.95, abs=0.017)
+    assert reached(high) == pytest.approx(0.05, abs=0.017)
+    ends = np.quantile(np.linalg.norm(maps @ delta[0], axis=1), [0.05, 0.95])
+    assert reached(ends[1]) < 0.03  # Lengths of draws contain the noise twice.
+
+
+def test_limits_of_one_row_are_quantiles_of_its_lengths():
+    posterior = noisy_maps(np.array([[1.0, 2.0, 0.0]]), 0.3, 300)
+    A = np.random.default_rng(2).normal(size=(3, 3)) + [1, 2, 0]
+    expected = np.quantile(posterior.pair_draws(A, 0 * A), [0.05, 0.95], axis=0)
+    np.testing.assert_allclose(posterior.interval(A, 0 * A), expected, rtol=1e-9)
+
+
+def test_a_ratio_cancels_a_common_factor_and_noise_of_equal_vectors():
+    posterior = noisy_maps(np.eye(2), 0.2, 200)
+    A = np.array([1.0, 0.5])
+    found = posterior.ratio_interval((3 * A, 0 * A), (A, 0 * A))
+    np.testing.assert_allclose(found, 3.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-120, 1e120])
+def test_limits_follow_the_units_of_features_and_of_the_metric(unit):
+    posterior = noisy_maps(np.diag([1.0, 0.5]), 0.2, 100)
+    A, scale = np.array([[1.0, 0.5], [0.0, 1.0]]), np.array([1e-3, 1e4])
+    draws = [Mahalanobis(m.factor * scale * unit) for m in posterior.metrics()]
+    scaled = PosteriorMetric(draws, "intervals", source="bootstrap")
+    expected = np.array(posterior.interval(A, 0 * A))
+    found = np.array(scaled.interval(A / scale, 0 * A)) / unit
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
 def test_an_interval_for_p_same_is_one_for_the_exponent(X):

@@ -92,9 +92,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         nearest ones. Default: all.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
         λ, the strength of the prior: an entry of W has prior standard deviation c/√λ,
-        with c = ‖W₀‖/√p for the prior mean W₀. "auto" is 10·max(1, n/1000). "cv"
-        chooses λ, the number of refreshes and an "auto" prior mean by kNN accuracy on
-        folds of the training data. "evidence" chooses λ by the marginal likelihood.
+        with c = ‖W₀‖/√p for the prior mean W₀. "auto" is 10·max(1, n/1000) for labels.
+        For pairs it is the smallest λ among 1, 3, 10, 30 and 100 whose log marginal
+        likelihood is at most 3 below the largest. "cv" chooses λ, the number of
+        refreshes and an "auto" prior mean by kNN accuracy on folds of the training
+        data. "evidence" chooses λ by the marginal likelihood.
     prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
         Prior mean W₀ for standardized features; the fit starts at W₀. A number g means
         W₀ ∝ S^(-g/2), with the covariance S within classes. g = 1 ("within") shrinks

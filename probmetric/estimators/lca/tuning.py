@@ -10,7 +10,11 @@ Benchmarks: lca_accuracy). Held-out *pair likelihood* is not supported: it choos
 small a λ, because fitting pairs better is not a better neighbor metric.
 
 *Evidence*: Laplace's marginal likelihood of the first pair set. No folds, but its
-scale depends on the learning rate, which is a convention.
+scale depends on the learning rate, which is a convention for pairs made from labels.
+Pairs of users are independent and need no convention. Their λ is the smallest of the
+grid whose log evidence is within ``STRONG`` of the best. A prior that is too strong
+makes intervals too short, and the evidence is often flat (see Benchmarks:
+pairs_coverage).
 """
 
 from typing import Any, NamedTuple
@@ -58,6 +62,10 @@ FEW = (10.0, 3.0)
 """λ around each of several prior means."""
 
 EVIDENCE_GRID = (100.0, *GRID)
+
+STRONG = 3.0
+"""Nats of log evidence, odds of 20 to 1: strong evidence (Kass and Raftery 1995)."""
+
 N_FOLDS = 4
 NEIGHBORS = (1, 3, 5, 7)
 
@@ -138,10 +146,11 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
         )
     if recipe.per_anchor:
         _check_anchors(pairs)
-    if lam == "auto":
+    if lam == "auto" and recipe.per_anchor:
         lam = auto_regularization(rate * float(host_weights(as_labels(pairs)).sum()))
-    elif lam == "evidence":
-        lam = choose_by_evidence(pairs, recipe, rate)
+    elif isinstance(lam, str):
+        margin = STRONG if lam == "auto" else 0.0
+        lam = choose_by_evidence(pairs, recipe, rate, margin=margin)
     prior = prior_for(pairs, recipe, float(lam))
     fit = solve(pairs, prior, recipe, rate)
     steps = max(1, int(fit.n_steps))
@@ -256,19 +265,26 @@ def choose_by_evidence(
     recipe: Recipe,
     learning_rate: float,
     codes: Int[np.ndarray, "n"] | None = None,
+    *,
+    margin: float = 0.0,
 ) -> float:
-    """Return the λ of largest Laplace evidence on one pair set, the larger if tied."""
-    best, chosen = -np.inf, 0.0
+    """Return the λ of largest Laplace evidence on one pair set, the larger if tied.
+
+    With ``margin`` > 0, return the smallest λ whose log evidence is at most ``margin``
+    below the largest.
+    """
+    values: dict[float, float] = {}
     start: LCAParams | None = None
     for lam in EVIDENCE_GRID:
         prior = prior_for(pairs, recipe, lam, codes)
         fit = solve(pairs, prior, recipe, learning_rate, start)
         start = fit.params
         common = fit.params._replace(kappa2=np.float64(1.0))
-        value = log_evidence(common, pairs, fit.objective, prior, learning_rate)
-        if value > best:
-            best, chosen = value, lam
-    return chosen
+        values[lam] = log_evidence(common, pairs, fit.objective, prior, learning_rate)
+    best = max(values.values())
+    if margin:
+        return min(lam for lam, value in values.items() if value >= best - margin)
+    return max(values, key=lambda lam: (values[lam], lam))
 
 
 def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:

@@ -45,8 +45,8 @@ class Certificate(NamedTuple):
 class Rows(NamedTuple):
     """Quantities of the rows in Eqs. (1) and (2), for κ² = 1.
 
-    ``delta``, ``g``, ``D`` are δ, Wδ, ‖Wδ‖²; ``nu2`` is ν(1 + ν), ``eta`` is τ², ``rb``
-    is b/p, and ``slope`` (rows, q) is ∇t.
+    ``delta``, ``g``, ``D`` are δ, Wδ, ‖Wδ‖²; ``nu2`` is ν(1 + ν), ``eta`` is τ² and
+    ``rb`` is b/p.
     """
 
     W: np.ndarray
@@ -58,7 +58,13 @@ class Rows(NamedTuple):
     nu2: np.ndarray
     eta: np.ndarray | np.floating
     rb: np.ndarray | np.floating
-    slope: np.ndarray
+
+    @property
+    def slope(self) -> Float[np.ndarray, "rows q"]:
+        """∇t (computed on each access)."""
+        by_W = self.g[:, :, None] * self.delta[:, None, :] / self.eta
+        by_log_b = self.rb * (len(self.W) - self.D / self.eta)
+        return np.column_stack([by_W.reshape(len(self.g), -1), by_log_b])
 
 
 def rows(params: LCAParams, data: Statistics | Pairs) -> Rows:
@@ -78,10 +84,7 @@ def rows(params: LCAParams, data: Statistics | Pairs) -> Rows:
     t = p * rb + D / (2 * eta)
     # ν and ν(1 + ν), accurate for large and small t (maths A4).
     decay, gap = np.exp(-t), -np.expm1(-t)
-    by_W = (g[:, :, None] * delta[:, None, :] / eta).reshape(len(delta), W.size)
-    by_log_b = rb * (p - D / eta)
-    slope = np.concatenate([by_W, by_log_b[:, None]], 1)
-    return Rows(W, delta, g, D, t, decay / gap, decay / gap**2, eta, rb, slope)
+    return Rows(W, delta, g, D, t, decay / gap, decay / gap**2, eta, rb)
 
 
 def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
@@ -102,7 +105,8 @@ def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     rb, eta, D, delta = row.rb, row.eta, row.D, row.delta
     wr = stats.w * np.where(stats.same, 1.0, -row.nu)
     wh = stats.w * np.where(stats.same, 0.0, row.nu2)
-    outer = (row.slope * wh[:, None]).T @ row.slope
+    slope = row.slope
+    outer = (slope * wh[:, None]).T @ slope
     # Σ w r ∇²t, rows and pooled pairs together.
     WT = W @ stats.T_same
     scatter = (delta * wr[:, None]).T @ delta + stats.T_same
@@ -191,9 +195,10 @@ def generalized_rate(
     with one_blas_thread(np.size(params.W)):
         row = rows(params, pairs)
         w = host_weights(pairs)
-        information = (row.slope * (w * row.nu)[:, None]).T @ row.slope
+        slope = row.slope
+        information = (slope * (w * row.nu)[:, None]).T @ slope
         r = np.where(np.asarray(pairs.y) == 1, 1.0, -row.nu)
-        score = -(w * r)[:, None] * row.slope
+        score = -(w * r)[:, None] * slope
         U = np.zeros((len(pairs.X), score.shape[1]), score.dtype)
         for end in (pairs.i, pairs.j):
             np.add.at(U, np.asarray(end), score)
