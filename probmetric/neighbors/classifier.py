@@ -202,14 +202,15 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         k = min(self.n_neighbors, max(1, n - 1))
         grids, tune = self._grids(n)
         at, members = scored_rows(P, codes), np.bincount(codes, minlength=c)
-        votes = np.empty((0, 1, n, c))
+        votes = np.empty((0, 1, n))
         if soft:
             b = grids[0] if tune else ()
             made = neighborhood(metrics, P, k, b, codes, c, at, grids[1])
             self._near, votes = made
             self.scale_ = self._near.scales
         elif tune:
-            votes = count_votes(metrics, P[at], P, codes, k, c, at)[None, None]
+            votes = count_votes(metrics, P[at], P, codes, k, c, at)
+            votes = votes[None, None, np.arange(len(at)), codes[at]]
         self._tune(votes, codes[at], members, grids, tune, None if soft else k)
         return self
 
@@ -249,7 +250,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
     def _tune(
         self,
-        votes: Float[np.ndarray, "g t m c"],
+        votes: Float[np.ndarray, "g t m"],
         codes: Int[np.ndarray, "m"],
         members: Int[np.ndarray, "c"],
         grids: Grids,
