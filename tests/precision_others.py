@@ -133,7 +133,7 @@ ROOT = {
         g.gauss.local, g.X[:3], g.X, 2, None, 64, 8
     ),
     "neighbors.votes.leave_one_out": lambda f, g: f(
-        VOTES[None], g.y, np.bincount(g.y), ([0.5], [1.0], [0.02]), None
+        VOTES[None, ..., 0], g.y, np.bincount(g.y), ([0.5], [1.0], [0.02]), None
     ),
     "neighbors.votes.mix_prior": lambda f, g: f(VOTES, VOTES[0], 0.1, None),
     "neighbors.votes.count_votes": lambda f, g: f([g.metric], g.X, g.X, g.y, 2, 2),

@@ -253,15 +253,17 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         shift_to(self.class_prior, self.classes_, self.class_prior_)
         k = min(self.n_neighbors, max(1, n - 1))
         grids, tune = self._grids(n)
-        at = scored_rows(P, codes)
-        votes = np.empty((0, 1, n, c))
+        at, votes = scored_rows(P, codes), np.empty((0, 1, n))
         if soft:
             b = grids[0] if tune else ()
             made = neighborhood(metrics, P, k, b, self._ballots(), c, at, grids[1])
             self._near, votes = made
+            if w is not None:
+                votes = votes[:, :, np.arange(len(at)), codes[at]]
             self.scale_ = self._near.scales
         elif tune:
-            votes = count_votes(metrics, P[at], P, codes, k, c, at, w)[None, None]
+            votes = count_votes(metrics, P[at], P, codes, k, c, at, w)
+            votes = votes[None, None, np.arange(len(at)), codes[at]]
         w = None if w is None else w[at]
         self._tune(votes, codes[at], members, grids, tune, None if soft else k, w)
         self._set_reference()
@@ -340,7 +342,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
     def _tune(
         self,
-        votes: Float[np.ndarray, "g t m c"],
+        votes: Float[np.ndarray, "g t m"],
         codes: Int[np.ndarray, "m"],
         members: Int[np.ndarray, "c"] | Float[np.ndarray, "c"],
         grids: Grids,

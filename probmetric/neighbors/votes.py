@@ -54,19 +54,20 @@ The only point of a class cannot be predicted and is not scored. With more than
 ``MOST_TUNED`` points, that many are scored, in an order that does not depend on the
 order of rows; the scale (2) is that of the same points.
 
-Memory in numbers of 8 bytes: (g + 4) T² for tiles of T = 512 points and g bandwidths
-(eight while tuning, then one), besides ``pairwise``; the result has a number for each
-bandwidth, sharpness, query and class. Time: draws · m · n.
+Memory in numbers of 8 bytes: max(2²⁰, 8 n) + 2¹⁷ + q g c for n points, g bandwidths, c
+classes, and q ≤ 512 queries at a time, besides ``pairwise``; the result has a number
+for each bandwidth, sharpness, query and class. Time: draws · m · n.
 """
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
 
 from probmetric.data.chunked import chunked
 from probmetric.data.hash import canonical_order, first_best
@@ -79,7 +80,6 @@ from probmetric.neighbors.scan import (
     bucket,
     distances,
     in_tiles,
-    ready,
     ready_alone,
     refuse_nan,
 )
@@ -88,7 +88,13 @@ from probmetric.precision import in_native_order
 from probmetric.typing import Array
 
 VOTE_TILE = 512
-"""Side of a tile: (6 + 4) · 512² numbers are 21 MB."""
+"""Largest number of queries at a time, of which metrics compute terms."""
+
+BLOCK = 1 << 20
+"""Approximate number of dissimilarities at a time."""
+
+TILE = 1 << 15
+"""Approximate number of weights at a time, which fit into a processor's cache."""
 
 type Votes = Int[np.ndarray, "n"] | Float[np.ndarray, "n c"]
 """Classes of the points, or ballots whose rows sum to one."""
@@ -163,53 +169,170 @@ def soft_votes(
     own: Int[np.ndarray, "m"] | None = None,
     prepare: Prepare = ready_alone,
     sharpness: Sequence[float] = (1.0,),
-) -> Float[np.ndarray, "g t m c"]:
+    wanted: Int[np.ndarray, "m"] | None = None,
+) -> Float[np.ndarray, "g t m *c"]:
     """Compute the class shares of soft votes, Eq. (4), averaged over metrics.
 
-    ``scales`` are s of each metric, Eq. (2), and ``bandwidths`` b in units of it. Codes
-    are classes, or ballots (n, c) whose rows sum to one. Point ``own[i]`` does not vote
-    for query i. If a query is infinitely far from every point, all weights are equal.
-    ``prepare`` computes the terms that depend only on a tile of queries and a metric.
+    ``scales`` are s of each metric, Eq. (2), and ``bandwidths`` b in units of it, whose
+    ratios must be ratios of small integers. Codes are classes, or ballots (n, c) whose
+    rows sum to one. Point ``own[i]`` does not vote for query i. With ``wanted``, return
+    the share of only one class per query, (g, t, m). If a query is infinitely far from
+    every point, all weights are equal. ``prepare`` computes the terms that depend only
+    on a tile of queries and a metric.
     """
     scales, bandwidths = in_native_order((scales, bandwidths))
-    size = _together(metrics)
-    if isinstance(metrics[0], Mahalanobis):
-        Q, X, metrics = _padded(Q, X, metrics)
-    starts = range(0, len(metrics), size)
-    groups = [(*stack(metrics[i : i + size]), scales[i : i + size]) for i in starts]
-    shape, tiles = bucket(len(Q), VOTE_TILE), bucket(len(X), VOTE_TILE)
-    index = in_tiles(np.arange(len(X), dtype=np.int32), tiles)
-    index.reshape(-1)[len(X) :] = -1
-    own = np.full(len(Q), -2) if own is None else own
-    padded = -(-n_classes // 4) * 4
-    if codes.ndim == 2:
-        codes = np.pad(codes, ((0, 0), (0, padded - n_classes)))
-    results: list[np.ndarray] = []
+    hard, n, g = codes.ndim == 1, len(X), len(bandwidths)
+    order = np.argsort(codes, kind="stable") if hard else np.arange(n)
+    X, codes, place = X[order], codes[order], np.argsort(order)
+    all_votes = np.bincount(codes, minlength=n_classes) if hard else codes.sum(0)
+    at_once = BLOCK // (n + g * n_classes)
+    side = min(VOTE_TILE, 1 << max(3, at_once.bit_length() - 1))
+    tiles = _ballots(codes, max(1, TILE // side))
+    shape = g, len(sharpness), len(Q)
+    result = np.zeros((*shape, n_classes) if wanted is None else shape)
+    for metric, s in zip(metrics, scales, strict=True):
+        blocks = _dissimilarities(metric, Q, X, side, prepare, s * bandwidths.min())
+        for start, D in zip(range(0, len(Q), side), blocks, strict=True):
+            rows = slice(start, start + side)
+            voters = np.repeat(all_votes[:, None].astype(float), D.shape[1], 1)
+            if own is not None:
+                at, hidden = np.arange(D.shape[1]), place[own[rows]]
+                D[hidden, at] = np.inf
+                if hard:
+                    voters[codes[hidden], at] -= 1
+                else:
+                    voters -= codes[hidden].T
+            low = D.min(0)
+            D -= np.where(np.isposinf(low), 0.0, low)  # All weights are then exp(-∞).
+            D *= -1 / (2 * s * bandwidths.max())
+            votes = _sums(D, bandwidths, tiles, n_classes)
+            of = None if wanted is None else wanted[rows]
+            result[:, :, rows] += _shares(votes, voters, sharpness, of)
+    refuse_nan(np.isnan(result).any(), Q, X)
+    return result / len(metrics)
+
+
+def _ballots(codes: Votes, height: int) -> list[tuple[slice, slice, Any]]:
+    """Return for each tile of sorted points its rows, classes and ballots (c, p)."""
+    tiles: list[tuple[slice, slice, Any]] = []
+    for start in range(0, len(codes), height):
+        part = codes[start : start + height]
+        classes, ballots = slice(None), part.T
+        if codes.ndim == 1:
+            classes = slice(part[0], part[-1] + 1)
+            entries = np.ones(len(part)), (part - part[0], np.arange(len(part)))
+            ballots = csr_array(entries)
+        tiles.append((slice(start, start + len(part)), classes, ballots))
+    return tiles
+
+
+def _dissimilarities(
+    metric: Dissimilarity,
+    Q: Float[np.ndarray, "m d"],
+    X: Float[np.ndarray, "n d"],
+    side: int,
+    prepare: Prepare,
+    width: float,
+) -> Iterator[Float[np.ndarray, "n q"]]:
+    """Yield the dissimilarities of all points from ``side`` queries at a time.
+
+    A constant may be added for each query. The next block may use the same memory.
+    """
+    if isinstance(metric, Mahalanobis):
+        L, center = np.asarray(metric.factor, np.float64), X.mean(0)
+        Z, V = (X - center) @ L.T, (Q - center) @ L.T
+        norms = np.einsum("ij,ij->i", Z, Z)
+        points = np.column_stack([Z, norms])
+        queries = np.column_stack([-2 * V, np.ones(len(V))])
+        block = np.empty((len(X), min(side, len(Q))))
+        for start in range(0, len(Q), side):
+            at = slice(start, start + side)
+            # |z|² - 2 z·v takes less time, but rounds relative to the largest |z|².
+            if norms.max() * np.finfo(float).eps < 1e-10 * width:
+                D = block[:, : len(V[at])]
+                yield np.matmul(points, queries[at].T, out=D)
+            else:
+                yield cdist(Z, V[at], "sqeuclidean")
+        return
     with jax.enable_x64(True):
-        points = jax.device_put((in_tiles(X, tiles), in_tiles(codes, tiles), index))
-        for q, hidden in zip(in_tiles(Q, shape), in_tiles(own, shape), strict=True):
-            votes = np.zeros(())
-            for i, (leaves, structure, s) in zip(starts, groups, strict=True):
-                shared = prepare(metrics[i], q) if _prepares(metrics[i]) else None
-                draws, queries = (leaves, s), (q, hidden, shared)
-                shares = _soft(
-                    *(draws, bandwidths, queries, points),
-                    *(structure, padded, tuple(sharpness)),
-                )
-                votes = votes + np.asarray(shares)
-            results.append(votes / len(metrics))
-    votes = np.concatenate(results, 2)[:, :, : len(Q), :n_classes]
-    refuse_nan(np.isnan(votes).any(), Q, X)
+        tiles = jax.device_put(in_tiles(X, bucket(len(X), VOTE_TILE**2 // side)))
+    for start, q in enumerate(in_tiles(Q, bucket(len(Q), side))):
+        with jax.enable_x64(True):
+            shared = prepare(metric, q) if isinstance(metric, Prepared) else None
+            D = np.concatenate([_tile(metric, q, shared, tile) for tile in tiles], 1)
+        yield np.array(D[: len(Q) - start * side, : len(X)].T, float, order="C")
+
+
+@jax.jit
+def _tile(metric: Dissimilarity, Q: Array, shared: object, P: Array) -> Array:
+    return distances(metric, Q, shared, P)
+
+
+def _sums(
+    E: Float[np.ndarray, "n q"],
+    bandwidths: Float[np.ndarray, "g"],
+    tiles: list[tuple[slice, slice, Any]],
+    n_classes: int,
+) -> Float[np.ndarray, "g c q"]:
+    """Sum exp(E · max(b) / b) over the points of each class, for every b.
+
+    They are integer powers of one exponential: a product takes a twentieth of its time.
+    """
+    ratio, q = bandwidths.max() / bandwidths, E.shape[1]
+    unit = next(
+        u for u in range(1, 1000) if np.all(abs(np.rint(u * ratio) / ratio - u) < 1e-9)
+    )
+    powers = np.rint(unit * ratio).astype(int)
+    votes = np.zeros((len(powers), n_classes, q))
+    buffers = np.empty((3, max(rows.stop - rows.start for rows, *_ in tiles), q))
+    for rows, classes, ballots in tiles:
+        base, weights, factor = buffers[:, : rows.stop - rows.start]
+        np.exp(np.divide(E[rows], unit, out=base), out=base)
+        reached = 0
+        for g in np.argsort(powers):
+            more = int(powers[g]) - reached
+            if reached == 0:
+                power(base, more, weights)
+            else:
+                weights *= weights if more == reached else power(base, more, factor)
+            votes[g, classes] += ballots @ weights
+            reached += more
     return votes
 
 
-def _prepares(metric: Dissimilarity) -> bool:
-    """Whether shared quantities are large, and computed for one draw at a time."""
-    return isinstance(metric, Prepared) and not isinstance(metric, Mahalanobis)
+def power(
+    base: Float[np.ndarray, "*n"], k: int, out: Float[np.ndarray, "*n"]
+) -> Float[np.ndarray, "*n"]:
+    """Compute base^k, k ≥ 1, by products in the memory of ``out``."""
+    np.copyto(out, base)
+    for bit in bin(k)[3:]:
+        out *= out
+        if bit == "1":
+            out *= base
+    return out
 
 
-def _together(metrics: Sequence[Dissimilarity]) -> int:
-    return 1 if _prepares(metrics[0]) else len(metrics)
+def _shares(
+    votes: Float[np.ndarray, "g c q"],
+    voters: Float[np.ndarray, "c q"],
+    sharpness: Sequence[float],
+    wanted: Int[np.ndarray, "q"] | None,
+) -> Float[np.ndarray, "g t q *c"]:
+    """Compute the shares (4), of all classes or of one class per query."""
+    one = slice(None) if wanted is None else (wanted, np.arange(len(wanted)))
+    equal, divisor = (voters / voters.sum(0))[one], np.where(voters > 0, voters, 1)
+    shares = np.empty((len(votes), len(sharpness), *equal.T.shape))
+    for vote, rows in zip(votes, shares, strict=True):
+        mean = vote / divisor
+        root = np.sqrt(mean)
+        for t, row in zip(sharpness, rows, strict=True):
+            k = int(2 * t)
+            raised = power(root, k, np.empty_like(mean)) if k == 2 * t else mean**t
+            raised = mean if t == 1 else raised
+            size = np.einsum("cq,cq->q", voters, raised)
+            part = (voters[one] * raised[one]) / np.where(size > 0, size, 1)
+            row[:] = np.where(size > 0, part, equal).T
+    return shares
 
 
 class Neighborhood(NamedTuple):
@@ -246,45 +369,28 @@ def neighborhood(
     n_classes: int,
     rows: Int[np.ndarray, "m"],
     sharpness: Sequence[float] = (1.0,),
-) -> tuple[Neighborhood, Float[np.ndarray, "g t m c"]]:
+) -> tuple[Neighborhood, Float[np.ndarray, "g t m *c"]]:
     """Compute scales, and the votes of the other points for some points.
 
-    If all points fit into one tile, the terms that depend only on queries are computed
+    If the points have classes, the votes are only those for the class of the point. If
+    all points fit into one tile, the terms that depend only on queries are computed
     once per draw, for both its scale and its votes.
     """
     for metric in metrics:
         check_queries(metric, X, "X")
-    size, b, Q = _together(metrics), np.array(bandwidths), X[rows]
-    prepare, scales = Latest(), np.empty(len(metrics))
-    votes = np.zeros((len(b), len(sharpness), len(rows), n_classes))
-    starts = range(0, len(metrics), size)
-    for start in starts:
-        group = metrics[start : start + size]
-        s = np.array([neighborhood_scale(m, X, k, rows, prepare) for m in group])
-        scales[start : start + size] = s
+    b, scales, prepare = np.array(bandwidths), np.empty(len(metrics)), Latest()
+    own = codes[rows] if codes.ndim == 1 else None
+    shape = len(b), len(sharpness), len(rows)
+    votes = np.zeros((*shape, n_classes) if own is None else shape)
+    for i, metric in enumerate(metrics):
+        s = neighborhood_scale(metric, X, k, rows, prepare)
+        scales[i] = s
         if len(b):
             votes += soft_votes(
-                *(group, s, b, Q, X, codes, n_classes, rows, prepare), sharpness
+                *([metric], scales[[i]], b, X[rows], X, codes, n_classes, rows),
+                *(prepare, sharpness, own),
             )
-    return Neighborhood(metrics, X, scales), votes / len(starts)
-
-
-def _padded(
-    Q: Float[np.ndarray, "m d"],
-    X: Float[np.ndarray, "n d"],
-    metrics: Sequence[Dissimilarity],
-) -> tuple[np.ndarray, np.ndarray, list[Dissimilarity]]:
-    """Map points under a single metric and pad with zeros: few shapes to compile."""
-    factors = [m.factor for m in metrics if isinstance(m, Mahalanobis)]
-    L = np.stack([np.asarray(factor, np.float64) for factor in factors])
-    center = X.mean(0)
-    Q, X = Q - center, X - center
-    if len(metrics) == 1:  # One map for all pairs.
-        Q, X, L = Q @ L[0].T, X @ L[0].T, np.eye(L.shape[1])[None]
-    rows, columns = (-size % 8 for size in L.shape[1:])
-    L = np.pad(L, ((0, 0), (0, rows), (0, columns)))
-    wide = ((0, 0), (0, columns))
-    return np.pad(Q, wide), np.pad(X, wide), [Mahalanobis(factor) for factor in L]
+    return Neighborhood(metrics, X, scales), votes / len(metrics)
 
 
 def stack(
@@ -296,77 +402,6 @@ def stack(
         tuple(np.stack([np.asarray(a) for a in leaf]) for leaf in leaves),
         jax.tree.structure(metrics[0]),
     )
-
-
-@partial(jax.jit, static_argnames=("structure", "n_classes", "sharpness"))
-def _soft(
-    draws: tuple[tuple[Array, ...], Array],
-    bandwidths: Float[Array, "g"],
-    queries: tuple[Array, Array, object],
-    points: tuple[Array, Array, Array],
-    structure: Any,
-    n_classes: int,
-    sharpness: tuple[float, ...],
-) -> Float[Array, "g t q c"]:
-    """Compute shares by Eq. (4), summed over draws.
-
-    ``draws`` are the leaves and scales of metrics. ``queries`` are rows, the point that
-    is hidden from each, and the result of ``ready``, or None. ``points`` are tiles of
-    rows, of codes (or ballots) and of indices, which are scanned.
-    """
-    Q, own, shared = queries
-    _, codes, indices = points
-
-    def add(
-        state: tuple[Array, Array], tile: tuple[Array, ...], D: Array, h: Array
-    ) -> tuple[Array, Array]:
-        low, total = state
-        _, code, index = tile
-        hidden = (index < 0) | (index == own[:, None])
-        D = jnp.where(hidden, jnp.inf, D)
-        new = jnp.minimum(low, jnp.min(D, 1))
-        # Use zero until a finite value comes: every weight is exp(-∞).
-        zero = jnp.where(jnp.isposinf(new), 0.0, new)
-        w = jnp.exp(-(D - zero[:, None]) / (2 * h[:, None, None]))
-        fade = jnp.exp(-(low - zero) / (2 * h[:, None]))
-        votes = w @ ballots(code, index)
-        return new, total * fade[..., None] + votes
-
-    def one_draw(
-        votes: Array, draw: tuple[tuple[Array, ...], Array]
-    ) -> tuple[Array, None]:
-        metric = jax.tree.unflatten(structure, draw[0])
-        once = ready(metric, Q) if shared is None else shared
-        start = (
-            jnp.full(len(Q), jnp.inf, Q.dtype),
-            jnp.zeros((len(bandwidths), len(Q), n_classes), Q.dtype),
-        )
-
-        def scan(
-            state: tuple[Array, Array], tile: tuple[Array, ...]
-        ) -> tuple[tuple[Array, Array], None]:
-            D = distances(metric, Q, once, tile[0])
-            return add(state, tile, D, bandwidths * draw[1]), None
-
-        (_, total), _ = jax.lax.scan(scan, start, points)
-        mean = total / jnp.where(others > 0, others, 1)
-        powers = [total if t == 1 else others * mean**t for t in sharpness]
-        powers = jnp.stack(powers, 1)
-        size = jnp.sum(powers, -1, keepdims=True)
-        share = jnp.where(size > 0, powers / jnp.where(size > 0, size, 1), equal)
-        return votes + share, None
-
-    def ballots(code: Array, index: Array) -> Array:
-        if jnp.issubdtype(code.dtype, jnp.integer):
-            code = jnp.where(index < 0, -1, code)
-            return jax.nn.one_hot(code, n_classes, dtype=Q.dtype)
-        return jnp.where(index[..., None] < 0, 0.0, code)
-
-    all_codes = codes.reshape(-1, *codes.shape[2:])
-    others = jnp.sum(ballots(codes, indices), (0, 1)) - ballots(all_codes[own], own)
-    equal = others / jnp.sum(others, -1, keepdims=True)
-    none = jnp.zeros((len(bandwidths), len(sharpness), len(Q), n_classes), Q.dtype)
-    return jax.lax.scan(one_draw, none, draws)[0]
 
 
 BANDWIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -428,7 +463,7 @@ def untuned(grids: Grids) -> Tuned:
 
 
 def leave_one_out(
-    votes: Float[np.ndarray, "g t m c"],
+    votes: Float[np.ndarray, "g t m"],
     codes: Int[np.ndarray, "m"],
     members: Int[np.ndarray, "c"] | Float[np.ndarray, "c"],
     grids: Grids,
@@ -437,6 +472,7 @@ def leave_one_out(
 ) -> Tuned:
     """Choose b, t and a by the log score of leave-one-out votes, less Eq. (5).
 
+    ``votes`` are those for the class of each point, and ``codes`` these classes.
     ``members`` are the class sizes of the points that vote (sums of weights if there
     are weights). If no point can be scored, because each is the only one of its class,
     return `untuned`.
@@ -451,7 +487,7 @@ def leave_one_out(
     w = w[scored]
     prior = (members[classes] - w) / (n - w)
     for column, weight in enumerate(weights):
-        predicted = mix_prior(votes[:, :, scored, classes], prior, weight, k)
+        predicted = mix_prior(votes[:, :, scored], prior, weight, k)
         tiny = np.finfo(float).tiny  # A point without any vote for its class.
         scores[..., column] = np.log(np.maximum(predicted, tiny)) @ (w / w.sum())
     penalty = 2 * np.log(np.divide(bandwidths, 0.5))[:, None, None] ** 2

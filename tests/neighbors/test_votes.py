@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import product
 
-import jax
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier as Reference
@@ -14,12 +13,11 @@ from probmetric.neighbors import votes as neighbor_votes
 from probmetric.neighbors.votes import (
     GRIDS,
     VOTE_TILE,
-    _soft,
     neighborhood,
     soft_votes,
 )
 from probmetric.posterior.metric import PosteriorMetric
-from tests.metric_kinds import Wrapped, build, build_euclid, largest_intermediate
+from tests.metric_kinds import Wrapped, build, build_euclid
 from tests.oracles import loo_log_score, soft_vote_shares, sorted_neighbors
 
 
@@ -78,9 +76,9 @@ def test_a_neighborhood_prepares_a_tile_once_and_votes_as_by_itself(monkeypatch,
     expected = soft_votes(
         metrics, near.scales, np.array([0.5, 2.0]), X, X, y, 2, np.arange(n)
     )
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found, expected[:, :, np.arange(n), y], rtol=1e-12)
     assert near.scales[0] != near.scales[1]
-    assert neighborhood(metrics, X, 4, [], y, 2, np.arange(n))[1].shape == (0, 1, n, 2)
+    assert neighborhood(metrics, X, 4, [], y, 2, np.arange(n))[1].shape == (0, 1, n)
 
 
 def test_a_far_query_gets_the_class_of_its_nearest_point_not_nan(blobs):
@@ -203,21 +201,41 @@ def test_many_points_are_tuned_on_some_whatever_the_order_of_rows(blobs, monkeyp
     assert KNeighborsClassifier().fit(X, y).scale_ != some.scale_
 
 
-@pytest.mark.parametrize("n_tiles", [2, 16])
-def test_votes_hold_no_queries_by_points_array(n_tiles):
-    t, g, c = 32, 6, 4
-    tiles, flat = np.zeros((n_tiles, t, 2)), np.zeros((n_tiles, t), np.int32)
-    structure = jax.tree.structure(build_euclid())
-    largest = largest_intermediate(
-        lambda q: _soft(
-            ((np.eye(2)[None],), np.ones(1)),
-            np.ones(g),
-            (q, np.full(t, -2), None),
-            (tiles, flat, flat),
-            structure,
-            c,
-            (1.0,),
-        ),
-        np.zeros((t, 2)),
+@pytest.mark.parametrize("kind", ["Mahalanobis", "PairSimilarity"])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_votes_do_not_depend_on_the_size_of_tiles(blobs, monkeypatch, kind, shift):
+    X, y = np.vstack([blobs[0], [[shift, 0, 0]]]), np.append(blobs[1] % 2, 1)
+    y = 7 * y + np.arange(61) // 30  # Classes that no point has.
+    own, b, t = np.arange(5, 40), np.array(GRIDS[0]), GRIDS[1]
+    metric = build(kind)
+    D = np.array(metric.pairwise(X[own], X))
+    D[np.arange(35), own] = np.inf
+
+    def votes(**more):
+        options = dict(own=own, sharpness=t, **more)
+        return soft_votes([metric], np.array([1.3]), b, X[own], X, y, 10, **options)
+
+    every = votes()
+    monkeypatch.setattr(neighbor_votes, "BLOCK", 1)
+    monkeypatch.setattr(neighbor_votes, "TILE", 64)
+    np.testing.assert_allclose(votes(), every, rtol=1e-9, atol=1e-300)
+    some = votes(wanted=y[own])
+    for (g, h), (k, power) in product(enumerate(1.3 * b), enumerate(t)):
+        for i, row in enumerate(D):
+            w = np.exp((row.min() - row) / (2 * h))
+            sizes = np.bincount(np.delete(y, own[i]), minlength=10)
+            mean = np.bincount(y, w, 10) / np.maximum(sizes, 1)
+            shares = sizes * mean**power
+            shares /= shares.sum()
+            np.testing.assert_allclose(every[g, k, i], shares, rtol=1e-8, atol=1e-300)
+            assert some[g, k, i] == pytest.approx(shares[y[own[i]]], rel=1e-8)
+
+
+def test_ballots_vote_as_their_classes(blobs):
+    X, y = blobs
+    options = dict(own=np.arange(60), sharpness=(1.0, 3.0))
+    arguments = [build_euclid(3)], np.ones(1), np.array([0.5, 0.2]), X, X
+    hard = soft_votes(*arguments, y, 3, **options)
+    np.testing.assert_allclose(
+        soft_votes(*arguments, np.eye(3)[y], 3, **options), hard, rtol=1e-12
     )
-    assert largest <= max(g * t * t, n_tiles * t * c)
