@@ -77,7 +77,7 @@ def doubted(tmp_path):
 
 
 COUNTED = "note: column 'id': consecutive whole numbers"
-CODED = "note: column 'height': -999 is repeated, far outside the other values"
+CODED = "note: column 'height': -999 is repeated, far from the other values"
 
 
 def test_a_fit_notes_what_it_learns_from(doubted, tmp_path):
