@@ -342,7 +342,7 @@ def simulation(
         unknown = [name for name in identified or () if name not in values]
         if unknown:
             raise ValueError(
-                f"identified must have names among {sorted(values)}, got {unknown}"
+                f"identified must only contain names of {sorted(values)}, got {unknown}"
             )
         keep = None if identified is None else tuple(identified)
         target = _cached(under or model, tree, static, latent, keep)[0]

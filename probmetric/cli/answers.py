@@ -70,9 +70,8 @@ def read_table(
     path = existing(name, option)
     if leaves_out(how.unlabeled):
         raise ValueError(
-            f"--unlabeled cannot be combined with {option}, because leaving out rows "
-            f"would change the row numbers in {option}, got {how.unlabeled!r}. Omit "
-            "--unlabeled."
+            f"--unlabeled cannot be combined with {option}, got {how.unlabeled!r}. The "
+            f"row numbers in {option} count all rows of --data. Omit --unlabeled."
         )
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)

@@ -19,8 +19,8 @@ def doubtful_columns(
     notes: list[str] = []
     if counters := [name for name, column in columns if is_counter(column, n)]:
         notes.append(
-            f"{_few(counters)} looks like a row number (consecutive whole numbers) and "
-            "is used as a feature. If it is an identifier, use "
+            f"{_few(counters)}: consecutive whole numbers, like row numbers, are used "
+            "as a feature. If they are identifiers, use "
             f"{_options('--drop', counters)}"
         )
     coded = {

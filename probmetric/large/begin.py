@@ -53,8 +53,8 @@ def refuse(wrong: Refused) -> None:
     for name, (asked, instead) in wrong.items():
         if asked:
             raise ValueError(
-                f"{name} must be {instead} for data on disk, got an option that needs "
-                "all rows in memory"
+                f"{name} must be {instead} for data on disk. Other values need all "
+                "rows in memory."
             )
 
 

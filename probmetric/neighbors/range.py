@@ -25,8 +25,8 @@ def check_size(metric: Dissimilarity, X: Float[np.ndarray, "n d"], name: str) ->
     size = np.concatenate(sizes).max()
     if not size < LARGEST:
         raise ValueError(
-            f"{name} must be below 1e150 before and after the map of the metric, got "
-            f"{size:.3g} (largest entry {largest.max():.3g}). {RESCALE}"
+            f"{name} must be below 1e150 before and after the linear map of the "
+            f"metric, got {size:.3g} (largest entry {largest.max():.3g}). {RESCALE}"
         )
 
 

@@ -135,7 +135,7 @@ def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
     ("model", "answers", "words"),
     [
         ("lda", "pairs", "--answers has pairs, from which LDA cannot learn"),
-        ("gdm", "triplets", "--answers with triplets .* GDM"),
+        ("gdm", "triplets", "--answers has triplets, from which GDM"),
         ("point_effects", "counts", "no column 'trials' for PointEffectsLCA"),
         ("gdm", "sites", "columns i, j, y for pairs.* got rain, pH in sites.csv"),
         (
@@ -143,7 +143,7 @@ def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
             "wrong",
             "whole numbers from 0.* wrong.csv, got '1.5' as j in",
         ),
-        ("gdm", "high", "numbers 0..20 of .*sites.csv, got 21"),
+        ("gdm", "high", r"row numbers of .*sites.csv \(0 to 20\), got 21"),
         ("gdm", "nowhere", "existing file, got .*nowhere.csv"),
         (
             "triplet_embedding",
@@ -173,7 +173,7 @@ def test_points_or_answers_that_lack_are_named(world, tmp_path):
     said = refused("sample", "gdm", *out)
     assert "--data or --answers must be given, got neither" in said
     said = refused("sample", "triplet_embedding", "--data", "wine", *out)
-    assert "--answers must be triplets for TripletEmbedding" in said
+    assert "--answers must be a table of triplets for TripletEmbedding" in said
     grouped = "--data", paths["sites"], "--groups", "rain"
     said = refused("fit", "gdm", *grouped, "--answers", paths["counts"], *out)
     assert "--groups cannot be combined with --answers" in said

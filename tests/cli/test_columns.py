@@ -61,9 +61,9 @@ def test_one_note_names_all_columns_and_what_to_type():
     X = np.stack([np.arange(9), coded, values, 9.0 - np.arange(9), coded - 0.25], 1)
     counters, codes = doubtful_columns(X, ["row no", "b", "c", "id", "e"])
     assert counters.startswith("columns 'row no', 'id': consecutive whole numbers")
-    assert counters.endswith("give --drop 'row no' --drop id")
+    assert counters.endswith("use --drop 'row no' --drop id")
     assert codes.startswith("columns 'b', 'e': -999, -999.25 is repeated")
-    assert "give --na -999 --na -999.25 (text files)" in codes
+    assert "use --na -999 --na -999.25 (text files)" in codes
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def doubted(tmp_path):
 
 
 COUNTED = "note: column 'id': consecutive whole numbers"
-CODED = "note: column 'height': -999 is repeated, far outside the other values"
+CODED = "note: column 'height': -999 is repeated, far from the other values"
 
 
 def test_a_fit_notes_what_it_learns_from(doubted, tmp_path):

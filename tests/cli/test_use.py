@@ -131,8 +131,8 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         (["--metric", "data.npz"], "which has no such header"),
         (["--metric", "data.csv"], "must be a readable metric file"),
         (["--draws", "data.npz"], "must be a readable NetCDF file"),
-        (["--draws", "M"], "metric.npz'. Use --metric"),
-        (["--metric", "D"], "draws.nc'. Use --draws"),
+        (["--draws", "M"], "metric.npz'. Use the option --metric"),
+        (["--metric", "D"], "draws.nc'. Use the option --draws"),
         (["--metric", "M", "-k", "60"], "k must be 1 to 59 for 60 points, got 60"),
         (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
         (
@@ -141,7 +141,7 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         ),
         (
             ["--metric", "M", "--queries", "wide.csv"],
-            "--queries must have rows of 3 features in wide.csv",
+            "--queries must have 3 features and at most one label column in wide.csv",
         ),
         (["--metric", "M", "--queries", "turned.csv"], "probmetric: --queries must"),
         (["--draws", "D", "--queries", "none.csv"], "probmetric: --queries must"),
@@ -244,7 +244,7 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
         (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set requires --model"),
         (
             ["--metric", "M", "--test", "third.csv"],
-            "--test must have only classes of --data",
+            "--test must have only classes that are in --data",
         ),
         (["--metric", "M", "--test", "swapped.csv"], "without 'width'"),
         (["--model", "lda", "--test", "swapped.csv"], "probmetric: --test must have"),
@@ -350,15 +350,15 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
     wide.to_csv(voices / "wide.csv", index=False)
     words = ("--data", voices / "wide.csv", "--groups", "who")
     line = refused("evaluate", *words, "--metric", voices / "plain.npz")
-    assert line.endswith("wide.csv the 2 features of the metric, got 3")
+    assert line.endswith("wide.csv, got 3")
     assert re.search(r"eer +0\.\d+ \[.*\] +0\.\d+ \[", done.stdout)
 
 
 @pytest.mark.parametrize(
     "data, words, expected",
     [
-        ("two.csv", (), "--groups must be three or more, with two rows"),
-        ("alone.csv", (), "got 120 sources, with two rows or more in 0"),
+        ("two.csv", (), "--groups: at least three are required, two"),
+        ("alone.csv", (), "got 120 (0 with two rows or more)"),
         ("lacking.csv", (), "NaN"),
         ("other.csv", (), "without 'f1', with 'pitch'"),
         ("hole.csv", (), "--groups must have a value in every row of hole.csv"),
@@ -374,12 +374,12 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
             ("--draws", "d.nc"),
             "--metric and --draws must be given, got both",
         ),
-        ("wine", (), "groups must be None unless data is a file, got 'wine'"),
+        ("wine", (), "groups must be None for the stored dataset 'wine'"),
         ("new.csv", ("--test", "mixed.csv", "--folds", 2), "must be given, got both"),
         (
             "two.csv",
             ("--test", "new.csv"),
-            "got 40 others such as 's0'. For new sources",
+            "got 40 others, such as 's0'. To evaluate new sources",
         ),
     ],
 )
@@ -444,7 +444,7 @@ def test_there_is_no_explorer_of_an_evaluation(work, tmp_path):
     out = tmp_path / "run"
     words = "--metric", metric_of(work), "--data", work / "data.csv", "--folds", 2
     assert run("evaluate", *words, "--out", out).exit_code == 0
-    assert "a run of fit or sample, got 'evaluate'" in refused(
+    assert "a run of fit or sample, got a run of evaluate" in refused(
         "report", out, "--explore"
     )
 

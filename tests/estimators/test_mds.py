@@ -119,7 +119,7 @@ def changed(row, column, value, both=True):
 BAD = {
     "missing": (
         changed(1, 2, np.nan),
-        r"D must be complete, got 2 missing",
+        r"D must have no missing dissimilarities, got 2 NaN",
     ),
     "infinite": (changed(1, 2, np.inf), "D must be finite"),
     "negative": (changed(1, 2, -1.0), r"D must be ≥ 0"),

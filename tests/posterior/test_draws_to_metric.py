@@ -70,7 +70,12 @@ def test_a_function_makes_a_factor_or_a_metric_of_one_draw():
         (grouped(), {"sel": {"site": 0}}, ValueError, r"sel .*axes among"),
         (grouped(), {"sel": {"group": 1}}, ValueError, r"one of \['a', 'b', 'c'\] for"),
         (tree(b=(("chain", "draw"), W[..., 0, 0, 0])), {}, ValueError, "to_metric"),
-        (grouped(), {"to_metric": lambda s: s["b"]}, TypeError, r"factor \(p, d\) or"),
+        (
+            grouped(),
+            {"to_metric": lambda s: s["b"]},
+            TypeError,
+            r"linear map \(p, d\) or",
+        ),
         (xr.DataTree(), {}, ValueError, "draws .*group 'posterior'"),
     ],
 )

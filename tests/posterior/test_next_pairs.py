@@ -324,8 +324,8 @@ def test_bad_input_is_named(posterior, candidates, n, options, match):
     ("draws", "match"),
     [
         ([LINKED], "at least 2 draws"),
-        ([pm.Mahalanobis(np.eye(3))] * 2, r"P\(same\), got draws of Mahalanobis"),
-        ([build("LocalMahalanobis", s) for s in (0, 1)], "got draws of LocalMaha"),
+        ([pm.Mahalanobis(np.eye(3))] * 2, r"P\(same\), got Mahalanobis"),
+        ([build("LocalMahalanobis", s) for s in (0, 1)], "got LocalMaha"),
         ([NEGATIVE] * 2, r"not in \[0, 1\]"),
     ],
 )

@@ -79,8 +79,8 @@ def link_of(estimator: Any, found: Anchored) -> AnyLink | None:
     squared, y = found.squared, found.y
     if not 0 < y.sum() < len(y):
         warnings.warn(
-            "LCA: pairs for the link have only one label. P(same) is the model's, not "
-            "calibrated. Add rows, or set link='model'",
+            "LCA: the pairs for calibration have only one label, so P(same) is not "
+            "calibrated. Add rows, or set link='model'.",
             stacklevel=3,
         )
         return None

@@ -298,7 +298,7 @@ def _warn(
     unknown = [name for name in names if name not in draws.values]
     if unknown:
         raise ValueError(
-            f"identified must be names in {list(draws.values)}, got {unknown}"
+            f"identified must only contain names of {list(draws.values)}, got {unknown}"
         )
     warn_of_trouble(
         {name: draws.values[name] for name in names},

@@ -56,7 +56,7 @@ def test_only_named_quantities_are_ranked():
     assert set(found.ranks.ranks) == {"rate", "log_likelihood"}
     assert found.controls == {}
     with pytest.raises(
-        ValueError, match=r"identified must have names among \['rate', 'w"
+        ValueError, match=r"identified must only contain names of \['rate', 'w"
     ):
         pm.sbc(lapse, data, args=(2.0,), identified=["W"], **few)
 

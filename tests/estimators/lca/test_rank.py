@@ -168,7 +168,7 @@ def test_refits_that_do_not_converge_leave_a_number_of_rows_out(monkeypatch):
         return real(fitted, group)
 
     monkeypatch.setattr(rank, "leave_out", stuck)
-    with pytest.warns(UserWarning, match="n_components=1 was not among the choices"):
+    with pytest.warns(UserWarning, match="n_components=1 was not considered"):
         found = pm.LCA("loo").fit(X, y)
     assert found.ranks_[0].loss == np.inf
     assert np.isnan(found.ranks_[0].standard_error)
