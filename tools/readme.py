@@ -63,7 +63,7 @@ def figures() -> None:
     # Pages' own programs draw their figures, here by their first blocks of code.
     for page, blocks, name in (
         ("which_variables", 2, "wine_variables"),
-        ("sites", 10, "biocrust_curves"),
+        ("sites", 2, "biocrust_curves"),
         ("triplets", 5, "capitals"),
     ):
         _program(page, blocks)["figure"].savefig(ROOT / f"docs/{name}.png", dpi=150)
