@@ -26,6 +26,7 @@ from probmetric.estimators._labeled import (
     Finite,
     check_labeled,
     checked_rows,
+    remember_rows,
     report,
     required,
 )
@@ -143,6 +144,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             points, self._names, standardize=bool(self.standardize)
         )
         data, options, c = Labeled(Z, codes), self._options, len(classes)
+        remember_rows(self, Labeled(points, codes))
         prior = strengths = None
         if np.isnan(points).any():
             stats, evidence = None, np.nan

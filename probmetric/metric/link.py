@@ -41,8 +41,8 @@ AT_RANDOM = "all"
 _PAIRS: str = field(default="", metadata={"static": True})
 
 NO_LINK = (
-    "link must be a Link for P(same), got None. Use the metric of a model that defines "
-    "P(same)."
+    "link must be a Link for P(same), got None. After a fit to class labels use "
+    "same_probability of the learner, or a metric of `probmetric fit --store-votes`."
 )
 
 
@@ -63,8 +63,9 @@ def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
         raise ValueError(
             f"prior_odds must be None for the {link.kind} link of "
             f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. Calibrate a link on "
-            "pairs chosen at random given y: LCA(link_pairs='all').fit(X, y). For your "
-            "own pairs, multiply P/(1 - P) by prior_odds / odds of the pairs."
+            "pairs chosen at random given y: same_probability(..., new_classes=True, "
+            "prior_odds=...) of a learner of class labels. For your own pairs, "
+            "multiply P/(1 - P) by prior_odds / odds of the pairs."
         )
 
 

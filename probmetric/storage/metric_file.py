@@ -34,6 +34,7 @@ from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.pair_similarity import Calibration
 from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
 from probmetric.names import kind_of
+from probmetric.neighbors.voting import VotingMahalanobis
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import in_native_order
 
@@ -44,7 +45,7 @@ KINDS: dict[str, type[Any]] = {
     for kind in (
         *(Calibration, ClassDensities, ClassDistribution, IsotonicLink, Link),
         *(LocalFisher, LocalMahalanobis, LogLogisticLink, Mahalanobis),
-        *(MeanDissimilarity, PairSimilarity, SplineCityBlock),
+        *(MeanDissimilarity, PairSimilarity, SplineCityBlock, VotingMahalanobis),
     )
 }
 """All classes that a file may contain without ``kinds``."""
