@@ -37,9 +37,7 @@ def population(n, d, c, seed=0):
 
 def fitted(X, y, n_anchors=None, seed=0):
     """Return M and, of anchors, its standard error, in standardized units."""
-    lca = pm.LCA(
-        link="model", standardize=False, n_anchors=n_anchors, random_state=seed
-    ).fit(X, y)
+    lca = pm.LCA(standardize=False, n_anchors=n_anchors, random_state=seed).fit(X, y)
     return lca.get_mahalanobis_matrix(), getattr(lca, "matrix_error_", None)
 
 
@@ -47,7 +45,7 @@ def thinned(X, y, n, seed):
     """Return the fit of n rows with the prior of all, in proportion."""
     kept = np.random.default_rng(seed).permutation(len(X))[:n]
     lam = 10 * max(1, len(X) / 1000) * n / len(X)
-    lca = pm.LCA(link="model", standardize=False, regularization=lam)
+    lca = pm.LCA(standardize=False, regularization=lam)
     return lca.fit(X[kept], y[kept]).get_mahalanobis_matrix()
 
 

@@ -1,157 +1,184 @@
-"""Is P(same) of LCA calibrated on pairs of points that it has not seen?
+"""Is P(same) after a fit to labels calibrated on points that the fit has not seen?
 
-    python benchmarks/same_probability.py --data DIR [--out FILE.csv]
-    python benchmarks/same_probability.py --table --out FILE.csv
+    python benchmarks/same_probability.py --data DIR [--out FOLDER]
+    python benchmarks/same_probability.py --table --out FOLDER
 
-Eleven sets (data.md), at most 700 points each, drawn with seed 0. Nine of them chose
-the log-logistic form, on splits 0-2; here they have splits 10-15, and twonorm and
-usps_8x8 are new. A split holds out 30 % by class and standardizes by the rest.
-Each held-out point is paired with its 3 nearest points of
-its own class and of the others among those learned from, under the learned metric.
-P(same) of these pairs, by the model's own link and by those calibrated within the
-training part (``link="model"``, "calibrated", "isotonic"): the same map, other links.
+A split holds out 40% of at most 700 points, by class. Pairs: each held-out point with
+its five nearest training rows under the learned metric ("retrieved"); random pairs of
+held-out points, without labels ("random") and with the class of the second point
+("labeled"). Rows of one class are retrieved more often than they occur, so "retrieved"
+tests p_y(x), the others Σ p p'.
 
-Log loss in nats, no clipping; ECE over ten bins of equal width. Asked before it ran:
-mean ECE of "calibrated" at most .06, its mean log loss at least .06 below the model's,
-no set worse than the model's by more than .01. Results are added set by set to the
-file, which is continued when the script is started again.
+"many" are worlds of 150 Gaussian classes with 3 training rows and 3 held-out rows each.
+"new classes" leaves out half of the classes of sets with at least 8: pairs of rows of
+left-out classes, weighted to prior odds of 1/9.
+
+"floor" is the ECE of the same P(same) for labels drawn from the class probabilities of
+the held-out points: that of a calibrated method with so few points.
+
+Bias is the mean of P(same) minus the share of same pairs; ECE has ten bins of equal
+width; log loss is in nats, without clipping. Each figure is the mean over data sets of
+the means over splits. Sets of "selection" were used to design P(same).
 """
 
-import argparse
-from pathlib import Path
+import warnings
 
 import harness
 import numpy as np
-from scipy.spatial.distance import cdist
+import pandas as pd
 from sklearn.model_selection import train_test_split
 
 import probmetric as pm
 
-BUILT_IN = ("wine", "iris", "breast_cancer", "digits")
-CHOSE = (
-    *BUILT_IN,
-    "ionosphere",
-    "balance_scale",
-    "image_segmentation",
-    "german_numeric",
-    "waveform",
+SELECTION = harness.BUILT_IN + harness.BY_PATH
+CONFIRMATION = (
+    *("vehicle", "vowel", "sonar", "satimage", "penbased", "led7digit", "heart"),
+    *("pima", "bupa", "phoneme", "movement_libras", "texture", "tae", "contraceptive"),
+    *("australian", "hayes-roth", "spambase", "magic", "mammographic", "banana"),
+    "letter",
 )
-NEW = ("twonorm", "usps_8x8")
-LINKS = ("model", "calibrated", "isotonic")
-SPLITS = range(10, 16)
-MOST, NEIGHBORS = 700, 3
-OUT = Path("out/same_probability.csv")
+LEARNERS = {
+    "LCA": pm.LCA,
+    "RCA": pm.RCA,
+    "PairLDA": pm.PairLDA,
+    "GaussianClasses": pm.GaussianClasses,
+}
+MANY, MANY_CLASSES, ODDS = 700, 8, 1 / 9
+KEY = ["group", "data", "learner", "seed"]
 
 
-def load(name, folder):
-    """Return at most 700 points and class codes."""
-    X, y = pm.datasets.load(name if name in BUILT_IN else str(folder / f"{name}.npz"))
-    X, y = np.asarray(X, float), np.asarray(y)
-    rows = np.random.default_rng(0).permutation(len(X))[:MOST]
-    return (X, y) if len(X) <= MOST else (X[rows], y[rows])
+def figures(pairs, P, y, weight=None):
+    """Return a row of bias, ECE, log loss and the share of same pairs."""
+    w = np.ones(len(P)) if weight is None else weight
+    w = w / w.sum()
+    gap = np.bincount(np.minimum((P * 10).astype(int), 9), w * (P - y), 10)
+    loss = -w @ np.log(np.where(y == 1, P, 1 - P))
+    row = {"bias": gap.sum(), "ece": np.abs(gap).sum(), "log_loss": loss}
+    return {"pairs": pairs, **row, "share": w @ y}
 
 
-def held_out_pairs(metric, X, y, Q, t):
-    """Return squared distances of each row of Q to its nearest of X, and labels."""
-    L = np.asarray(metric.factor)
-    D, labels = cdist(Q @ L.T, X @ L.T, "sqeuclidean"), []
-    found = []
-    for row, label in zip(D, t, strict=True):
-        for same in (True, False):
-            near = np.sort(row[(y == label) == same])[:NEIGHBORS]
-            found.append(near)
-            labels.append(np.full(len(near), int(same)))
-    return np.concatenate(found), np.concatenate(labels)
+def known_classes(make, A, a, B, b, rng):
+    """Yield figures of held-out points (B, b)."""
+    model = make().fit(A, a)
+    metric = model.get_metric()
+    _, near = pm.nearest(metric, B, A, 5)
+    ends = np.stack([np.repeat(B, 5, 0), A[near.ravel()]], 1)
+    y, P = np.repeat(b, 5) == a[near.ravel()], model.same_probability(ends)
+    # P(class) of each held-out point, by the label of the second point.
+    every = [model.same_probability(np.stack([B, B], 1), np.full(len(B), c))
+             for c in model.classes_]  # fmt: skip
+    cdf = np.cumsum(every, 0).T
+    drawn = model.classes_[np.sum(cdf < rng.uniform(size=(len(B), 1)) * cdf[:, -1:], 1)]
+    floor = figures("", P, np.repeat(drawn, 5) == a[near.ravel()])["ece"]
+    yield figures("retrieved", P, y) | {"floor": floor}
+    i = rng.integers(0, len(B), 4000)
+    j = (i + rng.integers(1, len(B), 4000)) % len(B)
+    ends, y = np.stack([B[i], B[j]], 1), b[i] == b[j]
+    yield figures("random", model.same_probability(ends), y)
+    yield figures("labeled", model.same_probability(ends, labels=b[j]), y)
 
 
-def log_loss(p, y):
-    """Return the mean of -log of what was stated of the outcome."""
-    return float(-np.mean(np.log(np.where(y == 1, p, 1 - p))))
+def new_classes(make, X, y, seed):
+    """Yield figures of pairs of left-out classes."""
+    classes = np.random.default_rng(seed).permutation(np.unique(y))
+    out = np.isin(y, classes[: len(classes) // 2])
+    model = make().fit(X[~out], y[~out])
+    i, j = np.triu_indices(out.sum(), 1)
+    ends, same = np.stack([X[out][i], X[out][j]], 1), y[out][i] == y[out][j]
+    P = model.same_probability(ends, new_classes=True, prior_odds=ODDS)
+    weight = np.where(same, ODDS / same.sum(), 1 / (~same).sum())
+    yield figures("new classes", P, same, weight)
 
 
-def ece(p, y):
-    """Return the expected calibration error over ten bins of equal width."""
-    which = np.minimum((p * 10).astype(int), 9)
-    gap = np.bincount(which, p - y, minlength=10)
-    return float(np.abs(gap).sum() / len(y))
+def many(seed):
+    """Return rows of 150 classes: 3 to learn from and 3 held out."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(150, 6)) @ np.diag([3, 3, 2, 2, 1, 1])
+    y = np.repeat(np.arange(150), 3)
+    mix = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    A, B = ((means[y] + rng.normal(size=(450, 6))) @ mix for _ in range(2))
+    return A, y, B, y
 
 
-def one_split(X, y, seed):
-    """Return (log loss, ECE) by link."""
-    halves = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
-    A, B, ya, yb = halves
-    varies = A.std(0) > 0
-    A, B = A[:, varies], B[:, varies]
-    made = {link: pm.LCA(link=link).fit(A, ya).get_metric() for link in LINKS}
-    D, same = held_out_pairs(made["model"], A, ya, B, yb)
-    stated = {name: np.asarray(m.link.probability(D)) for name, m in made.items()}
-    return {name: (log_loss(p, same), ece(p, same)) for name, p in stated.items()}
+def cases(folder, seeds, names):
+    """Yield the key of each case, and a function that makes its rows."""
+    data = harness.sets(folder, names)
+    for seed in seeds:
+        for name, (X, y) in data.items():
+            group = "selection" if name in SELECTION else "confirmation"
+            keep = np.random.default_rng(seed).permutation(len(y))[:MANY]
+            keep = keep[np.bincount(y)[y[keep]] > 5]
+            X, y = X[keep], np.unique(y[keep], return_inverse=True)[1]
+            for learner, make in LEARNERS.items():
+                parts = train_test_split(
+                    X, y, test_size=0.4, random_state=seed, stratify=y
+                )
+                A, B, a, b = parts
+                rng = np.random.default_rng(seed)
+                yield (
+                    (group, name, learner, seed),
+                    lambda m=make, p=(A, a, B, b), r=rng: known_classes(m, *p, r),
+                )
+                if len(np.unique(y)) >= MANY_CLASSES and hasattr(make, "transform"):
+                    key = f"new classes, {group}", name, learner, seed
+                    yield key, lambda m=make, d=(X, y, seed): new_classes(m, *d)
+        for learner, make in LEARNERS.items():
+            rng = np.random.default_rng(seed)
+            yield (
+                ("many", "150 classes of 3", learner, seed),
+                lambda m=make, s=seed, r=rng: known_classes(m, *many(s), r),
+            )
 
 
-def run(folder, out):
-    """Add what is missing to the file."""
-    results = harness.load(out)
-    for name in (*CHOSE, *NEW):
-        if name in results:
+def run(path, options):
+    """Add the missing cases to the CSV."""
+    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEY)
+    done = set(table[KEY].itertuples(index=False, name=None))
+    names = options.sets or (*CONFIRMATION, *SELECTION)
+    seeds = range(options.first or 0, (options.first or 0) + options.seeds)
+    for key, make in cases(options.data, seeds, names):
+        if key in done or (options.methods and key[2] not in options.methods):
             continue
-        X, y = load(name, folder)
-        results[name] = [one_split(X, y, seed) for seed in SPLITS]
-        out.parent.mkdir(parents=True, exist_ok=True)
-        harness.store(results, out, 2)
-        print(row(name, results[name]), flush=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = [dict(zip(KEY, key, strict=True)) | row for row in make()]
+        table = pd.concat([table, pd.DataFrame(made)])
+        table.to_csv(path, index=False, float_format="%.5g")
+        print(*key, *(f"{r['pairs']} {r['bias']:+.3f} {r['ece']:.3f}" for r in made),
+              flush=True)  # fmt: skip
 
 
-def means(splits):
-    """Return the mean over splits, an array (link, figure)."""
-    return np.mean([[split[link] for link in LINKS] for split in splits], 0)
-
-
-def row(name, splits):
-    """Return a set's row of the table."""
-    return line(name, means(splits))
-
-
-def line(name, figures):
-    """Write log loss (ECE) of each link."""
-    return " | ".join([f"| {name}", *(f"{a:.3f} ({b:.3f})" for a, b in figures)]) + " |"
-
-
-def table(results):
-    """Return the table and the verdict on what was asked."""
-    by_set = {name: means(splits) for name, splits in results.items()}
-    lines = ["| log loss (ECE) | model | calibrated | isotonic |", "|---|---|---|---|"]
-    lines += [line(name, figures) for name, figures in by_set.items()]
-    for title, names in (
-        ("mean of the nine", CHOSE),
-        ("mean of the new two", NEW),
-        ("mean of all", (*CHOSE, *NEW)),
-    ):
-        there = [by_set[name] for name in names if name in by_set]
-        if there:
-            lines.append(line(f"**{title}**", np.mean(there, 0)))
-    figures = np.array(list(by_set.values()))
-    gain = figures[:, 0, 0] - figures[:, 1:, 0].T
-    lines += [
-        "",
-        f"Log loss below the model's: calibrated {gain[0].mean():.3f}, isotonic "
-        f"{gain[1].mean():.3f} (asked: .06); least on a set {gain[0].min():.3f} and "
-        f"{gain[1].min():.3f} (asked: -.01). Mean ECE {figures[:, 1, 1].mean():.3f} "
-        f"and {figures[:, 2, 1].mean():.3f} (asked: .06), of the model's link "
-        f"{figures[:, 0, 1].mean():.3f}.",
+def page(table):
+    """Return tables of means over data sets, and of each data set."""
+    lines, values = [], ["bias", "ece", "log_loss", "floor"]
+    keys = ["group", "pairs", "learner", "data"]
+    by_set = table.groupby(keys, sort=False)[values].mean()
+    mean = by_set.groupby(keys[:3], sort=False)
+    body = [
+        [*key, f"{len(rows)}", f"{b:+.3f}", f"{e:.3f}", f"{loss:.3f}", f"{floor:.3f}"]
+        for key, rows in mean
+        for b, e, loss, floor in [rows.mean()]
     ]
-    return "\n".join(lines)
+    header = ["sets", "pairs", "learner", "n", "bias", "ECE", "log loss", "floor"]
+    lines += harness.markdown(body, header)
+    lines += ["## LCA by data set: bias, ECE, log loss", ""]
+    lca = by_set.xs("LCA", level="learner").reset_index()
+    cell = [f"{b:+.3f}, {e:.3f}, {v:.3f}" for b, e, v in lca[values[:3]].to_numpy()]
+    wide = lca.assign(cell=cell).pivot(
+        index=["group", "data"], columns="pairs", values="cell"
+    )
+    wide = wide.fillna("–").reset_index()
+    return lines + harness.markdown(wide.to_numpy().tolist(), [*wide])
 
 
 def main():
-    """Run, or write the table of what was run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("data"))
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--table", action="store_true")
-    asked = parser.parse_args()
-    if not asked.table:
-        run(asked.data, asked.out)
-    print(table(harness.load(asked.out)))
+    """Run, and write the page."""
+    options = harness.parser(["same_probability"], __doc__).parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "same_probability.csv"
+    if not options.table:
+        run(path, options)
+    harness.write_page("same_probability", page(pd.read_csv(path)), options.out)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ from probmetric.large.overlap import ROWS, hashes_of
 from probmetric.large.passes import checkpointed
 from probmetric.large.source import Source, n_features, n_rows
 from probmetric.metric import Dissimilarity
+from probmetric.neighbors.voting import with_votes
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
 from probmetric.storage.metric_file import save_metric
@@ -81,6 +82,8 @@ def run(options: Fit) -> int:
         learned = learn(options.model, estimator, data)
         with bad_input():
             hashes, metric = hashes_of(learned_rows(data)), estimator.get_metric()
+            if options.store_votes:
+                metric = _with_votes(estimator)
             points, about, remarks = _described(estimator, data, spec)
             figures: dict[str, dict[str, float]] = {}
             if about["classes"] and points is not None:
@@ -116,6 +119,17 @@ def run(options: Fit) -> int:
         f"{learned.seconds:.1f} s"
     )
     return int(learned.trouble)
+
+
+def _with_votes(estimator: Learner) -> Dissimilarity:
+    """Return the metric with the rows whose votes give P(same)."""
+    voters = getattr(estimator, "_classifier", None)
+    if voters is None or not hasattr(estimator, "classes_"):
+        raise ValueError(
+            "--store-votes requires a learner of class labels and a Mahalanobis "
+            f"metric, got {type(estimator).__name__}."
+        )
+    return with_votes(voters(estimator.get_metric))
 
 
 def kept(checkpoint: Path | None) -> str:

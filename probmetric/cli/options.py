@@ -239,6 +239,12 @@ class Fit(LearnOptions, WorkerOptions):
     """Options of ``fit``."""
 
     data: str | None = option(None, PARTS)
+    store_votes: bool = option(
+        False,
+        "Store the transformed training rows and their labels in metric.npz, for "
+        "P(same). Anyone with the file can read them. Size: rows × components.",
+        "--store-votes",
+    )
     checkpoint: Path | None = option(
         None, "Folder for checkpoints of the passes over the rows."
     )

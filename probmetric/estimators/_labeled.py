@@ -19,6 +19,7 @@ from probmetric.data.inputs import (
     check_one_kind,
     class_codes,
     label_codes,
+    pair_points,
     pairs_from_arrays,
     points,
     real,
@@ -234,6 +235,15 @@ def forget(estimator: object, *names: str) -> None:
         vars(estimator).pop(name, None)
 
 
+def remember_rows(estimator: object, data: Labeled | None) -> None:
+    """Store the training rows for P(same), in input units, or forget those of before.
+
+    No copy is made. None is a fit to pairs, triplets or data on disk.
+    """
+    forget(estimator, "_classifiers", "_new_classes")
+    vars(estimator)["_training"] = data
+
+
 def labeled_data(
     estimator: object,
     X: ArrayLike,
@@ -260,6 +270,7 @@ def labeled_data(
         times=weights if counts else None,
     )
     forget(estimator, "threshold_", "pair_classes_")
+    remember_rows(estimator, Labeled(rows, codes, weights))
     return Labeled(Z, codes, weights), classes, scaler
 
 
@@ -283,6 +294,7 @@ def pair_data(
     checked = pairs_from_arrays(pairs, y, w, X=stored, anchor=anchor, trials=trials)
     X = np.asarray(checked.X)
     forget(estimator, "classes_", "feature_names_in_", "_columns")
+    remember_rows(estimator, None)
     vars(estimator)["n_features_in_"] = X.shape[1]
     ends = np.concatenate([X[checked.i], X[checked.j]])
     times = None if checked.trials is None else np.tile(np.asarray(checked.trials), 2)
@@ -315,6 +327,19 @@ def checked_rows(
     if reset:
         remember_columns(estimator, X)
     return rows
+
+
+def pair_ends(
+    estimator: object, pairs: ArrayLike, d: int
+) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
+    """Return the first and second points of pairs, with the d features of ``fit``."""
+    stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
+    points, i, j = pair_points(pairs, stored)
+    if points.shape[1] != d:
+        raise ValueError(
+            f"pairs must have {d} features, as in fit, got {points.shape[1]}"
+        )
+    return points[i], points[j]
 
 
 def report(fit: Fit, name: str) -> None:

@@ -22,6 +22,7 @@ from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Pairs, Triplets
 from probmetric.data.scaling import Scaler
 from probmetric.data.truth import TellsClasses
+from probmetric.estimators._same import SameProbability
 from probmetric.estimators._settings import settings
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.laplace import Laplace
@@ -39,10 +40,8 @@ else:
     NutsOrLaplace = object
 
 
-class ClassProbabilities(TellsClasses):
+class ClassProbabilities(SameProbability, TellsClasses):
     """A classifier with ``predict_log_proba``."""
-
-    classes_: np.ndarray
 
     @abstractmethod
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:

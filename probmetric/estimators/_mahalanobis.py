@@ -20,9 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Pairs
-from probmetric.data.inputs import pair_labels, pair_points
+from probmetric.data.inputs import pair_labels
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labeled import checked_rows, stood_for
+from probmetric.estimators._labeled import checked_rows, pair_ends
+from probmetric.estimators._same import SameProbability
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
 from probmetric.metric.feature_names import with_names
@@ -31,26 +32,15 @@ from probmetric.typing import Array, ArrayLike, Preprocessor, Self, no_type_chec
 STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 
 
-def pair_ends(
-    estimator: object, pairs: ArrayLike, d: int
-) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
-    """Return the first and second points of pairs, with the d features of ``fit``."""
-    stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
-    points, i, j = pair_points(pairs, stored)
-    if points.shape[1] != d:
-        raise ValueError(
-            f"pairs must have {d} features, as in fit, got {points.shape[1]}"
-        )
-    return points[i], points[j]
-
-
 def float_type(X: ArrayLike) -> np.dtype:
     """Return the dtype of results: float32 if X is float32, otherwise float64."""
     dtype = np.asarray(X).dtype
     return dtype if dtype.kind == "f" and dtype.itemsize < 8 else np.dtype(float)
 
 
-class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class MahalanobisMixin(
+    SameProbability, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+):
     """Transform points and measure distances of pairs with ``components_``."""
 
     preprocessor: Preprocessor = None

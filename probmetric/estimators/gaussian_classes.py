@@ -26,6 +26,7 @@ from probmetric.estimators._labeled import (
     Finite,
     check_labeled,
     checked_rows,
+    remember_rows,
     report,
     required,
     weighted_rows,
@@ -150,6 +151,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             points, self._names, standardize=bool(self.standardize), times=weights
         )
         data, options, c = Labeled(Z, codes), self._options, len(classes)
+        remember_rows(self, Labeled(points, codes))
         prior = strengths = None
         if np.isnan(points).any():
             stats, evidence = None, np.nan

@@ -6,7 +6,7 @@ The model is ``probmetric.models.gaussian_classes``, the local metrics are in
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -16,8 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
 from probmetric.data.chunked import Chunked, chunked
-from probmetric.estimators._labeled import checked_rows, report, required
+from probmetric.data.containers import Labeled
+from probmetric.estimators._labeled import (
+    checked_rows,
+    remember_rows,
+    report,
+    required,
+)
 from probmetric.estimators._learner import Run, no_rows
+from probmetric.estimators._same import SameProbability
 from probmetric.estimators._settings import (
     Count,
     Extended,
@@ -69,7 +76,7 @@ def _whole_rows(
 
 
 @settings
-class GLML(GaussianLearner):
+class GLML(SameProbability, GaussianLearner):
     """Generative Local Metric Learning: nearest neighbors under per-query metrics.
 
     Each class is a Gaussian. Near a query the class probabilities change with direction
@@ -199,6 +206,7 @@ class GLML(GaussianLearner):
         fitted = self._fit_classes(cast("ArrayLike", X), required(self, y), seed)
         self._set_classes(fitted)
         points, codes = _whole_rows(fitted)
+        remember_rows(self, Labeled(points, codes))
         base, metrics = self._learn(fitted, seed)
         by_folds = self.gamma == "cv" and self.n_components == 1
         if by_folds and self.densities == "posterior" and fitted.stats is not None:
@@ -332,6 +340,12 @@ class GLML(GaussianLearner):
         """Return class probabilities: votes of the neighbors, averaged over draws."""
         voters = self._voters()
         return voters.predict_proba(checked_rows(self, X, finite=True))
+
+    def _class_probabilities(
+        self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None = None
+    ) -> Float[np.ndarray, "m c"]:
+        voters: Any = self._voters()
+        return voters._probabilities(Q, own)
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return the logarithm of ``predict_proba``, -inf for probability 0."""

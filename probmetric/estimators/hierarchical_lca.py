@@ -33,6 +33,7 @@ from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.models.hierarchical_lca import hierarchical_lca, identified, to_metric
+from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, Self
 
@@ -152,7 +153,7 @@ class HierarchicalLCA(EffectLearner):
         groups, X, y = leave_out(self.unlabeled, groups, X, y, name="groups")
         data, self.classes_, scaler = labeled_data(self, X, y)
         Z, labels = np.asarray(data.X), np.asarray(data.y)
-        codes = self._codes_of(groups, len(Z))
+        codes = self._group_of_row = self._codes_of(groups, len(Z))
         recipe = self._recipe(Z.shape[1])
         names = None if self.groups_ is None else self.groups_.tolist()
         pairs = pairs_in_groups(Z, labels, codes, recipe, names)
@@ -249,40 +250,67 @@ class HierarchicalLCA(EffectLearner):
             )
         return Mahalanobis(self.group_components_[place].copy(), link)
 
-    def same_probability(
-        self, pairs: ArrayLike, groups: ArrayLike | None = None
+    def same_probability(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        pairs: ArrayLike,
+        groups: ArrayLike | None = None,
+        *,
+        labels: ArrayLike | None = None,
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same), shape (N,), averaged over posterior draws of the metric.
+        """Return P(same), shape (N,).
 
+        After ``fit`` to labels it is the class probability of ``LCA.same_probability``,
+        from the training rows of the group under its metric, or from all rows for a new
+        group. After ``fit_pairs`` it is averaged over posterior draws of the metric.
         The draws are made by Laplace's method with a fixed seed, lazily, and are
         cached. Use ``posterior_metric`` for P(same) with other draws.
 
         Parameters
         ----------
+        labels : array-like of shape (N,), optional
+            Known classes of the second points, after ``fit``.
         groups : array-like of shape (N,), optional
             Group of each pair. Labels that are not in ``groups_`` are new groups.
             Default: all groups are new, except after a fit without groups, whose group
             is used.
         """
         a, b = self._ends(pairs)
-        labels, codes = [None], np.zeros(len(a), int)
+        wanted = (len(a),) if hasattr(self, "classes_") else ()
+        if np.shape(labels) not in ((), wanted) or (labels is not None and not wanted):
+            raise ValueError(
+                "labels must have one class for each pair after fit, and be None after "
+                f"fit_pairs, got {labels!r}"
+            )
+        names, codes = [None], np.zeros(len(a), int)
         if groups is not None:
             known, codes = codes_of(groups, "groups")
             if codes.shape != (len(a),):
                 raise ValueError(
                     f"groups must have shape ({len(a)},), got {codes.shape}"
                 )
-            labels = known.tolist()
-        places = [self._place(label, "groups") for label in labels]
+            names = known.tolist()
+        places = [self._place(name, "groups") for name in names]
         rows_of = np.array([-1 if place is None else place for place in places])[codes]
         result = np.empty(len(a))
         for place in np.unique(rows_of):
             rows = rows_of == place
             index = None if place < 0 else int(place)
+            if hasattr(self, "classes_"):
+                chosen = None if labels is None else np.asarray(labels)[rows]
+                pairs = np.stack([a[rows], b[rows]], 1)
+                result[rows] = self._votes_in(index).same_probability(pairs, chosen)
+                continue
             values = self._laplace()
             M = self._matrices(values, index, seed=0)
             result[rows] = averaged(M, values["b"], a[rows], b[rows])
         return result
+
+    def _votes_in(self, place: int | None) -> KNeighborsClassifier:
+        """Return the votes of the rows of a group, or of all rows for a new group."""
+        if place is None or self.groups_ is None:
+            return self._classifier(self.get_metric)
+        rows, L = self._group_of_row == place, self.group_components_[place]
+        return self._classifier(lambda: Mahalanobis(L), rows, place)
 
     def _matrices(
         self, values: dict[str, np.ndarray], place: int | None, *, seed: int

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from probmetric.data.scaling import Scaler, scaler_of
 from probmetric.data.unlabeled import refuse_unlabeled, warn_of_unlabeled
-from probmetric.estimators._labeled import warn_of_alone
+from probmetric.estimators._labeled import remember_rows, warn_of_alone
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.large.moments import (
@@ -69,6 +69,7 @@ def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
     refuse_unlabeled(estimator.unlabeled)
     names = [*source.feature_names]
     estimator.n_features_in_ = len(names)
+    remember_rows(estimator, None)
     for name in ("threshold_", "pair_classes_", "feature_names_in_", "_columns"):
         vars(estimator).pop(name, None)
     if names == [f"x{j}" for j in range(len(names))]:

@@ -42,7 +42,8 @@ _PAIRS: str = field(default="", metadata={"static": True})
 
 NO_LINK = (
     "link: this metric does not define P(same), the probability that two points are "
-    "of one class. Use a metric from LCA, or set link."
+    "of one class. After a fit to class labels use same_probability of the learner, or "
+    "a metric of `probmetric fit --store-votes`."
 )
 
 
@@ -63,8 +64,9 @@ def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
         raise ValueError(
             f"prior_odds must be None for the {link.kind} link of "
             f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. Calibrate a link on "
-            "pairs chosen at random given y: LCA(link_pairs='all').fit(X, y). For your "
-            "own pairs, multiply P/(1 - P) by prior_odds / odds of the pairs."
+            "pairs chosen at random given y: same_probability(..., new_classes=True, "
+            "prior_odds=...) of a learner of class labels. For your own pairs, "
+            "multiply P/(1 - P) by prior_odds / odds of the pairs."
         )
 
 

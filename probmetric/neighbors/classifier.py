@@ -24,6 +24,7 @@ from probmetric.data.inputs import (
     check_one_kind,
     check_weights,
     label_codes,
+    pair_points,
 )
 from probmetric.data.truth import TellsClasses, at_base_rates, shift_to
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
@@ -35,6 +36,7 @@ from probmetric.neighbors.learned import (
     queries_of,
     warn_of_training_data,
 )
+from probmetric.neighbors.same import label_places, same_class
 from probmetric.neighbors.search import check_dimension, nearest, rows_at
 from probmetric.neighbors.stacking import fit_stack
 from probmetric.neighbors.typicality import (
@@ -357,25 +359,78 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute class probabilities averaged over draws, shape (m, c)."""
+        return self._probabilities(queries_of(self, X))
+
+    def _probabilities(
+        self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None = None
+    ) -> Float[np.ndarray, "m c"]:
+        """Compute `predict_proba` of checked points; row ``own[i]`` is left out."""
         if self.parts_:
             parts = zip(self.weights_, self.parts_, strict=True)
-            return np.sum([w * part.predict_proba(X) for w, part in parts], 0)
-        Q, c, k = queries_of(self, X), len(self.classes_), self.n_neighbors
+            return np.sum([w * part._probabilities(Q, own) for w, part in parts], 0)
+        c, k, prior = len(self.classes_), self.n_neighbors, self.class_prior_
+        if own is not None:
+            w = np.ones(len(self.codes_)) if self._w is None else self._w
+            members = w.sum() * prior - w[own, None] * np.eye(c)[self.codes_[own]]
+            k, prior = min(k, len(w) - 1), members / members.sum(1, keepdims=True)
         if self.votes == "soft":
-            tuned, k = (self._ballots(), c, self.sharpness_), None
+            tuned, k = (self._ballots(), c, self.sharpness_, own), None
             votes = self._near.votes(self.bandwidth_, Q, *tuned)
         else:
-            votes = count_votes(
-                draws_of(self.metric_), Q, self.fit_X_, self.codes_, k, c, w=self._w
-            )
-        P = mix_prior(votes, self.class_prior_, self.prior_weight_, k)
+            points = self.fit_X_, self.codes_
+            votes = count_votes(draws_of(self.metric_), Q, *points, k, c, own, self._w)
+        P = mix_prior(votes, prior, self.prior_weight_, k)
         shift = shift_to(self.class_prior, self.classes_, self.class_prior_)
+        if isinstance(shift, float):
+            return P
         with np.errstate(divide="ignore"):
-            return (
-                P
-                if isinstance(shift, float)
-                else np.exp(at_base_rates(np.log(P), shift))
-            )
+            return np.exp(at_base_rates(np.log(P), shift))
+
+    def same_probability(
+        self, pairs: ArrayLike, labels: ArrayLike | None = None
+    ) -> Float[np.ndarray, "N"]:
+        """Compute P(same class) of pairs of points, from the votes of `predict_proba`.
+
+        It is the probability that two independently drawn items with these features
+        share a class, Eq. (1) of ``neighbors.same``: below 1 for a point and itself.
+        Two measurements of one object need `TwoStageMixture`.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d)
+            A point that equals a training row has the label of that row. If both points
+            do, both use leave-one-out votes. A dataset on disk is not searched for
+            equal rows.
+        labels : array-like of shape (N,), optional
+            Known classes of the second points.
+
+        Returns
+        -------
+        array of shape (N,)
+
+        Raises
+        ------
+        ValueError
+            If ``labels`` has a class that was not in ``fit``.
+
+        Examples
+        --------
+        >>> from probmetric import datasets
+        >>> X, y = datasets.load("iris")
+        >>> knn = KNeighborsClassifier().fit(X[::2], y[::2])
+        >>> knn.same_probability([[X[1], X[51]], [X[1], X[3]]]).round(2).tolist()
+        [0.0, 0.99]
+        """
+        check_is_fitted(self)
+        points, i, j = pair_points(pairs)
+        Q, known = queries_of(self, points), None
+        if labels is not None:
+            known = label_places(labels, self.classes_, len(i))
+        training = self.fit_X_, self.codes_
+        if isinstance(self.fit_X_, Chunked):
+            training = Q[:0], np.empty(0, int)
+        c = len(self.classes_)
+        return same_class((Q[i], Q[j]), known, training, c, self._probabilities)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the most probable class, or abstain; ties give the first class."""

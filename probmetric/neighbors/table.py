@@ -59,6 +59,8 @@ def neighbor_table(
         * ``distance``: distance (not squared), only if the metric is a distance and not
           a posterior.
         * ``label``: label of the neighbor, only if there are labels.
+        * ``same_probability``: P(same class), only with labels under a metric of
+          ``probmetric fit --store-votes``, whose classes must include the labels.
         * ``probability``: share of draws in which the neighbor is among the k nearest,
           only under a posterior.
 
@@ -112,6 +114,9 @@ def table_of(
         columns["probability"] = _shares(metric, Q, points, index, exclude).ravel()
     if labels is not None:
         columns["label"] = labels
+    if labels is not None and hasattr(single, "classifier"):
+        P = single.same_probability(Q[query], X, labels=labels)
+        columns["same_probability"] = P
     return pd.DataFrame(columns)
 
 

@@ -349,13 +349,14 @@ class Neighborhood(NamedTuple):
         codes: Votes,
         n_classes: int,
         sharpness: float = 1.0,
+        own: Int[np.ndarray, "m"] | None = None,
     ) -> Float[np.ndarray, "m c"]:
         """Compute the ``soft_votes`` of these points for queries."""
         for metric in self.metrics:
             check_queries(metric, Q, "X")
         return soft_votes(
             *(self.metrics, self.scales, np.array([bandwidth]), Q, self.X),
-            *(codes, n_classes),
+            *(codes, n_classes, own),
             sharpness=(sharpness,),
         )[0, 0]
 

@@ -29,7 +29,7 @@ from probmetric.evaluation.cross_validate import (
 )
 from probmetric.inference.lca.likelihood import to_params
 from probmetric.models.lca import identified
-from probmetric.neighbors import KNeighborsClassifier
+from probmetric.neighbors import KNeighborsClassifier, nearest
 from probmetric.plots.draws import rank, trace
 from probmetric.report.page import RANKS, Picture, Section, Table
 
@@ -95,7 +95,9 @@ def _query_pictures(data: Dataset, seed: int) -> list[Picture]:
     order = rng.permutation(len(data.X))
     train, test = order[len(order) // 4 :], order[: len(order) // 4]
     X, y = data.X[train], data.y[train]
-    near = LCA().fit(X, y).posterior_metric("prediction", n_draws=64, seed=seed)
+    model = LCA().fit(X, y)
+    same, stated = held_out_same(model, X, y, data.X[test], data.y[test], seed)
+    near = model.posterior_metric("prediction", n_draws=64, seed=seed)
     classifier = KNeighborsClassifier(near).fit(X, y)
     P = classifier.predict_proba(data.X[test])
     row = int(test[np.argmin(P.max(1))])
@@ -111,9 +113,30 @@ def _query_pictures(data: Dataset, seed: int) -> list[Picture]:
         near, query, X, 5, names=train, y=y, target_names=data.target_names
     )
     return [
+        Picture(
+            plots.calibration(same, stated, band=0.9),
+            "P(same) of held-out points with their five nearest training rows and with "
+            "five random ones (same_probability: the class probabilities).",
+        ),
         Picture(classes, "Each dot is one draw of the metric. The bar is the mean."),
         Picture(neighbors, "Probability of being among the five nearest neighbors."),
     ]
+
+
+def held_out_same(
+    model: LCA,
+    X: np.ndarray,
+    y: np.ndarray,
+    B: np.ndarray,
+    b: np.ndarray,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels and P(same) of held-out points B with near and random rows of X."""
+    near = nearest(model.get_metric(), B, X, 5)[1]
+    chance = np.random.default_rng(seed).integers(0, len(X), near.shape)
+    rows, query = np.hstack([near, chance]).ravel(), np.repeat(np.arange(len(B)), 10)
+    stated = model.same_probability(np.stack([B[query], X[rows]], 1))
+    return (b[query] == y[rows]).astype(int), stated
 
 
 def lca_study(data: Dataset, *, quick: bool, seed: int) -> Study:
@@ -127,7 +150,7 @@ def lca_study(data: Dataset, *, quick: bool, seed: int) -> Study:
     draws = trees.pop("nuts")
     learners = {
         "Euclidean": lambda X, _: euclid(X),
-        "LCA, closed form": lambda X, y: LCA(link="model").fit(X, y).get_metric(),
+        "LCA, closed form": lambda X, y: LCA().fit(X, y).get_metric(),
         "LCA, posterior average": lambda X, y: (
             LCA().fit(X, y).posterior_metric("prediction", seed=seed)
         ),
@@ -199,7 +222,7 @@ def lca_sections(study: Study, data: Dataset, *, seed: int) -> list[Section]:
                 "The bands above are narrower, because their replicates are refitted. "
                 "If near pairs are above the band, the model underestimates their "
                 "P(same), because the prior and learning rate were chosen for "
-                "neighbors. P(same) of LCA is calibrated on held-out pairs.",
+                "neighbors. same_probability uses class probabilities instead.",
             ),
         ),
         Section(

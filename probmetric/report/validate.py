@@ -157,7 +157,8 @@ def _fit_section(fit: ModelVerdict) -> Section:
         Picture(
             model_check(fit),
             "Left: labels of the fitted pairs by fitted distance, with P(same) under "
-            "the model. Right: labels of held-out pairs, with the calibrated P(same). "
+            "the model. Right: labels of held-out pairs, with P(same) of the "
+            "class probabilities, or of the model's link after a fit to pairs. "
             "The bands are simultaneous: they contain the whole curve with 95% "
             "probability if the model is right.",
         ),

@@ -35,6 +35,7 @@ from probmetric.metric.pair_similarity import Calibration
 from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
 from probmetric.metric.splines import Coordinates
 from probmetric.names import kind_of
+from probmetric.neighbors.voting import VotingMahalanobis
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import in_native_order
 
@@ -46,6 +47,7 @@ KINDS: dict[str, type[Any]] = {
         *(Calibration, ClassDensities, ClassDistribution, IsotonicLink, Link),
         *(LocalFisher, LocalMahalanobis, LogLogisticLink, Mahalanobis),
         *(MeanDissimilarity, PairSimilarity, SplineCityBlock, Coordinates),
+        VotingMahalanobis,
     )
 }
 """All classes that a file may contain without ``kinds``."""

@@ -70,7 +70,7 @@ def test_what_never_varied_has_no_weight_in_any_unit(name, standardize):
 def test_draws_give_no_weight_to_what_never_varied_either():
     constant = np.column_stack([X, np.full(len(X), 7.0)])
     with pytest.warns(UserWarning, match="constant columns"):
-        model = pm.LCA(link="model").fit(constant, y)
+        model = pm.LCA().fit(constant, y)
     tree = model.sample("laplace", n_draws=20, n_chains=1, prior_draws=5)
     for M in (tree[group]["M"].to_numpy() for group in ("posterior", "prior")):
         assert np.all(M[..., 2, :] == 0)

@@ -1,4 +1,4 @@
-"""Weight 2 equals entering a row twice, weight 0 leaves it out, and other base rates."""
+"""Weight 2 equals a row entered twice, weight 0 leaves it out; other base rates."""
 
 import numpy as np
 import pytest
@@ -45,8 +45,8 @@ def test_weights_equal_repeated_rows(learner):
 def test_weighted_pairs_must_be_all_pairs():
     with pytest.raises(ValueError, match="pairs must be 'all'"):
         pm.PairLDA(pairs="nearest").fit(X, Y, sample_weight=W)
+    holes = np.where(np.eye(24, 3) > 0, np.nan, X)
     with pytest.raises(ValueError, match="sample_weight must be None with missing"):
-        holes = np.where(np.eye(24, 3) > 0, np.nan, X)
         pm.GaussianClasses(missing="integrate").fit(holes, Y, sample_weight=W)
 
 

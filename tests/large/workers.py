@@ -96,8 +96,8 @@ def with_a_lost_scheduler(source):
             scheduler = next(
                 p for p in children if "Scheduler" in " ".join(p.cmdline())
             )
-            begun = lambda: any(client.processing().values())
-            with signaled(signal.SIGKILL, scheduler.pid, begun):
+            busy = lambda: any(client.processing().values())  # noqa: E731
+            with signaled(signal.SIGKILL, scheduler.pid, busy):
                 return fits(source)
 
 

@@ -22,7 +22,9 @@ the second term being N(0, CΣΛΣCᵀ) under the prior, Λ its information. A p
 predictive band without refits is too wide for a right model: Var r = BᵀVB minus CΣCᵀ,
 not plus. Judged pairs under η < 1 count as fewer, and e is scaled by 1/√η.
 
-*Calibration.* Reported P(same) of held-out pairs; labels are replicated from it.
+*Calibration.* P(same) of held-out pairs; labels are replicated from it. After a fit to
+labels it is that of ``same_probability`` (class probabilities), after a fit to pairs it
+is the link of the model. The predictive check always judges the link of the model.
 
 Pairs built from labels share points. Then replicates of a bin are widened by the root
 of its design effect: the variance of its sum over points, each with all its pairs,
@@ -45,25 +47,27 @@ import pandas as pd
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 from scipy.stats import chi2, gamma, norm
-from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from probmetric.checks.criticism import Finding
 from probmetric.data.padding import host_weights
+from probmetric.estimators._same import with_choices
 from probmetric.inference.lca.curvature import rows
 from probmetric.inference.lca.laplace import Laplace, laplace
 from probmetric.inference.lca.recipe import Fitted, Recipe, solve
 from probmetric.inference.lca.statistics import prepare
-from probmetric.metric.link import AT_RANDOM, Link
 from probmetric.posterior.bands import band, binned, deviation, merged
 from probmetric.typing import Array
 
 BINS, LEAST, PROB = 10, 2.0, 0.95
 """Bins, the least expected pairs of either label in one, and the share of a band."""
 
-N_REPLICATES, N_DRAWS, N_SHOWN, N_ANY, FOLDS = 4000, 1000, 20, 12, 5
+N_REPLICATES, N_DRAWS, N_SHOWN, N_NEAR, FOLDS = 4000, 1000, 20, 5, 5
 MEMBERS = 3
 """Points of each class for three folds: two remain to learn from."""
+
+LINK = "P(same) of the model's link exp(-(b + dist²/2))"
+VOTES = "P(same) of the class probabilities (same_probability)"
 
 SENSITIVE, GAP = 0.05, 0.05
 """Sizes that matter: a power-scaling sensitivity, and an error of a share."""
@@ -84,8 +88,8 @@ class _Held(NamedTuple):
 def criticize(model: Any, *, seed: int = 0) -> list[Finding]:
     """Return the parts of ``check_model`` for a fitted LCA.
 
-    Calibration is left out if a class has too few points to hold some out, if there are
-    fewer than ``FOLDS`` pairs, and for a link of impostors.
+    Calibration is left out if a class has too few points to hold some out, or if there
+    are fewer than ``FOLDS`` pairs.
     """
     fitted: Fitted = model.fitted_
     if hasattr(model, "classes_") and fitted.pairs.w is not None:
@@ -108,16 +112,11 @@ def criticize(model: Any, *, seed: int = 0) -> list[Finding]:
     ]
     if hasattr(model, "n_anchors_"):
         return findings  # Folds would thin the rows among which partners are searched.
-    sizes = np.bincount(model._codes) if labeled else np.array([MEMBERS])
-    # Three folds leave two of three members, of which no link can hold one out.
-    linked = labeled and not isinstance(model.link_, Link)
-    few = sizes.min() < MEMBERS or (linked and sizes.max() < 2 * MEMBERS - 1)
-    if few or len(fitted.pairs.i) < FOLDS:
-        return findings
-    if linked and model.link_.pairs == "impostors":
+    smallest = np.bincount(model._codes).min() if labeled else MEMBERS
+    if smallest < MEMBERS or len(fitted.pairs.i) < FOLDS:
         return findings
     held = stated_held_out(model, seed) if labeled else _held_pairs(model, seed)
-    return [*findings, _calibration(held, rng, type(model.link_).__name__)]
+    return [*findings, _calibration(held, rng, labeled=labeled)]
 
 
 def _around(fitted: Fitted) -> tuple[Fitted, Laplace]:
@@ -237,11 +236,11 @@ def _predictive(
     left = np.linalg.cholesky(noise.T @ noise + 1e-12 * np.diag(sd**2))
     drawn = _labels(P, m, K * design, rng)
     drawn = drawn + rng.standard_normal(drawn.shape) @ left.T
-    said = "the model's own P(same), on the pairs of the fit"
+    said = f"{LINK}, on the pairs of the fit"
     remedy = (
         "Pairs built from class labels are no draws of this model: take P(same) from "
-        "a link calibrated on held-out pairs (link='auto'), as far as calibration "
-        "below is adequate, and intervals from the jackknife."
+        "same_probability, which uses class probabilities, as far as calibration below "
+        "is adequate, and intervals from the jackknife."
         if labeled
         else "Labels do not follow exp(-(b + dist²/2)): use distances and their order, "
         "not P(same) or its intervals; look for wrong labels and missing features."
@@ -337,25 +336,7 @@ def _finding(part: str, table: pd.DataFrame, r: Any, said: str, remedy: str) -> 
     return Finding(part, largest, p, float(gap.max()), GAP, said, remedy, table)
 
 
-LINKS = {
-    "LogLogisticLink": (
-        "the calibrated link",
-        "try link='isotonic', or trust distances and their order only.",
-    ),
-    "IsotonicLink": (
-        "the isotonic link",
-        "trust distances and their order only.",
-    ),
-    "Link": (
-        "the model's link",
-        "take link='calibrated' where there are labels, or calibrate it on pairs of "
-        "your own; else trust distances and their order only.",
-    ),
-}
-"""Name of a link, and the remedy if it is wrong."""
-
-
-def _calibration(held: _Held, rng: np.random.Generator, link: str) -> Finding:
+def _calibration(held: _Held, rng: np.random.Generator, *, labeled: bool) -> Finding:
     """Compare stated P(same) with labels of held-out pairs."""
     P, y, m = held.stated, held.same, _trials(held.trials, len(held.same))
     which = _bins(-P, P, 1.0 * m)
@@ -366,11 +347,13 @@ def _calibration(held: _Held, rng: np.random.Generator, link: str) -> Finding:
     design = np.maximum(1, by_point / alone) if shared else np.ones(len(alone))
     sd = alone * design
     drawn = _labels(P, m, B, rng) * design
-    shipped, cure = LINKS[link]
     what = f"{len(P):,} pairs"
     what = what if held.trials is None else f"{m.sum():,} judgments of {what}"
-    said = f"P(same) as shipped ({shipped}), on {what} held out"
-    remedy = f"P(same) is off on new pairs: {cure}"
+    said = f"{VOTES if labeled else LINK}, on {what} held out"
+    remedy = (
+        "P(same) is off on new pairs: trust distances and their order only, or "
+        "calibrate P(same) on pairs of your own."
+    )
     r = B.T @ gap, drawn, sd
     table = _table(P, y / m, P, m, which)
     return _finding("calibration", table, r, said, remedy)
@@ -403,10 +386,9 @@ def _held_pairs(model: Any, seed: int) -> _Held:
 def stated_held_out(model: Any, seed: int) -> _Held:
     """Return P(same) of pairs of held-out points, by refits of an LCA.
 
-    Each point of three folds is paired with its nearest of its class and of the others
-    among the points of the other folds, under the learned distance, as many as the fit
-    takes. For a link on all pairs, each is paired with ``N_ANY`` random points. The
-    prior is the one of the fit.
+    Each point of three folds is paired with its ``N_NEAR`` nearest points of the other
+    folds under the learned distance, and with as many random ones. The settings are
+    those that the fit chose.
     """
     rng = np.random.default_rng(seed)
     Z, codes = np.asarray(model.fitted_.pairs.X), np.asarray(model._codes)
@@ -414,30 +396,20 @@ def stated_held_out(model: Any, seed: int) -> _Held:
     stated, same, point = [], [], []
     folds = StratifiedKFold(3, shuffle=True, random_state=seed)
     for train, test in folds.split(X, codes):
-        refit: Any = clone(model)
+        refit: Any = with_choices(model)
         # No more neighbors than fewer points have.
         sizes = np.bincount(codes[train])
         most = {"n_targets": sizes.max() - 1, "n_impostors": len(train) - sizes.max()}
         asked = {k: getattr(model, k) for k in most}
         fewer = {k: min(v, int(most[k])) for k, v in asked.items() if v is not None}
-        settings = {
-            "preprocessor": None,
-            "regularization": model.regularization_,
-            "prior_mean": getattr(model, "prior_mean_", model.prior_mean),
-        }
-        refit.set_params(**settings, **fewer).fit(X[train], codes[train])
-        number = {True: fewer.get("n_targets", 3), False: fewer.get("n_impostors", 3)}
-        V = refit.transform(X)
-        squared = cdist(V[test], V[train], "sqeuclidean")
-        own = codes[test][:, None] == codes[train]
-        any_pair = getattr(refit.link_, "pairs", "") == AT_RANDOM
-        chosen = rng.permuted(np.tile(np.arange(len(train)), (len(test), 1)), axis=1)
-        chosen = np.arange(len(test))[:, None], chosen[:, :N_ANY]
-        for value in (True, False):
-            near = np.where(own == value, squared, np.inf)
-            near = near[chosen] if any_pair else np.sort(near, 1)[:, : number[value]]
-            there = np.isfinite(near)
-            stated.append(refit.link_.probability(near[there]))
-            same.append(np.full(there.sum(), int(value)))
-            point.append(np.broadcast_to(test[:, None], near.shape)[there])
+        refit.set_params(**fewer).fit(X[train], codes[train])
+        distance = cdist(refit.transform(X[test]), refit.transform(X[train]))
+        n = min(N_NEAR, len(train))
+        near = np.argsort(distance, 1, kind="stable")[:, :n]
+        chance = rng.permuted(np.tile(np.arange(len(train)), (len(test), 1)), axis=1)
+        other = train[np.hstack([near, chance[:, :n]])].ravel()
+        query = np.repeat(test, 2 * n)
+        stated.append(refit.same_probability(np.stack([X[query], X[other]], 1)))
+        same.append((codes[query] == codes[other]).astype(int))
+        point.append(query)
     return _Held(*(np.concatenate(v) for v in (stated, same, point)))

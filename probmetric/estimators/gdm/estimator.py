@@ -25,12 +25,15 @@ from probmetric.estimators._labeled import (
     checked_rows,
     forget,
     pair_data,
+    pair_ends,
+    remember_rows,
     report,
     stood_for,
 )
 from probmetric.estimators._learner import Learner, NutsOrLaplace, Run
-from probmetric.estimators._mahalanobis import float_type, pair_ends
+from probmetric.estimators._mahalanobis import float_type
 from probmetric.estimators._pair_learner import LabelsOrPairs
+from probmetric.estimators._same import SameProbability
 from probmetric.estimators._settings import (
     Count,
     Matrix,
@@ -65,7 +68,13 @@ Splines = Annotated[int, Number(2, 100, whole=True)]
 
 
 @settings
-class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
+class GDM(
+    SameProbability,
+    LabelsOrPairs,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    Learner[GDMMethod],
+):
     """Generalized dissimilarity model: dissimilarity of sites by monotone curves.
 
     The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``. The
@@ -215,6 +224,7 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         check_settings(self)
         _check_order(X, species)
         forget(self, "classes_", "feature_names_in_", "_columns")
+        remember_rows(self, None)
         X, self.factors_ = encode(X)
         rows = checked_rows(self, X, reset=True, finite=True)
         made = site_pairs(rows, species, measure=measure)
@@ -482,9 +492,11 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         """Return minus the distance of each pair. Higher is more similar."""
         return -self.pair_distance(pairs)
 
-    def same_probability(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
+    def _model_probability(
+        self, A: Float[np.ndarray, "N d"], B: Float[np.ndarray, "N d"]
+    ) -> Float[np.ndarray, "N"]:
         """Return the expected similarity of each pair, exp(-(b + distance))."""
-        return np.asarray(self.get_metric().same_probability(*self._ends(pairs)))
+        return np.asarray(self.get_metric().same_probability(A, B))
 
     def pair_dissimilarity(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return the expected dissimilarity of each pair, as in R's ``predict``."""

@@ -1,23 +1,17 @@
-"""A fit of ``LCA`` from anchors: which settings go with it, and its link.
+"""A fit of ``LCA`` from anchors: which settings go with it.
 
 The derivation is ``probmetric.inference.lca.anchors``.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from probmetric.data.scaling import Scaler
-from probmetric.estimators.lca.link import FITS
 from probmetric.inference.lca.anchors.fit import DEFAULT, Anchored, fit_anchors
 from probmetric.inference.lca.anchors.rows import Reader
 from probmetric.inference.lca.recipe import WITHIN, Recipe
-from probmetric.metric.link import AnyLink
-
-MOST_PAIRS = 50_000
-"""Pairs that a link is fitted to; of more, so many at random."""
 
 
 def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
@@ -37,10 +31,6 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
             f"regularization must be 'auto' or a number with n_anchors, got {lam!r}. "
             "In cross-validation each point has fewer candidates for its pairs, which "
             "changes distances and P(same). Use 'auto'."
-        )
-    if e.link_pairs != "fitted":
-        raise ValueError(
-            f"link_pairs must be 'fitted' with n_anchors, got {e.link_pairs!r}"
         )
     if w is not None:
         raise ValueError(
@@ -62,30 +52,10 @@ def from_anchors(
 
 
 def store(estimator: Any, found: Anchored, scaler: Scaler) -> Any:
-    """Store a fit from anchors in input units, with its calibrated link."""
+    """Store a fit from anchors in input units."""
     e = estimator
     e._store(found.fitted, scaler)
-    e._link = link_of(e, found) or e._link
     vars(e).pop("_codes", None)
     e.n_anchors_ = len(found.anchors.row)
     e.matrix_error_ = found.error / np.outer(e._taught, e._taught)
     return e
-
-
-def link_of(estimator: Any, found: Anchored) -> AnyLink | None:
-    """Return the link of the pairs of each half, or None to use the model's link."""
-    if estimator.link == "model":
-        return None
-    squared, y = found.squared, found.y
-    if not 0 < y.sum() < len(y):
-        warnings.warn(
-            "LCA: the pairs for calibration have only one label, so P(same) is not "
-            "calibrated. Add rows, or set link='model'.",
-            stacklevel=3,
-        )
-        return None
-    if len(y) > MOST_PAIRS:
-        kept = np.random.default_rng(0).choice(len(y), MOST_PAIRS, replace=False)
-        squared, y = squared[kept], y[kept]
-    kind = "calibrated" if estimator.link == "auto" else estimator.link
-    return FITS[kind](squared, y, "nearest")

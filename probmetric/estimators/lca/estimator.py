@@ -5,7 +5,7 @@ default settings ``probmetric.estimators.lca.settings``; this file has no mathem
 """
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Literal, Unpack, overload
 
 import numpy as np
@@ -35,7 +35,6 @@ from probmetric.estimators._settings import (
     settings,
 )
 from probmetric.estimators.lca.anchors import from_anchors, store
-from probmetric.estimators.lca.link import Asked, calibrate, link_for
 from probmetric.estimators.lca.posterior import (
     Options,
     check_no_anchors,
@@ -56,7 +55,6 @@ from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
-from probmetric.metric.link import AnyLink
 from probmetric.models.lca import to_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
@@ -73,7 +71,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     Gaussian for W. Its center lies between the Euclidean distance and the Mahalanobis
     distance within classes, and is chosen by cross-validation. Its scale is computed
     from the same pairs (empirical Bayes). P(same) of identical points has a uniform
-    prior on (0, 1). After ``fit``, P(same) is calibrated on held-out pairs.
+    prior on (0, 1). After ``fit``, ``same_probability`` uses class probabilities.
 
     Parameters
     ----------
@@ -113,7 +111,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         points. "auto" doubles the number from 1000 until the standard error of M is
         below 0.05 of M. Default: all points.
     per_anchor : bool, default=False
-        Whether to fit a scale κ² for each anchor. P(same) is then not defined.
+        Whether to fit a scale κ² for each anchor. The model then has no P(same).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
         L-BFGS, accelerated EM, EM, or the paper's full EM (a slow reference). All
         solvers maximize the same objective.
@@ -123,15 +121,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     random_state : int, RandomState or None, default=0
         Seed of the folds of ``regularization="cv"`` and of the anchors. With None they
         differ in every fit.
-    link : {"auto", "calibrated", "isotonic", "model"}, default="auto"
-        Function from distance to P(same). "calibrated" is 1/(1 + (dist²/D₀)^γ), fitted
-        to held-out pairs of five folds. "isotonic" is any decreasing function, fitted
-        to the same pairs. "model" is exp(-(b + ½ dist²)). "auto" is "calibrated" after
-        ``fit``. It is "model" after ``fit_pairs`` and with weights, because no pairs
-        are held out in these fits. Posterior draws always use "model".
-    link_pairs : {"fitted", "all"}, default="fitted"
-        Held-out pairs for the link. "fitted" pairs are chosen as in the fit
-        (``pairs``). A link of "all" pairs supports ``prior_odds``.
 
     Attributes
     ----------
@@ -142,8 +131,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     intercept_ : float
         b ≥ 0 of the model. P(same) of equal points is exp(-b). Not set with
         ``per_anchor``.
-    link_ : LogLogisticLink, IsotonicLink, Link or None
-        Link of P(same), with the pairs that it refers to. None with ``per_anchor``.
+    link_ : Link or None
+        Link exp(-(b + ½ dist²)) of the model after ``fit_pairs``. None after ``fit``,
+        where P(same) comes from class probabilities, and with ``per_anchor``.
     sigma2_, kappa2_ : float, array of shape (n_anchors,)
         σ² relative to κ² = 1. ``kappa2_`` are the scales of ``per_anchor``.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
@@ -175,16 +165,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Notes
     -----
-    The optimum is local in general. P(same) refers to the pairs of its link. After
-    ``fit`` these are *nearest* pairs by default, about half of which are *same* by
-    design. P(same) is then no probability for pairs that are chosen in other ways. For
-    such pairs use ``link_pairs="all"``. Calibration errors are in Benchmarks:
-    same_probability. Distances under the fits to folds differ slightly from distances
-    under the fit to all points.
-
-    ``fit`` does not calibrate. The first use of the link (``same_probability``,
-    ``get_metric``, ``link_``) fits up to five folds and stores the result. The folds
-    are fixed: the link is a function of the fit.
+    The optimum is local in general. Pairs made from labels are no draws of the model,
+    so its own link is not calibrated for them. Calibration errors of
+    ``same_probability`` are in Benchmarks: same_probability.
 
     References
     ----------
@@ -218,8 +201,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     preprocessor: Preprocessor = None
     random_state: RandomState = 0
     unlabeled: object = "warn"
-    link: Literal["auto", "calibrated", "isotonic", "model"] = "auto"
-    link_pairs: Literal["fitted", "all"] = "fitted"
 
     @chunked()
     def fit(
@@ -244,7 +225,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         sample_weight : array-like of shape (n,), optional
             Data weights ≥ 0. The weight of a pair is the product of the weights of its
             points. All pairs together count as Σw observations. Neighbors, scale and
-            prior mean use the rows of positive weight. P(same) is not calibrated.
+            prior mean use the rows of positive weight. Votes count these rows alike.
         """
         rows: Any = X
         y = required(self, y)
@@ -254,14 +235,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)
-        uncalibrated = link_for(self, recipe, labeled=True, weighted=w is not None)
         recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
         if self.n_anchors is not None:
             anchored = from_anchors(self, Reader(Z, self._codes), recipe, lam, w)
             return store(self, anchored, scaler)
         state = self.random_state
         fitted, choices = fit_labels(Z, self._codes, recipe, lam, state, w)
-        return self._store(fitted, scaler, uncalibrated, choices, ranks)
+        return self._store(fitted, scaler, choices, ranks)
 
     def fit_pairs(
         self,
@@ -290,14 +270,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         checked, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
         refuse_rank(self, "pairs")
         recipe, lam = recipe_of(self, checked.X.shape[1])
-        link_for(self, recipe, labeled=False)
         learned = self._store(fit_given_pairs(checked, recipe, lam), scaler)
         if trials is not None:
             return learned._calibrate_on_counts(pairs, checked)
         return learned.calibrate_threshold(pairs, y)
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        if "fitted_" in state and "_uncalibrated" not in state:
+        if "fitted_" in state and not {"_uncalibrated", "link_"} & state.keys():
             raise ValueError(
                 "LCA: pickles of version 0.1 cannot be loaded, because the model had "
                 "another prior. Fit again. Files written by save_metric can be "
@@ -309,21 +288,18 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         self,
         fitted: Fitted,
         scaler: Scaler,
-        uncalibrated: Asked | None = None,
         choices: Sequence[Choice] = (),
         ranks: Sequence[RankChoice] = (),
     ) -> Self:
         report(fitted.fit, type(self).__name__)
         params = fitted.fit.params
-        metric = to_metric(params)
-        self._uncalibrated, self._link = uncalibrated, metric.link
+        metric, labeled = to_metric(params), hasattr(self, "classes_")
+        self.link_ = None if labeled else metric.link
         self._set_map(metric.factor, scaler, fitted.pairs.X)
         self.sigma2_ = float(np.exp(params.log_sigma2))
         forget(self, "intercept_", "kappa2_", "n_anchors_", "matrix_error_")
         if isinstance(metric.link, Link):
             self.intercept_ = float(metric.link.b)
-            pairs = self.pairs if hasattr(self, "classes_") else "given"
-            self._link = replace(metric.link, pairs=pairs)
         else:
             self.kappa2_ = np.asarray(params.kappa2)
         self.regularization_ = float(fitted.prior.lam)
@@ -338,46 +314,21 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         """Return the divisor of maps and draws: infinite for constant columns."""
         return taught_scale(self.fitted_.pairs.X, self.scale_)
 
-    @property
-    def link_(self) -> AnyLink | None:
-        """Map from squared distance to P(same), calibrated lazily."""
-        check_is_fitted(self)
-        if (wanted := self._uncalibrated) is not None:
-            link = calibrate(wanted, self.fitted_, self._codes)
-            self._link, self._uncalibrated = link or self._link, None
-        return self._link
-
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the learned metric, picklable, with a link unless ``per_anchor``.
-
-        The first call after ``fit`` calibrates the link, with up to five more fits. Use
-        ``link="model"`` if only distances are needed.
-        """
+        """Return the learned metric, picklable, with the model's link after pairs."""
+        check_is_fitted(self)
         return Mahalanobis(self.components_.copy(), self.link_)
 
-    def same_probability(
-        self, pairs: ArrayLike, *, prior_odds: float | None = None
+    def _model_probability(
+        self, A: Float[np.ndarray, "N d"], B: Float[np.ndarray, "N d"]
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same) of each pair, shape (N,); raise with ``per_anchor``.
-
-        Parameters
-        ----------
-        prior_odds : float > 0, optional
-            Prior odds of *same*. Requires ``link_pairs="all"`` or ``pairs="all"``, and
-            a link other than "model". Default: the odds among the pairs of the link
-            (``link_.pairs``). For nearest pairs they are about 1 in every population.
-        """
-        link = self.link_
-        if link is None:
+        if self.link_ is None:
             raise ValueError(
-                "per_anchor must be False for P(same), got True. To rank pairs, use "
-                "pair_score."
+                "per_anchor must be False for P(same) after fit_pairs, got True. To "
+                "rank pairs, use pair_score."
             )
-        distance = self.pair_distance(pairs)
-        with np.errstate(over="ignore"):  # P is 0 if the square is infinite.
-            squared = distance**2
-        return np.asarray(link.probability(squared, prior_odds))
+        return np.asarray(self.get_metric().same_probability(A, B))
 
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -508,8 +459,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             points. "auto" is "all" for intervals after ``fit``, otherwise "fitted".
             Nearest pairs become closer as n increases, so the scale of their distance
             depends on n. Distances from "all" equal distances of ``LCA(pairs="all")``,
-            not ``pair_distance`` of this fit. With "fitted", P(same) is not calibrated,
-            and it is not available if ``link="calibrated"``.
+            not ``pair_distance`` of this fit.
         learning_rate : "auto" or float > 0, default="auto"
             Power on the likelihood. After ``fit``, "auto" is η_G for prediction
             (NOTATION.md) and 1 for intervals. After ``fit_pairs`` it is the rate of the
@@ -524,9 +474,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         IntervalMetric or PosteriorMetric
             ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``.
             Intervals refer to the fit that the ``IntervalMetric`` prints. By default it
-            is ``LCA(pairs="all", learning_rate=1, regularization=1)`` with a link
-            calibrated on held-out pairs. ``pair_distance`` of this fit may lie outside
-            the intervals. For coverage see Benchmarks: posterior_coverage.
+            is ``LCA(pairs="all", learning_rate=1, regularization=1)``.
+            ``pair_distance`` of this fit may lie outside the intervals. For coverage
+            see Benchmarks: posterior_coverage.
 
         Raises
         ------

@@ -35,7 +35,7 @@ from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca import draws as lca_draws
 from probmetric.inference.lca.curvature import generalized_rate
 from probmetric.inference.lca.draws import LCAMethod
-from probmetric.inference.lca.jackknife import held_out_links, leave_out
+from probmetric.inference.lca.jackknife import leave_out
 from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
@@ -46,11 +46,11 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
-from probmetric.metric import Link, Mahalanobis
+from probmetric.metric import Mahalanobis
 from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.interval_metric import IntervalMetric
-from probmetric.posterior.jackknife import aligned, factor_of, groups_of
+from probmetric.posterior.jackknife import factor_of, groups_of
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import Purpose
 
@@ -62,16 +62,6 @@ INTERVAL_LAM = 1.0
 
 MOST_POINTS = 1000
 """Largest number of points of which intervals use all pairs by default."""
-
-NO_ISOTONIC = (
-    "link must have parameters, which each refit fits again, got 'isotonic', whose "
-    "steps have no standard error. Use link='auto' or 'model'"
-)
-
-NO_CALIBRATED = (
-    "pairs must be 'all' with link='calibrated', because fitted pairs are chosen by "
-    "their distance. Use link='auto' or 'model' for the model's link"
-)
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
 
@@ -158,15 +148,14 @@ def jackknifed(
     scale: np.ndarray,
     *,
     all_pairs: bool,
-    link: str = "auto",
     seed: int = 0,
     choose: bool = False,
 ) -> IntervalMetric:
     """Return a mode (in standardized units) and its refits without each group.
 
-    ``scale`` is the divisor of the features. With ``all_pairs`` the link is calibrated
-    on held-out pairs. Otherwise it is the model's, because pairs were chosen by their
-    distance. With ``choose`` each refit chooses the prior mean again.
+    ``scale`` is the divisor of the features. The metrics have no link: P(same) after a
+    fit to labels comes from class probabilities. With ``choose`` each refit chooses the
+    prior mean again.
     """
     group = groups_of(codes, seed, np.asarray(mode.pairs.X))
     refits = leave_out(mode, group, codes if choose else None)
@@ -175,30 +164,16 @@ def jackknifed(
         for whole, left in zip(mode.fit.params[:2], refits[:2], strict=True)
     )
     eta = 1 + 2 * np.exp(log_sigma2)  # As ``models.lca.to_metric``.
-    factors, b = W / np.sqrt(eta)[:, None, None], 0.5 * W.shape[1] * np.log(eta)
-    kind, no_link = "model", ""
-    links: list[Any] = [Link(v, np.asarray(0.5)) for v in b]
-    if link == "isotonic":
-        kind, links, no_link = "none", [None] * len(b), NO_ISOTONIC
-    elif link == "calibrated" and not all_pairs:
-        kind, links, no_link = "none", [None] * len(b), NO_CALIBRATED
-    elif all_pairs and link != "model":
-        kind = "calibrated on pairs held out"
-        Z = np.asarray(mode.pairs.X)
-        factors[1:] = aligned(factors[1:], factors[0])
-        links = held_out_links(Z, codes, group, factors[0], factors[1:])
-    metrics = [Mahalanobis(L / scale, b) for L, b in zip(factors, links, strict=True)]
+    metrics = [Mahalanobis(L / scale) for L in W / np.sqrt(eta)[:, None, None]]
     about = (
         f"{'all' if all_pairs else 'fitted'} pairs of {len(codes)} points, "
-        f"λ = {float(mode.prior.lam):g}, learning rate {mode.learning_rate:g}, "
-        f"link {kind}"
+        f"λ = {float(mode.prior.lam):g}, learning rate {mode.learning_rate:g}"
     )
     return IntervalMetric(
         metrics[0],
         metrics[1:],
         factor=factor_of(codes),
         about=about,
-        no_link=no_link,
     )
 
 
@@ -311,7 +286,6 @@ def metric_for(
                 codes,
                 scale,
                 all_pairs=pairs == "all" or recipe.pairs == "all",
-                link=estimator.link,
                 seed=seed,
                 choose=is_auto(estimator.prior_mean),
             )

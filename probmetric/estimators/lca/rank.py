@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.estimators.lca.link import SMALLEST
 from probmetric.estimators.lca.settings import refuse_rank
 from probmetric.estimators.lca.tuning import fit_labels
 from probmetric.inference.choose import choose_strength
@@ -45,6 +44,9 @@ from probmetric.progress import progress_bar
 
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of rows to try, if below d; d is always tried."""
+
+SMALLEST = 3
+"""Smallest class with held-out points: the fit needs two of the others."""
 
 TOLERANCE = 1.0
 """Standard errors by which fewer rows may be worse."""

@@ -192,26 +192,48 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         i, j = np.reshape(places, (n, 2)).T
         return i, j
 
-    def same_probability(
-        self, pairs: ArrayLike, points: ArrayLike | None = None
+    def same_probability(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        pairs: ArrayLike,
+        points: ArrayLike | None = None,
+        *,
+        labels: ArrayLike | None = None,
+        new_classes: bool = False,
+        prior_odds: float | None = None,
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same), shape (N,), averaged over draws of the posterior.
+        """Return P(same), shape (N,).
 
-        The draws are made by Laplace's method with a fixed seed, lazily, and are
-        cached.
+        After ``fit`` to labels it is the class probability of ``LCA.same_probability``,
+        which describes the other parameters. After ``fit_pairs`` it is averaged over
+        draws of the posterior. The draws are made by Laplace's method with a fixed
+        seed, lazily, and are cached.
 
         Parameters
         ----------
         points : array-like of shape (N, 2), optional
             Labels of the two points of each pair, as in ``fit_pairs``. Labels that do
             not occur in the fit are new points. Default: all points are new.
+        labels, new_classes, prior_odds
+            See ``LCA.same_probability``.
         """
+        if points is None or labels is not None:
+            return super().same_probability(
+                pairs, labels, new_classes=new_classes, prior_odds=prior_odds
+            )
         a, b = self._ends(pairs)
-        i, j = self._places(points, len(a))
+        return self._model_probability(a, b, points)
+
+    def _model_probability(
+        self,
+        A: Float[np.ndarray, "N d"],
+        B: Float[np.ndarray, "N d"],
+        points: ArrayLike | None = None,
+    ) -> Float[np.ndarray, "N"]:
+        i, j = self._places(points, len(A))
         values = self._laplace()
         b_of = np.column_stack([values["b_point"], values["b_new"]])
         intercepts = (0.5 * (draw[i] + draw[j]) for draw in b_of)
-        return averaged(values["M"], intercepts, a, b)
+        return averaged(values["M"], intercepts, A, B)
 
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,

@@ -15,7 +15,12 @@ from probmetric.data.containers import Triplets
 from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import Scaler, standardize_features, taught_scale
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
-from probmetric.estimators._labeled import forget, labeled_data, stood_for
+from probmetric.estimators._labeled import (
+    forget,
+    labeled_data,
+    remember_rows,
+    stood_for,
+)
 from probmetric.estimators._learner import NutsOrLaplace, Run, input_units
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
@@ -154,6 +159,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         forget(self, "feature_names_in_", "_columns", "classes_")
         forget(self, "threshold_", "pair_classes_")
         X = np.asarray(data.X)
+        remember_rows(self, None)
         self.n_features_in_ = X.shape[1]
         Z, scaler = standardize_features(X[ends], standardize=bool(self.standardize))
         names = "anchor", "near", "far", "other"

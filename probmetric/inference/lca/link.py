@@ -51,12 +51,11 @@ def log_logistic(
     squared: Float[np.ndarray, "N"],
     y: Int[np.ndarray, "N"] | Bool[np.ndarray, "N"],
     design: str,
-    start: LogLogisticLink | None = None,
 ) -> LogLogisticLink:
     """Fit Eq. (1) to squared distances and labels of both kinds.
 
-    ``design`` is the method that chose the pairs (``LogLogisticLink.pairs``); ``start``
-    is a link near the fit. RuntimeError is raised if Newton's method does not converge.
+    ``design`` is the method that chose the pairs (``LogLogisticLink.pairs``).
+    RuntimeError is raised if Newton's method does not converge.
     """
     target = platt_targets(y)
     floor = float(np.min(squared[squared > 0], initial=np.inf))
@@ -66,11 +65,7 @@ def log_logistic(
     center, unit, minimum = x.mean(), 1.0, flat
     if np.ptp(x) != 0:
         unit = x.std()
-        near = flat
-        if start is not None:
-            slope = float(start.slope)
-            near = np.array([start.intercept - slope * center, slope * unit])
-        minimum = _newton((x - center) / unit, target, near)
+        minimum = _newton((x - center) / unit, target, flat)
     level, fall = minimum if minimum[1] > 0 else flat
     slope = fall / unit
     return LogLogisticLink(

@@ -48,8 +48,8 @@ def whole(data):
 
 @pytest.mark.long
 def test_all_points_as_anchors_are_the_full_fit(data):
-    whole = pm.LCA(link="model").fit(*data)
-    found = pm.LCA(link="model", n_anchors=900).fit(*data)
+    whole = pm.LCA().fit(*data)
+    found = pm.LCA(n_anchors=900).fit(*data)
     np.testing.assert_allclose(
         found.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-9
     )
@@ -60,7 +60,7 @@ def test_all_points_as_anchors_are_the_full_fit(data):
 @pytest.mark.long
 def test_principal_axes_are_those_about_the_mean_also_in_units_given(data):
     X, y = data
-    settings = {"link": "model", "n_components": 2, "standardize": False}
+    settings = {"n_components": 2, "standardize": False}
     whole = pm.LCA(**settings, prior_mean="pca").fit(X + 100, y)
     for given in ((X + 100, y), (Labeled(X + 100, y, [400, 500]),)):
         found = pm.LCA(**settings, n_anchors=900).fit(*given)
@@ -90,13 +90,14 @@ def test_the_same_seed_draws_the_same_anchors(data, fitted):
 
 
 @pytest.mark.long
-def test_p_same_is_calibrated_on_the_other_half(data, fitted, whole):
-    link, other = fitted.link_, whole.link_
-    assert type(link) is type(other)
-    D = np.array([0.5, 2.0, 8.0])
-    np.testing.assert_allclose(link.probability(D), other.probability(D), atol=0.1)
-    model = pm.LCA(n_anchors=300, link="model").fit(*data)
-    assert type(model.link_) is pm.metric.Link
+def test_p_same_uses_the_votes_of_all_rows(data, fitted, whole):
+    X, y = data
+    ends = np.stack([X[:40] + 0.1, X[-40:] + 0.1], 1)
+    P, other = fitted.same_probability(ends), whole.same_probability(ends)
+    np.testing.assert_allclose(P, other, atol=0.1)
+    on_disk = pm.LCA(n_anchors=300).fit(Labeled(X, y, [400, 500]))
+    with pytest.raises(ValueError, match="requires the training rows"):
+        on_disk.same_probability(ends)
 
 
 def test_a_fit_is_pickled_and_used(data, fitted):

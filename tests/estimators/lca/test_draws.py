@@ -188,33 +188,13 @@ def test_all_pairs_of_many_points_must_be_asked_for(fitted, monkeypatch):
 
 
 @pytest.mark.long
-def test_pairs_chosen_by_distance_keep_the_models_link(fitted):
+def test_intervals_after_labels_have_no_link(fitted):
     made = fitted.posterior_metric("intervals", pairs="fitted")
     assert "fitted pairs of 44 points" in repr(made)
-    assert "link model" in repr(made)
-    P = made.metric.same_probability(X[:4], X[4:8])
-    np.testing.assert_allclose(made.same_probability(X[:4], X[4:8]), P)
-    low, high = made.same_interval(X[:4], X[4:8])
-    assert np.all((low < P) & (P < high))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("link", ["calibrated", "isotonic"])
-def test_a_link_asked_for_by_name_is_not_replaced_by_the_models(link):
-    asked = LCA(link=link, max_iter=50).fit(X, y)
-    made = asked.posterior_metric("intervals", pairs="fitted")
-    assert "link none" in repr(made)
     assert np.all(made.interval(X[:4], X[4:8]).upper > 0)
-    told = rf"same_probability: .*'{link}'.*'auto' or 'model'"
-    for ask in (made.same_probability, made.same_interval):
-        with pytest.raises(ValueError, match=told):
-            ask(X[:4], X[4:8])
-
-
-def test_a_link_asked_for_by_name_is_had_of_all_pairs():
-    asked = LCA(link="calibrated", max_iter=50).fit(X, y)
-    made = asked.posterior_metric("intervals")
-    assert "link calibrated on pairs held out" in repr(made)
+    for method in (made.same_probability, made.same_interval):
+        with pytest.raises(ValueError, match="same_probability of the learner"):
+            method(X[:4], X[4:8])
 
 
 def test_independent_pairs_keep_their_own_posterior():

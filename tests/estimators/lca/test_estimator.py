@@ -166,22 +166,25 @@ def test_distance_transform_matrix_and_metric_agree():
     np.testing.assert_allclose(distance**2, quadratic, rtol=1e-10)
     np.testing.assert_allclose(distance, np.linalg.norm(images, axis=1), rtol=1e-10)
     np.testing.assert_allclose(distance[0], metric(a[0], b[0]), rtol=1e-12)
-    np.testing.assert_allclose(
-        fitted.same_probability(pairs), metric.same_probability(a, b), rtol=1e-12
-    )
+    assert metric.link is None
     np.testing.assert_array_equal(fitted.pair_score(pairs), -distance)
     assert fitted.components_.shape == (2, 4)
     assert fitted.get_feature_names_out().tolist() == ["lca0", "lca1"]
 
 
-def test_same_probability_is_that_of_the_model_in_standard_units():
-    fitted = LCA(link="model").fit(IRIS_X, IRIS_Y)
+def test_same_probability_after_pairs_is_that_of_the_model_in_standard_units():
+    ends = np.stack([IRIS_X[:100], IRIS_X[50:]], 1)
+    fitted = LCA().fit_pairs(ends, IRIS_Y[:100] == IRIS_Y[50:])
     params = fitted.fitted_.fit.params
-    delta = (IRIS_X[3] - IRIS_X[70]) / IRIS_X.std(0)
+    delta = (IRIS_X[3] - IRIS_X[70]) / ends.reshape(-1, 4).std(0)
     eta = 1 + 2 * np.exp(params.log_sigma2)
     t = 2 * np.log(eta) + np.sum((params.W @ delta) ** 2) / (2 * eta)
     made = fitted.same_probability(np.stack([IRIS_X[3], IRIS_X[70]])[None])
     np.testing.assert_allclose(made, np.exp(-t), rtol=1e-10)
+    np.testing.assert_allclose(
+        fitted.get_metric().same_probability(IRIS_X[3], IRIS_X[70]), made, rtol=1e-12
+    )
+    assert fitted.link_.b == fitted.intercept_
 
 
 @pytest.mark.parametrize("pairs", ["impostors", "all"])
@@ -193,14 +196,13 @@ def test_other_pair_sets_fit_and_beat_chance(pairs):
 
 
 @pytest.mark.parametrize("pairs", ["nearest", "impostors"])
-def test_per_anchor_scales_are_per_anchor_and_carry_no_probability(pairs):
+def test_per_anchor_scales_are_per_anchor_and_have_no_link(pairs):
     fitted = LCA(pairs=pairs, per_anchor=True).fit(IRIS_X, IRIS_Y)
     n_anchors = len(np.unique(fitted.fitted_.pairs.anchor))
     assert fitted.kappa2_.shape == (n_anchors,)
     assert np.all(np.isfinite(fitted.kappa2_))
     assert fitted.get_metric().link is None
-    with pytest.raises(ValueError, match="per_anchor must be False for P"):
-        fitted.same_probability(IRIS_X[:2][None])
+    assert 0.5 < fitted.same_probability(IRIS_X[:2][None])[0] < 1
     with pytest.raises(ValueError, match="per_anchor must be False for draws"):
         fitted.posterior_metric("intervals")
 
@@ -221,7 +223,7 @@ def test_a_pickle_of_an_older_version_is_refused():
     fitted = LCA().fit(*load_iris(return_X_y=True))
     state = fitted.__getstate__()
     assert LCA.__new__(LCA).__setstate__(dict(state)) is None
-    old = {k: v for k, v in state.items() if k not in ("_uncalibrated", "_link")}
+    old = {k: v for k, v in state.items() if k != "link_"}
     with pytest.raises(ValueError, match="pickles of version 0"):
         LCA.__new__(LCA).__setstate__(old)
 

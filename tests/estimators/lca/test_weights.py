@@ -43,8 +43,8 @@ def test_whole_weights_are_repeated_rows_but_for_pairs_of_copies():
 @pytest.mark.parametrize("pairs", ["nearest", "impostors", "all"])
 def test_points_of_weight_zero_are_not_there(pairs):
     w = np.where(np.arange(30) % 5, 1.0, 0.0)
-    found = pm.LCA(pairs=pairs, link="model").fit(X, Y, sample_weight=w)
-    alone = pm.LCA(pairs=pairs, link="model").fit(X[w > 0], Y[w > 0])
+    found = pm.LCA(pairs=pairs).fit(X, Y, sample_weight=w)
+    alone = pm.LCA(pairs=pairs).fit(X[w > 0], Y[w > 0])
     np.testing.assert_allclose(found.components_, alone.components_, rtol=1e-12)
     assert found.intercept_ == pytest.approx(alone.intercept_, rel=1e-12)
     np.testing.assert_array_equal(found.mean_, alone.mean_)
@@ -52,10 +52,9 @@ def test_points_of_weight_zero_are_not_there(pairs):
 
 
 def test_a_common_weight_is_so_much_more_data_under_the_same_prior():
-    plain = pm.LCA(link="model").fit(X, Y)
+    plain = pm.LCA().fit(X, Y)
     ones = pm.LCA().fit(X, Y, sample_weight=np.ones(30))
     np.testing.assert_allclose(ones.components_, plain.components_, rtol=1e-12)
-    assert type(ones.link_) is type(plain.link_)
     assert ones.intercept_ == pytest.approx(plain.intercept_, rel=1e-12)
     doubled = pm.LCA(tol=1e-10).fit(X, Y, sample_weight=[2] * 30)
     rate = 2 * plain.learning_rate_

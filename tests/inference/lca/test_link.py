@@ -65,22 +65,14 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("start", ["none", "far", "beyond"])
 @pytest.mark.parametrize("name", GIVEN)
-def test_the_link_is_the_minimum_of_its_loss(name, start):
+def test_the_link_is_the_minimum_of_its_loss(name):
     D, same = GIVEN[name]
-    near = None
-    if start != "none":  # That of other pairs altogether, or of very steep ones.
-        near = log_logistic(*labeled(9), AT_RANDOM)
-        if start == "beyond":
-            near = log_logistic(D, D < np.median(D), AT_RANDOM)
-    link = log_logistic(D, same, AT_RANDOM, near)
+    link = log_logistic(D, same, AT_RANDOM)
     np.testing.assert_allclose(numbers(link), by_scipy(D, same), rtol=1e-6)
     assert link.floor == D.min()
     assert link.odds == same.sum() / (~same).sum()
     assert link.pairs == AT_RANDOM
-    again = log_logistic(D, same, AT_RANDOM, link)
-    np.testing.assert_allclose(numbers(again), numbers(link), rtol=1e-9)
     np.testing.assert_allclose(
         link.log_odds(np.array([0.0, D.min(), 1.0])),
         link.intercept - link.slope * np.log([D.min(), D.min(), 1.0]),
@@ -106,3 +98,18 @@ def test_a_fit_that_does_not_end_is_an_error(monkeypatch):
 def test_platts_targets():
     got = platt_targets(np.array([True, False, False]))
     np.testing.assert_allclose(got, [2 / 3, 1 / 4, 1 / 4])
+
+
+@pytest.mark.parametrize("D", [np.zeros(20), np.full(20, 3.0)])
+def test_equal_distances_give_the_share_of_same(D):
+    link = log_logistic(D, np.arange(20) % 4 == 3, AT_RANDOM)
+    # Platt's targets of 5 same and 15 different: (5 · 6/7 + 15/17)/20.
+    wanted = (5 * 6 / 7 + 15 / 17) / 20
+    np.testing.assert_allclose(link.probability(np.array([0.0, 9.0])), wanted)
+
+
+def test_equal_points_have_the_p_same_of_the_smallest_distance():
+    D, same = labeled()
+    D = np.where(np.arange(len(D)) % 10 == 0, 0.0, D)
+    P = log_logistic(D, same, AT_RANDOM).probability(np.array([0.0, D[D > 0].min()]))
+    assert 0 < P[0] == P[1] < 1

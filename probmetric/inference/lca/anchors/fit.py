@@ -34,7 +34,7 @@ the fit to the other half.
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
@@ -70,8 +70,7 @@ class Anchored(NamedTuple):
     """A fit from a sample of anchors, which are a share A/n of the points.
 
     ``error`` (d, d) is the standard error of M, Eq. (1), in standardized units, and
-    ``relative`` is ‖error‖/‖M‖. ``squared`` and ``y`` are squared distances and labels
-    of the pairs of each half of the anchors, under the fit to the other half.
+    ``relative`` is ‖error‖/‖M‖.
     """
 
     fitted: Fitted
@@ -79,8 +78,6 @@ class Anchored(NamedTuple):
     share: float
     error: Float[np.ndarray, "d d"]
     relative: float
-    squared: Float[np.ndarray, "N"]
-    y: Int[np.ndarray, "N"]
 
 
 def fit_anchors(
@@ -146,8 +143,7 @@ def _fit(
     M, *groups = (_matrix(fit.params) for fit in fits)
     error = np.sqrt((1 - share) * np.var(groups, 0, ddof=1) / len(groups))
     relative = float(np.linalg.norm(error) / np.linalg.norm(M))
-    squared, y = _held_out(fitted, anchors, recipe)
-    return Anchored(fitted, anchors, share, error, relative, squared, y)
+    return Anchored(fitted, anchors, share, error, relative)
 
 
 def _matrix(params: LCAParams) -> Float[np.ndarray, "d d"]:
@@ -178,19 +174,3 @@ def _prior(reader: Reader, pairs: Pairs, recipe: Recipe, lam: float) -> Any:
     prior = prior_for(pairs, recipe._replace(prior_mean="identity"), lam)
     W0, c = scaled_axes(V, pairs)
     return prior._replace(mean=np.asarray(W0), c=np.asarray(c))
-
-
-def _held_out(
-    fitted: Fitted, anchors: Anchors, recipe: Recipe
-) -> tuple[np.ndarray, np.ndarray]:
-    pairs = fitted.pairs
-    half = anchors.place[np.asarray(pairs.anchor)] % 2
-    delta = np.asarray(pairs.X)[pairs.i] - np.asarray(pairs.X)[pairs.j]
-    squared = np.empty(len(half))
-    for h in (0, 1):
-        mine = _of(pairs, np.flatnonzero(anchors.place % 2 == h))
-        rate = recipe.learning_rate or _rate(mine, anchors)
-        fit = solve(mine, fitted.prior, recipe, rate, fitted.fit.params)
-        L = np.asarray(to_metric(fit.params).factor)
-        squared[half != h] = np.sum((delta[half != h] @ L.T) ** 2, 1)
-    return squared, np.asarray(pairs.y)

@@ -1,0 +1,208 @@
+"""P(same) of learners: class probabilities after a fit to labels.
+
+P(same) comes from the same class probabilities as predictions (``neighbors.same``):
+``predict_proba`` of the learner, or soft votes of its training rows under its metric.
+
+For classes that were not in the fit there are no class probabilities. Then P(same) is
+a function of the distance,
+
+    log odds = a - γ log D + log(prior odds / odds of the pairs),                  (1)
+
+fitted to pairs of *left-out classes* (``inference.lca.link``). Each of at most
+``N_FOLDS`` groups of classes is left out, the learner is fitted to the other classes
+with the chosen settings, and all pairs of left-out rows of the group are used.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, cast
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from probmetric.data.containers import Labeled
+from probmetric.data.hash import canonical_order
+from probmetric.estimators._labeled import pair_ends
+from probmetric.estimators._settings import check_settings
+from probmetric.inference.lca.link import log_logistic
+from probmetric.metric.link import AT_RANDOM, LogLogisticLink
+from probmetric.neighbors import KNeighborsClassifier
+from probmetric.neighbors.same import label_places, same_class
+from probmetric.typing import ArrayLike
+
+N_FOLDS = 5
+FEWEST = 4
+"""Fewest classes of two rows: two are left out together, and two remain."""
+
+CHOSEN = ("auto", "cv", "evidence", "loo")
+"""Values of settings that the data choose."""
+
+MOST_ROWS = 300
+"""Largest number of left-out rows of a fold, all of whose pairs are used."""
+
+
+class SameProbability:
+    """P(same) of pairs, from class probabilities after a fit to labels."""
+
+    classes_: np.ndarray
+    n_features_in_: int
+
+    def same_probability(
+        self,
+        pairs: ArrayLike,
+        labels: ArrayLike | None = None,
+        *,
+        new_classes: bool = False,
+        prior_odds: float | None = None,
+    ) -> Float[np.ndarray, "N"]:
+        """Return P(same class) of each pair, shape (N,).
+
+        After a fit to labels, P(same) is the probability that two independently drawn
+        items with these features share a class. It comes from ``predict_proba``, or
+        from soft votes of the training rows under the learned metric (as in
+        ``KNeighborsClassifier``, at the first call): Σ p_c(x) p_c(x') over classes, and
+        p_y(x) next to a point of class y. It is below 1 for a point and itself, and it
+        need not decrease with distance; ``predict`` uses the distance. Two measurements
+        of one object need ``TwoStageMixture``.
+
+        A point that equals a training row has the label of that row. If both points do,
+        both use leave-one-out votes, or ``predict_proba``.
+
+        Parameters
+        ----------
+        labels : array-like of shape (N,), optional
+            Known classes of the second points.
+        new_classes : bool, default=False
+            Whether the points belong to classes that were not in the fit. P(same) is
+            then a function of the distance, fitted to pairs of left-out classes with up
+            to five more fits. At least four classes of two rows are required.
+        prior_odds : float > 0, optional
+            Odds of *same* among your pairs, for example 1/9. Only with
+            ``new_classes=True``, which requires it.
+
+        Raises
+        ------
+        ValueError
+            If the training rows are not available (fit to data on disk).
+            If ``labels`` has a class that was not in ``fit``.
+        """
+        check_is_fitted(cast("Any", self))
+        a, b = pair_ends(self, pairs, self.n_features_in_)
+        if (prior_odds is not None) != new_classes:
+            raise ValueError(
+                "prior_odds must be the odds of same among the pairs (such as 1/9) if "
+                f"new_classes=True, and None otherwise, got {prior_odds}"
+            )
+        given = labels is not None
+        if given and (new_classes or not hasattr(self, "classes_")):
+            raise ValueError(
+                "labels must be None for new classes, and after a fit to pairs, got "
+                f"{labels!r}"
+            )
+        if new_classes:
+            link, learner = self._link_of_new_classes(), cast("Any", self)
+            distance = learner.pair_distance(np.stack([a, b], 1))
+            return np.asarray(link.probability(distance**2, prior_odds))
+        if not hasattr(self, "classes_"):
+            return self._model_probability(a, b)
+        known = label_places(labels, self.classes_, len(a)) if given else None
+        c = len(self.classes_)
+        rows = self._training_rows()
+        return same_class((a, b), known, rows, c, self._class_probabilities)
+
+    def _training_rows(
+        self,
+    ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
+        """Return the training rows in input units, and their class codes."""
+        training: Labeled | None = getattr(self, "_training", None)
+        if training is None:
+            raise ValueError(
+                "same_probability requires the training rows of a fit to labels in "
+                "memory, got none. Use KNeighborsClassifier(model.get_metric(), "
+                "votes='count').fit(...) for data on disk"
+            )
+        return np.asarray(training.X), np.asarray(training.y)
+
+    def _model_probability(
+        self, A: Float[np.ndarray, "N d"], B: Float[np.ndarray, "N d"]
+    ) -> Float[np.ndarray, "N"]:
+        """Return P(same) of a fit to pairs."""
+        raise ValueError(
+            "same_probability requires a fit to class labels, got a fit to pairs, for "
+            f"which {type(self).__name__} has no P(same). Use LCA().fit_pairs"
+        )
+
+    def _class_probabilities(
+        self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None = None
+    ) -> Float[np.ndarray, "m c"]:
+        """Return class probabilities of points; votes leave out the rows ``own``."""
+        learner = cast("Any", self)
+        if hasattr(learner, "predict_proba"):
+            return learner.predict_proba(Q)
+        knn: Any = self._classifier(learner.get_metric)
+        return knn._probabilities(Q, own)
+
+    def _classifier(
+        self, metric: Callable[[], Any], rows: Any = slice(None), key: Hashable = None
+    ) -> KNeighborsClassifier:
+        """Return the votes of (some) training rows under a metric (cached by key)."""
+        made = vars(self).setdefault("_classifiers", {})
+        if key not in made:
+            X, codes = self._training_rows()
+            knn = KNeighborsClassifier(metric(), unlabeled=None)
+            made[key] = knn.fit(X[rows], self.classes_[codes[rows]])
+        return made[key]
+
+    def _link_of_new_classes(self) -> LogLogisticLink:
+        """Return Eq. (1), fitted to pairs of left-out classes (cached)."""
+        if not hasattr(self, "_new_classes"):
+            self._new_classes = link_of_new_classes(self, *self._training_rows())
+        return self._new_classes
+
+
+def link_of_new_classes(
+    estimator: Any, X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+) -> LogLogisticLink:
+    """Fit Eq. (1) to the pairs of classes that refits have not seen."""
+    if not hasattr(estimator, "pair_distance"):
+        raise ValueError(
+            f"new_classes must be False for {type(estimator).__name__}, which has no "
+            "distance of pairs, got True"
+        )
+    sizes = np.bincount(codes)
+    large = np.flatnonzero(sizes > 1)
+    if len(large) < FEWEST:
+        raise ValueError(
+            f"new_classes=True requires at least {FEWEST} classes of two rows or more "
+            f"in fit, got {len(large)}. Use new_classes=False, or fit to more classes"
+        )
+    n_folds = min(N_FOLDS, len(large) // 2)
+    fold = np.full(len(sizes), -1)
+    fold[np.random.default_rng(0).permutation(large)] = np.arange(len(large)) % n_folds
+    order = canonical_order(X, codes)
+    squared, same = [], []
+    for k in range(n_folds):
+        rest = (fold[codes] != k) & (fold[codes] >= 0)
+        out = order[fold[codes[order]] == k][:MOST_ROWS]
+        refit = with_choices(estimator).fit(X[rest], codes[rest])
+        i, j = np.triu_indices(len(out), 1)
+        distance = refit.pair_distance(np.stack([X[out[i]], X[out[j]]], 1))
+        squared.append(distance**2)
+        same.append(codes[out[i]] == codes[out[j]])
+    return log_logistic(np.concatenate(squared), np.concatenate(same), AT_RANDOM)
+
+
+def with_choices(estimator: Any) -> Any:
+    """Return an unfitted copy with the settings that the fit chose."""
+    new: Any = clone(estimator)
+    for name, value in estimator.get_params(deep=False).items():
+        choice = getattr(estimator, f"{name}_", None)
+        if isinstance(value, str) and value in CHOSEN and choice is not None:
+            new.set_params(**{name: choice})
+            try:
+                check_settings(new)
+            except ValueError:  # λ = ∞, which learned nothing, is not a setting.
+                new.set_params(**{name: value})
+    unused = {"preprocessor", "unlabeled"} & new.get_params(deep=False).keys()
+    return new.set_params(**dict.fromkeys(unused))

@@ -1,0 +1,88 @@
+"""P(same class) of two points, from class probabilities.
+
+Let p(x) be the class probabilities of a point x, and y a known label. Given the
+training data, the classes of two points are independent, so
+
+    P(same) = Σ_c p_c(x) p_c(x'),        next to a point of known label y: p_y(x).  (1)
+
+This is the probability that two independently drawn items with these features share a
+class. It is below 1 for a point and itself, and it need not decrease with distance. A
+point that equals a training row has the label of that row (the shares of the labels,
+if equal rows have several). If both points equal training rows, both use leave-one-out
+probabilities: equal rows have the mean over the rows left out.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.data.hash import row_hashes
+from probmetric.typing import ArrayLike
+
+
+def label_places(
+    labels: ArrayLike, classes: np.ndarray, n: int, name: str = "labels"
+) -> Int[np.ndarray, "N"]:
+    """Return the place of each label in the sorted classes, or raise ValueError."""
+    values = np.asarray(labels)
+    if values.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},), got {values.shape}")
+    place = {label: k for k, label in enumerate(classes.tolist())}
+    unknown = [label for label in values.tolist() if label not in place]
+    if unknown:
+        raise ValueError(
+            f"{name} must be classes of fit, got {unknown[0]!r}. Use new_classes=True "
+            "for pairs of classes that were not in fit"
+        )
+    return np.array([place[label] for label in values.tolist()], int)
+
+
+def same_class(
+    ends: tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]],
+    known: Int[np.ndarray, "N"] | None,
+    training: tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]],
+    n_classes: int,
+    probabilities: Callable[..., Float[np.ndarray, "m c"]],
+) -> Float[np.ndarray, "N"]:
+    """Compute P(same) of pairs by Eq. (1).
+
+    Parameters
+    ----------
+    ends : pair of arrays of shape (N, d)
+        First and second points.
+    known : array of shape (N,), optional
+        Class codes of the second points.
+    training : tuple of arrays of shape (n, d) and (n,)
+        Training rows and their class codes.
+    n_classes : int
+    probabilities : callable
+        Class probabilities of points (m, d). A second argument, the numbers of the
+        points among the training rows, leaves these rows out.
+    """
+    N, (X, codes) = len(ends[0]), training
+    rows = np.concatenate([*ends, X])
+    _, index, place = np.unique(
+        row_hashes(rows), return_index=True, return_inverse=True
+    )
+    first, second, at = np.split(place, [N, 2 * N])
+    shares = np.zeros((len(index), n_classes))
+    np.add.at(shares, (at, codes), 1.0)
+    times = shares.sum(1)
+    seen = times > 0
+    shares[seen] /= times[seen, None]
+    labeled = seen[first] & ~seen[second], seen[second] & ~seen[first]
+    used = np.concatenate([first[~labeled[0]], second[~labeled[1]]])
+    used = np.unique(first if known is not None else used)
+    P = np.zeros_like(shares)
+    if len(new := used[~seen[used]]):
+        P[new] = probabilities(rows[index[new]])
+    if len(own := np.flatnonzero(np.isin(at, used))):
+        np.add.at(P, at[own], probabilities(X[own], own) / times[at[own], None])
+    if known is not None:
+        return P[first, known]
+    a, b = (
+        np.where(label[:, None], shares[end], P[end])
+        for label, end in zip(labeled, (first, second), strict=True)
+    )
+    return np.sum(a * b, 1)

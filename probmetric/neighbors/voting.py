@@ -1,0 +1,107 @@
+"""A Mahalanobis metric with stored training rows: P(same) from class probabilities.
+
+The rows are stored as images under the metric, Z = X Lᵀ, with their classes and the
+tuned votes of ``KNeighborsClassifier``. Images are computed row by row, so that a
+training point always has the same image.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.metric.mahalanobis import Mahalanobis
+from probmetric.metric.protocol import measured
+from probmetric.neighbors.classifier import KNeighborsClassifier
+from probmetric.typing import Array, ArrayLike, Scalar
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False, repr=False)
+class VotingMahalanobis(Mahalanobis):
+    """A Mahalanobis metric whose P(same) comes from votes of stored rows.
+
+    Parameters
+    ----------
+    factor, link
+        See ``Mahalanobis``.
+    rows : array of shape (n, p)
+        Images of the training rows.
+    codes : array of shape (n,)
+        Places of their classes in ``classes``.
+    bandwidth, sharpness, prior_weight : arrays of shape ()
+        Soft votes, as in ``KNeighborsClassifier``.
+    classes : tuple
+        Sorted class labels.
+    """
+
+    rows: Float[Array, "n p"] = field(kw_only=True)
+    codes: Int[Array, "n"] = field(kw_only=True)
+    bandwidth: Scalar = field(kw_only=True)
+    sharpness: Scalar = field(kw_only=True)
+    prior_weight: Scalar = field(kw_only=True)
+    classes: tuple[object, ...] = field(kw_only=True, metadata={"static": True})
+
+    @measured
+    def same_probability(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        A: Float[Array, "*n d"],
+        B: Float[Array, "*n d"],
+        *,
+        labels: ArrayLike | None = None,
+        prior_odds: Scalar | None = None,
+    ) -> Float[Array, "*n"]:
+        """Return P(same class) of matching rows of A and B.
+
+        ``labels`` are the known classes of B; see
+        ``KNeighborsClassifier.same_probability``. ``prior_odds`` must be None.
+        """
+        if prior_odds is not None:
+            raise ValueError(
+                "prior_odds must be None for class probabilities, got "
+                f"{prior_odds}. Use same_probability(new_classes=True) of the learner"
+            )
+        A, B = np.broadcast_arrays(np.asarray(A), np.asarray(B))
+        shape, d = A.shape[:-1], A.shape[-1]
+        ends = (images(self.factor, X.reshape(-1, d)) for X in (A, B))
+        pairs = np.stack([*ends], 1)
+        return self.classifier().same_probability(pairs, labels).reshape(shape)
+
+    def classifier(self) -> KNeighborsClassifier:
+        """Return the classifier of images."""
+        knn = KNeighborsClassifier(
+            bandwidth=float(self.bandwidth),
+            sharpness=float(self.sharpness),
+            prior_weight=float(self.prior_weight),
+            unlabeled=None,
+        )
+        return knn.fit(self.rows, np.array(self.classes)[np.asarray(self.codes)])
+
+
+def images(factor: Array, X: Array) -> Float[np.ndarray, "n p"]:
+    """Return X Lᵀ by the same operations in every row."""
+    return np.stack([np.sum(np.asarray(X) * row, -1) for row in np.asarray(factor)], -1)
+
+
+def with_votes(knn: KNeighborsClassifier) -> VotingMahalanobis:
+    """Return the metric of fitted soft votes, with their rows."""
+    metric = knn.metric_
+    if type(metric) is not Mahalanobis:
+        raise ValueError(
+            "metric must be a Mahalanobis metric to store votes, got "
+            f"{type(metric).__name__}. Pickle the learner instead"
+        )
+    made: Any = VotingMahalanobis(
+        metric.factor,
+        rows=images(metric.factor, knn.fit_X_),
+        codes=knn.codes_,
+        bandwidth=np.asarray(1.0),
+        sharpness=np.asarray(knn.sharpness_),
+        prior_weight=np.asarray(knn.prior_weight_),
+        classes=tuple(knn.classes_.tolist()),
+    )
+    # With many rows the scale, the unit of the bandwidth, is that of a sample.
+    width = knn.bandwidth_ * knn.scale_[0] / made.classifier().scale_[0]
+    return replace(made, bandwidth=np.asarray(width))
