@@ -1,4 +1,4 @@
-"""Weight 2 equals entering a row twice, weight 0 leaves it out, and other base rates."""
+"""Weight 2 equals entering a row twice, weight 0 omits it, and other base rates."""
 
 import numpy as np
 import pytest
@@ -45,8 +45,8 @@ def test_weights_equal_repeated_rows(learner):
 def test_weighted_pairs_must_be_all_pairs():
     with pytest.raises(ValueError, match="pairs must be 'all'"):
         pm.PairLDA(pairs="nearest").fit(X, Y, sample_weight=W)
+    holes = np.where(np.eye(24, 3) > 0, np.nan, X)
     with pytest.raises(ValueError, match="sample_weight must be None with missing"):
-        holes = np.where(np.eye(24, 3) > 0, np.nan, X)
         pm.GaussianClasses(missing="integrate").fit(holes, Y, sample_weight=W)
 
 
@@ -123,9 +123,7 @@ def test_weights_are_routed_through_pipelines_and_cross_validation():
     with config_context(enable_metadata_routing=True):
         knn = pm.KNeighborsClassifier(bandwidth=1.0)
         knn.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        pipe = make_pipeline(
-            StandardScaler().set_fit_request(sample_weight=False), knn
-        )
+        pipe = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), knn)
         pipe.fit(X, Y, sample_weight=W)
         assert len(pipe[-1].fit_X_) == (W > 0).sum()
         scores = cross_validate(pipe, X, Y, params={"sample_weight": W}, cv=3)
