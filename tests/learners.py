@@ -6,6 +6,8 @@ if its default settings are slow.
 
 from inspect import signature
 
+from sklearn.naive_bayes import GaussianNB
+
 import probmetric as pm
 
 QUICK = {
@@ -17,6 +19,7 @@ QUICK = {
     "LCA": {"max_iter": 50},
     "LCAClassifier": {"max_iter": 50},
     "PointEffectsLCA": {"max_iter": 200},
+    "StackingClassifier": {"classifiers": [GaussianNB(), pm.RCA()]},
     "TwoStageMixture": {"max_iter": 50},
 }
 WITHOUT_FEATURES = {"TripletEmbedding"}  # Takes numbers of objects.

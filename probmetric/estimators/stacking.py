@@ -75,7 +75,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
     (['weight', 'sd', 'log_score'], True)
     """
 
-    classifiers: Sequence[Any] = field(kw_only=False)
+    classifiers: Sequence[Any] = field(default=(), kw_only=False)
     prior_strength: Positive = 5.0
     unlabeled: object = "warn"
 

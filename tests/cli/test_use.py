@@ -13,6 +13,7 @@ from probmetric import LCA
 from probmetric.cli import evaluate as cli_evaluate
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation import verification, verification_intervals
+from probmetric.evaluation.cross_validate import EUCLID
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors.table import neighbor_table
 from probmetric.posterior.metric import PosteriorMetric
@@ -69,6 +70,37 @@ def test_queries_of_their_own_need_no_labels(work, tmp_path):
     metric = pm.load_metric(metric_of(work))
     index = pm.nearest(metric, queries.to_numpy(), data.X, 3)[1]
     np.testing.assert_array_equal(found["neighbor"], index.ravel())
+
+
+@pytest.mark.long
+def test_novel_queries_and_unknown_classes_are_counted(work, tmp_path):
+    held = table(40, seed=3).drop(columns="item")
+    held.loc[:9, NAMES] += 40.0
+    held.loc[:9, "kind"] = "new"
+    held.to_csv(tmp_path / "held.csv", index=False)
+    metric = ("--metric", metric_of(work), "--data", work / "data.csv")
+    how = ("--queries", tmp_path / "held.csv", "-k", 2, "--novelty", 0.05)
+    done = run("neighbors", *metric, *how)
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(io.StringIO(done.stdout))
+    X = datasets.load(work / "data.csv").X
+    knn = pm.KNeighborsClassifier(pm.load_metric(metric_of(work)))
+    knn.fit(X, np.arange(60) % 2)
+    p = np.repeat(knn.typicality(held[NAMES].to_numpy()), 2)
+    np.testing.assert_allclose(found["typicality"], p, rtol=1e-12)
+    assert found["novel"].tolist() == (p <= 0.05).tolist()
+    assert found["novel"][:20].all()
+    words = (*metric, "--test", tmp_path / "held.csv")
+    done = run("evaluate", *words, "--novelty", 0.05, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    figures = pd.read_csv(tmp_path / "run" / "evaluation.csv").set_index("method")
+    learned = figures.drop(EUCLID).iloc[0]
+    assert learned["caught"] == 1
+    assert learned["false_alarms"] == np.mean(p[20::2] <= 0.05)
+    assert "typicality" in pd.read_csv(tmp_path / "run" / "predictions.csv")
+    assert "--novelty" in refused("evaluate", *words)
+    line = refused("neighbors", *metric, "--novelty", 0.05)
+    assert "--novelty must be used with --queries" in line
 
 
 @pytest.mark.long

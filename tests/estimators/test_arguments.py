@@ -103,8 +103,8 @@ def test_a_column_of_categories_is_named_with_the_remedy():
 
 @pytest.mark.parametrize("name", ["LDA", "RCA"])
 def test_an_unknown_argument_is_not_blamed_on_an_inner_class(name):
-    with pytest.raises(TypeError, match=r"^fit\(\) got .* 'sample_weight'"):
-        getattr(pm, name)().fit(X, Y, sample_weight=np.ones(len(Y)))
+    with pytest.raises(TypeError, match=r"^fit\(\) got .* 'weight'"):
+        getattr(pm, name)().fit(X, Y, weight=np.ones(len(Y)))
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -30,6 +30,7 @@ METHODS = {
     "score_samples": POINTS,
     "kneighbors": POINTS,
     "transform": POINTS,
+    "typicality": POINTS,
     "triplet_probability": lambda m, X, P: (X.reshape(12, 3, 3),),
 }
 SAME_UP_TO_A_SHIFT = {"transform"}
@@ -52,6 +53,7 @@ OTHERS = {
     "predict": "labels; those of a regressor are asked for",
     "sample": "draws, made by samplers",
     "spread_posterior": "of the fit, tested in test_hierarchical_lca",
+    "summary": "weights of the fit, tested in test_stacking",
     "triplet_score": "a share, of triplet_probability",
     "score": "a share of right labels, by scikit-learn or from scores tested here",
 }
