@@ -21,7 +21,7 @@ from probmetric.data.hash import row_bits
 from probmetric.large.source import Block, Source, View, class_counts, n_rows
 from probmetric.metric import Dissimilarity
 from probmetric.posterior.interval_metric import IntervalMetric, refits, same_size
-from probmetric.posterior.jackknife import MOST_ALONE, N_GROUPS
+from probmetric.posterior.jackknife import QUARTERS, REPEATS, variance_factor
 
 BEYOND = 1 << 62
 """A row number that does not occur: its bits are the seeds of streams."""
@@ -146,6 +146,7 @@ def with_intervals(
     X: Source,
     y: object = None,
     *,
+    groups: object = None,
     seed: int = 0,
     about: str = "",
     n_jobs: int | None = None,
@@ -156,9 +157,14 @@ def with_intervals(
             "y must be None for a dataset on disk, got labels. Use "
             "pm.open(..., label=)."
         )
-    n, factor = n_rows(X), 1.0
-    if n < 2:
-        raise ValueError(f"X must have two rows or more, got {n}")
+    if groups is not None:
+        raise ValueError(
+            "groups must be None for a dataset on disk, got groups. Whole groups are "
+            "only left out of arrays."
+        )
+    n, n_classes = n_rows(X), 1
+    if n < 2 * QUARTERS:
+        raise ValueError(f"X must have {2 * QUARTERS} rows or more, got {n}")
     if X.labeled:
         classes, sizes = class_counts(X)
         if (sizes == 1).any():
@@ -166,10 +172,14 @@ def with_intervals(
                 "label must have two or more rows of each class, got one row of class "
                 f"{classes[sizes == 1].tolist()[0]!r}"
             )
-        factor = (sizes.sum() - 1) / (sizes.sum() - len(sizes))
-    g = n if n <= MOST_ALONE else N_GROUPS
-    rests = (without_group(X, k, n_groups=g, seed=seed) for k in range(g))
+        n, n_classes = int(sizes.sum()), len(sizes)
+    rests = (
+        without_group(X, k, n_groups=QUARTERS, seed=(seed * REPEATS + repeat) % 2**32)
+        for repeat in range(REPEATS)
+        for k in range(QUARTERS)
+    )
     samples = chain([(X,)], zip(rests, strict=True))
     metric, *left_out = same_size(refits(learn, samples, n_jobs))
-    about = about or f"{n} rows of {X.name}"
+    factor = variance_factor(n, n_classes)
+    about = about or f"{n_rows(X)} rows of {X.name}"
     return IntervalMetric(metric, left_out, factor=factor, about=about)

@@ -7,9 +7,8 @@
 ``draws``       conversion of draws of ``sample`` to a ``PosteriorMetric``.
 ``intervals``   functions of one draw, and intervals of their values.
 ``interval_metric``  ``IntervalMetric``: intervals from jackknife refits, without draws.
-``jackknife``   groups of points, and limits from refits without each group.
+``jackknife``   which points to leave out of refits, and limits from the refits.
 ``next_pairs``  choice of the next pairs to judge, by information or disagreement.
-``noncentral``  limits for the length of a vector that is estimated with noise.
 ``stack``       stacking draws for ``vmap``, and unstacking them.
 """
 

@@ -1,60 +1,47 @@
-"""A metric with intervals: a fit, and its refits without each group of points.
+"""A metric with intervals: a fit, and its refits without some of the points.
 
-The intervals do not use draws, so the same fit gives the same limits. With more than
-100 points the groups depend on a seed. Point values are computed from the fit to all
-points, and the limits as follows:
+The intervals do not use draws, so the same fit gives the same limits. Point values are
+computed from the fit to all points, and the limits from the spread of the refits
+(``jackknife``):
 
-    distance    inverted distribution of the length of a noisy vector (``noncentral``)
-    ratio       exp(log ratio ± t √V)                                 (``jackknife``)
-    P(same)     log odds ± t √V, in (0, 1); each refit includes its link
-    others      exp(log dissimilarity ± t √V) if dissimilarities are ≥ 0, otherwise
-                dissimilarity ± t √V
+    distance, ratio    exp(log value ± t √V)
+    P(same)            log odds ± t √V, in (0, 1); each refit includes its link
+    others             exp(log dissimilarity ± t √V) if dissimilarities are ≥ 0,
+                       otherwise dissimilarity ± t √V
 
-Percentiles of bootstrap draws cover less: a distance is a norm, noise increases it, and
-each draw adds the noise once more.
-
-A linear map L is identified only up to a rotation. The refits are rotated onto the fit
-before their spread is computed. The distance between two linear maps depends on the
-units of the features. Here each feature is scaled so that its column of the fitted L
-has norm 1. The limits therefore do not depend on the units of the data. A rotation of
-the features changes the norms, and slightly changes the limits.
+The limits refer to the *expected value over training samples of the same size* from the
+same population. A distance is a norm, which noise increases, and a learner shrinks: the
+expected value need not be the value that unlimited data would give.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from joblib import Parallel, delayed
-from scipy.special import expit, ndtri
+from scipy.special import expit
 
 from probmetric.arguments import check_number
 from probmetric.data import inputs
 from probmetric.data.chunked import Chunked, chunked
+from probmetric.data.hash import canonical_order
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.neighbors.search import check_dimension
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
-    aligned,
     checked_prob,
-    covariance,
-    factor_of,
-    groups_of,
     limits,
     positive_limits,
-    quantile_of_t,
+    quarters,
+    variance_factor,
 )
-from probmetric.posterior.noncentral import N_NODES, distance_limits
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
-from probmetric.typing import Array
-
-CHUNK = 2**22
-"""Numbers in memory at a time in ``interval``."""
+from probmetric.typing import Array, ArrayLike
 
 
 class IntervalMetric:
@@ -67,23 +54,23 @@ class IntervalMetric:
     metric : Metric
         Metric fitted to all points.
     left_out : sequence of Metric
-        Two or more refits of the same kind and shape, each without one group of points.
+        Two or more refits of the same kind and shape, each without some of the points.
         Each refit includes its refitted link.
     factor : float > 0, default=1
-        Factor of the jackknife variances (``jackknife.factor_of``).
+        Factor of the jackknife variance, Eq. (2) of ``posterior.jackknife``.
+    df : int, optional
+        Degrees of freedom of t. Default: number of refits minus 1.
     about : str, default=""
         Description of the fit (pairs, number of points, λ, link), shown when the metric
         is printed.
-    no_link : str, default=""
-        Reason why intervals of P(same) are not supported, for the error message.
 
     Notes
     -----
     In the methods, points A, B have shape (..., d), results have shape (...), and
     ``prob`` is the nominal coverage. Limits are approximate, equal-tailed, and not
-    simultaneous. They cover the result of the same method on many points of the same
-    population. They do not account for a wrong model or for points of another
-    population. For coverage see the learner's ``posterior_metric``.
+    simultaneous. They refer to the expected result of the same method over training
+    samples of the same size. They do not account for a wrong model or for points of
+    another population. For coverage see Benchmarks: intervals.
 
     Examples
     --------
@@ -106,8 +93,8 @@ class IntervalMetric:
         left_out: Sequence[Dissimilarity],
         *,
         factor: float = 1.0,
+        df: int | None = None,
         about: str = "",
-        no_link: str = "",
     ) -> None:
         if len(left_out) < 2:
             raise ValueError(
@@ -116,7 +103,8 @@ class IntervalMetric:
         self.metric, *others = unstack([metric, *left_out])
         self.left_out: tuple[Dissimilarity, ...] = tuple(others)
         self.factor = check_number("factor", factor, 0, open_low=True)
-        self.about, self.no_link = about, no_link
+        self.df = df
+        self.about = about
 
     def __repr__(self) -> str:
         about = f", {self.about}" if self.about else ""
@@ -154,10 +142,8 @@ class IntervalMetric:
     def same_probability(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute the fitted P(same) of matching rows of A and B.
+        """Compute P(same) of matching rows of A and B by the link of the metric.
 
-        After ``LCA.fit`` this P(same) refers by default to *all* pairs.
-        ``LCA.same_probability`` refers to nearest pairs, which have other prior odds.
         Raises ValueError with the reason if the metric has no link.
         """
         return expit(self._log_odds(A, B)[0])
@@ -167,43 +153,18 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        0 ≤ lower ≤ ``distance(A, B)`` ≤ upper. If the lower limit is 0, the estimated
-        distance may be due to noise only.
+        lower ≤ ``distance(A, B)`` ≤ upper. The upper limit is infinite if some refits
+        give distance 0, because a feature is constant in their points.
         """
         prob = checked_prob(prob)
-        if isinstance(self.metric, Mahalanobis):
-            low, high = self._of_vectors(A, B, prob)
+        values = self._evaluate(intervals.between_rows, A, B)
+        finite(values, "interval", A, B)
+        if intervals.is_positive(self.metric):
+            low, high = positive_limits(values, prob, self.factor, "A", self.df)
         else:
-            values = self._evaluate(intervals.between_rows, A, B)
-            finite(values, "interval", A, B)
-            if intervals.is_positive(self.metric):
-                low, high = positive_limits(values, prob, self.factor, "A")
-            else:
-                low, high = limits(values, prob, self.factor)
+            low, high = limits(values, prob, self.factor, self.df)
         value = self.distance(A, B)  # Rounding could put it outside.
         return Interval(np.minimum(low, value), np.maximum(high, value))
-
-    def _of_vectors(self, A: Array, B: Array, prob: float) -> list[np.ndarray]:
-        """Compute the limits of ``interval`` for maps from the vectors L(a - b)."""
-        shape, (A, B) = self._rows(A, B)
-        factors = np.stack([m.factor for m in (self.metric, *self.left_out)])  # pyright: ignore[reportAttributeAccessIssue]
-        g, p = len(self.left_out), factors.shape[1]
-        norms = np.hypot.reduce(factors[0])
-        w = np.where(norms > 0, norms, 1.0)
-        factors[1:] = aligned(factors[1:] / w, factors[0] / w) * w
-        z = float(ndtri((1 + prob) / 2))
-        widen = np.sqrt(self.factor) * quantile_of_t(prob, g - 1) / z
-        step = max(1, CHUNK // max(N_NODES, p * p, g * p))
-        results: list[list[np.ndarray]] = []
-        for k in range(0, max(1, len(A)), step):
-            delta = A[k : k + step] - B[k : k + step]
-            v = np.einsum("gpd,md->gmp", factors, delta)
-            finite(v, "interval", A, B)
-            unit = np.maximum(np.abs(v).max((0, 2)), np.finfo(float).tiny)
-            v = v / unit[:, None]
-            ends = distance_limits(v[0], covariance(widen * v[1:]), prob)
-            results.append([end * unit for end in ends])
-        return [np.concatenate(e).reshape(shape) for e in zip(*results, strict=True)]
 
     def ratio_interval(
         self,
@@ -221,7 +182,7 @@ class IntervalMetric:
         intervals.need_distance(self.metric)
         below = intervals.apart(self._evaluate(intervals.between_rows, *second))
         values = intervals.ratio(self._evaluate(intervals.between_rows, *first), below)
-        return Interval(*positive_limits(values, prob, self.factor, "first"))
+        return Interval(*positive_limits(values, prob, self.factor, "first", self.df))
 
     def same_interval(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"], *, prob: float = 0.9
@@ -229,11 +190,10 @@ class IntervalMetric:
         """Compute an interval for P(same) of matching rows, on the log-odds scale."""
         prob = checked_prob(prob)
         values = self._log_odds(A, B)
-        return Interval(*(expit(end) for end in limits(values, prob, self.factor)))
+        ends = limits(values, prob, self.factor, self.df)
+        return Interval(*(expit(end) for end in ends))
 
     def _log_odds(self, A: Array, B: Array) -> np.ndarray:
-        if self.no_link:
-            raise ValueError(f"same_probability: {self.no_link}")
         return self._evaluate(intervals.log_odds, A, B)
 
     def _rows(
@@ -286,12 +246,44 @@ def refits(
     return parallel(delayed(learn)(*sample) for sample in samples)
 
 
+def jackknifed(
+    metric: Dissimilarity,
+    learn: Callable[..., Dissimilarity],
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    groups: ArrayLike | None = None,
+    *,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    **options: str,
+) -> IntervalMetric:
+    """Return a metric fitted to X with refits ``learn(X, codes)`` without quarters."""
+    names = np.asarray(np.arange(len(X)) if groups is None else groups)
+    if names.shape != (len(X),):
+        raise ValueError(f"groups must have shape ({len(X)},), got {names.shape}")
+    unit = np.unique(names, return_inverse=True)[1]
+    order = canonical_order(X, codes)
+    first = order[np.unique(unit[order], return_index=True)[1]]  # A row of each group.
+    n, n_classes = len(first), len(np.unique(codes[first]))
+    if n == n_classes:
+        raise ValueError(
+            "y must have a class with two or more points (with groups, in different "
+            f"groups), got {n} in {n_classes} classes"
+        )
+    rests = (rest[unit] for rest in quarters(X[first], codes[first], seed))
+    left_out = refits(learn, ((X[rest], codes[rest]) for rest in rests), n_jobs)
+    metric, *left_out = same_size([metric, *left_out])
+    factor, df = variance_factor(n, n_classes), min(n - n_classes, len(left_out) - 1)
+    return IntervalMetric(metric, left_out, factor=factor, df=df, **options)
+
+
 @chunked()
 def with_intervals(
     learn: Callable[..., Dissimilarity],
     X: Float[np.ndarray, "n d"] | Chunked,
     y: Shaped[np.ndarray, "n"] | None = None,
     *,
+    groups: ArrayLike | None = None,
     seed: int = 0,
     about: str = "",
     n_jobs: int | None = None,
@@ -302,15 +294,20 @@ def with_intervals(
     ----------
     learn : callable
         ``learn(X, y) -> Metric``, or ``learn(source) -> Metric`` for a dataset on disk.
-        The function is called once for all points, and once without each group of
-        points. There are n groups, or 50 groups for more than 100 points.
+        The function is called once for all points and 52 times without a quarter of
+        them (13 random divisions into quarters, stratified by class).
     X, y : arrays of shape (n, d) and (n,)
-        Labeled points, at least two per class. X can also be a dataset on disk
-        (``pm.open``, with or without labels), with y None. Its groups are a hash of the
-        row number. Every fit reads the rows again. All rows of a small class may be
-        missing from one refit. ``LCA`` does not support weights.
-    seed : int, default=0
-        Seed of the groups for more than 100 points.
+        Labeled points. The only point of a class is in every refit. X can also be a
+        dataset on disk (``pm.open``, with or without labels), with y None. Its quarters
+        are a hash of the row number. Every fit reads the rows again. All rows of a
+        small class may be missing from one refit. ``LCA`` does not support weights.
+    groups : array-like of shape (n,), optional
+        Cluster of each row, such as its subject, specimen or file. Whole groups are
+        left out. Without ``groups`` rows are assumed to be independent; equal rows,
+        too, count as separate observations, which makes intervals too short if they
+        are copies. Not supported for a dataset on disk.
+    seed : int ≥ 0, default=0
+        Seed of the quarters.
     about : str, default=""
         Description of the fit, shown when the metric is printed.
     n_jobs : int, optional
@@ -323,14 +320,9 @@ def with_intervals(
 
     Notes
     -----
-    Nominal 90% intervals cover about 90% for LDA, RCA and PairLDA with a fixed prior
-    strength, and somewhat less for TwoStageMixture and GLML; see docs/measured.md and
-    ``benchmarks/coverage.py``. Coverage was not measured for other learners, or for a
-    prior strength chosen from the data (every refit chooses it again).
-
-    ``LCA.posterior_metric("intervals")`` uses the same groups at lower cost. Its refits
-    do not recompute the standardization, the prior's W₀ and c, and λ. Its link is
-    calibrated on held-out pairs.
+    The limits refer to the expected distance over training samples of the same size.
+    For coverage see Benchmarks: intervals. ``LCA.posterior_metric("intervals")`` is the
+    same for a fit that exists.
 
     Examples
     --------
@@ -345,15 +337,11 @@ def with_intervals(
     if y is None:
         raise ValueError("y must be the labels of X, got None")
     X, y = np.asarray(X), np.asarray(y)
-    classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
-    if (sizes == 1).any():
-        raise ValueError(
-            "y must have two or more points of each class, got one point of class "
-            f"{classes[sizes == 1].tolist()[0]!r}"
-        )
-    group, factor = groups_of(codes, seed, X), factor_of(codes)
-    rests = [group != k for k in range(int(group.max()) + 1)]
-    samples = chain([(X, y)], ((X[rest], y[rest]) for rest in rests))
-    metric, *left_out = same_size(refits(learn, samples, n_jobs))
+    classes, codes = np.unique(y, return_inverse=True)
+
+    def relearn(X: np.ndarray, codes: np.ndarray) -> Dissimilarity:
+        return learn(X, classes[codes])
+
     about = about or f"{len(X)} points"
-    return IntervalMetric(metric, left_out, factor=factor, about=about)
+    options = {"seed": seed, "n_jobs": n_jobs, "about": about}
+    return jackknifed(learn(X, y), relearn, X, codes, groups, **options)

@@ -1,34 +1,52 @@
-"""Delete-a-group jackknife: refits without a group of points, and their limits.
+"""Jackknife: refits without some of the points, and their limits.
 
-Each group of points is left out in turn and the model is fitted again. A learner in
-``with_intervals`` is refitted completely. LCA uses the standardization, the prior's W₀
-and c, and λ of the fit to all points in every refit. With θ_(k) the estimate without
-group k and θ̄ the mean of these estimates, the variance of θ̂ is
+*Quarters.* The points are divided at random into four parts of equal size, stratified
+by class, and the model is fitted again without each of them. This is repeated
+``REPEATS`` times. With θ_(k) the refits and θ̄ their mean, the variance of θ̂ is
 
-    V = (g - 1)/g Σ_k (θ_(k) - θ̄)²,                                               (1)
+    V = 3/g Σ_k (θ_(k) - θ̄)²,         g = 4 · REPEATS,                             (1)
+
+the delete-d jackknife: a refit without the share q = ¼ of the points has the variance
+q/(1 - q) V around θ̂ (Shao and Wu). A refit without one point changes few of the
+nearest pairs and no setting that is chosen by folds. A refit without a quarter changes
+them as a new sample does, which is why it is preferred here to Eq. (2).
+
+*Groups.* Statistics that are smooth in the points, such as the heights of GDM, need
+fewer refits: one without each of g groups,
+
+    V = (g - 1)/g Σ_k (θ_(k) - θ̄)²,                                               (2)
 
 which for statistics of pairs of points is on average too large rather than too small
-(Efron and Stein). The number of refits g is n, or ``N_GROUPS`` for more than
-``MOST_ALONE`` points. The limits are θ̂ ± t √V, with t a quantile of Student's t with
-g - 1 degrees of freedom.
+(Efron and Stein). g is n, or ``N_GROUPS`` for more than ``MOST_ALONE`` points.
 
-For points in C classes V is multiplied by (n - 1)/(n - C), because fitting C means uses
-C degrees of freedom. The factor matters with two or three points per class.
+The limits are θ̂ ± t √V. For points in C classes V is multiplied by (n - 1)/(n - C),
+because fitting C means uses C degrees of freedom. The factor matters with two or three
+points per class.
 
 References
 ----------
 Efron and Stein, "The jackknife estimate of variance", Ann. Statist. 9 (1981).
+Shao and Wu, "A general theory for jackknife variance estimation", Ann. Statist. 17
+(1989).
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from probmetric.arguments import check_within_0_1
 from probmetric.data.hash import canonical_order
+from probmetric.neighbors.strength import deal
+
+QUARTERS = 4
+"""Number of parts; each refit leaves out one of them."""
+
+REPEATS = 13
+"""Number of divisions into quarters."""
 
 MOST_ALONE = 100
 """Maximum number of points for groups of one point."""
@@ -58,15 +76,24 @@ def groups_of(
     return group
 
 
-def factor_of(codes: Int[np.ndarray, "n"]) -> float:
-    """Compute (n - 1)/(n - C), the factor of the jackknife variance."""
-    return (len(codes) - 1) / (len(codes) - len(np.unique(codes)))
+def quarters(
+    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], seed: int = 0
+) -> Iterator[Bool[np.ndarray, "n"]]:
+    """Yield the points of each refit: all but a quarter of them, Eq. (1).
+
+    The quarters are stratified by class and do not depend on the order of the points.
+    The only point of a class is in every refit.
+    """
+    for repeat in range(seed * REPEATS, (seed + 1) * REPEATS):
+        part = deal(X, codes, QUARTERS, repeat)
+        for k in range(QUARTERS):
+            yield part != k
 
 
-def covariance(left_out: Float[np.ndarray, "g *m p"]) -> Float[np.ndarray, "*m p p"]:
-    """Compute the jackknife covariance of vectors, Eq. (1)."""
-    g, gap = len(left_out), left_out - left_out.mean(0)
-    return (g - 1) / g * np.einsum("g...p,g...q->...pq", gap, gap)
+def variance_factor(n: int, n_classes: int) -> float:
+    """Compute the factor from Eq. (2) to Eq. (1), times (n - 1)/(n - C)."""
+    g = QUARTERS * REPEATS
+    return float((QUARTERS - 1) / (g - 1) * (n - 1) / (n - n_classes))
 
 
 def checked_prob(prob: Any) -> float:
@@ -83,10 +110,14 @@ def quantile_of_t(prob: float, df: int) -> float:
 
 
 def limits(
-    values: Float[np.ndarray, "r *m"], prob: float, factor: float = 1.0
+    values: Float[np.ndarray, "r *m"],
+    prob: float,
+    factor: float = 1.0,
+    df: int | None = None,
 ) -> Float[np.ndarray, "2 *m"]:
     """Compute limits value ± t √V; ``values[0]`` is from the fit to all points.
 
+    t has ``df`` degrees of freedom, by default the number of refits minus 1.
     If the value is infinite, so are both limits. If the value is finite and a refit is
     infinite, the limits are infinite.
     """
@@ -95,7 +126,7 @@ def limits(
     g, finite = len(left_out), np.isfinite(values).all(0)
     left_out = np.where(finite, left_out, 0.0)
     variance = (g - 1) / g * np.sum((left_out - left_out.mean(0)) ** 2, 0)
-    half = quantile_of_t(prob, g - 1) * np.sqrt(factor * variance)
+    half = quantile_of_t(prob, df or g - 1) * np.sqrt(factor * variance)
     half = np.where(np.isfinite(value) & ~finite, np.inf, half)
     return np.stack([value - half, value + half])
 
@@ -105,6 +136,7 @@ def positive_limits(
     prob: float,
     factor: float = 1.0,
     name: str = "values",
+    df: int | None = None,
 ) -> Float[np.ndarray, "2 *m"]:
     """Compute limits on the log scale; raise if only the fit (not refits) is zero."""
     zero = values[0] == 0
@@ -113,15 +145,7 @@ def positive_limits(
             f"{name} must be at a positive distance in the fit, or at zero in every "
             "refit, got distance zero only in the fit. Leave out such pairs."
         )
-    ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor)
+    ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor, df)
     with np.errstate(over="ignore"):  # No upper limit if a refit is zero.
         low, high = np.where(zero, 0.0, np.exp(ends))
     return np.stack([np.minimum(low, values[0]), np.maximum(high, values[0])])
-
-
-def aligned(
-    left_out: Float[np.ndarray, "g p d"], factor: Float[np.ndarray, "p d"]
-) -> Float[np.ndarray, "g p d"]:
-    """Rotate each linear map onto a reference map by orthogonal Procrustes."""
-    U, _, Vt = np.linalg.svd(np.einsum("pd,gqd->gpq", factor, left_out))
-    return (U @ Vt) @ left_out

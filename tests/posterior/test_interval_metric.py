@@ -18,10 +18,11 @@ from probmetric.posterior.interval_metric import (
 )
 from probmetric.posterior.jackknife import (
     checked_prob,
-    factor_of,
     groups_of,
     limits,
     positive_limits,
+    quarters,
+    variance_factor,
 )
 from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import build
@@ -76,17 +77,6 @@ def test_points_are_those_of_the_fit_and_lie_inside(made, X):
         assert np.all((low < value) & (value < high))
 
 
-def test_a_rotation_of_a_refit_changes_nothing(X):
-    """Refits are aligned: their rotation is no noise."""
-    metric, left = fits()
-    turn = np.linalg.qr(np.random.default_rng(9).normal(size=(3, 3)))[0]
-    turned = [linked(turn @ m.factor, m.link.b) for m in left]
-    one, two = (IntervalMetric(metric, some) for some in (left, turned))
-    for ask in ("interval", "same_interval"):
-        found = [getattr(m, ask)(X[:4], X[4:8]) for m in (one, two)]
-        np.testing.assert_allclose(*found, rtol=1e-7)
-
-
 def test_ratios_and_p_same_are_jackknife_t_on_their_scales(made, X):
     A, B, C = X[:4], X[4:8], X[8:]
     every = (made.metric, *made.left_out)
@@ -118,12 +108,6 @@ def test_shapes_are_those_of_the_question(made, X):
     np.testing.assert_array_equal(low.ravel(), flat)
 
 
-def test_chunks_do_not_change_an_answer(made, X, monkeypatch):
-    whole = made.interval(X[:6], X[6:])
-    monkeypatch.setattr("probmetric.posterior.interval_metric.CHUNK", 1)
-    np.testing.assert_allclose(made.interval(X[:6], X[6:]), whole, rtol=1e-12)
-
-
 def test_it_survives_a_pickle(made, X):
     again = pickle.loads(pickle.dumps(made))
     np.testing.assert_array_equal(
@@ -150,9 +134,6 @@ def test_what_it_cannot_answer_is_refused(made, X):
     plain = [Mahalanobis(m.factor) for m in (metric, *left)]
     with pytest.raises(ValueError, match=r"link|same_probability"):
         IntervalMetric(plain[0], plain[1:]).same_interval(X[0], X[1])
-    told = IntervalMetric(plain[0], plain[1:], no_link="expected a reason")
-    with pytest.raises(ValueError, match="expected a reason"):
-        told.same_probability(X[0], X[1])
     kinds = [build("PairSimilarity", s) for s in range(3)]
     with pytest.raises(ValueError, match=r"ratio_interval .*distance, got"):
         IntervalMetric(kinds[0], kinds[1:]).ratio_interval((X[0],) * 2, (X[0], X[1]))
@@ -195,10 +176,10 @@ def test_the_factor_multiplies_the_variances_of_all_three_intervals():
         squares = np.sum((left_out - left_out.mean(0)) ** 2, 0)
         return stats.t.ppf((1 + prob) / 2, 3) * np.sqrt(2.5 * 3 / 4 * squares)
 
-    # With one row of L the length is normal, and far from 0 its limits are even.
-    low, high = made.interval(zero, first, prob=0.8)
-    np.testing.assert_allclose(high - near[0], half(near, 0.8), rtol=1e-5)
-    np.testing.assert_allclose(near[0] - low, half(near, 0.8), rtol=1e-5)
+    low, high = np.log(made.interval(zero, first, prob=0.8))
+    distance = np.log(near)
+    np.testing.assert_allclose(high - distance[0], half(distance, 0.8), rtol=1e-9)
+    np.testing.assert_allclose(distance[0] - low, half(distance, 0.8), rtol=1e-9)
     ratio = np.log(near / far)
     ends = np.log(made.ratio_interval((zero, first), (zero, second), prob=0.8))
     np.testing.assert_allclose(ends[1] - ratio[0], half(ratio, 0.8), rtol=1e-9)
@@ -228,28 +209,90 @@ def test_the_factor_multiplies_the_variance_of_other_dissimilarities(name):
     np.testing.assert_allclose(D[0] - low, wanted, rtol=1e-6)
 
 
-def test_the_factor_is_the_share_of_degrees_of_freedom_left_by_the_classes(X):
-    assert factor_of(np.array([0, 0, 1, 1, 2, 2, 2])) == 6 / 4
+def test_degrees_of_freedom_set_the_quantile(X):
     metric, left = fits()
+    few, many = (IntervalMetric(metric, left, df=df) for df in (3, None))
+    half = [np.log(m.interval(X[:4], X[4:8]).upper) for m in (few, many)]
+    half = [h - np.log(metric.distance(X[:4], X[4:8])) for h in half]
+    wanted = stats.t.ppf(0.95, 3) / stats.t.ppf(0.95, G - 1)
+    np.testing.assert_allclose(half[0] / half[1], wanted, rtol=1e-9)
     with pytest.raises(ValueError, match="factor must be"):
         IntervalMetric(metric, left, factor=0.0)
 
 
+def clustered(n=40, seed=2):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 2)), np.repeat([0, 1], [n // 4 * 3, n - n // 4 * 3])
+
+
+def test_each_division_leaves_out_each_point_once_and_a_quarter_of_each_class():
+    X, y = clustered()
+    kept = np.array(list(quarters(X, y)))
+    assert kept.shape == (52, 40)
+    np.testing.assert_array_equal((~kept).reshape(13, 4, 40).sum(1), 1)
+    for c, size in ((0, 30), (1, 10)):
+        assert set((~kept)[:, y == c].sum(1)) <= {size // 4, -(-size // 4)}
+    assert len(np.unique(kept, axis=0)) == 52
+    order = np.random.default_rng(3).permutation(40)
+    np.testing.assert_array_equal(list(quarters(X[order], y[order])), kept[:, order])
+    assert np.any(np.array(list(quarters(X, y, seed=1))) != kept)
+    alone = np.array(list(quarters(X, np.r_[y[:-1], 2])))
+    assert alone[:, -1].all()
+
+
+def test_the_variance_of_a_mean_is_that_of_its_formula():
+    """By 600 columns: V has a coefficient of variation of 0.23; 5 errors are 0.05."""
+    X = np.random.default_rng(4).normal(size=(40, 600))
+    kept = list(quarters(X, np.zeros(40, int)))
+    means = np.array([X.mean(0), *(X[rest].mean(0) for rest in kept)])
+    low, high = limits(means, 0.9, variance_factor(40, 1))
+    half = stats.t.ppf(0.95, 51) * X.std(0, ddof=1) / np.sqrt(40)
+    assert abs(np.mean((high - low) ** 2 / (2 * half) ** 2) - 1) < 0.05
+
+
+def inverse_scatter(X, y):
+    within = X - np.array([X[y == c].mean(0) for c in y])
+    return Mahalanobis(np.linalg.cholesky(np.linalg.inv(within.T @ within)).T)
+
+
 def test_any_learner_has_intervals_by_refits_of_its_own():
-    rng = np.random.default_rng(6)
-    X, y = rng.normal(size=(14, 2)), np.repeat(["a", "b"], 7)
+    X, y = clustered()
+    names = np.array(["a", "b"])[y]
+    made = with_intervals(inverse_scatter, X, names)
+    assert repr(made) == "IntervalMetric(Mahalanobis, 52 refits, 40 points)"
+    np.testing.assert_allclose(made.factor, 39 / 38 * 3 / 51)
+    assert made.df == 38
+    for rest, refit in zip(quarters(X, y), made.left_out, strict=True):
+        wanted = inverse_scatter(X[rest], y[rest])
+        np.testing.assert_array_equal(refit.factor, wanted.factor)
+    order = np.random.default_rng(3).permutation(40)
+    moved = with_intervals(inverse_scatter, X[order], names[order])
+    found = moved.interval(X[:5], X[5:10])
+    np.testing.assert_allclose(found, made.interval(X[:5], X[5:10]), rtol=1e-9)
+
+
+def test_groups_are_left_out_whole_and_copies_do_not_shorten_intervals():
+    X, y = clustered()
+    group = np.repeat([f"g{k}" for k in range(40)], 2)
+    copies = np.repeat(X, 2, 0), np.repeat(y, 2)
     sizes = []
 
     def learn(X, y):
-        sizes.append(len(X))
-        return Mahalanobis(np.linalg.cholesky(np.linalg.inv(np.cov(X.T))).T)
+        sizes.append(np.unique(X, axis=0, return_counts=True)[1])
+        return inverse_scatter(X, y)
 
-    made = with_intervals(learn, X, y)
-    assert sorted(sizes) == [13] * 14 + [14]
-    assert repr(made) == "IntervalMetric(Mahalanobis, 14 refits, 14 points)"
-    assert made.factor == 13 / 12
-    np.testing.assert_array_equal(made.left_out[3].factor, learn(
-        np.delete(X, 3, 0), np.delete(y, 3)).factor)  # fmt: skip
+    once = with_intervals(inverse_scatter, X, y).interval(X[:9], X[9:18])
+    twice = with_intervals(learn, *copies, groups=group)
+    assert {tuple(set(size)) for size in sizes} == {(2,)}
+    width, wide = (np.log(m.upper / m.lower) for m in (
+        once, twice.interval(X[:9], X[9:18])))  # fmt: skip
+    np.testing.assert_allclose(wide, width, rtol=1e-9)
+    short = with_intervals(inverse_scatter, *copies).interval(X[:9], X[9:18])
+    assert np.mean(np.log(short.upper / short.lower) / width) < 0.85
+    with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
+        with_intervals(inverse_scatter, X, y, groups=group)
+    with pytest.raises(ValueError, match=r"in different groups.* 2 in 2 classes"):
+        with_intervals(inverse_scatter, X, y, groups=y)
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
@@ -321,7 +364,9 @@ def test_a_ratio_that_only_the_fit_makes_zero_is_refused():
     o, e1, e2 = np.zeros(2), np.array([1.0, 0.0]), np.array([0.0, 1.0])
     with pytest.raises(ValueError, match=r"first .*distance zero only in the fit"):
         made.ratio_interval((o, e2), (o, e1))
-    assert made.interval(o, e2).upper > 0.5
+    with pytest.raises(ValueError, match=r"A .*distance zero only in the fit"):
+        made.interval(o, e2)
+    assert tuple(made.interval(o, o)) == (0, 0)
     assert tuple(made.ratio_interval((o, o), (o, e1))) == (0, 0)
 
 
@@ -337,16 +382,10 @@ def test_limits_hold_the_distance_to_the_last_digit():
         assert np.all((low <= own) & (own <= high))
 
 
-def never(X, y):
-    raise AssertionError("The learner was asked.")
-
-
-def test_a_class_of_one_point_is_refused_before_the_learner_is_asked():
+def test_classes_of_one_point_are_refused():
     X = np.random.default_rng(0).normal(size=(5, 2))
-    with pytest.raises(ValueError, match=r"y .*two or more points of each"):
-        with_intervals(never, X, np.arange(5))
-    with pytest.raises(ValueError, match=r"y .*class 'b'"):
-        with_intervals(never, X, np.array([*"aabcc"]))
+    with pytest.raises(ValueError, match=r"y must .* got 5 in 5 classes"):
+        with_intervals(lambda X, y: Mahalanobis(np.eye(2)), X, np.arange(5))
 
 
 def test_prob_is_a_number_or_refused_by_name(made, X):
@@ -374,29 +413,22 @@ def of_rows(learner):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n", [50, 400])  # 50 groups of both.
-def test_intervals_of_a_source_are_those_of_the_same_groups_in_memory(n):
+def test_intervals_of_a_source_are_those_of_the_same_quarters_in_memory():
     rng = np.random.default_rng(8)
-    y = rng.integers(0, 3, n)
-    X = rng.normal(size=(n, 3)) + y[:, None]
+    y = rng.integers(0, 3, 80)
+    X = rng.normal(size=(80, 3)) + y[:, None]
     learn = of_rows(pm.LDA(prior_strength=2.0))
     made = with_intervals(learn, pm.open(X, label=y), seed=4)
-    g = n if n <= 100 else 50
-    group = np.arange(n) if n <= 100 else group_of(np.arange(n), g, 4)
-    rests = [group != k for k in range(g)]
-    wanted = IntervalMetric(
-        learn(X, y),
-        [learn(X[rest], y[rest]) for rest in rests],
-        factor=(n - 1) / (n - 3),
-    )
-    assert made.factor == wanted.factor
+    parts = [group_of(np.arange(80), 4, 4 * 13 + r) for r in range(13)]
+    left_out = [learn(X[p != k], y[p != k]) for p in parts for k in range(4)]
+    wanted = IntervalMetric(learn(X, y), left_out, factor=3 / 51 * 79 / 77)
     found, right = (
         np.stack(one.interval(X[:20], X[20:40], prob=0.9)) for one in (made, wanted)
     )
     np.testing.assert_allclose(found, right, rtol=1e-9)
-    if n > 100:  # Other groups, other limits: the comparison can fail.
-        other = with_intervals(learn, pm.open(X, label=y), seed=5)
-        assert np.abs(np.stack(other.interval(X[:20], X[20:40])) - right).max() > 1e-4
+    # Other quarters, other limits: the comparison can fail.
+    other = with_intervals(learn, pm.open(X, label=y), seed=5)
+    assert np.abs(np.stack(other.interval(X[:20], X[20:40])) - right).max() > 1e-4
 
 
 def test_a_source_without_labels_needs_none():
@@ -407,17 +439,20 @@ def test_a_source_without_labels_needs_none():
         return Mahalanobis(np.diag(np.sqrt(columns.n / columns.square)))
 
     made = with_intervals(learn, pm.open(X), about="scales")
-    assert (made.factor, len(made.left_out), made.about) == (1.0, 50, "scales")
-    rest = X[group_of(np.arange(300), 50, 0) != 49]
+    assert (len(made.left_out), made.about) == (52, "scales")
+    np.testing.assert_allclose(made.factor, 3 / 51)
+    rest = X[group_of(np.arange(300), 4, 12) != 3]
     np.testing.assert_allclose(np.diag(made.left_out[-1].factor), 1 / rest.std(0))
 
 
 def test_what_a_source_cannot_do_is_named():
-    X, y = np.zeros((4, 1)), np.array([0, 0, 1, 2])
+    X, y = np.zeros((8, 1)), np.array([0, 0, 0, 0, 0, 1, 1, 2])
     learn = of_rows(pm.LDA(prior_strength=1.0))
     with pytest.raises(ValueError, match=r"y .*got labels"):
         with_intervals(learn, pm.open(X, label=y), y)
-    with pytest.raises(ValueError, match=r"X .*two rows"):
+    with pytest.raises(ValueError, match=r"groups must be None"):
+        with_intervals(learn, pm.open(X, label=y), groups=y)
+    with pytest.raises(ValueError, match=r"X .*8 rows"):
         with_intervals(learn, pm.open(X[:1]))
     with pytest.raises(ValueError, match=r"label .*two or more rows"):
         with_intervals(learn, pm.open(X, label=y))

@@ -434,6 +434,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         method: LCAMethod | Literal["jackknife"] | None = None,
         n_draws: int | None = None,
         seed: int = 0,
+        target: Literal["fit", "all_pairs"] = "fit",
+        groups: ArrayLike | None = None,
         pairs: Literal["auto", "fitted", "all"] = "auto",
         learning_rate: float | Literal["auto"] = "auto",
         regularization: float | Literal["auto"] = "auto",
@@ -449,34 +451,41 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         method : sampler or its name, or "jackknife"; optional
             Default for prediction: "laplace". Default for intervals: "jackknife" after
             ``fit``, and "laplace" after ``fit_pairs``, which assumes independent pairs.
-            The jackknife refits without each point, or without each of 50 groups for
-            more than 100 points. It has no draws.
+            The jackknife repeats the fit 52 times without a quarter of the points. It
+            has no draws.
         n_draws : int, optional
             Number of metrics. Default: 32 for prediction, 100 for intervals, or all
             ``draws``. Not supported by the jackknife.
+        target : {"fit", "all_pairs"}, default="fit"
+            Fit that the jackknife repeats. "fit" is this fit, with the settings that it
+            chose. "all_pairs" is ``LCA(pairs="all", learning_rate=1,
+            regularization=1)``, or with ``learning_rate`` and ``regularization``. The
+            scale of its distances does not depend on n. Nearest pairs become closer as
+            n increases.
+        groups : array-like of shape (n,), optional
+            Cluster of each labeled row, such as its subject or specimen. The jackknife
+            leaves out whole groups. By default rows are independent; equal rows count
+            as separate observations.
         pairs : {"auto", "fitted", "all"}, default="auto"
-            Pairs of the posterior: the pairs of the fit, or all pairs of its labeled
-            points. "auto" is "all" for intervals after ``fit``, otherwise "fitted".
-            Nearest pairs become closer as n increases, so the scale of their distance
-            depends on n. Distances from "all" equal distances of ``LCA(pairs="all")``,
-            not ``pair_distance`` of this fit.
+            Pairs of the posterior draws: the pairs of the fit, or all pairs of its
+            labeled points. "auto" is "all" for intervals after ``fit``, otherwise
+            "fitted".
         learning_rate : "auto" or float > 0, default="auto"
-            Power on the likelihood. After ``fit``, "auto" is η_G for prediction
-            (NOTATION.md) and 1 for intervals. After ``fit_pairs`` it is the rate of the
-            fit.
+            Power on the likelihood of draws. After ``fit``, "auto" is η_G for
+            prediction (NOTATION.md) and 1 for intervals. After ``fit_pairs`` it is the
+            rate of the fit.
         regularization : "auto" or float > 0, default="auto"
-            λ. After ``fit``, "auto" is 1 for intervals. For prediction it is the best
-            of 1, 10 and 100 by the leave-one-out log score of soft votes averaged over
-            the draws. After ``fit_pairs`` it is λ of the fit.
+            λ of draws. After ``fit``, "auto" is 1 for intervals. For prediction it is
+            the best of 1, 10 and 100 by the leave-one-out log score of soft votes
+            averaged over the draws. After ``fit_pairs`` it is λ of the fit.
 
         Returns
         -------
         IntervalMetric or PosteriorMetric
             ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``.
-            Intervals refer to the fit that the ``IntervalMetric`` prints. By default it
-            is ``LCA(pairs="all", learning_rate=1, regularization=1)``.
-            ``pair_distance`` of this fit may lie outside the intervals. For coverage
-            see Benchmarks: posterior_coverage.
+            ``distance`` of the ``IntervalMetric`` equals ``pair_distance`` of this fit,
+            and its intervals contain it. They refer to the expected distance over
+            training samples of this size. For coverage see Benchmarks: intervals.
 
         Raises
         ------
@@ -484,10 +493,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             If ``pairs="all"`` after ``fit_pairs``.
             If there are too many points for all pairs.
             If the fit has a scale per anchor.
-            If ``n_draws`` is set for the jackknife.
+            If options of draws are set for the jackknife, or the reverse.
         """
         self._check(purpose)
         check_choice("pairs", pairs, ("auto", "fitted", "all"))
+        check_choice("target", target, ("fit", "all_pairs"))
         fitted = drawable(self)[0]
         if draws is not None:
             return self._posterior_metric(
@@ -496,8 +506,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         if hasattr(self, "classes_"):
             check_no_anchors(self)
             check_no_weights(fitted)
-        rates = learning_rate, regularization
-        return metric_for(self, purpose, method, n_draws, seed, pairs, *rates, progress)
+        rest = pairs, learning_rate, regularization, progress
+        shared = purpose, method, n_draws, seed
+        return metric_for(self, *shared, target, groups, *rest)
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
         return metrics(draws)

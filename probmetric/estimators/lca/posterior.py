@@ -8,10 +8,11 @@ prediction. With few labels the log loss is lower than with the Euclidean distan
 the fit; isotropic noise of the same size does nearly as well. See Benchmarks:
 posterior_few_labels.
 
-*Intervals* come from the jackknife at η = 1 and λ = 1 over all pairs of the labeled
-points: refits without each point, or without each of 50 groups of more than 100. Their
-coverage for n = 20 to 120, and the low coverage of Laplace draws, is in Benchmarks:
-posterior_coverage.
+*Intervals* belong to the fit itself: the recipe of the fit, with the settings that it
+chooses, is repeated without quarters of the points (``posterior.jackknife``). They
+refer to the expected distance over training samples of this size. The fit at η = 1 and
+λ = 1 over all pairs is another target with intervals of its own (``ALL_PAIRS``). See
+Benchmarks: intervals.
 
 After ``fit_pairs``, with independent pairs, intervals come from the posterior. See
 Benchmarks: pairs_coverage.
@@ -28,31 +29,30 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.hash import first_best
 from probmetric.data.padding import host_weights
-from probmetric.data.scaling import Scaler, taught_scale
+from probmetric.data.scaling import Scaler, fit_scaler, taught_scale
 from probmetric.estimators._labeled import report
 from probmetric.estimators._learner import input_units
 from probmetric.estimators.lca.settings import recipe_of
+from probmetric.estimators.lca.tuning import fit_labels
 from probmetric.inference.lca import draws as lca_draws
 from probmetric.inference.lca.curvature import generalized_rate
 from probmetric.inference.lca.draws import LCAMethod
-from probmetric.inference.lca.jackknife import leave_out
 from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
     as_fitted,
-    is_auto,
     on_all_pairs,
     refitted,
+    within_reach,
 )
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
 from probmetric.metric import Mahalanobis
-from probmetric.models.lca import lca
+from probmetric.models.lca import lca, to_metric
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.posterior.interval_metric import IntervalMetric
-from probmetric.posterior.jackknife import factor_of, groups_of
+from probmetric.posterior.interval_metric import IntervalMetric, jackknifed
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import Purpose
+from probmetric.typing import ArrayLike, Purpose
 
 LOO_GRID = (1.0, 10.0, 100.0)
 """λ tried for prediction: prior standard deviations from c to c/10."""
@@ -73,6 +73,8 @@ class Options(TypedDict, total=False):
     method: LCAMethod | Literal["jackknife"] | None
     n_draws: int | None
     seed: int
+    target: Literal["fit", "all_pairs"]
+    groups: ArrayLike | None
     pairs: Literal["auto", "fitted", "all"]
     learning_rate: float | Literal["auto"]
     regularization: float | Literal["auto"]
@@ -142,42 +144,62 @@ def lams_for(
     return (INTERVAL_LAM,) if purpose == "intervals" else LOO_GRID
 
 
-def jackknifed(
-    mode: Fitted,
-    codes: np.ndarray,
-    scale: np.ndarray,
+def repeated(
+    estimator: Any,
     *,
-    all_pairs: bool,
-    seed: int = 0,
-    choose: bool = False,
+    target: str,
+    groups: ArrayLike | None,
+    seed: int,
+    learning_rate: int | float | str,
+    regularization: int | float | str,
 ) -> IntervalMetric:
-    """Return a mode (in standardized units) and its refits without each group.
+    """Return a fit to labels with its refits without quarters of the points.
 
-    ``scale`` is the divisor of the features. The metrics have no link: P(same) after a
-    fit to labels comes from class probabilities. With ``choose`` each refit chooses the
-    prior mean again.
+    Each refit standardizes its points and chooses the settings that the fit chose,
+    except for the number of rows of the map and the choices of "cv".
+    ``target="all_pairs"`` replaces the fit by the fit to all pairs, at learning rate 1
+    and λ = 1 by default.
     """
-    group = groups_of(codes, seed, np.asarray(mode.pairs.X))
-    refits = leave_out(mode, group, codes if choose else None)
-    W, log_sigma2 = (
-        np.concatenate([np.asarray(whole)[None], np.asarray(left)])
-        for whole, left in zip(mode.fit.params[:2], refits[:2], strict=True)
-    )
-    eta = 1 + 2 * np.exp(log_sigma2)  # As ``models.lca.to_metric``.
-    metrics = [Mahalanobis(L / scale) for L in W / np.sqrt(eta)[:, None, None]]
-    about = (
-        f"{'all' if all_pairs else 'fitted'} pairs of {len(codes)} points, "
-        f"λ = {float(mode.prior.lam):g}, learning rate {mode.learning_rate:g}"
-    )
-    return IntervalMetric(
-        metrics[0],
-        metrics[1:],
-        factor=factor_of(codes),
-        about=about,
-    )
+    fitted: Fitted = estimator.fitted_
+    Z, codes = np.asarray(fitted.pairs.X), estimator._codes
+    recipe, lam = recipe_of(estimator, Z.shape[1])
+    recipe = recipe._replace(n_components=len(fitted.fit.params.W))
+    if lam == "cv":  # Folds in each refit would take minutes.
+        recipe, lam = as_fitted(recipe, fitted), estimator.regularization_
+    scale = taught_scale(Z, estimator.scale_)
+
+    def learn(Z: np.ndarray, codes: np.ndarray) -> Mahalanobis:
+        codes = np.unique(codes, return_inverse=True)[1]
+        scaler = fit_scaler(Z, standardize=estimator.standardize)
+        rows = (Z - scaler.mean) / scaler.scale
+        reachable = within_reach(recipe, codes)
+        new = fit_labels(rows, codes, reachable, lam, estimator.random_state)[0]
+        report(new.fit, "LCA")
+        factor = to_metric(new.fit.params).factor
+        return Mahalanobis(factor / taught_scale(Z, scaler.scale) / scale)
+
+    if target == "all_pairs":
+        rate = 1.0 if isinstance(learning_rate, str) else learning_rate
+        lam = lams_for(regularization, "intervals", labeled=True)[0]
+        rate = float(check_number("learning_rate", rate, 0, open_low=True))
+        recipe = recipe._replace(pairs="all", learning_rate=rate)
+        metric = learn(Z, codes)
+    else:
+        metric = Mahalanobis(estimator.components_.copy())
+    made = jackknifed(metric, learn, Z, codes, groups, seed=seed)
+    pairs = "the fit" if target == "fit" else f"all pairs, λ = {lam:g}"
+    made.about = f"{pairs} of {len(Z)} points"
+    return made
 
 
-def _check_jackknife(purpose: str, *, labeled: bool, n_draws: int | None) -> None:
+def _check_jackknife(
+    purpose: str,
+    labeled: bool,
+    target: str,
+    n_draws: int | None,
+    pairs: str,
+    rates: dict[str, int | float | str],
+) -> None:
     if purpose != "intervals" or not labeled:
         raise ValueError(
             "method must be a sampler for prediction and after fit_pairs, got "
@@ -187,6 +209,12 @@ def _check_jackknife(purpose: str, *, labeled: bool, n_draws: int | None) -> Non
         raise ValueError(
             f"n_draws must be None for the jackknife, which has no draws, got {n_draws}"
             ". Use method='bootstrap'"
+        )
+    if target == "fit" and (pairs, *rates.values()) != ("auto",) * 3:
+        raise ValueError(
+            "pairs, learning_rate and regularization must be 'auto' for intervals of "
+            f"the fit, got {pairs!r} and {rates}. Fit with these settings, or use "
+            "target='all_pairs'"
         )
 
 
@@ -234,6 +262,8 @@ def metric_for(
     method: LCAMethod | Literal["jackknife"] | None,
     n_draws: int | None,
     seed: int,
+    target: str,
+    groups: ArrayLike | None,
     pairs: str,
     learning_rate: int | float | str,
     regularization: int | float | str,
@@ -246,9 +276,15 @@ def metric_for(
     spread = labeled and purpose == "intervals"
     default = "jackknife" if spread else "laplace"
     sampler: Any = default if method is None else method
-    jackknife = bool(sampler == "jackknife")
-    if jackknife:
-        _check_jackknife(purpose, labeled=labeled, n_draws=n_draws)
+    rates = {"learning_rate": learning_rate, "regularization": regularization}
+    if bool(sampler == "jackknife"):
+        _check_jackknife(purpose, labeled, target, n_draws, pairs, rates)
+        return repeated(estimator, target=target, groups=groups, seed=seed, **rates)
+    if target != "fit" or groups is not None:
+        raise ValueError(
+            "method must be 'jackknife' for target='all_pairs' and for groups, got "
+            f"{sampler!r}. Use purpose='intervals' after fit"
+        )
     if pairs == "all" and not labeled:
         raise ValueError("pairs must be 'fitted' after fit_pairs, got 'all'")
     n = len(fitted.pairs.X)
@@ -280,15 +316,6 @@ def metric_for(
             labeled=labeled,
             learning_rate=learning_rate,
         )
-        if jackknife:
-            return jackknifed(
-                mode,
-                codes,
-                scale,
-                all_pairs=pairs == "all" or recipe.pairs == "all",
-                seed=seed,
-                choose=is_auto(estimator.prior_mean),
-            )
         drawn = lca_draws.draw(
             mode,
             sampler if len(lams) == 1 else _with_folder(sampler, lam),

@@ -14,6 +14,7 @@ from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca.bootstrap import Bootstrap, dirichlet_weights
 from probmetric.inference.lca.draws import draw
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.posterior.jackknife import quarters
 
 # So few that all pairs are padded to as many as the fitted ones.
 X, y = make_blobs(44, 2, centers=2, cluster_std=4.0, random_state=0)
@@ -137,39 +138,77 @@ def test_all_pairs_may_stand_for_the_fitted_ones(fitted):
     assert made.n_draws == 32
 
 
+@pytest.fixture(scope="module")
+def intervals(fitted):
+    return fitted.posterior_metric("intervals")
+
+
 @pytest.mark.long
-def test_intervals_are_for_the_fit_that_the_object_holds(fitted):
-    own = LCA(pairs="all", learning_rate=1, regularization=1).fit(X, y)
-    made = fitted.posterior_metric("intervals")
-    assert (made.source, len(made.left_out)) == ("jackknife", len(X))
-    assert "all pairs of 44 points, λ = 1, learning rate 1" in repr(made)
-    distance = own.get_metric().distance(X[:4], X[4:8])
-    np.testing.assert_allclose(made.distance(X[:4], X[4:8]), distance, rtol=1e-3)
-    low, high = made.interval(X[:4], X[4:8])
+def test_intervals_belong_to_the_fit_and_contain_its_distances(fitted, intervals):
+    assert (intervals.source, len(intervals.left_out)) == ("jackknife", 52)
+    assert "the fit of 44 points" in repr(intervals)
+    A, B = X[:20], X[20:40]
+    distance = fitted.pair_distance(np.stack([A, B], 1))
+    np.testing.assert_array_equal(intervals.distance(A, B), distance)
+    low, high = intervals.interval(A, B)
     assert np.all((low < distance) & (distance < high))
-    np.testing.assert_allclose(
-        own.posterior_metric("intervals").interval(X[:4], X[4:8]),
-        (low, high),
-        rtol=1e-2,
-    )
+    narrow = intervals.interval(A, B, prob=0.5)
+    assert np.all((low < narrow.lower) & (narrow.upper < high))
 
 
 @pytest.mark.long
-def test_the_jackknife_is_deterministic_and_moves_with_prob(fitted):
-    one, two = (fitted.posterior_metric("intervals") for _ in range(2))
-    for ask in ("interval", "same_interval"):
-        found = [getattr(m, ask)(X[:4], X[4:8]) for m in (one, two)]
-        np.testing.assert_array_equal(*found)
-    narrow = one.interval(X[:4], X[4:8], prob=0.5)
-    wide = one.interval(X[:4], X[4:8], prob=0.95)
-    assert np.all((wide.lower <= narrow.lower) & (narrow.upper < wide.upper))
+@pytest.mark.parametrize("name", ["prior mean", "link", "lam"])
+def test_refits_are_fits_to_the_other_points_that_choose_again(name):
+    settings = {"prior mean": {}, "link": {"link": "model", "prior_mean": 0.5},
+                "lam": {"regularization": "evidence", "n_components": 1}}  # fmt: skip
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(32, 3)) * [2.25, 1.5, 1.0], np.arange(32) % 2
+    rows[:, 2] += 1.5 * y
+    lca = LCA(**settings[name]).fit(rows, y)
+    made = lca.posterior_metric("intervals")
+    chosen = set()
+    for k, rest in zip(range(6), quarters(lca.fitted_.pairs.X, y), strict=False):
+        wanted = LCA(**settings[name]).fit(rows[rest], y[rest])
+        chosen.add((wanted.prior_mean_, wanted.regularization_))
+        found, A, B = made.left_out[k], rows[:8], rows[8:16]
+        distance = wanted.pair_distance(np.stack([A, B], 1))
+        np.testing.assert_allclose(found.distance(A, B), distance, rtol=1e-5)
+        assert (found.link is None) == (name != "link")
+        if name == "link":
+            np.testing.assert_allclose(found.link.b, wanted.link_.b, rtol=1e-4)
+    assert len(chosen) > 1 or name == "link"
 
 
-def test_what_has_no_draws_takes_no_number_of_them(fitted):
+@pytest.mark.long
+def test_intervals_do_not_depend_on_the_order_of_rows(intervals):
+    order = np.random.default_rng(1).permutation(len(X))
+    moved = LCA().fit(X[order], y[order]).posterior_metric("intervals")
+    found = moved.interval(X[:8], X[8:16])
+    np.testing.assert_allclose(found, intervals.interval(X[:8], X[8:16]), rtol=1e-6)
+
+
+@pytest.mark.long
+def test_all_pairs_are_a_target_with_distances_of_their_own(fitted):
+    made = fitted.posterior_metric("intervals", target="all_pairs")
+    own = LCA(pairs="all", learning_rate=1, regularization=1).fit(X, y)
+    assert "all pairs, λ = 1 of 44 points" in repr(made)
+    distance = own.pair_distance(np.stack([X[:8], X[8:16]], 1))
+    np.testing.assert_allclose(made.distance(X[:8], X[8:16]), distance, rtol=1e-5)
+    group = np.arange(44) // 2
+    whole = fitted.posterior_metric("intervals", target="all_pairs", groups=group)
+    assert whole.df < made.df
+
+
+def test_options_of_draws_and_of_the_jackknife_exclude_each_other(fitted):
     with pytest.raises(ValueError, match="n_draws must be None for the jackknife"):
         fitted.posterior_metric("intervals", n_draws=20)
     with pytest.raises(ValueError, match="method must be a sampler for prediction"):
         fitted.posterior_metric("prediction", method="jackknife")
+    with pytest.raises(ValueError, match="'auto' for intervals of the fit, got 'all'"):
+        fitted.posterior_metric("intervals", pairs="all")
+    for option in ({"target": "all_pairs"}, {"groups": y}):
+        with pytest.raises(ValueError, match="method must be 'jackknife' for target"):
+            fitted.posterior_metric("prediction", **option)
 
 
 @pytest.mark.long
@@ -184,17 +223,14 @@ def test_bootstrap_draws_stay_available_for_intervals(fitted):
 def test_all_pairs_of_many_points_must_be_asked_for(fitted, monkeypatch):
     monkeypatch.setattr(lca_posterior, "MOST_POINTS", 40)
     with pytest.raises(ValueError, match="more than 40 points, got 'auto' with 44"):
-        fitted.posterior_metric("intervals")
+        fitted.posterior_metric("intervals", method="bootstrap")
 
 
 @pytest.mark.long
-def test_intervals_after_labels_have_no_link(fitted):
-    made = fitted.posterior_metric("intervals", pairs="fitted")
-    assert "fitted pairs of 44 points" in repr(made)
-    assert np.all(made.interval(X[:4], X[4:8]).upper > 0)
-    for method in (made.same_probability, made.same_interval):
+def test_intervals_after_labels_have_no_link(intervals):
+    for ask in (intervals.same_probability, intervals.same_interval):
         with pytest.raises(ValueError, match="same_probability of the learner"):
-            method(X[:4], X[4:8])
+            ask(X[:4], X[4:8])
 
 
 def test_independent_pairs_keep_their_own_posterior():

@@ -12,10 +12,7 @@ from probmetric.estimators.hierarchical_lca import HierarchicalLCA
 from probmetric.estimators.lca.classifier import LCAClassifier
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.estimators.point_effects.estimator import PointEffectsLCA
-from probmetric.inference.lca.fit import fit
-from probmetric.inference.lca.jackknife import leave_out
-from probmetric.inference.lca.recipe import POWERS, Recipe, choose_power, fit_labeled
-from probmetric.models.lca import LCAPrior
+from probmetric.inference.lca.recipe import POWERS, choose_power
 from probmetric.neighbors.strength import folds
 from probmetric.neighbors.votes import BANDWIDTHS
 
@@ -124,32 +121,6 @@ def test_pairs_and_weighted_points_keep_the_identity():
 def test_a_power_outside_0_to_1_is_an_error(mean):
     with pytest.raises(ValueError, match=rf"prior_mean.*{mean}"):
         LCA(prior_mean=mean).fit(X, Y)
-
-
-@pytest.mark.long
-def test_refits_without_a_group_choose_the_mean_again():
-    rng = np.random.default_rng(0)
-    rows, y = rng.normal(size=(45, 3)) * [2.25, 1.5, 1.0], np.arange(45) % 3
-    rows[:, 2] += 1.5 * y
-    rows = rows @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    rows = (rows - rows.mean(0)) / rows.std(0)
-    recipe = Recipe(3, pairs="all", prior_mean=choose_power(rows, y))
-    fitted = fit_labeled(rows, y, recipe, 10.0)
-    group = np.arange(45) // 15
-    refits = leave_out(fitted, group, y)
-    powers = []
-    for k in range(3):
-        A, a = rows[group != k], y[group != k]
-        powers.append(chosen_by_hand(A, a))
-        pairs = fit_labeled(A, a, recipe, 10.0).pairs
-        W0 = scaled(power_of_within(A, a, powers[-1]), pairs)
-        mean = fitted.prior.mean
-        W0 *= mean[0, 0] / scaled(mean, pairs)[0, 0]
-        prior = LCAPrior(W0, c=np.linalg.norm(W0) / np.sqrt(3), lam=10.0)
-        W = fit(pairs, prior, learning_rate=fitted.learning_rate).params.W
-        wanted, found = W.T @ W, refits.W[k].T @ refits.W[k]
-        np.testing.assert_allclose(found, wanted, atol=2e-3 * wanted.max())
-    assert len(set(powers)) > 1
 
 
 def test_the_classifier_has_one_mean_for_all_classes():

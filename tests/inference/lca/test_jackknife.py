@@ -1,4 +1,4 @@
-"""Refits of LCA without a group of points."""
+"""Refits without a group of points."""
 
 import numpy as np
 import pytest
