@@ -44,8 +44,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
 
     Parameters
     ----------
-    regularization : float > 0, default=10
+    regularization : "auto" or float > 0, default="auto"
         λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ.
+        "auto" is 10 for labels. For pairs it is λ of ``LCA().fit_pairs``.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀. "auto" is chosen as in ``LCA``. It is cI after ``fit_pairs``.
     spread : float in [0, 10], optional
@@ -152,7 +153,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         fitted = fit_recipe(
             pairs,
             recipe,
-            float(self.regularization),
+            self._lam(pairs, recipe),
             spread_scale=float(self.spread_scale),
             spread=None if self.spread is None else float(self.spread),
         )
