@@ -15,10 +15,16 @@ from probmetric.estimators._learner import Learner, NutsOrLaplace, Run, input_un
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.settings import base_recipe, n_rows
+from probmetric.estimators.lca.tuning import STRONG, choose_by_evidence
 from probmetric.inference.effects import draws as effects
 from probmetric.inference.effects.fit import SpreadPosterior
 from probmetric.inference.effects.recipe import Fitted
-from probmetric.inference.lca.recipe import Recipe, choose_power, prior_for
+from probmetric.inference.lca.recipe import (
+    Recipe,
+    choose_power,
+    prior_for,
+    rate_for,
+)
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.target import Draws
 from probmetric.metric import Mahalanobis
@@ -36,7 +42,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
     pairs: Literal["nearest", "all"] = "nearest"
     n_targets: Count | None = None
     n_impostors: Count | None = None
-    regularization: Positive = 10.0
+    regularization: Positive | Literal["auto"] = "auto"
     learning_rate: Positive | Literal["auto"] = "auto"
     prior_mean: Literal["auto", "identity"] = "auto"
     standardize: bool = True
@@ -49,6 +55,15 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         recipe = base_recipe(self, n_rows(self.n_components, d))
         rate = recipe.learning_rate or rate
         return recipe._replace(learning_rate=rate, max_iter=int(self.max_iter))
+
+    def _lam(self, pairs: Pairs, recipe: Recipe) -> float:
+        """Return λ. "auto" is 10 for labels, and that of ``LCA`` for judged pairs."""
+        if self.regularization != "auto":
+            return float(self.regularization)
+        if hasattr(self, "classes_"):
+            return 10.0
+        plain = pairs._replace(anchor=None)
+        return choose_by_evidence(plain, recipe, rate_for(plain, recipe), margin=STRONG)
 
     def _centered(
         self, pairs: Pairs, codes: Int[np.ndarray, "n"], recipe: Recipe

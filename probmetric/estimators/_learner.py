@@ -24,7 +24,11 @@ from probmetric.data.scaling import Scaler
 from probmetric.data.truth import TellsClasses
 from probmetric.estimators._same import SameProbability
 from probmetric.estimators._settings import settings
-from probmetric.inference.sampling.datatree import provenance, to_datatree
+from probmetric.inference.sampling.datatree import (
+    INDEPENDENT,
+    provenance,
+    to_datatree,
+)
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Draws, Kwargs, Model
@@ -172,6 +176,8 @@ class Learner[M](BaseEstimator):
         seed: int,
         progress: bool | None,
         read: Callable[[xr.DataTree], Sequence[Dissimilarity] | None] | None = None,
+        *,
+        credible: bool = False,
     ) -> PosteriorMetric:
         if n_draws is not None:
             n_draws = check_number("n_draws", n_draws, 1, whole=True)
@@ -179,6 +185,8 @@ class Learner[M](BaseEstimator):
             n_draws = self._n_metrics
         if draws is None:
             method = self._method_for(purpose) if method is None else method
+            if purpose == "prediction" and method == "laplace":
+                method = Laplace(khat=False)
             n, n_chains = self._size(n_draws or 0, method)
             draws = self.sample(
                 cast("M", method),
@@ -193,6 +201,7 @@ class Learner[M](BaseEstimator):
             purpose,
             n_draws=n_draws,
             pairs_independent=self._independent(),
+            credible=credible,
         )
 
     def _tree(
@@ -213,7 +222,10 @@ class Learner[M](BaseEstimator):
             coords=coords,
             data=data,
             observed={"y": np.asarray(data.y)},
-            attributes=provenance(model, data, arguments),
+            attributes={
+                **provenance(model, data, arguments),
+                INDEPENDENT: int(self._independent()),
+            },
         )
 
 

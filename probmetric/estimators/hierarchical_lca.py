@@ -53,9 +53,9 @@ class HierarchicalLCA(EffectLearner):
 
     Parameters
     ----------
-    regularization : float > 0, default=10
-        λ of the common linear map: the prior standard deviation of an entry is c/√λ,
-        with c = ‖W₀‖/√p.
+    regularization : "auto" or float > 0, default="auto"
+        λ of the common linear map: the prior standard deviation of an entry is c/√λ.
+        "auto" is 10 for labels. For pairs it is λ of ``LCA().fit_pairs``.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀ of the common linear map. "auto" is chosen as in ``LCA``, from
         points minus their group means. After ``fit_pairs`` it is a multiple of the
@@ -198,7 +198,7 @@ class HierarchicalLCA(EffectLearner):
         fitted = fit_recipe(
             pairs,
             recipe,
-            float(self.regularization),
+            self._lam(pairs, recipe),
             spread_scale=float(self.spread_scale),
             spread=None if self.spread is None else float(self.spread),
             n_groups=1 if self.groups_ is None else len(self.groups_),
@@ -374,9 +374,9 @@ class HierarchicalLCA(EffectLearner):
             values = joined(draws)
             return mahalanobis(self._matrices(values, place, seed=seed), values["b"])
 
-        return self._posterior_metric(
-            purpose, draws, method, n_draws, seed, progress, read
-        )
+        run = purpose, draws, method, n_draws, seed, progress, read
+        # The distances of a new group differ, and not only their estimates.
+        return self._posterior_metric(*run, credible=place is None)
 
     def _check_draws(self, draws: xr.DataTree) -> None:
         if self._metrics_of(draws) is None:

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from probmetric.arguments import check_number
+from probmetric.inference.sampling.datatree import INDEPENDENT, OWN_MODEL
 from probmetric.inference.sampling.metrics import SAMPLE_DIMS, joined
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import named
@@ -50,18 +51,29 @@ def posterior_metric(
     purpose: Purpose,
     *,
     n_draws: int | None = None,
-    pairs_independent: bool = False,
+    pairs_independent: bool | None = None,
+    credible: bool = False,
 ) -> PosteriorMetric:
-    """Convert draws to metrics by the first reader that supports them."""
+    """Convert draws to metrics by the first reader that supports them.
+
+    The attribute ``method`` of the draws sets the source. If ``pairs_independent`` is
+    None, their attribute of this name is used, which learners store.
+    """
     if n_draws is not None:
         draws = thinned(draws, check_number("n_draws", n_draws, 1, whole=True))
     method = draws.attrs.get("method", "nuts")
     source = method if method in SOURCES else "nuts"
+    if pairs_independent is None:
+        pairs_independent = bool(draws.attrs.get(INDEPENDENT, False))
     for reader in readers:
         metrics = reader(draws)
         if metrics is not None:
             posterior = PosteriorMetric(
-                metrics, purpose, source=source, pairs_independent=pairs_independent
+                metrics,
+                purpose,
+                source=source,
+                pairs_independent=pairs_independent,
+                credible=credible or bool(draws.attrs.get(OWN_MODEL)),
             )
             return named(posterior, _features(draws))
     raise ValueError(
@@ -90,21 +102,28 @@ def readers_of(learner: str | None) -> list[Reader]:
 
 def draws_to_metric(
     draws: xr.DataTree,
-    purpose: Purpose,
+    purpose: Purpose = "intervals",
     *,
-    pairs_independent: bool = False,
+    pairs_independent: bool | None = None,
     sel: Mapping[str, Hashable] | None = None,
     to_metric: Callable[[dict[str, Array]], Any] | None = None,
     n_draws: int | None = None,
 ) -> PosteriorMetric:
     """Convert draws of any model to metrics, one per draw.
 
+    The result answers questions: distances and ratios with intervals, P(nearer), the
+    probability that a point is among the k nearest, and votes with
+    ``KNeighborsClassifier``.
+
     Parameters
     ----------
     draws : DataTree
         Result of ``sample``.
-    purpose, pairs_independent
-        As in ``PosteriorMetric``.
+    purpose : {"intervals", "prediction"}, default="intervals"
+        As in ``PosteriorMetric``. With "intervals" all questions are supported.
+    pairs_independent : bool, optional
+        As in ``PosteriorMetric``. Default: as stored by the learner (True after
+        ``fit_pairs``, False after ``fit`` to labels), and False for other models.
     sel : mapping of str to label, optional
         Label to select along an axis of the posterior, such as ``{"group": 0}`` for the
         metric of group 0. If the axis has coordinates, use its labels, such as

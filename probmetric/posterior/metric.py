@@ -68,6 +68,11 @@ class PosteriorMetric:
         observations. Pairs built from labels are not independent.
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
+    credible : bool, default=False
+        Whether intervals are quantiles of the draws' distances, which are credible
+        limits under the prior, for all draws: for example for draws of a new group, or
+        of your own model. By default they are corrected for the noise of sampled linear
+        maps.
 
     Notes
     -----
@@ -87,6 +92,8 @@ class PosteriorMetric:
     [[0.67, 0.33]]
     """
 
+    credible: bool = False  # Pickles of 0.2 have none.
+
     def __init__(
         self,
         draws: Sequence[Dissimilarity] | Dissimilarity,
@@ -94,29 +101,31 @@ class PosteriorMetric:
         *,
         pairs_independent: bool = False,
         source: str = "laplace",
+        credible: bool = False,
     ) -> None:
         check_names(purpose, source)
         self.draws: tuple[Dissimilarity, ...] = unstack(draws)
         self.purpose: Purpose = purpose
         self.pairs_independent = pairs_independent
-        self.source = source
+        self.source, self.credible = source, credible
 
     def tree_flatten(
         self,
-    ) -> tuple[tuple[tuple[Dissimilarity, ...]], tuple[Purpose, bool, str]]:
+    ) -> tuple[tuple[tuple[Dissimilarity, ...]], tuple[Purpose, bool, str, bool]]:
         """Return the draws, and the static attributes."""
-        return (self.draws,), (self.purpose, self.pairs_independent, self.source)
+        static = self.purpose, self.pairs_independent, self.source, self.credible
+        return (self.draws,), static
 
     @classmethod
     def tree_unflatten(
         cls,
-        static: tuple[Purpose, bool, str],
+        static: tuple[Purpose, bool, str, bool],
         children: tuple[tuple[Dissimilarity, ...]],
     ) -> "PosteriorMetric":
         """Rebuild from the draws without checks, because JAX uses placeholders."""
         new = object.__new__(cls)
         (new.draws,) = children
-        new.purpose, new.pairs_independent, new.source = static
+        new.purpose, new.pairs_independent, new.source, new.credible = static
         return new
 
     def __repr__(self) -> str:
@@ -186,7 +195,7 @@ class PosteriorMetric:
 
         For sampled linear maps, the limits are corrected for the noise of the draws,
         which makes distances longer (Eq. 1 of ``posterior.intervals``). Limits of other
-        metrics and of "exact" draws are quantiles of ``pair_draws``.
+        metrics, and of "exact" or ``credible`` draws, are quantiles of ``pair_draws``.
         """
         need_own_spread("interval", self)
         values, mean = self._lengths(A, B)
@@ -221,7 +230,8 @@ class PosteriorMetric:
     ) -> tuple[Float[np.ndarray, "s *n"], Float[np.ndarray, "*n"]]:
         """Return distances of every draw, corrected for noise, and their center."""
         values = self.pair_draws(A, B)
-        if self.source == "exact" or not isinstance(self.draws[0], Mahalanobis):
+        plain = self.credible or self.source == "exact"
+        if plain or not isinstance(self.draws[0], Mahalanobis):
             return values, np.asarray(np.median(values, 0))
         factors = np.stack([m.factor for m in self.draws])  # pyright: ignore[reportAttributeAccessIssue]
         delta = np.subtract(A, B).reshape(-1, factors.shape[2])

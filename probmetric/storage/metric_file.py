@@ -216,7 +216,7 @@ def _describe_draws(posterior: PosteriorMetric) -> tuple[Any, Arrays]:
     stacked = {name: np.stack([a[name] for _, a in described]) for name in first}
     static = {
         name: getattr(posterior, name)
-        for name in ("purpose", "source", "pairs_independent")
+        for name in ("purpose", "source", "pairs_independent", "credible")
     }
     head = {"kind": POSTERIOR, "n_draws": len(described), "draw": spec}
     return head | static, stacked
@@ -320,4 +320,5 @@ def _metric(spec: Any, arrays: Arrays, kinds: Sequence[type]) -> Any:
         for s in range(spec["n_draws"])
     ]
     static = {name: spec[name] for name in ("source", "pairs_independent")}
+    static["credible"] = spec.get("credible", False)  # Files of 0.2 have none.
     return PosteriorMetric(draws, spec["purpose"], **static)

@@ -151,3 +151,15 @@ def test_bad_input_is_refused(call, said):
     model = TripletMetric().fit_triplets(points[rows], y)
     with pytest.raises(ValueError, match=said):
         call(model)
+
+
+def test_the_default_prior_is_weaker_for_independent_triplets_than_for_labels():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 2)), np.repeat([0, 1], 10)
+    triplets = np.stack([rng.permutation(20)[:3] for _ in range(40)])
+    judged = TripletMetric(preprocessor=X).fit_triplets(
+        triplets, rng.integers(0, 2, 40)
+    )
+    assert judged.prior_.lam == 0.3
+    assert TripletMetric().fit(X, y).prior_.lam == 1
+    assert TripletMetric(regularization=2).fit(X, y).prior_.lam == 2

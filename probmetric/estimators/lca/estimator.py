@@ -52,6 +52,7 @@ from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
 from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted
+from probmetric.inference.sampling.datatree import INDEPENDENT
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
@@ -403,7 +404,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         )
         if not log_prior:
             drawn = drawn._replace(log_prior={}, log_likelihood=None)
-        return to_tree(
+        tree = to_tree(
             drawn,
             mode,
             Scaler(self.mean_, self.scale_),
@@ -413,6 +414,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             prior_draws=prior_draws,
             seed=seed,
         )
+        tree.attrs[INDEPENDENT] = int(self._independent())
+        return tree
 
     @overload
     def posterior_metric(

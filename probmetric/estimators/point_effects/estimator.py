@@ -44,9 +44,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
 
     Parameters
     ----------
-    regularization : float > 0, default=10
-        λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ,
-        with c = ‖W₀‖/√p.
+    regularization : "auto" or float > 0, default="auto"
+        λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ.
+        "auto" is 10 for labels. For pairs it is λ of ``LCA().fit_pairs``.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀. "auto" is chosen as in ``LCA``. After ``fit_pairs`` it is a
         multiple of the identity.
@@ -154,7 +154,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         fitted = fit_recipe(
             pairs,
             recipe,
-            float(self.regularization),
+            self._lam(pairs, recipe),
             spread_scale=float(self.spread_scale),
             spread=None if self.spread is None else float(self.spread),
         )

@@ -20,7 +20,11 @@ from probmetric.estimators.triplet_comparisons.shared import (
     accuracy,
     probability,
 )
-from probmetric.inference.sampling.datatree import provenance, to_datatree
+from probmetric.inference.sampling.datatree import (
+    INDEPENDENT,
+    provenance,
+    to_datatree,
+)
 from probmetric.inference.triplet_comparisons.embedding import (
     check_connected,
     embedding_prior,
@@ -200,7 +204,10 @@ class TripletEmbedding(TripletLearner):
             feature_names=[str(k) for k in range(n)],
             data=data._replace(X=self.objects_),
             observed={"y": np.asarray(data.y)},
-            attributes=provenance(triplet_comparisons, data, options),
+            attributes={
+                **provenance(triplet_comparisons, data, options),
+                INDEPENDENT: 1,
+            },
         )
 
 

@@ -35,6 +35,9 @@ from probmetric.inference.triplet_comparisons.start import rate_for
 from probmetric.models.triplet_comparisons import to_metric, triplet_comparisons
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
+INDEPENDENT_LAM = 0.3
+"""λ of independent triplets: weak, as sharp judgments have maps much larger than cI."""
+
 
 def _check_responses(triplets: ArrayLike | Triplets) -> None:
     if isinstance(triplets, Triplets) and triplets.y is None:
@@ -51,9 +54,10 @@ class TripletMetric(PairsMixin, TripletLearner):
 
     Parameters
     ----------
-    regularization : float > 0, default=1
+    regularization : "auto" or float > 0, default="auto"
         λ: the prior standard deviation of an entry of the linear map around the
-        Euclidean map cI is c/√λ. c is computed from the triplets without their
+        Euclidean map cI is c/√λ. "auto" is 0.3 for ``fit_triplets`` (see Benchmarks:
+        triplets) and 1 for ``fit``. c is computed from the triplets without their
         responses, such that log odds under cI have root mean square 2.
     n_targets, n_impostors : int, default=3
         Numbers of nearest points of the same class and of other classes. ``fit`` makes
@@ -107,7 +111,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     """
 
     n_components: int | None = field(default=None, kw_only=False)
-    regularization: Positive = 1.0
+    regularization: Positive | Literal["auto"] = "auto"
     n_targets: Count = 3
     n_impostors: Count = 3
     learning_rate: Positive | Literal["auto"] = "auto"
@@ -126,7 +130,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         made = nearest_triplets(Z[order], codes[order], k, m)
         anchor, near, far = (order[np.asarray(ends)] for ends in made[1:4])
         made = made._replace(X=Z, anchor=anchor, near=near, far=far)
-        return self._store(made, rate_for(made), scaler)
+        return self._store(made, rate_for(made), 1.0, scaler)
 
     def fit_triplets(
         self,
@@ -165,7 +169,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         names = "anchor", "near", "far", "other"
         places = place.reshape(len(data.ends), -1)
         data = data._replace(X=Z[first], **dict(zip(names, places, strict=False)))
-        return self._store(data, 1.0, scaler)
+        return self._store(data, 1.0, INDEPENDENT_LAM, scaler)
 
     def _triplets(
         self,
@@ -179,10 +183,14 @@ class TripletMetric(PairsMixin, TripletLearner):
             stored, triplets = entries or (None, triplets)
         return triplets_from_arrays(triplets, y, w, X=stored)
 
-    def _store(self, data: Triplets, auto: float, scaler: Scaler) -> Self:
-        rate = auto if self.learning_rate == "auto" else float(self.learning_rate)
+    def _store(self, data: Triplets, rate: float, lam: float, scaler: Scaler) -> Self:
+        """Fit, with a learning rate and λ for "auto"."""
+        if self.learning_rate != "auto":
+            rate = float(self.learning_rate)
+        if self.regularization != "auto":
+            lam = float(self.regularization)
         p = n_rows(self.n_components, data.X.shape[1])
-        prior = triplet.prior_for(data, p, float(self.regularization))
+        prior = triplet.prior_for(data, p, lam)
         params = self._solve(data, prior, rate)
         self._set_map(to_metric(params).factor, scaler, data.X)
         return self

@@ -28,6 +28,9 @@ DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
 """Axes of the quantities with these names."""
 
 OWN_MODEL = "own_model"
+
+INDEPENDENT = "pairs_independent"
+"""Attribute of draws: 1 if the pairs, triplets or points of the fit are independent."""
 """Attribute of draws of a user's model, whose sites may have any meaning."""
 
 

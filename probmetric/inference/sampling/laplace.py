@@ -121,6 +121,10 @@ class Laplace:
     ----------
     max_steps : int, default=2000
         Maximum number of L-BFGS iterations, if the start is not a Gaussian.
+    khat : bool, default=True
+        Whether to compute the k-hat, which shows how close the draws are to the exact
+        posterior. ``posterior_metric("prediction")`` does not: votes are judged by
+        their held-out loss.
 
     Examples
     --------
@@ -129,6 +133,7 @@ class Laplace:
     """
 
     max_steps: int = 2000
+    khat: bool = True
 
     def __post_init__(self) -> None:
         store_counts(self, "max_steps")
@@ -156,9 +161,12 @@ class Laplace:
             if not isinstance(start, Gaussian):
                 start = laplace_fit(target, data, start, max_steps=self.max_steps)
             values, weight = _draw(target, start, np.int64(seed), total, data)
-            khat = pareto_khat(np.asarray(weight)) if total >= 100 else float("nan")
             values = jax.tree.map(lambda a: np.asarray(a)[None], values)
-        return as_draws(values, {}, {"method": "laplace", "seed": seed, "khat": khat})
+        attributes = {"method": "laplace", "seed": seed}
+        if self.khat:
+            few = total < 100
+            attributes["khat"] = np.nan if few else pareto_khat(np.asarray(weight))
+        return as_draws(values, {}, attributes)
 
 
 def pareto_khat(log_weight: np.ndarray) -> float:

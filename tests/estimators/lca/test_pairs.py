@@ -7,7 +7,9 @@ import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import roc_auc_score
 
+import probmetric as pm
 from probmetric.estimators.lca.estimator import LCA
+from probmetric.inference.lca.curvature import log_evidence
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
 IRIS_X, IRIS_Y = load_iris(return_X_y=True)
@@ -204,3 +206,53 @@ def test_pairs_of_another_width_and_bad_strategies_are_refused():
         LCA().fit_pairs(pairs, y).calibrate_threshold(pairs, y, "max_tpr")
     with pytest.raises(ValueError, match="threshold must be a number in"):
         fitted.set_threshold(-1.0)
+
+
+def judged_pairs(seed=0, n=150):
+    """Independent pairs in three features, of which one does not count."""
+    rng = np.random.default_rng(seed)
+    A, delta = rng.normal(size=(2, n, 3))
+    t = 0.1 + 0.5 * ((delta * [2.0, 1.0, 0.0]) ** 2).sum(1)
+    return np.stack([A, A + delta], 1), (rng.exponential(size=n) > t).astype(int)
+
+
+def test_the_prior_of_pairs_is_the_weakest_within_three_nats_of_the_best():
+    pairs, y = judged_pairs()
+    fits = {
+        lam: LCA(regularization=lam).fit_pairs(pairs, y).fitted_
+        for lam in (100.0, 30.0, 10.0, 3.0, 1.0)
+    }
+    value = {
+        lam: log_evidence(
+            f.fit.params._replace(kappa2=np.float64(1.0)), f.pairs, f.fit.objective,
+            f.prior, 1.0,
+        )
+        for lam, f in fits.items()
+    }  # fmt: skip
+    best = max(value, key=value.__getitem__)
+    weakest = min(lam for lam in value if value[lam] > value[best] - 3)
+    assert weakest < best  # Otherwise the test could not tell the rules apart.
+    assert LCA().fit_pairs(pairs, y).regularization_ == weakest
+    assert LCA(regularization="evidence").fit_pairs(pairs, y).regularization_ == best
+
+
+def test_draws_after_pairs_answer_all_questions_without_options():
+    pairs, y = judged_pairs()
+    model = LCA().fit_pairs(pairs, y)
+    posterior = pm.draws_to_metric(model.sample("laplace", n_draws=60, n_chains=1))
+    A, B = pairs[:5, 0], pairs[5:10, 1]
+    low, high = posterior.interval(A, B)  # No warning: the pairs are independent.
+    distance = model.get_metric().distance(A, B)
+    assert ((low < distance) & (distance < high)).all()
+    P = posterior.closer_probability(A[0], B[0], B[1])
+    assert P + posterior.closer_probability(A[0], B[1], B[0]) == pytest.approx(1)
+    assert posterior.neighbor_probability(A, B, 2).sum(1) == pytest.approx(2)
+    knn = pm.KNeighborsClassifier(posterior, 3).fit(B, [0, 1, 0, 1, 0])
+    assert knn.predict_proba(A).shape == (5, 2)
+
+
+def test_draws_after_labels_are_marked_as_dependent():
+    X, y = load_iris(return_X_y=True)
+    drawn = LCA().fit(X, y).sample("laplace", n_draws=5, n_chains=1)
+    with pytest.warns(UserWarning, match="interval: intervals of 'laplace' draws"):
+        pm.draws_to_metric(drawn).interval(X[0], X[60])
