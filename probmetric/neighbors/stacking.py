@@ -91,8 +91,7 @@ def stack(
             break
     A = np.eye(k) * points / k + r @ r.T - (m + points) * np.outer(w, w)
     J = np.diag(w) - np.outer(w, w)
-    spread = np.linalg.pinv(A, rcond=1e-9, hermitian=True)
-    variance = np.diag(J @ spread @ J)
+    variance = np.diag(J @ np.linalg.lstsq(A, J, rcond=1e-9)[0])
     return Weights(w, np.sqrt(np.maximum(variance, 0)), np.log(P).mean(1))
 
 

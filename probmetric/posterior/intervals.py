@@ -25,7 +25,6 @@ from probmetric.arguments import check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import check_features, maps_of
 from probmetric.neighbors.scan import Refining
-from probmetric.posterior.jackknife import aligned
 from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -82,6 +81,14 @@ def between_rows(metric: Dissimilarity, A: Array, B: Array) -> Array:
     if isinstance(metric, Refining):
         return metric.refine(A, B, jnp.arange(len(A))[:, None])[:, 0]
     return jax.vmap(lambda a, b: metric.dissimilarity(a, b[None])[0])(A, B)
+
+
+def aligned(
+    factors: Float[np.ndarray, "s p d"], reference: Float[np.ndarray, "p d"]
+) -> Float[np.ndarray, "s p d"]:
+    """Rotate each linear map onto a reference by orthogonal Procrustes."""
+    U, _, Vt = np.linalg.svd(np.einsum("pd,sqd->spq", reference, factors))
+    return (U @ Vt) @ factors
 
 
 def one_rotation(factors: Float[np.ndarray, "s p d"]) -> Float[np.ndarray, "s q d"]:
