@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.data.hash import canonical_order
 from probmetric.linalg import one_blas_thread
 from probmetric.neighbors.strength import (
     N_FOLDS,
@@ -24,6 +25,7 @@ from probmetric.neighbors.strength import (
     Fold,
     Losses,
     folds,
+    image_losses,
     map_losses,
     some_voters,
     strongest,
@@ -72,21 +74,28 @@ def choose_strength(
     losses: Losses = map_losses,
     tolerance: float | int = TOLERANCE,
     name: str = "prior_strength",
+    images: bool = False,
 ) -> Chosen:
     """Choose the strength of a prior by the log loss of neighbor votes in folds.
 
-    With the default ``losses`` the models of ``learn`` are linear maps (p, d).
+    With the default ``losses`` the models of ``learn`` are linear maps (p, d), or, with
+    ``images``, the images (n, p) of all points under them.
     ``codes`` are classes 0..c-1; the only point of a class is used for training and
     never predicted. ``strengths`` begin with the strongest. ``tolerance`` is the number
     of standard errors by which a stronger prior may be worse. The result is the weakest
     if no strength can be fitted in every fold.
     """
     X, codes = np.asarray(X), np.asarray(codes)
-    every = list(folds(X, codes, N_FOLDS, N_REPEATS if len(X) < ONCE else 1))
+    order = canonical_order(X, codes)
+    repeats = N_REPEATS if len(X) < ONCE else 1
+    every = list(folds(X, codes, N_FOLDS, repeats, order))
 
     def votes(model: Any, fold: Fold) -> Float[np.ndarray, "b m"]:
         voters, queries = fold.voters, fold.asked
-        return losses(model, X[voters], codes[voters], X[queries], codes[queries])
+        labels = codes[voters], codes[queries]
+        if images:
+            return image_losses(model[voters], labels[0], model[queries], labels[1])
+        return losses(model, X[voters], labels[0], X[queries], labels[1])
 
     with one_blas_thread(X.shape[1]):
         return choose(
@@ -95,6 +104,6 @@ def choose_strength(
             votes,
             partial(strongest, tolerance=tolerance),
             folds=progress_bar(every, f"choose {name}", None, "fold"),
-            points=some_voters(X, codes),
+            points=some_voters(X, codes, order),
             shape=(len(BANDWIDTHS),),
         )

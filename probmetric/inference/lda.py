@@ -46,6 +46,7 @@ Fisher 1936; Bar-Hillel et al., "Learning a Mahalanobis metric from equivalence
 constraints", JMLR 2005 (RCA).
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -334,27 +335,44 @@ def choose_strength(
     >>> chosen.strength, chosen.losses[[0, -1]].round(2).tolist()
     (1.0, [0.7, 0.01])
     """
-    X, y, T = np.asarray(data.X), np.asarray(data.y), np.asarray(target)
+    X, y = np.asarray(data.X), np.asarray(data.y)
+    A = _coordinates(X, np.asarray(target))
+    flat = shrinkage_prior(np.eye(A.shape[1]), 0.0)
 
-    def learn(rows: np.ndarray) -> list[np.ndarray]:
-        pi, mean, scatter = class_moments(
-            Labeled(X[rows], y[rows]), shrinkage_prior(T, 0.0)
-        )
-        # VᵀTV = I and VᵀSV = nΛ whiten (3) for every s.
-        values, V = eigh(scatter, T)
+    def learn(rows: np.ndarray) -> Iterator[np.ndarray]:
+        pi, mean, scatter = class_moments(Labeled(A[rows], y[rows]), flat)
+        # VᵀSV = nΛ whitens (3) for every s.
+        values, V = eigh(scatter)
         values = np.maximum(values, 0.0)  # Rounding may make them negative.
         between = (np.sqrt(pi)[:, None] * (mean - pi @ mean)) @ V
-        k = n_components or min(len(pi) - 1, len(T))
-        maps: list[np.ndarray] = []
+        k, points = n_components or min(len(pi) - 1, X.shape[1]), A @ V
         for s in (min(s, INFINITE) for s in STRENGTHS):
             root = np.sqrt((len(rows) + s) / (len(rows) * values + s))
-            factor = root[:, None] * V.T
             if not chunks and (s < INFINITE or n_components is not None):
-                factor = svd(between * root, full_matrices=False)[2][:k] @ factor
-            maps.append(factor)
-        return maps
+                axes = svd(between * root, full_matrices=False)[2][:k]
+                yield points @ (root * axes).T
+            else:
+                yield points * root
 
-    return choose_by_folds(learn, X, y)
+    return choose_by_folds(learn, X, y, images=True)
+
+
+def _coordinates(
+    X: Float[np.ndarray, "n d"], T: Float[np.ndarray, "d d"]
+) -> Float[np.ndarray, "n r"]:
+    """Return coordinates of points in which T is the identity.
+
+    Their number is at most n: the prior is isotropic there, hence the directions that
+    no point has do not matter.
+    """
+    X = X - X.mean(0)
+    if np.any(T != np.eye(len(T))):
+        X = solve_triangular(cholesky(T, lower=True), X.T, lower=True).T
+    if len(X) >= X.shape[1]:
+        return X
+    values, U = eigh(X @ X.T)
+    there = values > values[-1] * len(X) * np.finfo(float).eps
+    return U[:, there] * np.sqrt(values[there])
 
 
 def leading(params: LDAParams, k: int) -> LDAParams:

@@ -44,6 +44,9 @@ ONCE = 300
 """Number of points from which folds are made once; repeats reduce noise for fewer."""
 
 MOST_VOTERS = 1000
+WIDE = 32
+"""Number of features from which distances are computed by a matrix product."""
+
 NEIGHBORS = 5
 TOLERANCE = 0.5
 """Standard errors by which a stronger prior may be worse, Eq. (1)."""
@@ -76,15 +79,17 @@ def folds(
     codes: Int[np.ndarray, "n"],
     n_folds: int,
     repeats: int,
+    order: Int[np.ndarray, "n"] | None = None,
 ) -> Iterator[Fold]:
     """Yield stratified folds; each repeat divides the points anew.
 
     If there are fewer points than folds, each point is a fold. A fold without a point
     to predict (each is the only one of its class) is left out.
     """
-    voters = some_voters(X, codes)
+    order = canonical_order(X, codes) if order is None else order
+    voters = some_voters(X, codes, order)
     for repeat in range(repeats):
-        fold = deal(X, codes, n_folds, repeat)
+        fold = deal(X, codes, n_folds, repeat, order)
         at = fold[voters]
         for out in range(min(n_folds, len(X))):
             if (at == out).any():
@@ -93,27 +98,39 @@ def folds(
 
 
 def deal(
-    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], n_folds: int, seed: int
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    n_folds: int,
+    seed: int,
+    order: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
     """Assign stratified folds 0..n_folds-1; -1 for the only point of a class."""
     fold = np.empty(len(X), int)
-    fold[by_class(X, codes, seed)] = np.arange(len(X)) % n_folds
+    fold[by_class(X, codes, seed, order)] = np.arange(len(X)) % n_folds
     return np.where(np.bincount(codes)[codes] > 1, fold, -1)
 
 
 def some_voters(
-    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    order: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "v"]:
     """Select at most 1000 points, stratified, sorted by class."""
     steps = np.linspace(0, len(X) - 1, min(len(X), MOST_VOTERS)).round().astype(int)
-    return by_class(X, codes, 0)[steps]
+    return by_class(X, codes, 0, order)[steps]
 
 
 def by_class(
-    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], seed: int
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    seed: int,
+    order: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Sort points by class, shuffled within, independently of their order and names."""
-    order = canonical_order(X, codes)
+    """Sort points by class, shuffled within, independently of their order and names.
+
+    ``order`` is ``canonical_order(X, codes)``, which takes time with many features.
+    """
+    order = canonical_order(X, codes) if order is None else order
     order = order[np.random.default_rng(seed).permutation(len(order))]
     _, first, code = np.unique(codes[order], return_index=True, return_inverse=True)
     return order[np.argsort(first[code], kind="stable")]
@@ -127,8 +144,18 @@ def map_losses(
     classes: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
     """Compute minus log P of each query's class for every bandwidth, under a map."""
-    Z, Q = _mapped(factor, X, Q)
-    return vote_losses(cdist(Q, Z, "sqeuclidean"), reach(Z), codes, classes)
+    return image_losses(X @ factor.T, codes, Q @ factor.T, classes)
+
+
+def image_losses(
+    Z: Float[np.ndarray, "n p"],
+    codes: Int[np.ndarray, "n"],
+    Q: Float[np.ndarray, "m p"],
+    classes: Int[np.ndarray, "m"],
+) -> Float[np.ndarray, "b m"]:
+    """Compute ``map_losses`` from the images of the points."""
+    Z, Q = _scaled(Z, Q)
+    return vote_losses(squares(Q, Z), reach(Z), codes, classes)
 
 
 def tuned_losses(
@@ -144,24 +171,41 @@ def tuned_losses(
     points lie closer to their classes than new ones and choose too small a bandwidth;
     ``map_losses`` ignores that cost.
     """
-    Z, Q = _mapped(factor, X, Q)
+    Z, Q = _scaled(X @ factor.T, Q @ factor.T)
     scale, n = reach(Z), len(Z)
     others = ~np.eye(n, dtype=bool)
-    D = cdist(Z, Z, "sqeuclidean")[others].reshape(n, n - 1)
+    D = squares(Z, Z)[others].reshape(n, n - 1)
     around = np.broadcast_to(codes, (n, n))[others].reshape(n, n - 1)
     best = first_best(-vote_losses(D, scale, around, codes).mean(1))
-    return vote_losses(cdist(Q, Z, "sqeuclidean"), scale, codes, classes)[[best]]
+    return vote_losses(squares(Q, Z), scale, codes, classes)[[best]]
 
 
-def _mapped(
-    factor: Float[np.ndarray, "p d"],
-    X: Float[np.ndarray, "n d"],
-    Q: Float[np.ndarray, "m d"],
+def _scaled(
+    Z: Float[np.ndarray, "n p"], Q: Float[np.ndarray, "m p"]
 ) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "m p"]]:
-    """Map X and Q, and scale them: their squares must not overflow."""
-    Z, Q = X @ factor.T, Q @ factor.T
+    """Scale images: their squares must not overflow."""
     size = max(np.abs(Z).max(), np.abs(Q).max())
     return (Z / size, Q / size) if size > 0 else (Z, Q)
+
+
+def squares(
+    A: Float[np.ndarray, "m p"], B: Float[np.ndarray, "n p"]
+) -> Float[np.ndarray, "m n"]:
+    """Compute all squared distances, with many features by a matrix product.
+
+    The product rounds to about 1e-15 of the squared norms: below 1e-13 of them, the
+    distance is zero.
+    """
+    if A.shape[1] < WIDE:
+        return cdist(A, B, "sqeuclidean")
+    center = B.mean(0)
+    A, B = A - center, B - center
+    size = np.sum(A * A, 1)[:, None] + np.sum(B * B, 1)
+    D = A @ (-2 * B.T)
+    D += size
+    size *= 1e-13
+    D[D < size] = 0.0
+    return D
 
 
 def vote_losses(
@@ -190,7 +234,7 @@ def reach(Z: Float[np.ndarray, "n p"]) -> float:
     """Compute the scale s, Eq. (2) of ``neighbors.votes``, of distances without JAX."""
     k = min(NEIGHBORS, len(Z) - 1)
     # Each point is at zero from itself: the k-th other is the k + 1-st.
-    near = np.partition(cdist(Z, Z, "sqeuclidean"), k, 1)[:, k]
+    near = np.partition(squares(Z, Z), k, 1)[:, k]
     middle, positive = np.median(near), near[near > 0]
     return float(middle if middle > 0 else np.median(positive) if len(positive) else 1)
 

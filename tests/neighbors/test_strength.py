@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 import probmetric as pm
 from probmetric.inference import choose
@@ -18,6 +19,15 @@ rng = np.random.default_rng(0)
 def unlearned(rows):
     """Learn nothing, whatever the strength."""
     return [np.eye(4)] * len(strength.STRENGTHS)
+
+
+def test_distances_by_a_product_are_sums_of_squared_differences():
+    A = rng.standard_normal((30, strength.WIDE)) + 1e3
+    A[10:20] = A[:10]
+    D = strength.squares(A[5:], A)
+    np.testing.assert_allclose(D, cdist(A[5:], A, "sqeuclidean"), rtol=1e-11)
+    assert (np.diagonal(D, 5) == 0).all()  # Also for duplicates.
+    assert (np.sum(D == 0, 1) == np.r_[[2] * 15, [1] * 10]).all()
 
 
 @pytest.mark.parametrize("duplicates", [0, 30])

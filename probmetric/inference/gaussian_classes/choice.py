@@ -24,23 +24,31 @@ points or more. With more folds, the held-out part of some fold would lack a cla
 this would reveal its labels. With more than 1000 points, a stratified subset of 1000
 points is predicted. The only point of a class is used for training and never predicted.
 
-One factorization is sufficient for all κ₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r =
-κ₀n_c/κ and t = κ₀/κ the posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W
+One decomposition is sufficient for all κ₀ and ν₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r
+= κ₀n_c/κ and t = κ₀/κ the posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W
 and G the vectors x - x̄_c and g whitened by A, and u = W + t G,
 
     log|Ψ| = log|A| + log(1 + r G²),
     (x - m)ᵀΨ⁻¹(x - m) = u² - r (uᵀG)²/(1 + r G²).                                (2)
 
+With Ψ₀ = e Ψ₁, e = ν₀ - D - 1 and Ψ₁ = RRᵀ, let R⁻¹S_cR⁻ᵀ = V diag(l) Vᵀ, of rank at
+most n_c - 1. For z = R⁻¹(x - x̄_c), and the products of W and G alike,
+
+    W² = z²/e + Σ_i (v_iᵀz)² (1/(e + l_i) - 1/e),
+    log|A| = log|Ψ₁| + D log e + Σ_i log(1 + l_i/e).                              (3)
+
 The page Benchmarks: few labels lists the data on which the grid and the rule were
 chosen and tested.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg.lapack import dpstrf
 from scipy.special import gammaln
 
 from probmetric.data.containers import Labeled
@@ -217,11 +225,10 @@ def _log_joints(
     members = np.full(len(n), np.sum(n)) if covariance == "tied" else n
     together = max(1, TOGETHER // (len(KAPPA) * max(delta.size, 1)))
     unit = prior_of(stats, Strengths(s, 1.0, 1.0), covariance=covariance)
+    forms = FORMS[covariance](unit.Psi, stats, delta, gap, at_kappa)
     for first in range(0, len(EXCESS), together):
         excess = np.array(EXCESS[first : first + together])[:, None, None]
-        log_det, squares = FORMS[covariance](
-            excess * unit.Psi, stats, delta, gap, at_kappa
-        )
+        log_det, squares = forms(excess)
         df = unit.nu - 1 + excess + members - order + 1
         peak = gammaln((df + order) / 2) - gammaln(df / 2)
         peak = peak - 0.5 * order * np.log(scale)
@@ -235,59 +242,115 @@ def _log_joints(
 
 
 type _AtKappa = tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]
-type _Forms = tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m *d"]]
-"""log|Ψ|, and the squares of each query."""
+type _Forms = Callable[
+    [Float[np.ndarray, "e 1 1"]],
+    tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m *d"]],
+]
+"""Computes log|Ψ|, and the squares of each query, for some values of ν₀ - D - 1."""
 
 
 def _full(
-    Psi: Float[np.ndarray, "e d d"],
+    Psi: Float[np.ndarray, "d d"],
     stats: ClassStatistics,
     delta: Float[np.ndarray, "c m d"],
     gap: Float[np.ndarray, "c d"],
     at_kappa: _AtKappa,
 ) -> _Forms:
     t, r = (v[..., None] for v in at_kappa)
-    L = np.linalg.cholesky(Psi[:, None] + stats.scatter)
-    both = np.concatenate([delta, gap[:, None]], 1)
-    white = np.linalg.solve(L, np.swapaxes(both, 1, 2))
-    W, G = white[..., :-1], white[..., -1]
-    WG = np.einsum("ecdm,ecd->ecm", W, G)[:, None]
-    GG = np.sum(G**2, 2)[:, None, :, None]
-    uG, u2 = WG + t * GG, np.sum(W**2, 2)[:, None] + 2 * t * WG + t**2 * GG
-    squares = np.maximum(u2 - r / (1 + r * GG) * uG**2, 0.0)  # Eq. (2)
-    log_det = 2 * np.sum(np.log(np.diagonal(L, axis1=2, axis2=3)), 2)
-    return log_det[:, None] + np.log1p(r * GG)[..., 0], squares
+    root = cholesky(Psi, lower=True)
+    half = partial(solve_triangular, root, lower=True, check_finite=False)
+    queries, g = half((delta[0] + gap[0]).T).T, half(gap.T).T
+    spectra = [_spectrum(scatter, half) for scatter in stats.scatter]
+
+    def products(
+        excess: np.ndarray, a: np.ndarray, b: np.ndarray, at: int
+    ) -> Float[np.ndarray, "e m"]:
+        """Compute products of rows a and b whitened by A, Eq. (3)."""
+        e, (values, axes) = excess[:, 0], spectra[at]
+        inner = (a @ axes) * (b @ axes) @ (1 / (e + values) - 1 / e).T
+        return np.sum(a * b, -1) / e + inner.T
+
+    def forms(
+        excess: Float[np.ndarray, "e 1 1"],
+    ) -> tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m"]]:
+        WW, WG, GG = (
+            np.stack([products(excess, *pair, c) for c, pair in enumerate(rows)], 1)
+            for rows in (
+                [(queries - row, queries - row) for row in g],
+                [(queries - row, row[None]) for row in g],
+                [(row[None], row[None]) for row in g],
+            )
+        )
+        WG, GG = WG[:, None], GG[:, None]
+        uG, u2 = WG + t * GG, WW[:, None] + 2 * t * WG + t**2 * GG
+        squares = np.maximum(u2 - r / (1 + r * GG) * uG**2, 0.0)  # Eq. (2)
+        each = [np.log1p(values / excess[:, 0]).sum(1) for values, _ in spectra]
+        log_det = 2 * np.sum(np.log(np.diag(root))) + len(root) * np.log(excess[..., 0])
+        log_det = (log_det + np.stack(each, 1))[:, None]
+        return log_det + np.log1p(r * GG)[..., 0], squares
+
+    return forms
+
+
+def _spectrum(
+    scatter: Float[np.ndarray, "d d"],
+    half: Callable[[np.ndarray], np.ndarray],
+) -> tuple[Float[np.ndarray, "r"], Float[np.ndarray, "d r"]]:
+    """Return the positive eigenvalues l and vectors V of R⁻¹ S_c R⁻ᵀ, Eq. (3)."""
+    lower, pivots, rank, info = dpstrf(scatter, lower=True)
+    if info < 0 or not np.isfinite(scatter).all():
+        raise LinAlgError("the scatter must be finite")
+    columns = np.empty((len(scatter), rank))
+    columns[pivots - 1] = np.tril(lower)[:, :rank]
+    white = half(columns)
+    values, vectors = np.linalg.eigh(white.T @ white)
+    there = values > values[-1:] * len(scatter) * np.finfo(float).eps
+    values, vectors = values[there], vectors[:, there]
+    return values, white @ vectors / np.sqrt(values)
 
 
 def _tied(
-    Psi: Float[np.ndarray, "e d d"],
+    Psi: Float[np.ndarray, "d d"],
     stats: ClassStatistics,
     delta: Float[np.ndarray, "c m d"],
     gap: Float[np.ndarray, "c d"],
     at_kappa: _AtKappa,
 ) -> _Forms:
     t, r = at_kappa
-    Psi = Psi[:, None] + np.sum(stats.scatter, 0)
-    L = np.linalg.cholesky(Psi + np.einsum("kc,ci,cj->kij", r, gap, gap))
+    scatter = np.sum(stats.scatter, 0) + np.einsum("kc,ci,cj->kij", r, gap, gap)
     u = delta + t[..., None, None] * gap[:, None]
-    white = np.linalg.solve(L, np.swapaxes(u.reshape(len(t), -1, u.shape[-1]), 1, 2))
-    log_det = 2 * np.sum(np.log(np.diagonal(L, axis1=2, axis2=3)), 2)
-    squares = np.sum(white**2, 2).reshape(len(Psi), *u.shape[:3])
-    return np.repeat(log_det[..., None], len(gap), 2), squares
+    queries = np.swapaxes(u.reshape(len(t), -1, u.shape[-1]), 1, 2)
+
+    def forms(
+        excess: Float[np.ndarray, "e 1 1"],
+    ) -> tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m"]]:
+        L = np.linalg.cholesky((excess * Psi)[:, None] + scatter)
+        white = np.linalg.solve(L, queries)
+        log_det = 2 * np.sum(np.log(np.diagonal(L, axis1=2, axis2=3)), 2)
+        squares = np.sum(white**2, 2).reshape(len(excess), *u.shape[:3])
+        return np.repeat(log_det[..., None], len(gap), 2), squares
+
+    return forms
 
 
 def _diagonal(
-    Psi: Float[np.ndarray, "e d d"],
+    Psi: Float[np.ndarray, "d d"],
     stats: ClassStatistics,
     delta: Float[np.ndarray, "c m d"],
     gap: Float[np.ndarray, "c d"],
     at_kappa: _AtKappa,
 ) -> _Forms:
     t, r = (v[..., None] for v in at_kappa)
-    scale = np.diagonal(Psi[:, None] + stats.scatter, axis1=2, axis2=3)
-    scale = scale[:, None] + r * gap**2
     u = delta + (t * gap)[:, :, None]
-    return np.sum(np.log(scale), -1), u**2 / scale[:, :, :, None]
+
+    def forms(
+        excess: Float[np.ndarray, "e 1 1"],
+    ) -> tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m d"]]:
+        scale = (excess * Psi)[:, None] + stats.scatter
+        scale = np.diagonal(scale, axis1=2, axis2=3)[:, None] + r * gap**2
+        return np.sum(np.log(scale), -1), u**2 / scale[:, :, :, None]
+
+    return forms
 
 
 FORMS = {"full": _full, "tied": _tied, "diagonal": _diagonal}

@@ -6,7 +6,7 @@ Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). If these file
 from the paper, the paper is wrong. The docstrings name the errata.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -124,6 +124,23 @@ def whitenings(
     return maps
 
 
+def whitened(
+    X: Float[np.ndarray, "n d"],
+    rows: Int[np.ndarray, "l"],
+    codes: Int[np.ndarray, "n"],
+    powers: Sequence[float],
+) -> Iterator[Float[np.ndarray, "n q"]]:
+    """Yield the images of X under ``whitenings`` of some rows, up to a rotation."""
+    live = ~constant_columns(X[rows])
+    values, rest, axes = _within(X[rows][:, live], codes[rows])
+    inside, d = X[:, live] @ axes.T, max(live.sum(), 1)
+    outside = X[:, live] - inside @ axes if len(values) < d else X[:, :0]
+    for g in powers:
+        low, high = rest ** (-g / 2), values ** (-g / 2)
+        dead = np.sqrt((low**2 * (d - len(values)) + np.sum(high**2)) / d)
+        yield np.hstack([inside * high, outside * low, X[:, ~live] * dead])
+
+
 def _within(
     X: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, float, Float[np.ndarray, "r d"]]:
@@ -135,8 +152,12 @@ def _within(
     if not (size := np.abs(spread).max(initial=0.0)) > 0:
         return np.ones(0), 1.0, np.zeros((0, d))
     spread = spread / size  # Rescale so that squares neither overflow nor underflow.
-    values, axes = np.linalg.svd(spread, full_matrices=False)[1:]
-    values = values**2 / n
+    wide = n < d
+    values, axes = np.linalg.eigh(spread @ spread.T if wide else spread.T @ spread)
+    there = values > values[-1] * max(n, d) * np.finfo(float).eps
+    values, axes = values[there][::-1], axes[:, there][:, ::-1]
+    axes = (axes.T @ spread) / np.sqrt(values)[:, None] if wide else axes.T
+    values = values / n
     mean = values.sum() / d
     apart = (np.sum(values**2) - d * mean**2) / d
     noise = np.sum(np.sum(spread**2, 1) ** 2) / n - np.sum(values**2)

@@ -10,6 +10,7 @@ are searched again under the learned metric and the fit is continued: one refres
 improves the metric slightly (see docs/measured.md). Points are standardized.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ from probmetric.inference.lca.fit import (
     scaled_identity,
     scaled_pca,
     scaled_within,
-    whitenings,
+    whitened,
 )
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
@@ -164,10 +165,11 @@ def choose_power(X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]) -> fl
     """
     powers = POWERS if len(X) >= FEW else POWERS[:2]
 
-    def learn(rows: Int[np.ndarray, "l"]) -> list[np.ndarray]:
-        return whitenings(X[rows], codes[rows], powers)
+    def learn(rows: Int[np.ndarray, "l"]) -> Iterator[np.ndarray]:
+        return whitened(X, rows, codes, powers)
 
-    return choose_strength(learn, X, codes, powers, name="prior_mean").strength
+    chosen = choose_strength(learn, X, codes, powers, name="prior_mean", images=True)
+    return chosen.strength
 
 
 def is_auto(mean: str | float | np.ndarray) -> bool:

@@ -52,6 +52,30 @@ def joints_of(stats, Q, covariance):
     )
 
 
+@pytest.mark.parametrize("d", [2, 13])
+def test_one_decomposition_gives_the_squares_of_every_prior(d):
+    """Classes of 1 and 4 points, fewer than features, and of 20."""
+    a = np.repeat([0, 1, 2], [1, 4, 20])
+    stats, Q = statistics_of(Z[:25, :d], a, 3), Z[30:33, :d]
+    Psi = np.eye(d) + 0.5
+    gap = stats.mean - Z[:25, :d].mean(0)
+    delta, t, r = (
+        Q - stats.mean[:, None],
+        np.array([[0.2], [0.9]]),
+        np.array([[3], [1.5]]),
+    )
+    at_kappa = (np.repeat(t, 3, 1), np.repeat(r, 3, 1))
+    excess = np.array([1.0, 1e6])
+    forms = choice._full(Psi, stats, delta, gap, at_kappa)
+    log_det, squares = forms(excess[:, None, None])
+    for e, k, c in np.ndindex(2, 2, 3):
+        A = excess[e] * Psi + stats.scatter[c] + r[k] * np.outer(gap[c], gap[c])
+        u = delta[c] + t[k] * gap[c]
+        wanted = np.einsum("md,de,me->m", u, np.linalg.inv(A), u)
+        np.testing.assert_allclose(squares[e, k, c], wanted, rtol=1e-9)
+        assert log_det[e, k, c] == pytest.approx(np.linalg.slogdet(A)[1], rel=1e-12)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 @pytest.mark.parametrize("d", [1, 5])

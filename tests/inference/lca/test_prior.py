@@ -10,6 +10,7 @@ from numpyro.infer import NUTS as NUTS_OF_NUMPYRO
 from numpyro.infer.util import log_density
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
+from scipy.spatial.distance import pdist
 
 import probmetric as pm
 from probmetric.data.containers import Pairs
@@ -21,6 +22,8 @@ from probmetric.inference.lca.fit import (
     scaled_identity,
     scaled_pca,
     scaled_within,
+    whitened,
+    whitenings,
 )
 from probmetric.inference.lca.likelihood import log_prior
 from probmetric.inference.lca.recipe import Recipe, fit_labeled
@@ -266,6 +269,17 @@ def test_few_axes_of_the_covariance_within_are_those_that_tell_classes_apart():
     assert abs(spread[0, 1]) < 1e-10 * spread[0, 0]
     assert spread[0, 0] > spread[1, 1]
     assert c == pytest.approx(np.sqrt(np.sum(W0**2) / 2))
+
+
+@pytest.mark.parametrize("n, d", [(20, 60), (60, 20)])
+def test_images_of_points_have_the_distances_of_the_whitened_points(n, d):
+    """Column 3 is constant in the rows that define the covariance, not in others."""
+    X, codes = np.random.default_rng(2).normal(size=(n, d)), np.arange(n) % 3
+    rows, powers = np.arange(n // 2), (0.0, 0.5, 1.0)
+    X[rows, 3] = 1.0
+    maps = whitenings(X[rows], codes[rows], powers)
+    for A, Z in zip(maps, whitened(X, rows, codes, powers), strict=True):
+        np.testing.assert_allclose(pdist(Z), pdist(X @ A), rtol=1e-9)
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0])
