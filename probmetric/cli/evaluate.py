@@ -254,7 +254,7 @@ def _votes(options: Evaluate, spec: DataSpec) -> Task:
         figures: list[dict[str, Any]] = []
         predictions: list[pd.DataFrame] = []
         bar = progress_bar(splits, "held-out points", None, "split")
-        how = {"n_neighbors": n_neighbors, "novelty": options.novelty}
+        how: Any = {"n_neighbors": n_neighbors, "novelty": options.novelty}
         for stated in cross_validate(metrics, X, labels, bar, **how):
             rows, classifier = stated.rows, stated.classifier
             which = {"method": stated.name, "split": stated.split}

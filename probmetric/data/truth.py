@@ -9,14 +9,14 @@ from sklearn.base import ClassifierMixin
 
 from probmetric.data.inputs import check_weights, column, label_codes
 from probmetric.data.unlabeled import leave_out
-from probmetric.typing import ArrayLike
+from probmetric.typing import Array, ArrayLike
 
 type BaseRates = ArrayLike | Mapping[Any, float] | None
 """Shares of the classes, in the order of ``classes_`` or by class."""
 
 
 def shift_to(
-    class_prior: BaseRates, classes: np.ndarray, before: Float[np.ndarray, "c"]
+    class_prior: BaseRates, classes: np.ndarray, before: Float[Array, "c"]
 ) -> Float[np.ndarray, "c"] | float:
     """Return the log of other base rates over those of the training data, or 0."""
     if class_prior is None:
@@ -34,7 +34,7 @@ def shift_to(
         raise ValueError(
             f"class_prior must be shares > 0 with sum 1, got {shares.tolist()}"
         )
-    return np.log(shares) - np.log(before)
+    return np.log(shares) - np.log(np.asarray(before))
 
 
 def at_base_rates(

@@ -73,7 +73,8 @@ def cross_validate(
 
 def _other_label(y: np.ndarray) -> Any:
     """Return a label of the type of y that is none of its values."""
-    return y.max() + 1 if y.dtype.kind in "iufb" else f"not {y.max()}"
+    numbers = y.dtype.kind in "iufb"
+    return y.max() + 1 if numbers else f"not {max(map(str, y))}"
 
 
 def stratified_folds(

@@ -8,7 +8,7 @@ interface ``metric.protocol.MetricDraws``.
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -202,7 +202,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     prior_weight: Any = "loo"
     reject_below: Any = 0.0
     reject_label: object = None
-    class_prior: object = None
+    class_prior: Any = None
     novelty: Any = None
     outlier_label: object = None
     unlabeled: object = "warn"
@@ -283,10 +283,12 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             raise ValueError("sample_weight must be None for a list of metrics")
         if not self.metric:
             raise ValueError("metric must have at least one metric, got an empty list")
-        parts = []
-        for metric in clone(self.metric, safe=False):
-            part = clone(self).set_params(metric=metric, reject_below=0.0)
-            parts.append(part.set_params(novelty=None, unlabeled=None))
+        metrics: Any = clone(cast("Any", self.metric), safe=False)
+        plain = {"reject_below": 0.0, "novelty": None, "unlabeled": None}
+        parts: list[Any] = [
+            cast("Any", clone(self)).set_params(metric=metric, **plain)
+            for metric in metrics
+        ]
         parts, weights = fit_stack(parts, X, labels, codes)
         fitted, settings = vars(parts[weights.weights.argmax()]), self.get_params(False)
         vars(self).update({k: v for k, v in fitted.items() if k not in settings})

@@ -65,7 +65,7 @@ def held_out(
         for k, part in enumerate(parts):
             # Classes with a single row in a fold are expected.
             with warnings.catch_warnings(action="ignore", category=UserWarning):
-                fitted = clone(part).fit(X[rest], labels[rest])
+                fitted = _fitted(part, X[rest], labels[rest])
             predicted = np.asarray(fitted.predict_proba(X[rows]))
             if predicted.shape != (len(rows), c):
                 raise ValueError(
@@ -82,7 +82,7 @@ def stack(
     """Maximize Eq. (1) by Eq. (2); standard deviations by Eq. (3)."""
     P = np.maximum(P, LEAST)
     k, m = P.shape
-    w = np.full(k, 1 / k)
+    w, r = np.full(k, 1 / k), P
     for _ in range(10_000):
         r = w[:, None] * P
         r /= r.sum(0)
@@ -106,4 +106,9 @@ def fit_stack(
     P = held_out(parts, X, labels, codes)
     if not P.size:
         raise ValueError("y must have a class of at least 2 members to stack, got none")
-    return [clone(part).fit(X, labels) for part in parts], stack(P, points)
+    return [_fitted(part, X, labels) for part in parts], stack(P, points)
+
+
+def _fitted(part: Any, X: Float[np.ndarray, "n d"], labels: np.ndarray) -> Any:
+    new: Any = clone(part)
+    return new.fit(X, labels)

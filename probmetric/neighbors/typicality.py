@@ -80,8 +80,8 @@ def check_novelty(novelty: float, n: int) -> None:
 
 def reference(metric: Any, X: Any) -> Reference:
     """Return the reference of Eq. (1), of at most ``MOST_TUNED`` rows."""
-    large = isinstance(X, Chunked)
-    rows = sampled_rows(len(X), MOST_TUNED) if large else scored_rows(X)
+    n, large = len(X), isinstance(X, Chunked)
+    rows = sampled_rows(n, MOST_TUNED) if large else scored_rows(X)
     return Reference(X, [single(metric)], [scores_of(single(metric), X, rows)])
 
 

@@ -36,6 +36,12 @@ def test_p_values_of_a_fixed_metric_are_those_of_full_conformal_prediction(votes
     np.testing.assert_allclose(knn.typicality(Q), expected, rtol=1e-12)
 
 
+def test_equal_scores_count_as_at_least_as_large():
+    grid = np.arange(5.0)[:, None]
+    p = reference(pm.Mahalanobis(np.eye(1)), grid).p_values(np.array([[5.0], [5.5]]))
+    np.testing.assert_allclose(p, [1, 1 / 6])
+
+
 def test_new_members_are_called_novel_at_the_nominal_rate():
     """The rate is 2/40 for 39 rows. The test fails by chance once in 10⁵ times."""
     euclid, X = pm.Mahalanobis(np.eye(2)), RNG.normal(size=(600, 40, 2))
