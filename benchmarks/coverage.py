@@ -1,27 +1,20 @@
-"""Do nominal 90% intervals of learned metrics cover, and on which side do they fail?
+"""Do nominal 90% intervals of learned distances cover, and how wide are they?
 
-    python benchmarks/coverage.py posterior_coverage --data DIR --first 30 --seeds 30
-    python benchmarks/coverage.py learner_intervals --data DIR --sizes 20 40
-    python benchmarks/coverage.py step_coverage
+    python benchmarks/coverage.py --seeds 40
+    python benchmarks/coverage.py --methods RCA --sets heavy --sizes 40
 
-Populations in five features: gauss3 (three Gaussian classes of unequal variances),
-twonorm5 (two unit Gaussians four apart), principal scores of sets in the folder, and
-for steps waveform5 (five correlated columns) and collinear (gauss3 whose fifth feature
-is the first plus noise). A stratified training set of n points gives intervals for 40
-fixed pairs of points: for the distance (``value``), for its ratio to the distance of
-the next pair, and for P(same). The truth is what the same recipe gives on 1000 points
-that no training set uses; P(same) of draws is by the model's link, as is its truth.
+Populations: ``heavy`` (three classes, t with 3 degrees of freedom, d = 5),
+``unbalanced`` (Gaussian, shares 70, 20 and 10%, d = 10), ``many`` (12 Gaussian classes,
+d = 8), ``banana`` (two curved classes, d = 2), ``sparse`` (two Gaussian classes, 5 of
+60 features differ). For each training set, ``pm.with_intervals`` (for LCA
+``posterior_metric("intervals")``) gives intervals for 30 fixed pairs of points: for the
+distance, and for its ratio to the distance of the next pair. The truth is the mean of
+the fits to ``N_TRUTH`` other training sets of the same size. The ideal width is 3.29
+standard deviations of these fits. The method was chosen on other populations.
 
-posterior_coverage  LCA (all pairs, λ = 1, learning rate 1): the jackknife of
-                    ``posterior_metric("intervals")``, and as negative controls the
-                    bootstrap and Laplace's draws, for the first 10 and 3 seeds
-learner_intervals   ``pm.with_intervals`` of other learners; the control takes
-                    percentiles of the refits
-step_coverage       LCA's jackknife for points that differ by one standard deviation in
-                    one feature; Laplace's draws are the control
-
-Rows of the CSV: population, n, seed, method, question, and how many of the truths are
-inside, below and above the limits. Errors are over training sets.
+Rows of the CSV: method, data, n, seed, and for both questions the share of intervals
+that contain the truth, and their mean width divided by the ideal width. Errors are over
+training sets.
 """
 
 import warnings
@@ -29,212 +22,144 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from harness import parser, shares, write_page
+from harness import markdown, parser, write_page
 from sklearn.base import clone
 
 import probmetric as pm
-from probmetric.inference.lca.jackknife import held_out_links, leave_out
-from probmetric.posterior.jackknife import aligned, groups_of
 
-N_REFERENCE, N_PAIRS, N_SIMULATED = 1000, 40, 8000
-LIMITED = {"bootstrap": 10, "laplace": 3}  # number of seeds of the slow controls
-LCA = {"LCA": pm.LCA(pairs="all", regularization=1, learning_rate=1)}
+N_TRUTH, N_PAIRS = 60, 30
 LEARNERS = {
+    "LCA": pm.LCA(),
+    "LCA, all pairs": pm.LCA(pairs="all", learning_rate=1, regularization=1),
     "LDA": pm.LDA(prior_strength=1),
     "RCA": pm.RCA(prior_strength=1),
     "PairLDA": pm.PairLDA(prior_strength=0),
-    "TwoStageMixture": pm.TwoStageMixture(),
-    "GLML": pm.GLML(prior="evidence", gamma="loo"),
 }
-SIMULATED = ("gauss3", "twonorm5")
-STUDIES = {  # populations, sizes, methods
-    "posterior_coverage": (
-        (*SIMULATED, "waveform", "image_segmentation", "twonorm", "usps_8x8"),
-        (20, 40, 80, 120),
-        ("jackknife", "bootstrap", "laplace"),
-    ),
-    "learner_intervals": ((*SIMULATED, "waveform", "twonorm"), (20, 40, 80), LEARNERS),
-    "step_coverage": (
-        (*SIMULATED, "waveform5", "collinear"),
-        (40, 120),
-        ("jackknife", "laplace"),
-    ),
+SHARES = {
+    "heavy": [1 / 3] * 3,
+    "unbalanced": [0.7, 0.2, 0.1],
+    "many": [1 / 12] * 12,
+    "banana": [0.5] * 2,
+    "sparse": [0.5] * 2,
 }
+SIZES = (40, 120, 400)
 
 
-def population(name, folder):
-    """Return points of a population in five features, and their classes."""
-    if name in ("gauss3", "collinear"):
-        rng = np.random.default_rng(11)
-        y = rng.integers(0, 3, N_SIMULATED)
-        mean = np.array([[0.0, 0, 0, 0, 0], [2, 0, 0, 0, 0], [0, 2, 1, 0, 0]])
-        sd = [[1.0, 1, 1, 1, 1], [0.5, 1.5, 1, 0.7, 1.2], [1.5, 0.6, 1.2, 1, 0.5]]
-        X = mean[y] + np.array(sd)[y] * rng.standard_normal((len(y), 5))
-        if name == "collinear":
-            noise = np.random.default_rng(13).standard_normal(len(X))
-            X = np.column_stack([X[:, :4], X[:, 0] + 0.2 * noise])
-        return X, y
-    if name == "twonorm5":
-        rng = np.random.default_rng(12)
-        y = rng.integers(0, 2, N_SIMULATED)
-        shift = (2 * y[:, None] - 1) * 2 / np.sqrt(5)
-        return shift + rng.standard_normal((len(y), 5)), y
-    if name == "waveform5":
-        X, y = pm.datasets.load("waveform", n=N_SIMULATED)
-        return X[:, [4, 8, 10, 12, 16]], y
-    X, y = pm.datasets.load(str(folder / f"{name}.npz"))
-    X = np.asarray(X, float)
-    X = X[:, X.std(0) > 0]
-    X = (X - X.mean(0)) / X.std(0)
-    scores = X @ np.linalg.eigh(X.T @ X)[1][:, :-6:-1]
-    return scores / scores[:, 0].std(), np.unique(y, return_inverse=True)[1]
+def sample(name, n, rng):
+    """Return n points of a population, and classes in fixed shares."""
+    fixed, shares = np.random.default_rng(sum(map(ord, name))), np.array(SHARES[name])
+    count = np.maximum(2, np.floor(n * shares).astype(int))
+    while count.sum() != n:
+        count[np.argmax(n * shares - count)] += np.sign(n - count.sum())
+    y = np.repeat(np.arange(len(count)), count)
+    if name == "heavy":
+        mean, mix = fixed.normal(size=(3, 5)) * 1.5, fixed.normal(size=(5, 5)) / 2
+        noise = rng.normal(size=(n, 5)) @ (mix + np.eye(5))
+        return mean[y] + noise / np.sqrt(rng.chisquare(3, (n, 1)) / 3), y
+    if name == "unbalanced":
+        mean, mix = fixed.normal(size=(3, 10)), fixed.normal(size=(10, 10)) / 4
+        return mean[y] + rng.normal(size=(n, 10)) @ (mix + np.eye(10)), y
+    if name == "many":
+        mean, sd = fixed.normal(size=(12, 8)) * 1.7, fixed.uniform(0.5, 1.5, 8)
+        return mean[y] + rng.normal(size=(n, 8)) * sd, y
+    if name == "banana":
+        t, sign = rng.uniform(0, np.pi, n), 1 - 2 * y
+        curve = np.column_stack([np.cos(t) * sign + y, np.sin(t) * sign + 0.4 * y])
+        return curve + 0.25 * rng.normal(size=(n, 2)), y
+    shift = (2 * y[:, None] - 1) * 0.6 * (np.arange(60) < 5)
+    return shift + rng.normal(size=(n, 60)), y
 
 
-def draw_points(y, n, rng, among):
-    """Draw n points of ``among`` in the shares of the classes, at least 2 of each."""
-    codes = y[among]
-    counts = shares(codes, n)
-    parts = [rng.permutation(among[codes == c])[:m] for c, m in enumerate(counts)]
-    return np.concatenate(parts)
-
-
-def values(metric, A, B):
-    """Return the metric's value of each pair: a distance if it is one."""
-    D = np.diag(metric.pairwise(A, B))
-    return np.sqrt(D) if metric.is_distance else D
+def questions(metric, A, B):
+    """Return the distances, and their ratios to the distances of the next pairs."""
+    distance = np.asarray(metric.distance(A, B))
+    return np.stack([distance, distance / np.roll(distance, -1)])
 
 
 class World:
-    """A population: reference points, pairs, and the truth of each learner."""
+    """A population and a size: pairs, and the truth for each learner."""
 
-    def __init__(self, name, folder, steps):
-        self.name, (self.X, self.y) = name, population(name, folder)
-        rng = np.random.default_rng(7)
-        every = np.arange(len(self.y))
-        self.reference = draw_points(self.y, N_REFERENCE, rng, every)
-        self.rest = np.setdiff1d(every, self.reference)
-        if steps:
-            self.A = np.tile(self.X.mean(0), (5, 1))
-            self.B = self.A + np.diag(self.X.std(0))
-        else:
-            pairs = rng.permutation(self.rest)[: 2 * N_PAIRS]
-            self.A, self.B = self.X[pairs[:N_PAIRS]], self.X[pairs[N_PAIRS:]]
-            self.rest = np.setdiff1d(self.rest, pairs)
-        self.pair = self.A, self.B
-        self.shifted = np.roll(self.A, -1, 0), np.roll(self.B, -1, 0)
-        self.truths = {}
+    def __init__(self, name, n):
+        self.name, self.n, self.truths = name, n, {}
+        points = sample(name, 2000, np.random.default_rng(777))[0]
+        chosen = np.random.default_rng(5).permutation(2000)[: 2 * N_PAIRS]
+        self.A, self.B = points[chosen[:N_PAIRS]], points[chosen[N_PAIRS:]]
 
-    def truth(self, name, learner):
-        """Return the values and P(same) of the pairs under the fit on the reference."""
+    def fit(self, learner, X, y):
+        """Return the learned metric, without a calibrated link."""
+        learner = clone(learner)
+        if isinstance(learner, pm.LCA):
+            return pm.Mahalanobis(learner.fit(X, y).components_)
+        return learner.fit(X, y).get_metric()
+
+    def truth(self, name):
+        """Return the mean and the standard deviation of the fits to other samples."""
         if name not in self.truths:
-            X, y = self.X[self.reference], self.y[self.reference]
-            metric = clone(learner).fit(X, y).get_metric()
-            value = values(metric, *self.pair)
-            self.truths[name] = {"value": value, "ratio": value / np.roll(value, -1)}
-            if name == "LCA":
-                self.truths[name] |= self.links(clone(learner).fit(X, y), X, y)
+            seeds = ([1, self.n, k] for k in range(N_TRUTH))
+            samples = (
+                sample(self.name, self.n, np.random.default_rng(s)) for s in seeds
+            )
+            fits = (self.fit(LEARNERS[name], X, y) for X, y in samples)
+            values = [questions(fit, self.A, self.B) for fit in fits]
+            self.truths[name] = np.mean(values, 0), np.std(values, 0, ddof=1)
         return self.truths[name]
 
-    def links(self, lca, X, y):
-        """Return P(same) of the pairs: by the link on held-out pairs, and the model's.
-
-        Ten groups instead of fifty, and all pairs: the link of 1000 points is the same.
-        """
-        group = groups_of(y) % 10
-        left_out = leave_out(lca.fitted_, group)
-        shrink = np.sqrt(1 + 2 * np.exp(np.asarray(left_out.log_sigma2)))
-        maps = np.asarray(left_out.W) / shrink[:, None, None] / lca.scale_
-        maps = aligned(maps, lca.components_)
-        link = held_out_links(X, y, group, lca.components_, maps, most=len(y) ** 2)[0]
-        D = np.sum(((self.A - self.B) @ lca.components_.T) ** 2, 1)
-        calibrated = 1 / (1 + np.exp(-np.asarray(link.log_odds(D))))
-        return {"P(same)": calibrated, "draws": np.exp(-(lca.intercept_ + D / 2))}
-
-    def limits(self, method, learner, X, y, seed):
-        """Yield questions with their limits."""
+    def row(self, name, seed):
+        """Return coverage and width for one training set."""
+        X, y = sample(self.name, self.n, np.random.default_rng([2, self.n, seed]))
+        learner = LEARNERS[name]
         if isinstance(learner, pm.LCA):
-            fitted = clone(learner).fit(X, y)
-            made = fitted.posterior_metric("intervals", method=method, seed=seed)
-            yield "value", made.interval(*self.pair)
-            yield "ratio", made.ratio_interval(self.pair, self.shifted)
-            if method != "laplace":
-                yield "P(same)", made.same_interval(*self.pair)
-            return
-        fit = lambda X, y: clone(learner).fit(X, y).get_metric()  # noqa: E731
-        made = pm.with_intervals(fit, X, y)
-        yield "value", made.interval(*self.pair)
-        refits = [values(metric, *self.pair) for metric in made.left_out]
-        yield "refits' percentiles", np.quantile(refits, (0.05, 0.95), axis=0)
-        if isinstance(made.metric, pm.Mahalanobis):
-            yield "ratio", made.ratio_interval(self.pair, self.shifted)
-
-    def rows(self, method, learner, n, seed):
-        """Yield a row a question for one training set."""
-        train = draw_points(self.y, n, np.random.default_rng([seed, n]), self.rest)
-        truths = self.truth(method if method in LEARNERS else "LCA", learner)
-        parts = self.X[train], self.y[train], seed
-        for question, (low, high) in self.limits(method, learner, *parts):
-            of_draws = question == "P(same)" and method == "bootstrap"
-            truth = truths.get("draws" if of_draws else question, truths["value"])
-            yield {
-                **{"data": self.name, "n": n, "seed": seed, "method": method},
-                "question": question,
-                "inside": int(np.sum((low <= truth) & (truth <= high))),
-                "below": int(np.sum(truth < low)),
-                "above": int(np.sum(truth > high)),
-            }
+            made = clone(learner).fit(X, y).posterior_metric("intervals")
+        else:
+            made = pm.with_intervals(lambda X, y: self.fit(learner, X, y), X, y)
+        following = np.roll(self.A, -1, 0), np.roll(self.B, -1, 0)
+        ends = (
+            made.interval(self.A, self.B),
+            made.ratio_interval((self.A, self.B), following),
+        )
+        found = {"method": name, "data": self.name, "n": self.n, "seed": seed}
+        what = zip(("distance", "ratio"), ends, *self.truth(name), strict=True)
+        for question, (low, high), mean, sd in what:
+            found[question] = np.mean((low <= mean) & (mean <= high))
+            found[f"width of {question}"] = np.mean((high - low) / (3.29 * sd))
+        return found
 
 
 def tables(table):
-    """Return coverage by method, size and question: over populations, and the least."""
-    counts = table[["inside", "below", "above"]].sum(axis=1)
-    for side in ("inside", "below", "above"):
-        table[side] /= counts
-    header = ["method", "n", "question", "training sets", "covered (below/above)"]
-    lines = ["| " + " | ".join([*header, "least population"]) + " |", "|---" * 6 + "|"]
-    for key, part in table.groupby(["method", "n", "question"], sort=False):
-        of_set = part.groupby("data")
-        inside, below, above = of_set[["inside", "below", "above"]].mean().mean()
-        error = np.sqrt((of_set["inside"].sem() ** 2).sum()) / of_set.ngroups
-        least = of_set["inside"].mean()
-        cells = [
-            *key,
-            len(part),
-            f"{inside:.3f} ± {error:.3f} ({below:.3f}/{above:.3f})",
-        ]
-        cells.append(f"{least.min():.3f} {least.idxmin()}")
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return [*lines, ""]
+    """Return coverage and width by learner, population and size."""
+    body = []
+    for key, part in table.groupby(["method", "data", "n"], sort=False):
+        cells = []
+        for question in ("distance", "ratio"):
+            error = part[question].std(ddof=1) / np.sqrt(len(part))
+            width = part[f"width of {question}"].mean()
+            cells.append(f"{part[question].mean():.3f} ± {error:.3f}, {width:.2f}")
+        body.append([*key, len(part), *cells])
+    header = ["learner", "population", "n", "training sets", "distance", "ratio"]
+    return markdown(body, header)
 
 
 def main():
     """Run what the CSV lacks, and write the page."""
-    options = parser(STUDIES, __doc__).parse_args()
-    names, sizes, methods = STUDIES[options.study]
-    names = [n for n in options.sets or names if options.data or n not in ("waveform",
-             "image_segmentation", "twonorm", "usps_8x8")]  # fmt: skip
+    options = parser(["intervals"], __doc__).parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    path = Path(options.out, f"{options.study}.csv")
+    path = Path(options.out, "intervals.csv")
     table = pd.read_csv(path) if path.exists() else pd.DataFrame()
-    first = 30 if options.first is None else options.first
     key = ["method", "data", "n", "seed"]
     done = set(map(tuple, table[key].to_numpy())) if len(table) else set()
-    steps = options.study == "step_coverage"
     warnings.filterwarnings("ignore")
-    worlds = [] if options.table else [World(n, options.data, steps) for n in names]
-    for n in options.sizes or sizes:
-        for seed in range(first, first + options.seeds):
-            for method in options.methods or methods:
-                if seed - first >= LIMITED.get(method, np.inf):
-                    continue
-                learner = {**LEARNERS}.get(method, LCA["LCA"])
-                for world in worlds:
-                    if (method, world.name, n, seed) not in done:
-                        made = list(world.rows(method, learner, n, seed))
-                        table = pd.concat([table, pd.DataFrame(made)])
-                        table.to_csv(path, index=False)
-            print(n, seed, flush=True)
-    write_page(options.study, tables(table), options.out)
+    cells = [(d, n) for d in options.sets or SHARES for n in options.sizes or SIZES]
+    worlds = [] if options.table else [World(*cell) for cell in cells]
+    first = options.first or 0
+    for seed in range(first, first + options.seeds):
+        for world in worlds:
+            for name in options.methods or LEARNERS:
+                if (name, world.name, world.n, seed) not in done:
+                    row = pd.DataFrame([world.row(name, seed)])
+                    table = pd.concat([table, row])
+                    table.to_csv(path, index=False)
+        print(seed, flush=True)
+    write_page("intervals", tables(table), options.out)
 
 
 if __name__ == "__main__":

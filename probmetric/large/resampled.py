@@ -18,10 +18,10 @@ from jaxtyping import Float, Int
 
 from probmetric.arguments import check_number
 from probmetric.data.hash import row_bits
-from probmetric.large.source import Block, Source, View, class_counts, n_rows
+from probmetric.large.source import Block, Source, View, n_rows
 from probmetric.metric import Dissimilarity
 from probmetric.posterior.interval_metric import IntervalMetric, refits, same_size
-from probmetric.posterior.jackknife import QUARTERS, REPEATS, variance_factor
+from probmetric.posterior.jackknife import FACTOR, QUARTERS, REPEATS
 
 BEYOND = 1 << 62
 """A row number that does not occur: its bits are the seeds of streams."""
@@ -162,17 +162,9 @@ def with_intervals(
             "groups must be None for a dataset on disk, got groups. Whole groups are "
             "only left out of arrays."
         )
-    n, n_classes = n_rows(X), 1
+    n = n_rows(X)
     if n < 2 * QUARTERS:
         raise ValueError(f"X must have {2 * QUARTERS} rows or more, got {n}")
-    if X.labeled:
-        classes, sizes = class_counts(X)
-        if (sizes == 1).any():
-            raise ValueError(
-                "label must have two or more rows of each class, got one row of class "
-                f"{classes[sizes == 1].tolist()[0]!r}"
-            )
-        n, n_classes = int(sizes.sum()), len(sizes)
     rests = (
         without_group(X, k, n_groups=QUARTERS, seed=(seed * REPEATS + repeat) % 2**32)
         for repeat in range(REPEATS)
@@ -180,6 +172,5 @@ def with_intervals(
     )
     samples = chain([(X,)], zip(rests, strict=True))
     metric, *left_out = same_size(refits(learn, samples, n_jobs))
-    factor = variance_factor(n, n_classes)
-    about = about or f"{n_rows(X)} rows of {X.name}"
-    return IntervalMetric(metric, left_out, factor=factor, about=about)
+    about = about or f"{n} rows of {X.name}"
+    return IntervalMetric(metric, left_out, factor=FACTOR, about=about)

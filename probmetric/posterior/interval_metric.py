@@ -33,11 +33,11 @@ from probmetric.neighbors.search import check_dimension
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
+    FACTOR,
     checked_prob,
     limits,
     positive_limits,
     quarters,
-    variance_factor,
 )
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
@@ -273,8 +273,8 @@ def jackknifed(
     rests = (rest[unit] for rest in quarters(X[first], codes[first], seed))
     left_out = refits(learn, ((X[rest], codes[rest]) for rest in rests), n_jobs)
     metric, *left_out = same_size([metric, *left_out])
-    factor, df = variance_factor(n, n_classes), min(n - n_classes, len(left_out) - 1)
-    return IntervalMetric(metric, left_out, factor=factor, df=df, **options)
+    df = min(n - n_classes, len(left_out) - 1)
+    return IntervalMetric(metric, left_out, factor=FACTOR, df=df, **options)
 
 
 @chunked()

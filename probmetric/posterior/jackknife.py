@@ -19,9 +19,9 @@ fewer refits: one without each of g groups,
 which for statistics of pairs of points is on average too large rather than too small
 (Efron and Stein). g is n, or ``N_GROUPS`` for more than ``MOST_ALONE`` points.
 
-The limits are θ̂ ± t √V. For points in C classes V is multiplied by (n - 1)/(n - C),
-because fitting C means uses C degrees of freedom. The factor matters with two or three
-points per class.
+The limits are θ̂ ± t √V. V of Eq. (1) needs no correction for C fitted class means: it
+is already too large by about (1 - 4C/(3n))⁻¹ if a class has few points, because refits
+without a quarter of them are less precise than the fit.
 
 References
 ----------
@@ -47,6 +47,9 @@ QUARTERS = 4
 
 REPEATS = 13
 """Number of divisions into quarters."""
+
+FACTOR = (QUARTERS - 1) / (QUARTERS * REPEATS - 1)
+"""V of Eq. (1) divided by V of Eq. (2) for the same refits."""
 
 MOST_ALONE = 100
 """Maximum number of points for groups of one point."""
@@ -88,12 +91,6 @@ def quarters(
         part = deal(X, codes, QUARTERS, repeat)
         for k in range(QUARTERS):
             yield part != k
-
-
-def variance_factor(n: int, n_classes: int) -> float:
-    """Compute the factor from Eq. (2) to Eq. (1), times (n - 1)/(n - C)."""
-    g = QUARTERS * REPEATS
-    return float((QUARTERS - 1) / (g - 1) * (n - 1) / (n - n_classes))
 
 
 def checked_prob(prob: Any) -> float:
