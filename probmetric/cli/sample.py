@@ -20,7 +20,7 @@ from probmetric.cli.files import (
     results,
     say,
 )
-from probmetric.cli.fit import learn, origin, prepared, troubled
+from probmetric.cli.fit import learn, model_verdict, origin, prepared, troubled
 from probmetric.cli.inputs import describe_data
 from probmetric.cli.options import Sample
 from probmetric.datasets.loading import Dataset
@@ -29,6 +29,7 @@ from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.large.overlap import ROWS, hashes_of
 from probmetric.registry import model_of
+from probmetric.report.model_fit import parts_of
 from probmetric.storage.draws_file import save_draws
 
 IN_BLOCKS = {"nuts": NUTS, "bootstrap": Bootstrap}
@@ -98,6 +99,7 @@ def run(options: Sample) -> int:
                 sampler, n_draws=n_draws, n_chains=n_chains, seed=options.seed
             )
         seconds = time.perf_counter() - started
+        fit = model_verdict(estimator, options.seed)
         drawn.attrs |= {
             "feature_names": json.dumps(list(data.feature_names)),
             "method": method,
@@ -114,6 +116,7 @@ def run(options: Sample) -> int:
             "notes": [*learned.notes, *map(str, warned)],
             "chains": int(sizes["chain"]),
             "draws": int(sizes["draw"]),
+            **({} if fit is None else {"fit": parts_of(fit)}),
         }
         with results(out, "sample", summary, points) as part:
             save_draws(drawn, part / "draws.nc")

@@ -42,6 +42,7 @@ from probmetric.estimators.lca.posterior import (
     check_no_weights,
     drawable,
     metric_for,
+    record,
     refit,
     to_tree,
 )
@@ -448,7 +449,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         )
         if not log_prior:
             drawn = drawn._replace(log_prior={}, log_likelihood=None)
-        return to_tree(
+        tree = to_tree(
             drawn,
             mode,
             Scaler(self.mean_, self.scale_),
@@ -458,6 +459,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             prior_draws=prior_draws,
             seed=seed,
         )
+        return tree.assign({"fit": xr.DataTree(record(self))})
 
     @overload
     def posterior_metric(
