@@ -69,7 +69,7 @@ class ModelSpec:
         ``metrics_of_draws(draws) -> list of Metric``: one metric for each draw in the
         DataTree of ``sample``; None if the draws define no metric.
     criticism : callable, optional
-        ``criticism(fitted estimator, *, seed) -> list of Finding`` for ``check_model``.
+        ``criticism(fit or draws, *, seed) -> list of Finding`` for ``check_model``.
     study, study_sections : callable, optional
         ``study(data, *, quick, seed) -> Study`` for ``validate --data --out``, and
         ``study_sections(study, data, *, seed) -> list of Section``.
@@ -173,6 +173,7 @@ def _spec(
     return ModelSpec(name=name, summary=summary, methods=methods, **fields | more)
 
 
+_GAUSSIAN = at("probmetric.checks.gaussian_classes.criticism:criticize")
 _EMBEDDING = "probmetric.checks.triplet_comparisons.embedding"
 _LEARNERS = (
     _spec(
@@ -223,6 +224,7 @@ _LEARNERS = (
         metric="LocalMahalanobis",
         module="gaussian_classes",
         methods=("exact",),
+        criticism=_GAUSSIAN,
     ),
     _spec(
         "two_stage",
@@ -251,6 +253,7 @@ _LEARNERS = (
         variants={"rca": at("probmetric.estimators.lda:RCA")},
         methods=("exact",),
         folder=False,
+        criticism=_GAUSSIAN,
     ),
     _spec(
         "pair_lda",

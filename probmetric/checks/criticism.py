@@ -1,14 +1,18 @@
 """``check_model``: could the model have produced the data? One of three verdicts.
 
 A closed form that agrees with sampling is right under the model and its prior. The
-function ``check_model`` compares the model and the prior with the data, in parts:
+function ``check_model`` compares the model with the data. Statistics that the fit
+matches by construction, such as class means, are not compared. The parts are
 
-*prior*         is the posterior in a region that is probable under the prior?
-*predictive*    could the model have produced these observations?
-*calibration*   are the reported probabilities right on held-out data?
+LCA             *prior*, *predictive* (labels by distance), *location* (labels by
+                place), and *calibration* (labels of held-out pairs);
+Gaussian classes  *tails*, *skewness*, *clusters*, *labels*, and *covariances* (tied) or
+                *correlations* (diagonal);
+other draws     *prior* and *predictive*.
 
-``ModelSpec.criticism`` of a learner returns a ``Finding`` per part, with a p-value and
-a size. A part is
+A learner with ``ModelSpec.criticism`` and its draws have the same verdict, because it
+is computed from data, prior and mode. The function returns a ``Finding`` per part, with
+a p-value and a size. A part is
 
     adequate   p ≥ ALPHA after Holm over the parts,
     conflict   p < ALPHA_CONFLICT and the size is large enough to matter,        (1)
@@ -36,12 +40,14 @@ from probmetric.typing import no_type_check
 
 ALPHA, ALPHA_CONFLICT = 0.02, 0.01
 WORDS = ("adequate", "doubtful", "conflict")
+JUDGED = {"lca": "lca", "lda": "gaussian_classes", "glml": "gaussian_classes"}
+"""NumPyro model that is judged, by learner."""
 
 Word = Literal["adequate", "doubtful", "conflict"]
 
 
 class Finding(NamedTuple):
-    """Result of one part of ``check_model``: "prior", "predictive" or "calibration".
+    """Result of one part of ``check_model``, such as "prior" or "tails".
 
     ``statistic`` has ``p_value`` under the model. ``size`` is the difference between
     model and data, and ``matters`` the smallest size that matters. ``bins`` are the
@@ -138,25 +144,26 @@ def verdict_of(model: str, findings: Sequence[Finding]) -> ModelVerdict:
 
 @no_type_check
 def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
-    """Check a fitted model against its data: prior, predictive check, calibration.
+    """Check a fitted model, or its draws, against its data.
 
     *Adequate* does not mean *true*. It means that the checks found no discrepancy
-    between model and data at this sample size. For error rates on independent pairs see
-    ``benchmarks/results/model_verdict.md``. Pairs made from labels share points. Their
+    between model and data at this sample size. See Benchmarks: model_verdict for error
+    rates and the misfits that are found. Pairs made from labels share points. Their
     predictive bands allow for dependence through one of the two points of a pair, and
     may be too narrow.
 
     Parameters
     ----------
     fit : estimator or DataTree
-        Fitted learner or draws.
+        Fitted learner or draws. A learner and its draws, by any sampler, have the same
+        verdict.
 
-        - Learner: a fitted ``LCA`` (not per anchor), or another learner whose entry in
-          ``MODELS`` has a ``criticism``.
-        - Draws: a result of ``sample(..., log_prior=True, predictive=True,
-          prior_draws=1000)`` for your own model, ``TwoStageMixture``, ``DCAGM`` or
-          ``GaussianClasses``. Their calibration is not checked, because it requires
-          held-out data.
+        - ``LCA`` (not per anchor): the model of pairs, with its link
+          exp(-(b + dist²/2)). P(same) from class probabilities is not judged.
+        - ``GaussianClasses``, ``GLML``, ``LDA``, ``RCA``: Gaussian classes. Rows with
+          missing entries are left out. The prior is not judged.
+        - Draws of your own model, ``TwoStageMixture`` or ``DCAGM``: a result of
+          ``sample(..., log_prior=True, predictive=True, prior_draws=1000)``.
     seed : int, default=0
         Seed of the replicates and folds.
 
@@ -165,7 +172,6 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     ModelVerdict
         ``overall`` is the most severe verdict among ``parts``: "adequate", "doubtful"
         or "conflict". ``print`` shows each part, with a remedy if it is not adequate.
-        If a class has only two points, calibration is not checked.
 
     Examples
     --------
@@ -179,22 +185,27 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     'adequate'
     """
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
+    model, criticize = _criticism(fit)
+    return verdict_of(model, criticize(fit, seed=seed))
+
+
+def _criticism(fit: Any) -> tuple[str, Any]:
+    """Return the NumPyro model of a fit or draws, and the function that judges it."""
     if isinstance(fit, xr.DataTree):
+        model = str(fit.attrs.get("model", "draws"))
+        if "fit" in fit.children or "completions" in fit.attrs:  # Draws of a learner.
+            return model, MODELS[{v: k for k, v in JUDGED.items()}[model]].criticism
         # By name: that module imports this one.
-        criticize = resolve_name("probmetric.checks.own.criticism:criticize")
-        return verdict_of(
-            str(fit.attrs.get("model", "draws")), criticize(fit, seed=seed)
-        )
-    able = [name for name, spec in MODELS.items() if spec.criticism is not None]
+        return model, resolve_name("probmetric.checks.own.criticism:criticize")
+    kind = type(fit).__name__
     try:
-        name = model_of(type(fit).__name__)
+        name = "glml" if kind == "GaussianClasses" else model_of(kind)
     except ValueError:
         name = ""
-    if name not in able:
+    if name not in JUDGED:
         raise ValueError(
             "fit must be draws of sample(model, ...) or of a learner's sample, or a "
-            f"fitted learner ({', '.join(able)}), got {type(fit).__name__}"
+            f"fitted learner (LCA, LDA, RCA, GaussianClasses, GLML), got {kind}"
         )
     check_is_fitted(fit)
-    criticism: Any = MODELS[name].criticism
-    return verdict_of(name, criticism(fit, seed=seed))
+    return JUDGED[name], MODELS[name].criticism

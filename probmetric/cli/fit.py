@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from probmetric.checks.criticism import ModelVerdict, check_model
 from probmetric.cli.answers import (
     Answered,
     answered,
@@ -201,6 +202,17 @@ def learn(model: str, estimator: Learner, data: Data) -> Learned:
             fit_rows(estimator, data)
     seconds = time.perf_counter() - started
     return Learned(seconds, [str(w) for w in warned], troubled(warned))
+
+
+def model_verdict(estimator: Learner, seed: int) -> ModelVerdict | None:
+    """Compare a fitted model with its data; None if it cannot be checked."""
+    try:
+        verdict = check_model(estimator, seed=seed)
+    except ValueError as error:
+        say(f"The fit of the model was not checked: {error}")
+        return None
+    say(str(verdict))
+    return verdict
 
 
 def troubled(warned: list[Warning]) -> bool:

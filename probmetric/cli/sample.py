@@ -22,7 +22,7 @@ from probmetric.cli.files import (
     results,
     say,
 )
-from probmetric.cli.fit import learn, origin, prepared, troubled
+from probmetric.cli.fit import learn, model_verdict, origin, prepared, troubled
 from probmetric.cli.inputs import describe_data
 from probmetric.cli.options import Sample
 from probmetric.cli.sites import Community, curve_table, in_words, results_of
@@ -32,6 +32,7 @@ from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.large.overlap import ROWS, hashes_of
 from probmetric.registry import model_of
+from probmetric.report.model_fit import parts_of
 from probmetric.storage.draws_file import save_draws
 
 JACKKNIFE = "jackknife"
@@ -117,12 +118,14 @@ def run(options: Sample) -> int:
                 curves = curve_table(made, uncertainty)
                 say(in_words(gdm))
         seconds = time.perf_counter() - started
+        fit = model_verdict(made, options.seed)
         summary = {
             **source,
             "method": method,
             "seconds": seconds,
             "notes": [*learned.notes, *map(str, warned)],
             **({"gdm": gdm} if gdm else {}),
+            **({} if fit is None else {"fit": parts_of(fit)}),
         }
         if drawn is not None:
             drawn.attrs |= {

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from probmetric.checks.check import Problem
-from probmetric.checks.criticism import ModelVerdict, check_model
+from probmetric.checks.criticism import ModelVerdict
 from probmetric.cli.files import (
     FILES,
     bad_input,
@@ -20,6 +20,7 @@ from probmetric.cli.files import (
     say,
     write_text,
 )
+from probmetric.cli.fit import model_verdict
 from probmetric.cli.inputs import describe_data, labeled
 from probmetric.cli.options import ReadOptions, Validate
 from probmetric.datasets.loading import Dataset
@@ -134,9 +135,7 @@ def _model_verdict(
     if points is None or options.broken or not MODELS[name].criticism:
         return None
     say(f"Comparing {name} with {points.name} ...")
-    verdict = check_model(fit_named(make(name), points), seed=options.seed)
-    typer.echo(str(verdict))
-    return verdict
+    return model_verdict(fit_named(make(name), points), options.seed)
 
 
 def _problem(name: str, data: Dataset | None) -> Problem[Any] | None:

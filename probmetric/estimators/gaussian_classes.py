@@ -364,9 +364,6 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     ) -> xr.DataTree:
         """Draw class weights, means and covariances from the posterior.
 
-        ``pm.check_model`` requires draws with ``log_prior``, ``predictive`` and
-        ``prior_draws``.
-
         Parameters
         ----------
         method : {"exact"}, default="exact"

@@ -14,6 +14,7 @@ from probmetric.inference.sampling.summary import entry_names, summarize
 from probmetric.plots.draws import rank, trace
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
+from probmetric.report.model_fit import fit_banner, fit_section, verdict_in
 from probmetric.report.page import (
     RANKS,
     Cards,
@@ -68,7 +69,8 @@ def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         names = ", ".join(dict.fromkeys(problem.name for problem in problems))
         headline = f"The draws are not reliable yet: {names}"
     count = f"{'problem' if len(problems) == 1 else 'problems'} found in the draws"
-    return page(
+    fit = verdict_in(summary)
+    made = page(
         {**summary, "notes": notes},
         title=f"{summary['model']} on {Path(summary['data']['source']).name}, by "
         f"{summary['method']}",
@@ -84,6 +86,7 @@ def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
                 if "gdm" in summary
                 else []
             ),
+            *([] if fit is None else [fit_section(fit)]),
             _metric_section(shown, summary),
             Section(
                 "Neighbors, with their probabilities", *_neighbor_parts(draws, data)
@@ -103,6 +106,7 @@ def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
             *cards,
         ],
     )
+    return made._replace(banners=[fit_banner(fit)])
 
 
 def _with_names(

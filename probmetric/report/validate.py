@@ -9,11 +9,17 @@ import pandas as pd
 
 from probmetric.checks.check import COLUMNS
 from probmetric.checks.compare import entry_table
-from probmetric.checks.criticism import WORDS, Finding, ModelVerdict, Part
+from probmetric.checks.criticism import ModelVerdict
 from probmetric.datasets.loading import Dataset
 from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
-from probmetric.plots.checks import agreement, model_check
+from probmetric.plots.checks import agreement
 from probmetric.registry import MODELS
+from probmetric.report.model_fit import (
+    fit_banner,
+    fit_section,
+    parts_of,
+    verdict_in,
+)
 from probmetric.report.page import (
     Banner,
     Cards,
@@ -30,11 +36,6 @@ from probmetric.storage.draws_file import load_draws
 from probmetric.validation import Judgement, Validation
 
 TABLE = "agreement.csv"
-HEADLINES = {
-    "adequate": "Adequate: the model could have produced these data",
-    "doubtful": "Doubtful: the model fits these data in part",
-    "conflict": "Conflict: the model would not have produced these data",
-}
 AGREEMENT = (
     "Left: difference between estimate and reference in Monte Carlo errors. If they "
     "agree, it is inside the band. Right: the smallest shift that this run could "
@@ -89,17 +90,7 @@ def described(
         content["study"] = {"tables": tables, "cards": study.cards}
         content["diagnosed"] = [found._asdict() for found in diagnose(study.draws)]
     if fit is not None:
-        content["fit"] = [
-            {
-                **part.finding._asdict(),
-                "bins": None
-                if part.finding.bins is None
-                else part.finding.bins.to_dict("records"),
-                "p_holm": part.p_holm,
-                "verdict": part.verdict,
-            }
-            for part in fit.parts
-        ]
+        content["fit"] = parts_of(fit)
     return content
 
 
@@ -124,48 +115,6 @@ def agreement_table(result: Validation, fit: ModelVerdict | None) -> pd.DataFram
         for part in fit.parts
     ]
     return pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
-
-
-def _fit(summary: Summary) -> ModelVerdict | None:
-    if "fit" not in summary:
-        return None
-    parts: list[Part] = []
-    for entry in summary["fit"]:
-        values = dict(entry)
-        p, verdict, bins = (values.pop(k) for k in ("p_holm", "verdict", "bins"))
-        table = None if bins is None else pd.DataFrame(bins)
-        parts.append(Part(Finding(**values, bins=table), p, verdict))
-    return ModelVerdict(summary["model"], tuple(parts))
-
-
-def _fit_banner(fit: ModelVerdict) -> Banner:
-    sentences = [
-        f"{part.finding.part}, {part.verdict}: {part.finding.said}."
-        + ("" if part.verdict == "adequate" else f" {part.finding.remedy}")
-        for part in sorted(fit.parts, key=lambda p: -WORDS.index(p.verdict))
-    ]
-    return Banner(fit.overall, HEADLINES[fit.overall], sentences)
-
-
-def _fit_section(fit: ModelVerdict) -> Section:
-    return Section(
-        "Does the model fit the data?",
-        "Closed form and sampling share the model and its prior. They can agree "
-        "although the model is wrong. A part is in conflict if p is below 0.01 after "
-        "Holm and the difference is relevant. A part with p below 0.02 is doubtful if "
-        "p is not below 0.01 or the difference is not relevant.",
-        Picture(
-            model_check(fit),
-            "Left: labels of the fitted pairs by fitted distance, with P(same) under "
-            "the model. Right: labels of held-out pairs, with P(same) of the "
-            "class probabilities, or of the model's link after a fit to pairs. "
-            "The bands are simultaneous: they contain the whole curve with 95% "
-            "probability if the model is right.",
-        ),
-        Table(
-            fit.to_dataframe().drop(columns=["said", "remedy"]), "Parts of the check"
-        ),
-    )
 
 
 def _validation(folder: Path, summary: Summary) -> Validation:
@@ -212,9 +161,9 @@ def validate_page(folder: Path, summary: Summary, data: Dataset | None) -> Repor
     counts = result.counts
     study, cards = _study(folder, summary, data)
     sections = [_check_section(result), *study]
-    fit, banners = _fit(summary), list[Banner]()
+    fit, banners = verdict_in(summary), list[Banner]()
     if fit is not None:
-        banners, sections = [_fit_banner(fit)], [_fit_section(fit), *sections]
+        banners, sections = [fit_banner(fit)], [fit_section(fit), *sections]
         explanation += (
             " This verdict is about the formulas. The next verdict is about the model."
         )

@@ -7,6 +7,7 @@ import probmetric as pm
 from benchmarks.harness import load
 from benchmarks.model_verdict import ARMS, OUT, run
 from probmetric.checks.criticism import Finding, verdict_of
+from probmetric.storage.draws_file import load_draws, save_draws
 
 
 def finding(p, size, part="prior"):
@@ -61,7 +62,12 @@ def test_the_parts_share_their_false_alarms_and_the_worst_word_counts():
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("arm", "part"),
-    [("right", None), ("lapse", "predictive"), ("prior W", "prior")],
+    [
+        ("right", None),
+        ("lapse", "predictive"),
+        ("location", "location"),
+        ("prior W", "prior"),
+    ],
 )
 def test_a_right_model_is_adequate_and_wrong_ones_conflict(arm, part):
     found = run(arm, 0)
@@ -70,19 +76,17 @@ def test_a_right_model_is_adequate_and_wrong_ones_conflict(arm, part):
         assert found["parts"][part][0] == "conflict"
 
 
-def test_the_stored_table_keeps_what_was_asked():
+def test_the_stored_table_reaches_its_targets():
     stored = load(OUT)
     for arm in ARMS[:-1]:
-        fresh = [stored[arm][str(seed)]["overall"] for seed in range(100, 200)]
-        if arm == "right":
-            assert fresh.count("adequate") >= 95
-        else:
-            assert fresh.count("conflict") >= 90
+        words = [run["overall"] for run in stored[arm].values()]
+        wanted = "adequate" if arm == "right" else "conflict"
+        assert words.count(wanted) >= 0.9 * len(words) > 20, arm
 
 
 @pytest.mark.study
 def test_error_rates_are_those_of_the_stored_table():
-    """A twentieth of benchmarks/results/model_verdict.md, on other seeds."""
+    """A third of benchmarks/results/model_verdict.md, on other seeds."""
     words = {
         arm: [run(arm, seed)["overall"] for seed in range(1000, 1010)]
         for arm in ARMS
@@ -91,6 +95,24 @@ def test_error_rates_are_those_of_the_stored_table():
     assert words.pop("right").count("adequate") >= 8
     for arm, found in words.items():
         assert found.count("conflict") >= 7, arm
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("labeled", [True, False])
+def test_a_fit_its_draws_and_stored_draws_have_one_verdict(labeled, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = (
+        rng.normal(size=(40, 2)) + 2 * np.eye(2)[np.arange(40) % 2],
+        np.arange(40) % 2,
+    )
+    pairs = X.reshape(20, 2, 2), y.reshape(20, 2).sum(1) % 2
+    model = pm.LCA().fit(X, y) if labeled else pm.LCA().fit_pairs(*pairs)
+    expected = str(pm.check_model(model))
+    for options in ({}, {"learning_rate": 0.5}):
+        draws = model.sample("laplace", n_draws=5, n_chains=1, **options)
+        assert str(pm.check_model(draws)) == expected
+    save_draws(draws, tmp_path / "draws.nc")
+    assert str(pm.check_model(load_draws(tmp_path / "draws.nc"))) == expected
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +126,12 @@ def random_pairs():
 def test_the_figure_shows_the_judged_bins(random_pairs):
     found = pm.check_model(random_pairs)
     axes = pm.plots.model_check(found).axes
+    parts = [part for part in found.parts if part.finding.bins is not None]
     assert [a.get_title("left") for a in axes] == [
-        f"{p.finding.part}: {p.verdict}" for p in found.parts[1:]
+        f"{p.finding.part}: {p.verdict}" for p in parts
     ]
-    for axis, part in zip(axes, found.parts[1:], strict=True):
+    assert [p.finding.part for p in parts] == ["predictive", "calibration"]
+    for axis, part in zip(axes, parts, strict=True):
         bins = part.finding.bins.sort_values("at")
         np.testing.assert_array_equal(axis.lines[1].get_ydata(), bins["observed"])
         assert (bins["low"] <= bins["expected"] + 1e-9).all()
@@ -115,9 +139,9 @@ def test_the_figure_shows_the_judged_bins(random_pairs):
 
 
 def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ValueError, match=r"a fitted learner \(lca\), got int"):
+    with pytest.raises(ValueError, match=r"a fitted learner \(LCA, .*, got int"):
         pm.check_model(3)
-    with pytest.raises(ValueError, match="got LDA"):
-        pm.check_model(pm.LDA())
+    with pytest.raises(ValueError, match="got PairLDA"):
+        pm.check_model(pm.PairLDA())
     with pytest.raises(Exception, match="not fitted"):
         pm.check_model(pm.LCA())

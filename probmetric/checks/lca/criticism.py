@@ -22,9 +22,14 @@ the second term being N(0, CΣΛΣCᵀ) under the prior, Λ its information. A p
 predictive band without refits is too wide for a right model: Var r = BᵀVB minus CΣCᵀ,
 not plus. Judged pairs under η < 1 count as fewer, and e is scaled by 1/√η.
 
-*Calibration.* P(same) of held-out pairs; labels are replicated from it. After a fit to
-labels it is that of ``same_probability`` (class probabilities), after a fit to pairs it
-is the link of the model. The predictive check always judges the link of the model.
+The same residuals with the leading principal components of midpoints instead of bins,
+and with their squares, detect base rates that vary by location (part *location*).
+
+*Calibration.* P(same) of the model for held-out pairs: each fold of points is left out
+with all its pairs, and the prior is the one of the fit.
+
+A verdict needs the pairs, the prior and the mode. Draws store them (group ``fit``), so
+a fit and its draws have the same verdict.
 
 Pairs built from labels share points. Then replicates of a bin are widened by the root
 of its design effect: the variance of its sum over points, each with all its pairs,
@@ -44,36 +49,37 @@ import arviz as az
 import jax
 import numpy as np
 import pandas as pd
+import xarray as xr
 from jaxtyping import Float, Int
-from scipy.spatial.distance import cdist
 from scipy.stats import chi2, gamma, norm
-from sklearn.model_selection import KFold, StratifiedKFold
 
 from probmetric.checks.criticism import Finding
+from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
-from probmetric.estimators._same import with_choices
+from probmetric.data.scaling import Scaler
+from probmetric.estimators._learner import input_units
+from probmetric.estimators.lca.posterior import record
 from probmetric.inference.lca.curvature import rows
 from probmetric.inference.lca.laplace import Laplace, laplace
 from probmetric.inference.lca.recipe import Fitted, Recipe, solve
 from probmetric.inference.lca.statistics import prepare
+from probmetric.inference.solvers.result import Fit
+from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.posterior.bands import band, binned, deviation, merged
 from probmetric.typing import Array
 
 BINS, LEAST, PROB = 10, 2.0, 0.95
 """Bins, the least expected pairs of either label in one, and the share of a band."""
 
-N_REPLICATES, N_DRAWS, N_SHOWN, N_NEAR, FOLDS = 4000, 1000, 20, 5, 5
-MEMBERS = 3
-"""Points of each class for three folds: two remain to learn from."""
+N_REPLICATES, N_DRAWS, N_SHOWN, FOLDS = 4000, 1000, 20, 5
+N_PLACES = 5
+"""Principal components of midpoints in the part *location*."""
 
-LINK = "P(same) of the model's link exp(-(b + dist²/2))"
-VOTES = "P(same) of the class probabilities (same_probability)"
-
-SENSITIVE, GAP = 0.05, 0.05
-"""Sizes that matter: a power-scaling sensitivity, and an error of a share."""
+SENSITIVE, GAP, RATE = 0.05, 0.05, 0.1
+"""Sizes that matter: sensitivity to the prior, error of a share, change of a rate."""
 
 
-class _Held(NamedTuple):
+class Held(NamedTuple):
     """P(same) of held-out pairs, and the point that each belongs to.
 
     ``same`` of ``trials`` judgments of a pair are *same*.
@@ -85,19 +91,16 @@ class _Held(NamedTuple):
     trials: Int[np.ndarray, "N"] | None = None
 
 
-def criticize(model: Any, *, seed: int = 0) -> list[Finding]:
-    """Return the parts of ``check_model`` for a fitted LCA.
+def criticize(fit: Any, *, seed: int = 0) -> list[Finding]:
+    """Return the parts of ``check_model`` for a fitted LCA, or for its draws.
 
-    Calibration is left out if a class has too few points to hold some out, or if there
-    are fewer than ``FOLDS`` pairs.
+    Calibration is left out if there are fewer points than ``FOLDS``.
     """
-    fitted: Fitted = model.fitted_
-    if hasattr(model, "classes_") and fitted.pairs.w is not None:
+    fitted, labeled = _judged(fit)
+    if labeled and fitted.pairs.w is not None:
         raise ValueError(
             "fit must be without sample_weight, got weights. Fit again without them."
         )
-    if np.ndim(fitted.fit.params.kappa2):
-        raise ValueError("fit must have one scale for all pairs, got per_anchor=True")
     if np.isinf(fitted.prior.lam):
         raise ValueError(
             "fit must have a finite λ, got λ = inf (chosen by regularization='cv'), "
@@ -105,18 +108,38 @@ def criticize(model: Any, *, seed: int = 0) -> list[Finding]:
         )
     rng = np.random.default_rng(seed)
     fitted, around = _around(fitted)
-    labeled = hasattr(model, "classes_")
     findings = [
         _prior(fitted, around, rng),
-        _predictive(fitted, around, rng, labeled=labeled),
+        *_predictive(fitted, around, rng, labeled=labeled),
     ]
-    if hasattr(model, "n_anchors_"):
-        return findings  # Folds would thin the rows among which partners are searched.
-    smallest = np.bincount(model._codes).min() if labeled else MEMBERS
-    if smallest < MEMBERS or len(fitted.pairs.i) < FOLDS:
+    if len(np.unique(fitted.pairs.i)) < FOLDS:
         return findings
-    held = stated_held_out(model, seed) if labeled else _held_pairs(model, seed)
-    return [*findings, _calibration(held, rng, labeled=labeled)]
+    return [*findings, _calibration(held_out(fitted, seed), rng)]
+
+
+def _judged(fit: Any) -> tuple[Fitted, bool]:
+    """Return the fit that an LCA or its draws refer to; True for pairs from labels.
+
+    Points are those that draws store, in input units, so results are identical.
+    """
+    if isinstance(fit, xr.DataTree):
+        mode, groups = fit["fit"].to_dataset(), ("constant_data", "observed_data")
+        data = {
+            str(name): values.to_numpy()
+            for group in groups
+            for name, values in fit[group].data_vars.items()
+        }
+    else:
+        if fit.per_anchor:
+            raise ValueError("fit must have one scale for all pairs, got per_anchor")
+        mode = record(fit)
+        data = input_units(fit.fitted_.pairs, Scaler(fit.mean_, fit.scale_))._asdict()
+    at = {str(name): values.to_numpy() for name, values in mode.data_vars.items()}
+    pairs = Pairs(**{**data, "X": (data["X"] - at["mean"]) / at["scale"]})
+    prior = LCAPrior(*(at[k] for k in ("prior_mean", "c", "lam", "b_shape", "b_rate")))
+    done = Fit.closed(LCAParams(at["W"], at["log_sigma2"]), 0.0)
+    fitted = Fitted(done, pairs, prior, float(at["learning_rate"]), 0, 1)
+    return fitted, bool(mode.attrs["labeled"])
 
 
 def _around(fitted: Fitted) -> tuple[Fitted, Laplace]:
@@ -208,8 +231,8 @@ def _sensitivity(
 
 def _predictive(
     fitted: Fitted, around: Laplace, rng: np.random.Generator, *, labeled: bool
-) -> Finding:
-    """Compare binned labels with replicates and their refits (Eq. 2)."""
+) -> list[Finding]:
+    """Compare binned labels with replicates and their refits (Eq. 2), and locations."""
     pairs = fitted.pairs
     prior, rate = fitted.prior, fitted.learning_rate
     row = rows(fitted.fit.params, pairs)
@@ -219,8 +242,10 @@ def _predictive(
     m = _trials(pairs.trials, len(used))[used]
     which = _bins(-row.D[used], P, w * m)
     D, tau2, n_bins = row.D[used], row.eta, which.max() + 1
-    B = np.eye(n_bins)[which]
-    B = np.column_stack([B, _directions(P, D / (2 * tau2))]) * w[:, None]
+    shape = _directions(P, D / (2 * tau2))
+    X, (i, j) = np.asarray(pairs.X), (np.asarray(a)[used] for a in (pairs.i, pairs.j))
+    place = _places((X[i] + X[j]) / 2)
+    B = np.column_stack([np.eye(n_bins)[which], shape, place]) * w[:, None]
     G = -(m * P)[:, None] * slope
     spread = around.root @ (around.root.T @ (B.T @ G).T)
     free = 1 - P
@@ -229,24 +254,63 @@ def _predictive(
     noise = np.sqrt(np.append(on_W, float(prior.b_shape)))[:, None] * spread
     K = K / np.sqrt(w if labeled else rate * w)[:, None]
     alone, gap = np.sqrt(K.T**2 @ (m * P * free)), y - m * P
-    by_point = _by_point(K * gap[:, None], np.asarray(pairs.i)[used])
+    by_point = _by_point(K * gap[:, None], i)
     design = np.maximum(1, by_point / alone) if labeled else np.ones(len(alone))
     sd = np.hypot(alone * design, np.sqrt(np.sum(noise**2, 0)))
     # The prior's term is linear: replicates need no more than the bins.
     left = np.linalg.cholesky(noise.T @ noise + 1e-12 * np.diag(sd**2))
     drawn = _labels(P, m, K * design, rng)
     drawn = drawn + rng.standard_normal(drawn.shape) @ left.T
-    said = f"{LINK}, on the pairs of the fit"
+    said = "the model's own P(same), on the pairs of the fit"
     remedy = (
-        "Pairs built from class labels are no draws of this model: take P(same) from "
-        "same_probability, which uses class probabilities, as far as calibration below "
-        "is adequate, and intervals from the jackknife."
+        "Pairs built from class labels are no draws of this model: take probabilities "
+        "from votes or same_probability, not from the link of the model or its draws, "
+        "and intervals from posterior_metric('intervals')."
         if labeled
         else "Labels do not follow exp(-(b + dist²/2)): use distances and their order, "
         "not P(same) or its intervals; look for wrong labels and missing features."
     )
     table = _table(np.sqrt(D / tau2), y / m, P, w * m, which)
-    return _finding("predictive", table, (B.T @ gap, drawn, sd), said, remedy)
+    observed, first = B.T @ gap, n_bins + shape.shape[1]
+    r = observed[:first], drawn[:, :first], sd[:first]
+    found = [_finding("predictive", table, r, said, remedy)]
+    if place.shape[1]:
+        r = observed[first:], drawn[:, first:], sd[first:]
+        found.append(_location(*r, (w * m * P) @ np.abs(place)))
+    return found
+
+
+def _location(
+    observed: Float[np.ndarray, "k"],
+    drawn: Float[np.ndarray, "s k"],
+    sd: Float[np.ndarray, "k"],
+    whole: Float[np.ndarray, "k"],
+) -> Finding:
+    """Judge residuals that vary with the place of a pair, relative to *same* pairs."""
+    largest, p = _surprise(observed, drawn, sd)
+    gap = float(np.max(np.abs(observed) / whole))
+    said = f"the rate of *same* varies by {gap:.0%} with the place of a pair, at equal "
+    said = f"{said}distance (p = {p:.2g})"
+    remedy = (
+        "One base rate b is not enough: use PointEffectsLCA or HierarchicalLCA, or do "
+        "not compare P(same) of pairs in different places."
+    )
+    return Finding("location", largest, p, gap, RATE, said, remedy)
+
+
+def _surprise(observed: Any, drawn: Any, sd: Any) -> tuple[float, float]:
+    """Return the largest standardized residual and its p-value."""
+    largest = float(deviation(observed, np.zeros(len(sd)), sd))
+    replicated = deviation(drawn, np.zeros(len(sd)), sd)
+    return largest, (1 + int(np.sum(replicated >= largest))) / (1 + len(replicated))
+
+
+def _places(middle: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N k"]:
+    """Return leading principal components of midpoints, and their centered squares."""
+    centered = middle - middle.mean(0)
+    U, scale, _ = np.linalg.svd(centered, full_matrices=False)
+    U = U[:, scale > 1e-9 * max(scale[0], 1e-300)][:, :N_PLACES] * np.sqrt(len(U))
+    return np.column_stack([U, U**2 - 1])
 
 
 def _trials(trials: Any, n: int) -> Int[np.ndarray, "N"]:
@@ -314,9 +378,7 @@ def _table(at: Any, y: Any, P: Any, w: Any, which: Any) -> pd.DataFrame:
 def _finding(part: str, table: pd.DataFrame, r: Any, said: str, remedy: str) -> Finding:
     """Judge residuals (bins first) against replicates by Eq. (1) of ``bands``."""
     observed, drawn, sd = r
-    largest = float(deviation(observed, np.zeros(len(sd)), sd))
-    replicated = deviation(drawn, np.zeros(len(sd)), sd)
-    p = (1 + int(np.sum(replicated >= largest))) / (1 + len(replicated))
+    largest, p = _surprise(observed, drawn, sd)
     n = table.pop("weight").to_numpy()
     low, high = (limit[: len(n)] / n for limit in band(drawn, PROB))
     expected, gap = table["expected"].to_numpy(), observed[: len(n)] / n
@@ -336,7 +398,7 @@ def _finding(part: str, table: pd.DataFrame, r: Any, said: str, remedy: str) -> 
     return Finding(part, largest, p, float(gap.max()), GAP, said, remedy, table)
 
 
-def _calibration(held: _Held, rng: np.random.Generator, *, labeled: bool) -> Finding:
+def _calibration(held: Held, rng: np.random.Generator) -> Finding:
     """Compare stated P(same) with labels of held-out pairs."""
     P, y, m = held.stated, held.same, _trials(held.trials, len(held.same))
     which = _bins(-P, P, 1.0 * m)
@@ -349,67 +411,32 @@ def _calibration(held: _Held, rng: np.random.Generator, *, labeled: bool) -> Fin
     drawn = _labels(P, m, B, rng) * design
     what = f"{len(P):,} pairs"
     what = what if held.trials is None else f"{m.sum():,} judgments of {what}"
-    said = f"{VOTES if labeled else LINK}, on {what} held out"
+    said = f"P(same) of the model's link exp(-(b + dist²/2)), on {what} held out"
     remedy = (
-        "P(same) is off on new pairs: trust distances and their order only, or "
-        "calibrate P(same) on pairs of your own."
+        "P(same) of this link is off on new pairs: calibrate it on other pairs, or use "
+        "only distances and their order."
     )
     r = B.T @ gap, drawn, sd
     table = _table(P, y / m, P, m, which)
     return _finding("calibration", table, r, said, remedy)
 
 
-def _held_pairs(model: Any, seed: int) -> _Held:
-    """Return P(same) of judged pairs, each by a fit to the other folds, same prior."""
-    fitted: Fitted = model.fitted_
+def held_out(fitted: Fitted, seed: int) -> Held:
+    """Return P(same) of each pair by a fit without the fold of its first point."""
     pairs, w = fitted.pairs, host_weights(fitted.pairs)
-    p = fitted.fit.params.W.shape[0]
-    settings = {k: getattr(model, k) for k in ("solver", "max_iter", "tol")}
-    recipe = Recipe(p, **settings)
-    stated = np.empty(len(w))
-    for _, test in KFold(FOLDS, shuffle=True, random_state=seed).split(w):
-        weight = w.copy()
-        weight[test] = 0  # The shape stays: nothing is compiled again.
-        refit = solve(
-            pairs._replace(w=weight),
-            fitted.prior,
-            recipe,
-            fitted.learning_rate,
-            fitted.fit.params,
-        )
+    i, j = np.asarray(pairs.i), np.asarray(pairs.j)
+    order = np.random.default_rng(seed).permutation(len(np.unique(i)))
+    fold = np.full(len(np.asarray(pairs.X)), -1)
+    fold[np.unique(i)] = order % FOLDS
+    recipe, stated = Recipe(len(fitted.fit.params.W)), np.empty(len(w))
+    for k in range(FOLDS):
+        # The shape does not change, so nothing is compiled again.
+        weight = np.where((fold[i] == k) | (fold[j] == k), 0.0, w)
+        rate, start = fitted.learning_rate, fitted.fit.params
+        kept = pairs._replace(w=weight)
+        refit = solve(kept, fitted.prior, recipe, rate, start)
+        test = fold[i] == k
         stated[test] = np.exp(-rows(refit.params, pairs).t[test])
     used, y = w > 0, np.asarray(pairs.y, int)
     m = None if pairs.trials is None else np.asarray(pairs.trials)[used]
-    return _Held(stated[used], y[used], np.flatnonzero(used), m)
-
-
-def stated_held_out(model: Any, seed: int) -> _Held:
-    """Return P(same) of pairs of held-out points, by refits of an LCA.
-
-    Each point of three folds is paired with its ``N_NEAR`` nearest points of the other
-    folds under the learned distance, and with as many random ones. The settings are
-    those that the fit chose.
-    """
-    rng = np.random.default_rng(seed)
-    Z, codes = np.asarray(model.fitted_.pairs.X), np.asarray(model._codes)
-    X = model.mean_ + Z * model.scale_
-    stated, same, point = [], [], []
-    folds = StratifiedKFold(3, shuffle=True, random_state=seed)
-    for train, test in folds.split(X, codes):
-        refit: Any = with_choices(model)
-        # No more neighbors than fewer points have.
-        sizes = np.bincount(codes[train])
-        most = {"n_targets": sizes.max() - 1, "n_impostors": len(train) - sizes.max()}
-        asked = {k: getattr(model, k) for k in most}
-        fewer = {k: min(v, int(most[k])) for k, v in asked.items() if v is not None}
-        refit.set_params(**fewer).fit(X[train], codes[train])
-        distance = cdist(refit.transform(X[test]), refit.transform(X[train]))
-        n = min(N_NEAR, len(train))
-        near = np.argsort(distance, 1, kind="stable")[:, :n]
-        chance = rng.permuted(np.tile(np.arange(len(train)), (len(test), 1)), axis=1)
-        other = train[np.hstack([near, chance[:, :n]])].ravel()
-        query = np.repeat(test, 2 * n)
-        stated.append(refit.same_probability(np.stack([X[query], X[other]], 1)))
-        same.append((codes[query] == codes[other]).astype(int))
-        point.append(query)
-    return _Held(*(np.concatenate(v) for v in (stated, same, point)))
+    return Held(stated[used], y[used], i[used], m)

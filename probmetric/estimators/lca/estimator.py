@@ -41,6 +41,7 @@ from probmetric.estimators.lca.posterior import (
     check_no_weights,
     drawable,
     metric_for,
+    record,
     refit,
     to_tree,
 )
@@ -415,7 +416,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             seed=seed,
         )
         tree.attrs[INDEPENDENT] = int(self._independent())
-        return tree
+        return tree.assign({"fit": xr.DataTree(record(self))})
 
     @overload
     def posterior_metric(

@@ -340,6 +340,23 @@ def metric_for(
     return best_for_votes(candidates, X, codes)
 
 
+def record(estimator: Any) -> xr.Dataset:
+    """Return prior, mode and units of a fitted LCA: what ``check_model`` needs."""
+    fitted: Fitted = estimator.fitted_
+    prior, params = fitted.prior, fitted.fit.params
+    axes = ("latent", "feature")
+    numbers = {"learning_rate": fitted.learning_rate, "log_sigma2": params.log_sigma2}
+    numbers |= {k: getattr(prior, k) for k in ("c", "lam", "b_shape", "b_rate")}
+    variables = {
+        "W": (axes, np.asarray(params.W)),
+        "prior_mean": (axes, np.asarray(prior.mean)),
+        "mean": ("feature", estimator.mean_),
+        "scale": ("feature", estimator.scale_),
+        **{name: ((), np.asarray(value)) for name, value in numbers.items()},
+    }
+    return xr.Dataset(variables, attrs={"labeled": int(hasattr(estimator, "classes_"))})
+
+
 def to_tree(
     drawn: Draws,
     fitted: Fitted,

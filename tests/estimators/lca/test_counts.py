@@ -153,7 +153,7 @@ def test_check_model_takes_counts_and_sees_judges_that_lapse():
         found[lapse] = {f.part: f for f in criticize(model, seed=0)}
     assert found[0.0]["predictive"].p_value > 0.01
     assert found[0.25]["predictive"].p_value < 0.01
-    assert len(found[0.0]) == 3
+    assert len(found[0.0]) == 4
 
 
 def test_counts_pad_to_buckets_and_count_for_what_they_are():

@@ -1,0 +1,80 @@
+"""The verdict of ``check_model`` on the pages of ``validate`` and ``sample``."""
+
+import pandas as pd
+
+from probmetric.checks.criticism import WORDS, Finding, ModelVerdict, Part
+from probmetric.plots.checks import model_check
+from probmetric.report.page import Banner, Picture, Section, Summary, Table
+
+HEADLINES = {
+    "adequate": "Adequate: the model could have produced these data",
+    "doubtful": "Doubtful: the model fits these data in part",
+    "conflict": "Conflict: the model would not have produced these data",
+}
+
+
+def parts_of(fit: ModelVerdict) -> list[dict[str, object]]:
+    """Describe a verdict for summary.json."""
+    return [
+        {
+            **part.finding._asdict(),
+            "bins": None
+            if part.finding.bins is None
+            else part.finding.bins.to_dict("records"),
+            "p_holm": part.p_holm,
+            "verdict": part.verdict,
+        }
+        for part in fit.parts
+    ]
+
+
+def verdict_in(summary: Summary) -> ModelVerdict | None:
+    """Return the verdict in summary.json; None if the model was not checked."""
+    if "fit" not in summary:
+        return None
+    parts: list[Part] = []
+    for entry in summary["fit"]:
+        values = dict(entry)
+        p, verdict, bins = (values.pop(k) for k in ("p_holm", "verdict", "bins"))
+        table = None if bins is None else pd.DataFrame(bins)
+        parts.append(Part(Finding(**values, bins=table), p, verdict))
+    return ModelVerdict(summary["model"], tuple(parts))
+
+
+def fit_banner(fit: ModelVerdict | None) -> Banner:
+    """Banner with the verdict, and a sentence for each part, the worst first."""
+    if fit is None:
+        sentence = "Use check_model, if it supports this learner, or held-out data."
+        return Banner(
+            "inconclusive", "The fit of the model was not checked", [sentence]
+        )
+    sentences = [
+        f"{part.finding.part}, {part.verdict}: {part.finding.said}."
+        + ("" if part.verdict == "adequate" else f" {part.finding.remedy}")
+        for part in sorted(fit.parts, key=lambda p: -WORDS.index(p.verdict))
+    ]
+    return Banner(fit.overall, HEADLINES[fit.overall], sentences)
+
+
+def fit_section(fit: ModelVerdict) -> Section:
+    """Section with the binned labels, if there are pairs, and the table of parts."""
+    binned = any(part.finding.bins is not None for part in fit.parts)
+    return Section(
+        "Does the model fit the data?",
+        "Fit and draws share the model and its prior, so they have one verdict. They "
+        "can agree although the model is wrong. A part is in conflict if p is below "
+        "0.01 after Holm and the difference is relevant. A part with p below 0.02 is "
+        "doubtful if p is not below 0.01 or the difference is not relevant.",
+        Picture(
+            model_check(fit),
+            "Left: labels of the fitted pairs by fitted distance. Right: labels of "
+            "held-out pairs. Both with P(same) under the model. The bands are "
+            "simultaneous: they contain the whole curve with 95% probability if the "
+            "model is right.",
+        )
+        if binned
+        else None,
+        Table(
+            fit.to_dataframe().drop(columns=["said", "remedy"]), "Parts of the check"
+        ),
+    )
