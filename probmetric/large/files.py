@@ -422,8 +422,8 @@ def _arrow_labels(column: "pa.Array", part: Part, first: int) -> Labels:
 def _too_large(where: str, stored: Any) -> str:
     return (
         "data: a row group of the Parquet file is too large to be read at once "
-        f"({stored.num_rows} rows, {stored.total_byte_size} bytes, in {where}). Write "
-        "the file again with row groups of 10^5 to 10^6 rows: with "
+        f"({stored.num_rows} rows, {stored.total_byte_size} bytes, in {where}). Use "
+        "row groups of 10^5 to 10^6 rows, and write the file again: with "
         "pyarrow.parquet.ParquetFile(old) as file, pyarrow.parquet.ParquetWriter(new, "
         "file.schema_arrow) as out: [out.write_batch(rows) for rows in "
         "file.iter_batches(262144)]"

@@ -293,8 +293,8 @@ def _probabilities(
     p = over_draws(same, draws, *(X[rows] for X in points))
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
-            "posterior: P(same) is not in [0, 1] for some draw and candidate. Check "
-            "the link of the draws."
+            "posterior must define P(same) in [0, 1] for every draw and candidate. "
+            "Check the link of the draws."
         )
     return p[:, :n]
 

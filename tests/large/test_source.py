@@ -316,7 +316,7 @@ def test_a_giant_row_group_is_refused_with_the_remedy(
     X, y = points()
     pq.write_table(table(X, y), tmp_path / "old.parquet")
     monkeypatch.setattr(files, "LARGEST_GROUP", 10_000)
-    with pytest.raises(ValueError, match="Write the file again") as caught:
+    with pytest.raises(ValueError, match="write the file again") as caught:
         pm.open(tmp_path / "old.parquet")
     says = str(caught.value).split("again: ")[1].replace("262144", "100")
     head, body = says.rsplit(": ", 1)
