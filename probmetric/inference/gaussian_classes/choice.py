@@ -47,8 +47,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg import LinAlgError, cholesky, get_lapack_funcs, solve_triangular
 from scipy.special import gammaln
 
 from probmetric.data.containers import Labeled
@@ -223,9 +222,10 @@ def _log_joints(
     scale = (kappa + n + 1) / (kappa + n)  # Times Ψ/df: the scale matrix.
     order = 1 if covariance == "diagonal" else d
     members = np.full(len(n), np.sum(n)) if covariance == "tied" else n
-    together = max(1, TOGETHER // (len(KAPPA) * max(delta.size, 1)))
+    size = max(1, delta.size // (d if covariance == "full" else 1))
+    together = max(1, TOGETHER // (len(KAPPA) * size))
     unit = prior_of(stats, Strengths(s, 1.0, 1.0), covariance=covariance)
-    forms = FORMS[covariance](unit.Psi, stats, delta, gap, at_kappa)
+    forms = FORMS[covariance](np.asarray(unit.Psi), stats, delta, gap, at_kappa)
     for first in range(0, len(EXCESS), together):
         excess = np.array(EXCESS[first : first + together])[:, None, None]
         log_det, squares = forms(excess)
@@ -260,26 +260,29 @@ def _full(
     root = cholesky(Psi, lower=True)
     half = partial(solve_triangular, root, lower=True, check_finite=False)
     queries, g = half((delta[0] + gap[0]).T).T, half(gap.T).T
-    spectra = [_spectrum(scatter, half) for scatter in stats.scatter]
-
-    def products(
-        excess: np.ndarray, a: np.ndarray, b: np.ndarray, at: int
-    ) -> Float[np.ndarray, "e m"]:
-        """Compute products of rows a and b whitened by A, Eq. (3)."""
-        e, (values, axes) = excess[:, 0], spectra[at]
-        inner = (a @ axes) * (b @ axes) @ (1 / (e + values) - 1 / e).T
-        return np.sum(a * b, -1) / e + inner.T
+    spectra = [_spectrum(scatter, half) for scatter in np.asarray(stats.scatter)]
+    whole: list[tuple[np.ndarray, ...]] = []  # z² of Eq. (3) for W, W with G, and G.
+    parts: list[tuple[np.ndarray, ...]] = []  # (v_iᵀz)² alike.
+    for row, (_, axes) in zip(g, spectra, strict=True):
+        z = queries - row
+        on, by = z @ axes, row @ axes
+        whole.append((np.einsum("md,md->m", z, z), z @ row, (row @ row)[None]))
+        parts.append((on**2, on * by, (by**2)[None]))
 
     def forms(
         excess: Float[np.ndarray, "e 1 1"],
     ) -> tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m"]]:
+        e = excess[:, 0]
+        less = [1 / (e + values) - 1 / e for values, _ in spectra]
         WW, WG, GG = (
-            np.stack([products(excess, *pair, c) for c, pair in enumerate(rows)], 1)
-            for rows in (
-                [(queries - row, queries - row) for row in g],
-                [(queries - row, row[None]) for row in g],
-                [(row[None], row[None]) for row in g],
+            np.stack(
+                [
+                    a[kind] / e + u @ b[kind].T
+                    for a, b, u in zip(whole, parts, less, strict=True)
+                ],
+                1,
             )
+            for kind in range(3)
         )
         WG, GG = WG[:, None], GG[:, None]
         uG, u2 = WG + t * GG, WW[:, None] + 2 * t * WG + t**2 * GG
@@ -297,7 +300,8 @@ def _spectrum(
     half: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[Float[np.ndarray, "r"], Float[np.ndarray, "d r"]]:
     """Return the positive eigenvalues l and vectors V of R⁻¹ S_c R⁻ᵀ, Eq. (3)."""
-    lower, pivots, rank, info = dpstrf(scatter, lower=True)
+    (factor,) = get_lapack_funcs(("pstrf",), (scatter,))
+    lower, pivots, rank, info = factor(scatter, lower=True)
     if info < 0 or not np.isfinite(scatter).all():
         raise LinAlgError("the scatter must be finite")
     columns = np.empty((len(scatter), rank))
