@@ -44,13 +44,13 @@ from probmetric.inference.effects.recipe import merged
 from probmetric.inference.gdm.bootstrap import leave_out, units_of
 from probmetric.inference.gdm.draws import draw, each_metric, metrics
 from probmetric.inference.gdm.fit import deviance_explained, fit, gap, knots_for
-from probmetric.inference.gdm.importance import explained_by, importance
 from probmetric.inference.lca.recipe import build, rate_for
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.feature_names import names_of, with_names
 from probmetric.metric.splines import Coordinates
 from probmetric.models.gdm import GDMParams, GDMPrior, gdm, height, to_metric
 from probmetric.posterior.curves import Curves, curves
+from probmetric.posterior.importance import explained_by, importance
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.jackknife import checked_prob, groups_of, limits
 from probmetric.posterior.metric import PosteriorMetric
