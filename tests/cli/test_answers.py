@@ -171,7 +171,7 @@ def test_points_or_answers_that_lack_are_named(world, tmp_path):
     said = refused("fit", "gdm", "--answers", paths["counts"], *out)
     assert "--data must be the table whose rows --answers refers to, got none" in said
     said = refused("sample", "gdm", *out)
-    assert "--data or --answers must be given, got neither" in said
+    assert "--data, --answers or --sites must be given, got neither" in said
     said = refused("sample", "triplet_embedding", "--data", "wine", *out)
     assert "--answers must be a table of triplets for TripletEmbedding" in said
     grouped = "--data", paths["sites"], "--groups", "rain"
@@ -323,7 +323,7 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
         *asked, "--model", "gdm", *test
     )
     said = refused("evaluate", *metric)
-    assert "--data or --answers must be given, got neither" in said
+    assert "--data, --answers or --sites must be given, got neither" in said
 
 
 @pytest.mark.long

@@ -32,7 +32,7 @@ def test_dissimilarities_are_those_of_scipy(index):
         (0.5 * np.ones((8, 3)), "species must be whole numbers of at least 0"),
         (
             np.diag([1, 0, 1, 1, 1, 1, 1, 1]),
-            r"at least one species at every site, got none in rows \[1",
+            "at least one species at every site, got none at site 1",
         ),
         (np.full((8, 1), 2.0**31), "at most 2³⁰ at each site"),
     ],
@@ -40,3 +40,13 @@ def test_dissimilarities_are_those_of_scipy(index):
 def test_other_tables_are_refused_by_name(table, said):
     with pytest.raises(ValueError, match=said):
         site_pairs(X, table)
+
+
+def test_cover_counts_each_pair_once():
+    table = np.random.default_rng(0).random((8, 5))
+    pairs = site_pairs(X, table, measure="cover")
+    np.testing.assert_allclose(pairs.w * pairs.trials, 1)
+    got = 1 - pairs.y / pairs.trials
+    np.testing.assert_allclose(got, pdist(table, "braycurtis"), atol=1e-6)
+    with pytest.raises(ValueError, match=r"measure must be one of .*got 'biomass'"):
+        site_pairs(X, table, measure="biomass")
