@@ -13,8 +13,9 @@ points: refits without each point, or without each of 50 groups of more than 100
 coverage for n = 20 to 120, and the low coverage of Laplace draws, is in Benchmarks:
 posterior_coverage.
 
-After ``fit_pairs``, with independent pairs, intervals come from the posterior. See
-Benchmarks: pairs_coverage.
+After ``fit_pairs``, with independent pairs, intervals come from the posterior,
+corrected for the noise of the draws (``posterior.intervals``). See Benchmarks:
+pairs_coverage.
 """
 
 from dataclasses import replace
