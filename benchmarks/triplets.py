@@ -1,6 +1,7 @@
-"""Triplets: is the metric recovered, and do 90 % intervals of ratios cover 90 %?
+"""Triplets: is the metric recovered, and do 90% intervals cover 90%?
 
     python benchmarks/triplets.py [--worlds 40] [--nuts 10] [--minutes 8]
+    python benchmarks/triplets.py --part sharp      (log odds four times as large)
     python benchmarks/triplets.py --part objects    (an embedding without features)
     python benchmarks/triplets.py --part soe        (where cblearn is installed)
 
@@ -13,8 +14,9 @@ answered by the model. ``TripletMetric`` is fitted with its defaults, and judged
   would (not as a noisy judge does);
 * the error of log distances of 40 new pairs, root mean square about their mean, so
   that a common factor counts for nothing: the identified *shape*;
-* whether ratios d(1, 2)/d(3, 4) of these pairs, two by two, lie between the 5 % and
-  95 % points of Laplace's draws; and of 300 of NUTS's in the first worlds.
+* whether distances of these pairs, and ratios d(1, 2)/d(3, 4) of two of them, lie in
+  the intervals of ``pm.draws_to_metric`` of Laplace's draws; and of 300 of NUTS's in
+  the first worlds.
 
 ``TripletEmbedding`` and cblearn's SOE (both in 3 dimensions, by their defaults) are
 given the same triplets and judged by the same new ones: they place the 40 objects and
@@ -32,11 +34,15 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from harness import load, store
+from harness import load, markdown, store
 
 OUT = Path(__file__).parent / "results" / "triplets.md"
 NUMBERS = OUT.with_suffix(".csv")
 SIZES, N_POINTS, D = (200, 1000, 5000), 40, 3
+PARTS = {
+    "fits": "A metric of features",
+    "sharp": "A metric of features, sharp judgments (log odds of root mean square 12)",
+}
 
 
 def some_triplets(rng, n):
@@ -54,24 +60,29 @@ def log_odds(W, X, triplets):
     return np.sum((a - far) ** 2, 1) - np.sum((a - near) ** 2, 1)
 
 
-def world(seed, n):
+def world(seed, n, size=3):
     """Return points, the true map, triplets with answers, and new triplets."""
     rng = np.random.default_rng([seed, n])
     X = rng.normal(size=(N_POINTS, D))
     frame = np.linalg.qr(rng.normal(size=(D, D)))[0]
     W = np.diag([1.0, 0.5, 0.25]) @ frame
     new = some_triplets(rng, 2000)
-    W *= np.sqrt(3 / np.sqrt(np.mean(log_odds(W, X, new) ** 2)))
+    W *= np.sqrt(size / np.sqrt(np.mean(log_odds(W, X, new) ** 2)))
     triplets = some_triplets(rng, n)
     y = rng.logistic(size=n) < log_odds(W, X, triplets)
     return rng, X, W, triplets, y.astype(int), new
 
 
-def one_world(seed, n, method="laplace"):
+def sharp_world(seed, n, method="laplace"):
+    """Return ``one_world`` of judges whose log odds have root mean square 12."""
+    return one_world(seed, n, method, 12)
+
+
+def one_world(seed, n, method="laplace", size=3):
     """Return what the docstring says of one fit, and of one method's intervals."""
     import probmetric as pm
 
-    rng, X, W, triplets, y, new = world(seed, n)
+    rng, X, W, triplets, y, new = world(seed, n, size)
     model = pm.TripletMetric(preprocessor=X).fit_triplets(triplets, y)
     right = log_odds(W, X, new) > 0
     found = {"right": float(model.triplet_score(new, right.astype(int)))}
@@ -79,20 +90,22 @@ def one_world(seed, n, method="laplace"):
     true = np.log(np.linalg.norm(delta @ W.T, axis=1))
     error = np.log(np.linalg.norm(delta @ model.components_.T, axis=1)) - true
     found["shape"] = float(np.std(error))
-    ratio = true[:20] - true[20:]
-    sampler, size = (
+    sampler, n_draws = (
         ("laplace", 1000) if method == "laplace" else (pm.NUTS(n_warmup=200), 300)
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Of k-hat and short chains.
         drawn = model.sample(
-            sampler, n_chains=1, n_draws=size, seed=seed, progress=False
+            sampler, n_chains=1, n_draws=n_draws, seed=seed, progress=False
         )
-    M = drawn["posterior"]["M"].to_numpy()[0]
-    logs = 0.5 * np.log(np.einsum("na,sab,nb->sn", delta, M, delta))
-    low, high = np.quantile(logs[:, :20] - logs[:, 20:], [0.05, 0.95], axis=0)
+    metric, zero = pm.draws_to_metric(drawn), np.zeros_like(delta)
+    low, high = np.log(metric.interval(delta, zero))
+    found[f"{method} distance"] = float(np.mean((low <= true) & (true <= high)))
+    parts = (delta[:20], zero[:20]), (delta[20:], zero[20:])
+    low, high = np.log(metric.ratio_interval(*parts))
+    ratio = true[:20] - true[20:]
     found[method] = float(np.mean((low <= ratio) & (ratio <= high)))
-    found[f"{method} width"] = float(np.mean(high - low))
+    found[f"{method} width"] = float(np.median(high - low))
     return found
 
 
@@ -166,25 +179,34 @@ def columns(found, names):
 def table(numbers):
     """Write the tables of what is known so far, and the numbers."""
     lines = [
-        "# Triplets: recovery, and coverage of 90 % intervals of ratios of distances",
+        "# Triplets: recovery, and coverage of 90% intervals",
         "",
         "Made by `python benchmarks/triplets.py`, which says how. ±: one standard",
         "error over worlds. Widths are of log ratios.",
         "",
-        "## A metric of features",
-        "",
-        "| triplets | worlds (NUTS) | new triplets right | shape error "
-        "| covered, Laplace | width | covered, NUTS | width |",
-        "|---" * 8 + "|",
     ]
-    drawn = "laplace", "laplace width", "nuts", "nuts width"
-    for n in SIZES:
-        found = numbers["fits"].get(str(n), [])
-        made = [sum(k in one for one in found) for k in ("laplace", "nuts")]
-        cells = columns(found, ("right", "shape", *drawn))
-        lines.append(f"| {n} | {made[0]} ({made[1]}) | {' | '.join(cells)} |")
+    drawn = [
+        f"{k}{v}" for k in ("laplace", "nuts") for v in (" distance", "", " width")
+    ]
+    head = ["triplets", "worlds (NUTS)", "new triplets right", "shape error"]
+    head += [
+        "distances, Laplace",
+        "ratios",
+        "width",
+        "distances, NUTS",
+        "ratios",
+        "width",
+    ]
+    for part, title in PARTS.items():
+        lines += [f"## {title}", ""]
+        rows = []
+        for n in SIZES:
+            found = numbers[part].get(str(n), [])
+            made = [sum(k in one for one in found) for k in ("laplace", "nuts")]
+            cells = columns(found, ("right", "shape", *drawn))
+            rows.append([n, f"{made[0]} ({made[1]})", *cells])
+        lines += markdown(rows, head)
     lines += [
-        "",
         "## An embedding of the objects, without features",
         "",
         "SOE: cblearn 0.4.0, the first "
@@ -195,7 +217,7 @@ def table(numbers):
         "| by draws, Laplace | covered | width | by draws, NUTS | covered | width |",
         "|---" * 10 + "|",
     ]
-    drawn = "laplace right", *drawn[:2], "nuts right", *drawn[2:]
+    drawn = ["laplace right", *drawn[1:3], "nuts right", *drawn[4:]]
     for n in SIZES:
         found = numbers["objects"].get(str(n), [])
         made = [sum(k in one for one in found) for k in ("laplace", "nuts")]
@@ -212,10 +234,12 @@ def main():
     parser.add_argument("--worlds", type=int, default=40)
     parser.add_argument("--nuts", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--part", choices=("fits", "objects", "soe"), default="fits")
+    parser.add_argument(
+        "--part", choices=("fits", "sharp", "objects", "soe"), default="fits"
+    )
     options = parser.parse_args()
     numbers = load(NUMBERS)
-    for part in ("fits", "objects", "soe"):
+    for part in (*PARTS, "objects", "soe"):
         numbers.setdefault(part, {})
     part = options.part
     cells = [("laplace", s, n) for s in range(options.worlds) for n in SIZES]
@@ -231,8 +255,8 @@ def main():
             found += [{} for _ in range(len(found), seed + 1)]
             if method in found[seed]:
                 continue
-            one = one_world if part == "fits" else one_embedding
-            found[seed] |= one(seed, n, method)
+            runs = {"fits": one_world, "sharp": sharp_world, "objects": one_embedding}
+            found[seed] |= runs[part](seed, n, method)
         table(numbers)
 
 

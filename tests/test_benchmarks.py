@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import accuracy, coverage, harness
+from benchmarks import accuracy, coverage, harness, pairs_coverage
 
 
 def page(name, lines, folder):
@@ -28,6 +28,8 @@ def test_the_tables_of_a_page_are_made_from_its_csv(name, tmp_path):
     table = pd.read_csv(harness.RESULTS / f"{name}.csv")
     if name in accuracy.STUDIES:
         lines = harness.tables(accuracy.STUDIES[name], table)
+    elif name == "pairs_coverage":
+        lines = pairs_coverage.tables(table)
     else:
         lines = coverage.tables(table)
     assert page(name, lines, tmp_path) == (harness.RESULTS / f"{name}.md").read_text()

@@ -14,8 +14,9 @@ refer to the expected distance over training samples of this size. The fit at η
 λ = 1 over all pairs is another target with intervals of its own (``ALL_PAIRS``). See
 Benchmarks: intervals.
 
-After ``fit_pairs``, with independent pairs, intervals come from the posterior. See
-Benchmarks: pairs_coverage.
+After ``fit_pairs``, with independent pairs, intervals come from the posterior,
+corrected for the noise of the draws (``posterior.intervals``). See Benchmarks:
+pairs_coverage.
 """
 
 from dataclasses import replace
