@@ -2,6 +2,7 @@
 
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,7 +85,7 @@ def run(options: Fit) -> int:
         with bad_input():
             hashes, metric = hashes_of(learned_rows(data)), estimator.get_metric()
             if options.store_votes:
-                metric = _with_votes(estimator)
+                metric = _with_votes(estimator, data)
             points, about, remarks = _described(estimator, data, spec)
             figures: dict[str, dict[str, float]] = {}
             if about["classes"] and points is not None:
@@ -122,15 +123,17 @@ def run(options: Fit) -> int:
     return int(learned.trouble)
 
 
-def _with_votes(estimator: Learner) -> Dissimilarity:
+def _with_votes(estimator: Learner, data: Data) -> Dissimilarity:
     """Return the metric with the rows whose votes give P(same)."""
     voters = getattr(estimator, "_classifier", None)
-    if voters is None or not hasattr(estimator, "classes_"):
+    if voters is None or not isinstance(data, Dataset):
         raise ValueError(
-            "--store-votes requires a learner of class labels and a Mahalanobis "
-            f"metric, got {type(estimator).__name__}."
+            "--store-votes requires class labels in memory and a Mahalanobis metric, "
+            f"got {type(estimator).__name__} and {data.name}."
         )
-    return with_votes(voters(estimator.get_metric))
+    metric = with_votes(voters(estimator.get_metric))
+    names = dict(zip(data.y.tolist(), data.labels.tolist(), strict=True))
+    return replace(metric, classes=tuple(names[label] for label in metric.classes))
 
 
 def kept(checkpoint: Path | None) -> str:

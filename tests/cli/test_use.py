@@ -55,6 +55,29 @@ def test_the_table_is_that_of_nearest(work):
     assert found["rank"].tolist() == [1, 2, 3, 4, 5] * 60
 
 
+@pytest.mark.long
+def test_stored_votes_give_p_same_of_neighbors(work, tmp_path):
+    data, out = work / "data.csv", tmp_path / "fit"
+    done = run("fit", "rca", "--data", data, "--store-votes", "--out", out)
+    assert done.exit_code == 0, done.output
+    metric = out / "metric.npz"
+    queries = table(7, seed=5)[NAMES]
+    queries.to_csv(tmp_path / "q.csv", index=False)
+    asked = "--data", data, "--queries", tmp_path / "q.csv"
+    made = pd.read_csv(io.StringIO(run("neighbors", "--metric", metric, *asked).stdout))
+    loaded = datasets.load(data)
+    knn = pm.KNeighborsClassifier(pm.RCA()).fit(loaded.X, loaded.labels)
+    P = knn.predict_proba(queries.to_numpy())[made["query"]]
+    wanted = P[np.arange(len(made)), (made["label"] == "b").astype(int)]
+    np.testing.assert_allclose(made["same_probability"], wanted, rtol=1e-6)
+    plain = pd.read_csv(
+        io.StringIO(run("neighbors", "--metric", metric_of(work), *asked).stdout)
+    )
+    assert "same_probability" not in plain
+    told = refused("fit", "glml", "--data", data, "--store-votes", "--out", out / "g")
+    assert "metric must be a Mahalanobis metric to store votes" in told
+
+
 def test_queries_of_their_own_need_no_labels(work, tmp_path):
     queries = table(7, seed=5)[NAMES]
     queries.to_csv(tmp_path / "q.csv", index=False)
