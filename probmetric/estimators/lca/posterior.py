@@ -187,18 +187,24 @@ def repeated(
 
     if target == "all_pairs":
         rate = 1.0 if isinstance(learning_rate, str) else learning_rate
-        lam = lams_for(regularization, "intervals", labeled=True)[0]
+        lam = lams_for(regularization, "intervals", labeled=True)[0] or INTERVAL_LAM
         rate = float(check_number("learning_rate", rate, 0, open_low=True))
         recipe = recipe._replace(pairs="all", learning_rate=rate)
         metric = learn(Z, codes)
     else:
         link = to_metric(fitted.fit.params).link if linked else None
         metric = Mahalanobis(estimator.components_.copy(), link)
-    made = jackknifed(metric, learn, Z, codes, groups, seed=seed)
     pairs = "the fit" if target == "fit" else f"all pairs, λ = {lam:g}"
-    made.about = f"{pairs} of {len(Z)} points"
-    made.no_link = "" if linked else NO_LINK.format(kind)
-    return made
+    return jackknifed(
+        metric,
+        learn,
+        Z,
+        codes,
+        groups,
+        seed=seed,
+        about=f"{pairs} of {len(Z)} points",
+        no_link="" if linked else NO_LINK.format(kind),
+    )
 
 
 def _check_jackknife(
