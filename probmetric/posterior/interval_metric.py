@@ -255,7 +255,8 @@ def jackknifed(
     *,
     seed: int = 0,
     n_jobs: int | None = None,
-    **options: str,
+    about: str = "",
+    no_link: str = "",
 ) -> IntervalMetric:
     """Return a metric fitted to X with refits ``learn(X, codes)`` without quarters."""
     names = np.asarray(np.arange(len(X)) if groups is None else groups)
@@ -274,7 +275,9 @@ def jackknifed(
     left_out = refits(learn, ((X[rest], codes[rest]) for rest in rests), n_jobs)
     metric, *left_out = same_size([metric, *left_out])
     df = min(n - n_classes, len(left_out) - 1)
-    return IntervalMetric(metric, left_out, factor=FACTOR, df=df, **options)
+    return IntervalMetric(
+        metric, left_out, factor=FACTOR, df=df, about=about, no_link=no_link
+    )
 
 
 @chunked()
@@ -342,6 +345,13 @@ def with_intervals(
     def relearn(X: np.ndarray, codes: np.ndarray) -> Dissimilarity:
         return learn(X, classes[codes])
 
-    about = about or f"{len(X)} points"
-    options = {"seed": seed, "n_jobs": n_jobs, "about": about}
-    return jackknifed(learn(X, y), relearn, X, codes, groups, **options)
+    return jackknifed(
+        learn(X, y),
+        relearn,
+        X,
+        codes,
+        groups,
+        seed=seed,
+        n_jobs=n_jobs,
+        about=about or f"{len(X)} points",
+    )

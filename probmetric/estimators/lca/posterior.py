@@ -181,16 +181,15 @@ def repeated(
 
     if target == "all_pairs":
         rate = 1.0 if isinstance(learning_rate, str) else learning_rate
-        lam = lams_for(regularization, "intervals", labeled=True)[0]
+        lam = lams_for(regularization, "intervals", labeled=True)[0] or INTERVAL_LAM
         rate = float(check_number("learning_rate", rate, 0, open_low=True))
         recipe = recipe._replace(pairs="all", learning_rate=rate)
         metric = learn(Z, codes)
     else:
         metric = Mahalanobis(estimator.components_.copy())
-    made = jackknifed(metric, learn, Z, codes, groups, seed=seed)
     pairs = "the fit" if target == "fit" else f"all pairs, λ = {lam:g}"
-    made.about = f"{pairs} of {len(Z)} points"
-    return made
+    about = f"{pairs} of {len(Z)} points"
+    return jackknifed(metric, learn, Z, codes, groups, seed=seed, about=about)
 
 
 def _check_jackknife(
