@@ -43,7 +43,6 @@ from probmetric.checks.criticism import Finding
 from probmetric.data.containers import Labeled
 from probmetric.data.hash import canonical_order
 from probmetric.estimators._learner import no_rows
-from probmetric.estimators.gaussian_classes import GaussianLearner
 
 MOST, MOST_ROWS, N_REPLICATES, N_STEPS = 10, 2000, 999, 6
 """Principal components, rows (sampled from more), replicates, and steps of descent."""
@@ -161,7 +160,7 @@ def _fitted_data(
             data |= fit["observed_data"].data_vars
         X, y = data["X"].to_numpy(), data["y"].to_numpy()
         covariance = json.loads(fit.attrs["model_arguments"])["covariance"]
-    elif isinstance(fit, GaussianLearner):
+    elif hasattr(fit, "covariance"):  # Gaussian classes or GLML.
         if getattr(fit, "n_components", 1) != 1:
             raise ValueError("fit must have n_components=1, got mixtures of Gaussians")
         X, y, covariance = fit._found.points, fit._found.codes, fit.covariance
