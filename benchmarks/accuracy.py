@@ -18,6 +18,8 @@ lca_accuracy          LCA, its cross-validated form and the paper's recipe; 3-NN
 posterior_few_labels  votes averaged over draws of LCA's metric
 glml_posterior        votes averaged over draws of GLML's metric
 dca_gm                1-NN after a projection to two dimensions
+stacking              a stack of five, its parts and their mean, from the same fits
+none_of_these         each class left out in turn (three at most): is a point novel?
 
 A method is a function of (A, a, seed) that returns ``predict_proba``. ``votes`` gives
 the learned metric to ``pm.KNeighborsClassifier`` (soft votes, k = 5, bandwidth by
@@ -32,13 +34,21 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from harness import BUILT_IN, BY_PATH, Study, main, problems, sets
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.metrics import log_loss
-from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.ensemble import IsolationForest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import (
+    KNeighborsClassifier,
+    LocalOutlierFactor,
+    NeighborhoodComponentsAnalysis,
+)
 
 import probmetric as pm
-from probmetric.evaluation.ranking import class_figures
+from probmetric.evaluation.ranking import class_figures, class_sums
 from probmetric.inference.mixture import default_prior
 
 LARGE = (20, 40, 80, 160, "large")
@@ -116,9 +126,77 @@ def scored(method, A, a, B, b, seed):
     yield {
         "accuracy": np.mean(P.argmax(1) == b),
         "log_loss": log_loss(b, P, labels=np.arange(P.shape[1])),
-        "ece": class_figures([(b, P, np.ones(len(b)))], 15)["ece"],
+        "ece": class_figures(class_sums([(b, P, np.ones(len(b)))], 15))["ece"],
         "seconds": time.process_time() - began,
     }
+
+
+def stacked(make, A, a, B, b, seed):
+    """Yield the figures of a stack, of its parts, and of their mean."""
+    stack = make().fit(A, a)
+    P = [part.predict_proba(B) for part in stack.classifiers_]
+    P = dict(zip(stack.names_, P, strict=True))
+    P["equal mean"] = np.mean(list(P.values()), 0)
+    for name, probabilities in P.items():
+        made = scored(lambda *_, p=probabilities: lambda _: p, A, a, B, b, seed)
+        yield next(made) | {"method": name}
+    yield from scored(lambda *_: stack.predict_proba, A, a, B, b, seed)
+
+
+def log_score(model, X, y):
+    """Return the mean log probability of the classes."""
+    P = model.predict_proba(X)
+    return np.log(P[np.arange(len(y)), np.searchsorted(model.classes_, y)]).mean()
+
+
+def five():
+    """Make the stack of five parts."""
+    tuned = GridSearchCV(
+        LogisticRegression(max_iter=1000),
+        {"C": np.logspace(-3, 3, 7)},
+        scoring=log_score,
+        cv=3,
+    )
+    parts = {"LCA, identity": pm.LCA(prior_mean="identity"), "LCA": pm.LCA()}
+    parts |= {"PairLDA": pm.PairLDA(), "GaussianClasses": pm.GaussianClasses()}
+    return pm.StackingClassifier([*parts.items(), ("logistic", tuned)])
+
+
+def without_class(method, A, a, B, b, seed):
+    """Yield figures of novelty at nominal 5%, means over classes that are left out."""
+    figures, classes = [], np.unique(a)
+    for c in np.random.default_rng(seed).permutation(classes)[:3]:
+        known, rows = a != c, np.concatenate([A[a == c], B])
+        kept = A[known].std(0) > 0
+        score = method(A[known][:, kept], a[known], seed)
+        typical, novel = score(rows[:, kept])
+        new = np.append(a[a == c], b) == c
+        figures.append({
+            "auroc": roc_auc_score(~new, typical),
+            "false_alarms": np.mean(novel[~new]),
+            "caught": np.mean(novel[new]),
+        })  # fmt: skip
+    yield pd.DataFrame(figures).mean().to_dict()
+
+
+def typical(make, **options):
+    """Return a method of ``without_class``: the p-values of the classifier."""
+
+    def method(A, a, seed):
+        knn = pm.KNeighborsClassifier(make(A, seed), **options).fit(A, a)
+        return lambda B: ((p := knn.typicality(B)), p <= 0.05)
+
+    return method
+
+
+def detector(kind, **options):
+    """Return a method of ``without_class``: a novelty detector of scikit-learn."""
+
+    def method(A, a, seed):
+        found = kind(contamination=0.05, **options).fit(A)
+        return lambda B: (found.score_samples(B), found.predict(B) < 0)
+
+    return method
 
 
 def shrunk(A, seed):
@@ -160,6 +238,12 @@ FRESH = (
     *("letter", "australian", "bupa", "magic"),
 )
 """Sets on which no prior mean was chosen."""
+
+MANY = (
+    *("vehicle", "vowel", "satimage", "penbased", "led7digit", "movement_libras"),
+    *("texture", "tae", "contraceptive", "hayes-roth", "letter", "marketing"),
+)
+"""Sets of at least three classes on which no rule of novelty was chosen."""
 
 few = partial(Study, rows=scored)
 
@@ -276,6 +360,25 @@ STUDIES = {
         baseline="NCA",
         values=("accuracy",),
         sets=("wine", "iris", "ionosphere", "balance_scale"),
+    ),
+    "stacking": Study(
+        {"stack": five},
+        rows=stacked,
+        sizes=LARGE,
+        baseline="LCA",
+        values=("log_loss", "accuracy"),
+        sets=FRESH,
+    ),
+    "none_of_these": Study(
+        {"LOF": detector(LocalOutlierFactor, novelty=True)}
+        | {"isolation forest": detector(IsolationForest, random_state=0)}
+        | {"Euclid": typical(of(lambda: None)), "RCA": typical(of(pm.RCA))}
+        | {"LCA": typical(of(pm.LCA))},
+        rows=without_class,
+        sizes=(40, 160, "large"),
+        baseline="LOF",
+        values=("auroc", "false_alarms", "caught"),
+        sets=MANY,
     ),
 }  # fmt: skip
 

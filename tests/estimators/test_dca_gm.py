@@ -49,7 +49,13 @@ def drawn(iris, fitted):
 
 
 @pytest.mark.long
-@parametrize_with_checks([DCAGM(n_gaussians=1, prior_strength=4)])
+@pytest.mark.filterwarnings("ignore:y. only one row of class")
+@parametrize_with_checks(
+    [DCAGM(n_gaussians=1, prior_strength=4)],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": "L-BFGS stops at tol=1e-5"
+    },
+)
 def test_it_keeps_scikit_learns_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -86,10 +86,17 @@ OTHERS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:y. only one row of class")
 @pytest.mark.long
 @pytest.mark.parametrize("estimator", [*CHECKED, *OTHERS], ids=repr)
 def test_scikit_learns_checks_pass(estimator):
-    records = check_estimator(estimator, on_skip=None, on_fail=None)
+    unlike = {}
+    if isinstance(estimator, pm.PairLDA):  # Equal: test_weights_equal_repeated_rows.
+        name = "check_sample_weight_equivalence_on_dense_data"
+        unlike = {name: "decision_function exists only after fit_pairs"}
+    records = check_estimator(
+        estimator, on_skip=None, on_fail=None, expected_failed_checks=unlike
+    )
     failed = {
         r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
     }
