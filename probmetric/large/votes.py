@@ -89,7 +89,8 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
     votes, codes = np.empty((0, len(members))), np.empty(0, int)
     if tune:
         votes, codes = left_out(metrics, points, k, len(members))
-    self._tune(votes[None, None], codes, members, grids, tune, k)
+    own = votes[None, None, np.arange(len(codes)), codes]
+    self._tune(own, codes, members, grids, tune, k)
     self._set_reference()
     return self
 

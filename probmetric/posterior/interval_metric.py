@@ -256,7 +256,6 @@ def jackknifed(
     seed: int = 0,
     n_jobs: int | None = None,
     about: str = "",
-    no_link: str = "",
 ) -> IntervalMetric:
     """Return a metric fitted to X with refits ``learn(X, codes)`` without quarters."""
     names = np.asarray(np.arange(len(X)) if groups is None else groups)
@@ -276,7 +275,7 @@ def jackknifed(
     metric, *left_out = same_size([metric, *left_out])
     df = min(n - n_classes, len(left_out) - 1)
     return IntervalMetric(
-        metric, left_out, factor=FACTOR, df=df, about=about, no_link=no_link
+        metric, left_out, factor=FACTOR, df=df, about=about
     )
 
 
