@@ -274,9 +274,7 @@ def jackknifed(
     left_out = refits(learn, ((X[rest], codes[rest]) for rest in rests), n_jobs)
     metric, *left_out = same_size([metric, *left_out])
     df = min(n - n_classes, len(left_out) - 1)
-    return IntervalMetric(
-        metric, left_out, factor=FACTOR, df=df, about=about
-    )
+    return IntervalMetric(metric, left_out, factor=FACTOR, df=df, about=about)
 
 
 @chunked()
