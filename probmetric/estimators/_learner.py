@@ -184,12 +184,12 @@ class Learner[M](BaseEstimator):
         elif draws is None or self._thins_given_draws:
             n_draws = self._n_metrics
         if draws is None:
-            method = self._method_for(purpose) if method is None else method
-            if purpose == "prediction" and method == "laplace":
-                method = Laplace(khat=False)
-            n, n_chains = self._size(n_draws or 0, method)
+            chosen = self._method_for(purpose) if method is None else method
+            if purpose == "prediction" and chosen == "laplace":
+                chosen = cast("M", Laplace(khat=False))
+            n, n_chains = self._size(n_draws or 0, chosen)
             draws = self.sample(
-                cast("M", method),
+                cast("M", chosen),
                 n_draws=n,
                 n_chains=n_chains,
                 seed=seed,

@@ -441,6 +441,8 @@ class GLML(SameProbability, GaussianLearner):
         seed: int,
         progress: bool | None,
         read: Callable[[xr.DataTree], Sequence[Dissimilarity] | None] | None = None,
+        *,
+        credible: bool = False,
     ) -> PosteriorMetric:
         check_choice("method", method or "exact", ("exact",))
         if draws is not None or n_draws is not None:

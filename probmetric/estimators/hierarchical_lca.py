@@ -276,7 +276,7 @@ class HierarchicalLCA(EffectLearner):
         """
         a, b = self._ends(pairs)
         wanted = (len(a),) if hasattr(self, "classes_") else ()
-        if np.shape(labels) not in ((), wanted) or (labels is not None and not wanted):
+        if labels is not None and (not wanted or np.shape(labels) != wanted):
             raise ValueError(
                 "labels must have one class for each pair after fit, and be None after "
                 f"fit_pairs, got {labels!r}"

@@ -43,7 +43,7 @@ chosen and tested.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -168,9 +168,9 @@ def statistics_of(
     w: Float[np.ndarray, "n"] | None = None,
 ) -> ClassStatistics:
     """Compute ``posterior.statistics`` by NumPy, without compilation."""
-    n_classes = codes.max() + 1 if n_classes is None else n_classes
-    n, d = np.bincount(codes, w, minlength=n_classes).astype(float), X.shape[1]
-    mean, scatter = np.zeros((n_classes, d)), np.zeros((n_classes, d, d))
+    c, d = n_classes or int(codes.max()) + 1, X.shape[1]
+    counted: Any = np.bincount(codes, w, minlength=c)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    n, mean, scatter = counted.astype(float), np.zeros((c, d)), np.zeros((c, d, d))
     for k in np.flatnonzero(n):
         rows, share = X[codes == k], None if w is None else w[codes == k]
         mean[k] = rows.mean(0) if share is None else share @ rows / n[k]

@@ -13,6 +13,7 @@ Vehtari et al., "Pareto smoothed importance sampling", JMLR 2024.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -162,7 +163,7 @@ class Laplace:
                 start = laplace_fit(target, data, start, max_steps=self.max_steps)
             values, weight = _draw(target, start, np.int64(seed), total, data)
             values = jax.tree.map(lambda a: np.asarray(a)[None], values)
-        attributes = {"method": "laplace", "seed": seed}
+        attributes: dict[str, Any] = {"method": "laplace", "seed": seed}
         if self.khat:
             few = total < 100
             attributes["khat"] = np.nan if few else pareto_khat(np.asarray(weight))
