@@ -62,7 +62,7 @@ def figures() -> None:
     ).savefig(ROOT / "docs/wine_neighbors.png", dpi=150)
     # Pages' own programs draw their figures, here by their first blocks of code.
     for page, blocks, name in (
-        ("which_variables", 2, "wine_variables"),
+        ("which_variables", 1, "wine_variables"),
         ("sites", 2, "biocrust_curves"),
         ("triplets", 5, "capitals"),
     ):

@@ -150,8 +150,10 @@ class SameProbability:
         made = vars(self).setdefault("_classifiers", {})
         if key not in made:
             X, codes = self._training_rows()
+            w = vars(self)["_training"].w
+            w = None if w is None else np.asarray(w)[rows]
             knn = KNeighborsClassifier(metric(), unlabeled=None)
-            made[key] = knn.fit(X[rows], self.classes_[codes[rows]])
+            made[key] = knn.fit(X[rows], self.classes_[codes[rows]], sample_weight=w)
         return made[key]
 
     def _link_of_new_classes(self) -> LogLogisticLink:

@@ -227,7 +227,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         sample_weight : array-like of shape (n,), optional
             Data weights ≥ 0. The weight of a pair is the product of the weights of its
             points. All pairs together count as Σw observations. Neighbors, scale and
-            prior mean use the rows of positive weight. Votes count these rows alike.
+            prior mean use the rows of positive weight.
         """
         rows: Any = X
         y = required(self, y)
