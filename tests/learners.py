@@ -28,7 +28,9 @@ ESTIMATORS = {
     for name in sorted(pm.__all__)
     if hasattr(getattr(pm, name), "get_params") and name not in WITHOUT_FEATURES
 }
-LEARNERS = [name for name in ESTIMATORS if not name.startswith("KNeighbors")]
+LEARNERS = [
+    name for name in ESTIMATORS if not name.startswith(("KNeighbors", "Stacking"))
+]
 
 
 def make(name, **settings):

@@ -336,7 +336,7 @@ def check_weights(
             f"{wrong[0]}. Correct this weight."
         )
     if not np.any(weights > 0):
-        raise ValueError(f"{name} must have at least one weight above 0, got none")
+        raise ValueError(f"{name} must have at least one weight above zero, got none")
     return weights
 
 

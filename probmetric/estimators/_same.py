@@ -71,6 +71,7 @@ class SameProbability:
 
         Parameters
         ----------
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         labels : array-like of shape (N,), optional
             Known classes of the second points.
         new_classes : bool, default=False

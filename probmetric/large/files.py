@@ -440,7 +440,7 @@ def _ending(paths: Sequence[Place]) -> str:
     endings = {path.suffix.lower() for path in paths}
     for path in paths:
         if path.name.lower().endswith(TEXT):
-            kind, todo = "text", "convert it once with pandas.DataFrame.to_parquet"
+            kind, todo = "text", "write a Parquet file once with pandas"
             if ".csv" in path.name.lower():
                 kind, todo = "CSV", CONVERT
             wanted = "expected .parquet or .npy files"

@@ -205,7 +205,7 @@ class SplineCityBlock(MetricBase):
         n_curves = X.shape[-1]
         return jnp.sum(i_splines(X, knots[:n_curves]) * heights[:n_curves], -1)
 
-    def prepare(self, Q: Float[Array, "m d"]) -> Float[Array, "m e"]:
+    def prepare(self, Q: Float[Array, "*m d"]) -> Float[Array, "*m e"]:
         """Return the images of the rows of Q, and their places."""
         images = self._images(Q)
         if self.coordinates is None:

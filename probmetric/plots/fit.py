@@ -170,7 +170,7 @@ def before_after(
 
     Each panel is an ``embedding`` with its own plane and links to nearest neighbors.
     Fewer links between classes mean that neighbors agree more often. If the metric was
-    learned from the same points, the right panel is optimistic.
+    learned from the same points, the lower panel is optimistic.
 
     Parameters
     ----------
@@ -190,12 +190,11 @@ def before_after(
     points, codes, labels = labeled(metric, X, y, target_names)
     scale = points.std(0)
     euclid = Mahalanobis(np.diag(1 / np.where(scale > 0, scale, 1)))
-    figure, (first, second) = blank(2, size=(11.5, 4.8), axes=axes)
+    figure, (first, second) = blank(2, size=(6.6, 9.6), down=True, axes=axes)
     shown: dict[str, Any] = {"links": links, "target_names": labels}
     title = "Standardized Euclidean distance"
     embedding(euclid, points, codes, title=title, ax=first, **shown)
     embedding(learned, X, codes, title="Learned distance", ax=second, **shown)
-    first.get_legend().remove()
     return figure
 
 

@@ -434,7 +434,7 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
         (
             "two.csv",
             ("--test", "new.csv"),
-            "got 40 others, such as 's0'. To evaluate new sources",
+            "got 40 others, such as 's0'. For unknown classes use --novelty",
         ),
     ],
 )

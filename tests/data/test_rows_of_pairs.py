@@ -21,6 +21,7 @@ from probmetric.inference.gdm.likelihood import rows_of
 from probmetric.inference.lca.draws import log_likelihood
 from probmetric.inference.lca.fit import scaled_identity
 from probmetric.inference.triplet_comparisons.statistics import differences
+from probmetric.models.gdm import GDMParams
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lca import LCAParams, LCAPrior
 
@@ -43,7 +44,9 @@ OF_PAIRS = {
     "groups": as_groups,
     "game": eig_dml.fit,
     "moments": pair_lda.fit,
-    "splines": lambda p: rows_of(p, np.array([[0.0, 1.0]])),
+    "splines": lambda p: rows_of(
+        p, GDMParams(0.0, np.zeros((1, 2)), np.array([[0.0, 1.0]]))
+    ),
     "groups of pairs": lambda p: effects.fit(p, HierarchicalLCAPrior(PRIOR)),
     "point effects": points.rows_of,
     "simulation": lambda p: models.lca.simulate(KEY, LCAParams(ONE, 0.0), p),

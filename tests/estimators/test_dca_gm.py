@@ -49,7 +49,7 @@ def drawn(iris, fitted):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:y. only one row of class")
+@pytest.mark.filterwarnings("ignore:y. class .* has only one row")
 @parametrize_with_checks(
     [DCAGM(n_gaussians=1, prior_strength=4)],
     expected_failed_checks=lambda _: {

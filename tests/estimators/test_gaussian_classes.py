@@ -13,14 +13,7 @@ from probmetric.estimators.glml import GLML
 
 
 @pytest.mark.long
-@parametrize_with_checks(
-    [GaussianClasses(), GaussianClasses(prior="evidence")],
-    expected_failed_checks=lambda made: (
-        {"check_sample_weight_equivalence_on_dense_data": "folds count each row once"}
-        if made.prior == "cv"
-        else {}
-    ),
-)
+@parametrize_with_checks([GaussianClasses(), GaussianClasses(prior="evidence")])
 def test_it_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)
 

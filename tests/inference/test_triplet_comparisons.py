@@ -192,7 +192,7 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
         ([[0, 1, 2]], [1, 1], None, r"y must have shape \(1,\), got \(2,\)"),
         ([[0, 1, 2]], None, [-1.0], r"^sample_weight .*, got -1 in row 0"),
         ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight .*, got nan in row 1"),
-        ([[0, 1, 2]], None, [0.0], "sample_weight must have a positive"),
+        ([[0, 1, 2]], None, [0.0], "sample_weight must have at least one weight"),
     ],
 )
 def test_bad_triplets_are_refused(triplets, y, w, said):

@@ -156,9 +156,9 @@ def test_the_local_metric_of_a_source_is_that_of_arrays(model: Any) -> None:
         for m in (found, whole)
     ]
     np.testing.assert_allclose(*distances, rtol=1e-7, atol=1e-9)
-    with pytest.raises(ValueError, match=r"predict requires a fit to arrays"):
+    with pytest.raises(ValueError, match=r"predict requires the training rows"):
         found.predict(some)
-    with pytest.raises(ValueError, match=r"predict requires a fit to arrays"):
+    with pytest.raises(ValueError, match=r"predict requires the training rows"):
         found.predict_log_proba(some)
 
 
@@ -248,9 +248,9 @@ def test_what_cannot_stream_says_what_to_give() -> None:
     equal = np.repeat(np.eye(2), 20, 0)
     with pytest.raises(ValueError, match="vary within the classes"):
         pm.GaussianClasses().fit(pm.open(equal, label=np.repeat([0, 1], 20)))
-    with pytest.raises(ValueError, match="sample requires a fit to arrays"):
+    with pytest.raises(ValueError, match="sample requires the training rows"):
         pm.GaussianClasses().fit(source).sample()
-    with pytest.raises(ValueError, match="sample requires a fit to arrays"):
+    with pytest.raises(ValueError, match="sample requires the training rows"):
         pm.GLML(gamma=1, n_draws=0).fit(source).sample()
 
 

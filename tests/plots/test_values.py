@@ -281,7 +281,7 @@ HALF = Pairs(np.ones((4, 1)), np.array([0]), np.array([1]), np.array([np.nan]))
         (plots.embedding, [object(), np.eye(2), [0, 1]], "learned must .*got object"),
         (plots.calibration, [[0, 1], [0.1, 1.5]], r"probability must .* got 1\.5"),
         (plots.calibration, [[0], {"a": [np.nan]}], "probability must .* nan in 'a'"),
-        (plots.calibration, [[], []], r"probability must .* got \(0,\)"),
+        (plots.calibration, [[], []], r"probability must .* got shape \(0,\)"),
     ],
 )
 def test_arguments_are_refused_by_name_and_value(plot, arguments, words):

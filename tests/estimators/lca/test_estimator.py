@@ -173,8 +173,8 @@ def test_distance_transform_matrix_and_metric_agree():
 
 
 def test_same_probability_after_pairs_is_that_of_the_model_in_standard_units():
-    ends = np.stack([IRIS_X[:100], IRIS_X[50:]], 1)
-    fitted = LCA().fit_pairs(ends, IRIS_Y[:100] == IRIS_Y[50:])
+    ends = np.stack([IRIS_X[:125], IRIS_X[25:]], 1)
+    fitted = LCA().fit_pairs(ends, IRIS_Y[:125] == IRIS_Y[25:])
     params = fitted.fitted_.fit.params
     delta = (IRIS_X[3] - IRIS_X[70]) / ends.reshape(-1, 4).std(0)
     eta = 1 + 2 * np.exp(params.log_sigma2)
