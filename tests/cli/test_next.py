@@ -76,8 +76,8 @@ def test_the_questions_are_those_of_python(world, tmp_path, criterion, n, seed):
     other, _ = python(folder, X, pairs[40:140], n, rule, seed=seed)
     every, _ = python(folder, X, pairs[30:140], n, criterion, seed=seed)
     assert not np.array_equal(other, want)
-    assert not np.array_equal(every, want)
     if criterion == "information":  # Of so many the answers are drawn.
+        assert not np.array_equal(every, want)
         drawn, _ = python(folder, X, pairs[40:140], n, criterion, seed=0)
         assert not np.array_equal(drawn, want)
 
