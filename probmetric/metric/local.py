@@ -173,7 +173,7 @@ class LocalMahalanobis(MetricBase):
         return replace(self, frame=self.frame / scale, centre=centre)
 
     def refuse_far(self, X: Float[np.ndarray, "n d"], name: str) -> None:
-        """Raise for |z| beyond 1e75: A(z) has fourth powers of z."""
+        """Raise if ‖z‖ is 1e75 or more: A(z) has fourth powers of z."""
         with np.errstate(over="ignore", invalid="ignore"):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
