@@ -36,6 +36,9 @@ METHODS = {
 SAME_UP_TO_A_SHIFT = {"transform"}
 
 OTHERS = {
+    "deviance_shares": "of fit_sites, tested in test_gdm_sites",
+    "effects": "of fit_sites, tested in test_gdm_sites",
+    "importance": "of fit_sites, tested in test_gdm_sites",
     "calibrate_threshold": "returns the estimator",
     "fit": "called before every method",
     "fit_alpha": "test_two_stage_units",
