@@ -49,7 +49,7 @@ def test_far_pairs_score_lower():
 def test_notes_form_is_refused_with_the_alpha_that_it_needs():
     with pytest.raises(ValueError, match=r"alpha must be above .* for method") as error:
         PairLDA(method="notes").fit(X, y)
-    least = float(str(error.value).split(" = ")[2].split(" for ")[0])
+    least = float(str(error.value).split(" above ")[1].split(" for ")[0])
     fitted = PairLDA(method="notes", alpha=1.01 * least).fit(X, y)
     assert np.linalg.eigvalsh(fitted.get_mahalanobis_matrix())[0] > 0
 
