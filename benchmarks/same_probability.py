@@ -165,7 +165,7 @@ def page(table):
         for key, rows in mean
         for b, e, loss, floor in [rows.mean()]
     ]
-    header = ["sets", "pairs", "learner", "n", "bias", "ECE", "log loss", "floor"]
+    header = ["group", "pairs", "learner", "sets", "bias", "ECE", "log loss", "floor"]
     lines += harness.markdown(body, header)
     lines += ["## LCA by data set: bias, ECE, log loss", ""]
     lca = by_set.xs("LCA", level="learner").reset_index()

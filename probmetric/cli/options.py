@@ -131,7 +131,9 @@ SETTING = "Argument of the learner, for example n_components=2; repeatable."
 TABLE_OUT = "Output .csv file; default standard output."
 NOVELTY = (
     "Nominal share of known points that are called novel (none of the classes), for "
-    "example 0.05; at least 19 points are required for 0.05. Default none is called so."
+    "example 0.05; at least 19 points are required for 0.05. Too many are called novel "
+    "under a stored metric that was learned from the same data. Default: no point is "
+    "called novel."
 )
 UNLABELED = "Label or group of rows to omit, such as -1; nan for a missing label."
 
@@ -190,7 +192,9 @@ class SiteOptions(ReadOptions):
         "species, and optionally an amount).",
     )
     id: str | None = option(
-        None, "Column with the names of sites; default the column of both tables."
+        None,
+        "Column with the names of sites; default the only column that both tables "
+        "have.",
     )
     measure: str = option(
         "counts",
@@ -266,8 +270,9 @@ class Sample(LearnOptions):
     method: str | None = option(
         None,
         "nuts or exact (correct up to Monte Carlo error), laplace or svi "
-        "(approximations), bootstrap (refits with random weights of the points); "
-        "default the first of these that the model supports.",
+        "(approximations), bootstrap (refits with random weights of the points), or "
+        "for gdm jackknife (refits without each site; default with --sites). Otherwise "
+        "default the first that the model supports.",
     )
     draws: int | None = option(
         None, "Draws per chain; default 1000 (bootstrap: 200).", min=1

@@ -464,10 +464,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         about α has a p-value ≤ α. The share can differ between classes. Small values
         mean "none of the classes". A point between two classes can have a large one.
 
-        A learner as ``metric`` is fitted again in five folds, with at most 1000
-        training points. A metric that was learned earlier from the same points gives
-        p-values that are too small. Under a posterior the mean dissimilarity is used.
-        A training point as a query has the p-value 1.
+        With at most 1000 training points, a learner as ``metric`` is refitted in five
+        folds. With more points, or with a metric that was learned earlier from the same
+        points, there is no refit and p-values are too small. Under a posterior the mean
+        dissimilarity is used. A training point as a query has the p-value 1.
         """
         Q = queries_of(self, X)
         if self._reference is None:

@@ -19,7 +19,7 @@ M_k learned without fold k, and scores a^k under M_k among *all* rows,
     p(x) = (1 + Σ_k #{i in fold k : a^k_i ≥ a^k(x)}) / (m + 1).                    (2)
 
 For a metric that is not learned, (2) equals (1). Within a fold, the rank of x is exact
-by the argument above.
+by the argument above. Over all folds (2) has no such guarantee.
 
 References
 ----------

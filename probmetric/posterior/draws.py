@@ -111,7 +111,7 @@ def draws_to_metric(
 ) -> PosteriorMetric:
     """Convert draws of any model to metrics, one per draw.
 
-    The result answers questions: distances and ratios with intervals, P(nearer), the
+    The result supports distances and ratios with intervals, P(nearer), the
     probability that a point is among the k nearest, and votes with
     ``KNeighborsClassifier``.
 

@@ -37,7 +37,7 @@ from probmetric.posterior.jackknife import limits, quantile_of_t
 
 
 class Importance(NamedTuple):
-    """Importance of each predictor, with limits and P of no relation."""
+    """Importance of each predictor, with limits and permutation P-value."""
 
     importance: Float[np.ndarray, "p"]
     lower: Float[np.ndarray, "p"]

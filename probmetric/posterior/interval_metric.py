@@ -321,8 +321,8 @@ def with_intervals(
     Notes
     -----
     The limits refer to the expected distance over training samples of the same size.
-    For coverage see Benchmarks: intervals. ``LCA.posterior_metric("intervals")`` is the
-    same for a fit that exists.
+    For coverage see Benchmarks: intervals. For a fitted ``LCA`` use
+    ``posterior_metric("intervals")``.
 
     Examples
     --------

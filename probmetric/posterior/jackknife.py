@@ -19,9 +19,10 @@ fewer refits: one without each of g groups,
 which for statistics of pairs of points is on average too large rather than too small
 (Efron and Stein). g is n, or ``N_GROUPS`` for more than ``MOST_ALONE`` points.
 
-The limits are θ̂ ± t √V. V of Eq. (1) needs no correction for C fitted class means: it
-is already too large by about (1 - 4C/(3n))⁻¹ if a class has few points, because refits
-without a quarter of them are less precise than the fit.
+The limits are θ̂ ± t √V, where t has min(n - C, g - 1) degrees of freedom for Eq. (1)
+with n points in C classes, and g - 1 for Eq. (2). If classes have few points, V of
+Eq. (1) is too large by a factor of about 1/(1 - 4C/(3n)), because refits to three
+quarters of the points vary more. No other correction for class means is needed.
 
 References
 ----------

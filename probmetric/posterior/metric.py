@@ -17,8 +17,9 @@ is raised for:
 * Intervals from draws for ``"prediction"``, which are far too narrow.
 * P(same) averaged over draws of pairs that are not independent, except bootstrap draws.
 
-A distance is a norm, and each draw adds its noise once more. Intervals of distances and
-ratios are corrected for it; quantiles of ``pair_draws`` are not. Draws for
+Noise makes distances longer: the estimate contains it once, and each draw adds it
+again. Intervals of distances and ratios are corrected for this; quantiles of
+``pair_draws`` are not. Draws for
 ``"intervals"`` other than the bootstrap give a warning if pairs are not independent.
 
 Only this class has a draw axis. Each draw is an ordinary metric, and only

@@ -61,10 +61,9 @@ def fit_section(fit: ModelVerdict) -> Section:
     binned = any(part.finding.bins is not None for part in fit.parts)
     return Section(
         "Does the model fit the data?",
-        "Fit and draws share the model and its prior, so they have one verdict. They "
-        "can agree although the model is wrong. A part is in conflict if p is below "
-        "0.01 after Holm and the difference is relevant. A part with p below 0.02 is "
-        "doubtful if p is not below 0.01 or the difference is not relevant.",
+        "Fit and draws use the same model, so they can agree although it is wrong. p "
+        "is adjusted by Holm's method. Adequate: p ≥ 0.02. Conflict: p < 0.01 and a "
+        "relevant difference. Doubtful: otherwise.",
         Picture(
             model_check(fit),
             "Left: labels of the fitted pairs by fitted distance. Right: labels of "

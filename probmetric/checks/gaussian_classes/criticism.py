@@ -20,7 +20,8 @@ degrees of freedom, and n_c points in the class of a point, the statistics are
                 (1 - h)^((f-1)/2),  h = |u|² n_c/(n_c - 1);                         (2)
 *skewness*      ‖E q⊗q⊗q‖², Mardia's: all third moments, also of curved classes;
 *clusters*      the smallest kurtosis over directions, by gradient descent from the
-                principal components: two clusters have 1 for 3;
+                principal components: 3 for a normal, 1 for two equal
+                clusters;
 *labels*        third moment towards the means of the other classes: mislabeled points
                 lie there;
 *covariances*   ("tied") Σ_c n_c ‖E_c qqᵀ - I‖²;
@@ -60,7 +61,8 @@ PARTS = {
     ),
     "skewness": (
         0.3,
-        "third moments of the classes are {gap:.2f} larger than of Gaussian classes",
+        "third moments of the classes exceed those of Gaussian classes by {gap:.2f} "
+        "(root mean square)",
         "Classes are skewed or curved: transform features (logarithms), or take "
         "probabilities from votes (KNeighborsClassifier).",
     ),

@@ -413,8 +413,8 @@ def _calibration(held: Held, rng: np.random.Generator) -> Finding:
     what = what if held.trials is None else f"{m.sum():,} judgments of {what}"
     said = f"P(same) of the model's link exp(-(b + dist²/2)), on {what} held out"
     remedy = (
-        "P(same) of this link is off on new pairs: calibrate it on other pairs, or use "
-        "only distances and their order."
+        "P(same) of this link is not calibrated for new pairs. Fit a link to other "
+        "pairs, or use only distances and their order."
     )
     r = B.T @ gap, drawn, sd
     table = _table(P, y / m, P, m, which)

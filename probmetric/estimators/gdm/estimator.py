@@ -435,8 +435,8 @@ class GDM(
         DataFrame
             One row for each predictor (factors and geographic distance are one), most
             important first. Columns ``importance``, ``lower``, ``upper``, and
-            ``p_value``: the share of permutations, and of the data, that explain as
-            much deviance as the data.
+            ``p_value``: (1 + number of permutations that explain at least as much
+            deviance as the data) / (1 + n_repeats).
 
         Notes
         -----

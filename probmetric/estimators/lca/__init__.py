@@ -5,7 +5,6 @@
 ``tuning``       λ by rule, by folds or by evidence.
 ``rank``         the number of rows by folds or by refits.
 ``anchors``      a fit from a sample of anchors.
-``link``         P(same) calibrated on held-out pairs.
 ``posterior``    ``sample`` and ``posterior_metric``, for prediction and for intervals.
 ``classifier``   ``LCAClassifier``: one LCA a class, its score (1).
 ``class_prior``  its prior: one center for all classes, (1), chosen by folds.

@@ -167,8 +167,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Notes
     -----
-    The optimum is local in general. Pairs made from labels are no draws of the model,
-    so its own link is not calibrated for them. Calibration errors of
+    The optimum is local in general. Pairs made from labels are not draws of the model,
+    so its link exp(-(b + ½ dist²)) is not calibrated for them. Calibration errors of
     ``same_probability`` are in Benchmarks: same_probability.
 
     References
@@ -461,11 +461,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             Number of metrics. Default: 32 for prediction, 100 for intervals, or all
             ``draws``. Not supported by the jackknife.
         target : {"fit", "all_pairs"}, default="fit"
-            Fit that the jackknife repeats. "fit" is this fit, with the settings that it
-            chose. "all_pairs" is ``LCA(pairs="all", learning_rate=1,
-            regularization=1)``, or with ``learning_rate`` and ``regularization``. The
-            scale of its distances does not depend on n. Nearest pairs become closer as
-            n increases.
+            Fit that the jackknife repeats. "fit" is this fit; each refit chooses the
+            prior mean and λ again, but not the number of components or what "cv" chose.
+            "all_pairs" is ``LCA(pairs="all", learning_rate=1, regularization=1)``, or
+            with ``learning_rate`` and ``regularization``. The scale of its distances
+            does not depend on n. Nearest pairs become closer as n increases.
         groups : array-like of shape (n,), optional
             Cluster of each labeled row, such as its subject or specimen. The jackknife
             leaves out whole groups. By default rows are independent; equal rows count

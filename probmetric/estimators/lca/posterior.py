@@ -62,7 +62,7 @@ INTERVAL_LAM = 1.0
 """λ of intervals, a weak prior."""
 
 MOST_POINTS = 1000
-"""Largest number of points of which intervals use all pairs by default."""
+"""Largest number of points for which draws for intervals use all pairs by default."""
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
 

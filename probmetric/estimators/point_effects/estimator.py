@@ -203,10 +203,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     ) -> Float[np.ndarray, "N"]:
         """Return P(same), shape (N,).
 
-        After ``fit`` to labels it is the class probability of ``LCA.same_probability``,
-        which describes the other parameters. After ``fit_pairs`` it is averaged over
-        draws of the posterior. The draws are made by Laplace's method with a fixed
-        seed, lazily, and are cached.
+        After ``fit`` to labels, and without ``points``, it is the class probability
+        (see ``LCA.same_probability``). With ``points``, and after ``fit_pairs``, it is
+        averaged over posterior draws (Laplace, fixed seed, computed lazily and cached).
 
         Parameters
         ----------

@@ -56,9 +56,9 @@ class TripletMetric(PairsMixin, TripletLearner):
     ----------
     regularization : "auto" or float > 0, default="auto"
         λ: the prior standard deviation of an entry of the linear map around the
-        Euclidean map cI is c/√λ. "auto" is 0.3 for ``fit_triplets`` (see Benchmarks:
-        triplets) and 1 for ``fit``. c is computed from the triplets without their
-        responses, such that log odds under cI have root mean square 2.
+        Euclidean map cI is c/√λ. "auto" is 0.3 for ``fit_triplets`` and 1 for ``fit``.
+        c is computed from the triplets without their responses, such that log odds
+        under cI have root mean square 2.
     n_targets, n_impostors : int, default=3
         Numbers of nearest points of the same class and of other classes. ``fit`` makes
         a triplet of each point with each such target and impostor.

@@ -26,9 +26,6 @@ refresh uses an estimated map: nominal 90% intervals covered 67%, and the true e
 were 1.5 times larger. The coverage of Eq. (1) is in ``benchmarks/results/anchors.md``.
 With ``n_anchors="auto"``, the number of anchors is doubled until ‖se‖ is below
 ``AGREE`` times ‖M‖.
-
-P(same) is calibrated on held-out pairs: the pairs of each half of the anchors, under
-the fit to the other half.
 """
 
 from typing import Any, NamedTuple
