@@ -160,12 +160,17 @@ class SameProbability:
     def _link_of_new_classes(self) -> LogLogisticLink:
         """Return Eq. (1), fitted to pairs of left-out classes (cached)."""
         if not hasattr(self, "_new_classes"):
-            self._new_classes = link_of_new_classes(self, *self._training_rows())
+            rows, w = self._training_rows(), vars(self)["_training"].w
+            w = None if w is None else np.asarray(w)
+            self._new_classes = link_of_new_classes(self, *rows, w)
         return self._new_classes
 
 
 def link_of_new_classes(
-    estimator: Any, X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+    estimator: Any,
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    w: Float[np.ndarray, "n"] | None = None,
 ) -> LogLogisticLink:
     """Fit Eq. (1) to the pairs of classes that refits have not seen."""
     if not hasattr(estimator, "pair_distance"):
@@ -188,7 +193,8 @@ def link_of_new_classes(
     for k in range(n_folds):
         rest = (fold[codes] != k) & (fold[codes] >= 0)
         out = order[fold[codes[order]] == k][:MOST_ROWS]
-        refit = with_choices(estimator).fit(X[rest], codes[rest])
+        weights = {} if w is None else {"sample_weight": w[rest]}
+        refit = with_choices(estimator).fit(X[rest], codes[rest], **weights)
         i, j = np.triu_indices(len(out), 1)
         distance = refit.pair_distance(np.stack([X[out[i]], X[out[j]]], 1))
         squared.append(distance**2)
@@ -201,6 +207,8 @@ def with_choices(estimator: Any) -> Any:
     new: Any = clone(estimator)
     for name, value in estimator.get_params(deep=False).items():
         choice = getattr(estimator, f"{name}_", None)
+        if name == "n_components" and hasattr(estimator, "components_"):
+            choice = len(estimator.components_)
         if isinstance(value, str) and value in CHOSEN and choice is not None:
             new.set_params(**{name: choice})
             try:

@@ -150,8 +150,8 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         Z, scaler = standardize_features(
             points, self._names, standardize=bool(self.standardize), times=weights
         )
-        data, options, c = Labeled(Z, codes), self._options, len(classes)
-        remember_rows(self, Labeled(points, codes))
+        data, options, c = Labeled(Z, codes, weights), self._options, len(classes)
+        remember_rows(self, Labeled(points, codes, weights))
         prior = strengths = None
         if np.isnan(points).any():
             stats, evidence = None, np.nan
@@ -230,7 +230,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         return sample(
             fitted.posterior,
             fitted.scaler,
-            Labeled(fitted.points, fitted.codes),
+            Labeled(fitted.points, fitted.codes, fitted.data.w),
             names=self._names,
             arguments={"prior": fitted.prior, "covariance": self.covariance},
             classes=fitted.classes,

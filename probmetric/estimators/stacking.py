@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Labeled
 from probmetric.data.unlabeled import leave_out
-from probmetric.estimators._labeled import check_labeled, checked_rows
+from probmetric.estimators._labeled import check_labeled, checked_rows, remember_rows
 from probmetric.estimators._learner import ClassProbabilities
 from probmetric.estimators._settings import Positive, check_settings, settings
 from probmetric.neighbors import KNeighborsClassifier
@@ -106,7 +106,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         points = float(self.prior_strength)
         self.classifiers_, made = fit_stack(parts, rows, labels, codes, points)
         self.weights_, self.weights_sd_, self.log_scores_ = made
-        self._training = Labeled(rows, codes)  # For P(same).
+        remember_rows(self, Labeled(rows, codes))
         return self
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from probmetric.arguments import check_number
 from probmetric.data.hash import row_bits
-from probmetric.large.source import Block, Source, View, n_rows
+from probmetric.large.source import Block, Source, View, class_counts, n_rows
 from probmetric.metric import Dissimilarity
 from probmetric.posterior.interval_metric import IntervalMetric, refits, same_size
 from probmetric.posterior.jackknife import FACTOR, QUARTERS, REPEATS
@@ -173,4 +173,6 @@ def with_intervals(
     samples = chain([(X,)], zip(rests, strict=True))
     metric, *left_out = same_size(refits(learn, samples, n_jobs))
     about = about or f"{n} rows of {X.name}"
-    return IntervalMetric(metric, left_out, factor=FACTOR, about=about)
+    n_classes = len(class_counts(X)[0]) if X.labeled else 1
+    df = min(max(1, n - n_classes), len(left_out) - 1)
+    return IntervalMetric(metric, left_out, factor=FACTOR, df=df, about=about)

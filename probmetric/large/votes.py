@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_choice
+from probmetric.data.truth import shift_to
 from probmetric.data.unlabeled import refuse_unlabeled, warn_of_unlabeled
 from probmetric.large.choose import check_labels, labels_at, sampled
 from probmetric.large.source import (
@@ -82,6 +83,7 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
     if [*X.feature_names] != [f"x{j}" for j in range(d)]:
         self.feature_names_in_ = np.array(X.feature_names, object)
     self.class_prior_ = members / n
+    shift_to(self.class_prior, self.classes_, self.class_prior_)
     points = View(X, _Coded(self.classes_), X.name, weighted=False)
     self.fit_X_, self.codes_, self._w = points, None, None
     k = min(self.n_neighbors, max(1, n - 1))

@@ -284,15 +284,18 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         if not self.metric:
             raise ValueError("metric must have at least one metric, got an empty list")
         metrics: Any = clone(cast("Any", self.metric), safe=False)
-        plain = {"reject_below": 0.0, "novelty": None, "unlabeled": None}
+        plain = dict.fromkeys(("novelty", "unlabeled", "class_prior"))
         parts: list[Any] = [
-            cast("Any", clone(self)).set_params(metric=metric, **plain)
+            cast("Any", clone(self)).set_params(
+                metric=metric, reject_below=0.0, **plain
+            )
             for metric in metrics
         ]
         parts, weights = fit_stack(parts, X, labels, codes)
         fitted, settings = vars(parts[weights.weights.argmax()]), self.get_params(False)
         vars(self).update({k: v for k, v in fitted.items() if k not in settings})
         self.parts_, (self.weights_, self.weights_sd_, _) = parts, weights
+        shift_to(self.class_prior, self.classes_, self.class_prior_)
         self._set_reference()
         return self
 
@@ -367,13 +370,26 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None = None
     ) -> Float[np.ndarray, "m c"]:
         """Compute `predict_proba` of checked points; row ``own[i]`` is left out."""
+        shift = shift_to(self.class_prior, self.classes_, self.class_prior_)
         if self.parts_:
             parts = zip(self.weights_, self.parts_, strict=True)
-            return np.sum([w * part._probabilities(Q, own) for w, part in parts], 0)
+            P = np.sum([w * part._probabilities(Q, own) for w, part in parts], 0)
+        else:
+            P = self._votes(Q, own)
+        if isinstance(shift, float):
+            return P
+        with np.errstate(divide="ignore"):
+            return np.exp(at_base_rates(np.log(P), shift))
+
+    def _votes(
+        self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None
+    ) -> Float[np.ndarray, "m c"]:
+        """Compute the votes with the shares of the training classes, Eq. (3)."""
         c, k, prior = len(self.classes_), self.n_neighbors, self.class_prior_
         if own is not None:
             w = np.ones(len(self.codes_)) if self._w is None else self._w
-            members = w.sum() * prior - w[own, None] * np.eye(c)[self.codes_[own]]
+            members = np.bincount(self.codes_, w, minlength=c)
+            members = members - w[own, None] * np.eye(c)[self.codes_[own]]
             k, prior = min(k, len(w) - 1), members / members.sum(1, keepdims=True)
         if self.votes == "soft":
             tuned, k = (self._ballots(), c, self.sharpness_, own), None
@@ -381,12 +397,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         else:
             points = self.fit_X_, self.codes_
             votes = count_votes(draws_of(self.metric_), Q, *points, k, c, own, self._w)
-        P = mix_prior(votes, prior, self.prior_weight_, k)
-        shift = shift_to(self.class_prior, self.classes_, self.class_prior_)
-        if isinstance(shift, float):
-            return P
-        with np.errstate(divide="ignore"):
-            return np.exp(at_base_rates(np.log(P), shift))
+        return mix_prior(votes, prior, self.prior_weight_, k)
 
     def same_probability(
         self, pairs: ArrayLike, labels: ArrayLike | None = None
@@ -476,6 +487,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
     def _set_reference(self) -> None:
         self._reference = None if self.novelty is None else self._make_reference()
+        if self._reference is not None:
+            check_novelty(self.novelty, sum(map(len, self._reference.scores)))
 
     def _make_reference(self) -> Reference:
         X, learner = self.fit_X_, self.learner_

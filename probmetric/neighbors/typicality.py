@@ -74,7 +74,7 @@ def check_novelty(novelty: float, n: int) -> None:
     if novelty * (n + 1) < 1:
         raise ValueError(
             f"novelty must be at least 1/(n + 1) = {1 / (n + 1):.3g} for n = {n} "
-            f"training points, got {novelty}. Add points, or raise novelty"
+            f"compared training points, got {novelty}. Add points, or raise novelty"
         )
 
 

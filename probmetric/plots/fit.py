@@ -134,17 +134,17 @@ def importance(
         steps, unit = inputs.points(X, "X").std(0), "per sd of each feature"
     zero, steps = np.zeros((d, d)), np.diag(steps)
     metrics = [metric] if several is None else several
-    value = over_draws(between_rows, metrics, zero, steps).mean(0)
-    ends: tuple[np.ndarray, ...] = (value, value)
+    value, ends = over_draws(between_rows, metrics, zero, steps).mean(0), None
     if getattr(learned, "purpose", None) == "intervals":
-        interval: Any = learned
-        ends = interval.interval(zero, steps, prob=prob)
+        uncertain: Any = learned
+        value = uncertain.distance(zero, steps)
+        ends = uncertain.interval(zero, steps, prob=prob)
     order = np.argsort(-value, kind="stable")[:MOST_FEATURES]
     rows = np.arange(len(order))
     figure, axis = blank(size=(6.2, 1.2 + 0.24 * len(order)), axes=ax)
     axis.plot(value[order], rows, "o", color=COLORS[0])
     title = "Distance of one step in each feature"
-    if ends[0] is not value:
+    if ends is not None:
         axis.hlines(rows, *(end[order] for end in ends), color=COLORS[0])
         title += f"\n(lines: {prob:.0%} intervals)"
     axis.set_yticks(rows, readable(names[k] for k in order))

@@ -7,6 +7,7 @@
 ``draws``       conversion of draws of ``sample`` to a ``PosteriorMetric``.
 ``intervals``   functions of one draw, and intervals of their values.
 ``interval_metric``  ``IntervalMetric``: intervals from jackknife refits, without draws.
+``importance``  shares of the deviance: permutations, and refits with some curves.
 ``jackknife``   which points to leave out of refits, and limits from the refits.
 ``next_pairs``  choice of the next pairs to judge, by information or disagreement.
 ``stack``       stacking draws for ``vmap``, and unstacking them.

@@ -86,7 +86,7 @@ def curves(
     each = np.einsum("gdk,sdk->sdg", splines, heights)
     if refits:
         values = np.concatenate([s[None], each])
-        lower, upper = limits(values, prob, uncertainty.factor)
+        lower, upper = limits(values, prob, uncertainty.factor, uncertainty.df)
         return Curves(x, s, np.maximum(lower, 0.0), upper, names)
     need_own_spread("curves", uncertainty)
     lower, upper = np.quantile(each, [(1 - prob) / 2, (1 + prob) / 2], axis=0)

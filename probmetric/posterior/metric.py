@@ -185,6 +185,17 @@ class PosteriorMetric:
         values = self._by_rows(intervals.between_rows, A, B)
         return finite(values, "pair_draws", A, B)
 
+    def distance(
+        self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
+    ) -> Float[np.ndarray, "*n"]:
+        """Compute the value within ``interval``: the length of the mean of L(a - b).
+
+        For metrics without one linear map, and for exact or ``credible`` draws, it is
+        the median of ``pair_draws``.
+        """
+        need_own_spread("distance", self)
+        return self._lengths(A, B)[1]
+
     def interval(
         self,
         A: Float[Array, "*#n d"],
@@ -235,7 +246,7 @@ class PosteriorMetric:
         if plain or not isinstance(self.draws[0], Mahalanobis):
             return values, np.asarray(np.median(values, 0))
         factors = np.stack([m.factor for m in self.draws])  # pyright: ignore[reportAttributeAccessIssue]
-        delta = np.subtract(A, B).reshape(-1, factors.shape[2])
+        delta = (np.asarray(A) - np.asarray(B)).reshape(-1, factors.shape[2])
         lengths, mean = intervals.true_lengths(intervals.one_rotation(factors), delta)
         return lengths.reshape(values.shape), mean.reshape(values.shape[1:])
 

@@ -242,19 +242,19 @@ def _neighbors(
     shares = np.take_along_axis(P, index, 1)
     shares = np.where(shares >= LEAST, shares, 0.0)
     A, B = X[np.repeat(np.arange(len(X)), width)], X[index.ravel()]
-    limits = None
+    limits, far = None, over_draws(between_rows, [single], A, B)[0]
     if (
         isinstance(metric, PosteriorMetric | IntervalMetric)
         and metric.purpose == "intervals"
     ):
-        interval = metric.interval(A, B)
+        interval, far = metric.interval(A, B), metric.distance(A, B)
         limits = [np.asarray(limit).reshape(index.shape) for limit in interval]
     return {
         "draws": isinstance(metric, PosteriorMetric),
         "index": index,
         "probability": shares,
         "others": k - shares.sum(1),
-        "far": over_draws(between_rows, [single], A, B)[0].reshape(index.shape),
+        "far": far.reshape(index.shape),
         "limits": limits,
         "what": "distance" if single.is_distance else "dissimilarity",
         "votes": votes,

@@ -66,10 +66,10 @@ def fit_section(fit: ModelVerdict) -> Section:
         "relevant difference. Doubtful: otherwise.",
         Picture(
             model_check(fit),
-            "Left: labels of the fitted pairs by fitted distance. Right: labels of "
-            "held-out pairs. Both with P(same) under the model. The bands are "
-            "simultaneous: they contain the whole curve with 95% probability if the "
-            "model is right.",
+            "Predictive: labels of the fitted pairs by fitted distance. Calibration: "
+            "labels of held-out pairs. Both with P(same) under the model. The bands "
+            "are simultaneous: they contain the whole curve with 95% probability if "
+            "the model is right.",
         )
         if binned
         else None,

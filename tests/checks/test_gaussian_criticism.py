@@ -169,3 +169,12 @@ def test_stored_error_rates_reach_their_targets():
             if "as draws" in r]  # fmt: skip
     assert len(same) >= 100
     assert all(same)
+
+
+@pytest.mark.parametrize("learner", [pm.GaussianClasses(prior="evidence"), pm.LDA()])
+def test_weighted_fits_are_refused(learner):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    fit = learner.fit(X, y, sample_weight=1.0 + y)
+    with pytest.raises(ValueError, match="fit must be without sample_weight"):
+        pm.check_model(fit)

@@ -131,3 +131,25 @@ def test_stored_votes_are_those_of_the_classifier(tmp_path):
 def test_wrong_labels_raise(labels, message):
     with pytest.raises(ValueError, match=message):
         fitted().same_probability(pairs_of(Q, Q), labels=labels)
+
+
+def test_other_base_rates_of_the_only_row_of_a_class_are_finite():
+    """49 equal shares of 1/49 do not sum to one in floating point."""
+    X = np.random.default_rng(0).normal(size=(49, 2))
+    y = np.r_[np.repeat(0, 48), 1]
+    knn = pm.KNeighborsClassifier(class_prior=[0.5, 0.5], unlabeled=None).fit(X, y)
+    assert np.isfinite(knn.same_probability(np.stack([X, X[::-1]], 1))).all()
+
+
+def test_base_rates_of_a_stack_shift_the_mixture():
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1], [40, 20])
+    X = rng.normal(size=(60, 2)) + y[:, None]
+    metrics = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.0, 1.0)]
+    plain, shifted = (
+        pm.KNeighborsClassifier(metrics, class_prior=prior).fit(X, y)
+        for prior in (None, [0.5, 0.5])
+    )
+    np.testing.assert_array_equal(plain.weights_, shifted.weights_)
+    P = plain.predict_proba(X) * [0.5 / (2 / 3), 0.5 / (1 / 3)]
+    np.testing.assert_allclose(shifted.predict_proba(X), P / P.sum(1, keepdims=True))

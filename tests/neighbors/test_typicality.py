@@ -149,3 +149,13 @@ def test_rows_on_disk_have_the_p_values_of_rows_in_memory():
     disk = KNeighborsClassifier(votes="count").fit(source)
     memory = KNeighborsClassifier(votes="count").fit(X, y)
     np.testing.assert_array_equal(disk.typicality(Q), memory.typicality(Q))
+
+
+def test_a_level_that_no_p_value_reaches_is_refused_after_folds():
+    """The only row of a class is in no fold: 18 of 19 points are compared."""
+    X = np.random.default_rng(0).normal(size=(19, 2))
+    y = np.r_[np.arange(18) % 2, 2]
+    knn = KNeighborsClassifier(pm.RCA(prior_strength=1), novelty=0.05, outlier_label=-1)
+    with pytest.warns(UserWarning, match="only one row"):
+        with pytest.raises(ValueError, match=r"novelty must be .* n = 18"):
+            knn.fit(X, y)

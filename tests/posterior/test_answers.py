@@ -304,3 +304,15 @@ def test_draws_of_a_map_take_no_prior_odds(posterior, X):
     for ask in (posterior.same_probability, posterior.same_interval):
         with pytest.raises(ValueError, match=r"prior_odds .*got 0.1"):
             ask(X[:2], X[2:4], prior_odds=0.1)
+
+
+def test_intervals_of_noisy_draws_contain_their_distance():
+    """The mean of the distances of draws counts the noise twice."""
+    rng = np.random.default_rng(0)
+    draws = [Mahalanobis(0.3 * np.eye(2) + rng.normal(size=(2, 2))) for _ in range(60)]
+    made = PosteriorMetric(draws, "intervals", pairs_independent=True)
+    A, B = rng.normal(size=(2, 3, 2))
+    low, high = made.interval(A, B)
+    value = made.distance(A, B)
+    assert np.all((low <= value) & (value <= high))
+    assert np.all(made.pair_draws(A, B).mean(0) > value)

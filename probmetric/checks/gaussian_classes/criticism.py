@@ -161,15 +161,23 @@ def _fitted_data(
         if "observed_data" in fit.children:
             data |= fit["observed_data"].data_vars
         X, y = data["X"].to_numpy(), data["y"].to_numpy()
-        covariance = json.loads(fit.attrs["model_arguments"])["covariance"]
+        covariance, w = (
+            json.loads(fit.attrs["model_arguments"])["covariance"],
+            data.get("w"),
+        )
     elif hasattr(fit, "covariance"):  # Gaussian classes or GLML.
         if getattr(fit, "n_components", 1) != 1:
             raise ValueError("fit must have n_components=1, got mixtures of Gaussians")
         X, y, covariance = fit._found.points, fit._found.codes, fit.covariance
+        w = fit._found.data.w
     else:
         found = fit._found[0] if fit._found else Labeled(np.empty((0, 1)), np.empty(0))
         X, y = fit.mean_ + np.asarray(found.X) * fit.scale_, np.asarray(found.y)
-        covariance = "tied"
+        covariance, w = "tied", found.w
+    if w is not None:
+        raise ValueError(
+            "fit must be without sample_weight, got weights. Fit again without them."
+        )
     if not len(X):
         raise no_rows("check_model")
     complete = ~np.isnan(X).any(1)

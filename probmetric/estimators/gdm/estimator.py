@@ -631,7 +631,12 @@ class GDM(
             metrics: Any = uncertainty.left_out if refits else uncertainty.draws
             b = np.array([float(metric.link.b) for metric in metrics])
             if refits:
-                ends = limits(np.append(self.intercept_, b), prob, uncertainty.factor)
+                ends = limits(
+                    np.append(self.intercept_, b),
+                    prob,
+                    uncertainty.factor,
+                    uncertainty.df,
+                )
             else:
                 ends = np.quantile(b, [(1 - prob) / 2, (1 + prob) / 2])
             columns["lower"] = [max(float(ends[0]), 0.0), *found.lower[:, -1]]

@@ -181,7 +181,9 @@ def repeated(
 
     if target == "all_pairs":
         rate = 1.0 if isinstance(learning_rate, str) else learning_rate
-        lam = lams_for(regularization, "intervals", labeled=True)[0] or INTERVAL_LAM
+        lam = INTERVAL_LAM
+        if not isinstance(regularization, str):
+            lam = check_number("regularization", regularization, 0, open_low=True)
         rate = float(check_number("learning_rate", rate, 0, open_low=True))
         recipe = recipe._replace(pairs="all", learning_rate=rate)
         metric = learn(Z, codes)

@@ -69,7 +69,7 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
         (data, data),
         (e.n_anchors is not None, "n_anchors"),
         (e.per_anchor, "per_anchor"),
-        (not isinstance(e.prior_mean, str), "a matrix as prior_mean"),
+        (np.ndim(e.prior_mean) > 0, "a matrix as prior_mean"),
     ):
         if wrong:
             raise ValueError(

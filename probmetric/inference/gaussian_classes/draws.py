@@ -24,7 +24,11 @@ from probmetric.inference.gaussian_classes.posterior import (
     draw,
     is_mean,
 )
-from probmetric.inference.sampling.datatree import provenance, to_datatree
+from probmetric.inference.sampling.datatree import (
+    INDEPENDENT,
+    provenance,
+    to_datatree,
+)
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.predictive import prior_draws as prior_draws_of
 from probmetric.inference.sampling.sample import like
@@ -90,7 +94,7 @@ def sample(
     tied = params.chol.shape[1] != params.mean.shape[1]
     owner = "all_classes" if tied else "class"
     n_completions = len(posterior.mean) if is_mean(posterior) else 1
-    attributes: dict[str, Attribute] = {"completions": n_completions}
+    attributes: dict[str, Attribute] = {"completions": n_completions, INDEPENDENT: 1}
     if base is not None:
         shared = {
             name: np.asarray(getattr(base, name)).tolist()
@@ -165,7 +169,8 @@ class _Model:
             tree, static, arrays = split_arguments(self.args, self.options)
             prior, total = to_numpy(_densities(tree, static, arrays, sites))
         log_scale = ~np.isnan(np.asarray(self.shown.X)) @ np.log(self.scaler.scale)
-        return {k: v[None] for k, v in prior.items()}, total[None] - log_scale.sum()
+        w = np.ones(len(log_scale)) if self.shown.w is None else self.shown.w
+        return {k: v[None] for k, v in prior.items()}, total[None] - w @ log_scale
 
     def new_points(
         self, params: GaussianClassesParams, seed: int | list[int]
