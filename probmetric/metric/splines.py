@@ -65,7 +65,7 @@ class Coordinates:
     >>> bonn, rome = np.array([7.1, 50.7]), np.array([12.5, 41.9])
     >>> places = Coordinates((0, 1)).places(np.stack([bonn, rome]))
     >>> round(float(Coordinates((0, 1)).apart(*places)))
-    1064
+    1062
     """
 
     columns: tuple[int, int]

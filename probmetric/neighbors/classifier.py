@@ -384,7 +384,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def _votes(
         self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None
     ) -> Float[np.ndarray, "m c"]:
-        """Compute the votes with the shares of the training classes, Eq. (3)."""
+        """Compute votes with the training shares, Eq. (3) of ``neighbors.votes``."""
         c, k, prior = len(self.classes_), self.n_neighbors, self.class_prior_
         if own is not None:
             w = np.ones(len(self.codes_)) if self._w is None else self._w
@@ -432,7 +432,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         >>> X, y = datasets.load("iris")
         >>> knn = KNeighborsClassifier().fit(X[::2], y[::2])
         >>> knn.same_probability([[X[1], X[51]], [X[1], X[3]]]).round(2).tolist()
-        [0.0, 0.99]
+        [0.01, 0.97]
         """
         check_is_fitted(self)
         points, i, j = pair_points(pairs)
@@ -486,8 +486,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return self._reference.p_values(Q)
 
     def _set_reference(self) -> None:
-        self._reference = None if self.novelty is None else self._make_reference()
-        if self._reference is not None:
+        self._reference = None
+        if self.novelty is not None:
+            self._reference = self._make_reference()
             check_novelty(self.novelty, sum(map(len, self._reference.scores)))
 
     def _make_reference(self) -> Reference:

@@ -255,7 +255,7 @@ def _dissimilarities(
                 yield cdist(Z, V[at], "sqeuclidean")
         return
     with jax.enable_x64(True):
-        tiles = jax.device_put(in_tiles(X, bucket(len(X), VOTE_TILE**2 // side)))
+        tiles = jax.device_put([*in_tiles(X, bucket(len(X), VOTE_TILE**2 // side))])
     for start, q in enumerate(in_tiles(Q, bucket(len(Q), side))):
         with jax.enable_x64(True):
             shared = prepare(metric, q) if isinstance(metric, Prepared) else None

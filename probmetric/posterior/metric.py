@@ -246,7 +246,7 @@ class PosteriorMetric:
         if plain or not isinstance(self.draws[0], Mahalanobis):
             return values, np.asarray(np.median(values, 0))
         factors = np.stack([m.factor for m in self.draws])  # pyright: ignore[reportAttributeAccessIssue]
-        delta = (np.asarray(A) - np.asarray(B)).reshape(-1, factors.shape[2])
+        delta = np.subtract(A, B, dtype=np.float64).reshape(-1, factors.shape[2])
         lengths, mean = intervals.true_lengths(intervals.one_rotation(factors), delta)
         return lengths.reshape(values.shape), mean.reshape(values.shape[1:])
 

@@ -78,7 +78,9 @@ def test_close_pairs_that_span_too_little_need_a_ridge():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((6, 8))
     labels = np.repeat([0, 1], 3)
-    with pytest.raises(ValueError, match=r"ridge .* all 8"):
+    with pytest.raises(
+        ValueError, match=r"ridge must be > 0, .* only 4 of 8 dimensions"
+    ):
         EigDML(ridge=0.0).fit(points, labels)
     free = EigDML(solver="pdhg", prior_strength=0)
     assert np.all(np.isfinite(free.fit(points, labels).components_))

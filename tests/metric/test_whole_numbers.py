@@ -16,7 +16,7 @@ DTYPES = ("int64", "int8", "uint8", "bool")
 KINDS = (*NAMES, "MeanDissimilarity", "PosteriorMetric")
 METHODS = ("dissimilarity", "pairwise", "distance", "same_probability", "pair_score")
 METHODS += ("transform", "matrix_at", "log_probability", "log_marginal", "pair_draws")
-METHODS += ("neighbor_probability", "closer_probability", "refine")
+METHODS += ("interval", "neighbor_probability", "closer_probability", "refine")
 
 
 def points(dtype):

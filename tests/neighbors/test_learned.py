@@ -168,6 +168,12 @@ def test_scikit_learns_checks_pass_with_a_learner():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X: ")
         records = check_estimator(
-            pm.KNeighborsClassifier(pm.LDA()), on_skip=None, on_fail=None
+            pm.KNeighborsClassifier(pm.LDA()),
+            expected_failed_checks={
+                "check_sample_weight_equivalence_on_dense_data": "scales and tuning "
+                "count each row once"
+            },
+            on_skip=None,
+            on_fail=None,
         )
     assert not [r["check_name"] for r in records if r["status"] == "failed"]
