@@ -2,6 +2,10 @@
 
     python benchmarks/likelihood_ratios.py [--seeds 0 10] [--out FILE.csv]
     python benchmarks/likelihood_ratios.py --table --out FILE.csv
+    python benchmarks/likelihood_ratios.py --items [--seeds 0 10]
+
+With ``--items`` 40 sources of 4 rows in 4 features are fitted, and 100 new sources have
+a questioned item of some rows and a known item of others. All pairs of both are scored.
 
 Each run fits n sources of m rows in d features and computes Cllr and its minimum over
 monotone maps of the scores, on all pairs of 300 rows of 100 new sources. Covariances
@@ -69,6 +73,28 @@ def run(population, d, n, m, seed):
     return row
 
 
+def run_items(population, sizes, seed):
+    """Print Cllr and its minimum for items of several rows; return both."""
+    rng = np.random.default_rng([seed, POPULATIONS.index(population), *sizes])
+    W, B = covariance(4, 1.0, rng), covariance(4, 4.0, rng)
+    X, group = sources(population, W, B, 40, 4, rng)
+    new, item = sources(population, W, B, 100, sum(sizes), rng)
+    left = np.tile(np.arange(sum(sizes)) < sizes[0], 100)
+    found = {"population": population, "rows": f"{sizes[0]} and {sizes[1]}"}
+    for name, calibration in (("model", None), ("calibrated", "auto")):
+        model = pm.TwoStageMixture(calibration=calibration).fit(X, groups=group)
+        table = model.get_metric().likelihood_ratios(
+            new[left],
+            new[~left],
+            questioned_items=item[left],
+            known_items=item[~left],
+        )
+        same = table["questioned"] == table["known"]
+        costs = verification(table["log10_lr"] * np.log(10), same)
+        found |= {name: costs.cllr, f"{name}: loss": costs.cllr - costs.cllr_min}
+    return found
+
+
 def tables(table):
     """Return the table of the page."""
     lines = [
@@ -98,7 +124,16 @@ def main():
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 10))
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--items", action="store_true")
     options = parser.parse_args()
+    if options.items:
+        warnings.simplefilter("ignore")
+        cases = [(p, s) for p in POPULATIONS for s in ((1, 3), (2, 2), (5, 5))]
+        seeds = range(*options.seeds)
+        found = pd.DataFrame([run_items(*case, seed) for case in cases for seed in seeds])
+        found = found.groupby(["population", "rows"], sort=False)
+        print(found.agg(["mean", "max"]).round(3).to_markdown())
+        return
     if not options.table:
         warnings.simplefilter("ignore")
         cases = [(p, *s) for p in POPULATIONS for s in SIZES]

@@ -15,7 +15,6 @@ from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
 from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.inference.two_stage import online
-from probmetric.inference.two_stage.pairs import Enrolled
 from probmetric.models.gdm import GDMPrior
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lda import LDAParams
@@ -338,10 +337,6 @@ TWO_STAGE = {
         g.two.stats, g.means, g.means + 0.5
     ),
     "inference.two_stage.draws.relabel": lambda f, g: f(g.two.draws, g.two.params),
-    "inference.two_stage.pairs.enrol": lambda f, g: f(g.two.params, g.groups),
-    "inference.two_stage.pairs.score_enrolled": lambda f, g: f(
-        g.two.params, g.X, Enrolled(np.log(g.c)[None], g.X[:1], np.ones(1))
-    ),
     "inference.mixture.start.best_of": lambda f, g: f([fit_of(1.0), fit_of(2.0)]),
     "inference.two_stage.fit.fit": lambda f, g: f(
         g.groups, n_components=2, max_steps=9

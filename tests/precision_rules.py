@@ -46,7 +46,6 @@ SHIFT_FREE = {
     "inference.mixture.em.e_step": ALL,
     "inference.mixture.em.em_step": lambda r: (r[0].covariances, r[1]),
     "inference.mixture.em.em_step_missing": lambda r: (r[0].covariances, r[1]),
-    "inference.two_stage.pairs.score_enrolled": ALL,
     "inference.two_stage.fit.fit": lambda r: (r.objective, r.params.within),
     "inference.mixture.start.start_mixture": lambda r: r.covariances,
     "inference.two_stage.groups.e_step": ALL,

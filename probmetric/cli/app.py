@@ -31,6 +31,7 @@ from probmetric.cli.options import (
     Neighbors,
     Next,
     Options,
+    Ratios,
     Report,
     Sample,
     Validate,
@@ -198,6 +199,17 @@ def evaluate(options: Evaluate) -> None:
     if options.model is not None:
         estimator_of(options.model)
     _leave("evaluate", options)
+
+
+@command(Ratios)
+def lr(options: Ratios) -> None:
+    """Compute likelihood ratios of questioned and known items (two_stage)."""
+    with first(options):
+        if options.out is not None:
+            check_new(options.out.parent, (options.out.name,), force=options.force)
+        for side in ("questioned", "known"):
+            check_source(getattr(options, side), f"--{side}")
+    _leave("lr", options)
 
 
 @command(Explore)

@@ -66,6 +66,12 @@ EXAMPLES = {
         "evaluate --metric out/fit/metric.npz --data mine.csv --test held_out.csv",
         "evaluate --model lca --data mine.csv --folds 5 --out out/judged",
     ),
+    "lr": (
+        USED,
+        "lr --metric out/fit/metric.npz --questioned q.csv --known k.csv --by item",
+        "lr --metric out/fit/metric.npz --questioned q.csv --known k.csv --by item "
+        "--prior-odds 1/319 --out lr.csv",
+    ),
     "explore": (
         USED,
         "explore --data wine --metric out/fit/metric.npz --out wine.html",
@@ -348,6 +354,32 @@ class Evaluate(UseOptions, SiteOptions, WorkerOptions):
     unlabeled: str = option("warn", UNLABELED, metavar="TEXT")
     seed: int = option(0, "Random seed.", min=0)
     quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
+
+
+@dataclass(kw_only=True)
+class Ratios(ReadOptions):
+    """Options of ``lr``."""
+
+    metric: Path = option(MISSING, "metric.npz of a fit of two_stage.")
+    questioned: str = option(
+        MISSING,
+        "File with measurements of questioned items.",
+        *("--questioned", "--left"),
+    )
+    known: str = option(
+        MISSING, "File with measurements of known items.", "--known", "--right"
+    )
+    by: str | None = option(
+        None, "Column with the item of each measurement; default each row is an item."
+    )
+    prior_odds: str | None = option(
+        None,
+        "Prior odds of one source, such as 1/319, for the posterior probability; "
+        "default none.",
+    )
+    out: Path | None = option(None, TABLE_OUT)
+    quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
+    force: bool = option(False, OVERWRITE, "--force")
 
 
 @dataclass(kw_only=True)

@@ -229,6 +229,25 @@ def error_rates(
     return alarms, 1 - hits
 
 
+def pav(
+    log_ratio: ArrayLike, same: ArrayLike
+) -> tuple[Float[np.ndarray, "N"], Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    """Return checked ratios, kinds, and ratios calibrated by monotone regression."""
+    scores, is_same = _checked(log_ratio, same)
+    level, at = np.unique(scores, return_inverse=True)
+    ones, zeros = (np.bincount(at, kind, len(level)) for kind in (is_same, ~is_same))
+    return scores, is_same, _calibrated(ones, zeros)[0][at]
+
+
+def _calibrated(
+    ones: Float[np.ndarray, "l"], zeros: Float[np.ndarray, "l"]
+) -> tuple[Float[np.ndarray, "l"], Float[np.ndarray, "l"]]:
+    """Return the log ratios of increasing levels that attain cllr_min, and P(same)."""
+    p = isotonic_regression(ones / (ones + zeros), sample_weight=ones + zeros)
+    with np.errstate(divide="ignore"):
+        return np.log(p) - np.log1p(-p) + np.log(zeros.sum() / ones.sum()), p
+
+
 def _checked(
     log_ratio: ArrayLike, same: ArrayLike
 ) -> tuple[Float[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
@@ -278,10 +297,7 @@ def _scores(
     level, at = np.unique(scores, return_inverse=True)
     ones = np.bincount(at, same, len(level))
     zeros = np.bincount(at, ~same, len(level))
-    # Isotonic regression of the share of *same* on the score attains cllr_min.
-    p = isotonic_regression(ones / (ones + zeros), sample_weight=ones + zeros)
-    with np.errstate(divide="ignore"):
-        calibrated = np.log(p) - np.log1p(-p) + np.log(n0 / n1)
+    calibrated, p = _calibrated(ones, zeros)
     last = np.flatnonzero(np.append(np.diff(p) > 0, True))
     misses = np.append(0, np.cumsum(ones)[last] / n1)
     alarms = np.append(1, 1 - np.cumsum(zeros)[last] / n0)

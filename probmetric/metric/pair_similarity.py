@@ -27,15 +27,18 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jax.core import Tracer
 from jaxtyping import Float, Int
+from scipy.special import expit
 
 from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
+from probmetric.metric.items import items_of, log_ratios
 from probmetric.metric.link import check_odds
 from probmetric.metric.protocol import MetricBase, log_measured, measured
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array, Scalar
+from probmetric.typing import Array, ArrayLike, Scalar
 
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
 SCORES: tuple[Score, ...] = get_args(Score.__value__)
@@ -202,6 +205,80 @@ class PairSimilarity(MetricBase):
         check_odds(prior_odds)
         ratio = self.calibrated(self._rows(A, B, "log_ratio"))
         return jax.nn.sigmoid(ratio + jnp.log(prior_odds))
+
+    def likelihood_ratios(
+        self,
+        questioned: ArrayLike,
+        known: ArrayLike,
+        *,
+        questioned_items: ArrayLike | None = None,
+        known_items: ArrayLike | None = None,
+        prior_odds: Scalar | int | None = None,
+    ) -> pd.DataFrame:
+        """Compare items of one or several measurements, for all pairs of items.
+
+        All measurements of an item are assumed to have one source. The calibration is
+        that of pairs of single measurements. For items of several measurements Cllr
+        was measured with it (Benchmarks: likelihood_ratios).
+
+        Parameters
+        ----------
+        questioned, known : array-like of shape (n, d) and (m, d)
+            Measurements, without missing values.
+        questioned_items, known_items : array-like of shape (n,) and (m,), optional
+            Item of each measurement. Default: each row is an item, named by its number.
+        prior_odds : float > 0, optional
+            Prior odds of one source, for the posterior probability.
+
+        Returns
+        -------
+        DataFrame
+            One row per pair of items: ``questioned`` and ``known`` (names of the
+            items), ``n_questioned`` and ``n_known`` (numbers of measurements),
+            ``log10_lr`` (for one source against two), and ``limit``: |log10_lr| is at
+            most log10(n + 1) with n training sources (NaN without calibration). With
+            ``prior_odds`` also ``posterior``, P(one source).
+
+        Raises
+        ------
+        ValueError
+            If the database elements have their own noise (``noise_other``), or for
+            unusable measurements, items or odds.
+
+        Examples
+        --------
+        >>> W = np.ones((1, 1, 1))
+        >>> similarity = PairSimilarity(np.zeros(1), np.zeros((1, 1)), 4 * W, W)
+        >>> table = similarity.likelihood_ratios(
+        ...     [[2.0], [3.0]], [[2.5], [-1.0]], questioned_items=["a", "a"]
+        ... )
+        >>> table["log10_lr"].round(2).tolist()
+        [0.54, -0.79]
+        """
+        if self.noise_other is not None:
+            raise ValueError(
+                "likelihood_ratios: database elements must have the noise of queries. "
+                "Use TwoStageMixture(database_noise=1)."
+            )
+        left = items_of(questioned, questioned_items, self.n_features, "questioned")
+        right = items_of(known, known_items, self.n_features, "known")
+        ratios = np.asarray(self.calibrated(log_ratios(self, left, right))).ravel()
+        pairs = pd.MultiIndex.from_product([left.names, right.names])
+        limit = np.nan if self.calibration is None else float(self.calibration.bound)
+        table = pd.DataFrame(
+            {
+                "questioned": pairs.get_level_values(0),
+                "known": pairs.get_level_values(1),
+                "n_questioned": np.repeat(left.sizes, len(right.names)),
+                "n_known": np.tile(right.sizes, len(left.names)),
+                "log10_lr": ratios / np.log(10),
+                "limit": limit / np.log(10),
+            }
+        )
+        if prior_odds is None:
+            return table
+        check_odds(prior_odds)
+        return table.assign(posterior=expit(ratios + np.log(float(prior_odds))))
 
     @measured
     def dissimilarity(

@@ -18,4 +18,8 @@ from .space import (
     embedding as embedding,
     neighbor_probabilities as neighbor_probabilities,
 )
-from .verification import det as det, typicality as typicality
+from .verification import (
+    det as det,
+    likelihood_ratios as likelihood_ratios,
+    typicality as typicality,
+)

@@ -1,15 +1,24 @@
-"""Figures of the errors at every threshold: on likelihood ratios, and of novelty."""
+"""Figures of likelihood ratios, of errors at every threshold, and of novelty."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.special import expit
 from scipy.stats import norm
 
 from probmetric.data import inputs
-from probmetric.evaluation.verification import error_rates, verification
-from probmetric.plots.style import COLORS, beside, blank, marks, readable, styled
+from probmetric.evaluation.verification import error_rates, pav, verification
+from probmetric.plots.style import (
+    COLORS,
+    Panels,
+    beside,
+    blank,
+    marks,
+    readable,
+    styled,
+)
 from probmetric.typing import ArrayLike
 
 TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
@@ -101,6 +110,87 @@ def _apart(rates: Sequence[float], width: float) -> list[float]:
         if not shown or norm.ppf(rate) - norm.ppf(shown[-1]) >= APART * width:
             shown.append(rate)
     return shown
+
+
+@styled
+def likelihood_ratios(
+    log_ratio: ArrayLike,
+    same: ArrayLike,
+    *,
+    axes: Panels | None = None,
+) -> Figure:
+    """Draw a Tippett plot, a calibration (PAV) plot and an ECE plot.
+
+    * Tippett: share of pairs of each kind with a log10 LR at or above a value.
+    * PAV: log10 LR after calibration to these pairs, against the stated one. Calibrated
+      ratios are near the diagonal. Points that would be infinite are at the edge.
+    * ECE: empirical cross-entropy in bits against the prior log10 odds, for the stated
+      ratios, for the calibrated ones, and for LR = 1. At odds 1 it is Cllr.
+
+    Parameters
+    ----------
+    log_ratio : array-like of shape (N,)
+        Natural log likelihood ratios of pairs that were not used to learn.
+    same : array-like of shape (N,), of bool
+        Whether the two members of a pair have the same source. Both kinds are required.
+    axes : three matplotlib Axes, optional
+        Where to draw. Default: a new figure.
+
+    References
+    ----------
+    Ramos and Gonzalez-Rodriguez, "Reliable support: measuring calibration of likelihood
+    ratios", Forensic Science International 230, 2013.
+
+    Examples
+    --------
+    >>> figure = likelihood_ratios([2.0, 1.0, -0.5, 0.3, -3.0], [1, 1, 1, 0, 0])
+    >>> [axis.get_title() for axis in figure.axes]
+    ['Tippett plot', 'Calibration', 'Empirical cross-entropy']
+    """
+    scores, is_same, calibrated = pav(log_ratio, same)
+    stated, best = scores / np.log(10), calibrated / np.log(10)
+    figure, (tippett, diagonal, entropy) = blank(3, size=(11.4, 3.6), axes=axes)
+    for kind, words, color in (
+        (is_same, "same source", COLORS[0]),
+        (~is_same, "different sources", COLORS[1]),
+    ):
+        tippett.ecdf(stated[kind], complementary=True, color=color, label=words)
+    tippett.axvline(0, color="grey", lw=1, ls=":")
+    tippett.set(xlabel="log10 LR", ylabel="share at or above", title="Tippett plot")
+    tippett.legend()
+
+    finite = np.r_[best[np.isfinite(best)], stated[np.isfinite(stated)]]
+    low, high = finite.min(initial=-1) - 0.3, finite.max(initial=1) + 0.3
+    order = np.argsort(stated)
+    x, y = (np.clip(v[order], low, high) for v in (stated, best))
+    diagonal.plot([low, high], [low, high], color="grey", lw=1, ls="--")
+    diagonal.plot(x, y, color=COLORS[0])
+    diagonal.set(xlabel="stated log10 LR", ylabel="calibrated to these pairs")
+    diagonal.set_title("Calibration")
+
+    odds = np.linspace(-3, 3, 121)
+    for values, words, style in (
+        (stated, "stated", {"color": COLORS[0]}),
+        (best, "calibrated", {"color": COLORS[2], "ls": "--"}),
+        (np.zeros_like(stated), "LR = 1", {"color": "grey", "ls": ":"}),
+    ):
+        entropy.plot(odds, cross_entropy(values, is_same, odds), label=words, **style)
+    entropy.set(xlabel="prior log10 odds", ylabel="cross-entropy (bits)")
+    entropy.set_ylim(0, min(1.5, entropy.get_ylim()[1]))
+    entropy.set_title("Empirical cross-entropy")
+    entropy.legend()
+    return figure
+
+
+def cross_entropy(
+    log10_ratio: np.ndarray, same: np.ndarray, log10_odds: np.ndarray
+) -> np.ndarray:
+    """Compute the empirical cross-entropy in bits at each of the prior odds."""
+    prior = expit(log10_odds * np.log(10))
+    logit = np.log(10) * (log10_ratio[:, None] + log10_odds)
+    miss, alarm = (np.logaddexp(0, sign * logit) for sign in (-1, 1))
+    cost = prior * miss[same].mean(0) + (1 - prior) * alarm[~same].mean(0)
+    return cost / np.log(2)
 
 
 @styled

@@ -60,6 +60,13 @@ DET = (
     "plot). Points are the equal error rates. There is no band, because pairs that "
     "share a source are dependent. The table contains the intervals."
 )
+RATIOS = (
+    "Left: share of pairs with a log10 LR at or above a value, for same-source and "
+    "different-source pairs. Middle: log10 LR calibrated to these pairs, against the "
+    "stated one; calibrated ratios are on the diagonal. Right: empirical cross-entropy "
+    "by prior odds; at log10 odds 0 it is Cllr. Dashed: after calibration to these "
+    "pairs; dotted: LR = 1."
+)
 SHARES = "Share of yes by predicted P (for triplets: share predicted correctly)."
 CALIBRATION = "Are the probabilities calibrated?"
 
@@ -146,7 +153,11 @@ def _sources_page(folder: Path, summary: Summary) -> Report:
     scores = {each: predictions[each].to_numpy(float) for each in costs.index}
     data, pairs = Path(summary["data"]["source"]).name, summary["pairs"]
     table = costs.rename(columns=WORDS).rename_axis("scores of").reset_index()
-    det = plots.det(scores, predictions["same"].to_numpy(bool))
+    same = predictions["same"].to_numpy(bool)
+    ratios = Section(
+        "Likelihood ratios",
+        Picture(plots.likelihood_ratios(scores[name], same), RATIOS),
+    )
     return page(
         summary,
         title=f"{name} evaluated on pairs of {data}",
@@ -158,7 +169,8 @@ def _sources_page(folder: Path, summary: Summary) -> Report:
             Section(
                 "Scores", COSTS, Table(table, "Costs with intervals (lower is better)")
             ),
-            Section("Errors at each threshold", Picture(det, DET)),
+            *[ratios] * (costs.loc[name, "cllr"] != "–"),
+            Section("Errors at each threshold", Picture(plots.det(scores, same), DET)),
         ],
         cards=[
             (f"{pairs['same']:,}", "same-source pairs"),

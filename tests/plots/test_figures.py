@@ -249,6 +249,33 @@ def test_typicality_draws_the_share_of_p_values_at_most_each_threshold():
         plots.typicality(p, known[:2])
 
 
+def test_likelihood_ratios_are_drawn_in_log10_with_their_cost_at_odds_one():
+    log_ratio = np.log(10) * np.array([2.0, -1.0, 0.5, 1.0, -2.0, 0.5])
+    same = np.array([1, 1, 1, 0, 0, 0], bool)
+    figure = plots.likelihood_ratios(log_ratio, same)
+    tippett, diagonal, entropy = figure.axes
+    one, two = tippett.get_lines()[:2]
+    assert one.get_label() == "same source"
+    above = {v: float(np.mean([2, -1, 0.5] > v - np.array(1e-9))) for v in (-1, 0.5, 2)}
+    for line, shares in ((one, above), (two, {-2: 1.0, 0.5: 2 / 3, 1: 1 / 3})):
+        x, y = line.get_data()
+        for value, share in shares.items():
+            assert max(y[np.isclose(x, value)]) == pytest.approx(share)
+    # Sorted: -2 (0), -1 (1), 0.5 (0 and 1), 1 (0), 2 (1): -1 to 1 pool to 2 of 4.
+    x, y = diagonal.get_lines()[1].get_data()
+    np.testing.assert_allclose(x, [-2, -1, 0.5, 0.5, 1, 2])
+    np.testing.assert_allclose(y[1:5], 0, atol=1e-12)
+    assert y[0] == diagonal.get_lines()[0].get_xdata()[0]
+    costs = verification(log_ratio, same)
+    for line, cost in zip(
+        entropy.get_lines(), (costs.cllr, costs.cllr_min, 1), strict=False
+    ):
+        assert line.get_ydata()[60] == pytest.approx(cost)
+    # At odds 10 (log10 = 1): P = 10/11, by hand for LR = 1.
+    entropy_of_prior = -(10 * np.log2(10 / 11) + np.log2(1 / 11)) / 11
+    assert entropy.get_lines()[2].get_ydata()[80] == pytest.approx(entropy_of_prior)
+
+
 def test_det_says_what_is_wrong():
     with pytest.raises(ValueError, match=r"same .*only one kind"):
         plots.det([1.0, 2.0], [1, 1])
@@ -331,6 +358,10 @@ def everything(draws, compared, pairs):
         "predictive_check": (1, lambda **k: plots.predictive_check(draws, pairs, **k)),
         "calibration": (1, lambda **k: plots.calibration(p > 0.5, p, **k)),
         "det": (1, lambda **k: plots.det(p, p > 0.5, **k)),
+        "likelihood_ratios": (
+            3,
+            lambda **k: plots.likelihood_ratios(p - 0.5, p > 0.4, **k),
+        ),
         "typicality": (1, lambda **k: plots.typicality(p, p > 0.5, **k)),
         "curves": (2, lambda **k: plots.curves(two_curves(), **k)),
         "metric": (2, lambda **k: plots.metric(draws, **k)),

@@ -1,4 +1,4 @@
-"""Scores, enrolment and α from pairs, compared with stacked normal densities.
+"""Scores, ratios of items and α from pairs, compared with stacked normal densities.
 
 Reference: the joint density of any number of instances of one source, from the normal
 density of all of them side by side, covariance 1 1ᵀ ⊗ B + I ⊗ W, component by
@@ -23,15 +23,14 @@ from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, ze
 from probmetric.data.containers import Groups
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import (
-    enrol,
     fit_alpha,
     log_joint_small_alpha,
-    score_enrolled,
 )
 from probmetric.inference.two_stage.target import Fitted, log_units, pack
 from probmetric.metric import PairSimilarity
+from probmetric.metric.items import items_of, log_ratios
 from probmetric.metric.pair_similarity import SCORES
-from probmetric.models.two_stage import TwoStageParams
+from probmetric.models.two_stage import TwoStageParams, to_metric
 from probmetric.typing import Array
 
 ODDS, ALPHA = 0.3, 0.35
@@ -155,29 +154,27 @@ def _sources(problem: Problem[Groups], missing: bool = False) -> Groups:
     return Groups(np.concatenate([Q, Y]), group, 1.0 + np.arange(11) % 2)
 
 
-def enrolment_by_stacking(problem: Problem[Groups]) -> Values:
-    """Divide the density of a query and a source's instances by that of the latter."""
+QUESTIONED = np.array([0, 0, 1, 1, 2])
+"""Items of the queries."""
+
+
+def items_by_stacking(problem: Problem[Groups]) -> Values:
+    """Divide the density of all measurements of two items by those of each."""
     params, groups, Q = near(problem), _sources(problem), some_rows(problem, False)[0]
     sources = [groups.X[groups.group == g] for g in np.unique(groups.group)]
-    log_p = [float(logsumexp(log_parts(params, s))) for s in sources]
-    conditional = np.array(
-        [
-            [
-                logsumexp(log_parts(params, np.concatenate([q[None], s]))) - log
-                for s, log in zip(sources, log_p, strict=True)
-            ]
-            for q in Q
-        ]
-    )
-    single = np.array([logsumexp(log_parts(params, q[None])) for q in Q])
+    items = [Q[QUESTIONED == k] for k in range(3)]
+
+    def log_p(*rows: np.ndarray) -> float:
+        return float(logsumexp(log_parts(params, np.concatenate(rows))))
+
     holes = _sources(problem, True)
     codes = np.unique(holes.group)
-    some = [logsumexp(log_parts(params, holes.X[holes.group == g])) for g in codes]
     return {
-        "log Pr(Q | Y's)": conditional,
-        "log ratio": conditional - single[:, None],
-        "log p(X_i)": log_p,
-        "log p(X_i), missing": some,
+        "log ratio": [
+            [log_p(q, y) - log_p(q) - log_p(y) for y in sources] for q in items
+        ],
+        "log p(X_i)": [log_p(s) for s in sources],
+        "log p(X_i), missing": [log_p(holes.X[holes.group == g]) for g in codes],
         "EQ-3": _small_alpha_by_hand(problem),
     }
 
@@ -199,20 +196,23 @@ def _small_alpha_by_hand(problem: Problem[Groups]) -> np.ndarray:
     return logsumexp(np.array(terms), 0)
 
 
-def enrolment(problem: Problem[Groups], one: bool = False) -> Values:
-    """Return the same in closed form; wrong: as if enrolled by one instance."""
+def items(problem: Problem[Groups], one: bool = False) -> Values:
+    """Return the same in closed form; wrong: only the first measurement of an item."""
     params, groups, Q = near(problem), _sources(problem), some_rows(problem, False)[0]
-    enrolled = enrol(params, groups)
+    X, group = np.asarray(groups.X), np.asarray(groups.group)
     if one:
-        enrolled = enrolled._replace(size=np.ones_like(enrolled.size))
+        X, group = X[np.unique(group, return_index=True)[1]], np.unique(group)
+    left, right = (
+        items_of(rows, of, X.shape[1], "rows")
+        for rows, of in ((Q, QUESTIONED), (X, group))
+    )
 
     def units(data: Groups) -> Array:
         fitted = Fitted(data, problem.prior, params, False, None)
         return log_units(params, pack(fitted)[0])
 
     return {
-        "log Pr(Q | Y's)": score_enrolled(params, Q, enrolled, score="conditional"),
-        "log ratio": score_enrolled(params, Q, enrolled),
+        "log ratio": log_ratios(to_metric(params), left, right),
         "log p(X_i)": units(groups),
         "log p(X_i), missing": units(_sources(problem, True)),
         "EQ-3": log_joint_small_alpha(
@@ -268,10 +268,10 @@ CHECKS = (
         rtol=1e-8,
     ),
     by_algebra(
-        "scores of enrolled sources equal ratios of joint densities",
-        reference=enrolment_by_stacking,
-        estimate=enrolment,
-        controls={"all enrolled by one instance": partial(enrolment, one=True)},
+        "likelihood ratios of items equal ratios of joint densities",
+        reference=items_by_stacking,
+        estimate=items,
+        controls={"items of one measurement": partial(items, one=True)},
     ),
     by_gradient(
         "α from pairs is a stationary point of their joint density",

@@ -16,7 +16,7 @@ In reading order:
 ``fit``              starts and EM, for points, pairs and groups.
 ``few``              the default prior of W and B with few sources (1).
 ``strength``         the prior of W and B chosen by votes of neighbors (1)-(3).
-``pairs``            EQ-3 (1), representative (2), α from pairs (3), enrollment (4).
+``pairs``            EQ-3 (1), representative (2), α from pairs (3).
 ``online``           EM in chunks.
 ``choice``           flattening, blending of models (1), number of components.
 ``target``           the log joint density for samplers (1).

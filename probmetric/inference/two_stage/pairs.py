@@ -1,4 +1,4 @@
-"""Two-stage mixture: closed forms for two observations, for α and for enrollment.
+"""Two-stage mixture: closed forms for two observations and for α.
 
 ``densities.pair`` has the density of two observations: EQ-2 of seed 002 in its
 mean-difference form, and EQ-4 and EQ-5 as the cases W = 0 and W' = 0. This module has
@@ -17,33 +17,23 @@ with r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²), C = Σ w r q·y,
 for ρ = 1 - α is the best root in (0, 1) of
     n ρ³ - C ρ² + (A - n) ρ - C = 0,   or ρ = 0 if that is better,                (3)
 by the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
-
-Enrollment: a database element with several instances Y_1..n of one source. With h_k and
-V_k the mean and covariance of its representative by (2),
-    Pr(Q | Y_1..n) = Σ_k P(k | Y_1..n) N(Q; h_k, V_k + W_k),                      (4)
-and the log ratio against a different source subtracts log Pr(Q). V_k depends only on
-the number of instances. All queries against all sources of equal n therefore cost one
-matrix product per component.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from probmetric.data.containers import Groups
 from probmetric.densities.gaussian import LOG_2PI, log_normal, log_peak
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.two_stage.groups import GroupData, group_data, log_groups
 from probmetric.inference.two_stage.proportional import best_root
 from probmetric.linalg import logdet_chol, solve_spd
-from probmetric.models.two_stage import TwoStageParams, to_metric
+from probmetric.models.two_stage import TwoStageParams
 from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Scalar
 
@@ -227,99 +217,3 @@ def fit_alpha(
     data = _alpha_data(mixture, rows, jnp.asarray(Y), jnp.asarray(w))
     start = jnp.full(mixture.weights.shape if per_component else (), 0.5, rows.dtype)
     return run_em(alpha_step, start, data, max_steps=max_steps, tol=tol)
-
-
-class Enrolled(NamedTuple):
-    """Enrolled sources: log P(k | Y_1..n), mean x̄ and size n."""
-
-    log_component: Float[Array, "G k"]
-    mean: Float[Array, "G d"]
-    size: Float[Array, "G"]
-
-
-@numpy_in_numpy_out
-def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
-    """Enroll groups of instances: compute their statistics for Eq. (4), sorted by code.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Groups
-    >>> from probmetric.inference import two_stage
-    >>> from probmetric.models.two_stage import TwoStageParams
-    >>> S = np.ones((1, 1, 1))
-    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=S, between=S)
-    >>> groups = Groups(np.array([[3.0], [5.0], [-4.0]]), np.array([0, 0, 1]))
-    >>> enrolled = two_stage.enrol(params, groups)
-    >>> enrolled.mean.tolist(), enrolled.size.tolist()
-    ([[4.0], [-4.0]], [2.0, 1.0])
-    """
-    data = jax.device_put(group_data(groups))
-    return Enrolled(_log_components(params, data), data.mean, data.size)
-
-
-@jax.jit
-def _log_components(params: TwoStageParams, data: GroupData) -> Array:
-    log_p = log_groups(params, data)
-    return log_p - logsumexp(log_p, -1)[:, None]
-
-
-@numpy_in_numpy_out
-def score_enrolled(
-    params: TwoStageParams,
-    Q: Float[Array, "m d"],
-    enrolled: Enrolled,
-    *,
-    score: Literal["log_ratio", "conditional"] = "log_ratio",
-) -> Float[Array, "m G"]:
-    """Compute log Pr(Q | Y_1..n), Eq. (4), or the log ratio, of every query and source.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Groups
-    >>> from probmetric.inference import two_stage
-    >>> from probmetric.models.two_stage import TwoStageParams
-    >>> W, B = np.ones((1, 1, 1)), np.full((1, 1, 1), 9.0)
-    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=W, between=B)
-    >>> groups = Groups(np.array([[3.0], [5.0], [-4.0]]), np.array([0, 0, 1]))
-    >>> enrolled, Q = two_stage.enrol(params, groups), np.array([[4.0]])
-    >>> two_stage.score_enrolled(params, Q, enrolled).round(2).tolist()
-    [[1.74, -13.57]]
-    """
-    Q = jnp.asarray(Q)
-    sizes = np.asarray(enrolled.size)
-    alike = [np.flatnonzero(sizes == n) for n in np.unique(sizes)]
-    each: list[Array] = []
-    for rows in alike:
-        same_size = enrolled.log_component[rows], enrolled.mean[rows]
-        each.append(_conditional(params, Q, *same_size, float(sizes[rows[0]])))
-    out = each[0]
-    if len(each) > 1:
-        out = jnp.concatenate(each, 1)[:, np.argsort(np.concatenate(alike))]
-    if score == "conditional":
-        return out
-    return out - to_metric(params).log_marginal(Q)[:, None]
-
-
-@jax.jit
-def _conditional(
-    params: TwoStageParams, Q: Array, log_k: Array, mean: Array, n: Array
-) -> Array:
-    eye = jnp.eye(Q.shape[-1], dtype=Q.dtype)
-
-    def log_joint(mu: Array, W: Array, B: Array, log_k: Array) -> Array:
-        G = solve_spd(B + W / n, B).T
-        V = G @ W / n
-        L = jnp.linalg.cholesky((V + V.T) / 2 + W)
-        T = solve_triangular(L, eye, lower=True)
-        q, h = (Q - mu) @ T.T, (mean - mu) @ (T @ G).T
-        square = jnp.sum(q**2, -1)[:, None] + jnp.sum(h**2, -1) - 2 * q @ h.T
-        return log_k + log_peak(L) - 0.5 * square
-
-    def add(total: Array, component: tuple[Array, ...]) -> tuple[Array, None]:
-        return jnp.logaddexp(total, log_joint(*component)), None
-
-    start = jnp.full((len(Q), len(mean)), -jnp.inf, Q.dtype)
-    parts = params.means, params.within, params.between, log_k.T
-    return jax.lax.scan(add, start, parts)[0]

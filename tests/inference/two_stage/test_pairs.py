@@ -1,11 +1,11 @@
-"""Closed forms of pairs, α, enrolment and the range of models."""
+"""Closed forms of pairs, α, items and the range of models."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.data.containers import Groups, Points
+from probmetric.data.containers import Points
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage.choice import (
@@ -19,11 +19,9 @@ from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import (
     _alpha_data,
     alpha_step,
-    enrol,
     fit_alpha,
     log_joint_small_alpha,
     representative,
-    score_enrolled,
 )
 from probmetric.inference.two_stage.proportional import best_root
 from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
@@ -110,16 +108,16 @@ def test_uncorrelated_pairs_give_alpha_one():
     assert int(same.result) == Result.NONFINITE
 
 
-def test_enrolment_equals_quadrature(golden):
+def test_ratio_of_an_item_of_three_measurements_equals_quadrature(golden):
     case = golden("mix_glml_dml")["y_enrol_predictive"]
     Y, Q, c, mu, W, B = arrays(case, "Y", "Q", "c", "mu", "W", "B")
-    params = TwoStageParams(c, mu, W, B)
-    enrolled = enrol(params, Groups(Y, np.zeros(3, int)))
-    got = score_enrolled(params, Q[None], enrolled, score="conditional")
-    np.testing.assert_allclose(got[0, 0], case["out"], rtol=RTOL)
-    ratio = score_enrolled(params, Q[None], enrolled)
-    own = to_metric(params).log_marginal(Q[None])
-    np.testing.assert_allclose(ratio, got - own, rtol=1e-12)
+    metric = to_metric(TwoStageParams(c, mu, W, B))
+    table = metric.likelihood_ratios(Q[None], Y, known_items=["k"] * 3, prior_odds=2)
+    expected = case["out"] - metric.log_marginal(Q)
+    np.testing.assert_allclose(table["log10_lr"] * np.log(10), expected, rtol=RTOL)
+    odds = 2 * np.exp(expected)
+    np.testing.assert_allclose(table["posterior"], odds / (1 + odds), rtol=RTOL)
+    assert table.iloc[0, :4].tolist() == [0, "k", 1, 3]
 
 
 def test_flattening_keeps_variances_and_equals_golden(golden):

@@ -1,0 +1,87 @@
+"""``lr``: ratios of items from files, against stacked normal densities."""
+
+import io
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import multivariate_normal as normal
+
+import probmetric as pm
+from probmetric.metric import Mahalanobis, PairSimilarity
+from probmetric.metric.pair_similarity import Calibration
+from tests.cli.runs import refused, run
+
+W, B, MEAN = np.diag([0.5, 1.0]), np.array([[4.0, 1.0], [1.0, 2.0]]), np.array([1, 0])
+CALIBRATION = Calibration(0.2, 0.8, 0.5, bound=np.log(41))
+Q = pd.DataFrame({"item": ["q2", "q1", "q1"], "ri": [3.0, 0.9, 1.3], "ca": [1, 0, 2]})
+K = pd.DataFrame({"ri": [1.0, 1.2, -9], "ca": [0.5, 0.1, 5], "item": ["k", "k", "far"]})
+
+
+@pytest.fixture
+def files(tmp_path):
+    similarity = PairSimilarity(
+        np.zeros(1), MEAN[None] * 1.0, B[None], W[None], calibration=CALIBRATION
+    )
+    pm.save_metric(similarity, tmp_path / "metric.npz")
+    Q.to_csv(tmp_path / "q.csv", index=False)
+    K.to_csv(tmp_path / "k.csv", index=False)
+    return tmp_path
+
+
+def words(files, metric="metric.npz"):
+    sides = "--questioned", files / "q.csv", "--known", files / "k.csv"
+    return "lr", "--metric", files / metric, *sides
+
+
+def log_density(rows):
+    X = rows[["ri", "ca"]].to_numpy(float)
+    n = len(X)
+    S = np.kron(np.ones((n, n)), B) + np.kron(np.eye(n), W)
+    return normal.logpdf(X.ravel(), np.tile(MEAN, n), S)
+
+
+def test_every_pair_of_items_has_its_calibrated_ratio_and_posterior(files):
+    out = files / "lr.csv"
+    more = "--by", "item", "--prior-odds", "1/319", "--out", out
+    assert run(*words(files), *more).exit_code == 0
+    found = pd.read_csv(out)
+    assert found["questioned"].tolist() == ["q1", "q1", "q2", "q2"]
+    assert found["known"].tolist() == ["far", "k"] * 2
+    assert found["n_questioned"].tolist() == [2, 2, 1, 1]
+    assert found["n_known"].tolist() == [1, 2] * 2
+    for row in found.itertuples():
+        q, k = Q[Q["item"] == row.questioned], K[K["item"] == row.known]
+        log = log_density(pd.concat([q, k])) - log_density(q) - log_density(k)
+        log = np.clip(log, -np.log(41), np.log(41))
+        log = np.clip(0.2 + (0.8 if log > 0 else 0.5) * log, -np.log(41), np.log(41))
+        assert row.log10_lr == pytest.approx(log / np.log(10), abs=1e-9)
+        odds = np.exp(log) * float(Fraction(1, 319))
+        assert row.posterior == pytest.approx(odds / (1 + odds), rel=1e-9)
+    np.testing.assert_allclose(found["limit"], np.log10(41))
+
+
+def test_without_items_each_row_is_one_and_its_ratio_that_of_pairs(files):
+    done = run(*words(files), "--drop", "item")
+    found = pd.read_csv(io.StringIO(done.stdout))
+    assert "posterior" not in found
+    metric = pm.load_metric(files / "metric.npz")
+    X, Y = (f[["ri", "ca"]].to_numpy(float) for f in (Q, K))
+    expected = metric.log_ratio(np.repeat(X, 3, 0), np.tile(Y, (3, 1))) / np.log(10)
+    np.testing.assert_allclose(found["log10_lr"], expected, atol=1e-12)
+    assert found["questioned"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_unusable_input_gives_one_sentence(files):
+    pm.save_metric(Mahalanobis(np.eye(2)), files / "distance.npz")
+    cases = {
+        "--metric must be the metric.npz of a fit of two_stage": words(
+            files, "distance.npz"
+        ),
+        "--by must be a column of q.csv": (*words(files), "--by", "pane"),
+        "or a ratio such as 1/319, got '1/0'": (*words(files), "--prior-odds", "1/0"),
+        "got '-2'": (*words(files), "--prior-odds", "-2"),
+    }
+    for sentence, command in cases.items():
+        assert sentence in refused(*command)
