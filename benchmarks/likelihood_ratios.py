@@ -130,7 +130,9 @@ def main():
         warnings.simplefilter("ignore")
         cases = [(p, s) for p in POPULATIONS for s in ((1, 3), (2, 2), (5, 5))]
         seeds = range(*options.seeds)
-        found = pd.DataFrame([run_items(*case, seed) for case in cases for seed in seeds])
+        found = pd.DataFrame(
+            [run_items(*case, seed) for case in cases for seed in seeds]
+        )
         found = found.groupby(["population", "rows"], sort=False)
         print(found.agg(["mean", "max"]).round(3).to_markdown())
         return

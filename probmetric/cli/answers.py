@@ -4,7 +4,7 @@ A line of the table refers to rows of ``--data`` by number from 0: two for a pai
 for a triplet, four for a quadruplet. Objects without features are only numbers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from pandas.api.types import is_string_dtype as is_text
 from scipy.special import expit
 
 from probmetric.cli.files import note
@@ -40,17 +41,27 @@ COLUMNS = {
 }
 """Columns of a table: numbers of rows, required values, and optional values."""
 
+ALIASES = (
+    {"head": "anchor", "winner": "near", "loser": "far"},
+    {"anchor": "anchor", "positive": "near", "negative": "far"},
+)
+"""Names of the columns of triplets in other programs."""
+
 ARGUMENTS = {"weight": "sample_weight"}
 """Arguments of a fit for columns of another name."""
 
 
 class Table(NamedTuple):
-    """A table of judgments: rows (N, 2), (N, 3) or (N, 4), and arguments of a fit."""
+    """A table of judgments: rows (N, 2), (N, 3) or (N, 4), and arguments of a fit.
+
+    Named objects have numbers in the order of ``names``.
+    """
 
     kind: str
     rows: Int[np.ndarray, "N k"]
     values: dict[str, np.ndarray]
     path: Path
+    names: tuple[str, ...] | None = None
 
 
 class Answered(NamedTuple):
@@ -82,19 +93,30 @@ def read_table(
         wanted += " (optional: weight; trials for pairs; y for triplets, quadruplets)"
     if not isinstance(frame, pd.DataFrame) or not len(frame):
         raise ValueError(f"{wanted}, got no table in {path.name}.")
+    for alias in ALIASES:
+        if alias.keys() <= {*frame.columns}:
+            frame = frame.rename(columns=alias)
     columns = [str(column) for column in frame.columns]
     for kind, (index, needed, more) in COLUMNS.items():
         least = {*index, *(needed if answers else ())}
         if len({*columns}) == len(columns) and (
             least <= {*columns} <= {*index, *needed, *more}
         ):
-            rows = np.stack([_whole(frame, name, path, option) for name in index], 1)
+            names = None
+            if kind != "pairs" and all(is_text(frame[name]) for name in index):
+                named, rows = np.unique(
+                    frame[[*index]].to_numpy(str), return_inverse=True
+                )
+                names = tuple(named.tolist())
+            else:
+                numbers = [_whole(frame, name, path, option) for name in index]
+                rows = np.stack(numbers, 1)
             values = {
                 ARGUMENTS.get(name, name): frame[name].to_numpy()
                 for name in (*needed, *more)
                 if name in columns
             }
-            return Table(kind, rows, values, path)
+            return Table(kind, rows, values, path, names)
     raise ValueError(f"{wanted}, got {', '.join(columns)} in {path.name}.")
 
 
@@ -111,7 +133,12 @@ def _whole(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarra
 
 
 def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> None:
-    """Raise for row numbers beyond the n points."""
+    """Raise for names of objects, or row numbers beyond the n points."""
+    if table.names is not None:
+        raise ValueError(
+            f"{option} must have row numbers of {data} (whole numbers from 0), got "
+            f"{table.names[0]!r}."
+        )
     if (largest := int(table.rows.max())) >= n:
         raise ValueError(
             f"{option} must have row numbers of {data} (0 to {n - 1}), got {largest}. "
@@ -158,19 +185,28 @@ def answered(
 
 
 def about_points(
-    table: Table, data: str | None, spec: DataSpec, *, objects: int | None, name: str
+    table: Table,
+    data: str | None,
+    spec: DataSpec,
+    *,
+    objects: int | None,
+    name: str,
+    known: Sequence[str] | None = None,
 ) -> Answered:
     """Join judgments with their points.
 
     ``objects`` is None if there are points, otherwise the minimum number of objects
-    without features, of a learner or metric called ``name``.
+    without features, of a learner or metric called ``name``. ``known`` are the names of
+    its objects.
     """
     place = str(table.path.resolve())
     if objects is not None:
         check_no_data(data, name)
         X, called, source = None, table.path.name, place
+        if table.names is not None:
+            table = _numbered(table, known or table.names, name)
         n = max(int(table.rows.max()) + 1, objects)
-        names = tuple(map(str, range(n)))
+        names = table.names or tuple(map(str, range(n)))
     else:
         if data is None:
             raise ValueError(
@@ -186,6 +222,20 @@ def about_points(
     about = describe(spec, source, n, names, {}, content)
     about["answers"] = {"source": place, "kind": table.kind, "n": len(table.rows)}
     return Answered(X, names, called, table, about)
+
+
+def _numbered(table: Table, known: Sequence[str], name: str) -> Table:
+    """Return the table with objects numbered in the order of ``known``."""
+    assert table.names is not None
+    number = {of: k for k, of in enumerate(known)}
+    unknown = [of for of in table.names if of not in number]
+    if unknown:
+        raise ValueError(
+            f"--answers must have objects of {name}, got {unknown[0]!r} in "
+            f"{table.path.name}."
+        )
+    numbers = np.array([number[of] for of in table.names])
+    return table._replace(rows=numbers[table.rows], names=tuple(known))
 
 
 def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:

@@ -407,6 +407,7 @@ def _of_stored(
         spec,
         objects=stored.n_features if objects else None,
         name=stored.name,
+        known=stored.feature_names,
     )
     check_features(stored.feature_names, data.feature_names, data.name)
     learned, remarks = f"{stored.name} was learned from", list[str]()

@@ -44,6 +44,32 @@ def nearest_triplets(
     return Triplets(np.asarray(pairs.X), a, near, far, np.ones(len(a), int))
 
 
+def numbered(
+    triplets: ArrayLike, names: np.ndarray | None = None
+) -> tuple[ArrayLike, np.ndarray | None]:
+    """Replace names of objects (text) by numbers in their sorted order.
+
+    ``names`` are those of a fit. Returns the numbers and the names, which are None if
+    the objects are numbers already.
+    """
+    values = np.asarray(triplets)
+    text = values.dtype.kind in "US" or (
+        values.dtype == object and all(isinstance(v, str) for v in values.ravel())
+    )
+    if not text:
+        return triplets, names
+    found, codes = np.unique(values.astype(str), return_inverse=True)
+    if names is None:
+        return codes, found
+    unknown = np.setdiff1d(found, names)
+    if len(unknown):
+        raise ValueError(
+            f"triplets must name objects of fit, got {str(unknown[0])!r}. Fit with "
+            "triplets of all objects."
+        )
+    return np.searchsorted(names, found)[codes], names
+
+
 def weighing(triplets: Triplets) -> Triplets:
     """Select the triplets of positive weight; all points remain."""
     triplets = checked_rows(triplets)

@@ -17,6 +17,7 @@ from .space import (
     class_probabilities as class_probabilities,
     embedding as embedding,
     neighbor_probabilities as neighbor_probabilities,
+    objects as objects,
 )
 from .verification import (
     det as det,

@@ -1,10 +1,16 @@
 """Figures of points under a metric: embeddings, classes, neighbors."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+from scipy.stats import chi2
 
+from probmetric.arguments import check_within_0_1
+from probmetric.metric.feature_names import names_of
 from probmetric.neighbors.search import nearest
 from probmetric.plots.style import (
     COLORS,
@@ -13,11 +19,13 @@ from probmetric.plots.style import (
     ink,
     labeled,
     legend_columns,
+    linear_metric,
     marks,
     metric_of,
     readable,
     styled,
 )
+from probmetric.posterior.intervals import aligned
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Names
 
@@ -246,4 +254,65 @@ def neighbor_probabilities(
         "whisker: its standard error)"
     )
     axis.set_title("Neighbors of one query")
+    return figure
+
+
+@styled
+def objects(
+    learned: object,
+    *,
+    names: Sequence[str] | None = None,
+    prob: float = 0.9,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw a map of objects without features, with an ellipse of each from draws.
+
+    Draws are rotated and reflected onto their mean, because only distances between
+    objects are identified. Each ellipse contains ``prob`` of the draws of one object if
+    they are normal. With more than two components, the plane has the largest spread.
+
+    Parameters
+    ----------
+    learned : TripletEmbedding, Mahalanobis or PosteriorMetric
+        Fitted learner, its metric, or its ``posterior_metric``.
+    names : sequence of str of length n, optional
+        Names of the objects. Default: names or numbers in the fit.
+    prob : float in (0, 1), default=0.9
+        Probability of the ellipses.
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> triplets = [["a", "b", "d"], ["b", "a", "d"], ["c", "d", "a"], ["d", "c", "b"]]
+    >>> places = pm.TripletEmbedding(1).fit(triplets)
+    >>> figure = pm.plots.objects(places)
+    >>> sorted(text.get_text() for text in figure.axes[0].texts)
+    ['a', 'b', 'c', 'd']
+    """
+    check_within_0_1(prob=prob)
+    metrics = learned.draws if isinstance(learned, PosteriorMetric) else [learned]
+    Z = np.stack([np.asarray(linear_metric(m).factor, float) for m in metrics])
+    Z -= Z.mean(2, keepdims=True)
+    Z = aligned(Z, Z[0])
+    Z = aligned(Z, Z.mean(0))
+    U, size, _ = np.linalg.svd(Z.mean(0), full_matrices=False)
+    Z = np.einsum("pk,spn->skn", U[:, :2], Z)
+    if Z.shape[1] == 1:
+        Z = np.concatenate([Z, np.zeros_like(Z)], 1)
+    place = Z.mean(0).T
+    known = names_of(learned if len(Z) > 1 else linear_metric(learned))
+    shown = [*(names or known or range(len(place)))]
+    figure, axis = blank(size=(5.6, 5.2), axes=ax)
+    axis.scatter(*place.T, s=14, color=COLORS[0], zorder=3)
+    for k, (xy, name) in enumerate(zip(place, readable(shown), strict=True)):
+        axis.annotate(name, xy, (3, 3), textcoords="offset points", fontsize=9)
+        if len(Z) > 2:
+            values, vectors = np.linalg.eigh(np.cov(Z[:, :, k].T))
+            w, h = 2 * np.sqrt(np.maximum(values, 0) * chi2.ppf(prob, 2))
+            angle = float(np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0])))
+            axis.add_patch(Ellipse(xy, w, h, angle=angle, color=COLORS[0], alpha=0.15))
+    axis.set_aspect("equal", adjustable="datalim")
+    share = float((size[:2] ** 2).sum() / (size**2).sum())
+    axis.set(xlabel="first axis", ylabel="second axis")
+    axis.set_title(f"Map of the objects ({share:.0%} of the squared distances)")
     return figure

@@ -89,11 +89,13 @@ def _of_answers(metric: Dissimilarity, about: Summary) -> list[Picture | Table]:
     if about["source"] == about["answers"]["source"]:
         table = pd.DataFrame(L.T, columns=[f"z{k}" for k in range(len(L))])
         caption = "Places of the objects; only their distances are identified"
+        picture = plots.objects(metric, names=names)
+        shown = [Picture(picture, "The objects in the plane of the largest spread.")]
     else:
         table = pd.DataFrame(L.T @ L, columns=names)
-        caption = "M, in units of the data"
+        caption, shown = "M, in units of the data", []
     table.insert(0, "", names)
-    return [Table(table, caption, folded=len(table) > 12)]
+    return [*shown, Table(table, caption, folded=len(table) > 12)]
 
 
 def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:

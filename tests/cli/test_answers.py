@@ -349,3 +349,39 @@ def test_quadruplets_are_learned_from_and_judge(world, tmp_path):
     own, base, _ = judged(tmp_path / "out")
     np.testing.assert_allclose(own["log_loss"], want["log_loss"], rtol=1e-6)
     np.testing.assert_allclose(base["log_loss"], np.log(2))
+
+
+def test_named_objects_and_columns_of_other_programs_are_read(tmp_path):
+    rng = np.random.default_rng(0)
+    numbers = np.stack([rng.permutation(5)[:3] for _ in range(40)])
+    names = np.array(["ant", "bee", "cow", "dog", "eel"])
+    columns = {"plain.csv": (numbers, ["anchor", "near", "far"])}
+    columns["named.csv"] = names[numbers], ["head", "winner", "loser"]
+    columns["other.csv"] = names[numbers[:9]], ["anchor", "positive", "negative"]
+    for file, (rows, header) in columns.items():
+        pd.DataFrame(rows, columns=header).to_csv(tmp_path / file, index=False)
+    found = {}
+    for kind in ("plain", "named"):
+        out = tmp_path / kind
+        words = "--answers", tmp_path / f"{kind}.csv", "--out", out
+        assert run("fit", "triplet_embedding", *words).exit_code == 0
+        found[kind] = pm.load_metric(out / "metric.npz")
+    np.testing.assert_array_equal(found["plain"].factor, found["named"].factor)
+    assert found["named"].feature_names_in_ == tuple(names)
+    metric = "--metric", tmp_path / "named" / "metric.npz"
+    done = run("evaluate", *metric, "--answers", tmp_path / "other.csv")
+    assert done.exit_code == 0, done.output
+    unknown = pd.DataFrame([["ant", "fox", "bee"]], columns=columns["other.csv"][1])
+    unknown.to_csv(tmp_path / "unknown.csv", index=False)
+    said = refused("evaluate", *metric, "--answers", tmp_path / "unknown.csv")
+    assert "--answers must have objects of metric.npz, got 'fox'" in said
+    data = (
+        "--data",
+        "iris",
+        "--answers",
+        tmp_path / "named.csv",
+        "--out",
+        tmp_path / "x",
+    )
+    said = refused("fit", "triplet_comparisons", *data)
+    assert "--answers must have row numbers of iris" in said

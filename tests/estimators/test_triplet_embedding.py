@@ -183,3 +183,26 @@ def test_quadruplets_place_objects_and_learn_a_metric():
     assert np.abs(distances(wrong.embedding_) - np.sqrt(D)).max() > 0.3
     drawn = model.sample("laplace", n_draws=5, n_chains=1)
     np.testing.assert_array_equal(drawn["constant_data"]["other"], c)
+
+
+def test_names_of_objects_are_numbers_in_sorted_order():
+    rng = np.random.default_rng(3)
+    numbers = np.stack([rng.permutation(5)[:3] for _ in range(40)])
+    names = np.array(["ant", "bee", "cow", "dog", "eel"])
+    plain, named = (
+        TripletEmbedding(1).fit(triplets) for triplets in (numbers, names[numbers])
+    )
+    np.testing.assert_array_equal(plain.embedding_, named.embedding_)
+    assert plain.object_names_ is None
+    assert list(named.object_names_) == list(names)
+    shuffled = [["dog", "ant", "eel"]]  # A subset: numbers are those of the fit.
+    np.testing.assert_array_equal(
+        named.triplet_probability(shuffled), plain.triplet_probability([[3, 0, 4]])
+    )
+    assert named.get_metric().feature_names_in_ == tuple(names)
+    drawn = named.sample("laplace", n_draws=5, n_chains=1, seed=0)
+    assert list(drawn.posterior["feature"].values) == list(names)
+    with pytest.raises(
+        ValueError, match="triplets must name objects of fit, got 'fox'"
+    ):
+        named.predict([["ant", "fox", "bee"]])

@@ -10,7 +10,7 @@ import xarray as xr
 from IPython.core.formatters import DisplayFormatter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 from sklearn.metrics import det_curve
 
 from probmetric import plots
@@ -276,6 +276,31 @@ def test_likelihood_ratios_are_drawn_in_log10_with_their_cost_at_odds_one():
     assert entropy.get_lines()[2].get_ydata()[80] == pytest.approx(entropy_of_prior)
 
 
+def test_ellipses_of_objects_are_the_covariances_of_aligned_draws():
+    rng = np.random.default_rng(0)
+    places = np.array([[3.0, -1.0, -3.0, 1.0], [0.0, 0.5, -0.2, 0.7]])
+    draws, moved = [], []
+    for k in range(60):
+        moved.append(places + 0.05 * rng.normal(size=(2, 4)))
+        moved[-1] -= moved[-1].mean(1, keepdims=True)
+        turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+        draws.append(Mahalanobis(turn @ moved[-1] + 5.0 * (k % 3)))
+    metric = PosteriorMetric(draws, "intervals", source="nuts")
+    axis = plots.objects(metric, names=["a", "b", "c", "d"], prob=0.5).axes[0]
+    assert [text.get_text() for text in axis.texts] == ["a", "b", "c", "d"]
+    shown = axis.collections[0].get_offsets()
+    # Positions up to rotation: compare all distances, and areas of the ellipses.
+    mean = np.mean(moved, 0).T
+    for i, j in ((0, 1), (0, 2), (1, 3)):
+        apart = np.linalg.norm(mean[i] - mean[j])
+        assert np.linalg.norm(shown[i] - shown[j]) == pytest.approx(apart, abs=0.01)
+    for k, ellipse in enumerate(axis.patches):
+        S = np.cov(np.array(moved)[:, :, k].T)
+        area = 4 * np.sqrt(np.linalg.det(S)) * chi2.ppf(0.5, 2)
+        # Alignment removes the part of a rotation, which is small here.
+        assert ellipse.width * ellipse.height == pytest.approx(area, rel=0.35)
+
+
 def test_det_says_what_is_wrong():
     with pytest.raises(ValueError, match=r"same .*only one kind"):
         plots.det([1.0, 2.0], [1, 1])
@@ -362,6 +387,7 @@ def everything(draws, compared, pairs):
             3,
             lambda **k: plots.likelihood_ratios(p - 0.5, p > 0.4, **k),
         ),
+        "objects": (1, lambda **k: plots.objects(metric, **k)),
         "typicality": (1, lambda **k: plots.typicality(p, p > 0.5, **k)),
         "curves": (2, lambda **k: plots.curves(two_curves(), **k)),
         "metric": (2, lambda **k: plots.metric(draws, **k)),

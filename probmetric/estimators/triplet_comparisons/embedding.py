@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Triplets
 from probmetric.data.inputs import real
-from probmetric.data.triplets import triplets_from_arrays, weighing
+from probmetric.data.triplets import numbered, triplets_from_arrays, weighing
 from probmetric.estimators._learner import NutsOrLaplace, Run
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
 from probmetric.estimators.triplet_comparisons.shared import (
@@ -33,7 +33,7 @@ from probmetric.inference.triplet_comparisons.embedding import (
 )
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
-from probmetric.metric.feature_names import with_names
+from probmetric.metric.feature_names import named
 from probmetric.models.triplet_comparisons import triplet_comparisons
 from probmetric.typing import ArrayLike, Self
 
@@ -45,10 +45,10 @@ MOST_OBJECTS = 2000
 class TripletEmbedding(TripletLearner):
     """Positions of objects from triplets, with a posterior of their distances.
 
-    This is an ordinal embedding: the objects 0, ..., n - 1 have no features. Each
-    object has a position in p dimensions. The log odds that object j is nearer to a
-    than object k are dist²(a, k) - dist²(a, j). The model is ``TripletMetric`` with one
-    indicator feature for each object.
+    This is an ordinal embedding: objects have numbers 0, ..., n - 1 or names, and no
+    features. Each object has a position in p dimensions. The log odds that object j is
+    nearer to a than object k are dist²(a, k) - dist²(a, j). The model is
+    ``TripletMetric`` with one indicator feature for each object.
 
     Parameters
     ----------
@@ -68,6 +68,8 @@ class TripletEmbedding(TripletLearner):
     embedding_ : array of shape (n, p)
         Positions at the posterior mode, centered and rotated to their principal axes.
         Only the distances between positions are identified.
+    object_names_ : array of shape (n,), or None
+        Names of the objects, sorted, if the triplets have names.
     objects_ : array of shape (n, n)
         Identity matrix. Row i represents object i in ``get_metric`` and
         ``posterior_metric``.
@@ -128,9 +130,9 @@ class TripletEmbedding(TripletLearner):
 
         Parameters
         ----------
-        triplets : array-like of shape (N, 3) of integers
-            Object numbers of anchor, near and far. Quadruplets (a, b, c, d) have shape
-            (N, 4): a and b are nearer to each other than c and d.
+        triplets : array-like of shape (N, 3) of integers or text
+            Object numbers, or names, of anchor, near and far. Quadruplets (a, b, c, d)
+            have shape (N, 4): a and b are nearer to each other than c and d.
         y : array-like of shape (N,), optional
             Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
             responses. Default: 1 for all triplets.
@@ -144,6 +146,7 @@ class TripletEmbedding(TripletLearner):
             connect them, or the responses cancel.
         """
         check_settings(self)
+        triplets, self.object_names_ = numbered(triplets)
         n = self._count(triplets)
         p = int(self.n_components)
         if not p < n <= MOST_OBJECTS:
@@ -174,13 +177,13 @@ class TripletEmbedding(TripletLearner):
 
     def _triplets(self, triplets: ArrayLike, y: ArrayLike | None = None) -> Triplets:
         check_is_fitted(self)
-        return triplets_from_arrays(triplets, y, X=self.objects_)
+        codes, _ = numbered(triplets, self.object_names_)
+        return triplets_from_arrays(codes, y, X=self.objects_)
 
-    @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the metric between objects, represented by rows of ``objects_``."""
         check_is_fitted(self)
-        return Mahalanobis(self.embedding_.T.copy())
+        return named(Mahalanobis(self.embedding_.T.copy()), self.object_names_)
 
     def triplet_probability(self, triplets: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return the probability that near is nearer, at the fit."""
@@ -196,12 +199,12 @@ class TripletEmbedding(TripletLearner):
         return accuracy(self.triplet_probability(triplets), data)
 
     def _sample(self, method: str | NutsOrLaplace, run: Run) -> xr.DataTree:
-        n, data = len(self.objects_), self.triplets_
+        n, data, names = len(self.objects_), self.triplets_, self.object_names_
         drawn = self._draw(method, run, np.ones(n - 1), objects=True)
         options = {"prior": self.prior_, "learning_rate": self.learning_rate_}
         return to_datatree(
             drawn,
-            feature_names=[str(k) for k in range(n)],
+            feature_names=[*map(str, range(n) if names is None else names)],
             data=data._replace(X=self.objects_),
             observed={"y": np.asarray(data.y)},
             attributes={
