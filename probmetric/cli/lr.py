@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import typer
 
-from probmetric.cli.files import bad_input, claim_file, safe_labels, say
+from probmetric.cli.files import bad_input, claim_file, say
 from probmetric.cli.inputs import StoredMetric, load_metric, of_option, points_for
 from probmetric.cli.options import Ratios
 from probmetric.files import replacing
@@ -36,8 +36,6 @@ def run(options: Ratios) -> int:
                 known_items=right_items,
                 prior_odds=odds,
             )
-        names = ("questioned", "known")
-        table = safe_labels(table, names, quote=options.quote_formulas)
         if out is None:
             typer.echo(table.to_csv(index=False), nl=False)
             return 0
