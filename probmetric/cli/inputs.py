@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from probmetric.cli.files import note, noted
-from probmetric.cli.options import DataSpec, Next, Ratios, UseOptions
+from probmetric.cli.options import DataSpec, Next, UseOptions
 from probmetric.data.containers import Labeled
 from probmetric.data.hash import data_hash, row_hashes
 from probmetric.data.inputs import class_codes, not_finite, points
@@ -247,9 +247,9 @@ class StoredMetric(NamedTuple):
     rows: np.ndarray | None = None
 
 
-def load_stored(options: UseOptions | Next | Ratios) -> StoredMetric:
+def load_stored(options: UseOptions | Next) -> StoredMetric:
     """Read the file of --metric or --draws."""
-    path, draws = (getattr(options, name, None) for name in ("metric", "draws"))
+    path, draws = getattr(options, "metric", None), options.draws
     if (path is None) == (draws is None):
         given = "neither" if path is None else "both"
         raise ValueError(
@@ -270,6 +270,11 @@ def load_stored(options: UseOptions | Next | Ratios) -> StoredMetric:
             rows=tree[ROWS][ROWS].to_numpy() if ROWS in tree.children else None,
         )
     assert path is not None
+    return load_metric(path)
+
+
+def load_metric(path: Path) -> StoredMetric:
+    """Read the file of --metric."""
     with _kind_checked("--metric", path, "--draws", load_draws):
         stored = read_metric(path)
     data, hashes = stored.provenance.get("data", {}), stored.provenance.get(ROWS)

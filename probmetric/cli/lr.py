@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import typer
 
-from probmetric.cli.files import bad_input, claim_file, safe_labels, say
-from probmetric.cli.inputs import StoredMetric, load_stored, of_option, points_for
+from probmetric.cli.files import bad_input, claim_file, say
+from probmetric.cli.inputs import StoredMetric, load_metric, of_option, points_for
 from probmetric.cli.options import Ratios
 from probmetric.files import replacing
 from probmetric.metric import PairSimilarity
@@ -20,7 +20,7 @@ def run(options: Ratios) -> int:
         with bad_input():
             if out is not None:
                 stack.enter_context(claim_file(out, ".csv", force=options.force))
-            odds, use = _odds(options.prior_odds), load_stored(options)
+            odds, use = _odds(options.prior_odds), load_metric(options.metric)
             if not isinstance(use.metric, PairSimilarity):
                 raise ValueError(
                     "--metric must be the metric.npz of a fit of two_stage, got "
@@ -36,8 +36,6 @@ def run(options: Ratios) -> int:
                 known_items=right_items,
                 prior_odds=odds,
             )
-        names = ("questioned", "known")
-        table = safe_labels(table, names, quote=options.quote_formulas)
         if out is None:
             typer.echo(table.to_csv(index=False), nl=False)
             return 0

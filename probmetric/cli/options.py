@@ -378,7 +378,6 @@ class Ratios(ReadOptions):
         "default none.",
     )
     out: Path | None = option(None, TABLE_OUT)
-    quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
     force: bool = option(False, OVERWRITE, "--force")
 
 

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import eigh
-from scipy.special import logsumexp
 
 from probmetric.data import inputs
 from probmetric.typing import ArrayLike
@@ -92,17 +91,23 @@ def log_ratios(
     for components in models:
         alone: list[list[np.ndarray]] = [[], []]
         for k in components:
-            a, V = eigh(noise[k], between[k] + noise[k])
+            a, V = _independent(noise[k], between[k] + noise[k])
             logdet = np.linalg.slogdet(between[k] + noise[k])[1]
-            terms = [_terms(side, means[k], a, V) for side in (left, right)]
-            for log_p, term in zip(alone, terms, strict=True):
+            x, y = (_terms(side, means[k], a, V) for side in (left, right))
+            for log_p, term in zip(alone, (x, y), strict=True):
                 log_p.append(log_weights[k] + _log_density(term, a, logdet))
-            both = _log_unions(*terms, a, logdet)
+            both = _log_unions(x, y, a, logdet)
             joint = np.logaddexp(joint, log_weights[k] + both)
-        p, q = (logsumexp(log_p, 0) for log_p in alone)
-        weight = logsumexp(log_weights[components])
+        p, q = (np.logaddexp.reduce(log_p, 0) for log_p in alone)
+        weight = np.logaddexp.reduce(log_weights[components])
         apart = np.logaddexp(apart, p[:, None] + q - weight)
     return joint - apart
+
+
+def _independent(W: np.ndarray, S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a and V with W V = S V diag(a) and Vᵀ S V = I."""
+    a, V = eigh(W, S)
+    return np.asarray(a), np.asarray(V)
 
 
 def _terms(items: Items, mean: np.ndarray, a: np.ndarray, V: np.ndarray) -> _Terms:

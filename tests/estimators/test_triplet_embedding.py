@@ -190,7 +190,7 @@ def test_names_of_objects_are_numbers_in_sorted_order():
     numbers = np.stack([rng.permutation(5)[:3] for _ in range(40)])
     names = np.array(["ant", "bee", "cow", "dog", "eel"])
     plain, named = (
-        TripletEmbedding(1).fit(triplets) for triplets in (numbers, names[numbers])
+        pm.TripletEmbedding(1).fit(triplets) for triplets in (numbers, names[numbers])
     )
     np.testing.assert_array_equal(plain.embedding_, named.embedding_)
     assert plain.object_names_ is None

@@ -161,20 +161,20 @@ QUESTIONED = np.array([0, 0, 1, 1, 2])
 def items_by_stacking(problem: Problem[Groups]) -> Values:
     """Divide the density of all measurements of two items by those of each."""
     params, groups, Q = near(problem), _sources(problem), some_rows(problem, False)[0]
-    sources = [groups.X[groups.group == g] for g in np.unique(groups.group)]
+    X, group = np.asarray(groups.X), np.asarray(groups.group)
+    sources = [X[group == g] for g in np.unique(group)]
     items = [Q[QUESTIONED == k] for k in range(3)]
 
     def log_p(*rows: np.ndarray) -> float:
         return float(logsumexp(log_parts(params, np.concatenate(rows))))
 
-    holes = _sources(problem, True)
-    codes = np.unique(holes.group)
+    holes = np.asarray(_sources(problem, True).X)
     return {
         "log ratio": [
             [log_p(q, y) - log_p(q) - log_p(y) for y in sources] for q in items
         ],
         "log p(X_i)": [log_p(s) for s in sources],
-        "log p(X_i), missing": [log_p(holes.X[holes.group == g]) for g in codes],
+        "log p(X_i), missing": [log_p(holes[group == g]) for g in np.unique(group)],
         "EQ-3": _small_alpha_by_hand(problem),
     }
 
