@@ -28,13 +28,13 @@ if TYPE_CHECKING:  # Imported later, for help without heavy imports.
 else:
     Frame = Data = object
 
-FILES = {
+FILES: dict[str, tuple[str, ...]] = {
     "fit": ("metric.npz", "summary.json", "report.html"),
     "sample": ("draws.nc", "curves.csv", "summary.json", "report.html"),
     "evaluate": ("evaluation.csv", "predictions.csv", "summary.json", "report.html"),
     "validate": ("agreement.csv", "summary.json", "report.html"),
 }
-"""Files that each command may write; ``validate`` may also write draws."""
+"""Files that each command may write."""
 
 WHOLE = "existing files are complete"
 """State after an interrupted or failed run."""

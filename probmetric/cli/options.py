@@ -391,10 +391,8 @@ class Validate(ReadOptions):
     model: str | None = argument(None, "Registered model, for example lca.")
     every: bool = option(False, "All registered models.", "--all")
     data: str | None = option(None, f"{SOURCES} Default: simulated problems.")
-    out: Path | None = option(None, "Folder for the report, its tables and draws.")
-    quick: bool = option(
-        False, "Skip slow checks; use fewer draws and splits.", "--quick"
-    )
+    out: Path | None = option(None, "Folder for the report and its tables.")
+    quick: bool = option(False, "Skip slow checks; use fewer draws.", "--quick")
     broken: bool = option(
         False, "Check wrong formulas; the exit code must be 1.", "--break"
     )

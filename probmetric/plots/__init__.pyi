@@ -14,7 +14,6 @@ from .fit import (
 )
 from .local import local_ellipses as local_ellipses
 from .space import (
-    class_probabilities as class_probabilities,
     embedding as embedding,
     neighbor_probabilities as neighbor_probabilities,
 )
