@@ -119,15 +119,6 @@ def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> No
         )
 
 
-def check_no_data(data: str | None, name: str) -> None:
-    """Raise if points are given for objects without features."""
-    if data is not None:
-        raise ValueError(
-            f"--data cannot be used with {name}, whose objects have no features, got "
-            f"{data!r}. Omit --data."
-        )
-
-
 def check_answers(estimator: Learner, answers: str | None) -> None:
     """Raise if objects without features have no judgments."""
     if answers is None and without_points(estimator):
@@ -167,7 +158,11 @@ def about_points(
     """
     place = str(table.path.resolve())
     if objects is not None:
-        check_no_data(data, name)
+        if data is not None:
+            raise ValueError(
+                f"--data cannot be used with {name}, whose objects have no features, "
+                f"got {data!r}. Omit --data."
+            )
         X, called, source = None, table.path.name, place
         n = max(int(table.rows.max()) + 1, objects)
         names = tuple(map(str, range(n)))

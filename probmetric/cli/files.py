@@ -36,9 +36,6 @@ FILES: dict[str, tuple[str, ...]] = {
 }
 """Files that each command may write."""
 
-WHOLE = "existing files are complete"
-"""State after an interrupted or failed run."""
-
 LONGEST = 400
 """Maximum length of a sentence on standard error; longer ones lose their middle."""
 
@@ -99,8 +96,19 @@ def bad_input() -> Generator[None]:
         raise BadInput(sentence(error)) from error
 
 
+def kept(checkpoint: Path | None, part: str) -> str:
+    """Describe the files after an interrupted or failed run."""
+    if checkpoint is None:
+        stores = " (--checkpoint stores draws during the run)" * (part == "block")
+        return f"existing files are complete{stores}"
+    if not any(checkpoint.glob(f"{part}_*.npz")):
+        return f"no {part} was saved in {checkpoint} yet"
+    several = {"pass": "passes", "block": "blocks"}[part]
+    return f"{several} in {checkpoint} are complete; continue with --resume"
+
+
 def exit_code(
-    work: Callable[[], int], *, kept: Callable[[], str] = lambda: WHOLE
+    work: Callable[[], int], checkpoint: Path | None = None, part: str = ""
 ) -> int:
     """Run ``work`` and return its exit code, or the code of an error with a message."""
     try:
@@ -112,12 +120,13 @@ def exit_code(
     except OSError as error:
         where = "" if error.filename is None else f" ({error.filename})"
         message = sentence(OSError(f"{reason(error)}{where}"))
-        typer.echo(f"probmetric: {message}; {kept()}", err=True)
+        typer.echo(f"probmetric: {message}; {kept(checkpoint, part)}", err=True)
     except RuntimeError as error:  # A fit without a result.
-        typer.echo(f"probmetric: failed: {reason(error)}; {kept()}", err=True)
+        state = kept(checkpoint, part)
+        typer.echo(f"probmetric: failed: {reason(error)}; {state}", err=True)
         return 1
     except KeyboardInterrupt:
-        typer.echo(f"probmetric: interrupted; {kept()}", err=True)
+        typer.echo(f"probmetric: interrupted; {kept(checkpoint, part)}", err=True)
         return 130
     return 2
 

@@ -14,7 +14,6 @@ import xarray as xr
 from probmetric.cli.answers import Answered, learned_rows
 from probmetric.cli.files import (
     FILES,
-    WHOLE,
     bad_input,
     claim,
     is_quiet,
@@ -64,15 +63,6 @@ def sampler_for(
             "--resume to continue from them, or use an empty folder."
         )
     return IN_BLOCKS[method](checkpoint=folder, resume=resume)
-
-
-def kept(checkpoint: Path | None) -> str:
-    """Describe the files after an interrupted or failed run."""
-    if checkpoint is None:
-        return f"{WHOLE} (--checkpoint stores draws during the run)"
-    if not any(checkpoint.glob("block_*.npz")):
-        return f"no block was saved in {checkpoint} yet"
-    return f"blocks in {checkpoint} are complete; continue with --resume"
 
 
 def run(options: Sample) -> int:

@@ -1,6 +1,6 @@
 """Sites and species: tables for ``gdm``, its curves and limits, and held-out sites."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from scipy.special import xlogy
+from scipy.special import rel_entr
 from sklearn.base import clone
 
 from probmetric.arguments import check_number
@@ -207,39 +207,32 @@ def _split(name: str, data: Community, rows: Any, learned: Any, metric: Any) -> 
     return Split(rows, {"mean dissimilarity": mean, name: predicted})
 
 
-def scores_of(data: Community, split: Split) -> dict[str, dict[str, float]]:
-    """Compute deviance explained and errors on held-out pairs, by method."""
+def judged(
+    data: Community, split: Split
+) -> Iterator[tuple[str, pd.DataFrame, dict[str, float]]]:
+    """Yield each method with its predictions of held-out pairs, and their scores.
+
+    Deviances are binomial; the share that is explained is relative to the first method.
+    """
     pairs, rows = data.pairs, split.rows
     y, trials = (np.asarray(a, float)[rows] for a in (pairs.y, pairs.trials))
     weight = 1.0 if pairs.w is None else np.asarray(pairs.w)[rows]
-    observed = 1 - y / trials
+    labels, observed = data.frame.index.to_numpy(), 1 - y / trials
 
     def deviance(P: np.ndarray) -> float:
-        fitted = xlogy(y, 1 - P) + xlogy(trials - y, P)
-        best = xlogy(y, y / trials) + xlogy(trials - y, observed)
-        return float(np.sum(weight * (best - fitted)))
+        terms = rel_entr(y, trials * (1 - P)) + rel_entr(trials - y, trials * P)
+        return float(np.sum(weight * terms))
 
+    sites = {"site_a": labels[pairs.i[rows]], "site_b": labels[pairs.j[rows]]}
+    table = pd.DataFrame({**sites, "dissimilarity": observed})
     base, *_ = split.predicted.values()
-    return {
-        method: {
-            "deviance_explained": 1 - deviance(P) / deviance(base),
-            "rmse": float(np.sqrt(np.mean((observed - P) ** 2))),
-            "mean_error": float(np.mean(np.abs(observed - P))),
-        }
-        for method, P in split.predicted.items()
-    }
-
-
-def prediction_table(data: Community, split: Split, method: str) -> pd.DataFrame:
-    """Return observed and predicted dissimilarities of held-out pairs."""
-    pairs, rows = data.pairs, split.rows
-    labels = data.frame.index.to_numpy()
-    y, trials = (np.asarray(a, float)[rows] for a in (pairs.y, pairs.trials))
-    return pd.DataFrame(
-        {
-            "site_a": labels[pairs.i[rows]],
-            "site_b": labels[pairs.j[rows]],
-            "dissimilarity": 1 - y / trials,
-            "predicted": split.predicted[method],
-        }
-    )
+    for method, P in split.predicted.items():
+        yield (
+            method,
+            table.assign(predicted=P),
+            {
+                "deviance_explained": 1 - deviance(P) / deviance(base),
+                "rmse": float(np.sqrt(np.mean((observed - P) ** 2))),
+                "mean_error": float(np.mean(np.abs(observed - P))),
+            },
+        )
