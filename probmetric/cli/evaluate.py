@@ -39,7 +39,6 @@ from probmetric.cli.files import (
     note,
     noted,
     results,
-    safe_labels,
 )
 from probmetric.cli.fit import MOST
 from probmetric.cli.inputs import (
@@ -159,11 +158,9 @@ def run(options: Evaluate) -> int:
             "notes": [*task.remarks, *result.notes, *map(str, warned)],
             "versions": versions(),
         }
-        labels, quote = ("truth", "predicted"), options.quote_formulas
         with results(out, "evaluate", summary) as part:
             result.table.to_csv(part / "evaluation.csv", index=False)
-            predictions = safe_labels(result.predictions, labels, quote=quote)
-            predictions.to_csv(part / "predictions.csv", index=False)
+            result.predictions.to_csv(part / "predictions.csv", index=False)
     return 0
 
 

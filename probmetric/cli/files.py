@@ -19,14 +19,11 @@ from probmetric.names import kind_of
 from probmetric.progress import silent
 
 if TYPE_CHECKING:  # Imported later, for help without heavy imports.
-    import pandas as pd
-
     from probmetric.datasets.loading import Dataset
 
-    type Frame = pd.DataFrame
     type Data = Dataset | None
 else:
-    Frame = Data = object
+    Data = object
 
 FILES: dict[str, tuple[str, ...]] = {
     "fit": ("metric.npz", "summary.json", "report.html"),
@@ -38,9 +35,6 @@ FILES: dict[str, tuple[str, ...]] = {
 
 LONGEST = 400
 """Maximum length of a sentence on standard error; longer ones lose their middle."""
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a spreadsheet formula, unless the cell is a number."""
 
 
 class BadInput(Exception):
@@ -216,33 +210,6 @@ def results(
     write_text(folder / "report.html", page)
     paths = [str(folder / name) for name in (*written, "report.html")]
     say(f"Wrote {', '.join(paths)}")
-
-
-def safe_labels(table: Frame, columns: tuple[str, ...], *, quote: bool) -> Frame:
-    """Quote labels that a spreadsheet would run as formulas, or note them."""
-    for column in columns:
-        labels = table[column].unique() if column in table else ()
-        risky = [v for v in labels if isinstance(v, str) and _is_formula(v)]
-        if not risky:
-            continue
-        if quote:
-            quoted = table[column].replace({v: f"'{v}" for v in risky})
-            table = table.assign(**{column: quoted})
-            action = "is written with ' before it"
-        else:
-            action = "is written unchanged. --quote-formulas puts ' before it"
-        note(f"{column} {risky[0]!r}, which a spreadsheet runs as a formula, {action}")
-    return table
-
-
-def _is_formula(text: str) -> bool:
-    if not text.startswith(FORMULA):
-        return False
-    try:
-        float(text)
-    except ValueError:
-        return True
-    return False
 
 
 def write_text(path: Path, text: str) -> None:

@@ -126,7 +126,6 @@ GROUPS = (
 )
 MAX_DRAWS = "Number of draws to use (evenly spaced); default all."
 OVERWRITE = "Overwrite existing files."
-QUOTE = "Put ' before labels that a spreadsheet runs as formulas, such as =1+1."
 SETTING = "Argument of the learner, for example n_components=2; repeatable."
 TABLE_OUT = "Output .csv file; default standard output."
 NOVELTY = (
@@ -310,7 +309,6 @@ class Neighbors(UseOptions, WorkerOptions):
     k: int = option(5, "Number of neighbors per query.", "-k", "--k", min=1)
     novelty: float | None = option(None, NOVELTY)
     out: Path | None = option(None, TABLE_OUT)
-    quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
 
 
 @dataclass(kw_only=True)
@@ -347,7 +345,6 @@ class Evaluate(UseOptions, SiteOptions, WorkerOptions):
     max_draws: int = option(64, MAX_DRAWS, min=1)
     unlabeled: str = option("warn", UNLABELED, metavar="TEXT")
     seed: int = option(0, "Random seed.", min=0)
-    quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
 
 
 @dataclass(kw_only=True)

@@ -20,6 +20,8 @@ from probmetric.data.hash import canonical_order
 from probmetric.data.sites import site_pairs
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.sites import Sites, encode, levels_in, load_sites
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import MetricDraws
 from probmetric.names import existing
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
@@ -34,7 +36,9 @@ PLACES = {"lon", "long", "longitude", "lat", "latitude"}
 class Community:
     """Covariates of sites, their species, and a description for summary.json."""
 
-    def __init__(self, sites: Sites, measure: str, name: str, about: Any) -> None:
+    def __init__(
+        self, sites: Sites, measure: str, name: str, about: dict[str, Any]
+    ) -> None:
         self.sites, self.measure, self.name, self.about = sites, measure, name, about
 
     @cached_property
@@ -192,13 +196,15 @@ def held_out(
     return _split(name, data, np.flatnonzero(out), ~out, model.get_metric())
 
 
-def all_pairs(metric: Any, name: str, data: Community) -> Split:
+def all_pairs(metric: Dissimilarity | MetricDraws, name: str, data: Community) -> Split:
     """Predict all pairs of sites by a stored metric."""
     rows = np.arange(len(data.pairs.i))
     return _split(name, data, rows, rows, metric)
 
 
-def _split(name: str, data: Community, rows: Any, learned: Any, metric: Any) -> Split:
+def _split(
+    name: str, data: Community, rows: np.ndarray, learned: np.ndarray, metric: Any
+) -> Split:
     pairs = data.pairs
     share = np.asarray(pairs.y)[learned].sum() / np.asarray(pairs.trials)[learned].sum()
     ends = pairs.X[pairs.i[rows]], pairs.X[pairs.j[rows]]

@@ -27,7 +27,7 @@ from probmetric.evaluation.ranking import (
     ranking_sums,
     scored,
 )
-from probmetric.large.choose import check_labels, labels_at, picked
+from probmetric.large.choose import labels_at, picked
 from probmetric.large.engine import run
 from probmetric.large.source import (
     MOST_ROWS,
@@ -36,8 +36,10 @@ from probmetric.large.source import (
     bins,
     block_rows,
     blocks_of,
+    check_labels,
     class_counts,
     n_rows,
+    refuse_arrays,
 )
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import check_columns
@@ -77,10 +79,7 @@ def evaluate(
     )
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
     most = Limits(max_pairs, few, max_depth, seed)
-    if y is not None:
-        raise ValueError(
-            "y must be None for a dataset on disk, got y. Use pm.open(..., label=)."
-        )
+    refuse_arrays(y=y)
     figures: dict[str, float] = {}
     if classifier is not None:
         figures |= predicted(X, classifier, n_bins)
@@ -127,7 +126,6 @@ def as_fitted(
 
 def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, float]:
     """Compute precision at 1, R-precision and MAP@R of sampled rows among all rows."""
-    check_labels(source)
     classes, members = class_counts(source)
     rows = _queries(source, classes[members > 1], most)
     queries = picked(source, rows)

@@ -156,7 +156,7 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
         (("lca", "--groups", "kind"), "--groups cannot be used with LCA, which learns"),
         (("two_stage", "--groups", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
-        ((*LDA[1:], "--drop", "kind"), "label must be given for"),
+        ((*LDA[1:], "--drop", "kind"), "label must name the column of labels"),
         ((*LDA[1:], "--label", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep requires a text file"),
     ],
