@@ -14,7 +14,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 from scipy.special import expit
 
-from probmetric.cli.files import note
+from probmetric.cli.files import note, refuse
 from probmetric.cli.inputs import Learner, describe
 from probmetric.cli.options import DataSpec
 from probmetric.cli.sites import Community
@@ -69,10 +69,8 @@ def read_table(
     """Read a table of judgments, or of questions; the columns determine the kind."""
     path = existing(name, option)
     if leaves_out(how.unlabeled):
-        raise ValueError(
-            f"--unlabeled cannot be combined with {option}, got {how.unlabeled!r}. The "
-            f"row numbers in {option} count all rows of --data. Omit --unlabeled."
-        )
+        why = f"{option}, whose row numbers count all rows of --data"
+        refuse({"--unlabeled": how.unlabeled}, why)
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
     y = ", y" if answers else ""
@@ -132,11 +130,7 @@ def answered(
     estimator: Learner, answers: str, data: str | None, spec: DataSpec
 ) -> Answered:
     """Read the points and judgments for a learner; ``spec`` has the reading options."""
-    if spec.groups is not None:
-        raise ValueError(
-            f"--groups cannot be combined with --answers, got {spec.groups!r}. Omit "
-            "one of them."
-        )
+    refuse({"--groups": spec.groups}, "--answers")
     table = read_table(answers, spec.how)
     _fit_of(estimator, table)
     n = None
@@ -158,11 +152,7 @@ def about_points(
     """
     place = str(table.path.resolve())
     if objects is not None:
-        if data is not None:
-            raise ValueError(
-                f"--data cannot be used with {name}, whose objects have no features, "
-                f"got {data!r}. Omit --data."
-            )
+        refuse({"--data": data}, f"{name}, whose objects have no features")
         X, called, source = None, table.path.name, place
         n = max(int(table.rows.max()) + 1, objects)
         names = tuple(map(str, range(n)))

@@ -38,6 +38,7 @@ from probmetric.cli.files import (
     claim,
     note,
     noted,
+    refuse,
     results,
 )
 from probmetric.cli.fit import MOST
@@ -165,27 +166,16 @@ def run(options: Evaluate) -> int:
 
 
 def _task(options: Evaluate) -> Task:
-    test, groups, k = options.test, options.groups, options.k
+    test, groups = options.test, options.groups
     by_source = groups is not None and options.model is None
     by_source = by_source and test is None and options.folds is None
-    if k is not None and (options.answers is not None or by_source):
-        raise ValueError(
-            "-k cannot be used here, because judgments (--answers) and pairs of "
-            f"sources (only --groups) use no neighbors, got {k}. Omit -k."
-        )
-    if options.novelty is not None and (options.answers is not None or by_source):
-        raise ValueError(
-            "--novelty cannot be combined with --answers or only --groups, which have "
-            f"no classes, got {options.novelty}."
-        )
+    if options.answers is not None or by_source:
+        without = "--answers or only --groups, which use no neighbors"
+        refuse({"-k": options.k, "--novelty": options.novelty}, without)
     if options.sites is not None:
         return _sites(options)
     if options.answers is not None:
-        if groups is not None:
-            raise ValueError(
-                f"--groups cannot be combined with --answers, got {groups!r}. Omit one "
-                "of them."
-            )
+        refuse({"--groups": groups}, "--answers")
         return _judgments(options, options.answers)
     assert options.data is not None
     spec = options.spec(options.data)
@@ -200,11 +190,7 @@ def _learner(options: Evaluate) -> Learner | None:
         if options.settings:
             raise ValueError("--set requires --model.")
         return None
-    if options.metric is not None or options.draws is not None:
-        raise ValueError(
-            "--model cannot be combined with --metric or --draws. Use --model for a "
-            "new fit, the others for a stored result."
-        )
+    refuse({"--metric": options.metric, "--draws": options.draws}, "--model")
     return make(options.model, parse_settings(options.settings), seed=options.seed)
 
 
@@ -392,13 +378,10 @@ def _judgments(options: Evaluate, answers: str) -> Task:
 def _of_stored(
     options: Evaluate, answers: str, stored: StoredMetric, objects: bool
 ) -> tuple[Answered, list[_Split], list[str]]:
-    for option, value in ("--test", options.test), ("--folds", options.folds):
-        if value is not None:
-            raise ValueError(
-                f"{option} cannot be combined with --answers and a stored metric, "
-                f"which is evaluated on all of --answers, got {value!r}. Omit "
-                f"{option}."
-            )
+    refuse(
+        {"--test": options.test, "--folds": options.folds},
+        "--answers and a stored metric, which is evaluated on all of --answers",
+    )
     spec = options.spec(options.data or "")
     data = about_points(
         read_table(answers, spec.how),
@@ -492,9 +475,7 @@ def _judgment_table(
 
 def _sites(options: Evaluate) -> Task:
     """Compare dissimilarities of held-out sites with predictions."""
-    for option, value in ("--test", options.test), ("-k", options.k):
-        if value is not None:
-            raise ValueError(f"{option} cannot be combined with --sites, got {value}.")
+    refuse({"--test": options.test, "-k": options.k}, "--sites")
     learner, spec = _learner(options), options.spec(str(options.sites))
     remarks: list[str] = []
     if learner is None:

@@ -81,6 +81,16 @@ def sentence(error: BaseException) -> str:
     return text if len(text) <= LONGEST else f"{text[:300]} … {text[-90:]}"
 
 
+def refuse(options: Mapping[str, object], other: str) -> None:
+    """Raise for options that are set, but cannot be combined with ``other``."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} cannot be combined with {other}, got {str(value)!r}. Omit one "
+                "of them."
+            )
+
+
 @contextmanager
 def bad_input() -> Generator[None]:
     """Convert a ValueError, or a missing optional module, to ``BadInput``."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from probmetric.cli.files import BadInput, bad_input
+from probmetric.cli.files import BadInput, bad_input, refuse
 from probmetric.names import AS_IS, Reading, check_source, existing, looked_up
 from probmetric.registry import MODELS, estimators, method_of, model_of
 
@@ -462,8 +462,7 @@ def check_sources(options: SiteOptions, *, rows: bool = False) -> None:
         raise ValueError(f"--sites and --species must be given together, got {given}.")
     if sites is not None and species is not None:
         for name in ("data", "answers", "label", "groups"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"--sites cannot be combined with --{name}.")
+            refuse({f"--{name}": getattr(options, name)}, "--sites")
         existing(sites, "--sites")
         existing(species, "--species")
         return
@@ -489,8 +488,7 @@ def sampling_method(options: Sample) -> str:
 def model_name(model: str | None, every: bool) -> str | None:
     """Check the name of the model to validate; None for all."""
     if every:
-        if model is not None:
-            raise ValueError(f"MODEL cannot be combined with --all, got {model!r}.")
+        refuse({"MODEL": model}, "--all")
         return None
     if model is None:
         raise ValueError(

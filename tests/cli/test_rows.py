@@ -153,7 +153,10 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
             ("eig_dml", "--label", "kind"),
             "model must support data read in chunks, got EigDML",
         ),
-        (("lca", "--groups", "kind"), "--groups cannot be used with LCA, which learns"),
+        (
+            ("lca", "--groups", "kind"),
+            "--groups cannot be combined with LCA, which",
+        ),
         (("two_stage", "--groups", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
         ((*LDA[1:], "--drop", "kind"), "label must name the column of labels"),
