@@ -15,6 +15,7 @@ Exit codes:
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -24,7 +25,7 @@ import typer
 from typer.core import TyperGroup
 
 from probmetric import __version__
-from probmetric.cli.files import FILES, check_new, exit_code, quieted
+from probmetric.cli.files import FILES, check_new, exit_code
 from probmetric.cli.options import (
     Evaluate,
     Explore,
@@ -46,6 +47,7 @@ from probmetric.cli.options import (
 from probmetric.cli.workers import workers
 from probmetric.interrupts import run_command
 from probmetric.names import check_source
+from probmetric.progress import silent
 from probmetric.registry import MODELS, estimator_of, learner_name
 
 UsageError: Any = typer.BadParameter.__base__
@@ -130,7 +132,8 @@ def _leave(
     function = getattr(import_module(f"probmetric.cli.{file}"), work)
 
     def run() -> int:
-        with quieted(options.quiet), workers(options):
+        hidden = silent() if options.quiet else nullcontext()
+        with hidden, workers(options):
             return function(options)
 
     raise typer.Exit(exit_code(run, checkpoint, part))

@@ -16,7 +16,7 @@ from probmetric.compilation import compilation_cache
 from probmetric.files import LOCK, locked, reason
 from probmetric.files import replacing as replacing
 from probmetric.names import kind_of
-from probmetric.progress import silent
+from probmetric.progress import is_silent
 
 if TYPE_CHECKING:  # Imported later, for help without heavy imports.
     from probmetric.datasets.loading import Dataset
@@ -41,37 +41,15 @@ class BadInput(Exception):
     """Unusable input; the message is one sentence."""
 
 
-class _State:
-    """Whether notes and progress are hidden; a process runs one command."""
-
-    quiet = False
-
-
-@contextmanager
-def quieted(quiet: bool) -> Generator[None]:
-    """Hide progress and notes in a block, if ``quiet``; errors remain."""
-    before, _State.quiet = _State.quiet, quiet
-    try:
-        with silent() if quiet else nullcontext():
-            yield
-    finally:
-        _State.quiet = before
-
-
-def is_quiet() -> bool:
-    """Whether progress and notes are hidden."""
-    return _State.quiet
-
-
 def say(text: str) -> None:
     """Print a line about progress or written files."""
-    if not _State.quiet:
+    if not is_silent():
         typer.echo(text)
 
 
 def note(text: object) -> None:
     """Print a note on standard error."""
-    if not _State.quiet:
+    if not is_silent():
         typer.echo(f"  note: {text}", err=True)
 
 

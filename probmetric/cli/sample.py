@@ -16,7 +16,6 @@ from probmetric.cli.files import (
     FILES,
     bad_input,
     claim,
-    is_quiet,
     noted,
     results,
     say,
@@ -30,6 +29,7 @@ from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.large.overlap import ROWS, hashes_of
+from probmetric.progress import is_silent
 from probmetric.registry import model_of
 from probmetric.report.model_fit import parts_of
 from probmetric.storage.draws_file import save_draws
@@ -144,7 +144,7 @@ def _blocks_logged() -> Generator[None]:
     handler.setFormatter(logging.Formatter("  %(message)s"))
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.ERROR if is_quiet() else logging.INFO)
+    logger.setLevel(logging.ERROR if is_silent() else logging.INFO)
     try:
         yield
     finally:
