@@ -43,6 +43,7 @@ from pathlib import Path
 import numpy as np
 from harness import load, store
 from scipy.spatial.distance import pdist
+from scipy.special import rel_entr
 
 from probmetric.data import Pairs
 from probmetric.inference import gdm
@@ -217,10 +218,7 @@ def southwest(path):
     beta, _, _, gap = climb(rows, np.full(q, 1e-8), np.full(q, 0.05))
 
     def deviance(P):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            other = np.where(D > 0, D * np.log(D / P), 0.0)
-            same = np.where(D < 1, (1 - D) * np.log((1 - D) / (1 - P)), 0.0)
-        return 2 * float(np.sum(other + same))
+        return 2 * float(np.sum(rel_entr(D, P) + rel_entr(1 - D, 1 - P)))
 
     null, own = deviance(np.full(len(D), D.mean())), deviance(-np.expm1(-Z @ beta))
     heights = dict(zip([*names, "geographic"], beta[1:].reshape(-1, 3), strict=True))

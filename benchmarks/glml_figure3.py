@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from harness import markdown
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
@@ -50,16 +51,17 @@ class SomeNCA(NeighborhoodComponentsAnalysis):
         return super().fit(X[rows], y[rows])
 
 
+def nearest_by(learner):
+    """Return one neighbor's vote after a projection."""
+    return make_pipeline(learner, KNeighborsClassifier(1))
+
+
 METHODS = {
     "Euclid": lambda: KNeighborsClassifier(1),
-    "LDA": lambda: make_pipeline(
-        LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto"),
-        KNeighborsClassifier(1),
+    "LDA": lambda: nearest_by(
+        LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto")
     ),
-    "NCA": lambda: make_pipeline(
-        SomeNCA(max_iter=50, random_state=0),
-        KNeighborsClassifier(1),
-    ),
+    "NCA": lambda: nearest_by(SomeNCA(max_iter=50, random_state=0)),
     "GLML, paper": lambda: GLML(rule="zero_bias", densities="mle", n_draws=0, **ONE),
     "GLML, predictive": lambda: GLML(n_draws=0, **ONE),
     "GLML, draws": lambda: GLML(n_draws=8, **ONE),
@@ -154,9 +156,8 @@ def plot(name, rows, path):
 
     figure, axes = plt.subplots(figsize=(6.5, 3.5), layout="constrained")
     for i, m in enumerate((*METHODS, *PEERS)):
-        own = sorted(
-            (r for r in rows if r["method"] == m), key=lambda found: found["size"]
-        )
+        own = [r for r in rows if r["method"] == m]
+        own.sort(key=lambda found: found["size"])
         if own:
             columns = [[r[key] for r in own] for key in ("size", "accuracy", "error")]
             bayes = {"ls": "--", "color": "black"}
@@ -177,17 +178,14 @@ def table(rows):
         here = [m for m in every if any(r["method"] == m for r in own)]
         number = max(r["realizations"] for r in own)
         yield f"\n{name}, {number} realizations\n"
-        yield "| size | " + " | ".join(here) + " |"
-        yield "|---" * (1 + len(here)) + "|"
-        for size in sorted({r["size"] for r in own}):
-            cells = {
-                r["method"]: f"{r['accuracy']:.3f} ± {r['error']:.3f}"
-                + (f" ({r['realizations']})" if r["realizations"] < number else "")
-                for r in own
-                if r["size"] == size
-            }
-            line = " | ".join(cells.get(m, "") for m in here)
-            yield f"| {size} | {line} |"
+        cells = {
+            (r["size"], r["method"]): f"{r['accuracy']:.3f} ± {r['error']:.3f}"
+            + f" ({r['realizations']})" * (r["realizations"] < number)
+            for r in own
+        }
+        sizes = sorted({size for size, _ in cells})
+        lines = [[size, *(cells.get((size, m), "") for m in here)] for size in sizes]
+        yield from markdown(lines, ["size", *here])[:-1]
 
 
 def verdicts(rows):
@@ -197,10 +195,8 @@ def verdicts(rows):
         large = [r for r in gaps if r["panel"] == "synthetic" and r["size"] >= 20]
         if large:
             held = all(r["accuracy"] > 2 * r["error"] for r in large)
-            listed = ", ".join(
-                f"D = {r['size']}: {r['accuracy']:+.3f} ± {r['error']:.3f}"
-                for r in large
-            )
+            form = "D = {size}: {accuracy:+.3f} ± {error:.3f}"
+            listed = ", ".join(form.format(**r) for r in large)
             yield f"{m} - Euclid, synthetic: {listed}; above by 2 s.e.: {held}"
         real = dict.fromkeys(r["panel"] for r in gaps if r["panel"] != "synthetic")
         means = np.array(
@@ -286,9 +282,8 @@ def main():
         for found in new:
             print(found, flush=True)
             same = [found[key] for key in ("panel", "size", "method")]
-            rows = [r for r in rows if [r["panel"], r["size"], r["method"]] != same] + [
-                found
-            ]
+            rows = [r for r in rows if [r["panel"], r["size"], r["method"]] != same]
+            rows.append(found)
         if a.out:
             a.out.mkdir(parents=True, exist_ok=True)
             plot(name, [r for r in rows if r["panel"] == name], a.out)

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from harness import markdown
 
 import probmetric as pm
 
@@ -91,18 +92,12 @@ def compared(train, test, new=None, **settings):
         alone = make(spread=0.0, **settings).fit_pairs(pairs[own], y[own])
         each["plug"][rows] = plug_in(alone, test_pairs[rows], test_group[rows])
         each["mean"][rows] = alone.same_probability(test_pairs[rows])
-    loss = {
-        "pooled": log_loss(test_y, plug_in(pooled, test_pairs, test_group)),
-        "one": log_loss(test_y, plug_in(one, test_pairs, test_group)),
-        "each": log_loss(test_y, each["plug"]),
-        "pooled, averaged": log_loss(
-            test_y, pooled.same_probability(test_pairs, groups=test_group)
-        ),
-        "one, averaged": log_loss(
-            test_y, one.same_probability(test_pairs, groups=test_group)
-        ),
-        "each, averaged": log_loss(test_y, each["mean"]),
-    }
+    loss = {"each": log_loss(test_y, each["plug"])}
+    loss["each, averaged"] = log_loss(test_y, each["mean"])
+    for name, model in {"pooled": pooled, "one": one}.items():
+        mean = model.same_probability(test_pairs, groups=test_group)
+        loss[name] = log_loss(test_y, plug_in(model, test_pairs, test_group))
+        loss[f"{name}, averaged"] = log_loss(test_y, mean)
     if new is not None:
         loss["new"] = log_loss(new[1], pooled.same_probability(new[0]))
         loss["new, one"] = log_loss(new[1], one.same_probability(new[0]))
@@ -111,9 +106,8 @@ def compared(train, test, new=None, **settings):
 
 def quantiles(spread, probability):
     """Return the 5, 50 and 95 % points of a grid."""
-    return np.interp(
-        [0.05, 0.5, 0.95], np.cumsum(probability) - probability / 2, spread
-    )
+    middle = np.cumsum(probability) - probability / 2
+    return np.interp([0.05, 0.5, 0.95], middle, spread)
 
 
 def run(name, seed, nuts=True):
@@ -184,12 +178,10 @@ def usps(folder, split):
 def differences(rows):
     """Return the table of differences of log loss, mean ± standard error."""
     table = pd.DataFrame(rows)
-    table["pooled - one"] = table["pooled"] - table["one"]
-    table["pooled - each"] = table["pooled"] - table["each"]
-    table["averaged: pooled - one"] = table["pooled, averaged"] - table["one, averaged"]
-    table["averaged: pooled - each"] = (
-        table["pooled, averaged"] - table["each, averaged"]
-    )
+    for other in ("one", "each"):
+        table[f"pooled - {other}"] = table["pooled"] - table[other]
+        gap = table["pooled, averaged"] - table[f"{other}, averaged"]
+        table[f"averaged: pooled - {other}"] = gap
     if "new" in table:
         table["new groups: pooled - one"] = table["new"] - table["new, one"]
     columns = [name for name in COMPARED if name in table]
@@ -200,7 +192,7 @@ def differences(rows):
             for c in columns
         ]
         found.append([name, len(part), f"{part['one, averaged'].mean():.4f}", *cells])
-    return markdown(["world", "n", "one, averaged", *columns], found)
+    return "\n".join(markdown(found, ["world", "n", "one, averaged", *columns])[:-1])
 
 
 def spreads(rows):
@@ -214,7 +206,8 @@ def spreads(rows):
             row.append("–" if values.isna().all() else f"{values.mean():.3f}")
         found.append(row)
     head = ["world", "fitted ω", "fits of 0", "true ω", "median: Laplace", "NUTS"]
-    return markdown([*head, "90 % covers: Laplace", "NUTS"], found)
+    head += ["90 % covers: Laplace", "NUTS"]
+    return "\n".join(markdown(found, head)[:-1])
 
 
 def real_spreads(rows):
@@ -224,12 +217,6 @@ def real_spreads(rows):
         f"{name} {part.mean():.3f} ({part.min():.3f} to {part.max():.3f})"
         for name, part in table
     )
-
-
-def markdown(head, rows):
-    """Return a table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def main():

@@ -1,4 +1,4 @@
-"""The prior of LCA's b: what it costs on held-out pairs, and against 0.1's prior of σ².
+"""The prior of LCA's b: what it costs on held-out pairs.
 
     python benchmarks/lca_prior.py [--data DIR] [--splits 0 4] [--choose] [--out FILE]
     python benchmarks/lca_prior.py --sensitivity
@@ -7,7 +7,7 @@ b = -log P(same) of identical points; b ~ Gamma(a, rate r). The default recipe (
 one refresh) is fitted on 70 % of at most 1000 points a set under each prior, and judged
 by the log loss of the *model's* P(same) on held-out pairs: each held-out point with its
 three nearest training points of its own and of other classes under the learned metric.
-Beside it the mode of b, the accuracy of 3-NN, and 0.1's prior, log σ² ~ N(log .3, 1).
+Beside it the mode of b, and the accuracy of 3-NN.
 
 Chosen on wine, iris, digits and breast_cancer, splits 0-3; confirmed on the other seven
 on splits 4-7 (``--data``: a folder of NPZ files, see data.md).
@@ -16,49 +16,23 @@ on splits 4-7 (``--data``: a folder of NPZ files, see data.md).
 import argparse
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import xarray as xr
 from arviz_stats import psense
 from harness import BUILT_IN, BY_PATH, problems
-from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsClassifier
 
 import probmetric as pm
 from probmetric.data import nearest_pairs
 from probmetric.data.padding import pad_pairs
-from probmetric.inference.lca import fit, log_joint, prepare
+from probmetric.inference.lca import fit
 from probmetric.inference.lca.draws import draw
 from probmetric.inference.lca.fit import scaled_identity
 from probmetric.models.lca import LCAParams, LCAPrior
 
-OLD = "log σ² ~ N(log .3, 1)"
 GRID = [(0.5, 1.0), (1.0, 1.0), (1.0, 3.0), (2.0, 1.0), (2.0, 3.0)]
-
-
-@jax.jit
-@jax.value_and_grad
-def old_loss(theta, data):
-    """Return minus the log joint density of 0.1, up to a constant, at (W, log σ²)."""
-    stats, prior, rate = data
-    params = LCAParams(theta[:-1].reshape(prior.mean.shape), theta[-1], jnp.ones(()))
-    return 0.5 * (theta[-1] - jnp.log(0.3)) ** 2 - log_joint(params, stats, prior, rate)
-
-
-def old_mode(pairs, prior, rate, start):
-    """Return 0.1's mode."""
-    data = (prepare(pairs), prior, rate)
-    theta = np.append(start.W, start.log_sigma2)
-    options = {"maxiter": 500, "ftol": 1e-12, "gtol": 1e-6}
-    with jax.enable_x64(True):
-        end = minimize(
-            lambda v: tuple(np.asarray(x, float) for x in old_loss(v, data)),
-            theta, jac=True, method="L-BFGS-B", options=options,
-        ).x  # fmt: skip
-    return LCAParams(end[:-1].reshape(prior.mean.shape), end[-1])
 
 
 def fitted(A, a, name):
@@ -70,10 +44,7 @@ def fitted(A, a, name):
     rate, params = len(A) / len(pairs.i), LCAParams(prior.mean, np.log(0.3))
     for _ in range(2):
         padded = pad_pairs(pairs)
-        if name == OLD:
-            params = old_mode(padded, prior, rate, params)
-        else:
-            params = fit(padded, prior, init=params, learning_rate=rate).params
+        params = fit(padded, prior, init=params, learning_rate=rate).params
         pairs = nearest_pairs(A, a, factor=params.W)
     log_tau2 = np.log1p(2 * np.exp(params.log_sigma2))
     return params.W * np.exp(-0.5 * log_tau2), 0.5 * A.shape[1] * log_tau2
@@ -142,7 +113,7 @@ def main():
         sets |= {name: str(options.data / f"{name}.npz") for name in BY_PATH}
     prior = LCAPrior(np.eye(1))
     default = (float(prior.b_shape), float(prior.b_rate))
-    priors = [OLD, *(["flat", *GRID] if options.choose else [default])]
+    priors = ["flat", *GRID] if options.choose else [default]
     rows = []
     for name in options.sets or sets:
         X, y = pm.datasets.load(sets[name])

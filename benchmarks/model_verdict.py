@@ -147,14 +147,10 @@ def judged(model, seed, began):
     """Return the words of a verdict, whole and by part, and its figures."""
     found = pm.check_model(model, seed=seed)
     seconds = round(time.process_time() - began, 2)
-    parts = {
-        p.finding.part: [
-            p.verdict,
-            float(f"{p.finding.p_value:.3g}"),
-            float(f"{p.finding.size:.3g}"),
-        ]
-        for p in found.parts
-    }
+    parts = {}
+    for finding, _, verdict in found.parts:
+        figures = [float(f"{v:.3g}") for v in (finding.p_value, finding.size)]
+        parts[finding.part] = [verdict, *figures]
     record = {"overall": found.overall, "parts": parts, "cpu": seconds}
     if seed % 4 == 0:
         method = "exact" if "tails" in parts else "laplace"

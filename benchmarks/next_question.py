@@ -39,6 +39,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from harness import markdown
 
 import probmetric as pm
 
@@ -113,13 +114,12 @@ def curve(rule, X, candidates, answers, known, judged, same, rng):
 
 def drawn(asked, mean, lams):
     """Return a fit and its draws, with the first λ at which the fit is a mode."""
+    size = {"n_draws": N_DRAWS, "progress": False}
     for lam in lams:
         lca = pm.LCA(standardize=False, prior_mean=mean, regularization=lam)
         lca.fit_pairs(*asked)
         try:
-            return lca, lca.posterior_metric(
-                "prediction", n_draws=N_DRAWS, progress=False
-            )
+            return lca, lca.posterior_metric("prediction", **size)
         except ValueError as error:  # "expected a posterior mode": a saddle point.
             if "mode" not in str(error):
                 raise
@@ -132,12 +132,8 @@ def chosen(rule, posterior, candidates, n, X):
     if rule != "one by one":
         criterion = rule.removesuffix(", defaults")
         return pm.next_pairs(posterior, candidates, n, criterion, X=X).indices
-    p = np.stack(
-        [
-            draw.same_probability(X[candidates[:, 0]], X[candidates[:, 1]])
-            for draw in posterior.metrics()
-        ]
-    )
+    ends = X[candidates[:, 0]], X[candidates[:, 1]]
+    p = np.stack([draw.same_probability(*ends) for draw in posterior.metrics()])
     return np.argsort(-information(p), kind="stable")[:BATCH]
 
 
@@ -228,12 +224,6 @@ def shown(mean, error, form):
     return f"{mean:{form}} ± {error}"
 
 
-def markdown(header, rows):
-    """Return a table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(map(str, line)) + " |" for line in lines] + [""]
-
-
 def report(table, provenance):
     """Return the page."""
     lines = [
@@ -272,7 +262,7 @@ def tables(part, rules, what):
         final = curves(own, "random", "mean")[COUNTS[-1]].mean()
         cells = [shown(*saving(own, rule, "mean"), ".0f") for rule in others]
         body.append([name, f"{final:.3f}", *cells])
-    lines += markdown(["set", "that log loss", *others], body)
+    lines += markdown(body, ["set", "that log loss", *others])
     for labels in (COUNTS[len(COUNTS) // 2], COUNTS[-1]):
         lines += [
             f"Log loss minus that of random choice, {labels} labels, mean ± s.e.",
@@ -290,7 +280,7 @@ def tables(part, rules, what):
             error = gaps.std(0, ddof=1) / np.sqrt(len(gaps))
             whole = zip(gaps.mean(0), error, strict=True)
             body.append(["*all*", *(shown(*pair, "+.3f") for pair in whole)])
-            lines += markdown([named, *others], body)
+            lines += markdown(body, [named, *others])
     return lines
 
 

@@ -90,14 +90,7 @@ def one_world(seed, n, method="laplace", size=3):
     true = np.log(np.linalg.norm(delta @ W.T, axis=1))
     error = np.log(np.linalg.norm(delta @ model.components_.T, axis=1)) - true
     found["shape"] = float(np.std(error))
-    sampler, n_draws = (
-        ("laplace", 1000) if method == "laplace" else (pm.NUTS(n_warmup=200), 300)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Of k-hat and short chains.
-        drawn = model.sample(
-            sampler, n_chains=1, n_draws=n_draws, seed=seed, progress=False
-        )
+    drawn = drawn_by(model, method, seed, 200, 300)
     metric, zero = pm.draws_to_metric(drawn), np.zeros_like(delta)
     low, high = np.log(metric.interval(delta, zero))
     found[f"{method} distance"] = float(np.mean((low <= true) & (true <= high)))
@@ -107,6 +100,19 @@ def one_world(seed, n, method="laplace", size=3):
     found[method] = float(np.mean((low <= ratio) & (ratio <= high)))
     found[f"{method} width"] = float(np.median(high - low))
     return found
+
+
+def drawn_by(model, method, seed, n_warmup, n_draws):
+    """Return 1000 draws of Laplace's, or ``n_draws`` of NUTS's."""
+    import probmetric as pm
+
+    sampler = pm.NUTS(n_warmup=n_warmup)
+    if method == "laplace":
+        sampler, n_draws = "laplace", 1000
+    size = {"n_chains": 1, "n_draws": n_draws, "progress": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Of k-hat and short chains.
+        return model.sample(sampler, seed=seed, **size)
 
 
 def one_embedding(seed, n, method="laplace"):
@@ -121,17 +127,9 @@ def one_embedding(seed, n, method="laplace"):
     right = log_odds(W, X, new) > 0
     found = {"right": float(model.score(new, right.astype(int)))}
     Z, (a, near, far) = X @ W.T, new[:200].T
-    true = np.linalg.norm(Z[a] - Z[near], axis=1) / np.linalg.norm(
-        Z[a] - Z[far], axis=1
-    )
-    sampler, size = (
-        ("laplace", 1000) if method == "laplace" else (pm.NUTS(n_warmup=100), 200)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Of k-hat and short chains.
-        drawn = model.sample(
-            sampler, n_chains=1, n_draws=size, seed=seed, progress=False
-        )
+    length = [np.linalg.norm(Z[a] - Z[end], axis=1) for end in (near, far)]
+    true = length[0] / length[1]
+    drawn = drawn_by(model, method, seed, 100, 200)
     G = drawn["posterior"]["M"].to_numpy()[0]
     own = np.einsum("sii->si", G)
     squared = own[:, :, None] + own[:, None] - 2 * G
@@ -189,14 +187,8 @@ def table(numbers):
         f"{k}{v}" for k in ("laplace", "nuts") for v in (" distance", "", " width")
     ]
     head = ["triplets", "worlds (NUTS)", "new triplets right", "shape error"]
-    head += [
-        "distances, Laplace",
-        "ratios",
-        "width",
-        "distances, NUTS",
-        "ratios",
-        "width",
-    ]
+    for name in ("Laplace", "NUTS"):
+        head += [f"distances, {name}", "ratios", "width"]
     for part, title in PARTS.items():
         lines += [f"## {title}", ""]
         rows = []

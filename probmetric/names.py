@@ -130,6 +130,14 @@ def kind_of(path: Path) -> str:
     return "a folder" if path.is_dir() else "a pipe or a device"
 
 
+def check_file(path: Path, argument: str) -> None:
+    """Raise unless a path is an existing file."""
+    if not path.is_file():
+        problem = kind_of(path) + " at " if path.exists() else ""
+        wanted = "a file" if problem else "a file that exists"
+        raise ValueError(f"{argument} must be {wanted}, got {problem}{str(path)!r}")
+
+
 def is_set(name: str) -> bool:
     """Return whether a name is a data set that needs no file."""
     return name in (*STORED, *GENERATED) or name.startswith("openml:")

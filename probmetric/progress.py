@@ -26,6 +26,11 @@ def silent() -> Generator[None]:
         _State.silent = before
 
 
+def is_silent() -> bool:
+    """Whether bars, and notes of commands, are hidden."""
+    return _State.silent
+
+
 class _Lines:
     def __init__(
         self,

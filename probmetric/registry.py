@@ -70,9 +70,6 @@ class ModelSpec:
         DataTree of ``sample``; None if the draws define no metric.
     criticism : callable, optional
         ``criticism(fit or draws, *, seed) -> list of Finding`` for ``check_model``.
-    study, study_sections : callable, optional
-        ``study(data, *, quick, seed) -> Study`` for ``validate --data --out``, and
-        ``study_sections(study, data, *, seed) -> list of Section``.
 
     Examples
     --------
@@ -103,8 +100,6 @@ class ModelSpec:
     methods: tuple[str, ...] = ()
     metrics_of_draws: Callable[[Any], Any] | None = None
     criticism: Callable[..., Any] | None = None
-    study: Callable[..., Any] | None = None
-    study_sections: Callable[..., Any] | None = None
 
     def __getattribute__(self, name: str) -> Any:
         return _load(object.__getattribute__(self, name))
@@ -184,8 +179,6 @@ _LEARNERS = (
         estimator="lca.estimator:LCA",
         methods=("nuts", "laplace", "bootstrap", "svi"),
         criticism=at("probmetric.checks.lca.criticism:criticize"),
-        study=at("probmetric.report.study:lca_study"),
-        study_sections=at("probmetric.report.study:lca_sections"),
     ),
     _spec(
         "hierarchical_lca",

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from pandas.api.types import is_string_dtype as is_text
 from scipy.special import expit
 
-from probmetric.cli.files import note
+from probmetric.cli.files import note, refuse
 from probmetric.cli.inputs import Learner, describe
 from probmetric.cli.options import DataSpec
 from probmetric.cli.sites import Community
@@ -80,10 +80,8 @@ def read_table(
     """Read a table of judgments, or of questions; the columns determine the kind."""
     path = existing(name, option)
     if leaves_out(how.unlabeled):
-        raise ValueError(
-            f"--unlabeled cannot be combined with {option}, got {how.unlabeled!r}. The "
-            f"row numbers in {option} count all rows of --data. Omit --unlabeled."
-        )
+        why = f"{option}, whose row numbers count all rows of --data"
+        refuse({"--unlabeled": how.unlabeled}, why)
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
     y = ", y" if answers else ""
@@ -146,15 +144,6 @@ def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> No
         )
 
 
-def check_no_data(data: str | None, name: str) -> None:
-    """Raise if points are given for objects without features."""
-    if data is not None:
-        raise ValueError(
-            f"--data cannot be used with {name}, whose objects have no features, got "
-            f"{data!r}. Omit --data."
-        )
-
-
 def check_answers(estimator: Learner, answers: str | None) -> None:
     """Raise if objects without features have no judgments."""
     if answers is None and without_points(estimator):
@@ -168,11 +157,7 @@ def answered(
     estimator: Learner, answers: str, data: str | None, spec: DataSpec
 ) -> Answered:
     """Read the points and judgments for a learner; ``spec`` has the reading options."""
-    if spec.groups is not None:
-        raise ValueError(
-            f"--groups cannot be combined with --answers, got {spec.groups!r}. Omit "
-            "one of them."
-        )
+    refuse({"--groups": spec.groups}, "--answers")
     table = read_table(answers, spec.how)
     _fit_of(estimator, table)
     n = None
@@ -201,7 +186,7 @@ def about_points(
     """
     place = str(table.path.resolve())
     if objects is not None:
-        check_no_data(data, name)
+        refuse({"--data": data}, f"{name}, whose objects have no features")
         X, called, source = None, table.path.name, place
         if table.names is not None:
             table = _numbered(table, known or table.names, name)

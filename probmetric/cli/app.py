@@ -15,15 +15,17 @@ Exit codes:
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from probmetric import __version__
-from probmetric.cli.files import FILES, WHOLE, check_new, exit_code, quieted
+from probmetric.cli.files import FILES, check_new, exit_code
 from probmetric.cli.options import (
     Evaluate,
     Explore,
@@ -46,6 +48,7 @@ from probmetric.cli.options import (
 from probmetric.cli.workers import workers
 from probmetric.interrupts import run_command
 from probmetric.names import check_source
+from probmetric.progress import silent
 from probmetric.registry import MODELS, estimator_of, learner_name
 
 UsageError: Any = typer.BadParameter.__base__
@@ -120,16 +123,21 @@ def _leave(
     options: Options,
     *,
     work: str = "run",
-    kept: Callable[[], str] = lambda: WHOLE,
+    checkpoint: Path | None = None,
+    part: str = "",
 ) -> NoReturn:
-    """Run ``work`` after all imports, and exit with its code."""
+    """Run ``work`` after all imports, and exit with its code.
+
+    ``part`` is what the run stores in ``checkpoint``: a pass or a block.
+    """
     function = getattr(import_module(f"probmetric.cli.{file}"), work)
 
     def run() -> int:
-        with quieted(options.quiet), workers(options):
+        hidden = silent() if options.quiet else nullcontext()
+        with hidden, workers(options):
             return function(options)
 
-    raise typer.Exit(exit_code(run, kept=kept))
+    raise typer.Exit(exit_code(run, checkpoint, part))
 
 
 @command(Fit)
@@ -142,9 +150,7 @@ def fit(options: Fit) -> None:
         if options.resume and options.checkpoint is None:
             raise ValueError("--resume requires --checkpoint.")
     estimator_of(options.model)
-    from probmetric.cli.fit import kept
-
-    _leave("fit", options, kept=lambda: kept(options.checkpoint))
+    _leave("fit", options, checkpoint=options.checkpoint, part="pass")
 
 
 @command(Neighbors)
@@ -168,9 +174,7 @@ def sample(options: Sample) -> None:
         check_sources(options)
         check_new(options.out, FILES["sample"], force=options.force)
     estimator_of(options.model)
-    from probmetric.cli.sample import kept
-
-    _leave("sample", options, kept=lambda: kept(options.checkpoint))
+    _leave("sample", options, checkpoint=options.checkpoint, part="block")
 
 
 @command(Next)

@@ -5,7 +5,7 @@ of neighbors (``_votes``, and ``_votes_in_chunks`` for rows read in chunks), jud
 (``_judgments``), and same-source against different-source pairs (``_pairs``).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from sklearn.model_selection import KFold
 from probmetric.cli.answers import (
     COLUMNS,
     Answered,
+    Table,
     about_points,
     answered,
     answers_of,
@@ -37,12 +38,13 @@ from probmetric.cli.files import (
     claim,
     note,
     noted,
+    refuse,
     results,
-    safe_labels,
 )
 from probmetric.cli.fit import MOST
 from probmetric.cli.inputs import (
     Learner,
+    StoredMetric,
     check_features,
     check_finite,
     describe_data,
@@ -64,8 +66,7 @@ from probmetric.cli.sites import (
     community,
     folds_of,
     held_out,
-    prediction_table,
-    scores_of,
+    judged,
 )
 from probmetric.data.containers import Triplets
 from probmetric.datasets.loading import Dataset
@@ -100,6 +101,15 @@ SHARED = (
     "training and test judgments share rows. For new rows the scores may be worse. "
     "Use --test with judgments of other rows"
 )
+
+
+class Scored(NamedTuple):
+    """Scores and predictions of one method on one split."""
+
+    method: str
+    split: int
+    scores: dict[str, float]
+    predictions: pd.DataFrame
 
 
 class Result(NamedTuple):
@@ -149,36 +159,23 @@ def run(options: Evaluate) -> int:
             "notes": [*task.remarks, *result.notes, *map(str, warned)],
             "versions": versions(),
         }
-        labels, quote = ("truth", "predicted"), options.quote_formulas
         with results(out, "evaluate", summary) as part:
             result.table.to_csv(part / "evaluation.csv", index=False)
-            predictions = safe_labels(result.predictions, labels, quote=quote)
-            predictions.to_csv(part / "predictions.csv", index=False)
+            result.predictions.to_csv(part / "predictions.csv", index=False)
     return 0
 
 
 def _task(options: Evaluate) -> Task:
-    test, groups, k = options.test, options.groups, options.k
+    test, groups = options.test, options.groups
     by_source = groups is not None and options.model is None
     by_source = by_source and test is None and options.folds is None
-    if k is not None and (options.answers is not None or by_source):
-        raise ValueError(
-            "-k cannot be used here, because judgments (--answers) and pairs of "
-            f"sources (only --groups) use no neighbors, got {k}. Omit -k."
-        )
-    if options.novelty is not None and (options.answers is not None or by_source):
-        raise ValueError(
-            "--novelty cannot be combined with --answers or only --groups, which have "
-            f"no classes, got {options.novelty}."
-        )
+    if options.answers is not None or by_source:
+        without = "--answers or only --groups, which use no neighbors"
+        refuse({"-k": options.k, "--novelty": options.novelty}, without)
     if options.sites is not None:
         return _sites(options)
     if options.answers is not None:
-        if groups is not None:
-            raise ValueError(
-                f"--groups cannot be combined with --answers, got {groups!r}. Omit one "
-                "of them."
-            )
+        refuse({"--groups": groups}, "--answers")
         return _judgments(options, options.answers)
     assert options.data is not None
     spec = options.spec(options.data)
@@ -193,11 +190,7 @@ def _learner(options: Evaluate) -> Learner | None:
         if options.settings:
             raise ValueError("--set requires --model.")
         return None
-    if options.metric is not None or options.draws is not None:
-        raise ValueError(
-            "--model cannot be combined with --metric or --draws. Use --model for a "
-            "new fit, the others for a stored result."
-        )
+    refuse({"--metric": options.metric, "--draws": options.draws}, "--model")
     return make(options.model, parse_settings(options.settings), seed=options.seed)
 
 
@@ -209,9 +202,13 @@ def _check_split(options: Evaluate) -> None:
         )
 
 
-def _means(
-    figures: list[dict[str, Any]], predictions: list[pd.DataFrame], **more: object
-) -> Result:
+def _means(scored: Iterable[Scored], **more: object) -> Result:
+    """Collect tables of all splits, and means over splits."""
+    figures: list[dict[str, object]] = []
+    predictions: list[pd.DataFrame] = []
+    for method, split, scores, frame in scored:
+        figures.append({"method": method, "split": split, **scores})
+        predictions.append(frame.assign(method=method, split=split))
     table = pd.DataFrame(figures)
     means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
     text = means.T.to_string(na_rep="–", float_format=lambda value: f"{value:.4f}")
@@ -250,24 +247,19 @@ def _votes(options: Evaluate, spec: DataSpec) -> Task:
     name = str(options.model) if stored is None else stored.name
     metrics = {EUCLID: lambda rows: euclid(data.X[rows]), name: learned}
 
-    def compute() -> Result:
-        figures: list[dict[str, Any]] = []
-        predictions: list[pd.DataFrame] = []
+    def scored() -> Iterator[Scored]:
         bar = progress_bar(splits, "held-out points", None, "split")
         how: Any = {"n_neighbors": n_neighbors, "novelty": options.novelty}
-        for stated in cross_validate(metrics, X, labels, bar, **how):
-            rows, classifier = stated.rows, stated.classifier
-            which = {"method": stated.name, "split": stated.split}
-            scores = evaluate(X[rows], labels[rows], classifier=classifier, seed=seed)
-            figures.append({**which, **scores})
-            classes, truth = classifier.classes_, labels[rows]
-            frame = _class_table(classes, stated.P, truth, rows - first)
+        for name, split, rows, knn, P in cross_validate(metrics, X, labels, bar, **how):
+            scores = evaluate(X[rows], labels[rows], classifier=knn, seed=seed)
+            frame = _class_table(knn.classes_, P, labels[rows], rows - first)
             if options.novelty is not None:
-                frame["typicality"] = classifier.typicality(X[rows])
-            predictions.append(frame.assign(**which))
-        return _means(figures, predictions, neighbors=n_neighbors)
+                frame["typicality"] = knn.typicality(X[rows])
+            yield Scored(name, split, scores, frame)
 
-    return Task(describe_data(data, spec), [*remarks, *overlap], compute)
+    remarks += overlap
+    about = describe_data(data, spec)
+    return Task(about, remarks, lambda: _means(scored(), neighbors=n_neighbors))
 
 
 def _test_data(test: str, spec: DataSpec, data: Dataset, *, known: bool) -> Dataset:
@@ -330,77 +322,67 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
         *if_among(sample, hashes_of(rows), where),
     ]
 
-    def compute() -> Result:
-        figures: list[dict[str, Any]] = []
-        predictions: list[pd.DataFrame] = []
+    def scored() -> Iterator[Scored]:
         some_rows = sampled(tested, MOST, seed=seed)
         assert some_rows.labels is not None
-        for name, metric in {
-            EUCLID: euclid(shown.X),
-            stored.name: stored.metric,
-        }.items():
+        metrics = {EUCLID: euclid(shown.X), stored.name: stored.metric}
+        for name, metric in metrics.items():
             knn = KNeighborsClassifier(metric, k, votes="count").fit(rows)
-            which = {"method": name, "split": 0}
-            figures.append({**which, **evaluate(tested, classifier=knn, seed=seed)})
+            scores = evaluate(tested, classifier=knn, seed=seed)
             P = knn.predict_proba(as_fitted(knn, some_rows.X, tested))
             frame = _class_table(knn.classes_, P, some_rows.labels, some_rows.rows)
-            predictions.append(frame.assign(**which))
-        return _means(figures, predictions, neighbors=k, votes="count")
+            yield Scored(name, 0, scores, frame)
 
-    return Task(about, remarks, compute)
+    return Task(about, remarks, lambda: _means(scored(), neighbors=k, votes="count"))
 
 
 class _Split(NamedTuple):
     data: Answered
     rows: np.ndarray
     metric: Dissimilarity | MetricDraws
-    log_odds: bool
 
 
 def _judgments(options: Evaluate, answers: str) -> Task:
     """Probabilities of judgments that were not learned from."""
-    learner = _learner(options)
+    learner, name = _learner(options), str(options.model)
     if learner is None:
-        name, data, splits, remarks = _of_stored(options, answers)
+        stored = load_stored(options)
+        spec, name = MODELS.get(str(stored.learner)), stored.name
+        log_odds = spec is not None and spec.data_kind is Triplets
+        objects = spec is not None and without_points(spec.estimator)
+        data, splits, remarks = _of_stored(options, answers, stored, objects)
     else:
-        name = str(options.model)
         data, splits, remarks = _refits(options, answers, learner)
+        log_odds = data.table.kind != "pairs"
 
-    def compute() -> Result:
-        figures: list[dict[str, Any]] = []
-        predictions: list[pd.DataFrame] = []
-        reasons: dict[str, None] = {}
-        for number, split in enumerate(splits):
-            P, score, reason = probabilities(
-                split.metric, split.data, log_odds=split.log_odds
-            )
-            reasons |= {reason: None} if reason else {}
-            base, constant = _constant(split.data)
+    reasons: dict[str, None] = {}
+
+    def scored() -> Iterator[Scored]:
+        for number, (tested, rows, metric) in enumerate(splits):
+            P, score, reason = probabilities(metric, tested, log_odds=log_odds)
+            reasons.update({reason: None} if reason else {})
+            base, constant = _constant(tested)
             for method, stated in (base, constant), (name, P):
-                which = {"method": method, "split": number}
-                scores = figures_of(split.data, stated, score)
+                scores = figures_of(tested, stated, score)
                 if method == base:
                     scores.pop("roc_auc", None)
-                figures.append({**which, **scores})
-                predictions.append(_judgment_table(split, stated).assign(**which))
-        return _means(figures, predictions)._replace(notes=list(reasons))
+                frame = _judgment_table(tested.table, rows, stated)
+                yield Scored(method, number, scores, frame)
+
+    def compute() -> Result:
+        return _means(scored())._replace(notes=list(reasons))
 
     return Task(data.about, remarks, compute)
 
 
 def _of_stored(
-    options: Evaluate, answers: str
-) -> tuple[str, Answered, list[_Split], list[str]]:
-    for option, value in ("--test", options.test), ("--folds", options.folds):
-        if value is not None:
-            raise ValueError(
-                f"{option} cannot be combined with --answers and a stored metric, "
-                f"which is evaluated on all of --answers, got {value!r}. Omit "
-                f"{option}."
-            )
-    stored, spec = load_stored(options), options.spec(options.data or "")
-    model = MODELS.get(str(stored.learner))
-    objects = model is not None and without_points(model.estimator)
+    options: Evaluate, answers: str, stored: StoredMetric, objects: bool
+) -> tuple[Answered, list[_Split], list[str]]:
+    refuse(
+        {"--test": options.test, "--folds": options.folds},
+        "--answers and a stored metric, which is evaluated on all of --answers",
+    )
+    spec = options.spec(options.data or "")
     data = about_points(
         read_table(answers, spec.how),
         options.data,
@@ -423,9 +405,7 @@ def _of_stored(
         )
         remarks = describe_overlap(judged_rows(data), stored.rows, ABOUT, todo)
     rows = np.arange(len(data.table.rows))
-    log_odds = model is not None and model.data_kind is Triplets
-    split = _Split(data, rows, stored.metric, log_odds)
-    return stored.name, data, [split], remarks
+    return data, [_Split(data, rows, stored.metric)], remarks
 
 
 def _refits(
@@ -435,12 +415,12 @@ def _refits(
     check_answers(learner, answers)
     spec = options.spec(options.data or "")
     data = answered(learner, answers, options.data, spec)
-    triplets, n = data.table.kind != "pairs", len(data.table.rows)
+    n = len(data.table.rows)
 
     def fitted(train: Answered, test: Answered, rows: np.ndarray) -> _Split:
         fresh = cast("Learner", clone(learner))
         fit_answers(fresh, train)
-        return _Split(test, rows, fresh.get_metric(), triplets)
+        return _Split(test, rows, fresh.get_metric())
 
     if options.test is not None:
         tested = answered(learner, options.test, options.data, spec)
@@ -482,10 +462,11 @@ def _constant(data: Answered) -> tuple[str, np.ndarray]:
     return "share of same", np.full(n, share)
 
 
-def _judgment_table(split: _Split, P: np.ndarray | None) -> pd.DataFrame:
-    table = split.data.table
+def _judgment_table(
+    table: Table, rows: np.ndarray, P: np.ndarray | None
+) -> pd.DataFrame:
     frame = pd.DataFrame(table.rows, columns=pd.Index(COLUMNS[table.kind][0]))
-    frame.insert(0, "row", split.rows)
+    frame.insert(0, "row", rows)
     frame["y"] = answers_of(table)
     for name in ("trials", "sample_weight"):
         if name in table.values:
@@ -495,9 +476,7 @@ def _judgment_table(split: _Split, P: np.ndarray | None) -> pd.DataFrame:
 
 def _sites(options: Evaluate) -> Task:
     """Compare dissimilarities of held-out sites with predictions."""
-    for option, value in ("--test", options.test), ("-k", options.k):
-        if value is not None:
-            raise ValueError(f"{option} cannot be combined with --sites, got {value}.")
+    refuse({"--test": options.test, "-k": options.k}, "--sites")
     learner, spec = _learner(options), options.spec(str(options.sites))
     remarks: list[str] = []
     if learner is None:
@@ -516,21 +495,13 @@ def _sites(options: Evaluate) -> Task:
         folds = folds_of(data, int(options.folds or 5), options.seed)
         parts = [partial(held_out, learner, name, data, test) for test in folds]
 
-    def compute() -> Result:
-        splits = [
-            part() for part in progress_bar(parts, "held-out sites", None, "fold")
-        ]
-        figures: list[dict[str, Any]] = []
-        predictions: list[pd.DataFrame] = []
-        for number, split in enumerate(splits):
-            for method, scores in scores_of(data, split).items():
-                which = {"method": method, "split": number}
-                figures.append({**which, **scores})
-                table = prediction_table(data, split, method)
-                predictions.append(table.assign(**which))
-        return _means(figures, predictions)
+    def scored() -> Iterator[Scored]:
+        bar = progress_bar(parts, "held-out sites", None, "fold")
+        for number, part in enumerate(bar):
+            for method, table, scores in judged(data, part()):
+                yield Scored(method, number, scores, table)
 
-    return Task(data.about, remarks, compute)
+    return Task(data.about, remarks, lambda: _means(scored()))
 
 
 def _pairs(options: Evaluate, spec: DataSpec) -> Task:

@@ -16,71 +16,40 @@ from probmetric.compilation import compilation_cache
 from probmetric.files import LOCK, locked, reason
 from probmetric.files import replacing as replacing
 from probmetric.names import kind_of
-from probmetric.progress import silent
+from probmetric.progress import is_silent
 
 if TYPE_CHECKING:  # Imported later, for help without heavy imports.
-    import pandas as pd
-
     from probmetric.datasets.loading import Dataset
 
-    type Frame = pd.DataFrame
     type Data = Dataset | None
 else:
-    Frame = Data = object
+    Data = object
 
-FILES = {
+FILES: dict[str, tuple[str, ...]] = {
     "fit": ("metric.npz", "summary.json", "report.html"),
     "sample": ("draws.nc", "curves.csv", "summary.json", "report.html"),
     "evaluate": ("evaluation.csv", "predictions.csv", "summary.json", "report.html"),
     "validate": ("agreement.csv", "summary.json", "report.html"),
 }
-"""Files that each command may write; ``validate`` may also write draws."""
-
-WHOLE = "existing files are complete"
-"""State after an interrupted or failed run."""
+"""Files that each command may write."""
 
 LONGEST = 400
 """Maximum length of a sentence on standard error; longer ones lose their middle."""
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a spreadsheet formula, unless the cell is a number."""
 
 
 class BadInput(Exception):
     """Unusable input; the message is one sentence."""
 
 
-class _State:
-    """Whether notes and progress are hidden; a process runs one command."""
-
-    quiet = False
-
-
-@contextmanager
-def quieted(quiet: bool) -> Generator[None]:
-    """Hide progress and notes in a block, if ``quiet``; errors remain."""
-    before, _State.quiet = _State.quiet, quiet
-    try:
-        with silent() if quiet else nullcontext():
-            yield
-    finally:
-        _State.quiet = before
-
-
-def is_quiet() -> bool:
-    """Whether progress and notes are hidden."""
-    return _State.quiet
-
-
 def say(text: str) -> None:
     """Print a line about progress or written files."""
-    if not _State.quiet:
+    if not is_silent():
         typer.echo(text)
 
 
 def note(text: object) -> None:
     """Print a note on standard error."""
-    if not _State.quiet:
+    if not is_silent():
         typer.echo(f"  note: {text}", err=True)
 
 
@@ -88,6 +57,16 @@ def sentence(error: BaseException) -> str:
     """Format the message of an error as one line of bounded length."""
     text = " ".join(str(error).split())
     return text if len(text) <= LONGEST else f"{text[:300]} … {text[-90:]}"
+
+
+def refuse(options: Mapping[str, object], other: str) -> None:
+    """Raise for options that are set, but cannot be combined with ``other``."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} cannot be combined with {other}, got {str(value)!r}. Omit one "
+                "of them."
+            )
 
 
 @contextmanager
@@ -99,8 +78,19 @@ def bad_input() -> Generator[None]:
         raise BadInput(sentence(error)) from error
 
 
+def kept(checkpoint: Path | None, part: str) -> str:
+    """Describe the files after an interrupted or failed run."""
+    if checkpoint is None:
+        stores = " (--checkpoint stores draws during the run)" * (part == "block")
+        return f"existing files are complete{stores}"
+    if not any(checkpoint.glob(f"{part}_*.npz")):
+        return f"no {part} was saved in {checkpoint} yet"
+    several = {"pass": "passes", "block": "blocks"}[part]
+    return f"{several} in {checkpoint} are complete; continue with --resume"
+
+
 def exit_code(
-    work: Callable[[], int], *, kept: Callable[[], str] = lambda: WHOLE
+    work: Callable[[], int], checkpoint: Path | None = None, part: str = ""
 ) -> int:
     """Run ``work`` and return its exit code, or the code of an error with a message."""
     try:
@@ -112,12 +102,13 @@ def exit_code(
     except OSError as error:
         where = "" if error.filename is None else f" ({error.filename})"
         message = sentence(OSError(f"{reason(error)}{where}"))
-        typer.echo(f"probmetric: {message}; {kept()}", err=True)
+        typer.echo(f"probmetric: {message}; {kept(checkpoint, part)}", err=True)
     except RuntimeError as error:  # A fit without a result.
-        typer.echo(f"probmetric: failed: {reason(error)}; {kept()}", err=True)
+        state = kept(checkpoint, part)
+        typer.echo(f"probmetric: failed: {reason(error)}; {state}", err=True)
         return 1
     except KeyboardInterrupt:
-        typer.echo(f"probmetric: interrupted; {kept()}", err=True)
+        typer.echo(f"probmetric: interrupted; {kept(checkpoint, part)}", err=True)
         return 130
     return 2
 
@@ -207,33 +198,6 @@ def results(
     write_text(folder / "report.html", page)
     paths = [str(folder / name) for name in (*written, "report.html")]
     say(f"Wrote {', '.join(paths)}")
-
-
-def safe_labels(table: Frame, columns: tuple[str, ...], *, quote: bool) -> Frame:
-    """Quote labels that a spreadsheet would run as formulas, or note them."""
-    for column in columns:
-        labels = table[column].unique() if column in table else ()
-        risky = [v for v in labels if isinstance(v, str) and _is_formula(v)]
-        if not risky:
-            continue
-        if quote:
-            quoted = table[column].replace({v: f"'{v}" for v in risky})
-            table = table.assign(**{column: quoted})
-            action = "is written with ' before it"
-        else:
-            action = "is written unchanged. --quote-formulas puts ' before it"
-        note(f"{column} {risky[0]!r}, which a spreadsheet runs as a formula, {action}")
-    return table
-
-
-def _is_formula(text: str) -> bool:
-    if not text.startswith(FORMULA):
-        return False
-    try:
-        float(text)
-    except ValueError:
-        return True
-    return False
 
 
 def write_text(path: Path, text: str) -> None:

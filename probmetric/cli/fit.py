@@ -3,7 +3,6 @@
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from probmetric.cli.answers import (
 )
 from probmetric.cli.files import (
     FILES,
-    WHOLE,
     bad_input,
     claim,
     note,
@@ -134,15 +132,6 @@ def _with_votes(estimator: Learner, data: Data) -> Dissimilarity:
     metric = with_votes(voters(estimator.get_metric))
     names = dict(zip(data.y.tolist(), data.labels.tolist(), strict=True))
     return replace(metric, classes=tuple(names[label] for label in metric.classes))
-
-
-def kept(checkpoint: Path | None) -> str:
-    """Describe the files after an interrupted run."""
-    if checkpoint is None:
-        return WHOLE
-    if not any(checkpoint.glob("pass_*.npz")):
-        return f"no pass was saved in {checkpoint} yet"
-    return f"passes in {checkpoint} are complete; continue with --resume"
 
 
 def prepared(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from probmetric.cli.files import note, noted
+from probmetric.cli.files import note, noted, refuse
 from probmetric.cli.options import DataSpec, Next, UseOptions
 from probmetric.data.containers import Labeled
 from probmetric.data.hash import data_hash, row_hashes
@@ -124,11 +124,9 @@ def streamed(estimator: Learner, spec: DataSpec) -> Source | None:
     grouped, parts = takes_groups(estimator), in_parts(name)
     if not parts and (grouped or groups is not None or not is_large(name)):
         return None
-    if groups is not None and not grouped:
-        raise ValueError(
-            f"--groups cannot be used with {type(estimator).__name__}, which learns "
-            f"from classes, got {groups!r}. Omit --groups."
-        )
+    if not grouped:
+        learner = type(estimator).__name__
+        refuse({"--groups": groups}, f"{learner}, which learns from classes")
     if groups is not None:
         source = open_rows(name, groups, _without(spec, label))
     else:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import numpy as np
 import typer
 
-from probmetric.cli.files import bad_input, claim_file, safe_labels, say
+from probmetric.cli.files import bad_input, claim_file, say
 from probmetric.cli.inputs import (
     StoredMetric,
     check_features,
@@ -48,7 +48,6 @@ def run(options: Neighbors) -> int:
                 check_novelty(options.novelty, n)
                 p = np.repeat(reference(use.metric, points).p_values(queries), k)
                 table = table.assign(typicality=p, novel=p <= options.novelty)
-        table = safe_labels(table, ("label",), quote=options.quote_formulas)
         if out is None:
             typer.echo(table.to_csv(index=False), nl=False)
             return 0

@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from probmetric.arguments import check_choice
 from probmetric.cli.answers import check_rows, read_table
-from probmetric.cli.files import bad_input, claim_file, say
+from probmetric.cli.files import bad_input, claim_file, refuse, say
 from probmetric.cli.inputs import load_stored, points_for
 from probmetric.cli.options import Next
 from probmetric.data.containers import Triplets
@@ -53,12 +53,8 @@ def run(options: Next) -> int:
                     len(X), options.random or RANDOM, seed, symmetric=True
                 )
                 rows = np.stack(pairs, 1)
-            elif options.random is not None:
-                raise ValueError(
-                    "--random cannot be combined with --candidates, got "
-                    f"{options.random}. Omit one of them."
-                )
             else:
+                refuse({"--random": options.random}, "--candidates")
                 rows = _pairs(options.candidates, options, len(X), "--candidates")
             judged = np.empty((0, 2), int)
             if options.answers is not None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from probmetric.cli.files import BadInput, bad_input
+from probmetric.cli.files import BadInput, bad_input, refuse
 from probmetric.names import AS_IS, Reading, check_source, existing, looked_up
 from probmetric.registry import MODELS, estimators, method_of, model_of
 
@@ -132,7 +132,6 @@ GROUPS = (
 )
 MAX_DRAWS = "Number of draws to use (evenly spaced); default all."
 OVERWRITE = "Overwrite existing files."
-QUOTE = "Put ' before labels that a spreadsheet runs as formulas, such as =1+1."
 SETTING = "Argument of the learner, for example n_components=2; repeatable."
 TABLE_OUT = "Output .csv file; default standard output."
 NOVELTY = (
@@ -316,7 +315,6 @@ class Neighbors(UseOptions, WorkerOptions):
     k: int = option(5, "Number of neighbors per query.", "-k", "--k", min=1)
     novelty: float | None = option(None, NOVELTY)
     out: Path | None = option(None, TABLE_OUT)
-    quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
 
 
 @dataclass(kw_only=True)
@@ -353,7 +351,6 @@ class Evaluate(UseOptions, SiteOptions, WorkerOptions):
     max_draws: int = option(64, MAX_DRAWS, min=1)
     unlabeled: str = option("warn", UNLABELED, metavar="TEXT")
     seed: int = option(0, "Random seed.", min=0)
-    quote_formulas: bool = option(False, QUOTE, "--quote-formulas")
 
 
 @dataclass(kw_only=True)
@@ -422,10 +419,8 @@ class Validate(ReadOptions):
     model: str | None = argument(None, "Registered model, for example lca.")
     every: bool = option(False, "All registered models.", "--all")
     data: str | None = option(None, f"{SOURCES} Default: simulated problems.")
-    out: Path | None = option(None, "Folder for the report, its tables and draws.")
-    quick: bool = option(
-        False, "Skip slow checks; use fewer draws and splits.", "--quick"
-    )
+    out: Path | None = option(None, "Folder for the report and its tables.")
+    quick: bool = option(False, "Skip slow checks; use fewer draws.", "--quick")
     broken: bool = option(
         False, "Check wrong formulas; the exit code must be 1.", "--break"
     )
@@ -498,8 +493,7 @@ def check_sources(options: SiteOptions, *, rows: bool = False) -> None:
         raise ValueError(f"--sites and --species must be given together, got {given}.")
     if sites is not None and species is not None:
         for name in ("data", "answers", "label", "groups"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"--sites cannot be combined with --{name}.")
+            refuse({f"--{name}": getattr(options, name)}, "--sites")
         existing(sites, "--sites")
         existing(species, "--species")
         return
@@ -525,8 +519,7 @@ def sampling_method(options: Sample) -> str:
 def model_name(model: str | None, every: bool) -> str | None:
     """Check the name of the model to validate; None for all."""
     if every:
-        if model is not None:
-            raise ValueError(f"MODEL cannot be combined with --all, got {model!r}.")
+        refuse({"MODEL": model}, "--all")
         return None
     if model is None:
         raise ValueError(

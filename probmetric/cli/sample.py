@@ -14,10 +14,8 @@ import xarray as xr
 from probmetric.cli.answers import Answered, learned_rows
 from probmetric.cli.files import (
     FILES,
-    WHOLE,
     bad_input,
     claim,
-    is_quiet,
     noted,
     results,
     say,
@@ -31,6 +29,7 @@ from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.large.overlap import ROWS, hashes_of
+from probmetric.progress import is_silent
 from probmetric.registry import model_of
 from probmetric.report.model_fit import parts_of
 from probmetric.storage.draws_file import save_draws
@@ -64,15 +63,6 @@ def sampler_for(
             "--resume to continue from them, or use an empty folder."
         )
     return IN_BLOCKS[method](checkpoint=folder, resume=resume)
-
-
-def kept(checkpoint: Path | None) -> str:
-    """Describe the files after an interrupted or failed run."""
-    if checkpoint is None:
-        return f"{WHOLE} (--checkpoint stores draws during the run)"
-    if not any(checkpoint.glob("block_*.npz")):
-        return f"no block was saved in {checkpoint} yet"
-    return f"blocks in {checkpoint} are complete; continue with --resume"
 
 
 def run(options: Sample) -> int:
@@ -154,7 +144,7 @@ def _blocks_logged() -> Generator[None]:
     handler.setFormatter(logging.Formatter("  %(message)s"))
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.ERROR if is_quiet() else logging.INFO)
+    logger.setLevel(logging.ERROR if is_silent() else logging.INFO)
     try:
         yield
     finally:

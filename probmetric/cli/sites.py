@@ -1,6 +1,6 @@
 """Sites and species: tables for ``gdm``, its curves and limits, and held-out sites."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from scipy.special import xlogy
+from scipy.special import rel_entr
 from sklearn.base import clone
 
 from probmetric.arguments import check_number
@@ -20,6 +20,8 @@ from probmetric.data.hash import canonical_order
 from probmetric.data.sites import site_pairs
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.sites import Sites, encode, levels_in, load_sites
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import MetricDraws
 from probmetric.names import existing
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
@@ -34,7 +36,9 @@ PLACES = {"lon", "long", "longitude", "lat", "latitude"}
 class Community:
     """Covariates of sites, their species, and a description for summary.json."""
 
-    def __init__(self, sites: Sites, measure: str, name: str, about: Any) -> None:
+    def __init__(
+        self, sites: Sites, measure: str, name: str, about: dict[str, Any]
+    ) -> None:
         self.sites, self.measure, self.name, self.about = sites, measure, name, about
 
     @cached_property
@@ -192,13 +196,15 @@ def held_out(
     return _split(name, data, np.flatnonzero(out), ~out, model.get_metric())
 
 
-def all_pairs(metric: Any, name: str, data: Community) -> Split:
+def all_pairs(metric: Dissimilarity | MetricDraws, name: str, data: Community) -> Split:
     """Predict all pairs of sites by a stored metric."""
     rows = np.arange(len(data.pairs.i))
     return _split(name, data, rows, rows, metric)
 
 
-def _split(name: str, data: Community, rows: Any, learned: Any, metric: Any) -> Split:
+def _split(
+    name: str, data: Community, rows: np.ndarray, learned: np.ndarray, metric: Any
+) -> Split:
     pairs = data.pairs
     share = np.asarray(pairs.y)[learned].sum() / np.asarray(pairs.trials)[learned].sum()
     ends = pairs.X[pairs.i[rows]], pairs.X[pairs.j[rows]]
@@ -207,39 +213,32 @@ def _split(name: str, data: Community, rows: Any, learned: Any, metric: Any) -> 
     return Split(rows, {"mean dissimilarity": mean, name: predicted})
 
 
-def scores_of(data: Community, split: Split) -> dict[str, dict[str, float]]:
-    """Compute deviance explained and errors on held-out pairs, by method."""
+def judged(
+    data: Community, split: Split
+) -> Iterator[tuple[str, pd.DataFrame, dict[str, float]]]:
+    """Yield each method with its predictions of held-out pairs, and their scores.
+
+    Deviances are binomial; the share that is explained is relative to the first method.
+    """
     pairs, rows = data.pairs, split.rows
     y, trials = (np.asarray(a, float)[rows] for a in (pairs.y, pairs.trials))
     weight = 1.0 if pairs.w is None else np.asarray(pairs.w)[rows]
-    observed = 1 - y / trials
+    labels, observed = data.frame.index.to_numpy(), 1 - y / trials
 
     def deviance(P: np.ndarray) -> float:
-        fitted = xlogy(y, 1 - P) + xlogy(trials - y, P)
-        best = xlogy(y, y / trials) + xlogy(trials - y, observed)
-        return float(np.sum(weight * (best - fitted)))
+        terms = rel_entr(y, trials * (1 - P)) + rel_entr(trials - y, trials * P)
+        return float(np.sum(weight * terms))
 
+    sites = {"site_a": labels[pairs.i[rows]], "site_b": labels[pairs.j[rows]]}
+    table = pd.DataFrame({**sites, "dissimilarity": observed})
     base, *_ = split.predicted.values()
-    return {
-        method: {
-            "deviance_explained": 1 - deviance(P) / deviance(base),
-            "rmse": float(np.sqrt(np.mean((observed - P) ** 2))),
-            "mean_error": float(np.mean(np.abs(observed - P))),
-        }
-        for method, P in split.predicted.items()
-    }
-
-
-def prediction_table(data: Community, split: Split, method: str) -> pd.DataFrame:
-    """Return observed and predicted dissimilarities of held-out pairs."""
-    pairs, rows = data.pairs, split.rows
-    labels = data.frame.index.to_numpy()
-    y, trials = (np.asarray(a, float)[rows] for a in (pairs.y, pairs.trials))
-    return pd.DataFrame(
-        {
-            "site_a": labels[pairs.i[rows]],
-            "site_b": labels[pairs.j[rows]],
-            "dissimilarity": 1 - y / trials,
-            "predicted": split.predicted[method],
-        }
-    )
+    for method, P in split.predicted.items():
+        yield (
+            method,
+            table.assign(predicted=P),
+            {
+                "deviance_explained": 1 - deviance(P) / deviance(base),
+                "rmse": float(np.sqrt(np.mean((observed - P) ** 2))),
+                "mean_error": float(np.mean(np.abs(observed - P))),
+            },
+        )

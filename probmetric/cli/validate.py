@@ -1,4 +1,4 @@
-"""``probmetric validate``: check formulas, study a dataset, and report."""
+"""``probmetric validate``: check formulas, and report."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -26,9 +26,7 @@ from probmetric.cli.options import ReadOptions, Validate
 from probmetric.datasets.loading import Dataset
 from probmetric.provenance import versions
 from probmetric.registry import MODELS, fit_named, make
-from probmetric.report.study import Study
 from probmetric.report.validate import agreement_table, described, khat_words
-from probmetric.storage.draws_file import save_draws
 from probmetric.validation import Validation, validate
 
 ALPHA = 0.01
@@ -46,15 +44,11 @@ def run(options: Validate) -> int:
             folders: dict[str, Path] = {}
             if out is not None:
                 folders = {name: out if one else out / name for name in names}
-            for name, folder in folders.items():
-                files = FILES["validate"]
-                if _studied(options, name):
-                    files += ("draws.nc",)
-                stack.enter_context(claim(folder, files, force=options.force))
+            claims = [(folder, FILES["validate"]) for folder in folders.values()]
             if out is not None and not one:
-                stack.enter_context(
-                    claim(out, ("validation.csv",), force=options.force)
-                )
+                claims.append((out, ("validation.csv",)))
+            for folder, files in claims:
+                stack.enter_context(claim(folder, files, force=options.force))
         spec = options.spec(options.data or "")
         source: dict[str, Any] = {
             "where": "simulated problems" if points is None else points.name,
@@ -78,27 +72,17 @@ def run(options: Validate) -> int:
                 found.append(result)
                 _print_summary(result)
                 fit = _model_verdict(options, name, points)
-                conflict |= fit is not None and fit.overall == "conflict"
-                last = (
-                    str(result)
-                    if fit is None
-                    else f"{result}; the model: {fit.overall}"
-                )
+                last = str(result)
+                if fit is not None:
+                    conflict |= fit.overall == "conflict"
+                    last += f"; the model: {fit.overall}"
                 if name in folders:
-                    folder, study = folders[name], None
-                    if _studied(options, name):
-                        say(f"Sampling and using {name} on {source['where']} ...")
-                        make_study = cast("Callable[..., Study]", MODELS[name].study)
-                        study = make_study(
-                            points, quick=options.quick, seed=options.seed
-                        )
+                    folder = folders[name]
                     head = {"model": name, "lead": MODELS[name].summary, **source}
-                    summary = {**head, **described(result, study, fit)}
+                    summary = {**head, **described(result, fit)}
                     with results(folder, "validate", summary, points) as part:
                         table = agreement_table(result, fit)
                         table.to_csv(part / "agreement.csv", index=False)
-                        if study is not None:
-                            save_draws(study.draws, part / "draws.nc")
                     last = f"See {folder / 'report.html'} | {last}"
                 typer.echo(last)
         whole = found[0]
@@ -122,11 +106,6 @@ def _points(options: Validate) -> Dataset | None:
         without = " without --break" * options.broken
         raise ValueError(f"--strict requires --data{without}.")
     return None if options.data is None else labeled(options.spec(options.data))
-
-
-def _studied(options: Validate, name: str) -> bool:
-    wanted = options.out is not None and options.data is not None
-    return wanted and not options.broken and MODELS[name].study is not None
 
 
 def _model_verdict(

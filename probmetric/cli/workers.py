@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from probmetric.cli.files import bad_input, note
+from probmetric.cli.files import bad_input, note, refuse
 from probmetric.cli.options import Options, WorkerOptions
 
 LOOPBACK = "127.0.0.1"
@@ -45,11 +45,8 @@ def workers(options: Options) -> Generator[None]:
 def _client(stack: ExitStack, number: int | None, address: str | None) -> Any:
     from probmetric.provenance import need
 
-    if number is not None and address is not None:
-        raise ValueError(
-            f"--workers cannot be combined with --scheduler, got {number} and "
-            f"{address!r}."
-        )
+    if address is not None:
+        refuse({"--workers": number}, "--scheduler")
     need("--workers" if address is None else "--scheduler", "dask", "distributed")
     from dask import config
     from distributed import Client, LocalCluster

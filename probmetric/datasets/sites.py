@@ -115,7 +115,7 @@ def _read(name: str, what: str, how: Reading) -> Any:
     return frame.iloc[:, places]
 
 
-def _common(id: str | None, X: Any, community: Any) -> str:
+def _common(id: str | None, X: pd.DataFrame, community: pd.DataFrame) -> str:
     both = [name for name in X if name in community]
     if id is None and len(both) == 1:
         return str(both[0])
@@ -128,7 +128,7 @@ def _common(id: str | None, X: Any, community: Any) -> str:
     return id
 
 
-def _labels(values: Any, id: str, what: str) -> pd.Series:
+def _labels(values: pd.Series, id: str, what: str) -> pd.Series:
     if values.isna().any():
         row = int(np.argmax(values.isna()))
         raise ValueError(
@@ -138,16 +138,15 @@ def _labels(values: Any, id: str, what: str) -> pd.Series:
     return (values.astype(int) if whole else values).astype(str).str.strip()
 
 
-def _check_once(labels: Any, what: str, how: str) -> None:
-    twice = labels[labels.duplicated()]
-    if len(twice):
+def _check_once(labels: pd.Series, what: str, how: str) -> None:
+    twice = list(labels[labels.duplicated()])
+    if twice:
         raise ValueError(
-            f"{what} must have each site once, got {twice.iloc[0]!r} more than once "
-            f"{how}"
+            f"{what} must have each site once, got {twice[0]!r} more than once {how}"
         )
 
 
-def _covariate(values: Any, how: Reading) -> pd.Series:
+def _covariate(values: pd.Series, how: Reading) -> pd.Series:
     """Return a column as numbers, or as text if it is a factor."""
     if not _is_factor(values):
         return values
@@ -250,7 +249,7 @@ def encode(
     return (pd.DataFrame(columns, index=X.index) if known else X), known
 
 
-def _is_factor(values: Any) -> bool:
+def _is_factor(values: pd.Series) -> bool:
     if isinstance(values.dtype, pd.CategoricalDtype | pd.StringDtype):
         return True
     return values.dtype == object and all(isinstance(v, str) for v in values.dropna())

@@ -2,10 +2,7 @@
 
 ``cross_validate`` learns each metric only from the training points of a split, and the
 same points vote. All candidates use the same splits, so that differences are paired.
-Two functions compute tables of scores:
-
-``held_out``       compares learners by log scores over folds.
-``vote_scores``    scores metrics split by split; ``summary`` computes the means.
+``held_out`` compares learners by log scores over folds.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -16,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import StratifiedKFold
 
 from probmetric.data.inputs import class_codes
 from probmetric.data.scaling import constant_columns, fit_scaler
@@ -224,91 +221,3 @@ def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
     varies = not constant_columns(X).all()
     scale = fit_scaler(X, standardize=varies).scale
     return Mahalanobis(np.diag(1 / scale))
-
-
-def vote_scores(
-    metrics: Mapping[
-        str, Callable[[np.ndarray, np.ndarray], Dissimilarity | MetricDraws]
-    ],
-    X: Float[np.ndarray, "n d"],
-    y: np.ndarray,
-    *,
-    n_splits: int,
-    seed: int,
-    progress: bool | None = None,
-    n_neighbors: int = 5,
-) -> pd.DataFrame:
-    """Score soft votes on held-out points under each metric, split by split.
-
-    ``metrics`` are functions of X_train and y_train. Splits are stratified, with 30% of
-    the points held out. The table has one row per split and metric, with the means of
-    ``accuracy``, ``log_score`` and ``brier`` over the held-out points.
-    """
-    learners: dict[str, Learn] = {
-        name: lambda rows, fit=fit: fit(X[rows], y[rows])
-        for name, fit in metrics.items()
-    }
-    splitter = StratifiedShuffleSplit(n_splits, test_size=0.3, random_state=seed)
-    splits = list(splitter.split(X, y))
-    splits = progress_bar(splits, "held-out neighbors", progress, "split")
-    lines: list[dict[str, object]] = []
-    for stated in cross_validate(learners, X, y, splits, n_neighbors=n_neighbors):
-        (truth, p_truth), P = stated.of_truth(y), stated.P
-        lines.append(
-            {
-                "metric": stated.name,
-                "split": stated.split,
-                "accuracy": np.mean(P.argmax(1) == truth),
-                "log_score": np.log(p_truth).mean(),
-                "brier": np.sum((P - np.eye(P.shape[1])[truth]) ** 2, 1).mean(),
-            }
-        )
-    return pd.DataFrame(lines)
-
-
-def summary(scores: pd.DataFrame) -> pd.DataFrame:
-    """Compute a table of error, log score and Brier score, one row per metric.
-
-    The last column is the paired difference in log score to the first metric, with its
-    standard error over splits. Splits overlap, so the standard error describes the
-    table and must not be used for a test.
-    """
-    means: Any = scores.drop(columns="split").groupby("metric", sort=False).mean()
-    wide: Any = scores.pivot(index="split", columns="metric", values="log_score")
-    base = means.index[0]
-    gap = wide.sub(wide[base], axis=0)
-    error = gap.std() / np.sqrt(len(gap))
-    return pd.DataFrame(
-        {
-            "neighbors under": means.index,
-            "error, %": (100 * (1 - means["accuracy"])).round(2).to_numpy(),
-            "log score": means["log_score"].round(4).to_numpy(),
-            "Brier score": means["brier"].round(4).to_numpy(),
-            f"log score against {base}": [
-                "" if m == base else f"{gap[m].mean():+.4f} ± {error[m]:.4f}"
-                for m in means.index
-            ],
-        }
-    )
-
-
-def class_spread(
-    draws: MetricDraws,
-    X: Float[np.ndarray, "n d"],
-    y: np.ndarray,
-    query: Float[np.ndarray, "d"],
-    *,
-    bandwidth: float,
-    n_draws: int = 100,
-) -> Float[np.ndarray, "s c"]:
-    """Compute class probabilities of one query under evenly spaced draws."""
-    metrics = draws.metrics()
-    chosen = np.unique(np.linspace(0, len(metrics) - 1, n_draws).astype(int))
-    return np.stack(
-        [
-            KNeighborsClassifier(metrics[s], bandwidth=bandwidth, prior_weight=0.02)
-            .fit(X, y)
-            .predict_proba(query[None])[0]
-            for s in chosen
-        ]
-    )

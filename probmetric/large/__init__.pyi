@@ -1,5 +1,5 @@
 from .engine import distributed as distributed
 from .files import open as open
 from .passes import checkpointed as checkpointed
-from .resampled import bootstrapped as bootstrapped, without_group as without_group
+from .resampled import without_group as without_group
 from .source import Block as Block, Part as Part, Source as Source

@@ -11,6 +11,7 @@ import numpy as np
 from probmetric.data.scaling import Scaler, constant_columns
 from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.estimators.lca.anchors import check_anchors, from_anchors, store
+from probmetric.estimators.lca.estimator import LCA
 from probmetric.estimators.lca.settings import recipe_of, refuse_rank
 from probmetric.inference.lca.anchors.rows import Reader, Rows
 from probmetric.inference.lca.recipe import Recipe
@@ -26,6 +27,7 @@ from probmetric.large.source import (
     blocks_of,
     class_counts,
     n_features,
+    refuse_arrays,
 )
 
 
@@ -96,7 +98,7 @@ def _task(
     return task(rows(), *shared)
 
 
-def check(self: Any, X: Source) -> tuple[Recipe, float | str]:
+def check(self: LCA, X: Source) -> tuple[Recipe, float | str]:
     """Raise for settings that data on disk do not support; return the recipe and λ."""
     refuse_rank(self, "a source")
     recipe, lam = recipe_of(self, n_features(X))
@@ -104,13 +106,9 @@ def check(self: Any, X: Source) -> tuple[Recipe, float | str]:
     return recipe, lam
 
 
-def fit(self: Any, X: Source, y: object = None, *, sample_weight: object = None) -> Any:
+def fit(self: LCA, X: Source, y: object = None, *, sample_weight: object = None) -> LCA:
     """Fit ``LCA`` to rows on disk from anchors."""
-    if sample_weight is not None:
-        raise ValueError(
-            "sample_weight must be None for data on disk, got weights. Use "
-            "pm.open(..., weight=)."
-        )
+    refuse_arrays(sample_weight=sample_weight)
     begin(self, X, y)
     recipe, lam = check(self, X)
     reader = SourceReader(X, standardize=self.standardize)

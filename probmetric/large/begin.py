@@ -19,8 +19,7 @@ from probmetric.large.moments import (
     column_moments,
     standardized,
 )
-from probmetric.large.reduce import classes_of
-from probmetric.large.source import Source
+from probmetric.large.source import Source, class_counts, refuse_arrays
 
 
 class Streamed(NamedTuple):
@@ -61,11 +60,7 @@ def refuse(wrong: Refused) -> None:
 def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
     """Check settings, set attributes of ``fit``, and return feature names or None."""
     check_settings(estimator)
-    if y is not None:
-        raise ValueError(
-            f"y must be None for data on disk, got {type(y).__name__}. Use "
-            "pm.open(..., label=)."
-        )
+    refuse_arrays(y=y)
     refuse_unlabeled(estimator.unlabeled)
     names = [*source.feature_names]
     estimator.n_features_in_ = len(names)
@@ -112,7 +107,7 @@ def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> S
     Raises ValueError without labels, for one class, or if no class has ``least`` rows.
     """
     names = begin(estimator, source, y)
-    classes, counts = classes_of(source)
+    classes, counts = class_counts(source)
     if len(classes) < 2:
         raise ValueError(
             f"label must have at least 2 classes, got one ({classes.tolist()[:1]})"

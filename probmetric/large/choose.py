@@ -15,6 +15,7 @@ from probmetric.large.source import (
     Part,
     Source,
     ahead,
+    check_labels,
     checked,
     most_rows,
     n_features,
@@ -79,12 +80,3 @@ def labels_at(source: Source, rows: Int[np.ndarray, "*m"]) -> np.ndarray:
     chosen = picked(source, rows.ravel(), features=False)
     assert chosen.labels is not None
     return chosen.labels[np.searchsorted(chosen.rows, rows)]
-
-
-def check_labels(source: Source) -> None:
-    """Raise for data without labels."""
-    if not source.labeled:
-        raise ValueError(
-            f"label must name the column of labels of {source.name}, got none. Use "
-            "pm.open(..., label=)."
-        )

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from probmetric.arguments import check_counts, check_number
-from probmetric.data.hash import row_bits
+from probmetric.data.hash import sampled_rows
 from probmetric.evaluation.evaluate import Classifier, metric_of, pair_figures
 from probmetric.evaluation.ranking import (
     Classified,
@@ -27,7 +27,7 @@ from probmetric.evaluation.ranking import (
     ranking_sums,
     scored,
 )
-from probmetric.large.choose import check_labels, labels_at, picked
+from probmetric.large.choose import labels_at, picked
 from probmetric.large.engine import run
 from probmetric.large.source import (
     MOST_ROWS,
@@ -36,8 +36,10 @@ from probmetric.large.source import (
     bins,
     block_rows,
     blocks_of,
+    check_labels,
     class_counts,
     n_rows,
+    refuse_arrays,
 )
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import check_columns
@@ -77,10 +79,7 @@ def evaluate(
     )
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
     most = Limits(max_pairs, few, max_depth, seed)
-    if y is not None:
-        raise ValueError(
-            "y must be None for a dataset on disk, got y. Use pm.open(..., label=)."
-        )
+    refuse_arrays(y=y)
     figures: dict[str, float] = {}
     if classifier is not None:
         figures |= predicted(X, classifier, n_bins)
@@ -127,9 +126,14 @@ def as_fitted(
 
 def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, float]:
     """Compute precision at 1, R-precision and MAP@R of sampled rows among all rows."""
-    check_labels(source)
     classes, members = class_counts(source)
-    rows = _queries(source, classes[members > 1], most)
+    n_able = int(members[members > 1].sum())
+    if n_able == 0:
+        raise ValueError(
+            "label must have a class with at least two rows, got none. Check whether "
+            "the column is the class."
+        )
+    rows = _queries(source, classes[members > 1], n_able, most)
     queries = picked(source, rows)
     assert queries.labels is not None
     R = members - 1
@@ -137,31 +141,24 @@ def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, flo
     depth = np.minimum(depth, most.max_depth)
     index = nearest(metric, queries.X, source, int(depth.max()), exclude_self=rows)[1]
     sums = ranking_sums(labels_at(source, index) == queries.labels[:, None], depth)
-    n_able, deepest = int(members[R > 0].sum()), int(R.max())
-    return ranking_figures(sums, len(rows), n_able, deepest, most.max_depth)
+    return ranking_figures(sums, len(rows), n_able, int(R.max()), most.max_depth)
 
 
-def _queries(source: Source, classes: np.ndarray, most: Limits) -> np.ndarray:
-    """Choose the rows of the given classes with the smallest hashes, as in memory."""
-    rows, bits, before = np.zeros(0, np.intp), np.zeros(0, np.uint64), 0
+def _queries(
+    source: Source, classes: np.ndarray, n_able: int, most: Limits
+) -> Int[np.ndarray, "m"]:
+    """Choose rows of the given classes, which have ``n_able`` rows, as in memory."""
+    chosen = sampled_rows(n_able, most.max_queries, seed=most.seed)
+    rows, before = list[np.ndarray](), 0
     for part in source.parts:
         for block in source.read(part, MOST_ROWS, features=False):
             assert block.labels is not None
             values, codes = block.labels
-            able = np.flatnonzero(np.isin(values, classes)[codes])
-            number = before + np.arange(len(able))
-            before += len(able)
-            rows = np.concatenate([rows, block.first + able])
-            bits = np.concatenate([bits, row_bits(most.seed, number)])
-            if len(rows) > most.max_queries:
-                best = np.argpartition(bits, most.max_queries - 1)[: most.max_queries]
-                rows, bits = rows[best], bits[best]
-    if len(rows) == 0:
-        raise ValueError(
-            "label must have a class with at least two rows, got none. Check whether "
-            "the column is the class."
-        )
-    return np.sort(rows)
+            able = block.first + np.flatnonzero(np.isin(values, classes)[codes])
+            end = before + len(able)
+            rows.append(able[chosen[(chosen >= before) & (chosen < end)] - before])
+            before = end
+    return np.concatenate(rows)
 
 
 def compared(

@@ -1,6 +1,7 @@
 """``GaussianClasses`` and ``GLML`` of rows on disk."""
 
-from typing import Any
+# These functions are methods of learners.
+# pyright: reportPrivateUsage=false
 
 import jax
 import numpy as np
@@ -8,7 +9,13 @@ from sklearn.utils import check_random_state
 
 from probmetric.data.containers import Labeled
 from probmetric.estimators._settings import check_settings
-from probmetric.estimators.gaussian_classes import ClassFit, check_varied
+from probmetric.estimators.gaussian_classes import (
+    ClassFit,
+    GaussianClasses,
+    GaussianLearner,
+    check_varied,
+)
+from probmetric.estimators.glml import GLML
 from probmetric.inference.gaussian_classes.choice import choose_prior, prior_of
 from probmetric.inference.gaussian_classes.prior import learn_statistics
 from probmetric.large.begin import refuse, streamed_classes
@@ -16,7 +23,7 @@ from probmetric.large.source import Source, sample_rows
 from probmetric.precision import to_numpy
 
 
-def check(self: Any, X: Source) -> None:
+def check(self: GaussianLearner, X: Source) -> None:
     """Raise for settings of either learner that data on disk do not support."""
     refuse({"missing": (self.missing == "integrate", "'error'")})
     if self.prior == "cv" and X.weighted:
@@ -26,14 +33,14 @@ def check(self: Any, X: Source) -> None:
         )
 
 
-def fit(self: Any, X: Source, y: object = None) -> Any:
+def fit(self: GaussianClasses, X: Source, y: object = None) -> GaussianClasses:
     """Fit ``GaussianClasses``."""
     check_settings(self)
     check(self, X)
     return self._store(_fit_classes(self, X, y))
 
 
-def check_glml(self: Any, X: Source) -> None:
+def check_glml(self: GLML, X: Source) -> None:
     """Raise for settings of ``GLML`` that data on disk do not support."""
     check(self, X)
     refuse(
@@ -44,7 +51,7 @@ def check_glml(self: Any, X: Source) -> None:
     )
 
 
-def fit_glml(self: Any, X: Source, y: object = None) -> Any:
+def fit_glml(self: GLML, X: Source, y: object = None) -> GLML:
     """Fit ``GLML``."""
     check_settings(self)
     self._check_options()
@@ -59,7 +66,7 @@ def fit_glml(self: Any, X: Source, y: object = None) -> Any:
     return self
 
 
-def _fit_classes(self: Any, source: Source, y: object) -> ClassFit:
+def _fit_classes(self: GaussianLearner, source: Source, y: object) -> ClassFit:
     """Fit the classes: one pass over the labels, one over the rows.
 
     With ``prior="cv"`` a third pass draws the sample (``large.source.sample_rows``,

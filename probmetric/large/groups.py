@@ -203,7 +203,7 @@ def collect(
     """Collect groups in one pass over all rows, for each worker.
 
     The labels of the dataset are groups; rows of weight 0 are ignored. ``classes`` and
-    ``sizes`` are from ``classes_of``. With ``pooled`` (one component only) the total
+    ``sizes`` are from ``class_counts``. With ``pooled`` (one component only) the total
     scatter is stored, Eq. (3). Raises ValueError if a weight is neither 0 nor 1.
     """
     d = n_features(source)

@@ -1,22 +1,25 @@
 """``LDA``, ``RCA`` and ``PairLDA`` of rows on disk: one pass of moments."""
 
-from typing import Any
+# These functions are methods of learners.
+# pyright: reportPrivateUsage=false
 
 import numpy as np
 
 from probmetric.estimators._labeled import report
+from probmetric.estimators.lda import LDA, RCA
+from probmetric.estimators.pair_lda import PairLDA
 from probmetric.inference import lda, pair_lda
 from probmetric.large.begin import refuse, streamed_classes
 from probmetric.large.source import Source
 
 
-def check(self: Any, X: Source) -> None:
+def check(self: LDA | RCA | PairLDA, X: Source) -> None:
     """Raise for settings of ``LDA`` and ``RCA`` that data on disk do not support."""
     folds = isinstance(self.prior_strength, str)
     refuse({"prior_strength": (folds, "a number, such as prior_strength=1, not 'cv',")})
 
 
-def fit(self: Any, X: Source, y: object = None) -> Any:
+def fit(self: LDA | RCA, X: Source, y: object = None) -> LDA | RCA:
     """Fit ``LDA`` or ``RCA``."""
     check(self, X)
     streamed = streamed_classes(self, X, y, 2)
@@ -31,13 +34,13 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
     return self._store(params, streamed.scaler)
 
 
-def check_pair_lda(self: Any, X: Source) -> None:
+def check_pair_lda(self: PairLDA, X: Source) -> None:
     """Raise for settings of ``PairLDA`` that data on disk do not support."""
     check(self, X)
     refuse({"pairs": (self.pairs != "all", "'all'")})
 
 
-def fit_pair_lda(self: Any, X: Source, y: object = None) -> Any:
+def fit_pair_lda(self: PairLDA, X: Source, y: object = None) -> PairLDA:
     """Fit ``PairLDA``."""
     check_pair_lda(self, X)
     streamed = streamed_classes(self, X, y, 2)

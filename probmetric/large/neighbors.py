@@ -35,6 +35,7 @@ from probmetric.large.source import (
     blocks_of,
     n_features,
     n_rows,
+    refuse_arrays,
 )
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
@@ -275,11 +276,7 @@ def neighbor_table(
         raise ValueError(
             "queries must be an array if points are a dataset on disk, got None"
         )
-    if labels is not None:
-        raise ValueError(
-            "labels must be None for a dataset on disk, got labels. Use "
-            "pm.open(..., label=)."
-        )
+    refuse_arrays(labels=labels)
 
     def at(index: Int[np.ndarray, "n"]) -> tuple[np.ndarray, np.ndarray | None]:
         chosen = picked(points, index)

@@ -180,18 +180,23 @@ def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
             "computed again."
         ) from error
     leaves, form = jax.tree.flatten(like)
-    sums = _listed(arrays, "sums:")
-    other = _other(about, which)
-    other = other or _unlike(_listed(arrays, "params:"), _leaves(which.params))
-    if not other and [(a.shape, a.dtype) for a in sums] != [
-        (tuple(leaf.shape), np.dtype(leaf.dtype)) for leaf in leaves
-    ]:
-        other = "sums of other shapes"
-    if other:
-        raise ValueError(
-            f"checkpoint: the passes in {folder} belong to another run (pass {index} "
-            f"has {other}). Use another folder."
-        )
+    sums, params = (_listed(arrays, name) for name in ("sums:", "params:"))
+    forms = [(tuple(leaf.shape), np.dtype(leaf.dtype)) for leaf in leaves]
+    differences = {
+        f"the step {about.get('step')} instead of {which.step}": which.step
+        != about.get("step"),
+        "other data": about.get("parts") != which.parts,
+        "other parameters (another setting, seed or program)": not _close(
+            params, _leaves(which.params)
+        ),
+        "sums of other shapes": [(a.shape, a.dtype) for a in sums] != forms,
+    }
+    for other, differs in differences.items():
+        if differs:
+            raise ValueError(
+                f"checkpoint: the passes in {folder} belong to another run (pass "
+                f"{index} has {other}). Use another folder."
+            )
     return jax.tree.unflatten(form, sums)
 
 
@@ -200,18 +205,9 @@ def _listed(arrays: dict[str, np.ndarray], prefix: str) -> list[np.ndarray]:
     return [arrays[f"{prefix}{k}"] for k in range(number)]
 
 
-def _other(about: dict[str, str], which: Pass) -> str:
-    """Describe how a stored pass differs in step or data; empty if it does not."""
-    if about.get("step") != which.step:
-        return f"the step {about.get('step')} instead of {which.step}"
-    return "" if about.get("parts") == which.parts else "other data"
-
-
-def _unlike(stored: list[np.ndarray], now: list[np.ndarray]) -> str:
-    """Describe how stored parameters differ from this run; empty if they do not."""
-    if [a.shape for a in stored] == [b.shape for b in now] and all(
+def _close(stored: list[np.ndarray], now: list[np.ndarray]) -> bool:
+    """Return whether stored parameters equal those of this run, up to ``SAME``."""
+    return [a.shape for a in stored] == [b.shape for b in now] and all(
         np.allclose(a, b, SAME, SAME * (np.abs(b).max() if b.size else 0.0))
         for a, b in zip(stored, now, strict=True)
-    ):
-        return ""
-    return "other parameters (another setting, seed or program)"
+    )

@@ -31,7 +31,6 @@ from probmetric.large.source import (
     ahead,
     bins,
     block_rows,
-    class_counts,
     filled,
     n_features,
 )
@@ -185,17 +184,3 @@ def _bin(
                 classes=classes,
             )
         )
-
-
-def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:
-    """Find the sorted classes of a dataset, and their numbers of rows.
-
-    The pass reads only labels and weights, and ignores rows of weight 0. Raises
-    ValueError if rows have no labels.
-    """
-    if not source.labeled:
-        raise ValueError(
-            f"label must be given for {source.name}, got none. Use pm.open(..., "
-            "label=)."
-        )
-    return class_counts(source)

@@ -1,12 +1,8 @@
-"""Resample data on disk by weights that are a function of (seed, row number).
+"""Leave out groups of rows on disk by weights that depend on (seed, row number).
 
-A fit to resampled data is a refit: without a group of rows for a jackknife, or with the
-weights of a Bayesian bootstrap. No row is copied. The result does not depend on parts,
-workers and order. Learners must ignore rows of weight 0, as every ``Reduction`` does.
-
-References
-----------
-Rubin, "The Bayesian bootstrap", Ann. Statist. 9 (1981).
+A refit without a group of rows is a step of a jackknife. No row is copied. The result
+does not depend on parts, workers and order. Learners must ignore rows of weight 0, as
+every ``Reduction`` does.
 """
 
 from collections.abc import Callable
@@ -14,49 +10,48 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from probmetric.arguments import check_number
 from probmetric.data.hash import row_bits
-from probmetric.large.source import Block, Source, View, class_counts, n_rows
+from probmetric.large.source import (
+    Block,
+    Source,
+    View,
+    class_counts,
+    n_rows,
+    refuse_arrays,
+)
 from probmetric.metric import Dissimilarity
 from probmetric.posterior.interval_metric import IntervalMetric, refits, same_size
 from probmetric.posterior.jackknife import FACTOR, QUARTERS, REPEATS
 
 BEYOND = 1 << 62
-"""A row number that does not occur: its bits are the seeds of streams."""
+"""A row number that does not occur: its bits are the seed of the groups."""
 
 
 @dataclass(frozen=True)
-class _Weighted:
-    """Multiplies the weights of a block by ``factor(row numbers, *arguments)``."""
+class _Without:
+    """Set the weights of one group of rows to 0; without ``n_groups``, of one row."""
 
-    factor: Callable[..., Float[np.ndarray, "m"]]
-    arguments: tuple[int, ...]
+    group: int
+    n_groups: int | None
+    seed: int
 
     def __call__(self, block: Block) -> Block:
-        w = self.factor(block.first + np.arange(len(block.X)), *self.arguments)
+        own = block.first + np.arange(len(block.X))
+        if self.n_groups is not None:
+            own = group_of(own, self.n_groups, self.seed)
+        w = (own != self.group).astype(float)
         return block._replace(w=w if block.w is None else block.w * w)
-
-
-def _reweighted(
-    source: Source, factor: Callable[..., np.ndarray], about: str, *arguments: int
-) -> View:
-    """Multiply the weights by ``factor(row numbers, *arguments)``."""
-    change = _Weighted(factor, arguments)
-    return View(source, change, f"{source.name} {about}", weighted=True)
-
-
-def _stream(seed: int, stream: int, row: Int[np.ndarray, "m"]) -> np.ndarray:
-    key = row_bits(seed, np.array([BEYOND + stream]))[0]
-    return row_bits(int(key), row)
 
 
 def group_of(
     row: Int[np.ndarray, "m"], n_groups: int, seed: int = 0
 ) -> Int[np.ndarray, "m"]:
     """Return independent uniform groups 0..n_groups-1 by the hash of row numbers."""
-    return (_stream(seed, 0, row) % np.uint64(n_groups)).astype(int)
+    key = row_bits(seed, np.array([BEYOND]))[0]
+    return (row_bits(int(key), row) % np.uint64(n_groups)).astype(int)
 
 
 def without_group(
@@ -91,54 +86,9 @@ def without_group(
     most = min(n_groups, n_rows(source)) - 1
     group = check_number("group", group, 0, most, whole=True)
     seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
-    about = f"without group {group} of {n_groups}, {seed}"
-    if n_groups >= n_rows(source):
-        return _reweighted(source, _without_row, about, group)
-    return _reweighted(source, _without_group, about, group, n_groups, seed)
-
-
-def _without_row(row: np.ndarray, number: int) -> np.ndarray:
-    return (row != number).astype(float)
-
-
-def _without_group(row: np.ndarray, group: int, n_groups: int, seed: int) -> np.ndarray:
-    return (group_of(row, n_groups, seed) != group).astype(float)
-
-
-def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> View:
-    """Multiply the weights by random weights of a Bayesian bootstrap.
-
-    Random weights are independent Exp(1). Divided by their sum, which is about n, they
-    are Dirichlet(1, ..., 1).
-
-    Parameters
-    ----------
-    source : Source
-    replicate : int ≥ 0
-        Number of the replicate. Replicates are independent.
-    seed : int, default=0
-
-    Examples
-    --------
-    >>> import probmetric as pm
-    >>> X, y = pm.datasets.load("iris")
-    >>> source = pm.open(X, label=y)
-    >>> fits = [
-    ...     pm.LDA(prior_strength=1).fit(bootstrapped(source, r)) for r in range(20)
-    ... ]
-    >>> spread = np.std([fit.get_metric().distance(X[0], X[60]) for fit in fits])
-    >>> bool(0 < spread < 1)
-    True
-    """
-    replicate = check_number("replicate", replicate, 0, 2**32, whole=True)
-    seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
-    about = f"bootstrap {replicate}, {seed}"
-    return _reweighted(source, _exponential, about, replicate, seed)
-
-
-def _exponential(row: np.ndarray, replicate: int, seed: int) -> np.ndarray:
-    bits = _stream(seed, 1 + replicate, row) >> np.uint64(11)
-    return -np.log((bits + 0.5) / 2.0**53)
+    name = f"{source.name} without group {group} of {n_groups}, {seed}"
+    several = None if n_groups >= n_rows(source) else n_groups
+    return View(source, _Without(group, several, seed), name, weighted=True)
 
 
 def with_intervals(
@@ -152,11 +102,7 @@ def with_intervals(
     n_jobs: int | None = None,
 ) -> IntervalMetric:
     """Fit a learner to rows on disk with jackknife refits (``pm.with_intervals``)."""
-    if y is not None:
-        raise ValueError(
-            "y must be None for a dataset on disk, got labels. Use "
-            "pm.open(..., label=)."
-        )
+    refuse_arrays(y=y)
     if groups is not None:
         raise ValueError(
             "groups must be None for a dataset on disk, got groups. Whole groups are "

@@ -389,8 +389,32 @@ def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
     return Labels(distinct, codes.astype(np.int32))
 
 
+def check_labels(source: Source) -> None:
+    """Raise for data without labels."""
+    if not source.labeled:
+        raise ValueError(
+            f"label must name the column of labels of {source.name}, got none. Use "
+            "pm.open(..., label=)."
+        )
+
+
+def refuse_arrays(**arrays: object) -> None:
+    """Raise if labels or weights are not None, because a source has its own."""
+    for name, values in arrays.items():
+        if values is not None:
+            option = "weight" if name == "sample_weight" else "label"
+            raise ValueError(
+                f"{name} must be None for data on disk, got {type(values).__name__}. "
+                f"Use pm.open(..., {option}=)."
+            )
+
+
 def class_counts(source: Source) -> tuple[np.ndarray, Int[np.ndarray, "c"]]:
-    """Return sorted labels and their counts, without rows of weight 0."""
+    """Return sorted labels and their counts, without rows of weight 0.
+
+    The pass reads only labels and weights. Raises ValueError without labels.
+    """
+    check_labels(source)
     count_of: dict[object, int] = {}
     kind: np.dtype = np.dtype(int)
     for part in source.parts:

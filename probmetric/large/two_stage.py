@@ -1,5 +1,8 @@
 """``TwoStageMixture`` of data on disk: one pass per EM step, or one pass of groups."""
 
+# These functions are methods of learners.
+# pyright: reportPrivateUsage=false
+
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +15,7 @@ from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.estimators._labeled import report
 from probmetric.estimators._settings import check_settings
 from probmetric.estimators.two_stage import inputs
+from probmetric.estimators.two_stage.estimator import TwoStageMixture
 from probmetric.inference.mixture.prior import prior_of_columns
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice
@@ -26,8 +30,7 @@ from probmetric.large.groups import (
     scatter_within,
 )
 from probmetric.large.mixture import fit_source as fit_points
-from probmetric.large.reduce import classes_of
-from probmetric.large.source import Source
+from probmetric.large.source import Source, class_counts
 from probmetric.models.two_stage import Covariance, TwoStagePrior, proportional
 
 
@@ -43,13 +46,13 @@ class _Columns(NamedTuple):
 
 
 def fit(
-    self: Any,
+    self: TwoStageMixture,
     X: Source,
     y: object = None,
     *,
     groups: object = None,
     components: object = None,
-) -> Any:
+) -> TwoStageMixture:
     """Fit one model to the points of a source, or to its rows grouped by labels."""
     check_settings(self)
     check(self, X)
@@ -64,7 +67,7 @@ def fit(
     names = begin(self, X, None)
     labels = sizes = None
     if groups is not None:
-        labels, sizes = classes_of(X)
+        labels, sizes = class_counts(X)
         warn_of_unlabeled(self.unlabeled, labels, "label")
         if sizes.max() == 1:
             inputs.warn_alone(self.alpha)
@@ -100,7 +103,7 @@ def fit(
     return _store(self, columns, prior, end, grouped=labels is not None)
 
 
-def check(self: Any, X: Source) -> None:
+def check(self: TwoStageMixture, X: Source) -> None:
     """Raise for settings that data on disk do not support."""
     by_votes = not isinstance(self.prior, TwoStagePrior) and self.prior == "cv"
     refuse(
@@ -112,7 +115,9 @@ def check(self: Any, X: Source) -> None:
     )
 
 
-def _columns(self: Any, source: Source, names: list[str] | None) -> _Columns:
+def _columns(
+    self: TwoStageMixture, source: Source, names: list[str] | None
+) -> _Columns:
     scaler, constant, columns = streamed_columns(self, source, names)
     inside = still(scaler, constant) if self.standardize else scaler
     mean = (np.asarray(columns.mean) - inside.mean) / inside.scale
@@ -140,13 +145,13 @@ def _of_groups(
 
 
 def _store(
-    self: Any,
+    self: TwoStageMixture,
     columns: _Columns,
     prior: TwoStagePrior | None,
     end: Fit,
     *,
     grouped: bool,
-) -> Any:
+) -> TwoStageMixture:
     report(end, type(self).__name__)
     params = end.params
     if self.flattening is not None:

@@ -17,15 +17,17 @@ from jaxtyping import Float, Int
 from probmetric.arguments import check_choice
 from probmetric.data.truth import shift_to
 from probmetric.data.unlabeled import refuse_unlabeled, warn_of_unlabeled
-from probmetric.large.choose import check_labels, labels_at, sampled
+from probmetric.large.choose import labels_at, sampled
 from probmetric.large.source import (
     Block,
     Labels,
     Source,
     View,
+    check_labels,
     class_counts,
     n_features,
     n_rows,
+    refuse_arrays,
 )
 from probmetric.metric import Dissimilarity
 from probmetric.neighbors.search import nearest
@@ -49,11 +51,7 @@ class _Coded:
 
 def fit(self: Any, X: Source, y: object = None) -> Any:
     """Fit ``KNeighborsClassifier`` to rows on disk."""
-    if y is not None:
-        raise ValueError(
-            "y must be None for a dataset on disk, got labels. Use "
-            "pm.open(..., label=)."
-        )
+    refuse_arrays(y=y)
     if self.votes != "count":
         check_choice("votes", self.votes, tuple(PRIOR_WEIGHTS))
         raise ValueError(

@@ -7,7 +7,7 @@ without NaN, ``y`` are classes (n,). Names of features and classes are optional.
 ``fit``      matrix of a learned metric, and separation of classes.
 ``curves``   curves of a generalized dissimilarity model.
 ``draws``    mean and spread of the matrix, eigenvalues.
-``space``    embedding, class probabilities and neighbors of points.
+``space``    embedding and neighbors of points.
 ``local``    ellipses of a metric that depends on the point.
 ``checks``   agreement with sampling, predictive checks, calibration, SBC.
 ``verification``  errors at every threshold.

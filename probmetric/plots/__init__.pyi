@@ -7,14 +7,12 @@ from .checks import (
 from .curves import curves as curves
 from .draws import eigenvalues as eigenvalues, metric as metric
 from .fit import (
-    before_after as before_after,
     importance as importance,
     matrix as matrix,
     pair_histogram as pair_histogram,
 )
 from .local import local_ellipses as local_ellipses
 from .space import (
-    class_probabilities as class_probabilities,
     embedding as embedding,
     neighbor_probabilities as neighbor_probabilities,
     objects as objects,

@@ -1,4 +1,4 @@
-"""Figures of points under a metric: embeddings, classes, neighbors."""
+"""Figures of points under a metric: embeddings and neighbors."""
 
 from collections.abc import Sequence
 
@@ -121,69 +121,6 @@ def embedding(
     axis.set(xticks=[], yticks=[])
     axis.set_title(f"{title}\n(plane of {share.sum():.0%} of the squared distance)")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns)
-    return figure
-
-
-@styled
-def class_probabilities(
-    probabilities: ArrayLike,
-    *,
-    classes: Names,
-    truth: str | None = None,
-    title: str | None = None,
-    ax: Axes | None = None,
-) -> Figure:
-    """Draw one query's class probabilities, with their spread over draws.
-
-    Bars are means over draws, which are the classifier's probabilities. Dots are draws,
-    and a line contains 90% of the draws.
-
-    Parameters
-    ----------
-    probabilities : array of shape (s, c)
-        Class probabilities under each draw of the metric, without NaN.
-    classes : sequence of c str
-        Names of the classes.
-    truth, title : str, optional
-        True class of the query, and title of the figure.
-
-    Examples
-    --------
-    >>> import probmetric as pm
-    >>> draws = [[0.9, 0.1], [0.7, 0.3]]
-    >>> figure = pm.plots.class_probabilities(draws, classes=["left", "right"])
-    >>> [round(float(bar.get_width()), 3) for bar in figure.axes[0].patches]
-    [0.8, 0.2]
-    """
-    values = np.asarray(probabilities, float)
-    if values.ndim != 2 or values.shape[1] != len(classes):
-        raise ValueError(
-            f"probabilities must have shape (s, {len(classes)}), got {values.shape}"
-        )
-    if np.isnan(values).any():
-        lacking = np.array([*map(str, classes)])[np.isnan(values).any(0)]
-        raise ValueError(
-            f"probabilities must be numbers, got NaN for {', '.join(lacking[:5])}. "
-            "Remove the draws without a probability."
-        )
-    figure, axis = blank(size=(6.0, 1.3 + 0.42 * len(classes)), axes=ax)
-    rows = np.arange(len(classes))
-    colors = [color for color, _ in marks(len(classes))]
-    axis.barh(rows, values.mean(0), color=colors, alpha=0.75, height=0.62)
-    if len(values) > 1:
-        low, high = np.quantile(values, [0.05, 0.95], axis=0)
-        axis.hlines(rows, low, high, color=ink(), lw=1.1)
-        offsets = np.random.default_rng(0).uniform(-0.2, 0.2, values.shape)
-        axis.scatter(values, rows + offsets, s=2.5, color=ink(), alpha=0.25, lw=0)
-    written = readable([*classes, *([] if truth is None else [truth])])
-    axis.set_yticks(rows, written[: len(classes)])
-    axis.invert_yaxis()
-    axis.set_xlim(0, 1.02)
-    axis.set_xlabel(
-        "probability\n(bar: mean over draws;\nline: 90% of draws; dots: single draws)"
-    )
-    of = "" if truth is None else f" (truth: {written[-1]})"
-    axis.set_title((title or "Class of one query") + of)
     return figure
 
 

@@ -7,5 +7,4 @@
 ``evaluate``   the page of ``probmetric evaluate``.
 ``validate``   the page of ``probmetric validate``.
 ``explore``    an interactive page of points, neighbors and metric.
-``study``      draws, figures and neighbors of ``probmetric validate --data``.
 """

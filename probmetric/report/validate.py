@@ -1,8 +1,6 @@
-"""The page of a validation: the checks, and the study of a dataset."""
+"""The page of a validation: the checks, and the verdict about the model."""
 
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -10,10 +8,8 @@ import pandas as pd
 from probmetric.checks.check import COLUMNS
 from probmetric.checks.compare import entry_table
 from probmetric.checks.criticism import ModelVerdict
-from probmetric.datasets.loading import Dataset
-from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
+from probmetric.inference.sampling.diagnostics import KHAT_MAX
 from probmetric.plots.checks import agreement
-from probmetric.registry import MODELS
 from probmetric.report.model_fit import (
     fit_banner,
     fit_section,
@@ -22,17 +18,13 @@ from probmetric.report.model_fit import (
 )
 from probmetric.report.page import (
     Banner,
-    Cards,
     Picture,
     Report,
     Section,
     Summary,
     Table,
-    data_again,
     read_table,
 )
-from probmetric.report.study import Study
-from probmetric.storage.draws_file import load_draws
 from probmetric.validation import Judgement, Validation
 
 TABLE = "agreement.csv"
@@ -58,22 +50,7 @@ def khat_words(judgement: Judgement) -> str:
     )
 
 
-def _sampler_banner(problems: Sequence[Mapping[str, str]]) -> Banner:
-    if not problems:
-        sentence = (
-            "Divergences, tree depth, E-BFMI, R-hat, bulk and tail effective sample "
-            "sizes were checked. No problem was found."
-        )
-        return Banner("agree", "The draws of NUTS are reliable", [sentence])
-    names = ", ".join(dict.fromkeys(problem["name"] for problem in problems))
-    sentences = [f"{problem['what']}: {problem['advice']}." for problem in problems]
-    headline = f"The draws of NUTS are not reliable yet: {names}"
-    return Banner("inconclusive", headline, sentences)
-
-
-def described(
-    result: Validation, study: Study | None, fit: ModelVerdict | None = None
-) -> dict[str, object]:
+def described(result: Validation, fit: ModelVerdict | None = None) -> dict[str, object]:
     """Describe a validation for summary.json, beside its tables."""
     checks = [
         {
@@ -85,10 +62,6 @@ def described(
         for judgement in result.judgements
     ]
     content: dict[str, object] = {"broken": result.broken, "checks": checks}
-    if study is not None:
-        tables = {k: t.to_dict("records") for k, t in study.tables.items()}
-        content["study"] = {"tables": tables, "cards": study.cards}
-        content["diagnosed"] = [found._asdict() for found in diagnose(study.draws)]
     if fit is not None:
         content["fit"] = parts_of(fit)
     return content
@@ -133,44 +106,20 @@ def _validation(folder: Path, summary: Summary) -> Validation:
     return Validation(name, tuple(judged), summary["broken"])
 
 
-def _study(
-    folder: Path, summary: Summary, data: Dataset | None
-) -> tuple[list[Section], Cards]:
-    if "study" not in summary:
-        return [], []
-    tables = {
-        name: pd.DataFrame(rows).fillna(np.nan)
-        for name, rows in summary["study"]["tables"].items()
-    }
-    cards = [(figure, name) for figure, name in summary["study"]["cards"]]
-    study = Study(load_draws(folder / "draws.nc"), tables, cards)
-    data, lacking = data_again(summary, data)
-    if data is None:
-        shown = [Table(table, name) for name, table in tables.items()]
-        return [Section("The study", lacking, *shown)], cards
-    sections = cast(
-        "Callable[..., list[Section]]", MODELS[summary["model"]].study_sections
-    )
-    return sections(study, data, seed=summary["seed"]), cards
-
-
-def validate_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
+def validate_page(folder: Path, summary: Summary, data: object = None) -> Report:
     """Make the page of a validation's folder."""
     result = _validation(folder, summary)
     verdict, headline, explanation = _verdict_words(result)
     counts = result.counts
-    study, cards = _study(folder, summary, data)
-    sections = [_check_section(result), *study]
+    sections, cards = [_check_section(result)], list[tuple[str, str]]()
     fit, banners = verdict_in(summary), list[Banner]()
     if fit is not None:
         banners, sections = [fit_banner(fit)], [fit_section(fit), *sections]
         explanation += (
             " This verdict is about the formulas. The next verdict is about the model."
         )
-    if "diagnosed" in summary:
-        banners.append(_sampler_banner(summary["diagnosed"]))
     if counts.controls == 0:
-        cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
+        cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree")]
     seconds = sum(judgement.seconds for judgement in result.judgements)
     return Report(
         title=f"{result.name} validated on {summary['where']}",

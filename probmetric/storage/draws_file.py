@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from probmetric.files import readable, reason, replacing
-from probmetric.names import kind_of
+from probmetric.names import check_file
 from probmetric.posterior.draws import posterior_metric, readers_of
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import Purpose
@@ -64,10 +64,7 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     (2, 5)
     """
     path = Path(path)
-    if not path.is_file():
-        problem = kind_of(path) + " at " if path.exists() else ""
-        wanted = "a file" if problem else "a file that exists"
-        raise ValueError(f"draws must be {wanted}, got {problem}{str(path)!r}")
+    check_file(path, "draws")
     with readable(f"draws must be a readable NetCDF file, got {str(path)!r}"):
         _check_sum(path)
         with xr.open_datatree(path.absolute(), engine="h5netcdf") as file:

@@ -34,7 +34,7 @@ from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.pair_similarity import Calibration
 from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
 from probmetric.metric.splines import Coordinates
-from probmetric.names import kind_of
+from probmetric.names import check_file
 from probmetric.neighbors.voting import VotingMahalanobis
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import in_native_order
@@ -261,10 +261,7 @@ def load_metric(
 def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
     """Read a metric with its header; see ``load_metric``."""
     path = Path(path)
-    if not path.is_file():
-        problem = kind_of(path) + " at " if path.exists() else ""
-        wanted = "a file" if problem else "a file that exists"
-        raise ValueError(f"metric must be {wanted}, got {problem}{str(path)!r}")
+    check_file(path, "metric")
     arrays = Archive(
         path, f"metric must be a readable metric file, got {str(path)!r}"
     ).read()

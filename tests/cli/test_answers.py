@@ -148,7 +148,7 @@ def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
         (
             "triplet_embedding",
             "triplets",
-            "--data cannot be used with TripletEmbedding",
+            "--data cannot be combined with TripletEmbedding",
         ),
     ],
 )
@@ -314,7 +314,7 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
     said = refused(*asked, *metric, "--folds", 2)
     assert "--folds cannot be combined with --answers" in said
     assert "--groups cannot be combined" in refused(*asked, *metric, "--groups", "rain")
-    assert "-k cannot be used here" in refused(*asked, *metric, "-k", 5)
+    assert "-k cannot be combined with --answers" in refused(*asked, *metric, "-k", 5)
     assert "must be given, got neither" in refused(*asked, "--model", "gdm")
     said = refused(*asked, "--model", "gdm", "--folds", 1)
     assert "--folds must be 2 to 210, the number of judgments, got 1" in said

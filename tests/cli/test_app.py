@@ -6,7 +6,6 @@ import sys
 import warnings
 from dataclasses import replace
 
-import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,8 +18,6 @@ from probmetric.checks.uniformity import Ranks
 from probmetric.cli import validate as cli_validate
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.registry import MODELS
-from probmetric.report.page import Section, Table
-from probmetric.report.study import Study
 from tests.cli.runs import run
 
 
@@ -72,22 +69,13 @@ def fake_checks(shift=0.0, bound=1.0):
 
 @pytest.fixture
 def quick_checks(monkeypatch):
-    """Replace LCA's checks and study by ones that take no time."""
+    """Replace LCA's checks by ones that take no time."""
 
     def use(shift=0.0, bound=1.0):
         def judged(name, problem, **options):
             return validation.validate(fake_checks(shift, bound), problem, **options)
 
         monkeypatch.setattr(cli_validate, "validate", judged)
-
-    def study(data, *, quick, seed):
-        tree = xr.DataTree.from_dict({"posterior": sampled(seed)})
-        table = pd.DataFrame({"method": ["a", "b"], "k-hat": [0.1 + seed, np.nan]})
-        return Study(tree, {"fake": table}, [("1", "card")])
-
-    def sections(study, data, *, seed):
-        text = f"{len(data.X)} points, {study.draws['posterior'].sizes['draw']} draws"
-        return [Section("Fake section", text, Table(study.tables["fake"], ""))]
 
     def criticize(fit, *, seed):
         bins = pd.DataFrame({"at": [0.1, 0.9], "observed": 0.9, "expected": 0.5})
@@ -99,8 +87,6 @@ def quick_checks(monkeypatch):
         ]
 
     monkeypatch.setattr("probmetric.checks.lca.criticism.criticize", criticize)
-    monkeypatch.setattr("probmetric.report.study.lca_study", study)
-    monkeypatch.setattr("probmetric.report.study.lca_sections", sections)
     use()
     return use
 
@@ -183,7 +169,7 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     done = run("validate", "lca", "--data", "iris", "--out", tmp_path / "a/b")
     assert done.exit_code == 0, done.output
     files = {path.name: path for path in (tmp_path / "a/b").iterdir()}
-    wanted = {"agreement.csv", "draws.nc", "report.html", "summary.json"}
+    wanted = {"agreement.csv", "report.html", "summary.json"}
     assert set(files) == wanted
     table = pd.read_csv(files["agreement.csv"])
     judged = table["kind"] == "model"
@@ -192,12 +178,7 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert list(table["verdict"][judged]) == ["adequate", "conflict"]
     assert list(table["error"][judged]) == [0.3, 0.4]
     assert table["problem"].unique() == ["iris"]
-    tree = az.from_netcdf(files["draws.nc"])
-    assert tree["posterior"].sizes["draw"] == 3000
-    tree.close()
     page = files["report.html"].read_text()
-    assert "Fake section" in page
-    assert "150 points, 3000 draws" in page
     assert "3 of 3 exact claims agree" in page
     assert ">bound</th>" in page
     assert "<h1>lca validated on iris</h1>" in page
@@ -249,7 +230,7 @@ def test_the_page_of_a_learners_own_checks_is_made_again(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["agreement.csv", "summary.json", "draws.nc"])
+@pytest.mark.parametrize("name", ["agreement.csv", "summary.json"])
 def test_a_validation_without_one_of_its_files_is_refused(quick_checks, tmp_path, name):
     run("validate", "lca", "--data", "iris", "--out", tmp_path)
     (tmp_path / name).unlink()

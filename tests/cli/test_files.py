@@ -1,12 +1,10 @@
 """Files are whole or untouched, whatever happens while they are written."""
 
-import io
 import os
 import re
 import stat
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import probmetric as pm
@@ -28,43 +26,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path, error):
         write_half()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.fixture(scope="module")
-def formulas(tmp_path_factory):
-    """Data whose labels a spreadsheet runs, and a metric learned from them."""
-    folder = tmp_path_factory.mktemp("formulas")
-    frame = table().drop(columns="item")
-    frame["kind"] = frame["kind"].map({"a": "=1+1", "b": "-1"})
-    frame.to_csv(folder / "t.csv", index=False)
-    pm.save_metric(pm.Mahalanobis(np.eye(3)), folder / "m.npz")
-    return folder
-
-
-def test_labels_that_a_spreadsheet_runs_are_noted_and_quoted_on_request(formulas):
-    words = ("neighbors", "--metric", formulas / "m.npz", "--data", formulas / "t.csv")
-    words += ("--label", "kind")
-    done = run(*words)
-    assert done.exit_code == 0, done.output
-    assert "--quote-formulas puts ' before it" in done.stderr
-    assert set(pd.read_csv(io.StringIO(done.stdout))["label"]) == {"=1+1", "-1"}
-    done = run(*words, "--quote-formulas")
-    assert "is written with ' before it" in done.stderr
-    assert set(pd.read_csv(io.StringIO(done.stdout))["label"]) == {"'=1+1", "-1"}
-
-
-@pytest.mark.long
-def test_an_evaluation_quotes_what_its_report_reads(formulas, tmp_path):
-    out = tmp_path / "run"
-    done = run(
-        *("evaluate", "--metric", formulas / "m.npz", "--data", formulas / "t.csv"),
-        *("--label", "kind", "--folds", "2", "--out", out, "--quote-formulas"),
-    )
-    assert done.exit_code == 0, done.output
-    stated = pd.read_csv(out / "predictions.csv", dtype=str)
-    assert set(stated["truth"]) == {"'=1+1", "-1"}
-    assert set(stated["predicted"]) <= {"'=1+1", "-1"}
-    assert run("report", out, "--force").exit_code == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are of POSIX")

@@ -239,7 +239,7 @@ def test_options_that_do_not_fit_together_are_refused(tables, tmp_path):
     said = refused("fit", "lca", *sites(tables), *out)
     assert "--sites must be used with gdm, got LCA" in said
     said = refused("fit", "gdm", *sites(tables), "--data", "wine", *out)
-    assert "--sites cannot be combined with --data" in said
+    assert "--data cannot be combined with --sites" in said
     said = refused("fit", "lca", "--data", "wine", *PLACES, *out)
     assert "--coordinates requires --sites" in said
     said = refused("fit", "gdm", *sites(tables), "--coordinates", "lon,la", *out)

@@ -293,7 +293,7 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
         (["--metric", "M", "--folds", "31"], "--folds must be 2 to 30, "),
         (
             ["--metric", "M", "--folds", "2", "--model", "lda"],
-            "--model cannot be combined with --metric",
+            "--metric cannot be combined with --model",
         ),
         (["--model", "nope", "--folds", "2"], "model must be one of"),
         (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set requires --model"),
@@ -420,7 +420,7 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
         (
             "new.csv",
             ("-k", "5"),
-            "-k cannot be used here",
+            "-k cannot be combined with --answers or only --groups",
         ),
         ("new.csv", ("--groups", "nope"), "groups must be a column of new.csv"),
         ("new.csv", ("--set", "a=1"), "--set requires --model"),

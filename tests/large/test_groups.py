@@ -15,8 +15,7 @@ from probmetric.large import groups as stream
 from probmetric.large.engine import _divided
 from probmetric.large.files import Rows
 from probmetric.large.groups import Bins, Collected, collect, statistics
-from probmetric.large.reduce import classes_of
-from probmetric.large.source import Part, Source
+from probmetric.large.source import Part, Source, class_counts
 from probmetric.models.two_stage import TwoStageParams
 from probmetric.precision import numpy_in_numpy_out
 
@@ -45,7 +44,7 @@ def cut(X: np.ndarray, group: np.ndarray, *, w: np.ndarray | None = None) -> Row
 
 
 def collected(source: Source, *, pooled: bool = False) -> Collected:
-    return collect(source, AS_IS, *classes_of(source), pooled=pooled)
+    return collect(source, AS_IS, *class_counts(source), pooled=pooled)
 
 
 def bins_of(groups: Collected) -> Bins:

@@ -9,8 +9,8 @@ import pytest
 import probmetric as pm
 from probmetric.data.scaling import Scaler
 from probmetric.large import reduce
-from probmetric.large.reduce import Reduction, classes_of, local_sum, total
-from probmetric.large.source import Part
+from probmetric.large.reduce import Reduction, local_sum, total
+from probmetric.large.source import Part, class_counts
 from probmetric.typing import Array
 
 type _Sums = tuple[Array, Array, Array]
@@ -37,7 +37,7 @@ def points(n: int = 5000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_the_total_is_that_of_all_rows() -> None:
     X, y, w = points()
     source = pm.open(X, label=y, weight=w)
-    classes, counts = classes_of(source)
+    classes, counts = class_counts(source)
     assert counts.tolist() == np.bincount(y).tolist()
     scaler = Scaler(np.ones(3), np.array([1.0, 2.0, np.inf]))
     first, second, mass = total(
@@ -86,6 +86,6 @@ def test_bins_are_added_in_order_whatever_is_done_with_them() -> None:
 def test_labels_are_asked_for() -> None:
     X = points(10)[0]
     with pytest.raises(ValueError, match=r"label.* arrays, got none"):
-        classes_of(pm.open(X))
+        class_counts(pm.open(X))
     with pytest.raises(ValueError, match=r"label .* all rows"):
         total(SUMS, np.ones(3), pm.open(X))

@@ -7,7 +7,7 @@ from scipy import stats
 import probmetric as pm
 from probmetric.large.files import Rows
 from probmetric.large.passes import hash_of
-from probmetric.large.resampled import bootstrapped, group_of, without_group
+from probmetric.large.resampled import group_of, without_group
 from probmetric.large.source import Part, Source
 
 N = 5000
@@ -28,18 +28,10 @@ def test_groups_part_the_rows_about_evenly():
     np.testing.assert_array_equal(left, np.arange(50)[:, None] != group)
 
 
-def test_seeds_and_streams_differ():
+def test_groups_of_two_seeds_are_independent():
     row = np.arange(N)
     one, other = group_of(row, 50, seed=0), group_of(row, 50, seed=1)
     assert abs(np.mean(one == other) - 1 / 50) < 5 * np.sqrt(0.02 / N)
-    a, b = (weights(bootstrapped(pm.open(X), r)) for r in range(2))
-    assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(N)
-
-
-def test_bootstrap_weights_are_exponential():
-    w = weights(bootstrapped(pm.open(X), 4, seed=2))
-    assert stats.kstest(w, "expon").pvalue > 1e-3
-    assert stats.kstest(w / 1.1, "expon").pvalue < 1e-3  # The test can fail.
 
 
 def test_weights_do_not_depend_on_parts_and_multiply_those_there_are():
@@ -47,16 +39,15 @@ def test_weights_do_not_depend_on_parts_and_multiply_those_there_are():
     whole, parts = Rows(X, y, w), Rows(X, y, w)
     parts.parts = [Part("", 0, 1), Part("", 1, 2000, start=1),
                    Part("", 2001, N - 2001, start=2001)]  # fmt: skip
-    for make in (without_group, bootstrapped):
-        found = make(whole, 2)
-        np.testing.assert_array_equal(weights(make(parts, 2)), weights(found))
-        np.testing.assert_array_equal(weights(found), weights(make(pm.open(X), 2)) * w)
+    found = weights(without_group(whole, 2))
+    np.testing.assert_array_equal(weights(without_group(parts, 2)), found)
+    np.testing.assert_array_equal(found, weights(without_group(pm.open(X), 2)) * w)
 
 
 def test_it_is_a_source_that_says_which():
     source = pm.open(X, label=np.arange(N) % 3)
-    views = [source, *(without_group(source, k) for k in range(2)),
-             bootstrapped(source, 0), bootstrapped(source, 0, seed=1)]  # fmt: skip
+    views = [source, *(without_group(source, k) for k in range(2))]
+    views.append(without_group(source, 0, seed=1))
     assert all(isinstance(view, Source) for view in views)
     assert len({hash_of(view) for view in views}) == len(views)
     assert {view.labeled for view in views} == {True}
@@ -77,8 +68,7 @@ def test_few_rows_are_groups_of_their_own():
         (lambda s: without_group(s, -1), "group must be a whole number in"),
         (lambda s: without_group(s, 0, n_groups=1), "n_groups must be"),
         (lambda s: without_group(s, 0, seed=-1), "seed must be"),
-        (lambda s: bootstrapped(s, -1), "replicate must be"),
-        (lambda s: bootstrapped(s, 0, seed=2**32), "seed must be"),
+        (lambda s: without_group(s, 0, seed=2**32), "seed must be"),
     ],
 )
 def test_bad_arguments_are_named(make, message):

@@ -161,14 +161,6 @@ def test_embedding_counts_classes_and_links():
     assert_drawn(figure, "a (50)", "c (50)", "to another class")
 
 
-def test_class_probabilities_shows_mean_bars():
-    values = RNG.dirichlet([5, 2, 1], 100)
-    figure = plots.class_probabilities(values, classes=["u", "v", "w"], truth="u")
-    assert_drawn(figure, "u", "v", "w", "truth: u", "line: 90% of draws")
-    widths = [bar.get_width() for bar in figure.axes[0].patches]
-    np.testing.assert_allclose(widths, values.mean(0))
-
-
 def test_neighbor_probabilities_are_shares_of_draws():
     points = np.array([[0.0, 0], [1, 0], [0, 1.05], [9, 9]])
     metrics = [Mahalanobis(np.diag([1.0, s])) for s in (0.5, 0.9, 1.0, 2.0)]
@@ -397,10 +389,6 @@ def everything(draws, compared, pairs):
         "pair_histogram": (1, lambda **k: plots.pair_histogram(metric, X, y, **k)),
         "local_ellipses": (1, lambda **k: plots.local_ellipses(metric, X, y, **k)),
         "embedding": (1, lambda **k: plots.embedding(metric, X, y, links=2, **k)),
-        "class_probabilities": (
-            1,
-            lambda **k: plots.class_probabilities(np.eye(2), classes=["a", "b"], **k),
-        ),
         "neighbor_probabilities": (
             1,
             lambda **k: plots.neighbor_probabilities(two, X[0], X, 3, **k),

@@ -222,25 +222,28 @@ def test_constants_that_disagree_are_drawn_at_the_edge():
     assert shown[2] == 0
 
 
+def one_draw():
+    return pm.posterior.PosteriorMetric([pm.Mahalanobis(np.eye(2))], "prediction")
+
+
 def test_lines_are_visible_on_a_dark_page():
+    X = np.eye(2)
     with plt.style.context("dark_background"):
-        bars = plots.class_probabilities(np.eye(2), classes=["left", "right"]).axes[0]
-    lines, dots = bars.collections
-    assert to_rgb(lines.get_edgecolor()[0]) == (1, 1, 1)
-    assert to_rgb(dots.get_facecolor()[0]) == (1, 1, 1)
+        bars = plots.neighbor_probabilities(one_draw(), X[0], X, 1).axes[0]
+    (whiskers,) = bars.collections
+    assert to_rgb(whiskers.get_edgecolor()[0]) == (1, 1, 1)
 
 
 def test_long_names_leave_room_for_the_figure():
     X, y = points(2)
     frame = pd.DataFrame(X, columns=[f"{LONG}, width", f"{LONG}, height"])
     metric, names = pm.Mahalanobis(np.eye(2)), [f"{LONG} 0", f"{LONG} 1"]
-    near = pm.posterior.PosteriorMetric([metric], "prediction")
+    near = one_draw()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for figure in (
             plots.embedding(metric, X, y, target_names=names),
             plots.matrix(metric, frame),
-            plots.class_probabilities(np.eye(2), classes=names, truth=names[0]),
             plots.neighbor_probabilities(near, X[0], X, 2, y=y, target_names=names),
             plots.calibration(y, dict.fromkeys(names, y / 2)),
         ):
@@ -255,12 +258,12 @@ def test_letters_that_no_font_has_are_codes_with_one_plain_warning(monkeypatch):
     monkeypatch.setattr(
         "probmetric.plots.style._has", lambda path, letter: letter < "Ā"
     )
+    frame = pd.DataFrame(np.eye(2), columns=["猫", "犬"])
     with pytest.warns(UserWarning, match="letters '犬猫'") as seen:
-        figure = plots.class_probabilities(np.eye(2), classes=["猫", "犬"], truth="犬")
+        figure = plots.importance(pm.Mahalanobis(np.eye(2)), frame)
     assert len(seen) == 1
     axis = figure.axes[0]
     assert [t.get_text() for t in axis.get_yticklabels()] == [r"\u732b", r"\u72ac"]
-    assert axis.get_title("left") == r"Class of one query (truth: \u72ac)"
 
 
 MISSING = xr.Dataset({"M": (DIMS, np.array([1.0, np.nan]).reshape(1, 2, 1, 1))})
@@ -287,11 +290,6 @@ HALF = Pairs(np.ones((4, 1)), np.array([0]), np.array([1]), np.array([np.nan]))
 def test_arguments_are_refused_by_name_and_value(plot, arguments, words):
     with pytest.raises((ValueError, TypeError), match=words):
         plot(*arguments)
-
-
-def test_class_probabilities_refuses_a_missing_probability_and_names_the_class():
-    with pytest.raises(ValueError, match=r"probabilities must .* got NaN for right"):
-        plots.class_probabilities([[0.4, np.nan]], classes=["left", "right"])
 
 
 def test_the_figure_of_ranks_names_what_disagrees():
@@ -331,7 +329,8 @@ def test_a_font_that_has_the_letters_is_used(monkeypatch):
         return "DejaVuSerif" in path
 
     monkeypatch.setattr("probmetric.plots.style._has", has)
-    figure = plots.class_probabilities(np.eye(2), classes=["ж", "left"])
+    frame = pd.DataFrame(np.eye(2), columns=["ж", "left"])
+    figure = plots.importance(pm.Mahalanobis(np.eye(2)), frame)
     labels = figure.axes[0].get_yticklabels()
     assert [label.get_text() for label in labels] == ["ж", "left"]
     assert all("DejaVu Serif" in label.get_fontfamily() for label in labels)
@@ -353,18 +352,3 @@ def test_importance_is_the_distance_of_one_standard_deviation():
     alone = plots.importance(fits[0]).axes[0]
     np.testing.assert_allclose(alone.lines[0].get_xdata(), [np.sqrt(5), 1, 0.5])
     assert not alone.collections
-
-
-def test_before_and_after_have_the_links_of_their_own_metric():
-    """Eight columns of noise hide the classes that the first column separates."""
-    y = np.repeat([0, 1], 20)
-    X = np.column_stack([y + RNG.normal(size=40) / 9, RNG.normal(size=(40, 8))])
-    figure = plots.before_after(pm.Mahalanobis(np.eye(1, 9)), X, y, links=2)
-    crossing = []
-    for Z in (X / X.std(0), X[:, :1]):
-        near = np.argsort(
-            np.linalg.norm(Z[:, None] - Z, axis=2) + np.diag([np.inf] * 40), axis=1
-        )[:, :2]
-        crossing.append(f"({np.mean(y[near] != y[:, None]):.1%})")
-    assert crossing[0] != crossing[1] == "(0.0%)"
-    assert [axis.get_xlabel().split()[-1] for axis in figure.axes] == crossing
