@@ -7,6 +7,7 @@ from .checks import (
 from .curves import curves as curves
 from .draws import eigenvalues as eigenvalues, metric as metric
 from .fit import (
+    before_after as before_after,
     importance as importance,
     matrix as matrix,
     pair_histogram as pair_histogram,

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probmetric.data import inputs
+from probmetric.metric import Mahalanobis
 from probmetric.metric.feature_names import check_columns
-from probmetric.plots.space import directions
+from probmetric.plots.space import directions, embedding
 from probmetric.plots.style import (
     BESIDE,
     COLORS,
@@ -152,6 +153,48 @@ def importance(
     axis.set_xlabel(f"learned distance, {unit}")
     cut = f"\n({len(order)} of {d} features shown)" if len(order) < d else ""
     axis.set_title(title + cut)
+    return figure
+
+
+@styled
+def before_after(
+    learned: object,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    links: int = 3,
+    target_names: Names | None = None,
+    axes: Panels | None = None,
+) -> Figure:
+    """Draw the points under the standardized Euclidean and under the learned metric.
+
+    Each panel is an ``embedding`` with its own plane and links to nearest neighbors.
+    Fewer links between classes mean that neighbors agree more often. If the metric was
+    learned from the same points, the lower panel is optimistic.
+
+    Parameters
+    ----------
+    learned, X, y, links, target_names
+        As in ``embedding``.
+    axes : sequence of 2 Axes, optional
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> X, y = pm.datasets.load("iris")
+    >>> figure = pm.plots.before_after(pm.LDA().fit(X[::2], y[::2]), X[1::2], y[1::2])
+    >>> [axis.get_title("left").splitlines()[0] for axis in figure.axes]
+    ['Standardized Euclidean distance', 'Learned distance']
+    """
+    metric = metric_of(learned)
+    points, codes, labels = labeled(metric, X, y, target_names)
+    scale = points.std(0)
+    euclid = Mahalanobis(np.diag(1 / np.where(scale > 0, scale, 1)))
+    figure, (first, second) = blank(2, size=(6.6, 9.6), down=True, axes=axes)
+    shown: dict[str, Any] = {"links": links, "target_names": labels}
+    title = "Standardized Euclidean distance"
+    embedding(euclid, points, codes, title=title, ax=first, **shown)
+    embedding(learned, X, codes, title="Learned distance", ax=second, **shown)
     return figure
 
 

@@ -151,6 +151,9 @@ METRIC = Mahalanobis(np.diag(1 / SD))
 FIGURES = {
     "agreement": lambda: agreement(compared(6)),
     "agreement, many": lambda: agreement(compared(13)),
+    "before_after": lambda: plots.before_after(
+        METRIC, X, y, target_names=WINE.target_names
+    ),
     "calibration": lambda: plots.calibration(P > 0.5, {"a": P, "b": P**2}, band=0.9),
     "curves": lambda: plots.curves(wine_curves(), WINE.feature_names),
     "det": lambda: plots.det({"learned": P, "flat": P**2}, P > 0.6),

@@ -352,3 +352,18 @@ def test_importance_is_the_distance_of_one_standard_deviation():
     alone = plots.importance(fits[0]).axes[0]
     np.testing.assert_allclose(alone.lines[0].get_xdata(), [np.sqrt(5), 1, 0.5])
     assert not alone.collections
+
+
+def test_before_and_after_have_the_links_of_their_own_metric():
+    """Eight columns of noise hide the classes that the first column separates."""
+    y = np.repeat([0, 1], 20)
+    X = np.column_stack([y + RNG.normal(size=40) / 9, RNG.normal(size=(40, 8))])
+    figure = plots.before_after(pm.Mahalanobis(np.eye(1, 9)), X, y, links=2)
+    crossing = []
+    for Z in (X / X.std(0), X[:, :1]):
+        near = np.argsort(
+            np.linalg.norm(Z[:, None] - Z, axis=2) + np.diag([np.inf] * 40), axis=1
+        )[:, :2]
+        crossing.append(f"({np.mean(y[near] != y[:, None]):.1%})")
+    assert crossing[0] != crossing[1] == "(0.0%)"
+    assert [axis.get_xlabel().split()[-1] for axis in figure.axes] == crossing
