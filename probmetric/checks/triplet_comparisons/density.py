@@ -62,8 +62,6 @@ def _end(problem: Problem[Triplets]) -> Sites:
     return {"W": fit_problem(problem).params.W}
 
 
-HESSIAN = hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG)
-
 CHECKS = (
     density(triplet_comparisons, maps_around, closed, wrong=WRONG),
     density(
@@ -74,7 +72,7 @@ CHECKS = (
         changed=_paired,
         wrong={"far compared with the anchor": {"fourth": False}},
     ),
-    HESSIAN,
+    hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG),
     mode(
         triplet_comparisons,
         _end,
