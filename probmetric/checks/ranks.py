@@ -226,7 +226,7 @@ def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Ar
 
 
 def traced(
-    model: Any, key: jax.Array, args: Args, kwargs: Kwargs
+    model: Model, key: jax.Array, args: Args, kwargs: Kwargs
 ) -> dict[str, dict[str, Any]]:
     """Run a NumPyro model; return NumPyro's messages of its sample sites."""
     seeded = handlers.seed(model, key)
@@ -347,7 +347,7 @@ def simulation(
 
 
 class _Powered(Messenger):
-    def __init__(self, fn: Any, power: Any) -> None:
+    def __init__(self, fn: Model, power: Scalar) -> None:
         super().__init__(fn)
         self.power = power
 

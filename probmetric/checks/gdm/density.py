@@ -22,13 +22,15 @@ from probmetric.checks.claims import (
 from probmetric.checks.gdm.problems import fit_problem
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.likelihood import (
+    Rows,
     log_joint,
     precisions,
     rows_of,
     to_beta,
     value_and_derivatives,
 )
-from probmetric.models.gdm import gdm
+from probmetric.models.gdm import GDMPrior, gdm
+from probmetric.typing import Scalar
 
 
 def _points(problem: Problem[Pairs]) -> list[Sites]:
@@ -44,7 +46,7 @@ def _points(problem: Problem[Pairs]) -> list[Sites]:
     ]
 
 
-def _rows(problem: Problem[Pairs]) -> Any:
+def _rows(problem: Problem[Pairs]) -> Rows:
     return rows_of(problem.data, problem.prior, problem.options["learning_rate"])
 
 
@@ -54,7 +56,7 @@ def _closed(problem: Problem[Pairs], orders: float = 0.0) -> Any:
     return _density, (rows._replace(ways=rows.ways + orders), problem.prior)
 
 
-def _density(sites: Sites, rows: Any, prior: Any) -> Any:
+def _density(sites: Sites, rows: Rows, prior: GDMPrior) -> Scalar:
     return log_joint(sites["b"], sites["theta"], rows, prior)
 
 

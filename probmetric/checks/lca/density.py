@@ -27,9 +27,10 @@ from probmetric.inference.lca.likelihood import (
     log_joint,
     to_params,
 )
-from probmetric.inference.lca.statistics import prepare
+from probmetric.inference.lca.statistics import Statistics, prepare
 from probmetric.inference.lca.target import TARGET, closed_form, position, target_data
-from probmetric.models.lca import lca
+from probmetric.models.lca import LCAPrior, lca
+from probmetric.typing import Array, Scalar
 
 
 def rate_of(problem: Problem[Pairs]) -> float:
@@ -49,7 +50,7 @@ def _pooled(problem: Problem[Pairs], same: float = 1.0, orders: float = 1.0) -> 
     return _density, (stats, problem.prior, rate_of(problem))
 
 
-def _density(sites: Sites, stats: Any, prior: Any, rate: Any) -> Any:
+def _density(sites: Sites, stats: Statistics, prior: LCAPrior, rate: Scalar) -> Scalar:
     return log_joint(to_params(sites), stats, prior, rate)
 
 
@@ -117,7 +118,7 @@ def _per_anchor(problem: Problem[Pairs], stop: int = 3000) -> Values:
     settings: Any = {**problem.options, "max_steps": stop, "tol": 1e-13}
     end = fit(pairs, problem.prior, solver="squarem", per_anchor=True, **settings)
 
-    def value(W: Any, log_kappa2: Any) -> Any:
+    def value(W: Array, log_kappa2: Array) -> Scalar:
         options = {**problem.options, "kappa2": jnp.exp(log_kappa2)}
         return log_density(lca, (pairs, problem.prior), options, {"W": W})[0]
 

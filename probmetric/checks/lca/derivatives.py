@@ -3,6 +3,7 @@
 Everything is differentiated in θ = (vec W, log b).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -46,7 +47,7 @@ def _scores(theta: Array, delta: Array, shape: tuple[int, ...]) -> Any:
         t = b + 0.5 * jnp.sum((W @ delta) ** 2) * jnp.exp(-2 * b / shape[0])
         return jnp.stack([jnp.log(-jnp.expm1(-t)), -t])
 
-    def by_pair(function: Any) -> Array:
+    def by_pair(function: Callable[..., Array]) -> Array:
         return jax.vmap(function, (None, 0))(theta, delta)
 
     return by_pair(both), by_pair(jax.jacrev(both))

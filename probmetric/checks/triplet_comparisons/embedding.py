@@ -78,22 +78,24 @@ def places(
         numpyro.sample("y", dist.Bernoulli(logits=far - near), obs=triplets.y)
 
 
-def _answered(seed: int, n: int, size: int) -> tuple[Triplets, np.ndarray]:
+def _answered(seed: int, n: int, size: int) -> Triplets:
     rng = np.random.default_rng(seed)
     a, near, far = triples(rng, n, size)
     Z = rng.normal(size=(n, 2))
     y = rng.logistic(size=size) < _log_odds(Z, a, near, far)
-    return Triplets(object_rows(n), a, near, far, y.astype(np.int32)), Z
+    return Triplets(object_rows(n), a, near, far, y.astype(np.int32))
 
 
-def _log_odds(Z: np.ndarray, a: Any, near: Any, far: Any) -> np.ndarray:
+def _log_odds(
+    Z: np.ndarray, a: np.ndarray, near: np.ndarray, far: np.ndarray
+) -> np.ndarray:
     D = np.sum((Z[:, None] - Z) ** 2, -1)
     return D[a, far] - D[a, near]
 
 
 def toy(seed: int) -> Problem[Triplets]:
     """Simulate 600 answers about 30 objects of the plane, and embed these."""
-    data = _answered(seed, 30, 600)[0]
+    data = _answered(seed, 30, 600)
     data = data._replace(w=0.5 + 0.75 * (np.arange(600) % 3))
     name, options = f"simulated, seed {seed}", {"learning_rate": 0.8}
     return fitted(fit_problem, name, data, embedding_prior(30, 2, 2.0), **options)
@@ -159,7 +161,7 @@ def slope_of_places(problem: Problem[Triplets], change: Change = same) -> Values
 def places_reference(problem: Problem[Triplets]) -> xr.Dataset:
     """Sample the places of 4 objects with NUTS from the default initialization."""
     del problem
-    args = (_answered(8, 4, 80)[0], embedding_prior(4, 2))
+    args = (_answered(8, 4, 80), embedding_prior(4, 2))
     drawn = sampled(places, args, seed=3, n_draws=1000, sampler=NUTS(n_warmup=500))
     return as_dataset({"log distance": 0.5 * np.log(drawn.values["squared"])})
 
@@ -167,7 +169,7 @@ def places_reference(problem: Problem[Triplets]) -> xr.Dataset:
 def embedding_estimate(problem: Problem[Triplets], lam: float = 1.0) -> xr.Dataset:
     """Sample the map of the objects' rows, around its mode; wrong in λ."""
     del problem
-    data, prior = _answered(8, 4, 80)[0], embedding_prior(4, 2, lam)
+    data, prior = _answered(8, 4, 80), embedding_prior(4, 2, lam)
     with jax.enable_x64(True):
         params = fit(data, prior, start=embedding_start(data, 2)).params
         around = posterior(params, data, prior)
