@@ -197,6 +197,7 @@ _LEARNERS = (
         params="PointEffectsParams",
         estimator="point_effects.estimator:PointEffectsLCA",
         methods=("nuts", "laplace"),
+        folder=False,
         inference="effects.draws",
     ),
     _spec(

@@ -1,13 +1,13 @@
 """Builders of claims: facts about a NumPyro model, checked in another way than the fit.
 
-=================  ==================================================================
-``density``        a closed-form log density and its gradient equal NumPyro's
-``hessian``        a matrix of second derivatives equals the one of NumPyro's density
-``mode``           the gradient of NumPyro's density is zero at the fit
-``spread_claims``  Laplace's density of a spread is right, and the fit is at its mode
-``nuts``           draws of a closed-form target equal NUTS draws of the NumPyro model
-``calibrated``     ranks of simulation-based calibration are uniform
-=================  ==================================================================
+==============  =====================================================================
+``density``     a closed-form log density and its gradient equal NumPyro's
+``hessian``     a matrix of second derivatives equals the one of NumPyro's density
+``mode``        the gradient of NumPyro's density is zero at the fit
+``nuts``        draws of a closed-form target equal NUTS draws of the NumPyro model
+``near``        draws of an approximation are within a bound of the reference's
+``calibrated``  ranks of simulation-based calibration are uniform
+==============  =====================================================================
 
 A wrong claim (negative control) is usually a *change* of the problem, such as another
 prior, other data weights or swapped labels. The closed form of the changed problem is
@@ -34,10 +34,11 @@ from probmetric.checks.check import (
     by_gradient,
     by_sampling,
     by_sbc,
+    near_sampling,
     zero,
 )
 from probmetric.checks.ranks import simulation
-from probmetric.checks.sides import density_of, sampled
+from probmetric.checks.sides import density_of, sampled, stretched
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import weights
 from probmetric.inference.sampling.nuts import NUTS
@@ -245,14 +246,17 @@ def mode(
     wrong: Wrong,
     name: str = MODE,
     names: Sequence[str] | None = None,
+    changed: Change = same,
     **more: Any,
 ) -> Check:
     """Claim that the gradient of NumPyro's density is zero at ``end(problem)``.
 
     It is divided by ``size_of(problem)``, and is in the sites ``names`` (default: all).
+    ``changed`` maps the registered problem to the problem of the claim.
     """
 
     def estimate(problem: Problem[Any], change: Change = same, **arguments: Any) -> Any:
+        problem = changed(problem)
         at = end(change(problem), **arguments)
         slope = numpyro_density(model, problem)(jax.tree.map(jnp.asarray, at))[1]
         size = size_of(problem)
@@ -267,71 +271,7 @@ def mode(
     )
 
 
-SPREADS = (0.1, 0.4, 0.9)
-
-
-def spread_claims(
-    model: Model,
-    mode_at: Callable[[Problem[Any], float], Any],
-    fit: Callable[[Problem[Any]], Any],
-    names: Sequence[str],
-    *,
-    wrong: Mapping[str, Callable[[Any], float]],
-) -> tuple[Check, Check]:
-    """Claim Laplace's density of the spread ω, and that the fit is at its mode.
-
-    ``mode_at(problem, spread)`` returns an object with ``at``, the mode given the
-    spread, and ``log_density``, Laplace's approximation of the spread's log density.
-    ``wrong`` are terms by name, functions of the mode, that wrong claims add to that
-    log density.
-    """
-
-    def reference(problem: Problem[Any]) -> Values:
-        both, values = curvature(model, problem, names), list[float]()
-        for spread in SPREADS:
-            at = jax.tree.map(jnp.asarray, mode_at(problem, spread).at)
-            value, H = both({**at, "spread": jnp.asarray(spread)})
-            log_det = np.linalg.slogdet(np.asarray(H) / (2 * np.pi))[1]
-            values.append(float(value) - log_det / 2)
-        return {"log density of ω": values}
-
-    def estimate(problem: Problem[Any], extra: Any = None) -> Values:
-        modes = [mode_at(problem, spread) for spread in SPREADS]
-        more = [0.0 if extra is None else extra(m) for m in modes]
-        values = [m.log_density + x for m, x in zip(modes, more, strict=True)]
-        return {"log density of ω": values}
-
-    def score(problem: Problem[Any], factor: float = 1.0) -> Values:
-        """Compute the score by central differences, in posterior sd; 0 at an end."""
-        spread = float(fit(problem).params.spread)
-        spread = spread if factor == 1.0 else max(factor * spread, 0.5)
-        if spread == 0:
-            return {"score of ω": 0.0}
-        h = 0.01 * spread
-        low, middle, high = (
-            mode_at(problem, spread + k * h).log_density for k in (-1.0, 0.0, 1.0)
-        )
-        curved = -(high - 2 * middle + low) / h**2
-        return {"score of ω": (high - low) / (2 * h) / np.sqrt(abs(curved))}
-
-    return (
-        by_gradient(
-            "Laplace's density of the spread has the determinant of NumPyro's Hessian",
-            reference=reference,
-            estimate=estimate,
-            controls={k: partial(estimate, extra=f) for k, f in wrong.items()},
-            rtol=1e-8,
-        ),
-        by_gradient(
-            "the spread is a mode of its density, in posterior sd",
-            reference=zero,
-            estimate=score,
-            controls={"ω half too large": partial(score, factor=1.5)},
-            atol=0.02,
-        ),
-    )
-
-
+@lru_cache
 def nuts_draws(
     model: Model,
     summary: Summary,
@@ -385,40 +325,54 @@ def nuts(
     )
 
 
+def near(
+    name: str,
+    reference: Callable[[Problem[Any]], xr.Dataset],
+    draws: Callable[[Problem[Any]], xr.Dataset],
+    *,
+    wide: float = 4.0,
+    **more: Any,
+) -> Check:
+    """Claim that an approximation's draws are within ``bound`` of the reference's.
+
+    The wrong claim is the same draws, ``wide`` times as far from their mean.
+    """
+    estimate = stretched(draws)
+    wrong = {f"{wide:g} times too wide": partial(estimate, wide=wide)}
+    return near_sampling(
+        name, reference=reference, estimate=estimate, controls=wrong, **more
+    )
+
+
 def calibrated(
     model: Model,
     world: Callable[[], tuple[Any, Any]],
     *,
-    wrong: Mapping[str, Model],
     n_simulations: int = 400,
     n_wrong: int = 100,
+    identified: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
-    functionals: Callable[[Any, Any], dict[str, Any]] | None = None,
+    **settings: Any,
 ) -> Check:
     """Claim that ranks of true values among NUTS draws are uniform.
 
-    ``world()`` returns the data without labels and the prior, which all simulations
-    share. The posteriors of the ``wrong`` models must be rejected, in ``n_wrong``
-    simulations. ``functionals(position, data)`` are quantities to rank instead of all
-    sites.
+    ``world()`` returns the data and the prior, which all simulations share. Of the
+    labels only the shape is used. In the wrong claim the data count twice. It has
+    ``n_wrong`` simulations. ``identified`` are the sites to rank (default: all), and
+    ``settings`` those of ``ranks.sbc``.
     """
 
     def estimate(
-        problem: Problem[Any], under: Model = model, n: int = n_simulations
+        problem: Problem[Any], wrong: str = "", n: int = n_simulations
     ) -> Ranks:
         del problem
         data, prior = world()
-        # Only the shape of the labels is used.
-        data = data._replace(y=np.zeros(np.shape(data[1]), np.int32))
-        ranking = simulation(model, data, (prior,), options or {}, under=under)
-        if functionals is not None:
-            target = ranking.target._replace(functionals=functionals)
-            ranking = ranking._replace(target=target)
-        return ranking(seed=11, n_simulations=n, progress=False)
+        ranking = simulation(model, data, (prior,), options or {}, identified)
+        return ranking(wrong, seed=11, n_simulations=n, progress=False, **settings)
 
     return by_sbc(
         CALIBRATED,
         estimate=estimate,
-        controls={k: partial(estimate, under=m, n=n_wrong) for k, m in wrong.items()},
+        controls={"η = 2": partial(estimate, wrong="η = 2", n=n_wrong)},
         slow=True,
     )

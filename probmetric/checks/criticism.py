@@ -31,10 +31,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import xarray as xr
+from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_number
 from probmetric.checks.compare import holm
+from probmetric.posterior.bands import deviation
 from probmetric.registry import MODELS, model_of
 from probmetric.typing import no_type_check
 
@@ -140,6 +142,17 @@ def verdict_of(model: str, findings: Sequence[Finding]) -> ModelVerdict:
             word = "conflict"
         parts.append(Part(finding, float(p), word))
     return ModelVerdict(model, tuple(parts))
+
+
+def surprise(
+    observed: Float[np.ndarray, "k"],
+    drawn: Float[np.ndarray, "s k"],
+    sd: Float[np.ndarray, "k"],
+) -> tuple[float, float]:
+    """Return the largest standardized residual, and its p-value by replicates."""
+    largest = float(deviation(observed, np.zeros(len(sd)), sd))
+    replicated = deviation(drawn, np.zeros(len(sd)), sd)
+    return largest, (1 + int(np.sum(replicated >= largest))) / (1 + len(replicated))
 
 
 @no_type_check

@@ -6,7 +6,6 @@ from functools import partial
 import jax
 import numpy as np
 import xarray as xr
-from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_sampling
@@ -17,7 +16,6 @@ from probmetric.data.scaling import Scaler
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lda import (
     class_moments,
-    discriminants,
     fit,
     sample,
     shrinkage_prior,
@@ -99,27 +97,6 @@ def _moments_without_prior(problem: Problem[Labeled]) -> Values:
     return {"Sigma_W": within, "means": mean, "weights at the mode": weights}
 
 
-def _eigenvalues_by_scipy(problem: Problem[Labeled]) -> Values:
-    """Solve Σ_B u = λ Σ_W u by SciPy."""
-    p = problem.params
-    off = p.mean - p.weights @ p.mean
-    values = eigh((off * p.weights[:, None]).T @ off, p.within, eigvals_only=True)
-    values = values[::-1][: len(p.eigenvalues)]
-    return {"λ": values, "Σλ": values.sum()}
-
-
-def _eigenvalues(problem: Problem[Labeled]) -> Values:
-    values = problem.params.eigenvalues
-    return {"λ": values, "Σλ": fit_problem(problem).objective}
-
-
-def _equally_likely(problem: Problem[Labeled]) -> Values:
-    p = problem.params
-    equal = np.full_like(p.weights, 1 / len(p.weights))
-    values, _ = discriminants(equal, p.mean, p.within, len(p.eigenvalues))
-    return {"λ": values, "Σλ": values.sum()}
-
-
 def _few(problem: Problem[Labeled]) -> tuple[Labeled, NIWPrior]:
     prior, data = problem.prior, problem.data
     kappa = max(float(prior.kappa), 0.1)
@@ -174,12 +151,6 @@ CHECKS = (
         reference=_tied_posterior,
         estimate=_moments,
         controls={"prior left out": _moments_without_prior},
-    ),
-    by_algebra(
-        "eigenvalues solve the generalized eigenproblem of Σ_B and Σ_W",
-        reference=_eigenvalues_by_scipy,
-        estimate=_eigenvalues,
-        controls={"classes equally likely": _equally_likely},
     ),
     by_sampling(
         "closed-form draws of the metric equal NUTS draws",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probmetric.checks.check import Problem, Values, by_algebra, zero
+from probmetric.checks.check import Problem, Values, by_algebra
 from probmetric.checks.claims import reweighted
 from probmetric.checks.problems import OF_PAIRS, correlated, fitted, standardized
 from probmetric.checks.sides import inverse
@@ -10,7 +10,7 @@ from probmetric.data.containers import Pairs, weights
 from probmetric.data.pairs import all_pairs
 from probmetric.inference.pair_lda import fit, second_moments
 from probmetric.inference.solvers.result import Fit
-from probmetric.typing import Array, ArrayLike
+from probmetric.typing import Array
 
 ALPHA = 0.01
 
@@ -69,30 +69,16 @@ def _orthonormal(problem: Problem[Pairs]) -> Values:
     return _metric(np.linalg.qr(np.asarray(problem.params.factor).T)[0].T)
 
 
-def _negative_part(M: ArrayLike) -> Values:
-    values = np.linalg.eigvalsh(np.asarray(M))
-    return {"negative part": np.minimum(values, 0).sum() / np.abs(values).sum()}
-
-
-NOTES = "the notes' inverse at a small alpha (erratum P9)"
-
 CHECKS = (
     by_algebra(
         "the metric solves the generalized eigenproblem of the pairs' second moments",
         reference=_by_definition,
         estimate=lambda p: _metric(p.params.factor),
         controls={
-            NOTES: _notes,
+            "the notes' inverse at a small alpha (erratum P9)": _notes,
             "orthonormal directions": _orthonormal,
             "other data weights": _reweighted,
         },
         rtol=1e-8,
-    ),
-    by_algebra(
-        "the metric is positive semi-definite",
-        reference=zero,
-        estimate=lambda p: _negative_part(_metric(p.params.factor)["M"]),
-        controls={NOTES: lambda p: _negative_part(_notes(p)["M"])},
-        atol=1e-12,
     ),
 )

@@ -5,17 +5,20 @@ A *change* is a function of a problem that must not change the learned metric.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PyTree, Shaped
 
 from probmetric.checks.check import Problem
-from probmetric.data.containers import Data, Groups, Labeled, Pairs, weights
+from probmetric.data.containers import Data, Groups, Labeled, Pairs, Triplets, weights
 from probmetric.inference.solvers.result import Fit
+from probmetric.models.lca import LCAPrior
 from probmetric.precision import to_numpy
+from probmetric.typing import Array
 
-type Rows = Labeled | Pairs | Groups
+type Rows = Labeled | Pairs | Groups | Triplets
 
 
 def standardized(
@@ -26,6 +29,36 @@ def standardized(
     scale = X.std(0)
     Z = (X - X.mean(0)) / np.where(scale > 0, scale, 1.0)
     return Z, np.unique(np.asarray(y), return_inverse=True)[1]
+
+
+def principal(
+    X: Float[np.ndarray, "n d"], y: Shaped[np.ndarray, "n"], most: int
+) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n"]]:
+    """Return leading principal components of standardized points, and class codes."""
+    Z, codes = standardized(X, y)
+    return Z @ np.linalg.svd(Z, full_matrices=False)[2][:most].T, codes
+
+
+def random_pairs(rng: np.random.Generator, n: int, size: int, d: int = 3) -> Pairs:
+    """Draw n points, of unequal scale if d = 3, and pairs of them without labels."""
+    X = rng.normal(size=(n, d)) * ([1.0, 1.3, 0.7] if d == 3 else 1.0)
+    i = rng.integers(0, n, size)
+    return Pairs(X, i, (i + rng.integers(1, n, size)) % n, None)
+
+
+MEAN = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])
+"""Prior mean of maps to the plane that are not neutral in any entry."""
+
+COMMON = LCAPrior(MEAN, c=0.8, lam=2.0, b_shape=1.5, b_rate=0.7)
+
+
+def answered[D: Data](
+    simulate: Callable[[Array, Any, D], Any], seed: int, truth: PyTree, data: D
+) -> D:
+    """Return data with answers that a model draws, and weights from 1/2 to 2."""
+    with jax.enable_x64(True):
+        y = np.asarray(simulate(jax.random.key(seed), truth, data).y)
+    return data._replace(y=y, w=0.5 + 0.75 * (np.arange(len(y)) % 3))
 
 
 def correlated(seed: int, n_each: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,15 +84,24 @@ def fitted[D: Data](
 
 
 def permuted[D: Rows](problem: Problem[D]) -> Problem[D]:
-    """Put the points, or the pairs, in another order."""
+    """Put the points, the pairs or the triplets in another order."""
     data = problem.data
     order = np.random.default_rng(1).permutation(len(weights(data)))
     moved = {
         name: np.asarray(rows)[order]
         for name, rows in data._asdict().items()
-        if rows is not None and not (name == "X" and isinstance(data, Pairs))
+        if rows is not None and not (name == "X" and isinstance(data, Pairs | Triplets))
     }
     return replace(problem, data=data._replace(**moved))
+
+
+def renumbered[D: Pairs | Triplets](problem: Problem[D]) -> Problem[D]:
+    """Put the points of pairs or triplets in another order."""
+    data, X = problem.data, np.asarray(problem.data.X)
+    place = np.random.default_rng(2).permutation(len(X))
+    names = ("i", "j") if isinstance(data, Pairs) else ("anchor", "near", "far")
+    moved = {k: place[np.asarray(getattr(data, k))] for k in names}
+    return replace(problem, data=data._replace(X=X[np.argsort(place)], **moved))
 
 
 def swapped(problem: Problem[Pairs]) -> Problem[Pairs]:
@@ -68,10 +110,10 @@ def swapped(problem: Problem[Pairs]) -> Problem[Pairs]:
     return replace(problem, data=pairs._replace(i=pairs.j, j=pairs.i))
 
 
-def renamed[D: Labeled | Groups](problem: Problem[D]) -> Problem[D]:
-    """Reverse the codes of the classes, or of the groups."""
+def renamed[D: Rows](problem: Problem[D]) -> Problem[D]:
+    """Reverse the codes of the classes, or of the groups of points or pairs."""
     data = problem.data
-    name = "group" if isinstance(data, Groups) else "y"
+    name = {Groups: "group", Pairs: "anchor"}.get(type(data), "y")
     codes = np.asarray(getattr(data, name))
     return replace(problem, data=data._replace(**{name: codes.max() - codes}))
 
@@ -79,7 +121,7 @@ def renamed[D: Labeled | Groups](problem: Problem[D]) -> Problem[D]:
 def translated[D: Rows](problem: Problem[D]) -> Problem[D]:
     """Move all points, and the prior mean with them."""
     data, prior = problem.data, problem.prior
-    if not isinstance(data, Pairs):
+    if not isinstance(data, Pairs | Triplets):
         prior = prior._replace(mean=prior.mean + 3.0)
     moved = data._replace(X=np.asarray(data.X) + 3.0)
     return replace(problem, data=moved, prior=prior)

@@ -226,7 +226,7 @@ def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Ar
 
 
 def traced(
-    model: Any, key: jax.Array, args: Args, kwargs: Kwargs
+    model: Model, key: jax.Array, args: Args, kwargs: Kwargs
 ) -> dict[str, dict[str, Any]]:
     """Run a NumPyro model; return NumPyro's messages of its sample sites."""
     seeded = handlers.seed(model, key)
@@ -295,13 +295,10 @@ def simulation(
     kwargs: Kwargs,
     identified: Sequence[str] | None = None,
     dtype: str = "float64",
-    *,
-    under: Model | None = None,
 ) -> Simulation:
     """Check that a model can simulate, and prepare its simulations.
 
-    Only shapes of the observations in ``data`` are used. ``under`` is the model of the
-    posterior (default: ``model``).
+    Only shapes of the observations in ``data`` are used.
     """
     arguments = call_of(model, data, args, kwargs)
     with jax.enable_x64(is_double(dtype)):
@@ -345,12 +342,12 @@ def simulation(
                 f"identified must only contain names of {sorted(values)}, got {unknown}"
             )
         keep = None if identified is None else tuple(identified)
-        target = _cached(under or model, tree, static, latent, keep)[0]
+        target = _cached(model, tree, static, latent, keep)[0]
         return Simulation(target, story, world, dtype)
 
 
 class _Powered(Messenger):
-    def __init__(self, fn: Any, power: Any) -> None:
+    def __init__(self, fn: Model, power: Scalar) -> None:
         super().__init__(fn)
         self.power = power
 

@@ -1,4 +1,4 @@
-"""Sides that many checks share: NumPyro's density and draws, decreases of an EM."""
+"""Sides that many checks share: NumPyro's density and draws."""
 
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
@@ -10,7 +10,7 @@ import xarray as xr
 from jaxtyping import Float
 from numpyro.infer.util import log_density
 
-from probmetric.checks.check import Problem, Values
+from probmetric.checks.check import Problem
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import (
     Args,
@@ -26,7 +26,6 @@ from probmetric.inference.sampling.target import (
     model_target,
     split_arguments,
 )
-from probmetric.inference.solvers.em import run_em
 from probmetric.typing import Array, Scalar
 
 
@@ -96,16 +95,6 @@ def stretched[D](
         return (middle + wide * (cached - middle)).assign_attrs(cached.attrs)
 
     return widened
-
-
-def largest_fall[P, D](
-    step: Callable[[P, D], tuple[P, Scalar]], start: P, data: D, *, max_steps: int
-) -> Values:
-    """Return the largest decrease of an EM objective, relative to its final value."""
-    run = run_em(step, start, data, max_steps=max_steps, tol=0.0)
-    trace = np.asarray(run.trace[: int(run.n_steps)])
-    fall = np.max(np.maximum(-np.diff(trace), 0.0))
-    return {"largest fall": fall / np.abs(trace[-1])}
 
 
 def inverse(A: Float[np.ndarray, "*n d d"]) -> Float[np.ndarray, "*n d d"]:

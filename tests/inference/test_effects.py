@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from probmetric.checks.hierarchical_lca import toy as toy_groups
-from probmetric.checks.point_effects.problems import toy as toy_points
+from probmetric.checks.point_effects import toy as toy_points
 from probmetric.data.containers import Pairs
 from probmetric.inference.effects.arrow import arrow, gradient
 from probmetric.inference.effects.draws import (

@@ -1,7 +1,7 @@
 """Claims about DCA-GM, cheapest first.
 
 ``problems``   simulated problems, and problems made from labeled data.
-``density``    densities, mode, gradients and Fisher matrices compared with autodiff.
+``density``    densities, mode and Fisher matrices compared with autodiff.
 ``sampling``   Laplace's and a variational approximation compared with NUTS.
 """
 

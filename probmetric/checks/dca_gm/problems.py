@@ -1,7 +1,6 @@
 """Problems to check DCA-GM on: simulated, or made from a labeled data set."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.fit import default_prior, fit
 from probmetric.inference.dca_gm.start import start
 from probmetric.inference.solvers.result import Fit
-from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, simulate
+from probmetric.models.dca_gm import DCAGMParams, simulate
 from probmetric.precision import to_numpy
 
 
@@ -43,24 +42,29 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
     return _fitted("data", Labeled(*standardized(X, y)), 3)
 
 
-def split(problem: Problem[Labeled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
-    """Return parameters with every component in two, weighted data, and a prior."""
-    params, data, prior = jax.tree.map(
-        np.asarray, (problem.params, problem.data, problem.prior)
-    )
+def tempered(problem: Problem[Labeled]) -> Problem[Labeled]:
+    """Return the problem at a learning rate of 0.7, with the model's options."""
+    covariance = "class" if problem.params.chol.shape[1] == 1 else "component"
+    return replace(problem, options={"covariance": covariance, "learning_rate": 0.7})
+
+
+def split(problem: Problem[Labeled]) -> Problem[Labeled]:
+    """Return the tempered problem with every component in two, and other weights."""
+    params, prior, X = problem.params, problem.prior, problem.data.X
     shift = 0.6 * np.array([1.0, -0.5])[: params.A.shape[0]]
-    mu = np.concatenate([params.mu + shift, params.mu - 0.4 * shift], 1)
     both = [params.log_beta + np.log(0.3), params.log_beta + np.log(0.7)]
     chol = params.chol
-    if chol.shape[1] > 1:
-        chol = np.concatenate([chol, chol], 1)
-    split = params._replace(
-        mu=mu, log_beta=np.concatenate(both, 1), chol=chol, fisher=None
+    params = params._replace(
+        mu=np.concatenate([params.mu + shift, params.mu - 0.4 * shift], 1),
+        log_beta=np.concatenate(both, 1),
+        chol=chol if chol.shape[1] == 1 else np.concatenate([chol, chol], 1),
+        fisher=None,
     )
-    present = np.concatenate([prior.present] * 2, 1)
-    moved = split, data._replace(w=0.5 + np.arange(len(data.X)) % 3)
+    prior = prior._replace(present=np.concatenate([prior.present] * 2, 1))
+    data = problem.data._replace(w=0.5 + np.arange(len(X)) % 3)
     # On the device, where sums and products round as in the package.
-    return jax.device_put((*moved, prior._replace(present=present)))
+    params, data, prior = jax.device_put((params, data, prior))
+    return replace(tempered(problem), params=params, data=data, prior=prior)
 
 
 def fit_problem(problem: Problem[Labeled]) -> Fit:

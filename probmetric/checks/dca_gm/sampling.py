@@ -5,15 +5,14 @@ distance of means in posterior standard deviations, and of log standard deviatio
 stay within a bound.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from probmetric.checks.check import Problem, near_sampling
-from probmetric.checks.sides import as_dataset, stretched
+from probmetric.checks.check import Problem
+from probmetric.checks.claims import near
+from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.draws import TARGET_A, prepare
 from probmetric.inference.dca_gm.fit import Conditioned
@@ -48,33 +47,29 @@ def _nuts(problem: Problem[Labeled]) -> xr.Dataset:
         return _summaries(NUTS().draw(_posterior(problem), seed=1, progress=False))
 
 
-def _laplace(problem: Problem[Labeled], narrow: float = 1.0) -> xr.Dataset:
+def _laplace(problem: Problem[Labeled]) -> xr.Dataset:
     with jax.enable_x64(True):
-        posterior = _posterior(problem)
-        start = posterior.start._replace(factor=narrow * posterior.start.factor)
-        return _summaries(Laplace().draw(posterior._replace(start=start), seed=2))
+        return _summaries(Laplace().draw(_posterior(problem), seed=2))
 
 
-@stretched
 def _svi(problem: Problem[Labeled]) -> xr.Dataset:
     with jax.enable_x64(True):
         return _summaries(SVI().draw(_posterior(problem), seed=3, progress=False))
 
 
 CHECKS = (
-    near_sampling(
+    near(
         "Laplace is near NUTS on J and p(c|x), mixtures fixed",
-        reference=_nuts,
-        estimate=_laplace,
-        controls={"a tenth of the width": partial(_laplace, narrow=0.1)},
+        _nuts,
+        _laplace,
         bound=0.5,
         slow=True,
     ),
-    near_sampling(
+    near(
         "SVI is near NUTS on J and p(c|x), mixtures fixed",
-        reference=_nuts,
-        estimate=_svi,
-        controls={"twice too wide": partial(_svi, wide=2.0)},
+        _nuts,
+        _svi,
+        wide=2.0,
         bound=0.3,
         slow=True,
     ),

@@ -1,8 +1,7 @@
-"""Posterior, evidence, modes and class probabilities of Gaussian classes.
+"""Posterior, evidence and modes of Gaussian classes.
 
 The log density of NumPyro's model at any θ, less the log density of θ under the
-posterior (SciPy), is the evidence. Modes are stationary points of NumPyro's density;
-class probabilities are those of SciPy's multivariate t.
+posterior (SciPy), is the evidence. Modes are stationary points of NumPyro's density.
 """
 
 from functools import partial
@@ -12,22 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats as scipy_stats
-from scipy.special import logsumexp
-from scipy.stats import multivariate_t
 
-from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
+from probmetric.checks.check import Problem, Values, by_gradient, zero
 from probmetric.checks.sides import density_of
 from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
+    ClassPosterior,
     log_evidence,
     mode,
     posterior,
     posterior_mean,
     statistics,
-)
-from probmetric.inference.gaussian_classes.predict import (
-    predict_log_proba,
 )
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
@@ -76,7 +71,7 @@ def joint_density(problem: Problem[Labeled]) -> Values:
     return table
 
 
-def _log_posterior(at: GaussianClassesParams, post: Any, kind: str) -> float:
+def _log_posterior(at: GaussianClassesParams, post: ClassPosterior, kind: str) -> float:
     """Return the log density of (π, μ, L), or (π, μ, σ²), under a posterior."""
     c, d = at.mean.shape
     value = scipy_stats.dirichlet.logpdf(at.weights, post.alpha)
@@ -155,50 +150,6 @@ def mode_slope(problem: Problem[Labeled], mean: bool = False) -> Values:
     return table
 
 
-def proba_by_scipy(problem: Problem[Labeled]) -> Values:
-    """Restrict SciPy's multivariate t to the observed entries, class by class."""
-    X, stats = _rows(problem), statistics(problem.data, n_classes(problem))
-    logs: dict[str, np.ndarray] = {}
-    for kind in KINDS:
-        post = posterior(stats, problem.prior, covariance=kind)
-        c, d = post.mean.shape
-        table = np.empty((len(X), c))
-        for n, k in np.ndindex(*table.shape):
-            q = min(k, len(post.nu) - 1)
-            there, kappa = ~np.isnan(X[n]), float(post.kappa[k])
-            loc, nu = np.asarray(post.mean[k])[there], float(post.nu[q])
-            size = (kappa + 1) / kappa
-            value = np.log(post.alpha[k] / np.sum(post.alpha))
-            if kind == "diagonal":
-                scale = np.sqrt(np.asarray(post.Psi[k])[there] * size / nu)
-                value += scipy_stats.t.logpdf(X[n][there], nu, loc, scale).sum()
-            elif there.any():
-                df: Any = nu - d + 1
-                S: Any = np.asarray(post.Psi[q])[np.ix_(there, there)] * size / df
-                value += multivariate_t.logpdf(X[n][there], loc, S, df=df)
-            table[n, k] = value
-        logs[f"log P(c | x), {kind}"] = table - logsumexp(table, 1, keepdims=True)
-    return logs
-
-
-def _rows(problem: Problem[Labeled]) -> np.ndarray:
-    X = np.array(problem.data.X[:8], float)
-    if X.shape[1] > 1:
-        X[1, 0] = X[4, 1] = X[6, -1] = np.nan
-    return X
-
-
-def proba(problem: Problem[Labeled], kappa: float = 0.0) -> Values:
-    """Return the same in closed form; wrong: κ off."""
-    stats, logs = statistics(problem.data, n_classes(problem)), dict[str, Array]()
-    for kind in KINDS:
-        post = posterior(stats, problem.prior, covariance=kind)
-        post = post._replace(kappa=post.kappa + kappa)
-        name = f"log P(c | x), {kind}"
-        logs[name] = predict_log_proba(post, _rows(problem), missing=True)
-    return logs
-
-
 CHECKS = (
     by_gradient(
         "posterior density times evidence equals the NumPyro density at any θ",
@@ -216,12 +167,5 @@ CHECKS = (
         estimate=mode_slope,
         controls={"posterior mean instead of mode": partial(mode_slope, mean=True)},
         atol=5e-5,
-    ),
-    by_algebra(
-        "class probabilities equal those of SciPy's t, also with missing entries",
-        reference=proba_by_scipy,
-        estimate=proba,
-        controls={"κ off by one": partial(proba, kappa=1.0)},
-        rtol=1e-8,
     ),
 )

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_CLASSES, fitted, standardized, translated
+from probmetric.checks.problems import OF_CLASSES, fitted, principal, translated
 from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes.posterior import statistics
 from probmetric.inference.gaussian_classes.predict import fit
@@ -39,9 +39,7 @@ def toy(seed: int) -> Problem[Labeled]:
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
     """Fit leading principal components of labeled data, under the evidence prior."""
-    Z, codes = standardized(X, y)
-    axes = np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS]
-    data = Labeled(Z @ axes.T, codes)
+    data = Labeled(*principal(X, y, N_COMPONENTS))
     prior = evidence_prior(statistics(data, _n_classes(data)), alpha=1.5)
     return _fitted("data", data, to_numpy(prior))
 

@@ -1,7 +1,7 @@
 """Claims about the generalized dissimilarity model.
 
 ``problems``   simulated sites, pairs of labeled points, changes of a problem.
-``density``    I-splines, log joint density, gradient, Hessian and mode.
+``density``    log joint density, gradient, Hessian and mode.
 ``sampling``   draws compared with NUTS; calibration by simulation.
 """
 

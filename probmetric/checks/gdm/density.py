@@ -1,13 +1,12 @@
-"""I-splines compared with quadrature; density and mode with NumPyro's density."""
+"""Density, Hessian and mode compared with NumPyro's density."""
 
 from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.interpolate import BSpline
 
-from probmetric.checks.check import Problem, Values, by_gradient, by_quadrature, zero
+from probmetric.checks.check import Problem, Values, by_gradient, zero
 from probmetric.checks.claims import (
     MODE,
     Change,
@@ -23,46 +22,15 @@ from probmetric.checks.claims import (
 from probmetric.checks.gdm.problems import fit_problem
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.likelihood import (
+    Rows,
     log_joint,
     precisions,
     rows_of,
     to_beta,
     value_and_derivatives,
 )
-from probmetric.metric.splines import i_splines
-from probmetric.models.gdm import gdm
-
-
-def _grid(problem: Problem[Pairs]) -> tuple[np.ndarray, np.ndarray]:
-    """Return points of the range of each covariate (g, d) with its ends, and knots."""
-    knots = np.asarray(problem.prior.knots, float)
-    share = np.linspace(0, 1, 33)[:, None]
-    return knots[:, 0] * (1 - share) + knots[:, -1] * share, knots
-
-
-def quadrature(problem: Problem[Pairs]) -> Values:
-    """Integrate SciPy's B-splines of degree 1, scaled to M-splines, by antiderivative.
-
-    The M-spline of order 2 on (l, m, r) is the B-spline there times 2/(r - l).
-    """
-    X, knots = _grid(problem)
-    splines = np.zeros((*X.shape, knots.shape[1]))
-    for f, row in enumerate(knots):
-        padded = np.concatenate([row[:1], row, row[-1:]])
-        for k in range(len(row)):
-            ends = padded[k : k + 3]
-            # A basis element by its own knots; the whole basis sums to one on the row.
-            chosen = np.zeros(len(row))
-            chosen[k] = 2 / (ends[2] - ends[0])
-            integral = BSpline(padded, chosen, 1).antiderivative()
-            splines[:, f, k] = integral(X[:, f]) - integral(row[0])
-    return {"I-splines": splines}
-
-
-def closed_splines(problem: Problem[Pairs], shift: int = 0) -> Values:
-    """Evaluate Eq. (1) of ``metric.splines``; wrong: of the next spline."""
-    X, knots = _grid(problem)
-    return {"I-splines": np.roll(i_splines(X, knots), shift, -1)}
+from probmetric.models.gdm import GDMPrior, gdm
+from probmetric.typing import Scalar
 
 
 def _points(problem: Problem[Pairs]) -> list[Sites]:
@@ -78,7 +46,7 @@ def _points(problem: Problem[Pairs]) -> list[Sites]:
     ]
 
 
-def _rows(problem: Problem[Pairs]) -> Any:
+def _rows(problem: Problem[Pairs]) -> Rows:
     return rows_of(problem.data, problem.prior, problem.options["learning_rate"])
 
 
@@ -88,7 +56,7 @@ def _closed(problem: Problem[Pairs], orders: float = 0.0) -> Any:
     return _density, (rows._replace(ways=rows.ways + orders), problem.prior)
 
 
-def _density(sites: Sites, rows: Any, prior: Any) -> Any:
+def _density(sites: Sites, rows: Rows, prior: GDMPrior) -> Scalar:
     return log_joint(sites["b"], sites["theta"], rows, prior)
 
 
@@ -110,14 +78,6 @@ def _slope(problem: Problem[Pairs], change: Change = same) -> Values:
 
 
 CHECKS = (
-    by_quadrature(
-        "I-splines are integrals of M-splines",
-        reference=quadrature,
-        estimate=closed_splines,
-        controls={"of the next knot": partial(closed_splines, shift=1)},
-        rtol=1e-10,
-        atol=1e-12,
-    ),
     density(
         gdm,
         _points,

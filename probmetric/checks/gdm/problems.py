@@ -3,11 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_PAIRS, fitted, standardized, translated
+from probmetric.checks.problems import OF_PAIRS, answered, fitted, principal, translated
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.fit import fit, knots_for
 from probmetric.inference.lca.recipe import Recipe, build, rate_for
@@ -28,18 +27,15 @@ def toy(seed: int) -> Problem[Pairs]:
     theta = np.array([[0.8, 0.0, 1.2], [0.0, 0.6, 0.3], [0.0, 0.0, 0.0]])
     truth = GDMParams(np.asarray(0.2), theta, knots_for(X))
     pairs = Pairs(X, i, j, None, trials=rng.integers(1, 13, 300))
-    with jax.enable_x64(True):
-        y = np.asarray(simulate(jax.random.key(seed), truth, pairs).y)
-    w = 0.5 + 0.75 * (np.arange(300) % 3)
+    pairs = answered(simulate, seed, truth, pairs)
     prior = GDMPrior(truth.knots, np.asarray(0.9), np.asarray(0.7))
     name = f"simulated, seed {seed}"
-    return fitted(fit_problem, name, pairs._replace(y=y, w=w), prior, learning_rate=0.8)
+    return fitted(fit_problem, name, pairs, prior, learning_rate=0.8)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
     """Fit the estimator's recipe to a labeled data set, at most 5 components."""
-    Z, codes = standardized(X, y)
-    Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:5].T
+    Z, codes = principal(X, y, 5)
     recipe = Recipe(n_components=Z.shape[1])
     pairs = build(Z, codes, recipe)._replace(anchor=None)
     one = np.ones(())

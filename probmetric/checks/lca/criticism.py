@@ -53,7 +53,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from scipy.stats import chi2, gamma, norm
 
-from probmetric.checks.criticism import Finding
+from probmetric.checks.criticism import Finding, surprise
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
 from probmetric.data.scaling import Scaler
@@ -65,7 +65,7 @@ from probmetric.inference.lca.recipe import Fitted, Recipe, solve
 from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
-from probmetric.posterior.bands import band, binned, deviation, merged
+from probmetric.posterior.bands import band, binned, merged
 from probmetric.typing import Array
 
 BINS, LEAST, PROB = 10, 2.0, 0.95
@@ -287,7 +287,7 @@ def _location(
     whole: Float[np.ndarray, "k"],
 ) -> Finding:
     """Judge residuals that vary with the place of a pair, relative to *same* pairs."""
-    largest, p = _surprise(observed, drawn, sd)
+    largest, p = surprise(observed, drawn, sd)
     gap = float(np.max(np.abs(observed) / whole))
     said = f"the rate of *same* varies by {gap:.0%} with the place of a pair, at equal "
     said = f"{said}distance (p = {p:.2g})"
@@ -298,13 +298,6 @@ def _location(
     return Finding("location", largest, p, gap, RATE, said, remedy)
 
 
-def _surprise(observed: Any, drawn: Any, sd: Any) -> tuple[float, float]:
-    """Return the largest standardized residual and its p-value."""
-    largest = float(deviation(observed, np.zeros(len(sd)), sd))
-    replicated = deviation(drawn, np.zeros(len(sd)), sd)
-    return largest, (1 + int(np.sum(replicated >= largest))) / (1 + len(replicated))
-
-
 def _places(middle: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N k"]:
     """Return leading principal components of midpoints, and their centered squares."""
     centered = middle - middle.mean(0)
@@ -313,7 +306,7 @@ def _places(middle: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N k"]:
     return np.column_stack([U, U**2 - 1])
 
 
-def _trials(trials: Any, n: int) -> Int[np.ndarray, "N"]:
+def _trials(trials: Array | None, n: int) -> Int[np.ndarray, "N"]:
     return np.ones(n, int) if trials is None else np.asarray(trials)
 
 
@@ -368,17 +361,25 @@ def _labels(
     return np.concatenate(blocks)
 
 
-def _table(at: Any, y: Any, P: Any, w: Any, which: Any) -> pd.DataFrame:
+def _table(
+    at: np.ndarray, y: np.ndarray, P: np.ndarray, w: np.ndarray, which: np.ndarray
+) -> pd.DataFrame:
     n = np.bincount(which, w)
     columns = {"at": at, "observed": y, "expected": P}
     means = {k: np.bincount(which, w * v) / n for k, v in columns.items()}
     return pd.DataFrame({**means, "pairs": np.bincount(which), "weight": n})
 
 
-def _finding(part: str, table: pd.DataFrame, r: Any, said: str, remedy: str) -> Finding:
+def _finding(
+    part: str,
+    table: pd.DataFrame,
+    r: tuple[np.ndarray, np.ndarray, np.ndarray],
+    said: str,
+    remedy: str,
+) -> Finding:
     """Judge residuals (bins first) against replicates by Eq. (1) of ``bands``."""
     observed, drawn, sd = r
-    largest, p = _surprise(observed, drawn, sd)
+    largest, p = surprise(observed, drawn, sd)
     n = table.pop("weight").to_numpy()
     low, high = (limit[: len(n)] / n for limit in band(drawn, PROB))
     expected, gap = table["expected"].to_numpy(), observed[: len(n)] / n

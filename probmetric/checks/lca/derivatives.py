@@ -1,36 +1,30 @@
-"""LCA's second derivatives, certificate and link, compared with automatic derivatives.
+"""LCA's second derivatives and certificate compared with automatic derivatives.
 
 Everything is differentiated in θ = (vec W, log b).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import null_space
-from scipy.special import expit
 
-from probmetric.checks.check import Problem, Values, by_gradient, zero
+from probmetric.checks.check import Problem, Values, by_gradient
 from probmetric.checks.claims import (
     Change,
     Sites,
-    curvature,
     hessian,
     prior_times,
     reweighted,
     same,
 )
 from probmetric.checks.lca.density import points, rate_of
-from probmetric.checks.sides import inverse
 from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca.curvature import certificate, generalized_rate, precision
-from probmetric.inference.lca.laplace import laplace
 from probmetric.inference.lca.likelihood import to_params
-from probmetric.inference.lca.link import log_logistic
 from probmetric.inference.lca.statistics import prepare
-from probmetric.inference.lca.target import position
 from probmetric.models.lca import LCAParams, lca
 from probmetric.typing import Array
 
@@ -44,31 +38,6 @@ def _precision(problem: Problem[Pairs], at: Sites) -> Any:
     return precision(_params(at), stats, problem.prior, rate_of(problem))
 
 
-def _covariances(problem: Problem[Pairs]) -> Values:
-    at = position(problem.params)
-    both = curvature(lca, problem, ("W", "log_b"))
-    H = np.asarray(both(jax.tree.map(jnp.asarray, at))[1])
-    W = np.asarray(at["W"])
-    eye = np.eye(len(W))
-    turns = [
-        np.append((eye[:, [a]] * W[b] - eye[:, [b]] * W[a]).ravel(), 0.0)
-        for a in range(len(W))
-        for b in range(a)
-    ]
-    Q = null_space(np.array(turns)) if turns else np.eye(len(H))
-    across = Q @ np.linalg.solve(Q.T @ H @ Q, Q.T)
-    return {"Laplace's covariance": across, "covariance with rotations": inverse(H)}
-
-
-def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> Values:
-    """Return the same in closed form; wrong: the root ``wide`` times too wide."""
-    stats, rate = prepare(problem.data), rate_of(problem)
-    args = problem.params, stats, problem.prior, rate
-    roots = [wide * laplace(*args, quotient=q).root for q in (True, False)]
-    names = "Laplace's covariance", "covariance with rotations"
-    return {k: root @ root.T for k, root in zip(names, roots, strict=True)}
-
-
 @partial(jax.jit, static_argnames="shape")
 def _scores(theta: Array, delta: Array, shape: tuple[int, ...]) -> Any:
     """Return log P(y) (N, 2) of either label, and their gradients (N, 2, q)."""
@@ -78,7 +47,7 @@ def _scores(theta: Array, delta: Array, shape: tuple[int, ...]) -> Any:
         t = b + 0.5 * jnp.sum((W @ delta) ** 2) * jnp.exp(-2 * b / shape[0])
         return jnp.stack([jnp.log(-jnp.expm1(-t)), -t])
 
-    def by_pair(function: Any) -> Array:
+    def by_pair(function: Callable[..., Array]) -> Array:
         return jax.vmap(function, (None, 0))(theta, delta)
 
     return by_pair(both), by_pair(jax.jacrev(both))
@@ -126,25 +95,6 @@ def _certified(problem: Problem[Pairs], change: Change = same) -> Values:
     }
 
 
-def _link_slope(problem: Problem[Pairs], plain: bool = False) -> Values:
-    """Differentiate the loss with Platt's targets at the log-logistic link.
-
-    From one start, whole Newton steps diverge. Wrong: labels instead of the targets.
-    """
-    pairs = problem.data
-    delta, y = np.asarray(pairs.X[pairs.i] - pairs.X[pairs.j]), np.asarray(pairs.y)
-    D = np.sum((delta @ np.asarray(problem.params.W).T) ** 2, 1)
-    link = log_logistic(D, y, "all")
-    high, low = (y.sum() + 1) / (y.sum() + 2), 1 / (np.sum(1 - y) + 2)
-    target = y if plain else np.where(y == 1, high, low)
-    x = np.log(np.maximum(D, np.min(D[D > 0])))
-    gap = target - expit(float(link.intercept) - float(link.slope) * x)
-    return {
-        "slope in the level": float(gap.mean()),
-        "slope in γ": float(np.mean(gap * x)),
-    }
-
-
 CHECKS = (
     hessian(
         lca,
@@ -155,26 +105,10 @@ CHECKS = (
         rtol=1e-7,
     ),
     by_gradient(
-        "Laplace's covariance inverts NumPyro's Hessian across the rotations of W",
-        reference=_covariances,
-        estimate=_laplace,
-        controls={"√2 too wide": partial(_laplace, wide=2**0.5)},
-        rtol=1e-7,
-    ),
-    by_gradient(
         "certificate and learning rate of the points follow from scores by autodiff",
         reference=_by_scores,
         estimate=_certified,
         controls={"other data weights": partial(_certified, change=reweighted)},
         rtol=1e-8,
-    ),
-    by_gradient(
-        "the log-logistic link has the least loss",
-        reference=zero,
-        estimate=_link_slope,
-        controls={
-            "labels instead of Platt's targets": partial(_link_slope, plain=True)
-        },
-        atol=1e-6,
     ),
 )

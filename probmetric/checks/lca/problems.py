@@ -1,10 +1,17 @@
 """Problems to check LCA on: simulated, or made from a labeled data set."""
 
-import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_PAIRS, fitted, standardized
+from probmetric.checks.problems import (
+    COMMON,
+    MEAN,
+    OF_PAIRS,
+    answered,
+    fitted,
+    random_pairs,
+    standardized,
+)
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.recipe import (
@@ -15,7 +22,7 @@ from probmetric.inference.lca.recipe import (
     rate_for,
 )
 from probmetric.inference.solvers.result import Fit
-from probmetric.models.lca import LCAParams, LCAPrior, simulate
+from probmetric.models.lca import LCAParams, simulate
 
 
 def toy(seed: int) -> Problem[Pairs]:
@@ -25,17 +32,11 @@ def toy(seed: int) -> Problem[Pairs]:
     0.8, b ~ Gamma(1.5, 0.7).
     """
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
-    i = rng.integers(0, 60, 240)
-    j = (i + rng.integers(1, 60, 240)) % 60
-    mean = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])
-    truth = LCAParams(rng.normal(size=(2, 3)) * 0.4 + mean, np.array(-1.5))
-    with jax.enable_x64(True):
-        y = np.asarray(simulate(jax.random.key(seed), truth, Pairs(X, i, j, None)).y)
-    prior = LCAPrior(mean, c=0.8, lam=2.0, b_shape=1.5, b_rate=0.7)
-    pairs = Pairs(X, i, j, y, 0.5 + 0.75 * (np.arange(240) % 3))
+    pairs = random_pairs(rng, 60, 240)
+    truth = LCAParams(rng.normal(size=(2, 3)) * 0.4 + MEAN, np.array(-1.5))
+    pairs = answered(simulate, seed, truth, pairs)
     name = f"simulated, seed {seed}"
-    return fitted(fit_problem, name, pairs, prior, learning_rate=0.8)
+    return fitted(fit_problem, name, pairs, COMMON, learning_rate=0.8)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:

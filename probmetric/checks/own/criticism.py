@@ -30,17 +30,15 @@ power-scaling", 2024. Gelman, Meng and Stern, "Posterior predictive assessment o
 fitness via realized discrepancies", 1996.
 """
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.stats import norm
 
 from probmetric.checks.compare import holm
-from probmetric.checks.criticism import Finding
+from probmetric.checks.criticism import Finding, surprise
 from probmetric.inference.sampling.summary import entry_names
-from probmetric.posterior.bands import band, binned, deviation
+from probmetric.posterior.bands import band, binned
 from probmetric.posterior.draws import thinned
 
 BINS, N_REPLICATES, PROB = 10, 2000, 0.95
@@ -125,8 +123,7 @@ def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
     two_valued = len(np.unique(x)) <= 2
     observed, drawn = (_residuals(v, m, s, which, two_valued) for v in (x[None], new))
     centre, sd = drawn.mean(0), drawn.std(0)
-    largest = float(deviation(observed[0], centre, sd))
-    p = (1 + int(np.sum(deviation(drawn, centre, sd) >= largest))) / (1 + len(drawn))
+    largest, p = surprise(observed[0] - centre, drawn - centre, sd)
     n = np.bincount(which)
     gap = np.abs(observed[0] - centre)
     bins = gap[: len(n)] / n
@@ -151,7 +148,11 @@ def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
 
 
 def _residuals(
-    x: Float[np.ndarray, "s n"], m: Any, s: Any, which: Any, two_valued: bool
+    x: Float[np.ndarray, "s n"],
+    m: Float[np.ndarray, "n"],
+    s: Float[np.ndarray, "n"],
+    which: Int[np.ndarray, "n"],
+    two_valued: bool,
 ) -> Float[np.ndarray, "s k"]:
     """Return the binned sums of Eq. (2) for each row of observations."""
     B = np.eye(which.max() + 1)[which]

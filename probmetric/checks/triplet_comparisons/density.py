@@ -21,8 +21,13 @@ from probmetric.checks.triplet_comparisons.problems import (
 from probmetric.data.containers import Triplets
 from probmetric.inference.triplet_comparisons.curvature import hessian as curvature
 from probmetric.inference.triplet_comparisons.likelihood import log_joint
-from probmetric.inference.triplet_comparisons.statistics import differences
-from probmetric.models.triplet_comparisons import TripletParams, triplet_comparisons
+from probmetric.inference.triplet_comparisons.statistics import Differences, differences
+from probmetric.models.triplet_comparisons import (
+    TripletParams,
+    TripletPrior,
+    triplet_comparisons,
+)
+from probmetric.typing import Scalar
 
 WRONG = {
     "another prior width": prior_times(lam=1.01),
@@ -42,7 +47,7 @@ def closed(problem: Problem[Triplets], fourth: bool = True) -> Any:
     return _density, (stacked, problem.prior)
 
 
-def _density(sites: Sites, stacked: Any, prior: Any) -> Any:
+def _density(sites: Sites, stacked: Differences, prior: TripletPrior) -> Scalar:
     return log_joint(sites["W"], stacked, prior)
 
 
@@ -62,8 +67,6 @@ def _end(problem: Problem[Triplets]) -> Sites:
     return {"W": fit_problem(problem).params.W}
 
 
-HESSIAN = hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG)
-
 CHECKS = (
     density(triplet_comparisons, maps_around, closed, wrong=WRONG),
     density(
@@ -74,7 +77,7 @@ CHECKS = (
         changed=_paired,
         wrong={"far compared with the anchor": {"fourth": False}},
     ),
-    HESSIAN,
+    hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG),
     mode(
         triplet_comparisons,
         _end,

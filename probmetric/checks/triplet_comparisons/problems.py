@@ -3,11 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import fitted, standardized
+from probmetric.checks.problems import (
+    MEAN,
+    answered,
+    fitted,
+    permuted,
+    principal,
+    renumbered,
+    translated,
+)
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import nearest_triplets
 from probmetric.inference.solvers.result import Fit
@@ -28,23 +35,17 @@ def toy(seed: int) -> Problem[Triplets]:
     """Simulate 400 answers about 60 points in d = 3, and fit them at p = 2."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
-    mean = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])
-    truth = TripletParams(mean + 0.4 * rng.normal(size=(2, 3)))
-    a, near, far = triples(rng, 60, 400)
-    unanswered = Triplets(X, a, near, far, None)
-    with jax.enable_x64(True):
-        y = np.asarray(simulate(jax.random.key(seed), truth, unanswered).y)
-    w = 0.5 + 0.75 * (np.arange(400) % 3)
-    prior = TripletPrior(mean, c=0.8, lam=2.0)
-    answered = unanswered._replace(y=y, w=w)
+    truth = TripletParams(MEAN + 0.4 * rng.normal(size=(2, 3)))
+    unanswered = Triplets(X, *triples(rng, 60, 400), None)
+    triplets = answered(simulate, seed, truth, unanswered)
+    prior = TripletPrior(MEAN, c=0.8, lam=2.0)
     name, options = f"simulated, seed {seed}", {"learning_rate": 0.8}
-    return fitted(fit_problem, name, answered, prior, **options)
+    return fitted(fit_problem, name, triplets, prior, **options)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
     """Fit the estimator's recipe to a labeled data set, at most 5 components."""
-    Z, codes = standardized(X, y)
-    Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:5].T
+    Z, codes = principal(X, y, 5)
     data = nearest_triplets(Z, codes)
     options: Any = {"learning_rate": rate_for(data)}
     return fitted(fit_problem, "data", data, prior_for(data), **options)
@@ -53,22 +54,6 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
 def fit_problem(problem: Problem[Triplets]) -> Fit:
     """Fit a problem from the center of the prior."""
     return fit(problem.data, problem.prior, **problem.options)
-
-
-def _permuted(problem: Problem[Triplets]) -> Problem[Triplets]:
-    data = problem.data
-    order = np.random.default_rng(1).permutation(len(data.anchor))
-    rows = {k: v for k, v in data._asdict().items() if k != "X" and v is not None}
-    moved = {k: np.asarray(v)[order] for k, v in rows.items()}
-    return replace(problem, data=data._replace(**moved))
-
-
-def _renumbered(problem: Problem[Triplets]) -> Problem[Triplets]:
-    """Put the points in another order."""
-    data, X = problem.data, np.asarray(problem.data.X)
-    place = np.random.default_rng(2).permutation(len(X))
-    moved = {k: place[np.asarray(getattr(data, k))] for k in ("anchor", "near", "far")}
-    return replace(problem, data=data._replace(X=X[np.argsort(place)], **moved))
 
 
 def flipped(problem: Problem[Triplets]) -> Problem[Triplets]:
@@ -87,15 +72,10 @@ def answers_exchanged(problem: Problem[Triplets]) -> Problem[Triplets]:
     return replace(problem, data=data._replace(near=near, far=far))
 
 
-def _translated(problem: Problem[Triplets]) -> Problem[Triplets]:
-    moved = problem.data._replace(X=np.asarray(problem.data.X) + 3.0)
-    return replace(problem, data=moved)
-
-
 invariants = {
-    "order of the triplets": _permuted,
-    "order of the points": _renumbered,
+    "order of the triplets": permuted,
+    "order of the points": renumbered,
     "near and far exchanged, with the answer": flipped,
-    "translation of the points": _translated,
+    "translation of the points": translated,
 }
 """Changes of a problem that must leave the learned metric as it was."""

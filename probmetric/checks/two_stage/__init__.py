@@ -2,7 +2,7 @@
 
 ``problems``     simulated problems, and problems made from labeled data.
 ``quadrature``   EQ-2 and the representative compared with the trapezoid rule.
-``similarity``   scores, ratios of items, α from pairs, compared with stacked densities.
+``similarity``   scores of pairs compared with stacked densities.
 ``density``      EM and the samplers' density compared with NumPyro's density.
 ``sampling``     new points, SVI compared with NUTS, calibration by simulation.
 """

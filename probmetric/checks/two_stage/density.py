@@ -10,22 +10,15 @@ import numpy as np
 import numpyro
 from numpyro.infer.util import potential_energy
 
-from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
-from probmetric.checks.sides import density_of, largest_fall
+from probmetric.checks.check import Check, Problem, Values, by_gradient, zero
+from probmetric.checks.claims import Change, Wrong, controls, prior_times, same
+from probmetric.checks.sides import density_of
 from probmetric.checks.two_stage.similarity import near
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
 from probmetric.inference.sampling.target import Arrays
-from probmetric.inference.solvers.em import run_em
-from probmetric.inference.two_stage.fit import fit, start_groups
-from probmetric.inference.two_stage.groups import (
-    GroupData,
-    e_step,
-    em_step,
-    group_data,
-    m_step,
-)
-from probmetric.inference.two_stage.groups_missing import GroupRows, filled, group_rows
+from probmetric.inference.two_stage.fit import fit
+from probmetric.inference.two_stage.groups_missing import filled
 from probmetric.inference.two_stage.target import (
     TARGET,
     Data,
@@ -34,23 +27,10 @@ from probmetric.inference.two_stage.target import (
     position,
 )
 from probmetric.models.two_stage import TwoStageParams, two_stage
-from probmetric.typing import Array, ArrayLike, Scalar
+from probmetric.typing import Array, ArrayLike
 
 FEW = 3
 """Instances of a source in the claims about missing entries and the target."""
-
-
-def _numpyro(
-    data: Groups | Points, problem: Problem[Groups], **options: str | float
-) -> Callable[[Mapping[str, Array]], tuple[Array, Arrays]]:
-    args = stack(data), problem.prior
-    return density_of(two_stage, args, {**problem.options, **options})
-
-
-def _start(problem: Problem[Groups]) -> tuple[TwoStageParams, GroupData]:
-    data = group_data(problem.data, prior=problem.prior)
-    start = start_groups(data, **problem.options)
-    return jax.tree.map(jnp.asarray, start), data
 
 
 def _slope(gradient: Mapping[str, Array], n: int, total: ArrayLike) -> Values:
@@ -65,68 +45,6 @@ def _slope(gradient: Mapping[str, Array], n: int, total: ArrayLike) -> Values:
     return {**slope, "weights": slope["weights"] - slope["weights"].mean()}
 
 
-def _slope_at_end(
-    problem: Problem[Groups],
-    groups: Groups,
-    data: GroupData | GroupRows,
-    max_steps: int = 20_000,
-) -> Values:
-    """Differentiate NumPyro's density where EM ends; compare it with the objective."""
-    start, _ = _start(problem)
-    end = run_em(em_step, start, data, max_steps=max_steps, tol=1e-15)
-    p = end.params
-    value, gradient = _numpyro(groups, problem)(p._asdict())
-    n = len(groups.X)
-    slope = _slope(gradient, n, p.within + p.between)
-    return {**slope, "log joint density": (value - end.objective) / n}
-
-
-def grouped_slope(problem: Problem[Groups], **stop: int) -> Values:
-    """Differentiate NumPyro's density where grouped EM ends."""
-    return _slope_at_end(problem, problem.data, _start(problem)[1], **stop)
-
-
-def mixture_slope(problem: Problem[Groups], factor: float = 1.0) -> Values:
-    """Differentiate NumPyro's density where mixture EM ends; ``factor`` scales Ψ."""
-    points = Points(np.asarray(problem.data.X))
-    prior = problem.prior._replace(scale=factor * problem.prior.scale)
-    settings: Any = {**problem.options, "max_steps": 20_000, "tol": 1e-15}
-    end = fit(points, prior=prior, **settings).params
-    total = end.within + end.between
-    sites = {"weights": end.weights, "means": end.means, "covariances": total}
-    sites = jax.tree.map(jnp.asarray, sites)
-    density = _numpyro(points, problem, covariance="proportional", alpha=0.5)
-    return _slope(density(sites)[1], len(points.X), total)
-
-
-def proportional_slope(problem: Problem[Groups], b: float = 0.0) -> Values:
-    """Differentiate NumPyro's density where EM with W = αΣ ends.
-
-    It also returns that density minus the objective. ``b`` is added to Beta(a, b).
-    """
-    prior = problem.prior._replace(alpha_b=problem.prior.alpha_b + b)
-    table: dict[str, ArrayLike] = {}
-    for name, groups in (("", problem.data), (", missing", _with_holes(problem))):
-        end = fit(
-            groups,
-            **problem.options,
-            covariance="proportional",
-            prior=prior,
-            max_steps=20_000,
-            tol=1e-15,
-        )
-        p, n = end.params, len(groups.X)
-        total = p.within + p.between
-        alpha = p.within[0, 0, 0] / total[0, 0, 0]
-        sites = {"weights": p.weights, "means": p.means, "covariances": total}
-        sites = jax.tree.map(jnp.asarray, {**sites, "alpha": alpha})
-        value, gradient = _numpyro(groups, problem, covariance="proportional")(sites)
-        slope = _slope(gradient, n, total)
-        table |= {k + name: v for k, v in slope.items()}
-        table["log joint density" + name] = (value - end.objective) / n
-    return table
-
-
 def _with_holes(problem: Problem[Groups]) -> Groups:
     """Return the first instances of each source, a fifth of the entries missing."""
     groups = problem.data
@@ -138,37 +56,48 @@ def _with_holes(problem: Problem[Groups]) -> Groups:
     return Groups(np.where(hole, np.nan, X), codes[few], w)
 
 
-def missing_slope(problem: Problem[Groups], fill: bool = False) -> Values:
-    """Differentiate NumPyro's density of the observed entries where grouped EM ends."""
-    groups = _with_holes(problem)
-    data = (
-        group_data(filled(groups), prior=problem.prior)
-        if fill
-        else group_rows(groups, prior=problem.prior)
-    )
-    return _slope_at_end(problem, groups, data)
-
-
-def step_without_spread(
-    params: TwoStageParams, data: GroupData
-) -> tuple[TwoStageParams, Scalar]:
-    """Take a wrong EM step: every x_i replaced by its component's mean estimate."""
-    stats = e_step(params, data)
-    _, objective = em_step(params, data)
-    f = stats.first
-    point = jnp.einsum("ki,kj->kij", f, f) / stats.mass[:, None, None]
-    wrong = stats._replace(between=point)
-    return m_step(wrong, params.means, data.prior), objective
-
-
-def climb(
+def slope_at_end(
     problem: Problem[Groups],
-    step: Callable[
-        [TwoStageParams, GroupData], tuple[TwoStageParams, Scalar]
-    ] = em_step,
+    data: Callable[[Problem[Groups]], Groups | Points],
+    change: Change = same,
+    fill: bool = False,
+    max_steps: int = 20_000,
+    **form: str | float,
 ) -> Values:
-    """Follow grouped EM from its start."""
-    return largest_fall(step, *_start(problem), max_steps=60)
+    """Differentiate NumPyro's density of a form of the model where EM ends.
+
+    The density is also compared with the objective. Wrong: the fit of a changed
+    problem, of data with missing entries filled, or stopped early.
+    """
+    rows, tied = data(problem), {k: v for k, v in form.items() if k == "covariance"}
+    settings: Any = {**problem.options, **tied, "max_steps": max_steps, "tol": 1e-15}
+    seen = filled(rows) if fill else rows
+    end = fit(seen, prior=change(problem).prior, **settings)
+    p, total = end.params, end.params.within + end.params.between
+    sites: dict[str, Any] = {**p._asdict()}
+    if form:
+        sites = {"weights": p.weights, "means": p.means, "covariances": total}
+        if "alpha" not in form:
+            sites["alpha"] = p.within[0, 0, 0] / total[0, 0, 0]
+    args, options = (stack(rows), problem.prior), {**problem.options, **form}
+    density = density_of(two_stage, args, options)
+    value, gradient = density(jax.tree.map(jnp.asarray, sites))
+    n = len(rows.X)
+    gap = {"log joint density": (value - end.objective) / n}
+    return {**_slope(gradient, n, total), **gap}
+
+
+def _stationary(
+    name: str, data: Callable[..., Any], wrong: Wrong, **form: str | float
+) -> Check:
+    estimate = partial(slope_at_end, data=data, **form)
+    return by_gradient(
+        name,
+        reference=zero,
+        estimate=estimate,
+        controls=controls(estimate, wrong),
+        atol=1e-5,
+    )
 
 
 def _fitted(problem: Problem[Groups]) -> dict[str, Fitted]:
@@ -249,42 +178,34 @@ def target(problem: Problem[Groups], jacobian: bool = True) -> Values:
 
 
 CHECKS = (
-    by_gradient(
+    _stationary(
         "grouped EM ends at a stationary point of the NumPyro density",
-        reference=zero,
-        estimate=grouped_slope,
-        controls={"stopped early": partial(grouped_slope, max_steps=2)},
-        atol=1e-5,
+        lambda p: p.data,
+        {"stopped early": {"max_steps": 2}},
     ),
-    by_gradient(
+    _stationary(
         "grouped EM ends at a stationary point of the density of observed entries",
-        reference=zero,
-        estimate=missing_slope,
-        controls={"missing entries filled": partial(missing_slope, fill=True)},
-        atol=1e-5,
+        _with_holes,
+        {"missing entries filled": {"fill": True}},
     ),
-    by_gradient(
+    _stationary(
         "mixture EM ends at a stationary point of the NumPyro density",
-        reference=zero,
-        estimate=mixture_slope,
-        controls={"scale matrix doubled": partial(mixture_slope, factor=2.0)},
-        atol=1e-5,
+        lambda p: Points(np.asarray(p.data.X)),
+        {"scale matrix doubled": prior_times(scale=2.0)},
+        covariance="proportional",
+        alpha=0.5,
     ),
-    by_gradient(
-        "EM with W = αΣ ends at a stationary point of the NumPyro density",
-        reference=zero,
-        estimate=proportional_slope,
-        controls={"Beta(a, b + 1), not Beta(a, b)": partial(proportional_slope, b=1.0)},
-        atol=1e-5,
-    ),
-    by_algebra(
-        "grouped EM never lowers its objective",
-        reference=zero,
-        estimate=climb,
-        controls={
-            "posterior covariance left out": partial(climb, step=step_without_spread)
-        },
-        atol=1e-11,
+    *(
+        _stationary(
+            f"EM with W = αΣ ends at a stationary point of the {density}",
+            data,
+            {"Beta(a, 1.2 b), not Beta(a, b)": prior_times(alpha_b=1.2)},
+            covariance="proportional",
+        )
+        for density, data in (
+            ("NumPyro density", lambda p: p.data),
+            ("density of observed entries", _with_holes),
+        )
     ),
     by_gradient(
         "the samplers' density equals NumPyro's potential, free or W = αΣ",

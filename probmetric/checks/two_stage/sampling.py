@@ -9,17 +9,14 @@ import jax
 import numpy as np
 import xarray as xr
 
+from probmetric.checks import claims
 from probmetric.checks.check import (
     Problem,
     Values,
     by_sampling,
-    by_sbc,
-    near_sampling,
 )
-from probmetric.checks.ranks import simulation
-from probmetric.checks.sides import as_dataset, stretched
+from probmetric.checks.sides import as_dataset
 from probmetric.checks.two_stage.similarity import near
-from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Groups
 from probmetric.data.groups import Stacks
 from probmetric.inference.sampling.nuts import NUTS
@@ -33,21 +30,12 @@ N_WORLDS = 380
 """They detect a common shift of 0.3 posterior sd among five quantities."""
 
 
-def calibration_model(stacks: Stacks, prior: TwoStagePrior) -> None:
-    """Proportional form of two components."""
-    two_stage(stacks, prior, n_components=2, covariance="proportional")
-
-
-def ranks(problem: Problem[Groups], wrong: str = "") -> Ranks:
-    """Calibrate α and the invariants on data sets of 15 sources of 2 in d = 1."""
+def _world() -> tuple[Stacks, TwoStagePrior]:
+    """Return 15 sources of 2 instances in d = 1."""
     prior = TwoStagePrior(
         3.0, np.zeros(1), 0.2, 8.0, 6 * np.eye(1), 8.0, np.eye(1), 2.0, 2.0
     )
-    stacks = Stacks((np.zeros((15, 2, 1)),), (np.ones(15),))
-    names = "alpha", "mean", "within_average", "covariance_total"
-    ranking = simulation(calibration_model, stacks, (prior,), {}, names)
-    sizes = {"n_simulations": N_WORLDS, "n_draws": 63, "thin": 2, "n_warmup": 120}
-    return ranking(wrong, seed=11, progress=False, **sizes)
+    return Stacks((np.zeros((15, 2, 1)),), (np.ones(15),)), prior
 
 
 def _posterior(problem: Problem[Groups]) -> Posterior:
@@ -80,7 +68,6 @@ def invariants_by_nuts(problem: Problem[Groups]) -> xr.Dataset:
     return _invariants(draws)
 
 
-@stretched
 def invariants_by_svi(problem: Problem[Groups]) -> xr.Dataset:
     """Draw them from a full-rank guide, with steps small enough for its mean."""
     slow = SVI(n_steps=6000, step_size=0.002)
@@ -135,18 +122,22 @@ CHECKS = (
         estimate=new,
         controls={"each from another source": partial(new, apart=True)},
     ),
-    near_sampling(
+    claims.near(
         "SVI's invariants are near NUTS draws",
-        reference=invariants_by_nuts,
-        estimate=invariants_by_svi,
-        controls={"twice too wide": partial(invariants_by_svi, wide=2.0)},
+        invariants_by_nuts,
+        invariants_by_svi,
+        wide=2.0,
         bound=0.3,
         slow=True,
     ),
-    by_sbc(
-        "the posterior of α and invariants is calibrated over simulated data (SBC)",
-        estimate=ranks,
-        controls={"data ignored": partial(ranks, wrong="posterior = prior")},
-        slow=True,
+    claims.calibrated(
+        two_stage,
+        _world,
+        identified=("alpha", "mean", "within_average", "covariance_total"),
+        options={"n_components": 2, "covariance": "proportional"},
+        n_simulations=N_WORLDS,
+        n_draws=63,
+        thin=2,
+        n_warmup=120,
     ),
 )
