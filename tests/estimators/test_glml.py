@@ -207,13 +207,6 @@ def test_classes_of_one_distribution_are_no_problem():
         ({"standardize": "no"}, "standardize must be True or False, got 'no'"),
         ({"n_neighbors": 0}, "n_neighbors must be"),
         ({"missing": "drop"}, "missing must be one of"),
-        ({"n_components": 0}, "n_components must be a whole number"),
-        ({"n_components": 2}, "n_draws must be 0"),
-        (
-            {"n_components": 2, "n_draws": 0, "covariance": "tied"},
-            "n_components must be 1",
-        ),
-        ({"n_components": 99, "n_draws": 0}, "n_components .* 25, .* got 99"),
     ],
 )
 def test_bad_options_are_refused_by_name(options, message):
@@ -281,21 +274,6 @@ def test_missing_entries_need_whole_rows_and_a_posterior():
         GLML(densities="mle", **options).fit(one, y)
     with pytest.raises(ValueError, match="NaN"):
         GLML(gamma=1.0, n_draws=0).fit(one, y)
-
-
-@pytest.mark.long
-def test_mixtures_within_classes_separate_interleaved_lumps():
-    rng = np.random.default_rng(0)
-    y, lump = np.arange(120) % 2, np.arange(120) // 2 % 2  # 64 teach, 56 are asked.
-    centre = np.stack([2.5 * y + 5.0 * lump, 0.0 * y], 1)
-    X = centre + rng.normal(size=(120, 2)) * np.array([0.5, 3.0])
-    options = {"n_draws": 0, "random_state": 0, "gamma": 0.0}
-    mixtures = GLML(n_components=2, **options).fit(X[:64], y[:64])
-    assert mixtures.metric_.classes.loc.shape == (2, 2, 2)
-    A = mixtures.local_metric(np.array([[1.25, 0.0], [3.75, 0.0]]))
-    # Half-way between two lumps the first axis tells the classes apart.
-    assert (A[:, 0, 0] > A[:, 1, 1]).all()
-    assert mixtures.score(X[64:], y[64:]) > 0.9
 
 
 @pytest.mark.long
