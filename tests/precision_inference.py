@@ -375,8 +375,6 @@ TWO_STAGE = {
     "inference.two_stage.choice.choose_components": lambda f, g: f(
         g.X, [1, 2], n_folds=2, max_steps=9
     ),
-    "inference.two_stage.choice.choose_flattening": lambda f, g: f(g.two.params, g.X),
-    "inference.two_stage.choice.flatten": lambda f, g: f(g.two.params, g.c),
     "inference.two_stage.target.log_units": lambda f, g: f(
         g.two.params, g.two.packed[0]
     ),
