@@ -10,6 +10,7 @@ import pandas as pd
 from probmetric.checks.check import COLUMNS
 from probmetric.checks.compare import entry_table
 from probmetric.checks.criticism import ModelVerdict
+from probmetric.checks.validation import Judgement, Validation
 from probmetric.datasets.loading import Dataset
 from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
 from probmetric.plots.checks import agreement
@@ -33,7 +34,6 @@ from probmetric.report.page import (
 )
 from probmetric.report.study import Study
 from probmetric.storage.draws_file import load_draws
-from probmetric.validation import Judgement, Validation
 
 TABLE = "agreement.csv"
 AGREEMENT = (
