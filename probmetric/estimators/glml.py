@@ -17,11 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice
 from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Labeled
-from probmetric.estimators._labeled import (
-    checked_rows,
-    remember_rows,
-    required,
-)
+from probmetric.estimators._labeled import checked_rows, remember_rows, required
 from probmetric.estimators._learner import Run, no_rows
 from probmetric.estimators._same import SameProbability
 from probmetric.estimators._settings import (
@@ -93,8 +89,6 @@ class GLML(SameProbability, GaussianLearner):
           order) that is nearest to the pooled metric.
         - "zero_bias": Eq. (10) of the paper.
         - "regularised": the smallest squared bias plus a ridge.
-        - "expected_bias": one metric with the smallest expected squared bias over the
-          draws.
         - "fisher": the information of the class posterior, a baseline.
     gamma : "cv", "loo" or float ≥ 0, default "cv"
         Weight γ of the pooled Mahalanobis metric, of the covariance within classes. ∞
@@ -148,13 +142,12 @@ class GLML(SameProbability, GaussianLearner):
     metric. See Benchmarks: few_classes.
 
     ``sample`` makes exact draws of weights (class), mean (class, feature) and
-    covariance (class, feature, feature_bis). ``densities="mle"`` and
-    ``rule="expected_bias"`` have no draws. ``posterior_metric`` uses the draws of the
-    fit by default. It assumes that labeled points are independent draws from the
-    model. Its intervals are not guaranteed to cover: noise in the curvature lengthens
-    local distances, and the prior is chosen with the same points. See Benchmarks:
-    local_intervals. If ``gamma_`` is infinite all draws have the same metric, and
-    intervals are not available.
+    covariance (class, feature, feature_bis). ``densities="mle"`` has no draws.
+    ``posterior_metric`` uses the draws of the fit by default. It assumes that labeled
+    points are independent draws from the model. Its intervals are not guaranteed to
+    cover: noise in the curvature lengthens local distances, and the prior is chosen
+    with the same points. See Benchmarks: local_intervals. If ``gamma_`` is infinite all
+    draws have the same metric, and intervals are not available.
 
     References
     ----------
@@ -217,15 +210,9 @@ class GLML(SameProbability, GaussianLearner):
         return self
 
     def _check_options(self) -> None:
-        expected, n_draws = self.rule == "expected_bias", self.n_draws
-        if self.densities == "mle" and (n_draws or expected):
+        if self.densities == "mle" and self.n_draws:
             raise ValueError(
-                "n_draws must be 0 and rule must not be 'expected_bias' with "
-                f"densities='mle', got {n_draws} and {self.rule!r}"
-            )
-        if expected and n_draws < 2:
-            raise ValueError(
-                f"n_draws must be at least 2 with rule='expected_bias', got {n_draws}"
+                f"n_draws must be 0 with densities='mle', got {self.n_draws}"
             )
 
     def _metrics(
@@ -375,10 +362,10 @@ class GLML(SameProbability, GaussianLearner):
         return summary._replace(mean=mean)
 
     def _sample(self, method: str, run: Run) -> xr.DataTree:
-        if self.densities == "mle" or self.rule == "expected_bias":
+        if self.densities == "mle":
             raise ValueError(
-                "n_draws must not be set if the metric has no draws (densities="
-                f"{self.densities!r}, rule={self.rule!r}), got {run['n_draws']}"
+                "n_draws must not be set if the metric has no draws "
+                f"(densities='mle'), got {run['n_draws']}"
             )
         return self._drawn(method, run, base=self.metric_)
 

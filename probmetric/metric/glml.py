@@ -30,25 +30,6 @@ One matrix. With B = U diag(λ) Uᵀ the first three rules are A = U diag(a) U�
 
       log p_i = -½ log ε - asinh(t λ_i / (2√ε)),   t = Σ λ_i p_i(t).              (6)
 
-A posterior over B (Bayes-GLML, maths 2.7b). With draws B_1..B_s at the point, the rule
-``expected_bias`` is the P = A⁻¹ that minimizes
-
-    ½ E_s tr(PB_s)² + ½ε‖P‖² - log|P|,                                            (7)
-
-convex and self-concordant. The posterior spread of B replaces γ. The dual has one
-unknown per draw, t_s = tr(PB_s), instead of D². With G = E_s t_sB_s = U diag(g) Uᵀ and
-r_i = √(g_i² + 4ε),
-
-    P = U diag(p) Uᵀ,   p_i = (r_i - g_i) / (2ε),                                 (8)
-
-which is (6) with g for tλ, and Newton's equations for t are
-(I + K/s) Δ = (tr(PB_s) - t_s)_s with
-
-    K_rs = Σ_ij (p_i + p_j)/(r_i + r_j) (UᵀB_rU)_ij (UᵀB_sU)_ij,                  (9)
-
-from p_i - p_j = -(g_i - g_j)(p_i + p_j)/(r_i + r_j). At the solution P⁻¹ = G + εP and
-E t² + ε‖P‖² = D. Isotropic noise around one B gives the ``regularised`` rule.
-
 References
 ----------
 Noh, Zhang and Lee, NIPS 2010 (seed 004), Eqs. (9)-(11) of the paper. Errata G1 (figure
@@ -219,50 +200,3 @@ def with_base(spectrum: Spectrum, gamma: Float[Array, ""] | float) -> Spectrum:
 def compose(spectrum: Spectrum) -> Float[Array, "d d"]:
     """Return U diag(a) Uᵀ."""
     return (spectrum.U * spectrum.a) @ spectrum.U.T
-
-
-def expected_bias(
-    B: Float[Array, "s d d"], epsilon: Float[Array, ""] | float, *, max_steps: int = 50
-) -> Spectrum:
-    """Return the minimizer A = P⁻¹ of the expected squared bias (Eq. 7) with |A| = 1.
-
-    ``B`` has one bias matrix per draw; ``epsilon`` is the ridge penalty on P, in units
-    of B². About ten damped Newton steps are usually enough.
-    """
-    s = B.shape[0]
-
-    def dual(t: Array) -> Array:
-        g = jnp.linalg.eigvalsh(jnp.einsum("s,sij->ij", t, B) / s)
-        log_p = log_inverse(g, epsilon)
-        p = jnp.exp(log_p)
-        value = jnp.sum(p * g + 0.5 * epsilon * p**2 - log_p)
-        return value - 0.5 * jnp.mean(t**2)
-
-    def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        step, t, _ = state
-        g, U = jnp.linalg.eigh(jnp.einsum("s,sij->ij", t, B) / s)
-        p, r = jnp.exp(log_inverse(g, epsilon)), jnp.sqrt(g**2 + 4 * epsilon)
-        turned = jnp.einsum("ia,sij,jb->sab", U, B, U)
-        gap = jnp.einsum("saa,a->s", turned, p) - t
-        weight = (p[:, None] + p) / (r[:, None] + r)
-        K = jnp.einsum("sab,ab,rab->sr", turned, weight, turned)
-        move = jnp.linalg.solve(jnp.eye(s, dtype=B.dtype) + K / s, gap)
-        gain, now = jnp.dot(move, gap) / s, dual(t)
-
-        def short(scale: Array) -> Array:  # Armijo's rule, allowing for rounding
-            slack = 8 * jnp.finfo(B.dtype).eps * jnp.abs(now)
-            return (dual(t + scale * move) < now + 1e-4 * scale * gain - slack) & (
-                scale > 1e-8
-            )
-
-        scale = jax.lax.while_loop(short, lambda c: c / 2, jnp.ones((), B.dtype))
-        return step + 1, t + scale * move, gain
-
-    def unfinished(state: tuple[Array, Array, Array]) -> Array:
-        step, _, gain = state
-        return (step < max_steps) & (gain > 4 * jnp.finfo(B.dtype).eps)
-
-    start = (jnp.asarray(0), jnp.zeros(s, B.dtype), jnp.asarray(jnp.inf, B.dtype))
-    _, t, _ = jax.lax.while_loop(unfinished, newton, start)
-    g, U = jnp.linalg.eigh(jnp.einsum("s,sij->ij", t, B) / s)
-    return Spectrum(unit_determinant(jnp.exp(-log_inverse(g, epsilon))), U)

@@ -136,9 +136,8 @@ def test_weights_are_those_of_repeated_rows() -> None:
         pm.GLML(gamma=0.3, n_draws=0, covariance="tied", random_state=0),
         pm.GLML(gamma=np.inf, prior="evidence", n_draws=4, random_state=0),
         pm.GLML(gamma=0.1, densities="mle", n_draws=0),
-        pm.GLML(gamma=1.0, rule="expected_bias", n_draws=4, random_state=0),
     ],
-    ids=["draws", "cv", "pooled", "mle", "expected bias"],
+    ids=["draws", "cv", "pooled", "mle"],
 )
 def test_the_local_metric_of_a_source_is_that_of_arrays(model: Any) -> None:
     X, y = points(d=3)

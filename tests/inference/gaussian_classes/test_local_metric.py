@@ -1,6 +1,5 @@
 """GLML beyond its matrices: bias by simulation, posterior of the metric, γ, models."""
 
-from dataclasses import replace
 from functools import partial
 
 import jax
@@ -128,24 +127,6 @@ def test_log_euclidean_of_a_matrix_and_its_inverse_is_the_identity():
     np.testing.assert_allclose(
         spread[0], np.sqrt(np.sum(np.log(np.linalg.eigvalsh(A)) ** 2)), rtol=1e-12
     )
-
-
-@pytest.mark.long
-def test_expected_bias_metric_of_sure_draws_is_regularised_alone():
-    _, post = toy_posterior()
-    sure = post._replace(
-        alpha=post.alpha * 1e12,
-        kappa=post.kappa * 1e12,
-        nu=post.nu + 1e12,
-        Psi=post.Psi * 1e12 / post.nu[0],
-    )
-    base = local.student_metric(sure)
-    draws = gc.draw(jax.random.key(2), sure, 8)
-    x = np.ones((1, 3))
-    metric, _ = local.posterior_metrics(sure, 2, 8, rule="expected_bias")
-    found = metric.frame_matrix_at(x)
-    one = replace(local.drawn_metrics(draws, base)[0], rule="regularised")
-    np.testing.assert_allclose(found, one.frame_matrix_at(x), atol=1e-4)
 
 
 def test_gamma_is_infinite_where_the_local_metric_is_nonsense():
