@@ -31,29 +31,17 @@ from probmetric.estimators._settings import (
     settings,
 )
 from probmetric.estimators.two_stage import inputs
-from probmetric.estimators.two_stage.calibration import (
-    FitSettings,
-    Recipe,
-    calibrate,
-)
+from probmetric.estimators.two_stage.calibration import FitSettings, Recipe, calibrate
 from probmetric.estimators.two_stage.draws import to_tree
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice, online
-from probmetric.inference.two_stage.draws import (
-    draw,
-    metrics,
-    with_database_noise,
-)
+from probmetric.inference.two_stage.draws import draw, metrics, with_database_noise
 from probmetric.inference.two_stage.few import prior_of_groups
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
-from probmetric.inference.two_stage.strength import (
-    ChosenPrior,
-    choose_prior,
-    settled,
-)
+from probmetric.inference.two_stage.strength import ChosenPrior, choose_prior, settled
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
 from probmetric.metric.feature_names import with_names

@@ -11,10 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.hash import canonical_order
-from probmetric.inference.mixture.em import (
-    MixtureData,
-    m_step,
-)
+from probmetric.inference.mixture.em import MixtureData, m_step
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
 from probmetric.inference.solvers.result import Fit, Result
@@ -26,10 +23,7 @@ ROWS = 1 << 16
 
 
 def mixture_data(
-    X: Array,
-    w: Array | None = None,
-    *,
-    prior: TwoStagePrior | None = None,
+    X: Array, w: Array | None = None, *, prior: TwoStagePrior | None = None
 ) -> MixtureData:
     """Pack points for EM of the normal mixture; weights default to one."""
     rows = np.asarray(X)

@@ -14,11 +14,7 @@ from jaxtyping import Float
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.padding import bucket, pad_rows
-from probmetric.inference.mixture.em import (
-    MixtureData,
-    em_step,
-    em_step_missing,
-)
+from probmetric.inference.mixture.em import MixtureData, em_step, em_step_missing
 from probmetric.inference.mixture.start import best_of, mixture_data, start_mixture
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
@@ -50,10 +46,7 @@ def start_groups(
 
 
 def start_of(
-    mixture: MixtureParams,
-    scatter: Float[Array, "d d"],
-    degrees: float,
-    alpha: float,
+    mixture: MixtureParams, scatter: Float[Array, "d d"], degrees: float, alpha: float
 ) -> TwoStageParams:
     """Make a start of EM from a mixture of group means and a scatter within groups."""
     if not degrees > 0:

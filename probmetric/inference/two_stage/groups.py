@@ -39,10 +39,7 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.densities.gaussian import LOG_2PI
 from probmetric.inference.mixture import em as mixture
 from probmetric.inference.mixture.prior import log_inverse_wishart, log_prior
-from probmetric.inference.mixture.statistics import (
-    GroupStats,
-    responsibilities,
-)
+from probmetric.inference.mixture.statistics import GroupStats, responsibilities
 from probmetric.inference.two_stage.groups_missing import (
     GroupRows,
     e_step_rows,

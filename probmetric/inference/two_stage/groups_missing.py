@@ -39,10 +39,7 @@ from jaxtyping import Float, Int
 from probmetric.data.containers import Groups, Pairs, Points, weights
 from probmetric.data.groups import as_groups
 from probmetric.densities.gaussian import chol_seen, log_peak
-from probmetric.inference.mixture.statistics import (
-    GroupStats,
-    responsibilities,
-)
+from probmetric.inference.mixture.statistics import GroupStats, responsibilities
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
