@@ -13,7 +13,7 @@ probable class and do not underflow far from the data:
 
     B ∝ Σ_{j≠m} (ρ_j / max_{i≠m} ρ_i) (s - ρ_j) (H̄_j - H̄_m).                     (3)
 
-One matrix. With B = U diag(λ) Uᵀ the first three rules are A = U diag(a) Uᵀ:
+One matrix. With B = U diag(λ) Uᵀ three rules are A = U diag(a) Uᵀ:
 
 * ``zero_bias``, Eq. (10) of the paper: a_i = d₊λ_i or -d₋λ_i, with d₊, d₋ the numbers
   of positive and negative eigenvalues. It minimizes tr(A⁻¹|B|) subject to
@@ -169,7 +169,7 @@ def min_norm(
 def log_inverse(
     g: Float[Array, "d"], epsilon: Float[Array, ""] | float
 ) -> Float[Array, "d"]:
-    """Return log eigenvalues of P = A⁻¹, Eqs. (6) and (8), from g (g = tλ in Eq. 6)."""
+    """Return log eigenvalues of P = A⁻¹, Eq. (6), from g = tλ."""
     return -0.5 * jnp.log(epsilon) - jnp.arcsinh(g / (2 * jnp.sqrt(epsilon)))
 
 

@@ -19,7 +19,7 @@ from scipy.stats import multivariate_normal as normal
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
 from probmetric.checks.claims import DENSITY, MODE
-from probmetric.checks.dca_gm.problems import split
+from probmetric.checks.dca_gm.problems import split, tilt
 from probmetric.checks.sides import density_of
 from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.draws import TARGET, prepare
@@ -29,7 +29,6 @@ from probmetric.inference.dca_gm.likelihood import (
     class_log_probability,
     gradient_A,
     gradient_A_tied,
-    tilt,
 )
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.metric.class_distribution import scores

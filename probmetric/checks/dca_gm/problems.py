@@ -6,6 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.special import logsumexp
+from jaxtyping import Float
 
 from probmetric.checks.check import Problem
 from probmetric.checks.problems import OF_CLASSES, fitted, renamed, standardized
@@ -13,8 +16,10 @@ from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.fit import default_prior, fit
 from probmetric.inference.dca_gm.start import start
 from probmetric.inference.solvers.result import Fit
-from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, simulate
+from probmetric.linalg import logdet_chol
+from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, log_weight, simulate
 from probmetric.precision import to_numpy
+from probmetric.typing import Array
 
 
 def toy(seed: int) -> Problem[Labeled]:
@@ -61,6 +66,35 @@ def split(problem: Problem[Labeled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
     moved = split, data._replace(w=0.5 + np.arange(len(data.X)) % 3)
     # On the device, where sums and products round as in the package.
     return jax.device_put((*moved, prior._replace(present=present)))
+
+
+def tilt(
+    params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
+) -> DCAGMParams:
+    """Tilt mixtures by Eq. (5) of ``likelihood``, with equal p(c|x).
+
+    The result is NaN if a Σ⁻¹ + Q is indefinite.
+    """
+    p = h.shape[0]
+    shape = (*params.mu.shape[:2], p, p)
+    eye = jnp.broadcast_to(jnp.eye(p, dtype=h.dtype), params.chol.shape)
+    half_precision = jnp.linalg.cholesky(cho_solve((params.chol, True), eye) + Q)
+    half = solve_triangular(half_precision, eye, lower=True)
+    chol = jnp.linalg.cholesky(jnp.swapaxes(half, -1, -2) @ half)
+    old, new = (jnp.broadcast_to(L, shape) for L in (params.chol, chol))
+    natural = cho_solve((old, True), params.mu[..., None])
+    shifted = natural + h[:, None]
+    mu = (new @ (jnp.swapaxes(new, -1, -2) @ shifted))[..., 0]
+    quadratic = jnp.sum(mu * shifted[..., 0] - params.mu * natural[..., 0], -1)
+    gain = 0.5 * (quadratic + logdet_chol(new) - logdet_chol(old))
+    joint = log_weight(params) + gain
+    log_alpha = logsumexp(joint, axis=1)
+    return params._replace(
+        log_alpha=jax.nn.log_softmax(log_alpha),
+        log_beta=joint - log_alpha[:, None],
+        mu=mu,
+        chol=chol,
+    )
 
 
 def fit_problem(problem: Problem[Labeled]) -> Fit:

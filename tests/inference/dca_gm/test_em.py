@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
+from probmetric.checks.dca_gm.problems import tilt
 from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.em import (
     EMData,
@@ -22,7 +23,6 @@ from probmetric.inference.dca_gm.likelihood import (
     fix_gauge,
     gradient_A,
     gradient_A_tied,
-    tilt,
     with_fisher,
 )
 from probmetric.inference.dca_gm.start import em_prior, start
