@@ -15,6 +15,7 @@ from . import (
 )
 from .checks.criticism import check_model as check_model
 from .checks.own.calibration import sbc as sbc
+from .checks.validation import validate as validate
 from .compilation import compilation_cache as compilation_cache
 from .data.containers import (
     Labeled as Labeled,
@@ -62,6 +63,5 @@ from .registry import MODELS as MODELS
 from .report.explore import explore as explore
 from .storage.draws_file import load_draws as load_draws, save_draws as save_draws
 from .storage.metric_file import load_metric as load_metric, save_metric as save_metric
-from .validation import validate as validate
 
 __version__: str

@@ -120,7 +120,7 @@ class Given:
         prior = double(default_prior, self.X, 2)
         params = TwoStageParams(self.c, self.means, 0.3 * self.S, 0.7 * self.S)
         mixture = MixtureParams(self.c, self.means, self.S)
-        data = two_stage.MixtureData(self.X, self.w, None, prior)
+        data = two_stage.MixtureData(self.X, self.w, prior)
         groups = double(two_stage_groups.group_data, self.groups, prior=prior)
         holes = Groups(self.holes, self.groups.group)
         q, y = (np.stack([A - m for m in self.means]) for A in self.same)

@@ -283,12 +283,6 @@ GAUSSIAN = {
     "inference.gaussian_classes.missing.log_joint": lambda f, g: f(
         g.gauss.params, g.partly, g.gauss.prior
     ),
-    "inference.gaussian_classes.mixtures.fit_mixtures": lambda f, g: f(
-        g.labeled, g.gauss.prior, n_classes=2, n_components=1, n_starts=1
-    ),
-    "inference.gaussian_classes.mixtures.mixture_prior": lambda f, g: f(
-        g.gauss.prior, 2
-    ),
     "inference.gaussian_classes.prior.evidence_prior": lambda f, g: f(g.gauss.stats),
     "inference.gaussian_classes.prior.learn_statistics": lambda f, g: f(g.gauss.stats),
     "inference.gaussian_classes.predict.fit": lambda f, g: f(
@@ -376,8 +370,6 @@ TWO_STAGE = {
     "inference.two_stage.choice.choose_components": lambda f, g: f(
         g.X, [1, 2], n_folds=2, max_steps=9
     ),
-    "inference.two_stage.choice.choose_flattening": lambda f, g: f(g.two.params, g.X),
-    "inference.two_stage.choice.flatten": lambda f, g: f(g.two.params, g.c),
     "inference.two_stage.target.log_units": lambda f, g: f(
         g.two.params, g.two.packed[0]
     ),

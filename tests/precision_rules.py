@@ -15,7 +15,6 @@ SHIFT_FREE = {
     "inference.gaussian_classes.missing.expected_statistics": lambda r: r.scatter,
     "inference.gaussian_classes.missing.fit_missing": lambda r: r.objective,
     "inference.gaussian_classes.missing.log_joint": ALL,
-    "inference.gaussian_classes.mixtures.fit_mixtures": lambda r: r.objective,
     "inference.gaussian_classes.prior.evidence_prior": lambda r: r.Psi,
     "inference.gaussian_classes.predict.fit": lambda r: (r.objective, r.params.chol),
     "inference.gaussian_classes.predict.predict_log_proba": ALL,

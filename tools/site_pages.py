@@ -30,7 +30,6 @@ GROUPS = {
     "inference": "Samplers and fits",
     "evaluation": "Scores and choice",
     "checks": "Checks",
-    "validation": "Checks",
     "storage": "Files",
 }
 """Headings of ``probmetric``'s own names, by the folder that a name comes from."""

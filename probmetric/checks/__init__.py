@@ -6,6 +6,8 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
 ``check``        ``Check``, ``Problem`` and ``judge``, which selects the comparison.
 ``values``       values compared with values; a distance compared with its bound.
 ``compare``      values or draws compared with draws: z, detectable shift, Holm.
+``summary``      mean, sd, Monte Carlo error, R-hat and effective size of draws.
+``validation``   ``validate``: checks of a model, and their verdicts.
 ``uniformity``   tests of SBC ranks: mean, shape, detectable shift.
 ``criticism``    ``check_model``: prior, predictive check and calibration, in words.
 ``ranks``        simulation-based calibration with NUTS.

@@ -43,14 +43,14 @@ import xarray as xr
 from scipy import stats
 
 from probmetric.arguments import check_number, check_within_0_1
-from probmetric.inference.sampling.summary import (
+from probmetric.checks.summary import (
     Summary,
     align,
-    entry_names,
     flatten,
     select,
     summarize,
 )
+from probmetric.inference.sampling.summary import entry_names
 from probmetric.typing import ArrayLike
 
 MOST_SKEW = 0.2

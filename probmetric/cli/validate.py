@@ -11,6 +11,7 @@ import typer
 
 from probmetric.checks.check import Problem
 from probmetric.checks.criticism import ModelVerdict
+from probmetric.checks.validation import Validation, validate
 from probmetric.cli.files import (
     FILES,
     bad_input,
@@ -27,7 +28,6 @@ from probmetric.datasets.loading import Dataset
 from probmetric.provenance import versions
 from probmetric.registry import MODELS, fit_named, make
 from probmetric.report.validate import agreement_table, described, khat_words
-from probmetric.validation import Validation, validate
 
 ALPHA = 0.01
 """Probability that a command rejects a right claim by chance."""

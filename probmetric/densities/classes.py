@@ -65,9 +65,7 @@ class _Components(NamedTuple):
 
 
 def log_student(
-    white: Float[Array, "*n d"],
-    df: Float[Array, "*#n"],
-    m: Int[Array, ""] | int,
+    white: Float[Array, "*n d"], df: Float[Array, "*#n"], m: Int[Array, ""] | int
 ) -> Float[Array, "*n"]:
     """Return log t_df(x; μ, LLᵀ) + log|L| in m dimensions from L⁻¹(x - μ)."""
     # log1p_squares uses finfo of the dtype that JAX computes in.

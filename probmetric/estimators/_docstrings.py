@@ -27,8 +27,6 @@ class Shared:
     learning_rate : "auto" or float > 0, default="auto"
         Power on the likelihood. "auto" is 1 for ``fit_pairs``, which assumes that pairs
         are independent, and n/N for N pairs made from the labels of n points.
-    prior_covariance : array-like of shape (d, d), optional
-        Prior mean of Σ_W, in input units. Default: the total variances of the features.
     standardize : bool, default=True
         Whether ``fit`` centers and scales the features. Results are in input units.
     max_iter : int, default=500

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import Pairs
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labeled import report
-from probmetric.estimators._learner import Learner, NutsOrLaplace, Run, input_units
+from probmetric.estimators._learner import Learner, Run, input_units
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.settings import base_recipe, n_rows
@@ -19,13 +19,9 @@ from probmetric.estimators.lca.tuning import STRONG, choose_by_evidence
 from probmetric.inference.effects import draws as effects
 from probmetric.inference.effects.fit import SpreadPosterior
 from probmetric.inference.effects.recipe import Fitted
-from probmetric.inference.lca.recipe import (
-    Recipe,
-    choose_power,
-    prior_for,
-    rate_for,
-)
+from probmetric.inference.lca.recipe import Recipe, choose_power, prior_for, rate_for
 from probmetric.inference.sampling.metrics import joined
+from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.sampling.target import Draws
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Preprocessor, Purpose

@@ -10,7 +10,7 @@ The type parameter is the type of ``method``.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict, cast
+from typing import ClassVar, TypedDict, cast
 
 import numpy as np
 import xarray as xr
@@ -24,24 +24,14 @@ from probmetric.data.scaling import Scaler
 from probmetric.data.truth import TellsClasses
 from probmetric.estimators._same import SameProbability
 from probmetric.estimators._settings import settings
-from probmetric.inference.sampling.datatree import (
-    INDEPENDENT,
-    provenance,
-    to_datatree,
-)
+from probmetric.inference.sampling.datatree import INDEPENDENT, provenance, to_datatree
 from probmetric.inference.sampling.laplace import Laplace
-from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Draws, Kwargs, Model
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import with_names
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose
-
-if TYPE_CHECKING:
-    NutsOrLaplace = Literal["nuts", "laplace"] | NUTS | Laplace
-else:
-    NutsOrLaplace = object
 
 
 class ClassProbabilities(SameProbability, TellsClasses):

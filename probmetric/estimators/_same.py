@@ -112,9 +112,7 @@ class SameProbability:
         rows = self._training_rows()
         return same_class((a, b), known, rows, c, self._class_probabilities)
 
-    def _training_rows(
-        self,
-    ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
+    def _training_rows(self) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
         """Return the training rows in input units, and their class codes."""
         training: Labeled | None = getattr(self, "_training", None)
         if training is None:

@@ -244,7 +244,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     @with_names
     @no_type_check
     def get_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, *, kind: MetricKind | Literal["nca"] | None = None
+        self, *, kind: MetricKind | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:
         """Return a learned metric in input units. It is picklable.
 
@@ -258,21 +258,10 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             - "subspace": Euclidean distance in the projection of ``params_``.
             - "local_fisher": Mahalanobis distance of the Fisher matrix at the query.
             - "hellinger", "jensen_shannon": divergence of the class probabilities.
-            - "nca": scikit-learn's neighborhood components analysis in the projection
-              of the training points (O(n²)).
         """
         check_is_fitted(self)
         kind = self.metric if kind is None else kind
-        check_choice("kind", kind, (*get_args(MetricKind.__value__), "nca"))
-        if kind == "nca":
-            from sklearn.neighbors import NeighborhoodComponentsAnalysis
-
-            inner = NeighborhoodComponentsAnalysis(random_state=self.random_state)
-            rows = np.asarray(self._data.w) > 0
-            inner.fit(
-                self._data.X[rows] @ self.params_.A.T, np.asarray(self._data.y)[rows]
-            )
-            return Mahalanobis(inner.components_ @ self.params_.A / self.scale_)
+        check_choice("kind", kind, get_args(MetricKind.__value__))
         metric = to_metric(self._in_input_units(), kind=kind)
         strength = self._strength_of_euclid()
         if kind != "average_fisher" or strength == 0:

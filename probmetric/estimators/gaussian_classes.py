@@ -31,12 +31,7 @@ from probmetric.estimators._labeled import (
     required,
     weighted_rows,
 )
-from probmetric.estimators._learner import (
-    ClassProbabilities,
-    Learner,
-    Run,
-    no_rows,
-)
+from probmetric.estimators._learner import ClassProbabilities, Learner, Run, no_rows
 from probmetric.estimators._settings import (
     Positive,
     RandomState,

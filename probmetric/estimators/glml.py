@@ -17,12 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice
 from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Labeled
-from probmetric.estimators._labeled import (
-    checked_rows,
-    remember_rows,
-    report,
-    required,
-)
+from probmetric.estimators._labeled import checked_rows, remember_rows, required
 from probmetric.estimators._learner import Run, no_rows
 from probmetric.estimators._same import SameProbability
 from probmetric.estimators._settings import (
@@ -45,13 +40,12 @@ from probmetric.inference.gaussian_classes.local_metric import (
     posterior_metrics,
     with_euclids_distance,
 )
-from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
 from probmetric.inference.gaussian_classes.prior import learn_statistics
 from probmetric.metric import Dissimilarity, LocalMahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.local import Rule
-from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
+from probmetric.models.gaussian_classes import to_metric
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
@@ -95,8 +89,6 @@ class GLML(SameProbability, GaussianLearner):
           order) that is nearest to the pooled metric.
         - "zero_bias": Eq. (10) of the paper.
         - "regularised": the smallest squared bias plus a ridge.
-        - "expected_bias": one metric with the smallest expected squared bias over the
-          draws.
         - "fisher": the information of the class posterior, a baseline.
     gamma : "cv", "loo" or float ≥ 0, default "cv"
         Weight γ of the pooled Mahalanobis metric, of the covariance within classes. ∞
@@ -105,7 +97,7 @@ class GLML(SameProbability, GaussianLearner):
         ``KNeighborsClassifier`` in folds is at most two standard errors worse than the
         best. This takes about 15 fits (5 from 300 points on). "loo", the default before
         0.2, chooses the best leave-one-out log score, with densities fitted to all
-        points. With missing entries, ``densities="mle"`` or mixtures, "cv" is "loo".
+        points. With missing entries or ``densities="mle"``, "cv" is "loo".
     densities : {"posterior", "mle"}, default "posterior"
         Densities of the classes. "mle" are the paper's maximum likelihood Gaussians,
         shrunk by ``shrinkage``. They require ``n_draws=0`` and complete rows.
@@ -113,11 +105,6 @@ class GLML(SameProbability, GaussianLearner):
         a in Σ = (1 - a)Σ̂ + a tr(Σ̂)/d · I, for "mle".
     prior, covariance, alpha
         As in ``GaussianClasses``.
-    n_components : int ≥ 1, default 1
-        Number of Gaussians in each class. More than one are a mixture, fitted to a
-        posterior mode by EM, which requires ``n_draws=0``. ``prior_`` and
-        ``posterior_`` then describe single Gaussians, which define the prior of the
-        components.
     n_draws : int ≥ 0, default 24
         Number of posterior draws over which votes are averaged. 0 uses the Student-t
         predictive densities, and is many times cheaper.
@@ -155,13 +142,12 @@ class GLML(SameProbability, GaussianLearner):
     metric. See Benchmarks: few_classes.
 
     ``sample`` makes exact draws of weights (class), mean (class, feature) and
-    covariance (class, feature, feature_bis). Mixtures, ``densities="mle"`` and
-    ``rule="expected_bias"`` have no draws. ``posterior_metric`` uses the draws of the
-    fit by default. It assumes that labeled points are independent draws from the
-    model. Its intervals are not guaranteed to cover: noise in the curvature lengthens
-    local distances, and the prior is chosen with the same points. See Benchmarks:
-    local_intervals. If ``gamma_`` is infinite all draws have the same metric, and
-    intervals are not available.
+    covariance (class, feature, feature_bis). ``densities="mle"`` has no draws.
+    ``posterior_metric`` uses the draws of the fit by default. It assumes that labeled
+    points are independent draws from the model. Its intervals are not guaranteed to
+    cover: noise in the curvature lengthens local distances, and the prior is chosen
+    with the same points. See Benchmarks: local_intervals. If ``gamma_`` is infinite all
+    draws have the same metric, and intervals are not available.
 
     References
     ----------
@@ -183,7 +169,6 @@ class GLML(SameProbability, GaussianLearner):
     gamma: Extended | Literal["cv", "loo"] = "cv"
     densities: Literal["posterior", "mle"] = "posterior"
     shrinkage: Share = 0.1
-    n_components: Count = 1
     n_draws: Natural = 24
 
     @no_type_check
@@ -208,8 +193,8 @@ class GLML(SameProbability, GaussianLearner):
         points, codes = _whole_rows(fitted)
         remember_rows(self, Labeled(points, codes))
         base, metrics = self._learn(fitted, seed)
-        by_folds = self.gamma == "cv" and self.n_components == 1
-        if by_folds and self.densities == "posterior" and fitted.stats is not None:
+        posterior = self.densities == "posterior" and fitted.stats is not None
+        if self.gamma == "cv" and posterior:
             chosen, self.gamma_scores_ = self._choose_by_folds(fitted, seed)
         else:
             chosen, self.gamma_scores_ = self._choose(metrics, points, codes)
@@ -225,61 +210,30 @@ class GLML(SameProbability, GaussianLearner):
         return self
 
     def _check_options(self) -> None:
-        expected, n_draws = self.rule == "expected_bias", self.n_draws
-        mixtures = self.n_components > 1
-        if (self.densities == "mle" or mixtures) and (n_draws or expected):
-            which = "n_components > 1" if mixtures else "densities='mle'"
+        if self.densities == "mle" and self.n_draws:
             raise ValueError(
-                f"n_draws must be 0 and rule must not be 'expected_bias' with {which}, "
-                f"got {n_draws} and {self.rule!r}"
+                f"n_draws must be 0 with densities='mle', got {self.n_draws}"
             )
-        single = self.densities, self.covariance
-        if mixtures and single != ("posterior", "full"):
-            raise ValueError(
-                "n_components must be 1 unless densities='posterior' and covariance="
-                f"'full', got {self.n_components}"
-            )
-        if expected and n_draws < 2:
-            raise ValueError(
-                f"n_draws must be at least 2 with rule='expected_bias', got {n_draws}"
-            )
-
-    def _point_densities(
-        self, fitted: ClassFit, seed: int
-    ) -> GaussianClassesParams | None:
-        """Return densities at a point estimate, or None to use the posterior."""
-        if self.densities == "mle":
-            if fitted.stats is None:
-                raise ValueError(
-                    "densities must be 'posterior' with missing entries, got 'mle'"
-                )
-            params = plug_in(fitted.stats, shrinkage=float(self.shrinkage))
-            if not np.isfinite(params.chol).all():
-                raise ValueError(
-                    "shrinkage must be above 0 for classes of at most d = "
-                    f"{fitted.points.shape[1]} points, got {self.shrinkage}"
-                )
-            return params
-        if self.n_components == 1:
-            return None
-        k, c = int(self.n_components), len(fitted.classes)
-        prior = mixture_prior(fitted.prior, k)
-        mixtures = fit_mixtures(
-            fitted.data, prior, n_classes=c, n_components=k, seed=seed
-        )
-        report(mixtures, "mixtures within classes")
-        return mixtures.params
 
     def _metrics(
         self, fitted: ClassFit, seed: int
     ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-        """Return the metric of the densities, and of draws, in scaled units."""
-        params = self._point_densities(fitted, seed)
-        if params is not None:
-            return to_numpy(to_metric(params, rule=self.rule)), []
-        return posterior_metrics(
-            fitted.posterior, seed, int(self.n_draws), rule=self.rule
-        )
+        """Return the metric of the densities and those of draws, in scaled units."""
+        if self.densities == "posterior":
+            return posterior_metrics(
+                fitted.posterior, seed, int(self.n_draws), rule=self.rule
+            )
+        if fitted.stats is None:
+            raise ValueError(
+                "densities must be 'posterior' with missing entries, got 'mle'"
+            )
+        params = plug_in(fitted.stats, shrinkage=float(self.shrinkage))
+        if not np.isfinite(params.chol).all():
+            raise ValueError(
+                "shrinkage must be above 0 for classes of at most d = "
+                f"{fitted.points.shape[1]} points, got {self.shrinkage}"
+            )
+        return to_numpy(to_metric(params, rule=self.rule)), []
 
     def _learn(
         self, fitted: ClassFit, seed: int
@@ -408,12 +362,10 @@ class GLML(SameProbability, GaussianLearner):
         return summary._replace(mean=mean)
 
     def _sample(self, method: str, run: Run) -> xr.DataTree:
-        single = self.densities == "posterior" and self.n_components == 1
-        if not single or self.rule == "expected_bias":
+        if self.densities == "mle":
             raise ValueError(
-                "n_draws must not be set if the metric has no draws (densities="
-                f"{self.densities!r}, n_components={self.n_components}, "
-                f"rule={self.rule!r}), got {run['n_draws']}"
+                "n_draws must not be set if the metric has no draws "
+                f"(densities='mle'), got {run['n_draws']}"
             )
         return self._drawn(method, run, base=self.metric_)
 

@@ -23,13 +23,14 @@ from probmetric.estimators._labeled import (
     pair_data,
     required,
 )
-from probmetric.estimators._learner import NutsOrLaplace, Run
+from probmetric.estimators._learner import Run
 from probmetric.estimators._settings import Number as Range
 from probmetric.estimators._settings import Positive, settings
 from probmetric.inference.effects.draws import averaged, new_groups
 from probmetric.inference.effects.recipe import fit_recipe, pairs_in_groups
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.sampling.metrics import joined, mahalanobis
+from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.models.hierarchical_lca import hierarchical_lca, identified, to_metric
@@ -129,10 +130,7 @@ class HierarchicalLCA(EffectLearner):
     spread_scale: Positive = 0.5
 
     def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
         """Learn from class labels inside groups, or from pairs.
 

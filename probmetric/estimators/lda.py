@@ -13,7 +13,6 @@ import xarray as xr
 from probmetric.arguments import check_choice
 from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.containers import Labeled
-from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
 from probmetric.estimators._labeled import labeled_data
 from probmetric.estimators._learner import Learner, Run, no_rows
@@ -36,7 +35,6 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
     _default_method = "exact"
 
     prior_strength: Extended | Literal["cv"] = "cv"
-    prior_covariance: ArrayLike | None = None
     standardize: bool = True
     preprocessor: Preprocessor = None
     unlabeled: object = "warn"
@@ -75,7 +73,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         data, self.classes_, scaler = labeled_data(
             self, cast("ArrayLike", X), y, sample_weight, counts=True
         )
-        target = self._target(scaler.scale)
+        target = np.eye(len(scaler.scale))
         if isinstance(self.prior_strength, str):
             self.prior_strength_ = self._choose(data._replace(w=None), target).strength
         else:
@@ -92,24 +90,6 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         self.covariance_ = np.asarray(params.within) * np.outer(scale, scale)
         self.priors_ = np.asarray(params.weights)
         return self
-
-    def _target(self, scale: np.ndarray) -> np.ndarray:
-        d = len(scale)
-        if self.prior_covariance is None:
-            return np.eye(d)
-        T = points(self.prior_covariance, "prior_covariance")
-        if T.shape != (d, d) or not np.allclose(T, T.T):
-            raise ValueError(
-                "prior_covariance must be a symmetric matrix of shape "
-                f"({d}, {d}), got shape {T.shape}"
-            )
-        T = T / np.outer(scale, scale)
-        if np.linalg.eigvalsh(T)[0] <= 0:
-            raise ValueError(
-                "prior_covariance must be positive definite, got a smallest eigenvalue "
-                f"of {np.linalg.eigvalsh(T)[0]:.3g} (standardized units)"
-            )
-        return T
 
     def _sample(self, method: str, run: Run) -> xr.DataTree:
         check_choice("method", method, ("exact",))
@@ -164,7 +144,7 @@ class LDA(_TiedClasses):
         d), or d if ``prior_strength`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Prior sample size s. Σ_W, the covariance within classes, is shrunk toward its
-        prior mean T, ``prior_covariance``, as if s more points had been observed. 0 is
+        prior mean T, their total variances, as if s more points had been observed. 0 is
         maximum likelihood, as in ``LinearDiscriminantAnalysis(solver="eigen")`` of
         scikit-learn, and requires n - C ≥ d. With ∞ no covariance is learned: distances
         are Euclidean in standardized units, and the discriminant directions come first.
@@ -257,7 +237,7 @@ class RCA(_TiedClasses):
     Parameters
     ----------
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Prior sample size s: Σ_W has prior mean ``prior_covariance``. 0 is maximum
+        Prior sample size s: Σ_W has prior mean T, the total variances. 0 is maximum
         likelihood and requires n - C ≥ d. With ∞, Σ_W is not learned. "cv" chooses s as
         in ``LDA``.
 

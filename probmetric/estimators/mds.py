@@ -3,7 +3,7 @@
 The derivation is ``inference.mds.fit``. Dissimilarities are computed, or checked.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from probmetric.data.scaling import check_sizes
 from probmetric.estimators._labeled import checked_rows, forget
 from probmetric.estimators._settings import Count, RandomState, check_settings, settings
 from probmetric.inference import mds
-from probmetric.inference.mds.fit import Correction, corrected_squares
+from probmetric.inference.mds.fit import Correction, MDSParams, corrected_squares
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -38,14 +38,9 @@ LIMIT = 2.0**240
 
 
 def dissimilarities(
-    A: Float[np.ndarray, "m d"],
-    B: Float[np.ndarray, "n d"],
-    metric: Any,
-    params: Any = None,
+    A: Float[np.ndarray, "m d"], B: Float[np.ndarray, "n d"], metric: Any
 ) -> Float[np.ndarray, "m n"]:
     """Return distances (m, n) under a metric of this package or scikit-learn."""
-    if not isinstance(params, Mapping | None):
-        raise ValueError(f"metric_params must be a dict or None, got {params!r}")
     if isinstance(metric, Mahalanobis):
         return cdist(np.asarray(metric.transform(A)), np.asarray(metric.transform(B)))
     if isinstance(metric, Dissimilarity):
@@ -57,10 +52,10 @@ def dissimilarities(
         distance = getattr(metric, "distance")  # noqa: B009  Not in the protocol.
         rows = [distance(np.broadcast_to(a, B.shape), B) for a in A]
         return np.asarray(rows, float)
-    if metric == "euclidean" and not params:
+    if metric == "euclidean":
         # Exact zeros, unlike scikit-learn's dot products.
         return cdist(A, B)
-    return np.asarray(pairwise_distances(A, B, metric=metric, **(params or {})))
+    return np.asarray(pairwise_distances(A, B, metric=metric))
 
 
 def check_dissimilarities(
@@ -125,8 +120,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         With "precomputed", ``X`` is the matrix of dissimilarities, not squared.
         Otherwise the name of a metric of scikit-learn, or a ``Metric`` that is a
         distance.
-    metric_params : dict, optional
-        Other arguments of scikit-learn's ``pairwise_distances``.
     correction : {None, "lingoes", "cailliez"}, default=None
         Constant that is added to the dissimilarities between different objects, such
         that points with exactly these distances exist. "lingoes" adds it to squared
@@ -172,7 +165,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     n_components: int = field(default=2, kw_only=False)
     metric: str | Dissimilarity | Callable[..., float] = "euclidean"
-    metric_params: Mapping[str, object] | None = None
     correction: Correction = None
     solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto"
     n_landmarks: Count | None = None
@@ -232,9 +224,9 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return checked
 
     def _between(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        return dissimilarities(A, B, self.metric, self.metric_params)
+        return dissimilarities(A, B, self.metric)
 
-    def _fit_landmarks(self, rows: np.ndarray, k: int) -> mds.MDSParams:
+    def _fit_landmarks(self, rows: np.ndarray, k: int) -> MDSParams:
         n = len(rows)
         m = min(n, 100 + 20 * k)
         if self.n_landmarks is not None:
@@ -257,7 +249,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _make_linear(self, rows: np.ndarray) -> None:
         """Store Gower's formula as a linear map, if the distance is Euclidean."""
         metric = self.metric
-        if isinstance(metric, str) and metric == "euclidean" and not self.metric_params:
+        if isinstance(metric, str) and metric == "euclidean":
             L = np.eye(rows.shape[1])
         elif isinstance(metric, Mahalanobis):
             L = np.asarray(metric.factor)

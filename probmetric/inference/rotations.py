@@ -23,7 +23,7 @@ Draws of Eq. (1) describe M, never W. The approximation ignores two things: the 
 of the prior along the orbit, and the size of the orbit, ∏ √(S_a² + S_b²).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -40,13 +40,13 @@ class _Complement(NamedTuple):
     Entries of θ beyond W do not change.
     """
 
-    U: Any
-    At: Any
-    alone: Any
-    upper: Any
-    lower: Any
-    s_upper: Any
-    s_lower: Any
+    U: np.ndarray
+    At: np.ndarray
+    alone: np.ndarray
+    upper: np.ndarray
+    lower: np.ndarray
+    s_upper: np.ndarray
+    s_lower: np.ndarray
 
 
 def _complement(W: Float[Array, "p d"]) -> _Complement:
@@ -73,7 +73,7 @@ def _complement(W: Float[Array, "p d"]) -> _Complement:
     )
 
 
-def _into(Q: _Complement, V: Any) -> Any:
+def _into(Q: _Complement, V: np.ndarray) -> np.ndarray:
     """Compute Qᵀ V for columns V (q, k)."""
     p, d = len(Q.U), len(Q.At)
     Y = Q.U.T @ V[: p * d].reshape(p, -1)
@@ -82,7 +82,7 @@ def _into(Q: _Complement, V: Any) -> Any:
     return np.concatenate([Y[Q.alone], pairs, V[p * d :]])
 
 
-def _out(Q: _Complement, X: Any) -> Any:
+def _out(Q: _Complement, X: np.ndarray) -> np.ndarray:
     """Compute Q X for columns X (m, k)."""
     p, d, n = len(Q.U), len(Q.At), len(Q.alone)
     Y = np.zeros((p * d, X.shape[1]), X.dtype)
@@ -108,7 +108,7 @@ def root_across(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
             f"p = {p} and d = {d}. Fit fewer components."
         )
     Q = _complement(W)
-    return _out(Q, inverse_root(_into(Q, _into(Q, H).T)))
+    return _out(Q, inverse_root(_into(Q, _into(Q, np.asarray(H)).T)))
 
 
 def root_around(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, "q q"]:
@@ -131,7 +131,7 @@ def root_around(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
     return np.concatenate([across, tangents / np.sqrt(mean)], 1)
 
 
-def inverse_root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
+def inverse_root(H: Float[Array, "m m"]) -> Float[np.ndarray, "m m"]:
     """Compute L⁻ᵀ of a positive definite H = LLᵀ, or raise ValueError."""
     eps, n = np.finfo(H.dtype).eps, len(H)
     try:

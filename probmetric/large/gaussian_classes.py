@@ -43,12 +43,7 @@ def fit(self: GaussianClasses, X: Source, y: object = None) -> GaussianClasses:
 def check_glml(self: GLML, X: Source) -> None:
     """Raise for settings of ``GLML`` that data on disk do not support."""
     check(self, X)
-    refuse(
-        {
-            "gamma": (isinstance(self.gamma, str), "a number, such as gamma=1,"),
-            "n_components": (self.n_components > 1, "1"),
-        }
-    )
+    refuse({"gamma": (isinstance(self.gamma, str), "a number, such as gamma=1,")})
 
 
 def fit_glml(self: GLML, X: Source, y: object = None) -> GLML:

@@ -18,7 +18,6 @@ from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.estimator import TwoStageMixture
 from probmetric.inference.mixture.prior import prior_of_columns
 from probmetric.inference.solvers.result import Fit, Result
-from probmetric.inference.two_stage import choice
 from probmetric.inference.two_stage.few import are_few, few_prior
 from probmetric.inference.two_stage.strength import variances_of
 from probmetric.inference.two_stage.target import Fitted
@@ -51,12 +50,10 @@ def fit(
     y: object = None,
     *,
     groups: object = None,
-    components: object = None,
 ) -> TwoStageMixture:
     """Fit one model to the points of a source, or to its rows grouped by labels."""
     check_settings(self)
     check(self, X)
-    refuse({"components": (components is not None, "None")})
     if groups is not None and not (isinstance(groups, str) and groups == inputs.LABEL):
         raise ValueError(
             f"groups must be None or {inputs.LABEL!r} for data on disk, got "
@@ -109,7 +106,6 @@ def check(self: TwoStageMixture, X: Source) -> None:
     refuse(
         {
             "n_components": (len(self._counts()) > 1, "one number"),
-            "flattening": (self.flattening == "held-out", "None or a number"),
             "prior": (by_votes, "'default', 'flat' or a TwoStagePrior"),
         }
     )
@@ -154,8 +150,6 @@ def _store(
 ) -> TwoStageMixture:
     report(end, type(self).__name__)
     params = end.params
-    if self.flattening is not None:
-        params = choice.flatten(params, float(self.flattening))
     self.objective_, self.n_iter_ = float(end.objective), int(end.n_steps)
     self.converged_ = int(end.result) == Result.CONVERGED
     self._scaler = columns.scaler
@@ -165,6 +159,6 @@ def _store(
     none = Points(np.zeros((0, len(columns.mean))))
     share = None if grouped else float(self.alpha)
     self._learned = Fitted(none, prior, params, tied, share)
-    self._known, self._flattening, self._chosen = False, self.flattening, None
+    self._chosen = None
     self._changed_by = "data on disk, whose rows are not stored"
     return self

@@ -13,7 +13,7 @@ probable class and do not underflow far from the data:
 
     B ∝ Σ_{j≠m} (ρ_j / max_{i≠m} ρ_i) (s - ρ_j) (H̄_j - H̄_m).                     (3)
 
-One matrix. With B = U diag(λ) Uᵀ the first three rules are A = U diag(a) Uᵀ:
+One matrix. With B = U diag(λ) Uᵀ three rules are A = U diag(a) Uᵀ:
 
 * ``zero_bias``, Eq. (10) of the paper: a_i = d₊λ_i or -d₋λ_i, with d₊, d₋ the numbers
   of positive and negative eigenvalues. It minimizes tr(A⁻¹|B|) subject to
@@ -29,25 +29,6 @@ One matrix. With B = U diag(λ) Uᵀ the first three rules are A = U diag(a) U�
 * ``regularised``: P minimizes ½ tr(PB)² + ½ε‖P‖² - log|P|:
 
       log p_i = -½ log ε - asinh(t λ_i / (2√ε)),   t = Σ λ_i p_i(t).              (6)
-
-A posterior over B (Bayes-GLML, maths 2.7b). With draws B_1..B_s at the point, the rule
-``expected_bias`` is the P = A⁻¹ that minimizes
-
-    ½ E_s tr(PB_s)² + ½ε‖P‖² - log|P|,                                            (7)
-
-convex and self-concordant. The posterior spread of B replaces γ. The dual has one
-unknown per draw, t_s = tr(PB_s), instead of D². With G = E_s t_sB_s = U diag(g) Uᵀ and
-r_i = √(g_i² + 4ε),
-
-    P = U diag(p) Uᵀ,   p_i = (r_i - g_i) / (2ε),                                 (8)
-
-which is (6) with g for tλ, and Newton's equations for t are
-(I + K/s) Δ = (tr(PB_s) - t_s)_s with
-
-    K_rs = Σ_ij (p_i + p_j)/(r_i + r_j) (UᵀB_rU)_ij (UᵀB_sU)_ij,                  (9)
-
-from p_i - p_j = -(g_i - g_j)(p_i + p_j)/(r_i + r_j). At the solution P⁻¹ = G + εP and
-E t² + ε‖P‖² = D. Isotropic noise around one B gives the ``regularised`` rule.
 
 References
 ----------
@@ -188,7 +169,7 @@ def min_norm(
 def log_inverse(
     g: Float[Array, "d"], epsilon: Float[Array, ""] | float
 ) -> Float[Array, "d"]:
-    """Return log eigenvalues of P = A⁻¹, Eqs. (6) and (8), from g (g = tλ in Eq. 6)."""
+    """Return log eigenvalues of P = A⁻¹, Eq. (6), from g = tλ."""
     return -0.5 * jnp.log(epsilon) - jnp.arcsinh(g / (2 * jnp.sqrt(epsilon)))
 
 
@@ -219,50 +200,3 @@ def with_base(spectrum: Spectrum, gamma: Float[Array, ""] | float) -> Spectrum:
 def compose(spectrum: Spectrum) -> Float[Array, "d d"]:
     """Return U diag(a) Uᵀ."""
     return (spectrum.U * spectrum.a) @ spectrum.U.T
-
-
-def expected_bias(
-    B: Float[Array, "s d d"], epsilon: Float[Array, ""] | float, *, max_steps: int = 50
-) -> Spectrum:
-    """Return the minimizer A = P⁻¹ of the expected squared bias (Eq. 7) with |A| = 1.
-
-    ``B`` has one bias matrix per draw; ``epsilon`` is the ridge penalty on P, in units
-    of B². About ten damped Newton steps are usually enough.
-    """
-    s = B.shape[0]
-
-    def dual(t: Array) -> Array:
-        g = jnp.linalg.eigvalsh(jnp.einsum("s,sij->ij", t, B) / s)
-        log_p = log_inverse(g, epsilon)
-        p = jnp.exp(log_p)
-        value = jnp.sum(p * g + 0.5 * epsilon * p**2 - log_p)
-        return value - 0.5 * jnp.mean(t**2)
-
-    def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        step, t, _ = state
-        g, U = jnp.linalg.eigh(jnp.einsum("s,sij->ij", t, B) / s)
-        p, r = jnp.exp(log_inverse(g, epsilon)), jnp.sqrt(g**2 + 4 * epsilon)
-        turned = jnp.einsum("ia,sij,jb->sab", U, B, U)
-        gap = jnp.einsum("saa,a->s", turned, p) - t
-        weight = (p[:, None] + p) / (r[:, None] + r)
-        K = jnp.einsum("sab,ab,rab->sr", turned, weight, turned)
-        move = jnp.linalg.solve(jnp.eye(s, dtype=B.dtype) + K / s, gap)
-        gain, now = jnp.dot(move, gap) / s, dual(t)
-
-        def short(scale: Array) -> Array:  # Armijo's rule, allowing for rounding
-            slack = 8 * jnp.finfo(B.dtype).eps * jnp.abs(now)
-            return (dual(t + scale * move) < now + 1e-4 * scale * gain - slack) & (
-                scale > 1e-8
-            )
-
-        scale = jax.lax.while_loop(short, lambda c: c / 2, jnp.ones((), B.dtype))
-        return step + 1, t + scale * move, gain
-
-    def unfinished(state: tuple[Array, Array, Array]) -> Array:
-        step, _, gain = state
-        return (step < max_steps) & (gain > 4 * jnp.finfo(B.dtype).eps)
-
-    start = (jnp.asarray(0), jnp.zeros(s, B.dtype), jnp.asarray(jnp.inf, B.dtype))
-    _, t, _ = jax.lax.while_loop(unfinished, newton, start)
-    g, U = jnp.linalg.eigh(jnp.einsum("s,sij->ij", t, B) / s)
-    return Spectrum(unit_determinant(jnp.exp(-log_inverse(g, epsilon))), U)

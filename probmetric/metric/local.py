@@ -25,13 +25,14 @@ that are negative by rounding are set to 0.
 
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_choice
 from probmetric.compilation import COMPILED_SOON
 from probmetric.densities.classes import (
     ClassDensities,
@@ -42,7 +43,6 @@ from probmetric.densities.classes import (
 )
 from probmetric.linalg import cholesky_of, solve_lower
 from probmetric.metric import glml
-from probmetric.metric.glml import expected_bias
 from probmetric.metric.protocol import MetricBase, measured
 from probmetric.precision import in_native_order, one_program, traced
 from probmetric.typing import Array
@@ -99,7 +99,7 @@ def local_pairwise(
     return from_forms(query_forms(A, Q), P)
 
 
-type Rule = Literal["min_norm", "zero_bias", "regularised", "expected_bias", "fisher"]
+type Rule = Literal["min_norm", "zero_bias", "regularised", "fisher"]
 
 FAR = 2.0**250
 """About 1.8e75: fourth powers of smaller numbers, and their sums, are finite."""
@@ -123,9 +123,7 @@ class LocalMahalanobis(MetricBase):
     Parameters
     ----------
     classes : ClassDensities
-        Class densities in the transformed coordinates z = F(x - centre). For
-        ``rule="expected_bias"`` every field has a leading axis of draws, over which the
-        expectation is computed.
+        Class densities in the transformed coordinates z = F(x - centre).
     frame : array of shape (d, d)
         Invertible linear map F to the coordinates in which the rules prefer matrices
         near I, usually the pooled whitening. The identity gives the paper's metric.
@@ -136,11 +134,10 @@ class LocalMahalanobis(MetricBase):
         Weight γ ≥ 0 of the base metric in γI + D·A/tr A. The metric is the base metric
         FᵀF if γ = ∞.
     epsilon : array of shape (), default 0.05
-        Ridge penalty > 0 of the rules "regularised" and "expected_bias", relative to
-        B².
+        Ridge penalty > 0 of the rule "regularised", relative to B².
     rule : str
-        "min_norm" (default), "zero_bias" (Eq. (10) of the paper), "regularised",
-        "expected_bias" or "fisher" (information of the class posterior).
+        "min_norm" (default), "zero_bias" (Eq. (10) of the paper), "regularised" or
+        "fisher" (information of the class posterior).
 
     Examples
     --------
@@ -276,10 +273,7 @@ def _from_each(frame: Array, A: Array, Q: Array, P: Array, idx: Array) -> Array:
 
 
 def _spectrum(metric: LocalMahalanobis, z: Float[Array, "d"]) -> glml.Spectrum:
-    if metric.rule == "expected_bias":
-        B, _ = jax.vmap(_bias, (0, None))(metric.classes, z)
-        scale = jnp.sqrt(jnp.mean(jnp.sum(B**2, (-2, -1))) / len(z))
-        return expected_bias(B / jnp.where(scale > 0, scale, 1.0), metric.epsilon)
+    check_choice("rule", metric.rule, get_args(Rule.__value__))
     if metric.rule == "fisher":
         log_rho = log_posterior(metric.classes, z)
         scores = class_scores(metric.classes, z)

@@ -132,11 +132,7 @@ class Mahalanobis(MetricBase):
         return jnp.linalg.norm(delta / power, axis=-1) * power[..., 0]
 
     def __call__(
-        self,
-        u: Float[Array, "d"],
-        v: Float[Array, "d"],
-        *,
-        squared: bool = False,
+        self, u: Float[Array, "d"], v: Float[Array, "d"], *, squared: bool = False
     ) -> float:
         """Return the distance between two points, as in metric-learn."""
         u, v = two_points(self, u, v)

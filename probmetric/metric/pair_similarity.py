@@ -161,13 +161,6 @@ class PairSimilarity(MetricBase):
         return self._rows(A, B, "joint")
 
     @measured
-    def log_conditional(
-        self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
-    ) -> Float[Array, "*n"]:
-        """Return log Pr(Q | Y) of matching rows."""
-        return self._rows(A, B, "conditional")
-
-    @measured
     def log_ratio(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
@@ -177,13 +170,6 @@ class PairSimilarity(MetricBase):
     def calibrated(self, log_ratio: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Return calibrated log ratios, for log ratios of the model."""
         return log_ratio if self.calibration is None else self.calibration(log_ratio)
-
-    @measured
-    def log_kernel(
-        self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
-    ) -> Float[Array, "*n"]:
-        """Return log Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)), at most 0."""
-        return self._rows(A, B, "kernel")
 
     @measured
     def pair_score(
@@ -303,10 +289,7 @@ class PairSimilarity(MetricBase):
 
     @measured
     def refine(
-        self,
-        Q: Float[Array, "m d"],
-        P: Float[Array, "n d"],
-        idx: Int[Array, "m s"],
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"], idx: Int[Array, "m s"]
     ) -> Float[Array, "m s"]:
         """Return minus the scores of queries with their short lists, by differences."""
         Y = jnp.asarray(P)[jnp.asarray(idx)]

@@ -218,10 +218,7 @@ def _tiled[R, C](
         return function(cut(rows, index // b * s, s), cut(columns, index % b * t, t))
 
     def put(index: Array, out: Array) -> Array:
-        start = (
-            index // b * s,
-            index % b * t,
-        )  # JAX clamps it as for slices.
+        start = (index // b * s, index % b * t)  # JAX clamps it as for slices.
         return jax.lax.dynamic_update_slice(out, block(index), start)
 
     dtype = jax.eval_shape(block, 0).dtype

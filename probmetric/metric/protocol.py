@@ -14,14 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import wraps
 from inspect import signature
-from typing import (
-    Any,
-    ClassVar,
-    Protocol,
-    cast,
-    get_args,
-    runtime_checkable,
-)
+from typing import Any, ClassVar, Protocol, cast, get_args, runtime_checkable
 
 import jax
 import jax.numpy as jnp

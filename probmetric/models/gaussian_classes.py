@@ -4,20 +4,13 @@ The model of one point x in R^d with class y in 0..C-1:
 
 1.  class weights  π ~ Dirichlet(α);
 2.  per class (or shared, or per feature) a covariance Σ_c and a mean μ_c,
-        NIW:  Σ_c ~ IW(ν, Ψ),  μ_c | Σ_c ~ N(m, Σ_c/κ);                           (1)
-        LKJ:  Σ_c = diag(τ) Ω diag(τ),  Ω ~ LKJ(ζ),  τ ~ LogNormal(log s, v²),
-              μ_c ~ N(m, diag(s_m²));                                             (2)
-3.  y ~ Cat(π) and x | y ~ N(μ_y, Σ_y). Missing entries of x are integrated out.   (3)
+        Σ_c ~ IW(ν, Ψ),  μ_c | Σ_c ~ N(m, Σ_c/κ);                                  (1)
+3.  y ~ Cat(π) and x | y ~ N(μ_y, Σ_y). Missing entries of x are integrated out.   (2)
 
 ``covariance``: "full" is one Σ_c per class (QDA), "tied" one Σ for all classes (LDA),
 "diagonal" has independent features within a class. For "diagonal", Eq. (1) applies to
 each feature separately, with ν degrees of freedom per feature and the diagonal of Ψ.
-IW(ν, Ψ) has mean Ψ/(ν - d - 1). ``sample_covariances`` has the NumPyro sites of both
-priors.
-
-The extension that the paper mentions: a class is a mixture of k normals,
-
-    x | y ~ Σ_m ω_ym N(μ_ym, Σ_ym),  ω_y ~ Dirichlet(β).                           (4)
+IW(ν, Ψ) has mean Ψ/(ν - d - 1).
 
 References
 ----------
@@ -26,7 +19,6 @@ Classification", NIPS 2010. The prior in Eq. (1), which scales with the units of
 features, replaces their Σ̂ + αI.
 """
 
-from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Literal, NamedTuple
@@ -86,81 +78,29 @@ class NIWPrior(NamedTuple):
     alpha: Float[Array, ""] | float = 1.0
 
 
-class LKJPrior(NamedTuple):
-    """Separate priors on scales and correlations, Eq. (2); not conjugate.
-
-    ``mean`` and ``mean_scale`` (d,) are m and s_m > 0. ``scale`` (d,) is s > 0, the
-    prior median of a feature's standard deviation within a class; ``spread`` v > 0 is
-    the standard deviation of log τ. ``concentration`` ζ = 1 is uniform over correlation
-    matrices. ``alpha`` > 0 is the Dirichlet concentration of every class.
-    """
-
-    mean: Float[Array, "d"]
-    mean_scale: Float[Array, "d"]
-    scale: Float[Array, "d"]
-    spread: Float[Array, ""] | float = 0.7
-    concentration: Float[Array, ""] | float = 1.0
-    alpha: Float[Array, ""] | float = 1.0
-
-
-def sample_covariances(
-    prior: NIWPrior | LKJPrior, *, shape: tuple[int, ...], covariance: Covariance
+def _sample_moments(
+    prior: NIWPrior, n_classes: int, covariance: Covariance
 ) -> tuple[Array, Array]:
-    """Sample mean ``(*shape, d)`` and chol ``(*shape, d, d)`` under either prior.
-
-    With ``covariance="tied"`` the classes on the last axis of ``shape`` share one
-    covariance, and chol has length 1 on that axis.
-    """
-    if isinstance(prior, NIWPrior):
-        return _sample_niw(prior, shape, covariance)
-    return _sample_lkj(prior, shape, covariance)
-
-
-def _diagonal(scales: Array) -> Array:
-    return scales[..., None] * jnp.eye(scales.shape[-1], dtype=scales.dtype)
-
-
-def _sample_niw(
-    prior: NIWPrior, shape: tuple[int, ...], covariance: Covariance
-) -> tuple[Array, Array]:
-    batch = (*shape[:-1], 1) if covariance == "tied" else shape
+    d, n_chol = len(prior.mean), 1 if covariance == "tied" else n_classes
     if covariance == "diagonal":
         inverse_gamma = dist.InverseGamma(prior.nu / 2, jnp.diagonal(prior.Psi) / 2)
-        each = inverse_gamma.expand((*batch, len(prior.mean))).to_event(len(batch) + 1)
-        chol = _diagonal(jnp.sqrt(sample("variance", each)))
+        variance = sample("variance", inverse_gamma.expand((n_chol, d)).to_event(2))
+        chol = jnp.sqrt(variance)[..., None] * jnp.eye(d, dtype=variance.dtype)
         chol = jnp.asarray(numpyro.deterministic("chol", chol))
     else:
         wishart = dist.InverseWishartCholesky(
             prior.nu, scale_tril=jnp.linalg.cholesky(prior.Psi)
         )
-        chol = sample("chol", wishart.expand(batch).to_event(len(batch)))
-    tril = jnp.broadcast_to(chol, (*shape, *chol.shape[-2:])) / jnp.sqrt(prior.kappa)
+        chol = sample("chol", wishart.expand((n_chol,)).to_event(1))
+    tril = jnp.broadcast_to(chol, (n_classes, d, d)) / jnp.sqrt(prior.kappa)
     normal = dist.MultivariateNormal(prior.mean, scale_tril=tril)
-    return sample("mean", normal.to_event(len(shape))), chol
-
-
-def _sample_lkj(
-    prior: LKJPrior, shape: tuple[int, ...], covariance: Covariance
-) -> tuple[Array, Array]:
-    batch = (*shape[:-1], 1) if covariance == "tied" else shape
-    d = len(prior.mean)
-    log_normal = dist.LogNormal(jnp.log(prior.scale), prior.spread)
-    tau = sample("tau", log_normal.expand((*batch, d)).to_event(len(batch) + 1))
-    if covariance == "diagonal" or d == 1:
-        chol = _diagonal(tau)
-    else:
-        lkj = dist.LKJCholesky(d, prior.concentration).expand(batch)
-        chol = tau[..., None] * sample("correlation_chol", lkj.to_event(len(batch)))
-    chol = jnp.asarray(numpyro.deterministic("chol", chol))
-    normal = dist.Normal(prior.mean, prior.mean_scale).expand((*shape, d))
-    return sample("mean", normal.to_event(len(shape) + 1)), chol
+    return sample("mean", normal.to_event(1)), chol
 
 
 class GaussianClassesParams(NamedTuple):
     """Parameters: weights (c,), mean (c, d), chol (c, d, d) or (1, d, d) when tied.
 
-    ``chol`` has lower Cholesky factors of the covariances. For mixtures within the
-    classes ``mix`` is (c, k), mean (c, k, d) and chol (c, k, d, d).
+    ``chol`` has lower Cholesky factors of the covariances.
 
     Examples
     --------
@@ -173,26 +113,11 @@ class GaussianClassesParams(NamedTuple):
     weights: Float[Array, "*s c"]
     mean: Float[Array, "*s c d"]
     chol: Float[Array, "*s _c d d"]
-    mix: Float[Array, "*s c k"] | None = None
-
-
-def _sample_instances(
-    data: Labeled,
-    pi: Array,
-    instance: Callable[[Array, Array], dist.Distribution],
-    learning_rate: Numeric,
-) -> None:
-    """Sample classes, then points from ``instance(classes, data weights)``."""
-    with numpyro.plate("point", len(data.X)):
-        w = weights(data)
-        log_pi = jnp.broadcast_to(jnp.log(pi), (len(data.X), len(pi)))
-        y = sample("y", ClassLabel(log_pi, w, learning_rate), obs=data.y)
-        sample("x", instance(y, w), obs=None if data.y is None else data.X)
 
 
 def gaussian_classes(
     data: Labeled,
-    prior: NIWPrior | LKJPrior,
+    prior: NIWPrior,
     *,
     n_classes: int,
     covariance: Covariance = "full",
@@ -202,15 +127,14 @@ def gaussian_classes(
     """Define the generative model of labeled points (NumPyro).
 
     The NumPyro sites are ``weights`` (c,), ``mean`` (c, d), ``chol`` (c or 1, d, d),
-    ``y`` (n,) and ``x`` (n, d). For a diagonal covariance under the NIW prior,
-    ``variance`` (c, d) is sampled instead of ``chol``. Under the LKJ prior, ``tau`` and
-    ``correlation_chol`` are sampled instead. In both cases ``chol`` is deterministic.
+    ``y`` (n,) and ``x`` (n, d). For a diagonal covariance,
+    ``variance`` (c, d) is sampled instead of ``chol``, which is deterministic.
 
     Parameters
     ----------
     data : Labeled
         If ``y`` is None, classes and points are simulated, one for each row of X.
-    prior : NIWPrior or LKJPrior
+    prior : NIWPrior
     n_classes : int
         C ≥ 2.
     covariance : {"full", "tied", "diagonal"}
@@ -228,50 +152,13 @@ def gaussian_classes(
     """
     alpha = jnp.full(n_classes, prior.alpha, data.X.dtype)
     pi = sample("weights", dist.Dirichlet(alpha))
-    mean, chol = sample_covariances(prior, shape=(n_classes,), covariance=covariance)
-
-    def instance(y: Array, w: Array) -> ClassNormal:
-        return ClassNormal(mean, chol, y, w, learning_rate, missing=missing)
-
-    _sample_instances(data, pi, instance, learning_rate)
-
-
-def gaussian_mixture_classes(
-    data: Labeled,
-    prior: NIWPrior | LKJPrior,
-    *,
-    n_classes: int,
-    n_components: int,
-    concentration: float | int = 1.0,
-    covariance: Covariance = "full",
-) -> None:
-    """Define the model with a mixture of normals in every class (Eq. 4).
-
-    The sites are those of ``gaussian_classes`` with a component axis after the class
-    axis, and ``mix`` (c, k). The component of each point is summed out. The order of
-    components is not identified: use only label-invariant functionals of the draws.
-    """
-    if data.w is not None:
-        raise ValueError(
-            "w must be None if classes have several components, got weights. Use one "
-            "component."
-        )
-    alpha = jnp.full(n_classes, prior.alpha, data.X.dtype)
-    pi = sample("weights", dist.Dirichlet(alpha))
-    beta = jnp.full((n_classes, n_components), concentration, data.X.dtype)
-    mix = sample("mix", dist.Dirichlet(beta).to_event(1))
-    shape = (n_classes, n_components)
-    mean, chol = sample_covariances(prior, shape=shape, covariance=covariance)
-    chol = jnp.broadcast_to(chol, (*shape, *chol.shape[-2:]))
-
-    def instance(y: Array, w: Array) -> dist.Distribution:
-        del w
-        return dist.MixtureSameFamily(
-            dist.Categorical(mix[y]),
-            dist.MultivariateNormal(mean[y], scale_tril=chol[y]),
-        )
-
-    _sample_instances(data, pi, instance, 1.0)
+    mean, chol = _sample_moments(prior, n_classes, covariance)
+    with numpyro.plate("point", len(data.X)):
+        w = weights(data)
+        log_pi = jnp.broadcast_to(jnp.log(pi), (len(data.X), len(pi)))
+        y = sample("y", ClassLabel(log_pi, w, learning_rate), obs=data.y)
+        point = ClassNormal(mean, chol, y, w, learning_rate, missing=missing)
+        sample("x", point, obs=None if data.y is None else data.X)
 
 
 @numpy_in_numpy_out
@@ -294,16 +181,10 @@ def simulate(key: jax.Array, params: GaussianClassesParams, data: Labeled) -> La
 def _instances(
     key: jax.Array, params: GaussianClassesParams, n: int
 ) -> tuple[Array, Array]:
-    key_y, key_m, key_x = jax.random.split(key, 3)
+    key_y, _, key_x = jax.random.split(key, 3)
     y = jax.random.categorical(key_y, jnp.log(params.weights), shape=(n,))
-    chol = params.chol
-    if params.mix is None:
-        mean = params.mean[y]
-        chol = jnp.broadcast_to(chol, (len(params.mean), *chol.shape[-2:]))[y]
-    else:
-        m = jax.random.categorical(key_m, jnp.log(params.mix)[y])
-        mean = params.mean[y, m]
-        chol = jnp.broadcast_to(chol, (*params.mean.shape, chol.shape[-1]))[y, m]
+    mean, shape = params.mean[y], (len(params.mean), *params.chol.shape[-2:])
+    chol = jnp.broadcast_to(params.chol, shape)[y]
     noise = jax.random.normal(key_x, mean.shape, mean.dtype)
     return mean + jnp.einsum("nij,nj->ni", chol, noise), y
 
@@ -323,16 +204,10 @@ def to_densities(params: GaussianClassesParams) -> ClassDensities:
 
 
 def _densities_of(xp: ModuleType, params: GaussianClassesParams) -> ClassDensities:
-    mean, chol, mix = xp.asarray(params.mean), xp.asarray(params.chol), params.mix
-    if mix is None:
-        mean, chol, mix = (
-            mean[:, None],
-            chol[:, None],
-            xp.ones((len(mean), 1), mean.dtype),
-        )
+    mean, chol = xp.asarray(params.mean)[:, None], xp.asarray(params.chol)[:, None]
     return ClassDensities(
         log_prior=xp.log(params.weights),
-        log_mix=xp.log(mix),
+        log_mix=xp.zeros(mean.shape[:2], mean.dtype),
         loc=mean,
         factor=xp.broadcast_to(chol, (*mean.shape, mean.shape[-1])),
         inv_df=xp.zeros(mean.shape[:2], mean.dtype),

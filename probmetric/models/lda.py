@@ -80,11 +80,7 @@ def model(
     (3, 1, 1, 1)
     """
     gaussian_classes(
-        data,
-        prior,
-        n_classes=n_classes,
-        covariance="tied",
-        learning_rate=learning_rate,
+        data, prior, n_classes=n_classes, covariance="tied", learning_rate=learning_rate
     )
 
 

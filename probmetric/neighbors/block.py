@@ -259,10 +259,7 @@ class _Screen:
             self._merge(rows, waiting)
 
     def _passed(
-        self,
-        rows: Int[np.ndarray, "q"],
-        points: slice,
-        worst: Float[np.ndarray, "q"],
+        self, rows: Int[np.ndarray, "q"], points: slice, worst: Float[np.ndarray, "q"]
     ) -> Int[np.ndarray, "n"]:
         """Select the pairs of a tile, flat, that pass Eq. (1)."""
         with np.errstate(over="ignore", under="ignore"):

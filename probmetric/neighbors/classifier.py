@@ -8,11 +8,10 @@ interface ``metric.protocol.MetricDraws``.
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,7 +25,7 @@ from probmetric.data.inputs import (
     label_codes,
     pair_points,
 )
-from probmetric.data.truth import TellsClasses, at_base_rates, shift_to
+from probmetric.data.truth import BaseRates, TellsClasses, at_base_rates, shift_to
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import remember_columns
@@ -60,7 +59,7 @@ from probmetric.neighbors.votes import (
     scored_rows,
     untuned,
 )
-from probmetric.typing import ArrayLike
+from probmetric.typing import ArrayLike, Purpose
 
 
 def grid(value: str | float, default: tuple[float, ...]) -> tuple[float, ...]:
@@ -192,18 +191,21 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     on Information Theory 16 (1970).
     """
 
+    # The package reports wrong values, not the type checker.
+    __no_type_check__: ClassVar[bool] = True
+
     metric: object = None
-    n_neighbors: Any = 5
+    n_neighbors: int = 5
     _: KW_ONLY
-    votes: Any = "soft"
-    draws: Any = None
-    bandwidth: Any = "loo"
-    sharpness: Any = "loo"
-    prior_weight: Any = "loo"
-    reject_below: Any = 0.0
+    votes: Literal["soft", "count"] = "soft"
+    draws: Purpose | None = None
+    bandwidth: float | Literal["loo"] = "loo"
+    sharpness: float | Literal["loo"] = "loo"
+    prior_weight: float | Literal["loo"] = "loo"
+    reject_below: float = 0.0
     reject_label: object = None
-    class_prior: Any = None
-    novelty: Any = None
+    class_prior: BaseRates = None
+    novelty: float | None = None
     outlier_label: object = None
     unlabeled: object = "warn"
 
@@ -570,21 +572,3 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             distance = metric.distance  # pyright: ignore[reportAttributeAccessIssue]
             D = np.asarray(distance(np.repeat(Q, k, 0), P))
         return D.reshape(index.shape), index
-
-    def kneighbors_graph(
-        self,
-        X: ArrayLike | None = None,
-        n_neighbors: int | None = None,
-        mode: str = "connectivity",
-    ) -> csr_matrix:
-        """Compute the neighbors as a sparse matrix (m, n) of ones or distances.
-
-        ``mode`` is "connectivity" (ones) or "distance". Other arguments are as in
-        `kneighbors`.
-        """
-        check_choice("mode", mode, ("connectivity", "distance"))
-        D, index = self.kneighbors(X, n_neighbors)
-        values = D.ravel() if mode == "distance" else np.ones(index.size)
-        starts = np.arange(0, index.size + 1, index.shape[1])
-        shape = len(index), len(self.fit_X_)
-        return csr_matrix((values, index.ravel(), starts), shape=shape)

@@ -63,7 +63,7 @@ class Reference(NamedTuple):
         return total / (1 + sum(map(len, self.scores)))
 
 
-def single(metric: Any) -> Dissimilarity:
+def single(metric: Dissimilarity | MetricDraws) -> Dissimilarity:
     """Return the metric, or the mean dissimilarity of draws."""
     return metric.mean_metric() if isinstance(metric, MetricDraws) else metric
 
@@ -78,7 +78,7 @@ def check_novelty(novelty: float, n: int) -> None:
         )
 
 
-def reference(metric: Any, X: Any) -> Reference:
+def reference(metric: Dissimilarity | MetricDraws, X: Any) -> Reference:
     """Return the reference of Eq. (1), of at most ``MOST_TUNED`` rows."""
     n, large = len(X), isinstance(X, Chunked)
     rows = sampled_rows(n, MOST_TUNED) if large else scored_rows(X)

@@ -394,9 +394,7 @@ def neighborhood(
     return Neighborhood(metrics, X, scales), votes / len(metrics)
 
 
-def stack(
-    metrics: Sequence[Dissimilarity],
-) -> tuple[tuple[np.ndarray, ...], Any]:
+def stack(metrics: Sequence[Dissimilarity]) -> tuple[tuple[np.ndarray, ...], Any]:
     """Return leaves with a leading draw axis, and the structure of a single metric."""
     leaves = zip(*map(jax.tree.leaves, metrics), strict=True)
     return (

@@ -7,10 +7,11 @@ import pandas as pd
 import xarray as xr
 
 from probmetric import plots
+from probmetric.checks.summary import summarize
 from probmetric.data.containers import Pairs
 from probmetric.datasets.loading import Dataset
 from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
-from probmetric.inference.sampling.summary import entry_names, summarize
+from probmetric.inference.sampling.summary import entry_names
 from probmetric.plots.draws import rank, trace
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS

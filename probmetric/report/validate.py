@@ -8,6 +8,7 @@ import pandas as pd
 from probmetric.checks.check import COLUMNS
 from probmetric.checks.compare import entry_table
 from probmetric.checks.criticism import ModelVerdict
+from probmetric.checks.validation import Judgement, Validation
 from probmetric.inference.sampling.diagnostics import KHAT_MAX
 from probmetric.plots.checks import agreement
 from probmetric.report.model_fit import (
@@ -25,7 +26,6 @@ from probmetric.report.page import (
     Table,
     read_table,
 )
-from probmetric.validation import Judgement, Validation
 
 TABLE = "agreement.csv"
 AGREEMENT = (

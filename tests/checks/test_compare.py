@@ -7,7 +7,7 @@ from arviz_stats.base.array import array_stats
 from scipy import signal, stats
 
 from probmetric.checks.compare import compare, distance, overall, without_skew
-from probmetric.inference.sampling.summary import summarize
+from probmetric.checks.summary import summarize
 
 
 def dataset(**arrays):

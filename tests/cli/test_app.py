@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from probmetric import validation
+from probmetric.checks import validation
 from probmetric.checks.check import Check, uniform
 from probmetric.checks.criticism import Finding
 from probmetric.checks.uniformity import Ranks

@@ -114,12 +114,6 @@ def test_the_average_fisher_metric_is_the_mean_of_the_local_ones(iris, fitted):
     np.testing.assert_allclose(fitted.get_mahalanobis_matrix(), local, rtol=1e-8)
 
 
-def test_nca_inside_the_subspace_stays_in_it(iris, fitted):
-    L = fitted.get_metric(kind="nca").factor
-    rows = np.vstack([L, fitted.components_])
-    assert np.linalg.matrix_rank(rows, tol=1e-8 * np.linalg.norm(rows)) == 2
-
-
 def mixture(J, scale, share):
     """Return (1 - w) J + w (tr J/d) I of scaled features, in input units."""
     live = scale > 0

@@ -49,7 +49,6 @@ OTHERS = {
     "fit_transform": "fit, then transform",
     "get_feature_names_out": "names",
     "get_metric": "a metric, tested in test_precision",
-    "kneighbors_graph": "the numbers of kneighbors",
     "local_metric_summary": "a summary of local_metric",
     "partial_fit": "adds statistics, returns the estimator",
     "posterior_metric": "draws, made by samplers",

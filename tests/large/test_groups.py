@@ -187,5 +187,3 @@ def test_what_groups_of_a_source_may_be() -> None:
         pm.TwoStageMixture().fit(pm.open(X), groups="label")
     with pytest.raises(ValueError, match=r"n_components must be at most 6.* gr"):
         pm.TwoStageMixture(7).fit(source, groups="label")
-    with pytest.raises(ValueError, match="components must be None for data"):
-        pm.TwoStageMixture().fit(source, groups="label", components=group)

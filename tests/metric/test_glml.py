@@ -13,7 +13,6 @@ from scipy.stats import multivariate_t
 from probmetric.densities import classes as densities
 from probmetric.densities.classes import ClassDensities, through_map
 from probmetric.metric import glml
-from probmetric.metric.glml import expected_bias
 
 pytestmark = pytest.mark.usefixtures("x64")
 EPS = np.finfo(float).eps
@@ -109,28 +108,11 @@ def test_rules_equal_mpmath_in_four_dimensions(golden):
     np.testing.assert_allclose(matrix(glml.min_norm, B), out["A_minnorm_det1"], **close)
 
 
-def test_regularised_and_expected_bias_equal_newton_in_matrix_space(golden):
+def test_regularised_equals_newton_in_matrix_space(golden):
     case = golden("mix_glml_dml")["g_bayes_isotropic"]
     B, eps = np.array(case["in"]["B"]), case["in"]["eps"]
     wanted = case["out"]["A_det1"]
     np.testing.assert_allclose(matrix(glml.regularised, B, eps), wanted, rtol=1e-12)
-    np.testing.assert_allclose(
-        matrix(expected_bias, jnp.asarray(B)[None], eps), wanted, rtol=1e-9
-    )
-
-
-def test_expected_bias_meets_its_stationarity():
-    """P⁻¹ = E t_sB_s + εP; its scale comes back from E t² + ε‖P‖² = D."""
-    rng = np.random.default_rng(0)
-    B = rng.normal(size=(7, 4, 4))
-    B, eps = B + np.swapaxes(B, 1, 2), 0.1
-    A = matrix(expected_bias, jnp.asarray(B), eps)
-    P = np.linalg.inv(A)
-    t = np.einsum("ij,sji->s", P, B)
-    scale = np.sqrt(4 / (np.mean(t**2) + eps * np.sum(P**2)))  # P is scale · inv(A)
-    left = np.linalg.inv(scale * P)
-    right = np.einsum("s,sij->ij", scale * t, B) / 7 + eps * scale * P
-    np.testing.assert_allclose(left, right, atol=1e-6 * np.max(np.abs(left)))
 
 
 def test_min_norm_is_the_optimum_that_slsqp_finds():

@@ -187,19 +187,14 @@ def test_rules_in_the_whitened_frame_follow_any_linear_change_of_inputs(rule):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rule", ["regularised", "expected_bias"])
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
-def test_the_bias_is_relative_to_its_size_in_any_unit(rule, unit):
+def test_the_bias_is_relative_to_its_size_in_any_unit(unit):
     # In features as they are, Hessians of densities go by the unit squared.
     classes, X = densities(), points(20)
     moved = classes._replace(loc=classes.loc * unit, factor=classes.factor * unit)
 
     def matrices(classes, X):
-        metric = built(classes, rule="regularised", frame="identity")
-        if rule == "expected_bias":
-            drawn = jax.tree.map(lambda a: np.stack([a, a]), metric.classes)
-            metric = replace(metric, classes=drawn, rule=rule)
-        return metric.matrix_at(X)
+        return built(classes, rule="regularised", frame="identity").matrix_at(X)
 
     with jax.enable_x64(True):
         old, new = matrices(classes, X), matrices(moved, X * unit)
@@ -252,18 +247,6 @@ def test_equal_covariances_change_the_metric_in_two_directions_only():
     values = np.sort(np.linalg.eigvalsh(A), 1)
     middle = values[:, 1:3]
     np.testing.assert_allclose(middle[:, 0], middle[:, 1], rtol=1e-9)
-
-
-@pytest.mark.long
-def test_expected_bias_of_equal_draws_is_the_regularised_rule_with_no_spread():
-    classes = densities()
-    with jax.enable_x64(True):
-        base = built(classes, rule="regularised")
-        drawn = jax.tree.map(lambda a: np.stack([a, a]), base.classes)
-        both = replace(base, classes=drawn, rule="expected_bias")
-        np.testing.assert_allclose(
-            both.matrix_at(points(20)), base.matrix_at(points(20)), rtol=1e-7, atol=1e-9
-        )
 
 
 @pytest.mark.long

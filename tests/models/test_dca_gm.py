@@ -7,9 +7,10 @@ import numpyro
 import pytest
 from numpyro.infer.util import log_density
 
+from probmetric.checks.dca_gm.problems import tilt
 from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
-from probmetric.inference.dca_gm.likelihood import apply_gauge, tilt, with_fisher
+from probmetric.inference.dca_gm.likelihood import apply_gauge, with_fisher
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.models.dca_gm import (
     DCAGMParams,

@@ -60,14 +60,6 @@ def test_kneighbors_without_queries_excludes_each_point_itself(blobs):
     assert (index != np.arange(len(X))[:, None]).all()
 
 
-@pytest.mark.parametrize("mode", ["connectivity", "distance"])
-def test_the_graph_is_scikit_learns(blobs, mode):
-    X, y = blobs
-    ours = KNeighborsClassifier().fit(X, y).kneighbors_graph(mode=mode)
-    theirs = Reference().fit(X, y).kneighbors_graph(mode=mode)
-    np.testing.assert_allclose(ours.toarray(), theirs.toarray(), rtol=1e-12)
-
-
 def test_it_abstains_below_the_threshold_and_only_there(blobs):
     X, y = blobs
     knn = KNeighborsClassifier(reject_below=0.9, reject_label=-1).fit(X, y)

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 
 from probmetric.checks.compare import entry_table
+from probmetric.checks.validation import Judgement, Validation
 from probmetric.report.evaluate import _calibration, _shares
 from probmetric.report.validate import _verdict_words
-from probmetric.validation import Judgement, Validation
 
 
 def test_the_mean_of_a_bin_is_weighted_by_weights_and_judgments():

@@ -14,8 +14,8 @@ from probmetric.checks.triplet_comparisons.problems import fit_problem, triples
 from probmetric.data.containers import Triplets
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.sample import TARGET_ACCEPT
 from probmetric.inference.sampling.target import Draws, Posterior
-from probmetric.inference.triplet_comparisons.draws import TARGET_ACCEPT
 from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.models.triplet_comparisons import TripletPrior, triplet_comparisons
 

@@ -30,7 +30,7 @@ from probmetric.estimators._labeled import (
     report,
     stood_for,
 )
-from probmetric.estimators._learner import Learner, NutsOrLaplace, Run
+from probmetric.estimators._learner import Learner, Run
 from probmetric.estimators._mahalanobis import float_type
 from probmetric.estimators._pair_learner import LabelsOrPairs
 from probmetric.estimators._same import SameProbability
@@ -48,6 +48,7 @@ from probmetric.inference.gdm.bootstrap import leave_out, units_of
 from probmetric.inference.gdm.draws import draw, each_metric, metrics
 from probmetric.inference.gdm.fit import deviance_explained, fit, gap, knots_for
 from probmetric.inference.lca.recipe import build, rate_for
+from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.feature_names import names_of, with_names
 from probmetric.metric.splines import Coordinates

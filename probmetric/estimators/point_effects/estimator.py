@@ -14,7 +14,7 @@ from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.scaling import Scaler
 from probmetric.estimators._effect import EffectLearner
 from probmetric.estimators._labeled import pair_data, stood_for
-from probmetric.estimators._learner import NutsOrLaplace, Run
+from probmetric.estimators._learner import Run
 from probmetric.estimators._pair_learner import LabelsOrPairs
 from probmetric.estimators._settings import Number, Positive, settings
 from probmetric.inference.effects.draws import averaged
@@ -22,6 +22,7 @@ from probmetric.inference.effects.left_out import point_log_likelihood
 from probmetric.inference.effects.points import rows_of
 from probmetric.inference.effects.recipe import fit_recipe, merged
 from probmetric.inference.lca.recipe import Recipe, build
+from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.sampling.units import POINTS
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names

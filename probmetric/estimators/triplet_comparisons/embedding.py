@@ -13,18 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import Triplets
 from probmetric.data.inputs import real
 from probmetric.data.triplets import numbered, triplets_from_arrays, weighing
-from probmetric.estimators._learner import NutsOrLaplace, Run
+from probmetric.estimators._learner import Run
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
 from probmetric.estimators.triplet_comparisons.shared import (
     TripletLearner,
     accuracy,
     probability,
 )
-from probmetric.inference.sampling.datatree import (
-    INDEPENDENT,
-    provenance,
-    to_datatree,
-)
+from probmetric.inference.sampling.datatree import INDEPENDENT, provenance, to_datatree
+from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.triplet_comparisons.embedding import (
     check_connected,
     embedding_prior,

@@ -21,7 +21,7 @@ from probmetric.estimators._labeled import (
     remember_rows,
     stood_for,
 )
-from probmetric.estimators._learner import NutsOrLaplace, Run, input_units
+from probmetric.estimators._learner import Run, input_units
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
 from probmetric.estimators.lca.settings import n_rows
@@ -31,6 +31,7 @@ from probmetric.estimators.triplet_comparisons.shared import (
     probability,
 )
 from probmetric.inference import triplet_comparisons as triplet
+from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.triplet_comparisons.start import rate_for
 from probmetric.models.triplet_comparisons import to_metric, triplet_comparisons
 from probmetric.typing import ArrayLike, Preprocessor, Self

@@ -11,9 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.data.containers import Triplets
 from probmetric.estimators._labeled import report
-from probmetric.estimators._learner import Learner, NutsOrLaplace, Run
+from probmetric.estimators._learner import Learner, Run
 from probmetric.estimators._settings import Count, settings
 from probmetric.inference import triplet_comparisons as triplet
+from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.triplet_comparisons.draws import metrics
 from probmetric.metric import Mahalanobis

@@ -1,13 +1,12 @@
 """Calibration of ``TwoStageMixture``: refits with the settings of the whole fit."""
 
 import warnings
-from typing import Literal, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Groups, Points
-from probmetric.data.hash import canonical_order
+from probmetric.data.containers import Groups
 from probmetric.inference.two_stage import choice
 from probmetric.inference.two_stage.calibration import (
     FEWEST,
@@ -20,75 +19,43 @@ from probmetric.inference.two_stage.draws import with_database_noise
 from probmetric.inference.two_stage.fit import fit
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Calibration
-from probmetric.models.two_stage import Covariance, TwoStageParams, TwoStagePrior
+from probmetric.models.two_stage import Covariance, TwoStagePrior
 
 
-class Recipe(NamedTuple):
-    """Sources of a fit, and its settings: chosen numbers of components and priors."""
+class FitSettings(TypedDict):
+    """Arguments of ``two_stage.fit.fit`` for one number of components."""
 
-    data: Groups
-    known: Int[np.ndarray, "G"] | None
-    counts: tuple[int, ...]
-    priors: tuple[TwoStagePrior | None, ...]
-    log_pi: Float[np.ndarray, "models"] | None
+    n_components: int
+    prior: TwoStagePrior | None
     covariance: Covariance
     alpha: float
-    flattening: float | Literal["held-out"] | None
-    database_noise: float
     n_starts: int
     seed: int
     max_steps: int
     tol: float | None
 
+
+class Recipe(NamedTuple):
+    """Sources of a fit, and its settings for each number of components."""
+
+    data: Groups
+    settings: list[FitSettings]
+    log_pi: Float[np.ndarray, "models"] | None
+    database_noise: float
+
     def learn(self, rows: Int[np.ndarray, "m"]) -> PairSimilarity:
         """Fit the models to some of the rows."""
-        X, group = (np.asarray(a)[rows] for a in (self.data.X, self.data.group))
-        known = None if self.known is None else self.known[np.unique(group)]
-        models = [
-            fit(
-                Groups(X, group),
-                n_components=k,
-                prior=prior,
-                covariance=self.covariance,
-                alpha=self.alpha,
-                known=known,
-                n_starts=self.n_starts,
-                seed=self.seed,
-                max_steps=self.max_steps,
-                tol=self.tol,
-            ).params
-            for k, prior in zip(self.counts, self.priors, strict=True)
-        ]
-        models = [flattened(m, X, self.flattening, self.seed) for m in models]
+        data = Groups(*(np.asarray(a)[rows] for a in (self.data.X, self.data.group)))
+        models = [fit(data, **settings).params for settings in self.settings]
         metric = choice.blend(models, self.log_pi)
         return with_database_noise(metric, self.database_noise)
-
-
-def flattened(
-    params: TwoStageParams,
-    X: Float[np.ndarray, "n d"],
-    flattening: float | Literal["held-out"] | None,
-    seed: int,
-) -> TwoStageParams:
-    """Return parameters with flattened covariances."""
-    if flattening is None:
-        return params
-    if flattening != "held-out":
-        return choice.flatten(params, float(flattening))
-    rng = np.random.default_rng(seed)
-    out = np.empty(len(X), bool)
-    out[canonical_order(X)] = rng.permutation(len(X)) < max(len(X) // 5, 1)
-    # Start at the full fit: components then correspond.
-    k = len(params.weights)
-    rest = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
-    return choice.flatten(params, choice.choose_flattening(rest.params, X[out]))
 
 
 def calibrate(recipe: Recipe) -> Calibration:
     """Return the calibration of a fit to sources; few sources only give a bound."""
     X, group = np.asarray(recipe.data.X), np.asarray(recipe.data.group)
     n = n_repeated(group)
-    if n < max(FEWEST, 2 * max(recipe.counts)):
+    if n < max(FEWEST, 2 * max(s["n_components"] for s in recipe.settings)):
         return bound_only(n)
     try:
         return fit_calibration(held_out_ratios(X, group, recipe.learn))

@@ -18,11 +18,7 @@ from probmetric.data.scaling import Scaler
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Attribute, Draws
 from probmetric.inference.sampling.units import with_terms
-from probmetric.inference.two_stage.draws import (
-    draws_of_prior,
-    new_points,
-    pointwise,
-)
+from probmetric.inference.two_stage.draws import draws_of_prior, new_points, pointwise
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStageParams, two_stage
 

@@ -27,30 +27,21 @@ from probmetric.estimators._settings import (
     NonNegative,
     Number,
     RandomState,
-    Share,
     check_settings,
     settings,
 )
 from probmetric.estimators.two_stage import inputs
-from probmetric.estimators.two_stage.calibration import Recipe, calibrate, flattened
+from probmetric.estimators.two_stage.calibration import FitSettings, Recipe, calibrate
 from probmetric.estimators.two_stage.draws import to_tree
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice, online
-from probmetric.inference.two_stage.draws import (
-    draw,
-    metrics,
-    with_database_noise,
-)
+from probmetric.inference.two_stage.draws import draw, metrics, with_database_noise
 from probmetric.inference.two_stage.few import prior_of_groups
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
-from probmetric.inference.two_stage.strength import (
-    ChosenPrior,
-    choose_prior,
-    settled,
-)
+from probmetric.inference.two_stage.strength import ChosenPrior, choose_prior, settled
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
 from probmetric.metric.feature_names import with_names
@@ -101,10 +92,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     blend : {None, "flat", "bic", "held-out"}, default=None
         Weights of the models, if ``n_components`` is a sequence. Default: one model is
         chosen.
-    flattening : None, float in [0, 1] or "held-out", default=None
-        Factor on the off-diagonal entries of the covariances after the fit. "held-out"
-        chooses it for each component by the likelihood of a held-out fifth of the
-        points.
     database_noise : float >= 0, default=1.0
         Factor on W for database elements, which are the second points of pairs. 0
         treats them as representatives (EQ-5 of the paper). Fits do not use it.
@@ -185,7 +172,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     prior: TwoStagePrior | Literal["default", "flat", "cv"] = "default"
     similarity: Score = "log_ratio"
     blend: Literal["flat", "bic", "held-out"] | None = None
-    flattening: Share | Literal["held-out"] | None = None
     database_noise: NonNegative = 1.0
     standardize: bool = True
     n_starts: Count = 1
@@ -208,7 +194,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         y: object = None,
         *,
         groups: ArrayLike | Literal["label"] | None = None,
-        components: ArrayLike | None = None,
     ) -> Self:
         """Learn from points, or from points grouped by source.
 
@@ -222,31 +207,17 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         groups : array-like of shape (n,), or "label"; optional
             Source of each row. Rows with equal labels share a source. "label" uses the
             labels of data on disk (``pm.open(..., label=column)``).
-        components : array-like of int, shape (n,), optional
-            Known component (class or superclass) of each point, or -1 if unknown. It
-            must be equal within a group. Requires a single number as ``n_components``.
         """
         check_settings(self)
-        counts = self._counts()
-        groups, rows, components = leave_out(
-            self.unlabeled, groups, X, components, name="groups"
-        )
+        groups, rows = leave_out(self.unlabeled, groups, X, name="groups")
         rows = self._standardized(checked_rows(self, rows, reset=True), reset=True)
-        known = inputs.known_components(components, len(rows), min(counts))
-        if known is not None and len(counts) > 1:
-            raise ValueError(
-                "n_components must be one number if components are given, got "
-                f"{list(counts)}"
-            )
         if groups is None:
-            return self._fit(Points(rows), known)
+            return self._fit(Points(rows))
         codes = inputs.group_codes(groups, len(rows), self.unlabeled)
         if np.bincount(codes).max() == 1:
             inputs.warn_alone(self.alpha)
-            return self._fit(Points(rows), known)
-        if known is not None:
-            known = inputs.components_of_groups(known, codes)
-        return self._fit(Groups(rows, codes), known)
+            return self._fit(Points(rows))
+        return self._fit(Groups(rows, codes))
 
     def fit_pairs(self, pairs: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn W and B from pairs of one source, and of two sources.
@@ -267,7 +238,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         forget(self, "feature_names_in_", "_columns")
         rows = self._standardized(array.reshape(-1, array.shape[2]), reset=True)
         i = np.arange(0, len(rows), 2)
-        self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
+        self._fit(as_groups(Pairs(rows, i, i + 1, same)))
         self._recipe = None  # Pairs may share sources, so no source can be left out.
         return self
 
@@ -285,16 +256,13 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             return Z
         return (rows - self._scaler.mean) / self._scaler.scale
 
-    def _prior_by_votes(
-        self, data: Points | Groups, known: Int[np.ndarray, "_"] | None
-    ) -> ChosenPrior | None:
+    def _prior_by_votes(self, data: Points | Groups) -> ChosenPrior | None:
         """Return the prior chosen by votes of neighbors; None unless ``prior="cv"``."""
         if isinstance(self.prior, TwoStagePrior) or self.prior != "cv":
             return None
         for requirement, missing in {
             "some groups must have at least two members": isinstance(data, Points),
             "X must not have NaN": bool(np.isnan(np.asarray(data.X)).any()),
-            "components must be None": known is not None,
             "n_components must be 1": self._counts() != (1,),
             "covariance must be 'free'": self.covariance != "free",
         }.items():
@@ -314,7 +282,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             return prior_of_groups(as_groups(data), k, self.covariance)
         return None
 
-    def _fit(self, data: Points | Groups, known: Int[np.ndarray, "_"] | None) -> Self:
+    def _fit(self, data: Points | Groups) -> Self:
         counts = self._counts()
         X = np.asarray(data.X)
         if isinstance(data, Points):
@@ -323,7 +291,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             inputs.check_most(max(counts), int(np.max(data.group)) + 1, "groups")
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
         forget(self, "online_", "choice_", "prior_strength_")
-        self._chosen = self._prior_by_votes(data, known)
+        self._chosen = self._prior_by_votes(data)
         if self._chosen is not None:
             self.prior_strength_ = self._chosen.strength
         if len(counts) > 1 and self.blend in (None, "held-out"):
@@ -331,8 +299,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
                 X, counts, seed=self._seed, n_starts=int(self.n_starts)
             )
             counts = (self.choice_.best,) if self.blend is None else counts
-        fits = [self._fit_one(data, k, known) for k in counts]
-        models = [flattened(end.params, X, self.flattening, self._seed) for end in fits]
+        fits = [self._fit_one(data, k) for k in counts]
+        models = [end.params for end in fits]
         best = fits[0]
         self.objective_ = float(best.objective)
         self.n_iter_ = int(max(int(end.n_steps) for end in fits))
@@ -350,41 +318,26 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         alpha = self.alpha if points else None
         share = None if alpha is None else float(alpha)
         self._learned = Fitted(data, prior, best.params, proportional, share)
-        self._known, self._flattening = known is not None, self.flattening
         self._changed_by: str | None = None
         if isinstance(data, Groups):
-            self._recipe = Recipe(
-                data,
-                known,
-                tuple(counts),
-                tuple(self._prior_for(data, k) for k in counts),
-                weights,
-                self.covariance,
-                float(self.alpha),
-                self.flattening,
-                self.database_noise,
-                int(self.n_starts),
-                self._seed,
-                self.max_iter,
-                self.tol,
-            )
+            settings = [self._fit_settings(data, k) for k in counts]
+            self._recipe = Recipe(data, settings, weights, self.database_noise)
         return self
 
-    def _fit_one(
-        self, data: Points | Groups, k: int, known: Int[np.ndarray, "_"] | None
-    ) -> Fit:
-        end = fit(
-            data,
+    def _fit_settings(self, data: Points | Groups, k: int) -> FitSettings:
+        return FitSettings(
             n_components=k,
             prior=self._prior_for(data, k),
             covariance=self.covariance,
-            alpha=self.alpha,
-            known=known,
+            alpha=float(self.alpha),
             n_starts=int(self.n_starts),
             seed=self._seed,
             max_steps=self.max_iter,
             tol=self.tol,
         )
+
+    def _fit_one(self, data: Points | Groups, k: int) -> Fit:
+        end = fit(data, **self._fit_settings(data, k))
         end = end if self._chosen is None else settled(end, self._chosen.strength)
         report(end, type(self).__name__)
         return end
@@ -496,7 +449,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         """Return -2 log p(X) + m log n with m free parameters. Lower is better.
 
         As in scikit-learn's ``GaussianMixture.bic``, m counts weights, means and full
-        covariances, but not ``alpha``, the prior and ``flattening``. Raises ValueError
+        covariances, but not ``alpha`` and the prior. Raises ValueError
         for a blend of models.
         """
         return self._criterion(X, np.log)
@@ -591,7 +544,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         ------
         ValueError
             If the prior is flat.
-            If the fit is a blend or flattened, or has known components.
+            If the fit is a blend.
             If ``fit_alpha`` or ``partial_fit`` changed the fit.
         """
         check_is_fitted(self, "weights_")
@@ -626,8 +579,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             "a finite prior strength (with inf nothing is learned), got "
             "prior_strength_ = inf": nothing,
             f"one model, got blend={self.blend!r}": self._single is None,
-            f"flattening=None, got {self._flattening!r}": self._flattening is not None,
-            "components=None in fit, got given components": self._known,
             f"an unchanged fit, got one changed by {self._changed_by}": (
                 self._changed_by is not None
             ),

@@ -33,22 +33,6 @@ def component_counts(k: int | Sequence[int], blend: str | None) -> tuple[int, ..
     return counts
 
 
-def known_components(
-    components: ArrayLike | None, n: int, smallest: int
-) -> Int[np.ndarray, "n"] | None:
-    """Return the known component of each row, -1 if unknown."""
-    if components is None:
-        return None
-    codes = np.asarray(components)
-    whole = codes.shape == (n,) and codes.dtype.kind in "iu"
-    if not whole or codes.min() < -1 or codes.max() >= smallest:
-        raise ValueError(
-            f"components must be {n} integers in -1..{smallest - 1}, got "
-            f"{codes.dtype} of shape {codes.shape}"
-        )
-    return codes
-
-
 def check_most(n_components: int, most: int, what: str) -> None:
     """Raise for more components than rows or groups, whose clusters start them."""
     if n_components > most:
@@ -108,21 +92,6 @@ def same_source(y: ArrayLike | None, n: int) -> Int[np.ndarray, "N"]:
             "and between sources cannot be separated. To fit single rows use fit(X)."
         )
     return same
-
-
-def components_of_groups(
-    known: Int[np.ndarray, "n"], codes: Int[np.ndarray, "n"]
-) -> Int[np.ndarray, "G"]:
-    """Return the component of each group."""
-    result = np.full(codes.max() + 1, -1)
-    for code, k in zip(codes, known, strict=True):
-        if k >= 0 and result[code] not in (-1, k):
-            raise ValueError(
-                f"components must be equal for all rows of a group, got {result[code]} "
-                f"and {k} in group number {code}"
-            )
-        result[code] = max(result[code], k)
-    return result
 
 
 def noise_share(params: TwoStageParams) -> float:

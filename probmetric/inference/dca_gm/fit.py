@@ -150,10 +150,7 @@ _closing = host_or_program(_closed)
 
 
 def default_prior(
-    params: DCAGMParams,
-    data: Labeled,
-    *,
-    lam: float = 1.0,
+    params: DCAGMParams, data: Labeled, *, lam: float = 1.0
 ) -> DCAGMPrior:
     """Make the default prior, scaled by a start of the fit.
 

@@ -30,12 +30,12 @@ from types import ModuleType
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.linalg import cho_solve
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.data.containers import Labeled, weights
-from probmetric.linalg import cholesky_of, logdet_chol, row_signs, solve_lower
+from probmetric.linalg import cholesky_of, row_signs, solve_lower
 from probmetric.metric.class_distribution import (
     class_log_joint,
     component_log_joint,
@@ -153,32 +153,6 @@ def _other_gauge(xp: ModuleType, params: DCAGMParams, B: Array) -> DCAGMParams:
 
 
 _in_gauge = host_or_program(_other_gauge)
-
-
-def tilt(
-    params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
-) -> DCAGMParams:
-    """Tilt mixtures by Eq. (5), with equal p(c|x); NaN if a Σ⁻¹ + Q is indefinite."""
-    p = h.shape[0]
-    shape = (*params.mu.shape[:2], p, p)
-    eye = jnp.broadcast_to(jnp.eye(p, dtype=h.dtype), params.chol.shape)
-    half_precision = jnp.linalg.cholesky(cho_solve((params.chol, True), eye) + Q)
-    half = solve_triangular(half_precision, eye, lower=True)
-    chol = jnp.linalg.cholesky(jnp.swapaxes(half, -1, -2) @ half)
-    old, new = (jnp.broadcast_to(L, shape) for L in (params.chol, chol))
-    natural = cho_solve((old, True), params.mu[..., None])
-    shifted = natural + h[:, None]
-    mu = (new @ (jnp.swapaxes(new, -1, -2) @ shifted))[..., 0]
-    quadratic = jnp.sum(mu * shifted[..., 0] - params.mu * natural[..., 0], -1)
-    gain = 0.5 * (quadratic + logdet_chol(new) - logdet_chol(old))
-    joint = log_weight(params) + gain
-    log_alpha = logsumexp(joint, axis=1)
-    return params._replace(
-        log_alpha=jax.nn.log_softmax(log_alpha),
-        log_beta=joint - log_alpha[:, None],
-        mu=mu,
-        chol=chol,
-    )
 
 
 @jax.jit

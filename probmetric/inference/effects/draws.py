@@ -22,7 +22,6 @@ b' of Eq. (3) of ``models.point_effects`` is used in each draw:
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
 
 import jax
 import numpy as np
@@ -44,7 +43,7 @@ from probmetric.inference.effects.target import GROUP_TARGET, POINT_TARGET
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.sample import sampler_of
+from probmetric.inference.sampling.sample import NutsOrLaplace, careful
 from probmetric.inference.sampling.target import Draws, Gaussian, Posterior, counts
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.linalg_scaled import distances
@@ -52,14 +51,6 @@ from probmetric.metric import Mahalanobis
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.point_effects import intercept_of_new
 from probmetric.typing import Names
-
-if TYPE_CHECKING:
-    Method = Literal["nuts", "laplace"] | NUTS | Laplace
-else:
-    Method = object
-
-TARGET_ACCEPT = 0.95
-"""Acceptance of "nuts": the posterior of ω and the effects is a funnel."""
 
 
 def off_rotations(
@@ -153,7 +144,7 @@ def grid(fitted: Fitted) -> SpreadPosterior:
 
 def draw(
     fitted: Fitted,
-    method: Method | str,
+    method: NutsOrLaplace | str,
     *,
     scale: Float[np.ndarray, "d"],
     seed: int,
@@ -208,9 +199,7 @@ def draw(
     >>> M_group.shape, round(float(abs(M_group - M[:, :, None]).max()), 9)
     ((1, 10, 2, 1, 1), 0.0)
     """
-    sampler = sampler_of(method, (NUTS, Laplace))
-    if isinstance(method, str) and isinstance(sampler, NUTS):
-        sampler = NUTS(target_accept=TARGET_ACCEPT)
+    sampler = careful(method)
     if fitted.known and isinstance(sampler, NUTS):
         raise ValueError(
             "method must be 'laplace' if the spread is known or there is one group, "

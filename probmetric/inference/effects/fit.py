@@ -247,10 +247,7 @@ def _moved(at: Arrays, step: Float[np.ndarray, "q"], name: str) -> Arrays:
 
 
 def data_of(
-    pairs: Pairs,
-    prior: Prior,
-    learning_rate: float = 1.0,
-    n_groups: int | None = None,
+    pairs: Pairs, prior: Prior, learning_rate: float = 1.0, n_groups: int | None = None
 ) -> tuple[Effect[Any, Any], Any]:
     """Return the effect of a prior and the data of its objective.
 

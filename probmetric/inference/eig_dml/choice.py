@@ -60,10 +60,7 @@ def shrunk(
 
 
 def choose_strength(
-    data: Labeled,
-    pairs: Callable[[Labeled], Pairs],
-    *,
-    ridge: float | int = 0.0,
+    data: Labeled, pairs: Callable[[Labeled], Pairs], *, ridge: float | int = 0.0
 ) -> Chosen:
     """Choose the strength s of the mixture, Eq. (11), by votes of neighbors in folds.
 

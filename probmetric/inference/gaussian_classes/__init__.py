@@ -15,10 +15,9 @@ In reading order:
 ``predict``        class probabilities, with missing entries (1); ``fit``.
 ``missing``        observed-data likelihood (1), EM for the mode (2)-(4).
 ``completions``    posterior given missing entries, by data augmentation (1)-(2).
-``mixtures``       mixtures within classes (1), prior of mixtures (2), Hessians (3).
 ``draws``          draws as a DataTree, and one local metric per draw.
-``local_metric``   metrics of the posterior (1)-(3), distance to the nearest neighbor
-                   (4), choice of γ (5), in folds (6). The matrices at a point are in
+``local_metric``   metrics of the posterior (1)-(2), distance to the nearest neighbor
+                   (3), choice of γ (4), in folds (5). The matrices at a point are in
                    ``metric.glml``, densities with derivatives in
                    ``densities.classes``.
 """

@@ -296,8 +296,7 @@ def _full(
 
 
 def _spectrum(
-    scatter: Float[np.ndarray, "d d"],
-    half: Callable[[np.ndarray], np.ndarray],
+    scatter: Float[np.ndarray, "d d"], half: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[Float[np.ndarray, "r"], Float[np.ndarray, "d r"]]:
     """Return the positive eigenvalues l and vectors V of R⁻¹ S_c R⁻ᵀ, Eq. (3)."""
     (factor,) = get_lapack_funcs(("pstrf",), (scatter,))

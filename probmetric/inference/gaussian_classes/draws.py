@@ -24,18 +24,17 @@ from probmetric.inference.gaussian_classes.posterior import (
     draw,
     is_mean,
 )
-from probmetric.inference.sampling.datatree import (
-    INDEPENDENT,
-    provenance,
-    to_datatree,
-)
+from probmetric.inference.sampling.datatree import INDEPENDENT, provenance, to_datatree
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.predictive import prior_draws as prior_draws_of
 from probmetric.inference.sampling.sample import like
 from probmetric.inference.sampling.target import (
+    Arrays,
     Attribute,
     Draws,
     Kwargs,
+    Static,
+    Tree,
     counts,
     fill_arguments,
     site_densities,
@@ -50,7 +49,7 @@ from probmetric.models.gaussian_classes import (
     to_densities,
 )
 from probmetric.precision import to_numpy
-from probmetric.typing import Names
+from probmetric.typing import Array, Names, Scalar
 
 if TYPE_CHECKING:
     Exact = Literal["exact"]
@@ -203,7 +202,9 @@ class _Model:
 
 
 @partial(jax.jit, static_argnames=("tree", "static"))
-def _densities(tree: Any, static: Any, arrays: Any, sites: Any) -> Any:
+def _densities(
+    tree: Tree, static: Static, arrays: list[Array], sites: Arrays
+) -> tuple[Arrays, Scalar]:
     args, kwargs = fill_arguments(tree, static, arrays)
     return jax.lax.map(
         lambda at: site_densities(gaussian_classes, args, kwargs, at),

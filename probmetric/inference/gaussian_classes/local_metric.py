@@ -10,14 +10,12 @@ combines them with the posterior of ``gaussian_classes.posterior``:
   coordinates that the draw whitens. Votes and intervals of a local distance average
   over these metrics. As |A| = 1, the whitening sets the scale of a distance. With the
   whitening of (1) for all draws, intervals would be too narrow.                   (2)
-* The rule "expected_bias" minimizes the expected squared bias over draws; the result
-  is one metric (Bayes-GLML).                                                      (3)
 
 The error rate of a nearest neighbor at distance r under A, |A| = 1, is (1 - s) +
 r²/(2D) tr(A⁻¹B) + O(r⁴), with B = Σ_i ρ_i(s - ρ_i) H̄_i. With n points of density p(x)
 the expected squared distance r² of the nearest is
 
-    E r² ≈ Γ(1 + 2/D) (n p V_D)^(-2/D),   V_D = π^(D/2) / Γ(D/2 + 1),             (4)
+    E r² ≈ Γ(1 + 2/D) (n p V_D)^(-2/D),   V_D = π^(D/2) / Γ(D/2 + 1),             (3)
 
 for every A (maths 2.1; the expectation belongs inside the integral, Eq. (6) of the
 paper: erratum G2). With more than two classes only the error is unbiased, not each
@@ -25,7 +23,7 @@ class probability.
 
 ``choose_gamma`` chooses the share γ of the base metric by leave-one-out. Ranking by
 
-    γI + D·A/tr A                                                                 (5)
+    γI + D·A/tr A                                                                 (4)
 
 needs the base distance and the distance under A once for all γ. The base metric, γ = ∞,
 is always a candidate. Each training point is predicted from the other points by k
@@ -34,7 +32,7 @@ choice prefers small γ, which predicts badly with 20 to 40 points. ``choose_by_
 fits the densities without the predicted points. Its candidates are, from no learning to
 most learning,
 
-    the Euclidean metric in scaled units,  γ = ∞, 10, 3, 1, 0.3, 0.1, 0,          (6)
+    the Euclidean metric in scaled units,  γ = ∞, 10, 3, 1, 0.3, 0.1, 0,          (5)
 
 and it chooses the first candidate whose soft votes (``neighbors.strength``) have a loss
 at most two standard errors above the best.
@@ -60,11 +58,7 @@ from scipy.spatial.distance import cdist
 from probmetric.compilation import COMPILED_SOONEST
 from probmetric.data.hash import canonical_order, first_best
 from probmetric.data.pairs import smallest
-from probmetric.densities.classes import (
-    ClassDensities,
-    posterior_and_hessians,
-    through_map,
-)
+from probmetric.densities.classes import ClassDensities, posterior_and_hessians
 from probmetric.inference.gaussian_classes.choice import folds_of
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -75,10 +69,7 @@ from probmetric.inference.gaussian_classes.posterior import (
 from probmetric.inference.gaussian_classes.predict import predictive_of
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric, local_of
-from probmetric.models.gaussian_classes import (
-    GaussianClassesParams,
-    to_densities,
-)
+from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities
 from probmetric.neighbors.scan import bucket, in_tiles, ready_alone, tile_of
 from probmetric.neighbors.search import TILE
 from probmetric.neighbors.strength import reach, strongest, vote_losses
@@ -115,14 +106,6 @@ def _student_of(
 
 
 _student = host_or_program(_student_of, static=("rule",))
-
-
-@jax.jit
-def _mapped(
-    params: GaussianClassesParams, frame: Float[Array, "d d"], center: Float[Array, "d"]
-) -> ClassDensities:
-    """Map the densities of draws to frame coordinates, draws first."""
-    return jax.vmap(lambda draw: through_map(to_densities(draw), frame, center))(params)
 
 
 type Whitened = tuple[ClassDensities, Float[Array, "..."], Float[Array, "..."]]
@@ -162,18 +145,12 @@ def posterior_metrics(
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
     """Compute the predictive metric, Eq. (1), and metrics of posterior draws, Eq. (2).
 
-    The computation is one compiled program. With ``n_draws = 0`` nothing compiles. With
-    the rule "expected_bias" the first result is the metric of Eq. (3) in the frame of
-    Eq. (1), and the list of metrics per draw is empty.
+    The computation is one compiled program. With ``n_draws = 0`` nothing compiles.
     """
-    expected = rule == "expected_bias"
     with jax.enable_x64(True):
         if not n_draws:
-            base = student_metric(post, rule="min_norm" if expected else rule)
-            return to_numpy(base), []
+            return to_numpy(student_metric(post, rule=rule)), []
         base, drawn = to_numpy(_posterior_metrics(post, seed, n_draws, rule))
-    if expected:
-        return replace(base, classes=drawn, rule=rule), []
     return base, _each(drawn, base)
 
 
@@ -182,13 +159,9 @@ def posterior_metrics(
 )
 def _posterior_metrics(
     post: ClassPosterior, seed: Array, n_draws: int, rule: Rule
-) -> tuple[LocalMahalanobis, ClassDensities | Whitened]:
-    expected = rule == "expected_bias"
-    base = student_metric(post, rule="min_norm" if expected else rule)
+) -> tuple[LocalMahalanobis, Whitened]:
     params = draw(jax.random.key(seed), post, n_draws)
-    if expected:
-        return base, _mapped(params, base.frame, base.centre)
-    return base, _whitened(params)
+    return student_metric(post, rule=rule), _whitened(params)
 
 
 class LogEuclidean(NamedTuple):
@@ -259,7 +232,7 @@ def error_expansion(
 def expected_squared_reach(
     log_density: Float[Array, "*n"] | float, n: int, d: int
 ) -> Float[Array, "*n"]:
-    """Compute E r² of the nearest of n points from the natural log density, Eq. (4).
+    """Compute E r² of the nearest of n points from the natural log density, Eq. (3).
 
     Examples
     --------
@@ -287,7 +260,7 @@ def choose_gamma(
     gammas: Sequence[float] = GAMMAS,
     max_points: int = 500,
 ) -> tuple[float, Float[np.ndarray, "g"]]:
-    """Choose the share γ of the base metric, Eq. (5), by leave-one-out on a grid.
+    """Choose the share γ of the base metric, Eq. (4), by leave-one-out on a grid.
 
     The votes of one metric per draw are averaged; the γ of the metrics is not used. At
     most ``max_points`` points are predicted, by at most n - 1 neighbors. The result is
@@ -325,13 +298,13 @@ def choose_gamma(
 
 
 EUCLID = "Euclid"
-"""Name of the metric of Eq. (6) without learning."""
+"""Name of the metric of Eq. (5) without learning."""
 
 LADDER = (EUCLID, *sorted(GAMMAS, reverse=True))
 """Candidates of ``choose_by_folds``, from no learning to most."""
 
 TOLERANCE = 2.0
-"""Number of standard errors by which an earlier entry of Eq. (6) may be worse."""
+"""Number of standard errors by which an earlier entry of Eq. (5) may be worse."""
 
 
 def choose_by_folds(
@@ -339,7 +312,7 @@ def choose_by_folds(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
 ) -> tuple[str | float, Float[np.ndarray, "g"]]:
-    """Choose the Euclidean metric or the share γ, Eq. (6), in folds of scaled points.
+    """Choose the Euclidean metric or the share γ, Eq. (5), in folds of scaled points.
 
     ``learn`` makes a metric of the training rows, or None if it cannot be fitted. Its γ
     is not used. The result is an entry of ``LADDER``, and the mean held-out log scores.

@@ -142,11 +142,7 @@ def _log_joint(post: ClassPosterior, X: Array, missing: bool) -> Array:
 
 @numpy_in_numpy_out
 def fit(
-    data: Labeled,
-    prior: NIWPrior,
-    *,
-    n_classes: int,
-    covariance: Covariance = "full",
+    data: Labeled, prior: NIWPrior, *, n_classes: int, covariance: Covariance = "full"
 ) -> Fit:
     """Compute the posterior mode of (weights, μ, Σ); ``objective`` is the log evidence.
 

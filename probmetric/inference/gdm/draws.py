@@ -10,7 +10,6 @@
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
@@ -19,23 +18,13 @@ from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.bootstrap import refits, site_weights, units_of
 from probmetric.inference.gdm.likelihood import in_float64, padded, rows_of
 from probmetric.inference.gdm.target import TARGET, start
-from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined
-from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.sample import sampler_of
+from probmetric.inference.sampling.sample import NutsOrLaplace, careful
 from probmetric.inference.sampling.target import Draws, Posterior, counts
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.splines import Coordinates
 from probmetric.models.gdm import GDMParams, GDMPrior, height, to_metric
-
-TARGET_ACCEPT = 0.95
-"""Acceptance of "nuts": heights near 0 have long tails on the log scale."""
-
-if TYPE_CHECKING:
-    Method = Literal["nuts", "laplace", "bootstrap"] | NUTS | Laplace
-else:
-    Method = object
 
 
 def posterior(
@@ -51,7 +40,7 @@ def draw(
     params: GDMParams,
     pairs: Pairs,
     prior: GDMPrior,
-    method: Method | str = "nuts",
+    method: NutsOrLaplace | str = "nuts",
     *,
     learning_rate: float = 1.0,
     seed: int = 0,
@@ -98,9 +87,7 @@ def draw(
     if isinstance(method, str) and method == "bootstrap":
         drawn = _bootstrap(params, pairs, prior, learning_rate, seed, n_draws, n_chains)
     else:
-        sampler = sampler_of(method, (NUTS, Laplace))
-        if isinstance(method, str) and isinstance(sampler, NUTS):
-            sampler = NUTS(target_accept=TARGET_ACCEPT)
+        sampler = careful(method)
         target = posterior(params, pairs, prior, learning_rate=learning_rate)
         drawn = sampler.draw(
             target, seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress

@@ -46,13 +46,7 @@ from probmetric.inference.sampling.checkpoint import (
     plan_blocks,
     run_blocks,
 )
-from probmetric.inference.sampling.target import (
-    Arrays,
-    Draws,
-    Posterior,
-    cast,
-    counts,
-)
+from probmetric.inference.sampling.target import Arrays, Draws, Posterior, cast, counts
 from probmetric.inference.solvers.lbfgs_traced import minimize
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior

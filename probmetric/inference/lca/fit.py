@@ -16,10 +16,7 @@ from scipy.linalg import qr
 from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.lca.em import full_step, kappa_step, reduced_step, spectrum
-from probmetric.inference.lca.likelihood import (
-    objective,
-    to_params,
-)
+from probmetric.inference.lca.likelihood import objective, to_params
 from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.sampling.target import Arrays
 from probmetric.inference.solvers.em import run_em

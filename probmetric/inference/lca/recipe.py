@@ -20,12 +20,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
-from probmetric.data.pairs import (
-    all_pairs,
-    from_rows,
-    impostor_pairs,
-    nearest_pairs,
-)
+from probmetric.data.pairs import all_pairs, from_rows, impostor_pairs, nearest_pairs
 from probmetric.inference.choose import choose_strength
 from probmetric.inference.lca.fit import (
     fit,
@@ -186,10 +181,7 @@ def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str | float:
 
 
 def prior_for(
-    pairs: Pairs,
-    recipe: Recipe,
-    lam: float,
-    codes: Int[np.ndarray, "n"] | None = None,
+    pairs: Pairs, recipe: Recipe, lam: float, codes: Int[np.ndarray, "n"] | None = None
 ) -> LCAPrior:
     """Return the prior W ~ N(W₀, c²/λ), b ~ Exponential(1).
 

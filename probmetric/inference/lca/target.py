@@ -43,12 +43,7 @@ from probmetric.inference.lca.likelihood import (
     to_params,
 )
 from probmetric.inference.lca.statistics import Statistics, prepare
-from probmetric.inference.sampling.target import (
-    Arrays,
-    Gaussian,
-    Posterior,
-    Target,
-)
+from probmetric.inference.sampling.target import Arrays, Gaussian, Posterior, Target
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import (
@@ -107,10 +102,7 @@ MODEL_TARGET = Target(_log_density, _sites, _parts)
 
 
 def target_data(
-    pairs: Pairs,
-    prior: LCAPrior,
-    learning_rate: float,
-    mode: LCAParams | None = None,
+    pairs: Pairs, prior: LCAPrior, learning_rate: float, mode: LCAParams | None = None
 ) -> TargetData:
     """Return the data of ``TARGET``: statistics, prior, learning rate, u.
 

@@ -1,1 +1,1 @@
-from .fit import MDSParams as MDSParams, embed_new as embed_new, fit as fit
+from .fit import embed_new as embed_new, fit as fit

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from probmetric.data.padding import chunks
 from probmetric.densities.gaussian import log_peak
@@ -40,7 +40,6 @@ from probmetric.inference.mixture.prior import log_prior
 from probmetric.inference.mixture.statistics import (
     MixtureParams,
     MixtureStats,
-    only_known,
     responsibilities,
     zero_stats,
 )
@@ -53,11 +52,10 @@ CHUNK = 2048
 
 
 class MixtureData(NamedTuple):
-    """Points for EM; NaN is missing, and ``known`` is the known component or -1."""
+    """Points for EM, their weights and the prior; NaN is missing."""
 
     X: Float[Array, "n d"]
     w: Float[Array, "n"]
-    known: Int[Array, "n"] | None = None
     prior: TwoStagePrior | None = None
 
 
@@ -74,17 +72,12 @@ def _whitening(params: MixtureParams) -> tuple[Array, _Parts]:
     return L, (inverse, shift, jnp.log(params.weights) + log_peak(L))
 
 
-def _chunk(X: Array, parts: _Parts, known: Array | None) -> tuple[Array, Array]:
+def _chunk(X: Array, parts: _Parts) -> tuple[Array, Array]:
     """Compute z (k, d, m) and log c_k N(x; μ_k, S_k) (k, m) of the rows of X (m, d)."""
     inverse, shift, constant = parts
     k, d, _ = inverse.shape
     z = (inverse.reshape(k * d, d) @ X.T).reshape(k, d, -1) - shift[:, :, None]
-    log_p = constant[:, None] - 0.5 * jnp.sum(z**2, 1)
-    return z, only_known(log_p.T, known).T
-
-
-type _Block = tuple[Array, Array, Array | None]
-"""Rows, their weights, and their known components, if any."""
+    return z, constant[:, None] - 0.5 * jnp.sum(z**2, 1)
 
 
 @numpy_in_numpy_out
@@ -93,11 +86,12 @@ def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
     """Compute the expected statistics, Eq. (2), about ``params.means``."""
     k, d = params.means.shape
     L, parts = _whitening(params)
-    known = None if data.known is None else chunks(data.known, CHUNK, -1)
 
-    def add(total: MixtureStats, block: _Block) -> tuple[MixtureStats, None]:
-        X, w, known = block
-        z, log_p = _chunk(X, parts, known)
+    def add(
+        total: MixtureStats, block: tuple[Array, Array]
+    ) -> tuple[MixtureStats, None]:
+        X, w = block
+        z, log_p = _chunk(X, parts)
         log_x, r = responsibilities(log_p.T, w)
         r = r.T
         # One (d, m) by (m, d) product per component: a batched one is slower on CPU.
@@ -106,7 +100,7 @@ def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
         new = MixtureStats(log_x, jnp.sum(r, 1), first, second)
         return jax.tree.map(jnp.add, total, new), None
 
-    blocks = chunks(data.X, CHUNK), chunks(data.w, CHUNK), known
+    blocks = chunks(data.X, CHUNK), chunks(data.w, CHUNK)
     total, _ = jax.lax.scan(add, zero_stats(k, d, data.X.dtype), blocks)
     return total._replace(
         first=jnp.einsum("kij,kj->ki", L, total.first),
@@ -206,7 +200,7 @@ def em_step_missing(
     params: MixtureParams, data: MixtureData
 ) -> tuple[MixtureParams, Scalar]:
     """Run ``em_step`` with the NaN entries of X integrated out."""
-    stats = e_step_missing(params, data.X, data.w, data.known)
+    stats = e_step_missing(params, data.X, data.w)
     return _finish(params, stats, data.prior)
 
 

@@ -107,12 +107,7 @@ def default_prior(
         centre[some] = np.nanmean(rows[:, some], axis=0)
         variances[some] = np.nanvar(rows[:, some], axis=0)
     return prior_of_columns(
-        centre,
-        variances,
-        n_components,
-        strength=strength,
-        floor=floor,
-        alpha=alpha,
+        centre, variances, n_components, strength=strength, floor=floor, alpha=alpha
     )
 
 

@@ -11,10 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.hash import canonical_order
-from probmetric.inference.mixture.em import (
-    MixtureData,
-    m_step,
-)
+from probmetric.inference.mixture.em import MixtureData, m_step
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
 from probmetric.inference.solvers.result import Fit, Result
@@ -26,16 +23,12 @@ ROWS = 1 << 16
 
 
 def mixture_data(
-    X: Array,
-    w: Array | None = None,
-    *,
-    known: Int[Array, "n"] | None = None,
-    prior: TwoStagePrior | None = None,
+    X: Array, w: Array | None = None, *, prior: TwoStagePrior | None = None
 ) -> MixtureData:
     """Pack points for EM of the normal mixture; weights default to one."""
     rows = np.asarray(X)
     weights = np.ones(len(rows), rows.dtype) if w is None else np.asarray(w)
-    return MixtureData(rows, weights.astype(rows.dtype), known, prior)
+    return MixtureData(rows, weights.astype(rows.dtype), prior)
 
 
 def start_order(X: Float[Array, "n d"]) -> Int[np.ndarray, "n"]:
@@ -55,14 +48,12 @@ def start_mixture(
     n_components: int,
     *,
     seed: int = 0,
-    known: Array | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureParams:
     """Compute a start of EM: weights, means and covariances of k-means++ clusters.
 
     ``prior``, by default ``default_prior``, regularizes the covariances of small
-    clusters. NaN entries count as their column mean. Rows with a known component
-    determine the starting mean of that component.
+    clusters. NaN entries count as their column mean.
     """
     from sklearn.cluster import KMeans
 
@@ -72,14 +63,8 @@ def start_mixture(
         rows = np.where(np.isnan(rows), mean, rows)
     kmeans: Any = KMeans(n_components, max_iter=30, random_state=seed)
     kmeans.set_params(n_init=1)
-    if known is not None and (np.asarray(known) >= 0).any():
-        label = _clusters_with_known(rows, w, np.asarray(known), n_components, kmeans)
-    else:
-        order = start_order(rows)
-        label = np.empty(len(rows), int)
-        label[order] = kmeans.fit_predict(
-            rows[order], sample_weight=np.asarray(w)[order]
-        )
+    order, label = start_order(rows), np.empty(len(rows), int)
+    label[order] = kmeans.fit_predict(rows[order], sample_weight=np.asarray(w)[order])
     prior = default_prior(rows, n_components) if prior is None else prior
     (n, d), k = rows.shape, n_components
     mass, first = np.zeros(k, rows.dtype), np.zeros((k, d), rows.dtype)
@@ -94,20 +79,6 @@ def start_mixture(
     start = m_step(stats, np.broadcast_to(mean, (k, d)), prior)
     weights = np.maximum(start.weights, 0.1 / n_components)
     return start._replace(weights=weights / weights.sum())
-
-
-def _clusters_with_known(
-    rows: Array, w: Array, known: Array, n_components: int, kmeans: Any
-) -> Array:
-    """Assign rows to the nearest center; that of a known component is its mean."""
-    order = start_order(rows)
-    kmeans.fit(rows[order], sample_weight=np.asarray(w)[order])
-    centers = kmeans.cluster_centers_.copy()
-    for k in range(n_components):
-        if (known == k).any():
-            centers[k] = rows[known == k].mean(0)
-    distance = ((rows[:, None] - centers) ** 2).sum(-1)
-    return np.where(known >= 0, known, distance.argmin(1))
 
 
 def best_of(fits: list[Fit]) -> Fit:

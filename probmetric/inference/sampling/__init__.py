@@ -14,7 +14,7 @@ In reading order:
 ``sample``       ``sample``: one function for every NumPyro model and target.
 ``predictive``   draws of the prior, predictions and log likelihoods of a NumPyro model.
 ``datatree``     draws as an ArviZ DataTree with data and provenance.
-``summary``      mean, sd, Monte Carlo error, R-hat and effective size by entry.
+``summary``      names of entries, and chains that are copies.
 ``metrics``      one metric per draw.
 ``units``        whether log likelihoods are stored per observation.
 ``diagnostics``  problems with draws, and their remedies.

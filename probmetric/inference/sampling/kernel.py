@@ -81,11 +81,7 @@ def kernel(
 
     init_kernel, sample_kernel = hmc(potential_fn_gen=potential, algo="NUTS")
 
-    def init_one(
-        key: jax.Array,
-        position: Array | ParamInfo,
-        data: PyTree,
-    ) -> HMCState:
+    def init_one(key: jax.Array, position: Array | ParamInfo, data: PyTree) -> HMCState:
         return init_kernel(
             position,
             settings.n_warmup,

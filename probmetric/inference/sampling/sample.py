@@ -23,14 +23,8 @@ from probmetric.data.containers import Pairs, Triplets, checked_rows
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.predictive import (
-    log_likelihoods,
-    plain,
-    predictions,
-)
-from probmetric.inference.sampling.predictive import (
-    prior_draws as draws_of_prior,
-)
+from probmetric.inference.sampling.predictive import log_likelihoods, plain, predictions
+from probmetric.inference.sampling.predictive import prior_draws as draws_of_prior
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import (
     Args,
@@ -58,8 +52,9 @@ SAMPLERS = (NUTS, SVI, Laplace)
 
 if TYPE_CHECKING:
     Method = Literal["nuts", "svi", "laplace"] | NUTS | SVI | Laplace
+    NutsOrLaplace = Literal["nuts", "laplace"] | NUTS | Laplace
 else:
-    Method = Any
+    Method = NutsOrLaplace = Any
 
 
 def sampler_of[S](method: object, kinds: tuple[type[S], ...] = SAMPLERS) -> S:
@@ -74,6 +69,18 @@ def sampler_of[S](method: object, kinds: tuple[type[S], ...] = SAMPLERS) -> S:
             f"got {method!r}"
         )
     return by_name[method]()
+
+
+TARGET_ACCEPT = 0.95
+"""Acceptance of "nuts" in ``careful``: funnels, long tails and rotations."""
+
+
+def careful(method: NutsOrLaplace | str) -> NUTS | Laplace:
+    """Return NUTS or Laplace; the name "nuts" takes the small steps of hard targets."""
+    sampler = sampler_of(method, (NUTS, Laplace))
+    if isinstance(method, str) and isinstance(sampler, NUTS):
+        return NUTS(target_accept=TARGET_ACCEPT)
+    return sampler
 
 
 def sample(

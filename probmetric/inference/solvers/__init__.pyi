@@ -1,3 +1,2 @@
-from .em import run_em as run_em
 from .lbfgs_traced import minimize as minimize
 from .result import Fit as Fit, Result as Result

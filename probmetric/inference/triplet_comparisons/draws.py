@@ -1,7 +1,5 @@
 """Draws of the metric of triplets by every method, in input units."""
 
-from typing import TYPE_CHECKING, Literal
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
@@ -9,8 +7,7 @@ from jaxtyping import Float
 from probmetric.data.containers import Triplets
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
-from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.sample import sampler_of
+from probmetric.inference.sampling.sample import NutsOrLaplace, careful
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.inference.triplet_comparisons.embedding import of_objects
@@ -19,21 +16,13 @@ from probmetric.metric import Mahalanobis
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
 from probmetric.precision import native_arrays
 
-TARGET_ACCEPT = 0.95
-"""Acceptance of "nuts": the posterior of W is curved along its rotations."""
-
-if TYPE_CHECKING:
-    Method = Literal["nuts", "laplace"] | NUTS | Laplace
-else:
-    Method = object
-
 
 @native_arrays
 def draw(
     params: TripletParams,
     triplets: Triplets,
     prior: TripletPrior,
-    method: Method | str = "nuts",
+    method: NutsOrLaplace | str = "nuts",
     *,
     scale: Float[np.ndarray, "d"],
     seed: int,
@@ -82,9 +71,7 @@ def draw(
     >>> M.shape, bool(M.min() >= 0)
     ((1, 100, 1, 1), True)
     """
-    sampler = sampler_of(method, (NUTS, Laplace))
-    if isinstance(method, str) and isinstance(sampler, NUTS):
-        sampler = NUTS(target_accept=TARGET_ACCEPT)
+    sampler = careful(method)
     quotient = isinstance(sampler, Laplace)
     around = posterior(
         params, triplets, prior, learning_rate=learning_rate, quotient=quotient

@@ -12,12 +12,7 @@ import numpy as np
 
 from probmetric.data.containers import Triplets
 from probmetric.inference.rotations import inverse_root, root_across, root_around
-from probmetric.inference.sampling.target import (
-    Arrays,
-    Gaussian,
-    Posterior,
-    Target,
-)
+from probmetric.inference.sampling.target import Arrays, Gaussian, Posterior, Target
 from probmetric.inference.triplet_comparisons import curvature
 from probmetric.inference.triplet_comparisons.likelihood import log_joint, parts
 from probmetric.inference.triplet_comparisons.start import as_arrays

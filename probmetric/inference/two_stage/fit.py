@@ -9,16 +9,12 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.padding import bucket, pad_rows
-from probmetric.inference.mixture.em import (
-    MixtureData,
-    em_step,
-    em_step_missing,
-)
+from probmetric.inference.mixture.em import MixtureData, em_step, em_step_missing
 from probmetric.inference.mixture.start import best_of, mixture_data, start_mixture
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
@@ -40,9 +36,8 @@ def start_groups(
     data: GroupData, n_components: int, *, alpha: float = 0.5, seed: int = 0
 ) -> TwoStageParams:
     """Make a start: clusters of group means, and W pooled within groups (else α S)."""
-    mean, known = np.asarray(data.mean), data.known
-    args = mean, np.asarray(data.w), n_components
-    mixture = start_mixture(*args, seed=seed, known=known, prior=None)
+    args = np.asarray(data.mean), np.asarray(data.w), n_components
+    mixture = start_mixture(*args, seed=seed, prior=None)
     degrees = float(np.sum((np.asarray(data.size) - 1) * np.asarray(data.w)))
     residual = np.asarray(data.residual)
     weight = np.asarray(data.w)[np.asarray(data.owner)]
@@ -51,10 +46,7 @@ def start_groups(
 
 
 def start_of(
-    mixture: MixtureParams,
-    scatter: Float[Array, "d d"],
-    degrees: float,
-    alpha: float,
+    mixture: MixtureParams, scatter: Float[Array, "d d"], degrees: float, alpha: float
 ) -> TwoStageParams:
     """Make a start of EM from a mixture of group means and a scatter within groups."""
     if not degrees > 0:
@@ -84,10 +76,7 @@ def _rounded_up(n: int) -> int:
 def _padded(points: MixtureData) -> MixtureData:
     """Add rows of weight zero up to one of few sizes."""
     n = _rounded_up(len(points.X))
-    known = None if points.known is None else pad_rows(points.known, n, -1)
-    return points._replace(
-        X=pad_rows(points.X, n), w=pad_rows(points.w, n), known=known
-    )
+    return points._replace(X=pad_rows(points.X, n), w=pad_rows(points.w, n))
 
 
 def _padded_groups(groups: GroupData) -> GroupData:
@@ -99,7 +88,6 @@ def _padded_groups(groups: GroupData) -> GroupData:
         w=pad_rows(groups.w, n),
         residual=pad_rows(groups.residual, m),
         owner=pad_rows(groups.owner, m),
-        known=None if groups.known is None else pad_rows(groups.known, n, -1),
     )
 
 
@@ -111,7 +99,6 @@ def fit(
     prior: TwoStagePrior | Literal["default"] | None = "default",
     covariance: Literal["free", "proportional"] = "free",
     alpha: float = 0.5,
-    known: Int[Array, "_"] | None = None,
     n_starts: int = 1,
     seed: int = 0,
     start: TwoStageParams | None = None,
@@ -135,9 +122,6 @@ def fit(
         always use the proportional form.
     alpha : float, default=0.5
         Value of α for points; start of α for the proportional form.
-    known : array of int, optional
-        Component of each point, or of each group in the order of the sorted codes; -1
-        if unknown.
     n_starts : int, default=1
         Number of k-means++ starts. The best local optimum is returned.
     seed : int, default=0
@@ -169,13 +153,13 @@ def fit(
     em = partial(run_em, max_steps=max_steps, tol=tol)
     missing = bool(np.isnan(np.asarray(data.X)).any())
     if isinstance(data, Points):
-        points = mixture_data(data.X, data.w, known=known, prior=prior)
+        points = mixture_data(data.X, data.w, prior=prior)
         problem, step = _padded(points), em_step_missing if missing else em_step
 
         def solve(seed: int) -> Fit:
             if start is None:
                 args = points.X, points.w, n_components
-                first = start_mixture(*args, seed=seed, known=known, prior=prior)
+                first = start_mixture(*args, seed=seed, prior=prior)
             else:
                 total = start.within + start.between
                 first = MixtureParams(start.weights, start.means, total)
@@ -183,12 +167,8 @@ def fit(
             c, mu, S = end.params
             return end._replace(params=proportional(c, mu, S, alpha))
     else:
-        whole = group_data(filled(data) if missing else data, known=known, prior=prior)
-        groups = (
-            group_rows(data, known=known, prior=prior)
-            if missing
-            else _padded_groups(whole)
-        )
+        whole = group_data(filled(data) if missing else data, prior=prior)
+        groups = group_rows(data, prior=prior) if missing else _padded_groups(whole)
 
         def solve(seed: int) -> Fit:
             first = start or start_groups(whole, n_components, alpha=alpha, seed=seed)

@@ -39,11 +39,7 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.densities.gaussian import LOG_2PI
 from probmetric.inference.mixture import em as mixture
 from probmetric.inference.mixture.prior import log_inverse_wishart, log_prior
-from probmetric.inference.mixture.statistics import (
-    GroupStats,
-    only_known,
-    responsibilities,
-)
+from probmetric.inference.mixture.statistics import GroupStats, responsibilities
 from probmetric.inference.two_stage.groups_missing import (
     GroupRows,
     e_step_rows,
@@ -63,28 +59,23 @@ class GroupData(NamedTuple):
     w: Float[Array, "G"]
     residual: Float[Array, "m d"]
     owner: Int[Array, "m"]
-    known: Int[Array, "G"] | None = None
     prior: TwoStagePrior | None = None
 
 
 def group_data(
-    data: Points | Pairs | Groups,
-    *,
-    known: Int[Array, "G"] | None = None,
-    prior: TwoStagePrior | None = None,
+    data: Points | Pairs | Groups, *, prior: TwoStagePrior | None = None
 ) -> GroupData:
     """Reduce groups to means, sizes and residuals, by NumPy.
 
-    The weight of a group is the mean weight of its points. ``known`` is the known
-    component of each group, in the order of the sorted group codes, or -1.
+    The weight of a group is the mean weight of its points.
     """
-    X, owner, size, w, known, prior = group_rows(data, known=known, prior=prior)
+    X, owner, size, w, prior = group_rows(data, prior=prior)
     total = np.zeros((len(size), X.shape[1]), X.dtype)
     np.add.at(total, owner, X)
     mean = total / size[:, None]
     many = size[owner] > 1
     residual = X[many] - mean[owner[many]]
-    return GroupData(mean, size, w, residual, owner[many], known, prior)
+    return GroupData(mean, size, w, residual, owner[many], prior)
 
 
 class _Frame(NamedTuple):
@@ -123,8 +114,7 @@ def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
     """Compute log c_k p(X_i | k) of every group and component."""
     frames = jax.vmap(_frame)(params.within, params.between)
     each = jax.lax.map(lambda p: _log_group(p[0], p[1], data), (frames, params.means))
-    log_p = (jnp.log(params.weights)[:, None] + each).T
-    return only_known(log_p, data.known)
+    return (jnp.log(params.weights)[:, None] + each).T
 
 
 @numpy_in_numpy_out

@@ -39,11 +39,7 @@ from jaxtyping import Float, Int
 from probmetric.data.containers import Groups, Pairs, Points, weights
 from probmetric.data.groups import as_groups
 from probmetric.densities.gaussian import chol_seen, log_peak
-from probmetric.inference.mixture.statistics import (
-    GroupStats,
-    only_known,
-    responsibilities,
-)
+from probmetric.inference.mixture.statistics import GroupStats, responsibilities
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
@@ -57,15 +53,11 @@ class GroupRows(NamedTuple):
     owner: Int[Array, "n"]
     size: Float[Array, "G"]
     w: Float[Array, "G"]
-    known: Int[Array, "G"] | None = None
     prior: TwoStagePrior | None = None
 
 
 def group_rows(
-    data: Points | Pairs | Groups,
-    *,
-    known: Int[Array, "G"] | None = None,
-    prior: TwoStagePrior | None = None,
+    data: Points | Pairs | Groups, *, prior: TwoStagePrior | None = None
 ) -> GroupRows:
     """Pack the rows of groups by NumPy; see ``two_stage.groups.group_data``."""
     groups = as_groups(data)
@@ -73,7 +65,7 @@ def group_rows(
     owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]
     size = np.bincount(owner).astype(X.dtype)
     w = (np.bincount(owner, w) / size).astype(X.dtype)
-    return GroupRows(X, owner, size, w, known, prior)
+    return GroupRows(X, owner, size, w, prior)
 
 
 def filled(data: Points | Pairs | Groups) -> Groups:
@@ -130,8 +122,7 @@ def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
     """Compute log c_k p(X_i | k) of every group and component by Eq. (2)."""
     parts = params.means, params.within, params.between
     each = jax.lax.map(lambda p: _posterior(p[0], p[1], p[2], data).log_p, parts)
-    log_p = (jnp.log(params.weights)[:, None] + each).T
-    return only_known(log_p, data.known)
+    return (jnp.log(params.weights)[:, None] + each).T
 
 
 @numpy_in_numpy_out

@@ -28,12 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.inference.mixture.em import (
-    about,
-    new_weights,
-    step_of_means,
-    symmetric,
-)
+from probmetric.inference.mixture.em import about, new_weights, step_of_means, symmetric
 from probmetric.inference.mixture.prior import log_beta, log_prior
 from probmetric.inference.mixture.statistics import GroupStats
 from probmetric.inference.two_stage.groups import GroupData, e_step

@@ -47,11 +47,7 @@ from probmetric.inference.choose import choose_strength
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
-from probmetric.neighbors.strength import (
-    NEIGHBORS,
-    STRENGTHS,
-    vote_losses,
-)
+from probmetric.neighbors.strength import NEIGHBORS, STRENGTHS, vote_losses
 from probmetric.typing import Array
 
 INFINITE = 1e9

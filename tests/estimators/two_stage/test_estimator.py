@@ -182,14 +182,6 @@ def test_range_is_chosen_or_blended(sources):
         both.bic(X)
 
 
-@pytest.mark.long
-def test_flattening_is_given_or_chosen(sources):
-    diagonal = TwoStageMixture(2, flattening=0.0).fit(sources[0])
-    assert np.all(diagonal.within_[:, 0, 1] == 0)
-    chosen = TwoStageMixture(2, flattening="held-out").fit(sources[0])
-    assert np.all(np.isfinite(chosen.within_))
-
-
 def test_batches_add_up_and_a_fit_forgets_what_came_before(sources):
     X = sources[0]
     model = TwoStageMixture(2).partial_fit(X[:60])
@@ -204,15 +196,6 @@ def test_batches_add_up_and_a_fit_forgets_what_came_before(sources):
     blended = TwoStageMixture((1, 2), blend="flat")
     with pytest.raises(ValueError, match="partial_fit requires one model"):
         blended.partial_fit(X)
-
-
-def test_known_components_name_the_components(sources):
-    X = sources[0]
-    known = np.full(180, -1)
-    known[np.flatnonzero(X[:, 0] > 4)[:6]] = 0
-    model = TwoStageMixture(2).fit(X, components=known)
-    assert model.means_[0, 0] > 4 > model.means_[1, 0]
-    assert np.all(model.predict(X)[X[:, 0] > 4.5] == 0)
 
 
 @pytest.mark.long
@@ -244,7 +227,6 @@ BAD = [
     ({}, dict(groups="label"), "groups must have shape .*'label' is for"),
     (dict(blend="flat"), {}, "blend must be None unless"),
     (dict(prior="none"), {}, "prior must be one of 'default', 'flat'"),
-    (dict(flattening=2.0), {}, "flattening must be a number in"),
     (dict(database_noise=-1.0), {}, "database_noise must be a number in"),
     ({}, dict(groups=np.zeros(3)), "groups must have shape \\(180,\\), got \\(3,\\)"),
     ({}, dict(groups=np.where(np.arange(180) > 90, np.nan, 1.0)), "groups .*finite"),
@@ -252,12 +234,6 @@ BAD = [
         {},
         dict(groups=[None, *"ab" * 89, "a"]),
         "groups must have a label in every row, got none",
-    ),
-    ({}, dict(components=np.full(180, 4)), "components must be 180 integers"),
-    (
-        dict(n_components=[1, 2]),
-        dict(components=np.zeros(180, int)),
-        r"n_components must be one number .* got \[1, 2\]",
     ),
 ]
 

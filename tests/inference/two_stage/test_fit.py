@@ -1,4 +1,4 @@
-"""Fits of the two-stage mixture: limits, data kinds, known components, bad starts."""
+"""Fits of the two-stage mixture: limits, data kinds, bad starts."""
 
 from itertools import permutations
 
@@ -100,17 +100,6 @@ def test_zero_weight_removes_a_point_and_two_doubles_it():
 def toy_params():
     eye = np.stack([np.eye(2)] * 2) / 2
     return TwoStageParams(np.array([0.5, 0.5]), np.array([[0, 0], [4, 1.0]]), eye, eye)
-
-
-def test_known_components_are_kept():
-    """Named rows hold their component; the others follow."""
-    X = small(groups=40).X
-    known = np.full(len(X), -1)
-    far = X[:, 0] > 2.5
-    known[np.flatnonzero(far)[:5]] = 0
-    known[np.flatnonzero(~far)[:5]] = 1
-    end = fit(Points(X), n_components=2, known=known)
-    assert end.params.means[0, 0] > 3 > 1 > end.params.means[1, 0]
 
 
 def test_collapse_without_a_prior_is_reported_and_not_hidden():

@@ -118,14 +118,6 @@ def test_groups_of_one_give_what_single_instances_give(groups):
     np.testing.assert_allclose(got, again.trace[0], rtol=1e-12)
 
 
-@pytest.mark.long
-def test_known_components_hold_with_missing_entries(groups):
-    known = np.full(25, -1)
-    known[:6] = np.arange(6) % 2
-    end = fit(groups, n_components=2, known=known)
-    assert end.params.means[0, 0] < 1.5 < 2.5 < end.params.means[1, 0]
-
-
 def test_pairs_and_groups_inside_jit_are_asked_for_as_stacks(groups):
     def trace(data):
         seeded = handlers.seed(two_stage, jax.random.key(0))

@@ -58,18 +58,6 @@ def test_clusters_do_not_depend_on_rounding_order_or_units(seed):
     np.testing.assert_allclose(moved.means, want[:, swap], atol=1e-9)
 
 
-def test_points_of_a_known_component_stay_in_it():
-    prior = default_prior(X, 2)._replace(concentration=1.7, strength=0.4)
-    known = np.full(30, -1)
-    known[:3] = LABEL[:3]
-    known[3] = 1  # A point of the other cluster.
-    label = np.where(known >= 0, known, LABEL)
-    found = start_mixture(X, W, 2, known=known, prior=prior)
-    wanted = m_step(X, W, label, prior)
-    for value, want in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(value, want, rtol=1e-9)
-
-
 def test_groups_start_with_the_pooled_covariance_within_them():
     group = np.arange(30) // 3 * 2 + LABEL  # Groups of two and of one.
     codes = np.unique(group, return_inverse=True)[1]

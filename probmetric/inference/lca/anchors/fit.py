@@ -78,11 +78,7 @@ class Anchored(NamedTuple):
 
 
 def fit_anchors(
-    reader: Reader,
-    recipe: Recipe,
-    lam: float | str,
-    n_anchors: int | str,
-    seed: int,
+    reader: Reader, recipe: Recipe, lam: float | str, n_anchors: int | str, seed: int
 ) -> Anchored:
     """Fit LCA from anchors; "auto" doubles their number until the error is small.
 
@@ -101,11 +97,7 @@ def fit_anchors(
 
 
 def _fit(
-    reader: Reader,
-    recipe: Recipe,
-    lam: float | str,
-    n_anchors: int,
-    seed: int,
+    reader: Reader, recipe: Recipe, lam: float | str, n_anchors: int, seed: int
 ) -> Anchored:
     n, d = int(reader.counts.sum()), reader.n_features
     anchors = draw_anchors(reader, n_anchors, seed)

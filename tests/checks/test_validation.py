@@ -8,10 +8,10 @@ from probmetric import LCA
 from probmetric.checks.check import Check, Problem
 from probmetric.checks.own import calibration
 from probmetric.checks.uniformity import Ranks
+from probmetric.checks.validation import validate
 from probmetric.data.containers import Labeled, Points
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS, ModelSpec
-from probmetric.validation import validate
 
 
 def draws(loc, n, seed=0):
