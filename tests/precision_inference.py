@@ -321,6 +321,8 @@ DCA = {
 }
 
 TWO_STAGE = {
+    "inference.two_stage.choice.choose_flattening": lambda f, g: f(g.two.params, g.X),
+    "inference.two_stage.choice.flatten": lambda f, g: f(g.two.params, g.c),
     "inference.mixture.em.e_step": lambda f, g: f(g.two.mixture, g.two.data),
     "inference.mixture.em.em_step": lambda f, g: f(g.two.mixture, g.two.data),
     "inference.mixture.em.em_step_missing": lambda f, g: f(

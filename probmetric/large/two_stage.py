@@ -107,6 +107,7 @@ def check(self: TwoStageMixture, X: Source) -> None:
         {
             "n_components": (len(self._counts()) > 1, "one number"),
             "prior": (by_votes, "'default', 'flat' or a TwoStagePrior"),
+            "flattening": (self.flattening is not None, "None"),
         }
     )
 

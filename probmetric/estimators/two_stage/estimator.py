@@ -27,11 +27,17 @@ from probmetric.estimators._settings import (
     NonNegative,
     Number,
     RandomState,
+    Share,
     check_settings,
     settings,
 )
 from probmetric.estimators.two_stage import inputs
-from probmetric.estimators.two_stage.calibration import FitSettings, Recipe, calibrate
+from probmetric.estimators.two_stage.calibration import (
+    FitSettings,
+    Recipe,
+    calibrate,
+    flattened,
+)
 from probmetric.estimators.two_stage.draws import to_tree
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
@@ -92,6 +98,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     blend : {None, "flat", "bic", "held-out"}, default=None
         Weights of the models, if ``n_components`` is a sequence. Default: one model is
         chosen.
+    flattening : None, float in [0, 1] or "held-out", default=None
+        Factor on the off-diagonal entries of the covariances after the fit, as in the
+        paper. "held-out" chooses it for each component by the likelihood of a held-out
+        fifth of the points.
     database_noise : float >= 0, default=1.0
         Factor on W for database elements, which are the second points of pairs. 0
         treats them as representatives (EQ-5 of the paper). Fits do not use it.
@@ -172,6 +182,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     prior: TwoStagePrior | Literal["default", "flat", "cv"] = "default"
     similarity: Score = "log_ratio"
     blend: Literal["flat", "bic", "held-out"] | None = None
+    flattening: Share | Literal["held-out"] | None = None
     database_noise: NonNegative = 1.0
     standardize: bool = True
     n_starts: Count = 1
@@ -300,7 +311,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             )
             counts = (self.choice_.best,) if self.blend is None else counts
         fits = [self._fit_one(data, k) for k in counts]
-        models = [end.params for end in fits]
+        models = [flattened(end.params, X, self.flattening, self._seed) for end in fits]
         best = fits[0]
         self.objective_ = float(best.objective)
         self.n_iter_ = int(max(int(end.n_steps) for end in fits))
@@ -317,11 +328,14 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         prior = self._prior_for(data, len(best.params.weights))
         alpha = self.alpha if points else None
         share = None if alpha is None else float(alpha)
+        self._flattening = self.flattening
         self._learned = Fitted(data, prior, best.params, proportional, share)
         self._changed_by: str | None = None
         if isinstance(data, Groups):
             settings = [self._fit_settings(data, k) for k in counts]
-            self._recipe = Recipe(data, settings, weights, self.database_noise)
+            self._recipe = Recipe(
+                data, settings, weights, self.flattening, self.database_noise
+            )
         return self
 
     def _fit_settings(self, data: Points | Groups, k: int) -> FitSettings:
@@ -579,6 +593,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             "a finite prior strength (with inf nothing is learned), got "
             "prior_strength_ = inf": nothing,
             f"one model, got blend={self.blend!r}": self._single is None,
+            f"flattening=None, got {self._flattening}": self._flattening is not None,
             f"an unchanged fit, got one changed by {self._changed_by}": (
                 self._changed_by is not None
             ),

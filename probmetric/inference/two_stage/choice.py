@@ -1,4 +1,8 @@
-"""Choice of the two-stage model: number of components, blending.
+"""Choice of the two-stage model: number of components, flattening, blending.
+
+Flattening shrinks the covariances and keeps the variances: Σ_s = sΣ + (1 - s) diag Σ
+with s in [0, 1]. For s < 1 a singular Σ with positive diagonal becomes regular.
+Flattening is applied after EM. Within EM it would destroy monotonicity.
 
 Blending averages over models n with weights π_n. Q and Y have the same model, also if
 they have different sources (maths 1.11):
@@ -12,6 +16,7 @@ The paper's "choose the shortest code" differs by at most log(number of models).
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -23,7 +28,38 @@ from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Score
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
 from probmetric.neighbors.strength import Fold
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
+
+
+@numpy_in_numpy_out
+def flatten(params: TwoStageParams, s: Float[Array, "k"] | float) -> TwoStageParams:
+    """Shrink the off-diagonal entries of W and B by s in [0, 1], one per component."""
+    s = jnp.broadcast_to(jnp.asarray(s, params.means.dtype), params.weights.shape)
+    eye = jnp.eye(params.means.shape[1], dtype=bool)
+    factor = jnp.where(eye, 1.0, s[:, None, None])
+    return params._replace(
+        within=factor * params.within, between=factor * params.between
+    )
+
+
+def choose_flattening(
+    params: TwoStageParams,
+    X: Float[Array, "n d"],
+    *,
+    grid: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0),
+    sweeps: int = 2,
+) -> Float[Array, "k"]:
+    """Choose s of each component by held-out likelihood, coordinate by coordinate."""
+    s = np.ones(len(params.weights))
+    for _ in range(sweeps):
+        for k in range(len(s)):
+            trials = [np.where(np.arange(len(s)) == k, t, s) for t in grid]
+            metrics = [to_metric(flatten(params, t)) for t in trials]
+            values = [float(np.mean(m.log_marginal(X))) for m in metrics]
+            # A singular covariance gives NaN, which ``first_best`` ignores.
+            s = trials[first_best(np.array(values))]
+    return s
 
 
 def blend(

@@ -213,9 +213,20 @@ def test_fewer_points_than_features_and_repeated_rows_are_fitted():
         assert np.all(np.isfinite(model.score_samples(rows)))
 
 
+@pytest.mark.long
+def test_flattening_is_given_or_chosen(sources):
+    diagonal = TwoStageMixture(2, flattening=0.0).fit(sources[0])
+    assert np.all(diagonal.within_[:, 0, 1] == 0)
+    with pytest.raises(ValueError, match="flattening=None, got 0.0"):
+        diagonal.sample("laplace")
+    chosen = TwoStageMixture(2, flattening="held-out").fit(sources[0])
+    assert np.all(np.isfinite(chosen.within_))
+
+
 BAD = [
     (dict(alpha=0.0), {}, "alpha must be a number in \\(0, 1\\], got 0.0"),
     (dict(covariance="full"), {}, "covariance must be one of 'free', 'proportional'"),
+    (dict(flattening=2.0), {}, "flattening must be a number in"),
     (dict(similarity="distance"), {}, "similarity must be one of 'log_ratio'"),
     (dict(n_components=0), {}, "n_components must be a whole number"),
     (dict(n_components=500), {}, "n_components must be at most 180.*, got 500"),

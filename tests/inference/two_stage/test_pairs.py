@@ -12,6 +12,8 @@ from probmetric.inference.two_stage.choice import (
     bic,
     blend,
     choose_components,
+    choose_flattening,
+    flatten,
 )
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import (
@@ -147,3 +149,24 @@ def test_best_root_finds_each_of_three(wanted, x64):
     cubic = jnp.asarray(np.poly([-0.7, 0.1, 0.8]))
     found = jax.jit(lambda c, at: best_root(c, -1.0, 1.0, lambda t: -((t - at) ** 2)))
     assert abs(float(found(cubic, wanted)) - wanted) < 1e-12
+
+
+def test_flattening_keeps_variances_and_equals_golden(golden):
+    case = golden("mix_glml_dml")["y_flatten"]
+    (Sigma,) = arrays(case, "Sigma")
+    params = proportional(np.ones(1), np.zeros((1, 2)), Sigma[None], 0.5)
+    flat = flatten(params, case["in"]["s"])
+    got = flat.within[0] + flat.between[0]
+    np.testing.assert_allclose(got, np.array(case["out"]), rtol=RTOL)
+
+
+@pytest.mark.long
+def test_flattening_by_held_out_likelihood_finds_independent_features():
+    """Few points of independent features: full covariances lose, s < 1 wins."""
+    rng = np.random.default_rng(3)
+    X, other = rng.normal(size=(12, 5)), rng.normal(size=(200, 5))
+    params = fit(Points(X)).params
+    s = choose_flattening(params, other)
+    assert s[0] < 0.6
+    better = to_metric(flatten(params, s)).log_marginal(other).mean()
+    assert better > to_metric(params).log_marginal(other).mean()
