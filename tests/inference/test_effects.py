@@ -8,30 +8,20 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
-from scipy import stats
-from scipy.integrate import quad
 
 from probmetric.checks.hierarchical_lca import toy as toy_groups
 from probmetric.checks.point_effects.problems import toy as toy_points
 from probmetric.data.containers import Pairs
-from probmetric.inference.effects.arrow import arrow, gradient
 from probmetric.inference.effects.draws import (
     laplace_draws,
     new_groups,
     off_rotations,
 )
 from probmetric.inference.effects.fit import (
-    GROUPS,
     best_mode,
-    data_of,
     fit,
-    mode_at,
     spread_posterior,
 )
-from probmetric.inference.effects.groups import objective, position, to_params
-from probmetric.inference.effects.left_out import point_log_likelihood
-from probmetric.inference.effects.points import rows_of
 from probmetric.inference.effects.recipe import merged
 from probmetric.inference.lca.fit import fit as fit_lca
 from probmetric.models import hierarchical_lca
@@ -102,37 +92,6 @@ def test_groups_that_are_copies_of_one_have_no_spread(groups):
     fields = {k: np.asarray(getattr(groups.data, k))[pick] for k in ("i", "j", "y")}
     copies = groups.data._replace(**fields, w=None, anchor=group)
     assert float(fit(copies, groups.prior).params.spread) == 0
-
-
-@pytest.mark.long
-def test_gradient_is_that_of_autodiff_away_from_the_mode(groups):
-    data = data_of(groups.data, groups.prior, groups.options["learning_rate"])[1]
-    stats, prior, rate = data
-    with jax.enable_x64(True):
-        at = position(groups.params, prior)
-        at = {k: v + 0.1 for k, v in at.items()}
-        slope = jax.jit(jax.grad(objective))(at, (data, np.asarray(0.7)))
-        params = to_params({**at, "spread": np.asarray(0.7)}, prior)
-    wanted = np.concatenate([np.ravel(slope[k]) for k in ("W", "log_b", "E")])
-    found = gradient(params, at["E"], stats, prior, rate)
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.long
-def test_root_is_that_of_the_inverse_of_autodiffs_hessian(groups):
-    data = data_of(groups.data, groups.prior, groups.options["learning_rate"])[1]
-    with jax.enable_x64(True):
-        mode = mode_at(GROUPS, 0.5, position(groups.params, data[1]), data)
-        flat, unravel = ravel_pytree(mode.at)
-        at = data, np.asarray(0.5)
-        hessian = jax.jit(jax.hessian(lambda x: -objective(unravel(x), at)))
-        H = np.asarray(hessian(flat))
-    n, q = len(H), mode.params.W.size + 1
-    # ravel_pytree sorts by name: E, W, log b.
-    order = np.r_[n - q : n, : n - q]
-    R = arrow(mode.params, *data).root
-    np.testing.assert_allclose(R.T @ H[np.ix_(order, order)] @ R, np.eye(n), atol=1e-8)
-    assert mode.gap < 1e-12
 
 
 @pytest.mark.long
@@ -215,34 +174,6 @@ def test_new_points_are_the_typical_one_where_all_are_alike():
     b, zero, one = np.array(0.7), np.array(0.0), np.array(1.0)
     np.testing.assert_allclose(intercept_of_new(b, zero), 0.7, rtol=1e-12)
     assert intercept_of_new(b, one) < 0.7 * np.exp(0.5)  # Less than E[b_i]: Jensen.
-
-
-def test_a_point_is_left_out_with_all_its_pairs_and_its_effect():
-    """The integral over its effect, of pairs (0, 1) same, (0, 2) and (2, 1) not."""
-    X = np.array([[0.0, 0.0], [1.0, 0.5], [-0.4, 2.0]])
-    pairs = Pairs(X, np.array([0, 0, 2]), np.array([1, 2, 1]), np.array([1, 0, 0]))
-    M, b, spread = np.array([[0.5, 0.1], [0.1, 0.2]]), 0.6, 0.7
-    b_point = np.array([0.9, 0.4, 1.3])
-    values = {"M": M, "b": b, "b_point": b_point, "spread": spread}
-    result = point_log_likelihood(
-        {name: np.array(value)[None, None] for name, value in values.items()},
-        rows_of(pairs),
-    )
-
-    def exponent(i, j, at):
-        """-log P(same) of a pair whose point i has the effect z."""
-        delta = X[i] - X[j]
-        b_i = b * np.exp(spread * at)
-        return b_i / 2 + b_point[j] / 2 + delta @ M @ delta / 2
-
-    def density(z, point):
-        same = np.exp(-exponent(*((0, 1) if point == 0 else (1, 0)), z))
-        by = {0: [(0, 2)], 1: [(1, 2)], 2: [(2, 0), (2, 1)]}[point]
-        apart = np.prod([1 - np.exp(-exponent(i, j, z)) for i, j in by])
-        return stats.norm.pdf(z) * (apart if point == 2 else same * apart)
-
-    wanted = [np.log(quad(density, -9, 9, (point,))[0]) for point in range(3)]
-    np.testing.assert_allclose(result[0, 0], wanted, rtol=1e-7)
 
 
 def test_points_are_one_by_label_or_by_features():

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_wine
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from probmetric.data.containers import Labeled
 from probmetric.inference import lda
@@ -39,30 +38,12 @@ def test_class_mean_distances_match_golden(golden):
     )
 
 
-@pytest.mark.parametrize("solver", ["eigen", "svd"])
-def test_span_agrees_with_scikit_learn(wine, solver):
-    theirs = LinearDiscriminantAnalysis(solver=solver).fit(wine.X, wine.y)
-    ours = np.linalg.qr(lda.fit(wine).params.factor.T)[0]
-    span = np.linalg.qr(theirs.scalings_[:, :2])[0]
-    np.testing.assert_allclose(ours @ ours.T, span @ span.T, atol=1e-9)
-
-
 def test_weights_repeat_points(wine):
     w = np.random.default_rng(0).integers(1, 4, len(wine.X))
     repeated = Labeled(np.repeat(wine.X, w, axis=0), np.repeat(wine.y, w))
     weighted = wine._replace(w=w.astype(float))
     np.testing.assert_allclose(
         lda.fit(repeated).params.factor, lda.fit(weighted).params.factor, rtol=1e-9
-    )
-
-
-def test_linear_map_of_the_inputs_changes_no_distance(wine):
-    B = np.random.default_rng(1).standard_normal((13, 13))
-    moved = wine._replace(X=wine.X @ B + 3.0)
-    np.testing.assert_allclose(
-        pdist(moved.X @ lda.fit(moved).params.factor.T),
-        pdist(wine.X @ lda.fit(wine).params.factor.T),
-        rtol=1e-8,
     )
 
 

@@ -4,8 +4,6 @@ import jax
 import numpy as np
 import pytest
 from numpyro.infer.util import compute_log_probs
-from scipy import stats
-from scipy.optimize import brentq
 
 from probmetric.checks.triplet_comparisons.problems import (
     toy,
@@ -22,7 +20,6 @@ from probmetric.inference.triplet_comparisons.embedding import (
     embedding_start,
     object_rows,
 )
-from probmetric.inference.triplet_comparisons.likelihood import parts
 from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.models.triplet_comparisons import (
@@ -30,7 +27,6 @@ from probmetric.models.triplet_comparisons import (
     TripletParams,
     TripletPrior,
     log_odds,
-    triplet_comparisons,
 )
 
 
@@ -40,40 +36,12 @@ def problem():
         return toy(0)
 
 
-def test_in_one_dimension_the_mode_is_the_root_of_its_equation():
-    # u² - v² = 3: three answers yes, one no, so that t = 3 m² has a finite optimum.
-    X, zero = np.array([[0.0], [1.0], [2.0]]), np.zeros(4, int)
-    data = Triplets(X, zero, zero + 1, zero + 2, np.array([1, 1, 1, 0]))
-    prior = TripletPrior(np.array([[0.5]]), 1.0, 2.0)
-
-    def slope(w):
-        p = 1 / (1 + np.exp(-3 * w**2))
-        return 6 * w * (3 * (1 - p) - p) - 2 * (w - 0.5)
-
-    found = triplet.fit(data, prior).params.W
-    np.testing.assert_allclose(found, brentq(slope, 0.3, 3.0), rtol=1e-6)
-
-
 def test_log_odds_are_differences_of_squared_distances(problem):
     data, W = problem.data, np.asarray(problem.params.W)
     squared = ((data.X[:, None] - data.X) @ W.T) ** 2
     D = squared.sum(-1)
     wanted = D[data.anchor, data.far] - D[data.anchor, data.near]
     np.testing.assert_allclose(log_odds(problem.params, data), wanted, atol=1e-12)
-
-
-def test_the_prior_sd_of_an_entry_is_c_over_the_root_of_lambda(problem):
-    prior = TripletPrior(np.array([[1.0, 0.0, 2.0], [0.5, -1.0, 0.0]]), c=3.0, lam=0.25)
-    W = np.array([[4.0, -3.0, 0.0], [9.0, 1.0, 2.0]])
-    wanted = stats.norm.logpdf(W, prior.mean, 6.0).sum()
-    with jax.enable_x64(True):
-        call = (problem.data, prior), {}, {"W": W}
-        in_model = jax.jit(
-            lambda: compute_log_probs(triplet_comparisons, *call)[0]["W"]
-        )()
-    np.testing.assert_allclose(in_model, wanted, rtol=1e-12)
-    in_fit, _ = parts(W, differences(problem.data), prior)
-    np.testing.assert_allclose(in_fit, wanted, rtol=1e-12)
 
 
 def test_without_weight_the_prior_is_all_there_is(problem):

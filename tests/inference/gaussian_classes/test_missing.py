@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 from numpyro.infer.util import log_density
-from scipy import stats as scipy_stats
 from scipy.special import logsumexp
 
 from probmetric.data.containers import Labeled
@@ -40,22 +39,6 @@ def test_without_missing_entries_em_is_the_conjugate_mode(covariance):
     wanted = gcp.fit(data, prior, **options)
     for a, b in zip(found.params[:3], wanted.params[:3], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.long
-def test_objective_less_posterior_density_is_the_evidence_for_whole_rows():
-    data, prior = toy(share=0.0)
-    stats = gc.statistics(data, C)
-    post = gc.posterior(stats, prior)
-    theta = gc.posterior_mean(post)
-    value = scipy_stats.dirichlet.logpdf(theta.weights, post.alpha)
-    for k in range(C):
-        S = theta.chol[k] @ theta.chol[k].T
-        value += scipy_stats.invwishart.logpdf(S, post.nu[k], post.Psi[k])
-        normal = scipy_stats.multivariate_normal(post.mean[k], S / post.kappa[k])
-        value += normal.logpdf(theta.mean[k])
-    found = gm.log_joint(theta, data, prior) - value
-    np.testing.assert_allclose(found, gc.log_evidence(stats, prior), rtol=1e-12)
 
 
 @pytest.mark.long

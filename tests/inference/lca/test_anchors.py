@@ -160,23 +160,6 @@ def test_a_class_of_few_gives_the_partners_that_it_has():
 
 
 @pytest.mark.long
-def test_with_all_rows_as_anchors_it_is_the_full_fit():
-    Z, y = data(500)
-    full = fit_labeled(Z, y, Recipe(3), auto_regularization(500))
-    found = fit_anchors(Reader(Z, y), Recipe(3), "auto", 500, 0)
-    np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-9)
-    assert found.relative == 0
-
-
-@pytest.mark.long
-def test_principal_axes_are_those_of_all_rows():
-    Z, y = data(500, 4)
-    full = fit_labeled(Z, y, Recipe(2), auto_regularization(500))
-    found = fit_anchors(Reader(Z, y), Recipe(2), "auto", 500, 0)
-    np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-6)
-
-
-@pytest.mark.long
 def test_error_falls_with_anchors_and_thinned_rows_are_another_design(monkeypatch):
     monkeypatch.setattr(by_anchors, "GROUPS", 2)  # Errors of M are not asked for.
     Z, y = data(6000)

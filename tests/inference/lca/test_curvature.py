@@ -8,17 +8,11 @@ import pytest
 from probmetric.data.containers import Pairs
 from probmetric.inference import lca as inference
 from probmetric.inference.lca import laplace as lca_laplace
-from probmetric.inference.lca.bootstrap import bootstrap, dirichlet_weights
 from probmetric.inference.lca.curvature import (
-    certificate,
     generalized_rate,
-    gradient,
-    hessian,
     log_evidence,
-    precision,
 )
 from probmetric.inference.lca.laplace import laplace, laplace_draws
-from probmetric.inference.lca.likelihood import log_joint, log_likelihood
 from probmetric.inference.lca.statistics import prepare
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
@@ -51,79 +45,6 @@ def problem():
     return pairs, prior, truth, found
 
 
-def at(theta, W):
-    """Return parameters at (vec W, log b): σ² = (e^{2b/p} - 1)/2, as a user would."""
-    sigma2 = jnp.expm1(2 * jnp.exp(theta[-1]) / len(W)) / 2
-    return LCAParams(theta[:-1].reshape(W.shape), jnp.log(sigma2), jnp.asarray(1.0))
-
-
-def theta_of(params):
-    """Return (vec W, log b), with b = (p/2) log(1 + 2σ²)."""
-    b = 0.5 * len(params.W) * np.log1p(2 * np.exp(params.log_sigma2))
-    return jnp.append(jnp.ravel(params.W), np.log(b))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("by_points", [False, True])
-def test_gradient_and_hessian_match_autodiff(problem, by_points):
-    pairs, _, truth, _ = problem
-    stats = prepare(pairs, by_points=by_points)
-    theta = theta_of(truth)
-
-    def value(theta):
-        return log_likelihood(at(theta, truth.W), stats)
-
-    wanted = jax.jit(lambda at: (jax.grad(value)(at), jax.hessian(value)(at)))(theta)
-    np.testing.assert_allclose(
-        gradient(truth, stats), wanted[0], rtol=1e-10, atol=1e-11
-    )
-    np.testing.assert_allclose(hessian(truth, stats), wanted[1], rtol=1e-9, atol=1e-10)
-
-
-def test_hessian_has_exactly_the_rotations_in_its_null_space_at_the_mle(problem):
-    pairs, _, _, _ = problem
-    flat = LCAPrior(0.7 * np.eye(3), lam=0.0, b_shape=0.0, b_rate=0.0)
-    found = inference.fit(pairs, flat, tol=1e-12)
-    H = hessian(found.params, prepare(pairs))
-    assert int(np.sum(np.abs(np.linalg.eigvalsh(H)) < 1e-4)) == 3
-    tangents = rotation_tangents(np.asarray(found.params.W))
-    assert float(jnp.max(jnp.abs(H @ tangents))) < 1e-3
-
-
-def test_precision_is_minus_the_hessian_of_the_log_joint(problem):
-    pairs, prior, truth, _ = problem
-    stats = prepare(pairs)
-    theta = theta_of(truth)
-    joint = jax.hessian(lambda v: log_joint(at(v, truth.W), stats, prior, 0.3))
-    want = -jax.jit(joint)(theta)
-    np.testing.assert_allclose(
-        precision(truth, stats, prior, 0.3), want, rtol=1e-9, atol=1e-9
-    )
-
-
-def test_certificate_holds_at_the_maximum_and_not_elsewhere(problem):
-    pairs, _, truth, _ = problem
-    stats = prepare(pairs)
-    flat = LCAPrior(0.7 * np.eye(3), lam=0.0, b_shape=0.0, b_rate=0.0)
-    best = certificate(inference.fit(pairs, flat, tol=1e-12).params, stats)
-    assert best.largest < 1e-5
-    assert best.stationarity < 1e-5
-    elsewhere = certificate(truth._replace(W=truth.W * 3.0), stats)
-    assert elsewhere.stationarity > 1e-2
-    low = LCAPrior(0.7 * np.eye(1, 3), lam=0.0, b_shape=0.0, b_rate=0.0)
-    assert (
-        certificate(inference.fit(pairs, low, tol=1e-12).params, stats).largest > 1e-2
-    )
-
-
-def test_laplace_root_inverts_the_precision_where_nothing_is_removed(problem):
-    pairs, prior, _, found = problem
-    stats = prepare(pairs)
-    whole = laplace(found.params, stats, prior, 0.5, quotient=False)
-    H = precision(found.params, stats, prior, 0.5)
-    np.testing.assert_allclose(whole.root @ whole.root.T @ H, np.eye(len(H)), atol=1e-8)
-
-
 def test_laplace_draws_leave_out_the_rotation_and_have_the_stated_covariance(problem):
     pairs, prior, _, found = problem
     approximation = laplace(found.params, prepare(pairs), prior, 0.5)
@@ -139,24 +60,6 @@ def test_laplace_draws_leave_out_the_rotation_and_have_the_stated_covariance(pro
     # se of a correlation-scaled covariance is at most sqrt(2/S); 100 entries, 5 se:
     # false alarm below 1e-4.
     assert np.abs(error).max() < 5 * np.sqrt(2 / 20000)
-
-
-@pytest.mark.parametrize(("p", "d"), [(1, 3), (3, 3), (2, 5), (4, 4)])
-def test_laplace_is_that_of_the_orthogonal_complement_of_the_tangents(p, d):
-    rng = np.random.default_rng(p + d)
-    X = rng.normal(size=(40, d))
-    pairs = Pairs(X, np.arange(39), np.arange(1, 40), np.arange(39) % 2)
-    W = rng.normal(size=(p, d))
-    # So strong a prior makes the precision positive definite wherever W is.
-    params = LCAParams(W, np.array(-0.5))
-    prior = LCAPrior(W, lam=1e4, b_shape=1e4, b_rate=1e4)
-    root = laplace(params, prepare(pairs), prior).root
-    H = precision(params, prepare(pairs), prior)
-    tangents = rotation_tangents(W) if p > 1 else np.zeros((d + 1, 0))
-    Q = np.linalg.qr(tangents, mode="complete")[0][:, tangents.shape[1] :]
-    want = Q @ np.linalg.solve(Q.T @ H @ Q, Q.T)
-    assert root.shape == Q.shape
-    np.testing.assert_allclose(root @ root.T, want, atol=1e-12)
 
 
 def test_laplace_refuses_more_parameters_than_stated(problem, monkeypatch):
@@ -187,27 +90,6 @@ def test_laplace_refuses_a_point_that_is_no_mode(problem):
     flat = prior._replace(lam=0.0)
     with pytest.raises(ValueError, match="posterior mode"):
         laplace(truth._replace(W=truth.W * 0.01), prepare(pairs), flat, quotient=False)
-
-
-@pytest.mark.long
-def test_bootstrap_draw_equals_a_fit_under_product_weights(problem):
-    pairs, prior, _, found = problem
-    keys = jax.random.split(jax.random.key(2), 3)
-    u = np.stack([dirichlet_weights(key, 60, 60) for key in keys])
-    np.testing.assert_allclose(u.mean(1), 1, rtol=1e-12)
-    out = bootstrap(
-        pairs, prior, found.params, u, learning_rate=0.5, tol=1e-12, batch=2
-    )
-    assert out.objective.shape == (3,)
-    start = {"init": found.params, "learning_rate": 0.5}
-    for s in (0, 2):  # The last is the rest of a batch.
-        w = pairs.w * u[s][pairs.i] * u[s][pairs.j]
-        direct = inference.fit(pairs._replace(w=w), prior, **start, tol=1e-10)
-        np.testing.assert_allclose(out.objective[s], direct.objective, rtol=1e-9)
-    last = u[2]
-    mean = pairs._replace(w=pairs.w * 0.5 * (last[pairs.i] + last[pairs.j]))
-    wrong = inference.fit(mean, prior, **start)
-    assert abs(wrong.objective - out.objective[2]) > 1e-3  # negative control
 
 
 def test_evidence_is_the_determinant_of_the_kronecker_form(problem):

@@ -61,23 +61,6 @@ def test_translating_the_points_changes_no_count_of_the_default_solver():
     assert abs(counts[0] - counts[1]) <= 1
 
 
-@pytest.mark.long
-def test_the_seeds_em_is_slower_than_the_reduced_one():
-    pairs, flat, start = problem(*SIZES[0])
-    best = inference.fit(pairs, flat, init=start, tol=1e-9)
-    counts = {
-        solver: evaluations_to_the_gap(
-            inference.fit(
-                pairs, flat, init=start, solver=solver, max_steps=5000, tol=1e-10
-            ),
-            float(best.objective),
-            1e-4,
-        )
-        for solver in ("em", "full_em")
-    }
-    assert counts["em"] < counts["full_em"]
-
-
 def test_a_tolerance_of_zero_is_kept_by_the_default_solver():
     pairs, flat, start = problem(*SIZES[0])
     default = inference.fit(pairs, flat, init=start)

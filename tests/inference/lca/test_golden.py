@@ -10,8 +10,7 @@ import pytest
 from probmetric.data.containers import Pairs
 from probmetric.inference import lca as inference
 from probmetric.inference.lca.em import best_log_kappa2, m_step, moments, spectrum
-from probmetric.inference.lca.latent import odds, pair_posterior
-from probmetric.inference.lca.likelihood import log_likelihood
+from probmetric.inference.lca.latent import odds
 from probmetric.inference.lca.statistics import Statistics, prepare
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import (
@@ -21,7 +20,6 @@ from probmetric.models.lca import (
     log_sigma2_of,
 )
 from tests.inference.lca.problem import flat_prior
-from tests.oracles import lca_em_step
 
 pytestmark = pytest.mark.usefixtures("x64")
 RTOL = 1e-10  # the golden vectors' own accuracy is 1e-11
@@ -36,36 +34,6 @@ def data(request):
     pairs = Pairs(X, i, i + 6, np.array(case["y"]), np.array(case["weights"]), i)
     params = LCAParams(np.array(case["W"]), np.log(np.array(case["sigma2"])))
     return case, pairs, params
-
-
-def test_pair_probabilities_match_quadrature(golden):
-    for case in golden("lca_dca")["lca_pairs"]:
-        W = np.array(case["W"])
-        delta = np.array(case["x"]) - np.array(case["xp"])
-        D = np.sum((W @ delta) ** 2)
-        t = coincidence_exponent(D, case["sigma2"], case["kappa2"], len(W))
-        nu, _ = odds(t)
-        got = [jnp.exp(-t), -t, log1mexp(t), nu]
-        want = [case[k] for k in ("P1", "log_P1", "log_P0", "nu")]
-        np.testing.assert_allclose(got, want, rtol=RTOL)
-
-
-@pytest.mark.parametrize("y", [0, 1])
-def test_posterior_of_the_latent_pair_matches_quadrature(golden, y):
-    for case in golden("lca_dca")["lca_pairs"]:
-        got = jax.jit(pair_posterior)(
-            np.array([case["x"]]),
-            np.array([case["xp"]]),
-            np.array([y]),
-            np.array(case["W"]),
-            case["sigma2"],
-            case["kappa2"],
-        )
-        want = case[f"post_y{y}"]
-        np.testing.assert_allclose(got.mean[0], want["mean"], rtol=RTOL, atol=1e-14)
-        np.testing.assert_allclose(got.cov[0], want["cov"], rtol=RTOL, atol=1e-14)
-        for side in ("eps2_z", "eps2_zp"):
-            np.testing.assert_allclose(got.eps2[0], want[side], rtol=RTOL)
 
 
 def test_extremes_of_the_exponent_are_accurate_and_finite(golden):
@@ -106,35 +74,6 @@ def test_the_estep_stays_bounded_as_noise_vanishes(golden, dtype):
         np.testing.assert_allclose(nu_s, row["nu_s"], rtol=rtol)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("per_anchor", [False, True])
-@pytest.mark.parametrize("by_points", [False, True])
-def test_likelihood_gradient_and_hessian_match_differences(data, per_anchor, by_points):
-    case, pairs, params = data
-    key = "kappa2 per pair,weighted" if per_anchor else "kappa2=1,weighted"
-    stats = prepare(pairs, per_anchor=per_anchor, by_points=by_points)
-    kappa2 = jnp.asarray(case["kappa2_per_pair"]) if per_anchor else jnp.asarray(1.0)
-
-    def value(theta, k2):
-        W = theta[:-1].reshape(params.W.shape)
-        return log_likelihood(LCAParams(W, theta[-1], k2), stats)
-
-    @jax.jit
-    def found(theta, k2):
-        both = jax.value_and_grad(value, (0, 1))(theta, k2)
-        return both, None if per_anchor else jax.hessian(value)(theta, k2)
-
-    theta = np.append(np.ravel(params.W), params.log_sigma2)
-    want = case[key]
-    (loglik, (gradient, by_kappa)), hessian = found(theta, kappa2)
-    np.testing.assert_allclose(loglik, want["loglik"], rtol=RTOL)
-    np.testing.assert_allclose(gradient, want["grad"], rtol=RTOL, atol=1e-13)
-    if per_anchor:
-        np.testing.assert_allclose(by_kappa, want["grad_kappa2"], rtol=RTOL)
-    else:
-        np.testing.assert_allclose(hessian, want["hessian"], rtol=RTOL, atol=1e-12)
-
-
 @partial(jax.jit, static_argnames="full")
 def em_step(params, stats, prior, *, full):
     found = moments(params, stats), stats, prior, 1.0
@@ -156,17 +95,6 @@ def test_em_steps_match_golden(data, full, per_anchor):
     np.testing.assert_allclose(W, want["W"], rtol=RTOL, atol=1e-13)
     sigma2 = jnp.exp(log_sigma2_of(log_b, len(W)))
     np.testing.assert_allclose(sigma2, want["sigma2"], rtol=RTOL)
-
-
-def test_em_step_equals_brute_force_over_every_latent_pair(data):
-    # The oracle forms z̄, z̄' and every covariance of every pair, then regresses.
-    _, pairs, params = data
-    stats = prepare(pairs)
-    found = em_step(params, stats, flat_prior(params.W), full=True)
-    W, sigma2 = lca_em_step(pairs, params.W, float(np.exp(params.log_sigma2)))
-    np.testing.assert_allclose(found[0], W, rtol=1e-11, atol=1e-13)
-    got = jnp.exp(log_sigma2_of(found[1], len(W)))
-    np.testing.assert_allclose(got, sigma2, rtol=1e-11)
 
 
 @pytest.mark.long

@@ -8,15 +8,10 @@ import pytest
 from probmetric.data import Pairs
 from probmetric.inference.lca import statistics
 from probmetric.inference.lca.likelihood import (
-    log_joint,
     log_likelihood,
-    objective,
-    to_unconstrained,
 )
 from probmetric.inference.lca.statistics import prepare, squared_lengths
-from probmetric.models.lca import LCAParams
-from tests.inference.lca.problem import model_value_and_grad, simulated
-from tests.oracles import lca_log_likelihood
+from tests.inference.lca.problem import simulated
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -24,19 +19,6 @@ pytestmark = pytest.mark.usefixtures("x64")
 @pytest.fixture(scope="module")
 def problem():
     return simulated()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("by_points", [False, True])
-def test_pooled_log_joint_equals_the_numpyro_density(problem, by_points):
-    pairs, prior, truth = problem
-    stats = prepare(pairs, by_points=by_points)
-    want, want_grad = model_value_and_grad(pairs, prior, 0.4, truth)
-    at = to_unconstrained(truth)
-    got, grad = jax.jit(jax.value_and_grad(objective))(at, (stats, prior, 0.4))
-    np.testing.assert_allclose(got, want, rtol=1e-13)
-    np.testing.assert_allclose(grad["W"], want_grad["W"], rtol=1e-11, atol=1e-12)
-    np.testing.assert_allclose(grad["log_b"], want_grad["log_b"], rtol=1e-11)
 
 
 @pytest.mark.parametrize("packed", [0, 1 << 17])
@@ -74,22 +56,6 @@ def test_points_far_from_the_origin_are_centred(problem):
     far = pairs._replace(X=np.asarray(pairs.X) + 2.0**20)
     got, want = (prepare(p, by_points=True).X for p in (far, pairs))
     np.testing.assert_allclose(got, want, atol=1e-8)
-
-
-def test_log_joint_per_anchor_equals_the_numpyro_density(problem):
-    pairs, prior, truth = problem
-    pairs = pairs._replace(anchor=np.arange(240) % 7)
-    kappa2 = jnp.linspace(0.5, 2.0, 7)
-    params = LCAParams(jnp.asarray(truth.W), jnp.log(jnp.asarray(0.5)), kappa2)
-    want, _ = model_value_and_grad(pairs, prior, 1.0, params, kappa2=kappa2)
-    got = log_joint(params, prepare(pairs, per_anchor=True), prior)
-    np.testing.assert_allclose(got, want, rtol=1e-13)
-
-
-def test_oracle_agrees_with_the_likelihood(problem):
-    pairs, _, truth = problem
-    want = lca_log_likelihood(pairs, truth.W, float(np.exp(truth.log_sigma2)))
-    np.testing.assert_allclose(log_likelihood(truth, prepare(pairs)), want, rtol=1e-12)
 
 
 def test_float32_agrees_with_float64(problem):

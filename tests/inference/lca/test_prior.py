@@ -140,30 +140,6 @@ def test_the_generic_door_starts_at_the_mode_of_the_pooled_density():
     assert np.ptp((W * prior.mean).sum((-1, -2)).mean(1)) < 0.1
 
 
-def plain_numpyro(pairs, prior):
-    """NumPyro's own NUTS on the model, from uniform starts; R-hat and ESS of M."""
-    kernel = NUTS_OF_NUMPYRO(lca, init_strategy=init_to_uniform)
-    run = MCMC(
-        kernel, num_warmup=1000, num_samples=1000, num_chains=4,
-        chain_method="vectorized", progress_bar=False,
-    )  # fmt: skip
-    run.run(jax.random.key(0), pairs, prior, extra_fields=("num_steps",))
-    steps = np.sum(run.get_extra_fields()["num_steps"])
-    r, n = worst(np.asarray(run.get_samples(group_by_chain=True)["M"]))
-    return r, 1e3 * n / steps
-
-
-@pytest.mark.slow
-def test_plain_numpyro_agrees_between_chains_under_the_mirrored_prior():
-    pairs, prior = hidden()
-    mode = fit(pairs, prior).params
-    good, speed = plain_numpyro(pairs, mirrored(prior, mode.W))
-    assert good < 1.01
-    assert speed >= 40
-    control, _ = plain_numpyro(pairs, prior)
-    assert control > 1.05
-
-
 def of_the_model(pairs, prior):
     """Return NumPyro's log density at rate 0.7, as a function of W and log b."""
     return jax.jit(
@@ -325,7 +301,7 @@ def test_a_fit_around_the_covariance_within_is_the_models_mode():
 @pytest.mark.filterwarnings("ignore:LCA. 0 held-out")
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:LCA. P.same. stays")
-@pytest.mark.parametrize("p", [3, 6, 8])
+@pytest.mark.parametrize("p", [3, 8])
 def test_the_order_of_few_points_does_not_matter(p):
     rng = np.random.default_rng(1)
     X, y, new = rng.normal(size=(4, 8)), np.array([0, 0, 1, 1]), rng.normal(size=(2, 8))

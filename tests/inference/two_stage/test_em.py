@@ -5,21 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.infer.util import log_density as numpyro_log_density
-from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
-from probmetric.data.containers import Groups, Points
+from probmetric.data.containers import Groups
 from probmetric.inference.mixture import em as mixture
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.start import mixture_data
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.solvers.result import Result
-from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.groups import em_step, group_data
 from probmetric.inference.two_stage.proportional import (
     proportional_m_step,
 )
-from probmetric.models.two_stage import TwoStageParams, to_metric
+from probmetric.models.two_stage import TwoStageParams
 
 RTOL = 1e-10
 
@@ -70,18 +67,6 @@ def test_proportional_m_step_equals_the_profile_search(golden, x64):
     np.testing.assert_allclose(S[0], np.array(case["out"]["Sigma"]), rtol=RTOL)
 
 
-def test_mixture_log_likelihood_and_shares_equal_scipys(start):
-    X = small().X
-    each = [
-        c * multivariate_normal(m, S).pdf(X) for c, m, S in zip(*start, strict=True)
-    ]
-    got = mixture.e_step(start, mixture.MixtureData(X, np.ones(len(X))))
-    wanted = np.sum(np.log(np.sum(each, 0)))
-    np.testing.assert_allclose(got.log_likelihood, wanted, rtol=1e-12)
-    shares = np.sum(each / np.sum(each, 0), 1)
-    np.testing.assert_allclose(got.mass, shares, rtol=1e-9)
-
-
 def test_ten_em_steps_equal_those_of_scikit_learn(start, x64):
     X = small().X
     other = GaussianMixture(
@@ -122,24 +107,3 @@ def test_complete_rows_give_the_same_statistics_as_the_missing_route(start, x64)
     other = jax.jit(e_step_missing)(start, data.X, data.w)
     for got, want in zip(other, whole, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.long
-def test_missing_entries_are_integrated_out_of_the_likelihood_and_its_gradient(x64):
-    """EM's fixed point is stationary for the density of the seen entries (autodiff)."""
-    rng = np.random.default_rng(1)
-    X = small().X.copy()
-    X[rng.random(X.shape) < 0.2] = np.nan
-    end = fit(Points(X), n_components=2, prior=None, tol=1e-13, max_steps=3000)
-    assert int(end.result) == Result.CONVERGED
-
-    def log_likelihood(c, mu, S):
-        metric = to_metric(TwoStageParams(c, mu, 0.5 * S, 0.5 * S))
-        return jnp.sum(metric.log_marginal(X))
-
-    p = end.params
-    args = [jnp.asarray(a) for a in (p.weights, p.means, p.within + p.between)]
-    value, grads = jax.jit(jax.value_and_grad(log_likelihood, (0, 1, 2)))(*args)
-    np.testing.assert_allclose(value, end.objective, rtol=1e-12)
-    np.testing.assert_allclose(grads[1], 0, atol=1e-3)
-    np.testing.assert_allclose(grads[2], 0, atol=1e-3)

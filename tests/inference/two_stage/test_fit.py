@@ -22,14 +22,6 @@ from tests.inference.two_stage.test_em import small
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("covariance", ["free", "proportional"])
-def test_grouped_em_never_falls(covariance):
-    end = fit(small(3), n_components=2, covariance=covariance, tol=1e-12)
-    trace = end.trace[: int(end.n_steps)]
-    assert np.all(np.diff(trace) > -1e-12 * abs(trace[-1]))
-
-
-@pytest.mark.long
 def test_fits_of_other_sizes_and_limits_compile_nothing_anew():
     fit(small(3), n_components=2)
     programs = _run._cache_size()

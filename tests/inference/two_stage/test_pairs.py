@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.data.containers import Groups, Points
+from probmetric.data.containers import Points
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage.choice import (
@@ -17,16 +17,11 @@ from probmetric.inference.two_stage.choice import (
 )
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import (
-    _alpha_data,
-    alpha_step,
-    enrol,
     fit_alpha,
     log_joint_small_alpha,
-    representative,
-    score_enrolled,
 )
 from probmetric.inference.two_stage.proportional import best_root
-from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
+from probmetric.models.two_stage import proportional, to_metric
 
 RTOL = 1e-10
 
@@ -37,33 +32,6 @@ def arrays(case, *names):
 
 def rows(case, name):
     return np.array([o[name] for o in case["out"]])
-
-
-def test_footnote_3_is_eq2_up_to_its_constant(golden):
-    """D(q; y)/D(q; q) is Pr(q, y)/Pr(q, q) of the pair similarity, d = 1."""
-    one = np.ones(1)
-    metric = to_metric(proportional(one, np.zeros((1, 1)), np.ones((1, 1, 1)), 0.1))
-    values = golden("mix_glml_dml")["y_footnote3_D"]["out"]
-    Y = np.array([float(y) for y in values])[:, None]
-    got = metric.log_joint(np.ones_like(Y), Y)
-    wanted = np.log(list(values.values()))
-    np.testing.assert_allclose(got - got[0], wanted - wanted[0], atol=1e-12)
-
-
-def test_posterior_of_the_representative_equals_quadrature(golden):
-    cases = golden("mix_glml_dml")
-    c, mu, Sigma = arrays(cases["y_eq2_mixture"], "c", "mu", "Sigma")
-    tied = proportional(c, mu, Sigma, cases["y_eq2_mixture"]["in"]["alpha"])
-    free = TwoStageParams(*arrays(cases["y_twocov_mixture_pair"], "c", "mu", "W", "B"))
-    for name, params in (("y_eq2_mixture", tied), ("y_twocov_mixture_pair", free)):
-        for out in cases[name]["out"]:
-            got = representative(params, np.array([out["Q"], out["Y"]]))
-            np.testing.assert_allclose(got.mean, np.array(out["post_mean"]), rtol=RTOL)
-            want = np.array(out["post_cov"])
-            np.testing.assert_allclose(got.covariance, want, rtol=RTOL)
-            if "resp" in out:
-                k = np.exp(got.log_component)
-                np.testing.assert_allclose(k, np.array(out["resp"]), rtol=RTOL)
 
 
 @pytest.mark.long
@@ -83,24 +51,6 @@ def test_eq3_misses_eq2_by_its_stated_factor(golden):
         assert np.all(np.abs(got - 2 * np.log(a) - exact) > 1)
 
 
-@pytest.mark.long
-def test_alpha_from_pairs_equals_direct_maximum_likelihood(golden, x64):
-    case = golden("mix_glml_dml")["y_alpha_mle"]
-    Q, Y, c, mu, Sigma = arrays(case, "Q", "Y", "c", "mu", "Sigma")
-    one = MixtureParams(np.ones(1), mu[:1], Sigma[:1])
-    got = fit_alpha(one, Q, Y, max_steps=3).params
-    np.testing.assert_allclose(got, case["out"]["alpha_component0_only"], rtol=RTOL)
-    mixture = MixtureParams(c, mu, Sigma)
-    end = fit_alpha(mixture, Q, Y)
-    # The objective is flat to eps there: α itself is known to its square root.
-    np.testing.assert_allclose(end.params, case["out"]["alpha_mixture"], rtol=1e-6)
-    data, alpha = _alpha_data(mixture, Q, Y, np.ones(len(Q))), end.params
-    step = jax.jit(alpha_step)
-    for _ in range(40):
-        alpha, _ = step(alpha, data)
-    np.testing.assert_allclose(alpha, case["out"]["alpha_mixture"], rtol=RTOL)
-
-
 def test_uncorrelated_pairs_give_alpha_one():
     rng = np.random.default_rng(2)
     Q = rng.normal(size=(6, 2))  # As many as the golden pairs.
@@ -108,18 +58,6 @@ def test_uncorrelated_pairs_give_alpha_one():
     assert float(fit_alpha(one, Q, -Q, max_steps=3).params) == 1.0
     same = fit_alpha(one, Q, Q, max_steps=3)
     assert int(same.result) == Result.NONFINITE
-
-
-def test_enrolment_equals_quadrature(golden):
-    case = golden("mix_glml_dml")["y_enrol_predictive"]
-    Y, Q, c, mu, W, B = arrays(case, "Y", "Q", "c", "mu", "W", "B")
-    params = TwoStageParams(c, mu, W, B)
-    enrolled = enrol(params, Groups(Y, np.zeros(3, int)))
-    got = score_enrolled(params, Q[None], enrolled, score="conditional")
-    np.testing.assert_allclose(got[0, 0], case["out"], rtol=RTOL)
-    ratio = score_enrolled(params, Q[None], enrolled)
-    own = to_metric(params).log_marginal(Q[None])
-    np.testing.assert_allclose(ratio, got - own, rtol=1e-12)
 
 
 def test_flattening_keeps_variances_and_equals_golden(golden):
