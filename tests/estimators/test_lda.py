@@ -1,7 +1,6 @@
 """``LDA`` and ``RCA``: scikit-learn's conventions, its own LDA, and bad input."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist
 from sklearn.datasets import load_wine
@@ -49,14 +48,6 @@ def test_prior_shrinks_towards_total_variances_or_the_given_covariance():
     T = np.diag(np.arange(1.0, 14))
     held = RCA(prior_strength=178, prior_covariance=T).fit(X, y).covariance_
     np.testing.assert_allclose(held, (plain + T) / 2, rtol=1e-9)
-
-
-def test_transform_is_the_map_and_names_its_columns():
-    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(13)])
-    fitted = LDA().set_output(transform="pandas").fit(frame, y)
-    out = fitted.transform(frame)
-    assert out.columns.tolist() == ["lda0", "lda1"]
-    np.testing.assert_allclose(out.to_numpy(), X @ fitted.components_.T)
 
 
 @pytest.mark.parametrize("kind", [LDA, RCA])

@@ -9,7 +9,7 @@ from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
-from probmetric.inference.dca_gm.likelihood import apply_gauge, tilt, with_fisher
+from probmetric.inference.dca_gm.likelihood import apply_gauge, with_fisher
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.models.dca_gm import (
     DCAGMParams,
@@ -85,21 +85,6 @@ def test_the_log_joint_is_the_density_of_the_model(x64, covariance, p, ragged):
     np.testing.assert_allclose(found, expected, rtol=1e2 * EPS)
     without_rate = log_joint(sites, Conditioned(data, prior))
     assert not np.isclose(without_rate, expected)
-
-
-@pytest.mark.long
-def test_the_log_joint_has_the_gradient_of_the_model(x64):
-    sites, data, prior = random_case()
-    options = {"learning_rate": 0.3}
-
-    def density(values):
-        return log_density(dca_gm, (data, prior), options, values)[0]
-
-    value, expected = jax.jit(jax.value_and_grad(density))(as_dict(sites))
-    log_p, found = BOTH(sites, Conditioned(data, prior, 0.3))
-    np.testing.assert_allclose(log_p, value, rtol=1e2 * EPS)
-    for name, value in expected.items():
-        np.testing.assert_allclose(getattr(found, name), value, atol=1e3 * EPS)
 
 
 def test_sites_and_parameters_are_inverse_up_to_the_logits_shift(x64):
@@ -182,19 +167,6 @@ def test_every_kind_of_metric_ignores_the_gauge(params, points, golden, x64):
     # Control: the Euclidean distance after the projection depends on the gauge.
     one, other = (Mahalanobis(p.A).pairwise(data.X, data.X) for p in (before, after))
     assert not np.allclose(one, other, rtol=0.1)
-
-
-def test_a_tilt_moves_the_subspace_metric_but_not_the_fisher_one(
-    params, points, golden, x64
-):
-    case = golden("lca_dca")["dca_gm"]["tilt"]
-    data = jax.tree.map(jnp.asarray, points)
-    before = jax.tree.map(jnp.asarray, params)
-    after = tilt(before, jnp.array(case["Q"]), jnp.array(case["h"]))
-    one, other = (to_metric(p, data.X).matrix for p in (before, after))
-    np.testing.assert_allclose(one, other, atol=1e-12)
-    one, other = (to_metric(p, kind="subspace").matrix for p in (before, after))
-    assert not np.allclose(one, other, rtol=0.05)
 
 
 def test_a_fisher_matrix_that_vanishes_falls_back_to_the_subspace(params, points):

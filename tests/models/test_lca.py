@@ -46,24 +46,6 @@ def density(*args, **kwargs):
     return float(jax.jit(lambda: log_density(lca, args, kwargs, AT)[0])())
 
 
-@pytest.mark.long
-def test_labels_are_as_likely_in_the_latent_form_as_in_the_marginal_one(pairs):
-    # Share of y = 1 per pair over 20 000 simulations of each form, at fixed
-    # parameters: 30 two-sample z's, Bonferroni at 1 %: |z| < 4.
-    n = 20_000
-    given = handlers.condition(lca, data=AT)
-    shares = []
-    for latent, seed in ((True, 0), (False, 1)):
-        predictive = Predictive(given, num_samples=n, return_sites=["y"])
-        y = predictive(
-            jax.random.key(seed), pairs._replace(y=None), PRIOR, latent=latent
-        )["y"]
-        shares.append(np.asarray(y).mean(0))
-    pooled = sum(shares) / 2
-    z = (shares[0] - shares[1]) / np.sqrt(2 * pooled * (1 - pooled) / n)
-    assert np.abs(z).max() < 4
-
-
 def test_simulate_draws_from_the_models_own_label_distribution(pairs):
     params = LCAParams(jnp.asarray(AT["W"]), jnp.asarray(LOG_SIGMA2))
     keys = jax.random.split(jax.random.key(3), 20_000)
