@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -264,16 +263,6 @@ def test_expected_bias_of_equal_draws_is_the_regularised_rule_with_no_spread():
         np.testing.assert_allclose(
             both.matrix_at(points(20)), base.matrix_at(points(20)), rtol=1e-7, atol=1e-9
         )
-
-
-@pytest.mark.long
-def test_float32_agrees_to_single_precision():
-    metric, X = metric_of(), points(20)
-    single = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), metric)
-    A = np.asarray(single.matrix_at(jnp.asarray(X, jnp.float32)))
-    assert A.dtype == np.float32
-    wanted = metric.matrix_at(X)
-    np.testing.assert_allclose(A, wanted, atol=3e-4 * np.abs(wanted).max())
 
 
 @pytest.mark.long

@@ -5,9 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import proportional, to_metric
 
 RTOL = 1e-10
@@ -27,59 +25,6 @@ def yianilos(case, score="log_ratio"):
         mu, Sigma = mu[:, None], Sigma[:, None, None]
     params = proportional(c, mu, Sigma, case["in"]["alpha"])
     return to_metric(params, score=score)
-
-
-def test_eq2_equals_quadrature_over_the_representative(golden):
-    case = golden("mix_glml_dml")["y_eq2_mixture"]
-    metric = yianilos(case)
-    Q, Y = rows(case, "Q"), rows(case, "Y")
-    for got, name in (
-        (metric.log_joint(Q, Y), "log_joint"),
-        (metric.log_marginal(Q), "log_pQ"),
-        (metric.log_marginal(Y, other=True), "log_pY"),
-        (metric.log_ratio(Q, Y), "llr"),
-    ):
-        np.testing.assert_allclose(got, rows(case, name), rtol=RTOL)
-
-
-def test_two_covariance_pair_equals_quadrature(golden):
-    case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
-    c, mu, W, B = arrays(case, "c", "mu", "W", "B")
-    Q, Y = rows(case, "Q"), rows(case, "Y")
-    metric = PairSimilarity(np.log(c), mu, B, W)
-    np.testing.assert_allclose(
-        metric.log_joint(Q, Y), rows(case, "log_joint"), rtol=RTOL
-    )
-    np.testing.assert_allclose(metric.log_ratio(Q, Y), rows(case, "llr"), rtol=RTOL)
-    one = PairSimilarity(np.zeros(1), mu[:1], B[:1], W[:1])
-    wanted = rows(case, "llr_component0_only")
-    np.testing.assert_allclose(one.log_ratio(Q, Y), wanted, rtol=RTOL)
-
-
-def test_eq2_in_one_dimension_and_where_it_is_largest(golden):
-    case = golden("mix_glml_dml")["y_mixture_1d"]
-    metric, out = yianilos(case), case["out"]
-    Y = np.array(case["in"]["Y"])[:, None]
-    Q = np.full_like(Y, case["in"]["Q"])
-    np.testing.assert_allclose(metric.log_joint(Q, Y), out["log_joint"], rtol=RTOL)
-    best = np.array([[out["argmax_Y"]]])
-    top = metric.log_joint(Q[:1], best)
-    np.testing.assert_allclose(top, out["log_joint_at_argmax"], rtol=RTOL)
-    with jax.enable_x64(True):
-        slope = jax.grad(lambda y: metric.log_joint(jnp.asarray(Q[:1]), y)[0])
-        assert abs(float(slope(jnp.asarray(best))[0, 0])) < 1e-8
-
-
-@pytest.mark.parametrize(
-    ("zero", "name"), [("noise", "log_eq4"), ("noise_other", "log_eq5")]
-)
-def test_eq4_and_eq5_are_eq2_with_one_noise_zero(golden, zero, name):
-    case = golden("mix_glml_dml")["y_eq45"]
-    metric = yianilos(case)
-    W = metric.noise
-    metric = dataclasses.replace(metric, **{"noise_other": W, zero: np.zeros_like(W)})
-    got = metric.log_joint(rows(case, "Q"), rows(case, "Y"))
-    np.testing.assert_allclose(got, rows(case, name), rtol=RTOL)
 
 
 def test_eq5_conditional_and_its_hard_form(golden):

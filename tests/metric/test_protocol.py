@@ -165,13 +165,6 @@ def test_a_metric_that_does_not_say_its_features_is_taken_as_it_is():
     assert pm.nearest(mean, Q, P, 2)[1].shape == (4, 2)
 
 
-@pytest.mark.long
-@every_kind
-def test_a_classifier_refuses_queries_with_other_features(name):
-    with pytest.raises(ValueError, match=r"has 2 features, .* expecting 3 features"):
-        _fit(make(name), P).predict(np.ones((2, 2)))
-
-
 @every_kind
 def test_an_argument_of_one_feature_is_never_broadcast(unchecked, name):
     """Without the checks of annotations, which refuse it first."""
