@@ -1,4 +1,4 @@
-"""Small NumPy float64 inputs for every public function, at any distance from zero.
+"""Small NumPy float64 inputs for the tables of functions, at any distance from zero.
 
 Coordinates lie on a grid of 2^-10, so that a shift by a whole number is exact and what
 is seen at a large one is the rounding of the code, not that of the inputs.
