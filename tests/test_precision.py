@@ -1,7 +1,8 @@
 """NumPy float64 given to a public function is computed in float64.
 
 No fixture switches float64 on here: a function that opens no scope of its own is found.
-The tables name the functions; estimators are called in ``estimators/test_precision``.
+The tables name the functions of the stubs, and those of ``precision_rules``; estimators
+are called in ``estimators/test_precision``.
 """
 
 from functools import cache

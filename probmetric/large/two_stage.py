@@ -160,6 +160,6 @@ def _store(
     none = Points(np.zeros((0, len(columns.mean))))
     share = None if grouped else float(self.alpha)
     self._learned = Fitted(none, prior, params, tied, share)
-    self._chosen = None
+    self._chosen = self._flattening = None
     self._changed_by = "data on disk, whose rows are not stored"
     return self

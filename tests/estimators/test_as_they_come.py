@@ -93,10 +93,9 @@ def test_exact_draws_give_no_weight_to_what_never_varied(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["LDA", "RCA", "LCA"])
-def test_folds_of_digits_do_not_fail_because_a_pixel_is_constant(name):
+def test_folds_of_digits_do_not_fail_because_a_pixel_is_constant():
     digits = [a[:300] for a in load_digits(return_X_y=True)]
-    model = make_pipeline(getattr(pm, name)(), pm.KNeighborsClassifier())
+    model = make_pipeline(pm.LDA(), pm.KNeighborsClassifier())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X: constant columns")
         scores = cross_val_score(model, *digits, cv=3, error_score="raise")

@@ -68,24 +68,6 @@ def test_two_points_a_class_are_few_enough_to_learn_nothing():
     assert fitted.prior_strength_ == np.inf
 
 
-def test_given_pairs_of_equal_points_called_different_are_refused():
-    with pytest.raises(ValueError, match="far pairs both points are equal"):
-        EigDML().fit_pairs(np.stack([X[:4], X[[1, 2, 3, 3]]], 1), [1, 1, 1, 0])
-
-
-@pytest.mark.long
-def test_close_pairs_that_span_too_little_need_a_ridge():
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((6, 8))
-    labels = np.repeat([0, 1], 3)
-    with pytest.raises(
-        ValueError, match=r"ridge must be > 0, .* only 4 of 8 dimensions"
-    ):
-        EigDML(ridge=0.0).fit(points, labels)
-    free = EigDML(solver="pdhg", prior_strength=0)
-    assert np.all(np.isfinite(free.fit(points, labels).components_))
-
-
 TWINS = np.array(
     [[0.0, 1.0], [1.0, 0.0], [0.5, 3.0], [4.0, 2.0], [5.0, 1.0], [5.0, 1.0]]
 )

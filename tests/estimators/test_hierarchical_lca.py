@@ -122,7 +122,8 @@ def test_nuts_draws_lie_around_the_fit():
     scales = ((1.2, 0.6), (0.6, 1.2), (1.0, 1.0), (1.3, 0.8))
     pairs, y, group = grouped_pairs(n=60, scales=scales)
     model = HierarchicalLCA(standardize=False).fit_pairs(pairs, y, groups=group)
-    draws = model.sample("nuts", n_draws=800, n_chains=2, progress=False)["posterior"]
+    nuts = pm.NUTS(n_warmup=200)
+    draws = model.sample(nuts, n_draws=300, n_chains=2, progress=False)["posterior"]
     spread = draws["spread"].to_numpy()
     low, high = np.quantile(spread, [0.01, 0.99])
     assert low < max(model.spread_, 0.1) < high

@@ -1,7 +1,6 @@
 """``LDA`` and ``RCA``: scikit-learn's conventions, its own LDA, and bad input."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist
 from sklearn.datasets import load_wine
@@ -46,14 +45,6 @@ def test_rca_without_a_prior_is_the_inverse_of_the_pooled_covariance():
 def test_prior_shrinks_towards_total_variances():
     plain, held = (RCA(prior_strength=s).fit(X, y).covariance_ for s in (0, 178))
     np.testing.assert_allclose(held, (plain + np.diag(X.var(0))) / 2, rtol=1e-9)
-
-
-def test_transform_is_the_map_and_names_its_columns():
-    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(13)])
-    fitted = LDA().set_output(transform="pandas").fit(frame, y)
-    out = fitted.transform(frame)
-    assert out.columns.tolist() == ["lda0", "lda1"]
-    np.testing.assert_allclose(out.to_numpy(), X @ fitted.components_.T)
 
 
 @pytest.mark.parametrize("kind", [LDA, RCA])

@@ -55,7 +55,8 @@ def test_differs_from_metric_learn_no_verbose():
 
 
 @pytest.mark.parametrize(
-    "strategy, rate", [("accuracy", None), ("f_beta", None), ("max_tpr", 0.5)]
+    "strategy, rate",
+    [("accuracy", None), ("f_beta", None), ("max_tpr", 0.5), ("max_tnr", 0.5)],
 )
 def test_metric_learn_thresholds_are_the_best_of_all_cuts(learned, strategy, rate):
     found = pm.PairLDA().fit_pairs(PAIRS, SAME)
@@ -69,7 +70,9 @@ def test_metric_learn_thresholds_are_the_best_of_all_cuts(learned, strategy, rat
             return np.mean(said == same)
         if strategy == "f_beta":
             return 2 * true / (said.sum() + same.sum())
-        return true / same.sum() if 1 - false / (~same).sum() >= rate else -1.0
+        rates = [true / same.sum(), 1 - false / (~same).sum()]
+        won, kept = rates if strategy == "max_tpr" else rates[::-1]
+        return won if kept >= rate else -1.0
 
     best = max(gain(cut) for cut in [-1.0, *distance])
     np.testing.assert_allclose(gain(found.threshold_), best, rtol=1e-12)

@@ -123,10 +123,14 @@ def by_name(keys):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "source, entries",
-    [(X, np.arange(80)), (X.tolist(), np.arange(80)), (by_name, NAMES)],
+    "learner, source, entries",
+    [
+        (pm.PairLDA, X, np.arange(80)),
+        (pm.LDA, X.tolist(), np.arange(80)),
+        (pm.LCA, by_name, NAMES),
+        (SMALL, by_name, NAMES),
+    ],
 )
-@pytest.mark.parametrize("learner", [pm.PairLDA, pm.LDA, SMALL, pm.LCA])
 def test_numbers_and_names_are_the_points_that_they_stand_for(learner, source, entries):
     plain = learner().fit(X, Y)
     found = learner(preprocessor=source).fit(entries, Y)

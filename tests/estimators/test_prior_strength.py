@@ -12,10 +12,8 @@ from tests.estimators.data_checks import OF_TRANSFORMERS
 X, y = load_wine(return_X_y=True)
 LEARNERS = [pm.LDA(), pm.RCA(), pm.PairLDA(), pm.EigDML()]
 CHOOSING = [
-    *(pm.LDA(), pm.RCA(), pm.PairLDA(), pm.PairLDA(pairs="nearest")),
-    *(pm.PairLDA(pairs="impostors"), pm.PairLDA(method="kissme")),
-    *(pm.PairLDA(method="rca", pairs="nearest"), pm.EigDML()),
-    *(pm.EigDML(pairs="all"), pm.EigDML(pairs="impostors")),
+    *(pm.LDA(), pm.RCA(), pm.PairLDA(), pm.PairLDA(method="rca", pairs="nearest")),
+    *(pm.PairLDA(method="kissme"), pm.EigDML(pairs="impostors")),
 ]
 
 
@@ -32,7 +30,7 @@ def test_the_number_that_was_chosen_gives_the_same_fit(learner):
 
 @pytest.mark.long
 @pytest.mark.parametrize("check", OF_TRANSFORMERS)
-@pytest.mark.parametrize("learner", LEARNERS[:3], ids=repr)
+@pytest.mark.parametrize("learner", [pm.LDA(), pm.PairLDA()], ids=repr)
 def test_the_choice_takes_all_kinds_of_data(learner, check):
     check(type(learner).__name__, clone(learner))
 

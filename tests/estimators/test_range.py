@@ -213,9 +213,3 @@ def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
                 if found is None
                 else np.isfinite(found).all()
             )
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_complex_points_are_refused_in_fit(name):
-    with pytest.raises(ValueError, match=r"(?i)complex"):
-        make(name).fit(X + 5j, Y)

@@ -81,13 +81,13 @@ def test_without_a_client_the_remedy_is_named(monkeypatch):
             pass
 
 
-def rows(n=1200, d=3):
+def rows(n=600, d=3):
     """Return labeled rows in parts of unequal sizes."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, n)
     X = rng.normal(size=(n, d)) + 2 * y[:, None]
     source = Rows(X, y)
-    ends = [0, *np.sort(rng.choice(np.arange(1, n), 90, False)).tolist(), n]
+    ends = [0, *np.sort(rng.choice(np.arange(1, n), 12, False)).tolist(), n]
     source.parts = [Part("", a, b - a, start=a) for a, b in pairwise(ends)]
     return source
 
@@ -127,7 +127,7 @@ WORKERS = Path(__file__).with_name("workers.py")
 
 
 @pytest.mark.slow
-def test_a_worker_and_a_killed_worker_change_no_bit(tmp_path):
+def test_workers_of_which_one_is_killed_change_no_bit(tmp_path):
     """A script with one thread per process: threads change the last bits."""
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     alone = {**os.environ, "OMP_NUM_THREADS": "1", "XLA_FLAGS": flags}
@@ -141,7 +141,6 @@ def test_a_worker_and_a_killed_worker_change_no_bit(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     with np.load(tmp_path / "0.npz") as stored:
         wanted = dict(stored)
-    for name in ("1", "killed"):
-        with np.load(tmp_path / f"{name}.npz") as stored:
-            for key, values in wanted.items():
-                assert stored[key].tobytes() == values.tobytes(), (name, key)
+    with np.load(tmp_path / "killed.npz") as stored:
+        for key, values in wanted.items():
+            assert stored[key].tobytes() == values.tobytes(), key

@@ -2,7 +2,6 @@
 
 import warnings
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,9 +61,7 @@ def fitted(model: Any, *data: Any) -> Any:
 @pytest.mark.parametrize(
     ("ends", "prior", "covariance"),
     [
-        ([900], "evidence", "full"),
         (ENDS, "evidence", "full"),
-        (ENDS, "cv", "full"),
         (ENDS, "cv", "tied"),
         (ENDS, "evidence", "diagonal"),
     ],
@@ -133,11 +130,10 @@ def test_weights_are_those_of_repeated_rows() -> None:
     "model",
     [
         pm.GLML(gamma=1.0, prior="evidence", n_draws=4, random_state=0),
-        pm.GLML(gamma=0.3, n_draws=0, covariance="tied", random_state=0),
         pm.GLML(gamma=np.inf, prior="evidence", n_draws=4, random_state=0),
         pm.GLML(gamma=0.1, densities="mle", n_draws=0),
     ],
-    ids=["draws", "cv", "pooled", "mle"],
+    ids=["draws", "pooled", "mle"],
 )
 def test_the_local_metric_of_a_source_is_that_of_arrays(model: Any) -> None:
     X, y = points(d=3)
@@ -199,28 +195,6 @@ def test_pairs_of_classes_are_those_that_are_formed() -> None:
         pair_lda.class_second_moments(alone, np.ones(2))
     with pytest.raises(ValueError, match=r"n must be a number"):
         pair_lda.fit(pair_lda.SecondMoments(*wanted))
-
-
-@pytest.mark.long
-def test_files_stream_as_arrays(tmp_path: Path) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    X, y = points()
-    table = pa.table({**{f"x{k}": X[:, k] for k in range(4)}, "kind": y})
-    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=170)
-    source = pm.open(tmp_path / "rows.parquet", label="kind")
-    for model in (
-        pm.GaussianClasses(prior="evidence"),
-        pm.GLML(gamma=1, prior="evidence", n_draws=0, random_state=0),
-        pm.PairLDA(prior_strength=1),
-    ):
-        found, whole = fitted(model, source), fitted(model, X, y)
-        if isinstance(model, pm.GaussianClasses):
-            close(found.posterior_, whole.posterior_)
-        elif isinstance(model, pm.GLML):
-            close(found.local_metric(X[:5]), whole.local_metric(X[:5]))
-        else:
-            M = [m.get_mahalanobis_matrix() for m in (found, whole)]
-            close(M[:1], M[1:])
 
 
 @pytest.mark.long

@@ -390,13 +390,6 @@ def test_the_next_block_is_read_meanwhile_by_one_thread() -> None:
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("learner", ["DCAGM", "EigDML", "LCAClassifier"])
-def test_a_learner_that_takes_all_rows_says_so_of_a_source(learner):
-    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
-    with pytest.raises(ValueError, match="X must be an array, got data on disk"):
-        getattr(pm, learner)().fit(pm.open(X, label=y), y)
-
-
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_blocks_begin_where_xla_takes_them_without_a_copy(tmp_path, kind):
     source, _ = stored(tmp_path, kind, 6000)
@@ -490,19 +483,3 @@ def test_rows_without_weight_are_neither_counted_nor_sampled():
     X, y, w = sample_rows(source, classes=classes)
     assert (X.ravel().tolist(), y.tolist()) == ([0, 2, 3], [1, 0, 1])
     assert w.tolist() == [1, 2, 0.5]
-
-
-def test_blocks_across_parts_have_the_number_of_their_first_row():
-    X, y, w = np.arange(10.0)[:, None], np.arange(10) % 2, np.arange(10.0) + 1
-    source = files.Rows(X, y, w)
-    source.parts = [Part("", 0, 4), Part("", 4, 6, start=4)]
-    blocks = [*filled(source, source.parts, 3, classes=np.array([0, 1]))]
-    assert [(block.first, block.rows) for block in blocks] == [
-        *((0, 3), (3, 3), (6, 3), (9, 1))
-    ]
-    for block in blocks:
-        rows = slice(block.first, block.first + block.rows)
-        np.testing.assert_array_equal(block.X[: block.rows], X[rows])
-        np.testing.assert_array_equal(block.y[: block.rows], y[rows])
-        np.testing.assert_array_equal(block.w[: block.rows], w[rows])
-    assert blocks[-1].w[1:].tolist() == [0, 0]

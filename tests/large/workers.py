@@ -1,4 +1,4 @@
-"""Fit, search and evaluate on 0 and 1 workers, and on 2 of which one is killed."""
+"""Fit, search and evaluate here, and on two workers of which one is killed."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def stored(folder):
     import pandas as pd
 
     rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, 20_000)
+    y = rng.integers(0, 3, 6_000)
     X = rng.normal(size=(len(y), 3)) + 2 * y[:, None]
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=y)
     frame.to_parquet(folder / "rows.parquet", row_group_size=300)
@@ -38,21 +38,17 @@ def main(folder):
 
     source = stored(folder)
     np.savez(folder / "0.npz", **fits(source))
-    for number in (1, 2):
-        with (
-            LocalCluster(
-                n_workers=number, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-            ) as cluster,
-            Client(cluster) as client,
-            pm.distributed(client),
-        ):
-            if number == 1:
-                np.savez(folder / "1.npz", **fits(source))
-            else:
-                thread = threading.Thread(target=killed, args=(client,))
-                thread.start()
-                np.savez(folder / "killed.npz", **fits(source))
-                thread.join()
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+        pm.distributed(client),
+    ):
+        thread = threading.Thread(target=killed, args=(client,))
+        thread.start()
+        np.savez(folder / "killed.npz", **fits(source))
+        thread.join()
 
 
 if __name__ == "__main__":

@@ -6,19 +6,17 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.datasets import load_iris, load_wine
 from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
 from probmetric.metric import Mahalanobis
 from tests.metric_kinds import build_euclid
 
 WINE = load_wine(return_X_y=True)
-DIGITS = load_digits(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
 FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)
 
@@ -29,7 +27,7 @@ SETTING = {None: "prior_strength", "prediction": "regularization"}
 def learner(draws, value):
     if draws is None:
         return pm.LDA(**{SETTING[draws]: value})
-    return pm.LCA(6, **{SETTING[draws]: value})  # Digits have 64 x 64 entries.
+    return pm.LCA(6, **{SETTING[draws]: value})
 
 
 def by_hand(draws, k, value, train, test, X, y):
@@ -42,18 +40,11 @@ def by_hand(draws, k, value, train, test, X, y):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "data, every, draws",
-    [
-        (WINE, 1, None),
-        pytest.param(WINE, 2, "prediction", marks=pytest.mark.study),
-        pytest.param(DIGITS, 1, None, marks=pytest.mark.slow),
-        pytest.param(DIGITS, 12, "prediction", marks=pytest.mark.study),
-    ],
-    ids=["wine", "wine, draws", "digits", "digits, draws"],
+    "every, draws",
+    [(1, None), pytest.param(2, "prediction", marks=pytest.mark.study)],
 )
-@pytest.mark.filterwarnings("ignore:X. constant columns")  # Three pixels of digits.
-def test_nested_cross_validation_is_the_hand_written_loop_exactly(data, every, draws):
-    X, y = (a[::every] for a in data)
+def test_nested_cross_validation_is_the_hand_written_loop_exactly(every, draws):
+    X, y = (a[::every] for a in WINE)
     values = [0.3, 30.0]
     grid = {"n_neighbors": [3, 7], f"metric__{SETTING[draws]}": values}
     model = pm.KNeighborsClassifier(learner(draws, 1.0), draws=draws)
@@ -161,19 +152,3 @@ def test_equal_answers_of_different_people_are_no_leakage():
 def test_what_cannot_be_learned_is_refused(options, words):
     with pytest.raises(ValueError, match=words):
         pm.KNeighborsClassifier(**options).fit(*IRIS)
-
-
-@pytest.mark.long
-def test_scikit_learns_checks_pass_with_a_learner():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X: ")
-        records = check_estimator(
-            pm.KNeighborsClassifier(pm.LDA()),
-            expected_failed_checks={
-                "check_sample_weight_equivalence_on_dense_data": "scales and tuning "
-                "count each row once"
-            },
-            on_skip=None,
-            on_fail=None,
-        )
-    assert not [r["check_name"] for r in records if r["status"] == "failed"]

@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import t
 
 import probmetric as pm
-from benchmarks import anchors as study
-from benchmarks.anchors import DF, coverage, population
+from benchmarks.anchors import DF, population
 from probmetric.large.source import labels_of
 from tests.large.test_neighbors import Parts
 
@@ -129,19 +128,6 @@ def test_intervals_of_other_data_are_refused(data):
     lca = pm.LCA(**QUICK).fit(*data)
     with pytest.raises(ValueError, match="anchors is in matrix_error_"):
         lca.posterior_metric("intervals")
-
-
-@pytest.mark.slow
-def test_the_study_of_coverage_runs_and_thinned_rows_fail_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(study, "RESULTS", tmp_path / "anchors.csv")
-    monkeypatch.setattr(study, "TABLE", tmp_path / "anchors.md")
-    coverage(seeds=20)
-    rows = study.harness.load(tmp_path / "anchors.csv")["coverage"]["rows"]
-    covered, thinned = (
-        np.mean([row[name] for row in rows]) for name in ("anchors", "thinned")
-    )
-    assert covered > 0.8
-    assert thinned < covered
 
 
 @pytest.mark.long

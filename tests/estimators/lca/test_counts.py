@@ -12,9 +12,7 @@ from probmetric.data.pairs import as_labels
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.effects.groups import stacked
 from probmetric.inference.effects.points import rows_of
-from probmetric.inference.lca.bootstrap import bootstrap
 from probmetric.inference.lca.draws import log_likelihood, new_labels
-from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.likelihood import log_likelihood as pooled
 from probmetric.inference.lca.statistics import prepare
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior, hierarchical_lca
@@ -46,9 +44,7 @@ def of_counts(**settings):
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
         {"n_components": 2},
-        {"solver": "squarem"},
         {"regularization": "evidence", "learning_rate": 0.7},
     ],
     ids=str,
@@ -169,17 +165,6 @@ def test_counts_pad_to_buckets_and_count_for_what_they_are():
     rows = as_labels(padded)
     assert int(np.sum(rows.y == 1)) == int(np.sum(rows.y == 0)) == 512
     assert as_labels(Pairs(X, *INDEX.T, COUNTS > 0)).trials is None
-
-
-@pytest.mark.long
-def test_the_refits_of_the_bootstrap_are_those_of_the_labels():
-    prior = PRIOR._replace(mean=np.asarray(PRIOR.mean, float))
-    both = [pad_pairs(p) for p in (PAIRS, Pairs(X, *REPEATED.T, LABELS))]
-    with jax.enable_x64(True):
-        start = fit(both[0], prior).params
-        u = np.random.default_rng(0).exponential(size=(3, len(both[0].X)))
-        one, two = (bootstrap(p, prior, start, u).params.W for p in both)
-    np.testing.assert_allclose(one, two, atol=1e-5)
 
 
 def test_the_model_simulates_counts():

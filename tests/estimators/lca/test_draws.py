@@ -8,11 +8,9 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_blobs
 
-from probmetric.data.padding import bucket
 from probmetric.estimators.lca import posterior as lca_posterior
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.lca.bootstrap import Bootstrap, dirichlet_weights
-from probmetric.inference.lca.draws import draw
+from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.jackknife import quarters
 
@@ -77,35 +75,6 @@ def test_nuts_agrees_with_a_sampler_of_the_numpyro_model(fitted):
 
 
 @pytest.mark.long
-def test_bootstrap_draw_is_a_refit_under_product_weights(fitted):
-    problem = lca_posterior.refit(*lca_posterior.drawable(fitted), learning_rate=1.0)
-    run = dict(scale=fitted.scale_, seed=4, n_draws=3, n_chains=1)
-    drawn = draw(problem, "bootstrap", **run)
-    with jax.enable_x64(True):
-        key = jax.random.fold_in(jax.random.key(4), 2)
-        u = np.asarray(dirichlet_weights(key, len(X), bucket(len(X))))
-    np.testing.assert_array_equal(u[len(X) :], 1)
-    pairs = problem.pairs
-    refit = LCA(
-        standardize=False,
-        regularization=float(problem.prior.lam),
-        prior_mean=problem.prior.mean,
-        learning_rate=1.0,
-        tol=1e-8,
-    ).fit_pairs(
-        np.stack([pairs.X[pairs.i], pairs.X[pairs.j]], 1),
-        pairs.y,
-        sample_weight=u[pairs.i] * u[pairs.j],
-    )
-    M = drawn.values["M"][0, 2] * np.outer(fitted.scale_, fitted.scale_)
-    # A relative gap of 1e-6 in the objective: 1e-2 in M is safe, a wrong weight is not.
-    np.testing.assert_allclose(
-        refit.get_mahalanobis_matrix(), M, atol=1e-2 * np.abs(M).max()
-    )
-    assert np.abs(drawn.values["M"][0, 1] - drawn.values["M"][0, 2]).max() > 0
-
-
-@pytest.mark.long
 def test_purposes_have_objects_of_their_own(fitted):
     near = fitted.posterior_metric("prediction")
     spread = fitted.posterior_metric("intervals", method="bootstrap", n_draws=20)
@@ -129,13 +98,6 @@ def test_prediction_takes_the_learning_rate_and_prior_asked_for(fitted):
     near, far = other.pairwise(X[:1], X[1:3])[:, 0].T
     standard = np.sum(((X[:1] - X[1:3]) / X.std(0)) ** 2, 1)
     np.testing.assert_allclose(near / far, standard[0] / standard[1], rtol=1e-2)
-
-
-def test_all_pairs_may_stand_for_the_fitted_ones(fitted):
-    made = fitted.posterior_metric(
-        "prediction", pairs="all", regularization=10, n_draws=32
-    )
-    assert made.n_draws == 32
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -96,18 +96,6 @@ def test_nothing_learned_about_the_mean_is_the_identity():
     np.testing.assert_array_equal(auto.components_, identity.components_)
 
 
-def test_units_and_row_order_change_no_choice_and_no_distance():
-    model = LCA().fit(X, Y)
-    order, units = np.random.default_rng(0).permutation(len(X)), [1e3, 1, 1e-3, 7]
-    moved = LCA().fit((X * units)[order], Y[order])
-    assert moved.prior_mean_ == model.prior_mean_ != "identity"
-    np.testing.assert_allclose(
-        moved.pair_distance(np.stack([X * units, X[::-1] * units], 1)),
-        model.pair_distance(np.stack([X, X[::-1]], 1)),
-        rtol=1e-5,
-    )
-
-
 def test_pairs_and_weighted_points_keep_the_identity():
     pairs = np.stack([X[:-1], X[1:]], 1)
     same = (Y[::-1][:-1] == Y[1:]).astype(int)

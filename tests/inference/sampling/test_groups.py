@@ -11,14 +11,11 @@ from scipy import stats
 from sklearn.datasets import load_iris
 
 import probmetric as pm
-from probmetric.data.containers import Groups, Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.dca_gm.draws import new_classes
 from probmetric.inference.lca.draws import new_labels
 from probmetric.inference.sampling.warnings import SamplingWarning
-from probmetric.inference.two_stage.draws import new_points
-from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.lca import LCAPrior, lca
-from probmetric.models.two_stage import TwoStageParams, invariant
 from probmetric.storage.draws_file import load_draws, save_draws
 
 FEW = {"n_chains": 2, "n_draws": 150, "seed": 1, "progress": False}
@@ -80,7 +77,7 @@ LEARNERS = {
 }
 
 
-STUDIES = {"two-stage", "DCA-GM"}
+STUDIES = {*LEARNERS} - {"own model", "LCA"}
 """A minute each, for the same questions as the others."""
 
 
@@ -224,32 +221,6 @@ def test_new_labels_have_the_probability_of_the_model():
     p = np.exp(-b - np.einsum("ni,ij,nj->n", delta, M, delta) / 2)
     z = (new.mean(0) - p) / np.sqrt(p * (1 - p) / 20_000)
     assert abs(z).max() < 4
-
-
-@pytest.mark.long
-def test_new_points_have_the_moments_of_the_model():
-    rng = np.random.default_rng(0)
-    B, W = np.array([[2.0, 0.5], [0.5, 1.0]]), np.diag([0.5, 0.2])
-    params = TwoStageParams(
-        np.array([0.3, 0.7]), np.array([[0.0, 0.0], [3.0, 1.0]]), np.stack([W, 2 * W]),
-        np.stack([B, B / 2]),
-    )  # fmt: skip
-    data = Groups(rng.normal(size=(4, 2)), np.array([0, 1, 0, 1]))
-    n = 20_000
-    values = {
-        k: np.broadcast_to(v, (1, n, *v.shape)) for k, v in params._asdict().items()
-    }
-    new = new_points(Fitted(data, None, params, False, None), values, seed=0)[0]
-    known = invariant(params)
-    X = new.reshape(n, 4, 2)
-    error = X.mean(0) - known["mean"]
-    assert abs(error).max() < 4 * np.sqrt(known["covariance_total"].max() / n)
-    # Sources 0 and 1 are independent; instances of one differ by W alone.
-    within = np.cov((X[:, 0] - X[:, 2]).T) / 2
-    np.testing.assert_allclose(within, known["within_average"], atol=0.03)
-    np.testing.assert_allclose(np.cov(X[:, 0].T), known["covariance_total"], rtol=0.05)
-    across = np.cov(X[:, 0].T, X[:, 1].T)[:2, 2:]
-    assert abs(across).max() < 0.1
 
 
 def test_new_classes_follow_their_probabilities():

@@ -10,52 +10,63 @@ import pytest
 CHILD = """
 import logging, os, signal, sys
 from dataclasses import replace
+from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_iris
 from probmetric import LCA, NUTS
 from probmetric.inference.lca import Bootstrap
 
-method, out, folder, blocks = sys.argv[1:]
+method, folder = sys.argv[1], Path(sys.argv[2])
+begun = (folder / "blocks").exists()
 
 class Killer(logging.Handler):
-    left = int(blocks)
+    left = 3
     def emit(self, record):
         if record.getMessage().startswith("block "):
             self.left -= 1
             if self.left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-logging.basicConfig(level=logging.INFO, handlers=[Killer()])
 samplers = {
     "nuts": (NUTS(n_warmup=20, block_size=5), {"n_draws": 40, "n_chains": 2}),
     "bootstrap": (Bootstrap(block_size=3), {"n_draws": 30, "n_chains": 1}),
 }
 sampler, sizes = samplers[method]
-if folder:
-    sampler = replace(sampler, checkpoint=folder, resume=True)
 fitted = LCA(n_components=2).fit(*load_iris(return_X_y=True))
-tree = fitted.sample(sampler, seed=1, progress=False, **sizes)
-np.savez(out, **{k: v.to_numpy() for k, v in tree["posterior"].data_vars.items()})
+
+def sample(sampler, name):
+    tree = fitted.sample(sampler, seed=1, progress=False, **sizes)
+    draws = tree["posterior"].data_vars
+    np.savez(folder / name, **{k: v.to_numpy() for k, v in draws.items()})
+
+if not begun:
+    sample(sampler, "whole.npz")
+    logging.basicConfig(level=logging.INFO, handlers=[Killer()])
+sample(replace(sampler, checkpoint=folder / "blocks", resume=True), "resumed.npz")
 """
 
 
-def run(method, out, folder="", blocks=0):
-    """Run the child, which kills itself after so many blocks; return its exit code."""
-    words = [sys.executable, "-c", CHILD, method, out, folder, blocks]
-    return subprocess.run([*map(str, words)]).returncode
+def run(*words):
+    """Run the child and return its exit code.
+
+    It samples without a checkpoint, and then with one, until it kills itself after
+    three blocks; run again, it resumes.
+    """
+    return subprocess.run([sys.executable, "-c", CHILD, *map(str, words)]).returncode
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["nuts", "bootstrap"])
 def test_a_killed_run_resumes_to_the_same_draws(method, tmp_path):
-    whole, resumed, folder = tmp_path / "a.npz", tmp_path / "b.npz", tmp_path / "blocks"
-    assert run(method, whole) == 0
-    for blocks in (3, 2):
-        assert run(method, resumed, folder, blocks) == -signal.SIGKILL
-    stored = {path: path.read_bytes() for path in folder.glob("block_*.npz")}
-    assert len(stored) == 5
-    assert run(method, resumed, folder) == 0
+    assert run(method, tmp_path) == -signal.SIGKILL
+    blocks = (tmp_path / "blocks").glob("block_*.npz")
+    stored = {path: path.read_bytes() for path in blocks}
+    assert len(stored) == 3
+    assert run(method, tmp_path) == 0
     assert {path: path.read_bytes() for path in stored} == stored
-    with np.load(whole) as a, np.load(resumed) as b:
-        assert a.files == b.files
-        assert all(np.array_equal(a[name], b[name]) for name in a.files)
+    with (
+        np.load(tmp_path / "whole.npz") as whole,
+        np.load(tmp_path / "resumed.npz") as resumed,
+    ):
+        assert whole.files == resumed.files
+        assert all(np.array_equal(whole[name], resumed[name]) for name in whole.files)
