@@ -87,6 +87,7 @@ def test_queries_of_their_own_need_no_labels(work, tmp_path):
         *("--queries", tmp_path / "q.csv", "-k", 3, "--out", out),
     )
     assert done.exit_code == 0, done.output
+    assert "the 3 nearest of 7 queries among 60 points" in done.output
     found = pd.read_csv(out)
     assert found["query"].max() == 6
     data = datasets.load(work / "data.csv")

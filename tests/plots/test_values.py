@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.colors import to_hex, to_rgb
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 import probmetric as pm
 from probmetric import plots
@@ -305,6 +305,9 @@ def test_the_figure_of_ranks_names_what_disagrees():
     assert colors["low"] == "#D55E00"
     assert colors["right"] != "#D55E00"
     assert "disagree (300 simulated worlds)" in axis.get_title(loc="left")
+    x, y = axis.collections[0].get_paths()[0].vertices.T
+    limits = binom.ppf([0.005, 0.995], 300, 0.5) / 300 - 0.5  # Contains 99%.
+    np.testing.assert_allclose(np.unique(y[np.isclose(x, 0.5)]), limits)
     with pytest.raises(ValueError, match=r"found must be the result of probmetric.sbc"):
         pm.plots.sbc(table)
 
