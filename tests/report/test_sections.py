@@ -2,9 +2,16 @@
 
 import numpy as np
 import pandas as pd
+import pytest
+import xarray as xr
 
 from probmetric.checks.compare import entry_table
+from probmetric.metric import Mahalanobis
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.report.evaluate import _calibration, _shares
+from probmetric.report.fit import _of_answers
+from probmetric.report.sample import _least_certain
+from probmetric.report.study import approximations
 from probmetric.report.validate import _verdict_words
 from probmetric.validation import Judgement, Validation
 
@@ -82,3 +89,38 @@ def test_approximations_that_keep_their_bound_are_counted():
         "2 of 3 exact claims agree, 2 of 4 approximations are within their bound, "
         "1 of them inconclusive by k-hat"
     )
+
+
+def test_a_metric_of_judgments_is_shown_as_its_matrix_or_as_places():
+    """L = [[1, 2], [0, 3]]: LᵀL = [[1, 2], [2, 13]]; object k is at L e_k."""
+    metric = Mahalanobis(np.array([[1.0, 2.0], [0.0, 3.0]]))
+    about = {"features": ["a", "b"], "source": "t.csv", "answers": {"source": "p.csv"}}
+    (table,) = _of_answers(metric, about)
+    assert table.frame.to_numpy().tolist() == [["a", 1, 2], ["b", 2, 13]]
+    about["answers"] = {"source": "t.csv"}
+    (table,) = _of_answers(metric, about)
+    assert table.frame.to_numpy().tolist() == [["a", 1, 0], ["b", 2, 3]]
+
+
+def test_the_least_certain_row_has_other_neighbors_in_each_draw():
+    X = np.array([[9.0, 9], [9.5, 9], [0, 0], [1, 0], [0, 1.1]])
+    draws = [Mahalanobis(np.diag([1, s])) for s in (0.8, 1.3)]
+    assert _least_certain(PosteriorMetric(draws, "prediction"), X, 1) == 2
+
+
+def test_approximations_are_shifted_and_wider_by_what_the_table_says():
+    """Twice as wide, and 0.5 and 0.25 sd away in two of the entries."""
+    rng = np.random.default_rng(0)
+    dims = ("chain", "draw", "feature", "feature_bis")
+    M, b = rng.normal(size=(2, 50, 1, 2)), rng.normal(size=(2, 50))
+
+    def tree(M, b):
+        data = xr.Dataset({"M": (dims, M), "b": (dims[:2], b)}, attrs={"khat": 0.4})
+        return xr.DataTree.from_dict({"posterior": data})
+
+    wide = 2 * (M - M.mean((0, 1))) + M.mean((0, 1))
+    shift = M.std((0, 1), ddof=1) * [0.5, -0.25]
+    row = approximations(tree(M, b), {"svi": tree(wide + shift, b)}).iloc[0]
+    assert row["method"] == "svi"
+    expected = [0.5, 0.25, 1, 2]
+    assert row.iloc[1:5].tolist() == pytest.approx(expected, rel=0.02)
