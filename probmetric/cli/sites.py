@@ -220,9 +220,15 @@ def scores_of(data: Community, split: Split) -> dict[str, dict[str, float]]:
         return float(np.sum(weight * (best - fitted)))
 
     base, *_ = split.predicted.values()
+    null = deviance(base)
+    if null <= 1e-12 * np.sum(weight * trials):
+        raise ValueError(
+            "--species must have different dissimilarities of the evaluated pairs of "
+            f"sites, got {observed[0]:.3g} for all. Use other sites."
+        )
     return {
         method: {
-            "deviance_explained": 1 - deviance(P) / deviance(base),
+            "deviance_explained": 1 - deviance(P) / null,
             "rmse": float(np.sqrt(np.mean((observed - P) ** 2))),
             "mean_error": float(np.mean(np.abs(observed - P))),
         }

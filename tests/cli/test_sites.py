@@ -172,6 +172,14 @@ def test_a_stored_metric_is_evaluated_on_sites(tables, tmp_path):
     # Deviances are relative to the same constant.
     assert f"{results['deviance_explained']:.4f}" in done.stdout
     assert "was learned from the same points" in done.stderr
+    equal = edited(
+        tables,
+        tmp_path,
+        "wide.csv",
+        lambda t: t.assign(**dict.fromkeys(t.columns[1:], 1)),
+    )
+    line = refused("evaluate", *metric, *sites(tables, equal))
+    assert "--species must have different dissimilarities" in line
 
 
 def edited(tables, tmp_path, name, edit):
