@@ -157,7 +157,11 @@ def test_folds_are_of_sites(tables, tmp_path):
     assert sorted(tested) == [*X.index]
     assert (scores.loc["mean dissimilarity", "deviance_explained"] == 0).all()
     assert 0.3 < scores.loc["gdm", "deviance_explained"].mean() < 1
-    assert "of the deviance explained" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "of the deviance explained" in page
+    rmse = scores["rmse"].groupby("method").mean()
+    said = f"{rmse['gdm']:.3f}; with the mean dissimilarity {rmse.iloc[1]:.3f}"
+    assert said in page
 
 
 def test_a_stored_metric_is_evaluated_on_sites(tables, tmp_path):

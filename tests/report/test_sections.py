@@ -11,6 +11,7 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.report.evaluate import _calibration, _shares
 from probmetric.report.fit import _of_answers
 from probmetric.report.sample import _least_certain
+from probmetric.report.sites import _bins
 from probmetric.report.study import approximations
 from probmetric.report.validate import _verdict_words
 from probmetric.validation import Judgement, Validation
@@ -124,3 +125,17 @@ def test_approximations_are_shifted_and_wider_by_what_the_table_says():
     assert row["method"] == "svi"
     expected = [0.5, 0.25, 1, 2]
     assert row.iloc[1:5].tolist() == pytest.approx(expected, rel=0.02)
+
+
+def test_held_out_pairs_of_sites_are_binned_by_prediction():
+    found = pd.DataFrame(
+        {
+            "method": ["gdm"] * 4 + ["mean dissimilarity"],
+            "predicted": [0.12, 0.18, 0.95, 1.0, 0.5],
+            "dissimilarity": [0.3, 0.1, 0.9, 1.0, 0.3],
+        }
+    )
+    shown = _bins(found, "gdm").frame
+    assert shown["pairs"].tolist() == [2, 2]
+    assert shown["predicted"].tolist() == [0.15, 0.975]
+    assert shown["observed"].tolist() == [0.2, 0.95]
