@@ -162,6 +162,18 @@ def test_a_predictive_band_holds_95_percent():
     assert axis.lines[-1].get_ydata().tolist() == [0.25]
 
 
+def test_replicated_labels_have_the_probability_of_half_the_squared_distance():
+    """M = 4 at distance 1: P = exp(-(0.1 + 4/2)); 5 sd of 200 × 400 labels."""
+    M = xr.DataArray(np.full((1, 200, 1, 1), 4.0), dims=DIMS)
+    draws = xr.Dataset({"M": M, "b": (DIMS[:2], np.full((1, 200), 0.1))})
+    i = np.arange(400)
+    pairs = Pairs(np.repeat([[0.0], [1.0]], 400, 0), i, i + 400, i % 2)
+    axis = plots.predictive_check(draws, pairs).axes[0]
+    P = np.exp(-2.1)
+    limit = 5 * np.sqrt(P * (1 - P) / 80_000)
+    assert abs(axis.lines[0].get_ydata()[0] - P) < limit
+
+
 def test_ends_of_a_det_plot_are_half_a_pair_of_either_kind():
     same = np.arange(22) < 2
     axis = plots.det(np.where(same, 1.0, 0.0) + 0.01 * np.arange(22), same).axes[0]
