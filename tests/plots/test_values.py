@@ -150,6 +150,13 @@ def test_the_mean_over_draws_is_no_median():
     assert mean.get_xdata()[0] == 2
 
 
+def test_lines_of_eigenvalues_contain_90_and_50_percent_of_the_draws():
+    M = xr.DataArray(np.arange(1.0, 102).reshape(1, 101, 1, 1), dims=DIMS)
+    thin, thick = plots.eigenvalues(xr.Dataset({"M": M})).axes[0].collections
+    for lines, wanted in ((thin, [6, 96]), (thick, [26, 76])):
+        np.testing.assert_allclose(lines.get_segments()[0][:, 0], wanted)
+
+
 def test_a_predictive_band_holds_95_percent():
     """P = 1/2 for each of 400 pairs: a share has the sd 0.025, and 95% are in 1.96."""
     M = xr.DataArray(np.zeros((1, 4000, 1, 1)), dims=DIMS)
