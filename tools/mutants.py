@@ -94,9 +94,10 @@ def nearest(place: Place, root: Path, number: int) -> list[list[str]]:
         test = file.relative_to(root)
         shared = max(len(words(test) & n) - (n is not near[0]) / 2 for n in near)
         named = bool(name and re.search(rf"\b{name}\b", file.read_text("utf8")))
-        if not NO_FORMULA.search(test.name) and (shared > 1 or named):
+        if not NO_FORMULA.search(test.name) and (shared > 0 or named):
             ranks.append((-shared - 2 * named, file.stat().st_size, str(test)))
-    files = [test for _, _, test in sorted(ranks)[:number]]
+    closest = [r for r in ranks if r[0] < -1] or ranks  # Else those of its folder.
+    files = [test for _, _, test in sorted(closest)[:number]]
     learner = (*path.parts, "")[2].removesuffix(".py")
     claims = ["-m", "gate", "tests/test_contract.py", "-k", learner]
     runs = [["-m", "not (slow or study or gate)", *files]] if files else []

@@ -232,12 +232,18 @@ def judged(
     sites = {"site_a": labels[pairs.i[rows]], "site_b": labels[pairs.j[rows]]}
     table = pd.DataFrame({**sites, "dissimilarity": observed})
     base, *_ = split.predicted.values()
+    null = deviance(base)
+    if null <= 1e-12 * np.sum(weight * trials):
+        raise ValueError(
+            "--species must have different dissimilarities of the evaluated pairs of "
+            f"sites, got {observed[0]:.3g} for all. Use other sites."
+        )
     for method, P in split.predicted.items():
         yield (
             method,
             table.assign(predicted=P),
             {
-                "deviance_explained": 1 - deviance(P) / deviance(base),
+                "deviance_explained": 1 - deviance(P) / null,
                 "rmse": float(np.sqrt(np.mean((observed - P) ** 2))),
                 "mean_error": float(np.mean(np.abs(observed - P))),
             },

@@ -69,6 +69,15 @@ def test_third_moments_are_summed_over_all_triples():
     np.testing.assert_allclose(found, len(q) * np.sum(third**2), rtol=1e-12)
 
 
+def test_correlations_are_squared_and_each_pair_of_features_counts_once():
+    X, y = normal_classes(d=3)
+    for block, c in zip(blocks_of(X, y, "diagonal"), np.unique(y), strict=True):
+        i, j = np.triu_indices(3, 1)
+        expected = np.sum(y == c) * np.sum(np.corrcoef(X[y == c].T)[i, j] ** 2)
+        found = criticism._sums(block, block.U[None])["correlations"]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_the_smallest_kurtosis_is_found_off_the_axes():
     rng = np.random.default_rng(2)
     e = rng.normal(size=(400, 4))
@@ -121,6 +130,8 @@ def test_p_values_are_uniform_for_small_classes_of_unequal_covariance(monkeypatc
         X, y = normal_classes(seed=seed)
         for finding in criticize(draws_of(X[:33], y[:33], "full"), seed=seed):
             low[finding.part] += finding.p_value <= 0.1
+            count = 100 * finding.p_value  # The data and 99 replicates.
+            assert count == pytest.approx(max(1, round(count)))
     assert max(low.values()) <= 18, low
 
 

@@ -42,6 +42,22 @@ def laplace(data, tmp_path_factory):
     return out
 
 
+@pytest.mark.parametrize(
+    ("method", "size"),
+    [("bootstrap", "1 x 200"), ("laplace", "1 x 1000"), ("nuts", "4 x 1000")],
+)
+def test_the_default_number_of_draws_is_that_of_the_help(
+    data, tmp_path, monkeypatch, method, size
+):
+    def sample(*_, n_chains, n_draws, **__):
+        raise ValueError(f"asked: {n_chains} x {n_draws}")
+
+    monkeypatch.setattr(LCA, "sample", sample)
+    words = "--data", data, "--method", method, "--set", "n_components=2"
+    line = refused("sample", "lca", *words, "--out", tmp_path / "out")
+    assert line == f"probmetric: asked: {size}"
+
+
 @pytest.mark.long
 def test_the_draws_are_those_of_the_estimator_and_arviz_reads_them(data, laplace):
     loaded = datasets.load(data)

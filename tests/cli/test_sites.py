@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
 import probmetric as pm
 from probmetric.data import site_pairs
@@ -125,10 +126,14 @@ def test_folds_are_of_sites(tables, tmp_path):
     X, species = survey()
     X = X.drop(columns="soil")
     pairs = site_pairs(X, species)
-    observed = np.zeros((24, 24))
+    observed, trials = np.zeros((24, 24)), np.zeros((24, 24), int)
+    trials[pairs.i, pairs.j] = trials[pairs.j, pairs.i] = pairs.trials
     observed[pairs.i, pairs.j] = observed[pairs.j, pairs.i] = 1 - pairs.y / pairs.trials
     tested: list[str] = []
-    for _, split in own.groupby("split"):
+    scores = pd.read_csv(out / "evaluation.csv")
+    scores = scores.set_index(["method", "split"])
+    base = found[found["method"] == "mean dissimilarity"]
+    for number, split in own.groupby("split"):
         # A held-out site is in pairs with all others.
         ends = pd.concat([split["site_a"], split["site_b"]])
         test = ends.value_counts().loc[lambda n: n == 23].index
@@ -139,11 +144,24 @@ def test_folds_are_of_sites(tables, tmp_path):
         wanted = model.pair_dissimilarity(X.to_numpy()[np.stack([a, b], 1)])
         np.testing.assert_allclose(split["predicted"], wanted, atol=1e-8)
         np.testing.assert_allclose(split["dissimilarity"], observed[a, b])
+        gap, m = observed[a, b] - wanted, trials[a, b]
+        y = np.rint(m * (1 - observed[a, b]))
+        constant = base.loc[base["split"] == number, "predicted"]
+        best, ours, flat = (
+            binom.logpmf(y, m, p).sum() for p in (y / m, 1 - wanted, 1 - constant)
+        )
+        row = scores.loc[("gdm", number)]
+        expected = 1 - (best - ours) / (best - flat), np.sqrt(np.mean(gap**2))
+        expected = *expected, np.abs(gap).mean()
+        np.testing.assert_allclose(row, expected, rtol=1e-6)
     assert sorted(tested) == [*X.index]
-    scores = pd.read_csv(out / "evaluation.csv").groupby("method").mean()
-    assert scores.loc["mean dissimilarity", "deviance_explained"] == 0
-    assert 0.3 < scores.loc["gdm", "deviance_explained"] < 1
-    assert "of the deviance explained" in (out / "report.html").read_text()
+    assert (scores.loc["mean dissimilarity", "deviance_explained"] == 0).all()
+    assert 0.3 < scores.loc["gdm", "deviance_explained"].mean() < 1
+    page = (out / "report.html").read_text()
+    assert "of the deviance explained" in page
+    rmse = scores["rmse"].groupby("method").mean()
+    said = f"{rmse['gdm']:.3f}; with the mean dissimilarity {rmse.iloc[1]:.3f}"
+    assert said in page
 
 
 def test_a_stored_metric_is_evaluated_on_sites(tables, tmp_path):
@@ -158,6 +176,14 @@ def test_a_stored_metric_is_evaluated_on_sites(tables, tmp_path):
     # Deviances are relative to the same constant.
     assert f"{results['deviance_explained']:.4f}" in done.stdout
     assert "was learned from the same points" in done.stderr
+    equal = edited(
+        tables,
+        tmp_path,
+        "wide.csv",
+        lambda t: t.assign(**dict.fromkeys(t.columns[1:], 1)),
+    )
+    line = refused("evaluate", *metric, *sites(tables, equal))
+    assert "--species must have different dissimilarities" in line
 
 
 def edited(tables, tmp_path, name, edit):

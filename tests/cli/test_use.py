@@ -87,6 +87,7 @@ def test_queries_of_their_own_need_no_labels(work, tmp_path):
         *("--queries", tmp_path / "q.csv", "-k", 3, "--out", out),
     )
     assert done.exit_code == 0, done.output
+    assert "the 3 nearest of 7 queries among 60 points" in done.output
     found = pd.read_csv(out)
     assert found["query"].max() == 6
     data = datasets.load(work / "data.csv")
@@ -358,11 +359,14 @@ def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path, rendered):
     limits = verification_intervals(ratios, same, np.c_[who[i], who[j]])
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     page = (tmp_path / "run" / "report.html").read_text()
+    row = pd.read_csv(tmp_path / "run" / "evaluation.csv").set_index("method")
     for cost, (low, high) in limits._asdict().items():
         found = summary["figures"]["m.npz"][cost]
         assert found == pytest.approx(wanted[cost], rel=1e-9)
         ends = summary["intervals"]["m.npz"][cost]
         assert ends == pytest.approx([float(low), float(high)], rel=1e-9)
+        columns = [cost, f"{cost}_lower", f"{cost}_upper"]
+        assert row.loc["m.npz", columns].tolist() == pytest.approx([found, *ends])
         said = f"{found:.4f} [{low:.4f}, {high:.4f}]"
         assert said in done.stdout
         assert said in page

@@ -98,6 +98,13 @@ def test_nearest_pairs_equal_brute_force_on_tied_points(seed, k, m):
     assert triples(nearest_pairs(X, labels, k, m)) == brute_nearest(X, labels, k, m)
 
 
+def test_as_many_other_points_as_the_smallest_class_has_may_be_used():
+    made = nearest_pairs(np.arange(5.0)[:, None], [0, 0, 0, 1, 1], 1, 3)
+    assert np.bincount(made.anchor[made.y == 0]).tolist() == [2, 2, 2, 3, 3]
+    with pytest.raises(ValueError, match="m must"):
+        nearest_pairs(np.arange(5.0)[:, None], [0, 0, 0, 1, 1], 1, 4)
+
+
 def test_nearest_pairs_rank_under_the_given_map():
     X, labels = tied_problem(1)
     factor = np.array([[2.0, 0.0, 1.0], [0.0, -1.0, 0.0]])

@@ -11,6 +11,7 @@ from scipy.special import xlogy
 
 import probmetric as pm
 from probmetric.data.hash import canonical_order
+from probmetric.posterior import importance
 
 
 def survey(seed=0, n=30, n_species=60):
@@ -156,6 +157,25 @@ def test_importance_finds_the_predictors_and_does_not_depend_on_row_order(fitted
     )
     again = turned.importance(n_repeats=9).loc[table.index]
     np.testing.assert_allclose(again, table, atol=1e-6)
+
+
+def test_limits_of_importance_include_the_error_of_the_mean_over_permutations(
+    monkeypatch,
+):
+    """Half² = t² (V + var / 4), with t of n - 1 = 29 degrees of freedom."""
+    X, cover = survey()
+    model = pm.GDM().fit_sites(X[["rain"]], cover, measure="cover")
+    kept, explained = [], importance._explained
+    monkeypatch.setattr(
+        importance, "_explained", lambda *a: kept.append(explained(*a)) or kept[-1]
+    )
+    row = model.importance(n_repeats=4).loc["rain"]
+    full, *each = kept
+    loss = full - np.mean(each, 0)
+    V = 29 / 30 * np.sum((loss[1:] - loss[1:].mean()) ** 2)
+    half = 1.699127 * np.sqrt(V + np.var(each, 0, ddof=1)[0] / 4)
+    wanted = loss[0] + half * np.array([0, -1, 1])
+    np.testing.assert_allclose(row[:3], wanted, rtol=1e-6)
 
 
 @pytest.mark.long

@@ -206,6 +206,11 @@ def test_sources_are_judged_by_all_their_pairs():
     wanted = verification_intervals(-D, same, named, prob=0.6)
     np.testing.assert_allclose(judged.intervals[1:], wanted[1:], rtol=1e-9)
     assert np.isnan(judged.intervals.cllr.upper)
+    # A dissimilarity that depends on the order is computed in both orders.
+    both = judge_sources(
+        {"local": build("LocalMahalanobis")}, np.c_[X, X[:, 0]], sources
+    )
+    assert (both.in_all, both.ordered, len(both.i)) == ((46, 10), True, 56)
 
 
 BAD = {

@@ -178,6 +178,9 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
     of_first = [[0, 1, 3], [0, 2, 3], [1, 2, 3], [1, 0, 3], [2, 1, 3], [2, 0, 3]]
     np.testing.assert_array_equal(rows, [*of_first, [3, 4, 2], [4, 3, 2]])
     assert np.all(found.y == 1)
+    found = nearest_triplets(X, [0, 0, 0, 1, 1], 2, 2)
+    rows = np.stack([found.near, found.far], 1)[found.anchor == 0]
+    assert sorted(rows.tolist()) == [[1, 3], [1, 4], [2, 3], [2, 4]]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,9 @@ def test_equal_rows_of_two_classes_have_the_shares_of_their_labels():
     p = knn.predict_proba(Q[:1])[0]
     made = knn.same_probability([[Q[0], X[0]], [-X[0], -0.0 * X[0]]])
     np.testing.assert_allclose(made[0], p @ [1 / 3, 2 / 3], rtol=1e-12)
+    # Probabilities next to a and next to b sum to 1, also of a row that occurs thrice.
+    ends = pairs_of(X[[0, 0]], X[[1, 1]])
+    assert knn.same_probability(ends, labels=["a", "b"]).sum() == pytest.approx(1)
 
 
 def test_the_order_of_rows_does_not_matter():

@@ -51,7 +51,9 @@ def test_standard_deviations_are_those_of_the_posterior_by_gibbs_sampling():
 
 def test_without_points_weights_are_equal_and_many_points_find_the_best_part():
     good, bad = np.full(500, 0.9), np.full(500, 0.3)
-    assert stack(np.stack([good, bad])).weights[0] > 0.98
+    made = stack(np.stack([good, bad]))
+    assert made.weights[0] > 0.98
+    np.testing.assert_allclose(made.log_scores, np.log([0.9, 0.3]))
     np.testing.assert_allclose(
         stack(np.stack([good, bad]), 1e9).weights, 0.5, atol=1e-6
     )

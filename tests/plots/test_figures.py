@@ -132,6 +132,11 @@ def test_calibration_has_no_bin_of_a_handful_where_values_are_equal():
     # Bins of ten; the sixth would hold .95 alone, and joins the equal values.
     np.testing.assert_allclose(shown[-1], stated[50:].mean())
     assert len(shown) == 6
+    # One of 20 points is enough for ten bins: half of the mean size.
+    stated = np.r_[np.full(14, 0.1), 0.5, np.full(4, 0.9), 1.0]
+    axis = plots.calibration(np.ones(20), stated).axes[0]
+    shown = axis.containers[0].lines[0].get_xdata()
+    np.testing.assert_allclose(shown, [0.1, 0.5, 0.92])
 
 
 def test_predictive_check_covers_the_truth_it_was_drawn_from(draws, pairs):
@@ -233,11 +238,12 @@ def test_det_draws_no_errors_and_nothing_but_errors(scores):
 
 def test_typicality_draws_the_share_of_p_values_at_most_each_threshold():
     p, known = np.array([0.02, 0.3, 0.04, 0.5]), np.array([1, 1, 0, 1], bool)
-    axis = plots.typicality(p, known, novelty=0.1).axes[0]
+    axis = plots.typicality(p, known, novelty=0.3).axes[0]
     x, share = axis.get_lines()[0].get_data()
     np.testing.assert_array_equal(x[1:], [0.02, 0.3, 0.5])
     np.testing.assert_allclose(share[1:], [1 / 3, 2 / 3, 1])
-    assert axis.get_legend().get_texts()[1].get_text() == "other classes (100% novel)"
+    legend = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert legend == ["known classes (67% novel)", "other classes (100% novel)"]
     with pytest.raises(ValueError, match="must have shape"):
         plots.typicality(p, known[:2])
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.colors import to_hex, to_rgb
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 import probmetric as pm
 from probmetric import plots
@@ -150,6 +150,13 @@ def test_the_mean_over_draws_is_no_median():
     assert mean.get_xdata()[0] == 2
 
 
+def test_lines_of_eigenvalues_contain_90_and_50_percent_of_the_draws():
+    M = xr.DataArray(np.arange(1.0, 102).reshape(1, 101, 1, 1), dims=DIMS)
+    thin, thick = plots.eigenvalues(xr.Dataset({"M": M})).axes[0].collections
+    for lines, wanted in ((thin, [6, 96]), (thick, [26, 76])):
+        np.testing.assert_allclose(lines.get_segments()[0][:, 0], wanted)
+
+
 def test_a_predictive_band_holds_95_percent():
     """P = 1/2 for each of 400 pairs: a share has the sd 0.025, and 95% are in 1.96."""
     M = xr.DataArray(np.zeros((1, 4000, 1, 1)), dims=DIMS)
@@ -160,6 +167,18 @@ def test_a_predictive_band_holds_95_percent():
     heights = axis.collections[0].get_paths()[0].vertices[:, 1]
     assert abs(np.ptp(heights) / 2 / 0.025 - 1.96) < 0.12
     assert axis.lines[-1].get_ydata().tolist() == [0.25]
+
+
+def test_replicated_labels_have_the_probability_of_half_the_squared_distance():
+    """M = 4 at distance 1: P = exp(-(0.1 + 4/2)); 5 sd of 200 × 400 labels."""
+    M = xr.DataArray(np.full((1, 200, 1, 1), 4.0), dims=DIMS)
+    draws = xr.Dataset({"M": M, "b": (DIMS[:2], np.full((1, 200), 0.1))})
+    i = np.arange(400)
+    pairs = Pairs(np.repeat([[0.0], [1.0]], 400, 0), i, i + 400, i % 2)
+    axis = plots.predictive_check(draws, pairs).axes[0]
+    P = np.exp(-2.1)
+    limit = 5 * np.sqrt(P * (1 - P) / 80_000)
+    assert abs(axis.lines[0].get_ydata()[0] - P) < limit
 
 
 def test_ends_of_a_det_plot_are_half_a_pair_of_either_kind():
@@ -303,6 +322,9 @@ def test_the_figure_of_ranks_names_what_disagrees():
     assert colors["low"] == "#D55E00"
     assert colors["right"] != "#D55E00"
     assert "disagree (300 simulated worlds)" in axis.get_title(loc="left")
+    x, y = axis.collections[0].get_paths()[0].vertices.T
+    limits = binom.ppf([0.005, 0.995], 300, 0.5) / 300 - 0.5  # Contains 99%.
+    np.testing.assert_allclose(np.unique(y[np.isclose(x, 0.5)]), limits)
     with pytest.raises(ValueError, match=r"found must be the result of probmetric.sbc"):
         pm.plots.sbc(table)
 

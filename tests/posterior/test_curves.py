@@ -34,11 +34,11 @@ def test_limits_of_draws_are_quantiles():
 
 def test_limits_of_refits_are_those_of_the_jackknife_and_not_below_zero():
     fits = metrics(9)
-    made = pm.posterior.IntervalMetric(fits[0], fits[1:], factor=0.3)
+    made = pm.posterior.IntervalMetric(fits[0], fits[1:], factor=0.3, df=3)
     found = curves(fits[0], made, n_points=5)
     each = np.array([m.transform(found.x.T).T for m in fits[1:]])
     V = 0.3 * 7 / 8 * ((each - each.mean(0)) ** 2).sum(0)
-    half = 1.894579 * np.sqrt(V)  # t of 7 degrees of freedom, .95
+    half = 2.353363 * np.sqrt(V)  # t of 3 degrees of freedom, .95
     np.testing.assert_allclose(found.upper, found.s + half, rtol=1e-6)
     np.testing.assert_allclose(found.lower, np.maximum(found.s - half, 0), atol=1e-6)
 

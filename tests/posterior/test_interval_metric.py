@@ -159,14 +159,14 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
 
 
 def test_the_factor_multiplies_the_variances_of_all_three_intervals():
-    """Half-widths are t √(factor V), V being the jackknife's, worked out here."""
+    """Half-widths are t √(factor V), with V of the jackknife, and t of ``df``."""
     slopes = np.array([[9.0, 3.0], [9.1, 2.9], [8.8, 3.2], [9.3, 3.1], [8.9, 2.7]])
     b = np.array([0.2, 0.5, -0.1, 0.3, 0.25])
     every = [
         Mahalanobis(row[None], LogLogisticLink(intercept, 1.5, 1e-9, 1.0, "all"))
         for row, intercept in zip(slopes, b, strict=True)
     ]
-    made = IntervalMetric(every[0], every[1:], factor=2.5)
+    made = IntervalMetric(every[0], every[1:], factor=2.5, df=2)
     zero, first = np.zeros((2, 2)), np.array([[1.0, 2.0], [4.0, -1.0]])
     second = np.array([[2.0, 0.0], [1.0, 5.0]])
     near, far = (np.abs(slopes @ ends.T) for ends in (first, second))
@@ -174,7 +174,7 @@ def test_the_factor_multiplies_the_variances_of_all_three_intervals():
     def half(values, prob):
         left_out = values[1:]
         squares = np.sum((left_out - left_out.mean(0)) ** 2, 0)
-        return stats.t.ppf((1 + prob) / 2, 3) * np.sqrt(2.5 * 3 / 4 * squares)
+        return stats.t.ppf((1 + prob) / 2, 2) * np.sqrt(2.5 * 3 / 4 * squares)
 
     low, high = np.log(made.interval(zero, first, prob=0.8))
     distance = np.log(near)

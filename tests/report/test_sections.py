@@ -5,7 +5,12 @@ import pandas as pd
 
 from probmetric.checks.compare import entry_table
 from probmetric.checks.validation import Judgement, Validation
+from probmetric.metric import Mahalanobis
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.report.evaluate import _calibration, _shares
+from probmetric.report.fit import _of_answers
+from probmetric.report.sample import _least_certain
+from probmetric.report.sites import _bins
 from probmetric.report.validate import _verdict_words
 
 
@@ -82,3 +87,34 @@ def test_approximations_that_keep_their_bound_are_counted():
         "2 of 3 exact claims agree, 2 of 4 approximations are within their bound, "
         "1 of them inconclusive by k-hat"
     )
+
+
+def test_a_metric_of_judgments_is_shown_as_its_matrix_or_as_places():
+    """L = [[1, 2], [0, 3]]: LᵀL = [[1, 2], [2, 13]]; object k is at L e_k."""
+    metric = Mahalanobis(np.array([[1.0, 2.0], [0.0, 3.0]]))
+    about = {"features": ["a", "b"], "source": "t.csv", "answers": {"source": "p.csv"}}
+    (table,) = _of_answers(metric, about)
+    assert table.frame.to_numpy().tolist() == [["a", 1, 2], ["b", 2, 13]]
+    about["answers"] = {"source": "t.csv"}
+    (table,) = _of_answers(metric, about)
+    assert table.frame.to_numpy().tolist() == [["a", 1, 0], ["b", 2, 3]]
+
+
+def test_the_least_certain_row_has_other_neighbors_in_each_draw():
+    X = np.array([[9.0, 9], [9.5, 9], [0, 0], [1, 0], [0, 1.1]])
+    draws = [Mahalanobis(np.diag([1, s])) for s in (0.8, 1.3)]
+    assert _least_certain(PosteriorMetric(draws, "prediction"), X, 1) == 2
+
+
+def test_held_out_pairs_of_sites_are_binned_by_prediction():
+    found = pd.DataFrame(
+        {
+            "method": ["gdm"] * 4 + ["mean dissimilarity"],
+            "predicted": [0.12, 0.18, 0.95, 1.0, 0.5],
+            "dissimilarity": [0.3, 0.1, 0.9, 1.0, 0.3],
+        }
+    )
+    shown = _bins(found, "gdm").frame
+    assert shown["pairs"].tolist() == [2, 2]
+    assert shown["predicted"].tolist() == [0.15, 0.975]
+    assert shown["observed"].tolist() == [0.2, 0.95]

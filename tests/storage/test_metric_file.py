@@ -47,10 +47,11 @@ def test_draws_of_every_kind_come_back_bit_for_bit(name, tmp_path):
         "intervals",
         source="bootstrap",
         pairs_independent=len(name) % 2 == 0,
+        credible=len(name) % 3 == 0,
     )
     save_metric(draws, tmp_path / "m.npz")
     again = load_metric(tmp_path / "m.npz")
-    assert repr(again) == repr(draws)
+    assert (repr(again), again.credible) == (repr(draws), draws.credible)
     for one, other in zip(draws.draws, again.draws, strict=True):
         assert_same_bits(one, other)
 
@@ -100,6 +101,9 @@ def test_the_header_says_what_it_is_and_where_it_came_from(tmp_path):
         header = json.loads(str(file["header"]))
     assert header["format"] == "probmetric-metric"
     assert header["metric"]["kind"] == "Mahalanobis"
+    # Without feature_names, those of the metric.
+    save_metric(load_metric(tmp_path / "m.npz"), tmp_path / "again.npz")
+    assert read_metric(tmp_path / "again.npz").feature_names == ("höhe", "b", "c")
 
 
 def damaged(path, edit):

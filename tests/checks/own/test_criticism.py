@@ -4,9 +4,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import xarray as xr
+from scipy.stats import norm
 
 import probmetric as pm
-from probmetric.checks.own.criticism import _departure, _scores
+from probmetric.checks.own.criticism import _departure, _predictive, _scores
 
 N = 200
 X = np.random.default_rng(3).normal(size=(N, 2))
@@ -64,3 +66,21 @@ def test_a_number_of_which_the_data_say_little_is_no_conflict():
     vague, sharp = rng.normal(-1.0, 1.1, 4000), rng.normal(-3.5, 0.2, 4000)
     assert abs(_departure(vague)) < 2
     assert _departure(sharp) < -3.3
+    assert _departure(np.array([0.5, 1.5])) == pytest.approx(1 / np.sqrt(1 - 0.25))
+
+
+def test_a_wrong_spread_is_a_quarter_of_the_excess_of_squares():
+    """Observations ±3 and ±1 of standard normal numbers: (5 - 1) / 4 = 1."""
+    z = norm.ppf((np.arange(99) + 0.5) / 99)
+    drawn = np.random.default_rng(0).permuted(np.tile(z / z.std(), (20, 1)), axis=1).T
+    groups = {
+        "observed_data": xr.Dataset(
+            {"y": ("n", np.resize([3.0, -3.0, 1.0, -1.0], 20))}
+        ),
+        "posterior_predictive": xr.Dataset(
+            {"y": (("chain", "draw", "n"), drawn[None])}
+        ),
+    }
+    found = _predictive(xr.DataTree.from_dict(groups), "y")
+    assert found.size == pytest.approx(1)
+    assert found.p_value == 1 / 100
