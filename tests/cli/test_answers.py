@@ -179,7 +179,7 @@ def test_points_or_answers_that_lack_are_named(world, tmp_path):
     assert "--groups cannot be combined with --answers" in said
     left = "--data", paths["sites"], "--unlabeled", "-1"
     said = refused("fit", "gdm", *left, "--answers", paths["counts"], *out)
-    assert "--unlabeled cannot be combined with --answers, got '-1'" in said
+    assert "--unlabeled cannot be combined with --answers" in said
 
 
 @pytest.fixture(scope="module")

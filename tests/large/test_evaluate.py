@@ -141,7 +141,7 @@ def test_what_cannot_be_judged_is_said(tmp_path):
     few = LogisticRegression().fit(X[y != "c"], y[y != "c"])
     with pytest.raises(ValueError, match=r"one of 2 classes, got 'c' in row"):
         evaluate(source, classifier=few)
-    with pytest.raises(ValueError, match="y must have shape"):
+    with pytest.raises(ValueError, match=r"y must have .*shape"):
         evaluate(X, metric=metric)
     with pytest.raises(ValueError, match=r"label must .* got none"):
         evaluate(pm.open(X[:3], label=np.arange(3)), metric=metric)
