@@ -16,7 +16,6 @@ from probmetric.data.containers import Data, Groups, Labeled, Pairs, Triplets, w
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAPrior
 from probmetric.precision import to_numpy
-from probmetric.typing import Array
 
 type Rows = Labeled | Pairs | Groups | Triplets
 
@@ -53,7 +52,7 @@ COMMON = LCAPrior(MEAN, c=0.8, lam=2.0, b_shape=1.5, b_rate=0.7)
 
 
 def answered[D: Data](
-    simulate: Callable[[Array, Any, D], Any], seed: int, truth: PyTree, data: D
+    simulate: Callable[..., Any], seed: int, truth: PyTree, data: D
 ) -> D:
     """Return data with answers that a model draws, and weights from 1/2 to 2."""
     with jax.enable_x64(True):
@@ -113,7 +112,8 @@ def swapped(problem: Problem[Pairs]) -> Problem[Pairs]:
 def renamed[D: Rows](problem: Problem[D]) -> Problem[D]:
     """Reverse the codes of the classes, or of the groups of points or pairs."""
     data = problem.data
-    name = {Groups: "group", Pairs: "anchor"}.get(type(data), "y")
+    name = "anchor" if isinstance(data, Pairs) else "y"
+    name = "group" if isinstance(data, Groups) else name
     codes = np.asarray(getattr(data, name))
     return replace(problem, data=data._replace(**{name: codes.max() - codes}))
 

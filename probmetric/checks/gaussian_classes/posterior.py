@@ -17,7 +17,6 @@ from probmetric.checks.sides import density_of
 from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
-    ClassPosterior,
     log_evidence,
     mode,
     posterior,
@@ -71,7 +70,7 @@ def joint_density(problem: Problem[Labeled]) -> Values:
     return table
 
 
-def _log_posterior(at: GaussianClassesParams, post: ClassPosterior, kind: str) -> float:
+def _log_posterior(at: GaussianClassesParams, post: Any, kind: str) -> float:
     """Return the log density of (π, μ, L), or (π, μ, σ²), under a posterior."""
     c, d = at.mean.shape
     value = scipy_stats.dirichlet.logpdf(at.weights, post.alpha)

@@ -50,7 +50,9 @@ def _pooled(problem: Problem[Pairs], same: float = 1.0, orders: float = 1.0) -> 
     return _density, (stats, problem.prior, rate_of(problem))
 
 
-def _density(sites: Sites, stats: Statistics, prior: LCAPrior, rate: Scalar) -> Scalar:
+def _density(
+    sites: Sites, stats: Statistics, prior: LCAPrior, rate: Array | float
+) -> Scalar:
     return log_joint(to_params(sites), stats, prior, rate)
 
 

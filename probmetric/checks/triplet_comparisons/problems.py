@@ -36,7 +36,8 @@ def toy(seed: int) -> Problem[Triplets]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
     truth = TripletParams(MEAN + 0.4 * rng.normal(size=(2, 3)))
-    unanswered = Triplets(X, *triples(rng, 60, 400), None)
+    a, near, far = triples(rng, 60, 400)
+    unanswered = Triplets(X, a, near, far, None)
     triplets = answered(simulate, seed, truth, unanswered)
     prior = TripletPrior(MEAN, c=0.8, lam=2.0)
     name, options = f"simulated, seed {seed}", {"learning_rate": 0.8}

@@ -55,7 +55,8 @@ def _world() -> tuple[Triplets, TripletPrior]:
     """Return 150 triplets of 40 points in d = 2."""
     rng = np.random.default_rng(6)
     X = rng.normal(size=(40, 2))
-    triplets = Triplets(X, *triples(rng, 40, 150), np.zeros(150, int))
+    a, near, far = triples(rng, 40, 150)
+    triplets = Triplets(X, a, near, far, np.zeros(150, int))
     return triplets, TripletPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
 
 

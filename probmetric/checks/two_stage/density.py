@@ -26,7 +26,7 @@ from probmetric.inference.two_stage.target import (
     pack,
     position,
 )
-from probmetric.models.two_stage import TwoStageParams, two_stage
+from probmetric.models.two_stage import two_stage
 from probmetric.typing import Array, ArrayLike
 
 FEW = 3
@@ -45,15 +45,19 @@ def _slope(gradient: Mapping[str, Array], n: int, total: ArrayLike) -> Values:
     return {**slope, "weights": slope["weights"] - slope["weights"].mean()}
 
 
-def _with_holes(problem: Problem[Groups]) -> Groups:
-    """Return the first instances of each source, a fifth of the entries missing."""
-    groups = problem.data
-    codes = np.asarray(groups.group)
+def _few(problem: Problem[Groups]) -> Groups:
+    """Return the first instances of each source: NumPyro stacks all of them."""
+    groups, codes = problem.data, np.asarray(problem.data.group)
     few = np.concatenate([np.flatnonzero(codes == g)[:FEW] for g in np.unique(codes)])
-    X = np.asarray(groups.X)[few]
-    hole = np.random.default_rng(3).random(X.shape) < 0.2
     w = None if groups.w is None else np.asarray(groups.w)[few]
-    return Groups(np.where(hole, np.nan, X), codes[few], w)
+    return Groups(np.asarray(groups.X)[few], codes[few], w)
+
+
+def _with_holes(problem: Problem[Groups]) -> Groups:
+    """Return a few instances of each source, a fifth of the entries missing."""
+    few = _few(problem)
+    hole = np.random.default_rng(3).random(few.X.shape) < 0.2
+    return few._replace(X=np.where(hole, np.nan, few.X))
 
 
 def slope_at_end(
@@ -101,17 +105,9 @@ def _stationary(
 
 
 def _fitted(problem: Problem[Groups]) -> dict[str, Fitted]:
-    p = near(problem)._asdict()
-    p = TwoStageParams(**{name: np.asarray(a) for name, a in p.items()})
+    p, data, prior = near(problem), _few(problem), problem.prior
     total = p.within + p.between
     tied = p._replace(within=0.35 * total, between=0.65 * total)
-    prior = problem.prior
-    codes = np.asarray(problem.data.group)
-    # NumPyro stacks all instances of a source: few of each.
-    few = [np.flatnonzero(codes == g)[:FEW] for g in np.unique(codes)]
-    rows = np.concatenate(few)
-    w = None if problem.data.w is None else np.asarray(problem.data.w)[rows]
-    data = Groups(np.asarray(problem.data.X)[rows], codes[rows], w)
     return {
         "free": Fitted(data, prior, p, False, None),
         "α sampled": Fitted(data, prior, tied, True, None),
