@@ -11,7 +11,7 @@ import numpy as np
 from probmetric.data.scaling import Scaler, constant_columns
 from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.estimators.lca.anchors import check_anchors, from_anchors, store
-from probmetric.estimators.lca.settings import recipe_of, refuse_rank
+from probmetric.estimators.lca.settings import recipe_of, refuse_groups, refuse_rank
 from probmetric.inference.lca.anchors.rows import Reader, Rows
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.large.begin import begin
@@ -104,8 +104,16 @@ def check(self: Any, X: Source) -> tuple[Recipe, float | str]:
     return recipe, lam
 
 
-def fit(self: Any, X: Source, y: object = None, *, sample_weight: object = None) -> Any:
+def fit(
+    self: Any,
+    X: Source,
+    y: object = None,
+    *,
+    sample_weight: object = None,
+    groups: object = None,
+) -> Any:
     """Fit ``LCA`` to rows on disk from anchors."""
+    refuse_groups(groups, "data on disk")
     if sample_weight is not None:
         raise ValueError(
             "sample_weight must be None for data on disk, got weights. Use "
