@@ -109,8 +109,9 @@ class SameProbability:
             return self._model_probability(a, b)
         known = label_places(labels, self.classes_, len(a)) if given else None
         c = len(self.classes_)
-        rows = self._training_rows()
-        return same_class((a, b), known, rows, c, self._class_probabilities)
+        rows, w = self._training_rows(), vars(self)["_training"].w
+        training = *rows, None if w is None else np.asarray(w)
+        return same_class((a, b), known, training, c, self._class_probabilities)
 
     def _training_rows(
         self,

@@ -230,10 +230,13 @@ class PosteriorMetric:
         """
         need_own_spread("ratio_interval", self)
         intervals.need_distance(self.draws[0])
-        intervals.apart(self.pair_draws(*second))
+        others = intervals.apart(self.pair_draws(*second))
         above, below = (
             np.maximum(values, intervals.LEAST * mean)
-            for values, mean in (self._lengths(*first), self._lengths(*second))
+            for values, mean in (
+                self._lengths(*first),
+                self._corrected(others, *second),
+            )
         )
         return quantiles(intervals.ratio(above, below), prob)
 
@@ -241,7 +244,12 @@ class PosteriorMetric:
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> tuple[Float[np.ndarray, "s *n"], Float[np.ndarray, "*n"]]:
         """Return distances of every draw, corrected for noise, and their center."""
-        values = self.pair_draws(A, B)
+        return self._corrected(self.pair_draws(A, B), A, B)
+
+    def _corrected(
+        self, values: np.ndarray, A: Array, B: Array
+    ) -> tuple[Float[np.ndarray, "s *n"], Float[np.ndarray, "*n"]]:
+        """Return ``_lengths`` of points whose ``pair_draws`` are ``values``."""
         plain = self.credible or self.source == "exact"
         if plain or not isinstance(self.draws[0], Mahalanobis):
             return values, np.asarray(np.median(values, 0))
