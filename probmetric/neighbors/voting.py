@@ -114,7 +114,7 @@ def with_votes(knn: KNeighborsClassifier) -> VotingMahalanobis:
         sharpness=np.asarray(knn.sharpness_),
         prior_weight=np.asarray(knn.prior_weight_),
         classes=tuple(knn.classes_.tolist()),
-        weights=knn._w,
+        weights=vars(knn)["_w"],
         class_prior=prior,
     )
     # With many rows the scale, the unit of the bandwidth, is that of a sample.

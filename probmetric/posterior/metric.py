@@ -399,14 +399,15 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
 
 
 def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
-    """Raise for draws for prediction, and warn about draws that are too narrow."""
+    """Raise for draws for prediction; warn unless the width of draws is meaningful."""
     need_intervals(name, posterior.purpose, posterior.source)
     if posterior.source != "bootstrap" and not posterior.pairs_independent:
         warnings.warn(
-            f"{name}: intervals of {posterior.source!r} draws are too narrow unless "
-            f"training pairs or points are independent. Nominal 90% intervals covered "
-            f"{COVERED} of distances for pairs built from labels (Laplace draws of "
-            "LCA). Set pairs_independent=True if they are independent.",
+            f"{name}: intervals of {posterior.source!r} draws are too narrow or too "
+            "wide unless training pairs or points are independent, because their width "
+            "depends on the learning rate (see Benchmarks: label_draws). Use the "
+            "jackknife: posterior_metric('intervals') of LCA, or with_intervals. Set "
+            "pairs_independent=True if they are independent.",
             stacklevel=3,
         )
 

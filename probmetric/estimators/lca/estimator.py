@@ -401,6 +401,15 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             identified up to sign, so ``log_prior`` includes the prior density at -W
             (Eq. 2 of ``inference.lca.target``).
 
+        Notes
+        -----
+        After ``fit``, the draws are not a measure of sampling error: pairs share
+        points, and the rate n/N is a convention. Distances usually vary more among
+        these draws than among fits to other samples, and no single rate corrects this
+        (see Benchmarks: label_draws). Use the draws for figures and model checks, and
+        ``posterior_metric("intervals")`` for intervals. After ``fit_pairs`` to
+        independent pairs, the draws give intervals.
+
         Examples
         --------
         >>> from sklearn.datasets import load_iris
