@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import accuracy, coverage, harness, pairs_coverage
+from benchmarks import accuracy, coverage, effects_coverage, harness, pairs_coverage
 
 
 def page(name, lines, folder):
@@ -16,7 +16,11 @@ def page(name, lines, folder):
     return (folder / f"{name}.md").read_text()
 
 
-TABLES = {"intervals": coverage.tables, "pairs_coverage": pairs_coverage.tables}
+TABLES = {
+    "effects_coverage": effects_coverage.tables,
+    "intervals": coverage.tables,
+    "pairs_coverage": pairs_coverage.tables,
+}
 GENERATED = sorted(
     path.stem
     for path in harness.RESULTS.glob("*.md")

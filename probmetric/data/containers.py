@@ -31,6 +31,8 @@ class Points(NamedTuple):
 class Labeled(NamedTuple):
     """Observations with class codes y (n,) in 0..C-1, or y=None to simulate classes.
 
+    ``groups`` (n,) are codes of clusters of rows; only ``LCA`` uses them.
+
     Examples
     --------
     >>> import numpy as np
@@ -41,6 +43,7 @@ class Labeled(NamedTuple):
     X: Float[Array, "n d"]
     y: Int[Array, "n"] | None
     w: Float[Array, "n"] | None = None
+    groups: Int[Array, "n"] | None = None
 
 
 class Pairs(NamedTuple):

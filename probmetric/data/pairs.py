@@ -184,6 +184,7 @@ def nearest_pairs(
     k: int = 3,
     m: int = 3,
     factor: ArrayLike | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Pairs:
     """Pair each point with its nearest points of the same class and of other classes.
 
@@ -199,6 +200,9 @@ def nearest_pairs(
         used if there are fewer.
     factor : array-like of shape (p, d), optional
         Linear map of the distance ‖factor (x - x')‖. Default: Euclidean distance.
+    groups : array of shape (n,) of integers, optional
+        Cluster of each point. No pair has two points of a group, and the neighbors of a
+        point are from different groups. Default: each point is a group.
 
     Returns
     -------
@@ -230,25 +234,45 @@ def nearest_pairs(
         if L.shape[1] != d:
             raise ValueError(f"factor must have shape (p, {d}), got {L.shape}")
         Z = rows @ L.T
+    group = np.arange(len(Z)) if groups is None else groups
     parts: _Parts = []
-    for queries, place, members, others in _class_blocks(codes):
-        _, targets = _targets(Z, queries, place, members, k)
-        D = cdist(Z[queries], Z[others], "sqeuclidean")
-        nearest = others[smallest(D, min(m, len(others)))]
-        for same, neighbors in ((1, targets), (0, nearest)):
-            anchors = np.repeat(queries, neighbors.shape[1])
-            parts.append((anchors, neighbors.ravel(), same))
+    for queries, _, members, others in _class_blocks(codes):
+        for same, among, most in ((1, members, k), (0, others, m)):
+            D = cdist(Z[queries], Z[among], "sqeuclidean")
+            D[group[queries][:, None] == group[among]] = np.inf
+            if groups is not None:
+                D = _nearest_of_groups(D, group[among])
+            near = smallest(D, min(most, len(among) - same))
+            row, place = np.nonzero(np.isfinite(np.take_along_axis(D, near, 1)))
+            parts.append((queries[row], among[near[row, place]], same))
     return _by_anchor(rows, parts)
 
 
+def _nearest_of_groups(
+    D: Float[np.ndarray, "q n"], group: Int[np.ndarray, "n"]
+) -> Float[np.ndarray, "q n"]:
+    """Return the distances of the nearest column of each group, infinite for others."""
+    nearest = np.full_like(D, np.inf)
+    for code in np.unique(group):
+        columns = np.flatnonzero(group == code)
+        first = columns[smallest(D[:, columns], 1)]
+        np.put_along_axis(nearest, first, np.take_along_axis(D, first, 1), 1)
+    return nearest
+
+
 def from_rows(
-    make: Callable[[np.ndarray, np.ndarray], Pairs],
+    make: Callable[..., Pairs],
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Pairs:
-    """Make pairs by ``make(points, classes)`` from rows in their canonical order."""
+    """Make pairs by ``make(points, classes)`` from rows in their canonical order.
+
+    ``groups``, if there are any, are passed to ``make`` by name.
+    """
     order = canonical_order(X, codes)
-    made = make(X[order], codes[order])
+    more = {} if groups is None else {"groups": groups[order]}
+    made = make(X[order], codes[order], **more)
     i, j = order[made.i], order[made.j]
     by_anchor = np.argsort(i, kind="stable")
     i, j, y = i[by_anchor], j[by_anchor], np.asarray(made.y)[by_anchor]

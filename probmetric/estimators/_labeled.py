@@ -18,6 +18,7 @@ from probmetric.data.inputs import (
     check_numeric,
     check_one_kind,
     class_codes,
+    group_codes,
     label_codes,
     pair_points,
     pairs_from_arrays,
@@ -250,6 +251,7 @@ def labeled_data(
     y: ArrayLike | None,
     w: ArrayLike | None = None,
     *,
+    groups: ArrayLike | None = None,
     counts: bool = False,
 ) -> tuple[Labeled, np.ndarray, Scaler]:
     """Check settings, points and labels; return standardized points and the classes.
@@ -258,9 +260,12 @@ def labeled_data(
     each remaining point once, or by its weight if weights are ``counts``. The threshold
     of an earlier fit is deleted.
     """
-    y, X, w = leave_out(unlabeled_of(estimator), y, X, w)
+    y, X, w, groups = leave_out(unlabeled_of(estimator), y, X, w, groups)
     rows, classes, codes = check_labeled(estimator, X, y)
+    unit = None if groups is None else group_codes(groups, len(rows))
     rows, classes, codes, weights = weighted_rows(rows, classes, codes, w)
+    if unit is not None and len(rows) < len(unit):
+        unit = np.unique(unit[np.asarray(w) > 0], return_inverse=True)[1]
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     Z, scaler = standardize_features(
@@ -270,8 +275,8 @@ def labeled_data(
         times=weights if counts else None,
     )
     forget(estimator, "threshold_", "pair_classes_")
-    remember_rows(estimator, Labeled(rows, codes, weights))
-    return Labeled(Z, codes, weights), classes, scaler
+    remember_rows(estimator, Labeled(rows, codes, weights, unit))
+    return Labeled(Z, codes, weights, unit), classes, scaler
 
 
 def pair_data(

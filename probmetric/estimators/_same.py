@@ -109,8 +109,9 @@ class SameProbability:
             return self._model_probability(a, b)
         known = label_places(labels, self.classes_, len(a)) if given else None
         c = len(self.classes_)
-        rows = self._training_rows()
-        return same_class((a, b), known, rows, c, self._class_probabilities)
+        rows, w = self._training_rows(), vars(self)["_training"].w
+        training = *rows, None if w is None else np.asarray(w)
+        return same_class((a, b), known, training, c, self._class_probabilities)
 
     def _training_rows(self) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
         """Return the training rows in input units, and their class codes."""
@@ -158,9 +159,9 @@ class SameProbability:
     def _link_of_new_classes(self) -> LogLogisticLink:
         """Return Eq. (1), fitted to pairs of left-out classes (cached)."""
         if not hasattr(self, "_new_classes"):
-            rows, w = self._training_rows(), vars(self)["_training"].w
-            w = None if w is None else np.asarray(w)
-            self._new_classes = link_of_new_classes(self, *rows, w)
+            rows, data = self._training_rows(), vars(self)["_training"]
+            w, groups = (v if v is None else np.asarray(v) for v in data[2:])
+            self._new_classes = link_of_new_classes(self, *rows, w, groups)
         return self._new_classes
 
 
@@ -169,8 +170,12 @@ def link_of_new_classes(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     w: Float[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> LogLogisticLink:
-    """Fit Eq. (1) to the pairs of classes that refits have not seen."""
+    """Fit Eq. (1) to the pairs of classes that refits have not seen.
+
+    Pairs of rows of one group are left out.
+    """
     if not hasattr(estimator, "pair_distance"):
         raise ValueError(
             f"new_classes must be False for {type(estimator).__name__}, which has no "
@@ -191,12 +196,14 @@ def link_of_new_classes(
     for k in range(n_folds):
         rest = (fold[codes] != k) & (fold[codes] >= 0)
         out = order[fold[codes[order]] == k][:MOST_ROWS]
-        weights = {} if w is None else {"sample_weight": w[rest]}
-        refit = with_choices(estimator).fit(X[rest], codes[rest], **weights)
-        i, j = np.triu_indices(len(out), 1)
-        distance = refit.pair_distance(np.stack([X[out[i]], X[out[j]]], 1))
-        squared.append(distance**2)
-        same.append(codes[out[i]] == codes[out[j]])
+        more = {"sample_weight": w, "groups": groups}
+        more = {name: v[rest] for name, v in more.items() if v is not None}
+        refit = with_choices(estimator).fit(X[rest], codes[rest], **more)
+        i, j = out[np.stack(np.triu_indices(len(out), 1))]
+        if groups is not None:
+            i, j = np.stack([i, j])[:, groups[i] != groups[j]]
+        squared.append(refit.pair_distance(np.stack([X[i], X[j]], 1)) ** 2)
+        same.append(codes[i] == codes[j])
     return log_logistic(np.concatenate(squared), np.concatenate(same), AT_RANDOM)
 
 

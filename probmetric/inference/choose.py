@@ -75,6 +75,7 @@ def choose_strength(
     tolerance: float | int = TOLERANCE,
     name: str = "prior_strength",
     images: bool = False,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Chosen:
     """Choose the strength of a prior by the log loss of neighbor votes in folds.
 
@@ -83,12 +84,12 @@ def choose_strength(
     ``codes`` are classes 0..c-1; the only point of a class is used for training and
     never predicted. ``strengths`` begin with the strongest. ``tolerance`` is the number
     of standard errors by which a stronger prior may be worse. The result is the weakest
-    if no strength can be fitted in every fold.
+    if no strength can be fitted in every fold. The rows of a group are in one fold.
     """
     X, codes = np.asarray(X), np.asarray(codes)
     order = canonical_order(X, codes)
     repeats = N_REPEATS if len(X) < ONCE else 1
-    every = list(folds(X, codes, N_FOLDS, repeats, order))
+    every = list(folds(X, codes, N_FOLDS, repeats, order, groups))
 
     def votes(model: Any, fold: Fold) -> Float[np.ndarray, "b m"]:
         voters, queries = fold.voters, fold.asked

@@ -12,7 +12,7 @@ from probmetric.data.scaling import Scaler, constant_columns
 from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.estimators.lca.anchors import check_anchors, from_anchors, store
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.estimators.lca.settings import recipe_of, refuse_rank
+from probmetric.estimators.lca.settings import recipe_of, refuse_groups, refuse_rank
 from probmetric.inference.lca.anchors.rows import Reader, Rows
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.large.begin import begin
@@ -106,8 +106,16 @@ def check(self: LCA, X: Source) -> tuple[Recipe, float | str]:
     return recipe, lam
 
 
-def fit(self: LCA, X: Source, y: object = None, *, sample_weight: object = None) -> LCA:
+def fit(
+    self: LCA,
+    X: Source,
+    y: object = None,
+    *,
+    sample_weight: object = None,
+    groups: object = None,
+) -> LCA:
     """Fit ``LCA`` to rows on disk from anchors."""
+    refuse_groups(groups, "data on disk")
     refuse_arrays(sample_weight=sample_weight)
     begin(self, X, y)
     recipe, lam = check(self, X)

@@ -441,9 +441,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Q, known = queries_of(self, points), None
         if labels is not None:
             known = label_places(labels, self.classes_, len(i))
-        training = self.fit_X_, self.codes_
+        training = self.fit_X_, self.codes_, self._w
         if isinstance(self.fit_X_, Chunked):
-            training = Q[:0], np.empty(0, int)
+            training = Q[:0], np.empty(0, int), None
         c = len(self.classes_)
         return same_class((Q[i], Q[j]), known, training, c, self._probabilities)
 

@@ -8,8 +8,8 @@ training data, the classes of two points are independent, so
 This is the probability that two independently drawn items with these features share a
 class. It is below 1 for a point and itself, and it need not decrease with distance. A
 point that equals a training row has the label of that row (the shares of the labels,
-if equal rows have several). If both points equal training rows, both use leave-one-out
-probabilities: equal rows have the mean over the rows left out.
+by weight, if equal rows have several). If both points equal training rows, both use
+leave-one-out probabilities: equal rows have the mean over the rows left out, by weight.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,9 @@ def label_places(
 def same_class(
     ends: tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]],
     known: Int[np.ndarray, "N"] | None,
-    training: tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]],
+    training: tuple[
+        Float[np.ndarray, "n d"], Int[np.ndarray, "n"], Float[np.ndarray, "n"] | None
+    ],
     n_classes: int,
     probabilities: Callable[..., Float[np.ndarray, "m c"]],
 ) -> Float[np.ndarray, "N"]:
@@ -54,21 +56,22 @@ def same_class(
         First and second points.
     known : array of shape (N,), optional
         Class codes of the second points.
-    training : tuple of arrays of shape (n, d) and (n,)
-        Training rows and their class codes.
+    training : tuple of arrays of shape (n, d), (n,) and (n,) or None
+        Training rows, their class codes and their weights.
     n_classes : int
     probabilities : callable
         Class probabilities of points (m, d). A second argument, the numbers of the
         points among the training rows, leaves these rows out.
     """
-    N, (X, codes) = len(ends[0]), training
+    N, (X, codes, weights) = len(ends[0]), training
+    w = np.ones(len(X)) if weights is None else weights
     rows = np.concatenate([*ends, X])
     _, index, place = np.unique(
         row_hashes(rows), return_index=True, return_inverse=True
     )
     first, second, at = np.split(place, [N, 2 * N])
     shares = np.zeros((len(index), n_classes))
-    np.add.at(shares, (at, codes), 1.0)
+    np.add.at(shares, (at, codes), w)
     times = shares.sum(1)
     seen = times > 0
     shares[seen] /= times[seen, None]
@@ -79,7 +82,8 @@ def same_class(
     if len(new := used[~seen[used]]):
         P[new] = probabilities(rows[index[new]])
     if len(own := np.flatnonzero(np.isin(at, used))):
-        np.add.at(P, at[own], probabilities(X[own], own) / times[at[own], None])
+        share = (w[own] / times[at[own]])[:, None]
+        np.add.at(P, at[own], share * probabilities(X[own], own))
     if known is not None:
         return P[first, known]
     a, b = (

@@ -80,6 +80,7 @@ def folds(
     n_folds: int,
     repeats: int,
     order: Int[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Iterator[Fold]:
     """Yield stratified folds; each repeat divides the points anew.
 
@@ -89,7 +90,7 @@ def folds(
     order = canonical_order(X, codes) if order is None else order
     voters = some_voters(X, codes, order)
     for repeat in range(repeats):
-        fold = deal(X, codes, n_folds, repeat, order)
+        fold = deal(X, codes, n_folds, repeat, order, groups)
         at = fold[voters]
         for out in range(min(n_folds, len(X))):
             if (at == out).any():
@@ -103,11 +104,29 @@ def deal(
     n_folds: int,
     seed: int,
     order: Int[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Assign stratified folds 0..n_folds-1; -1 for the only point of a class."""
+    """Assign stratified folds 0..n_folds-1; -1 for the only point of a class.
+
+    The rows of a group have the fold of one of them, and no other row decides.
+    """
+    if groups is not None:
+        rows, unit = one_of_each(X, codes, groups)
+        return deal(X[rows], codes[rows], n_folds, seed)[unit]
     fold = np.empty(len(X), int)
     fold[by_class(X, codes, seed, order)] = np.arange(len(X)) % n_folds
     return np.where(np.bincount(codes)[codes] > 1, fold, -1)
+
+
+def one_of_each(
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    groups: Int[np.ndarray, "n"],
+) -> tuple[Int[np.ndarray, "g"], Int[np.ndarray, "n"]]:
+    """Return a row of each group, the first in canonical order, and all group codes."""
+    unit = np.unique(groups, return_inverse=True)[1]
+    order = canonical_order(X, codes)
+    return order[np.unique(unit[order], return_index=True)[1]], unit
 
 
 def some_voters(

@@ -5,6 +5,7 @@ tuned votes of ``KNeighborsClassifier``. Images are computed row by row, so that
 training point always has the same image.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +36,10 @@ class VotingMahalanobis(Mahalanobis):
         Soft votes, as in ``KNeighborsClassifier``.
     classes : tuple
         Sorted class labels.
+    weights : array of shape (n,), optional
+        Weights of the rows in the votes. Default: 1 for all.
+    class_prior : array of shape (c,), optional
+        Class probabilities of the points of a query. Default: the training shares.
     """
 
     rows: Float[Array, "n p"] = field(kw_only=True)
@@ -43,6 +48,8 @@ class VotingMahalanobis(Mahalanobis):
     sharpness: Scalar = field(kw_only=True)
     prior_weight: Scalar = field(kw_only=True)
     classes: tuple[object, ...] = field(kw_only=True, metadata={"static": True})
+    weights: Float[Array, "n"] | None = field(default=None, kw_only=True)
+    class_prior: Float[Array, "c"] | None = field(default=None, kw_only=True)
 
     @measured
     def same_probability(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -75,9 +82,11 @@ class VotingMahalanobis(Mahalanobis):
             bandwidth=float(self.bandwidth),
             sharpness=float(self.sharpness),
             prior_weight=float(self.prior_weight),
+            class_prior=self.class_prior,
             unlabeled=None,
         )
-        return knn.fit(self.rows, np.array(self.classes)[np.asarray(self.codes)])
+        labels = np.array(self.classes)[np.asarray(self.codes)]
+        return knn.fit(self.rows, labels, sample_weight=self.weights)
 
 
 def images(factor: Array, X: Array) -> Float[np.ndarray, "n p"]:
@@ -93,6 +102,10 @@ def with_votes(knn: KNeighborsClassifier) -> VotingMahalanobis:
             "metric must be a Mahalanobis metric to store votes, got "
             f"{type(metric).__name__}. Pickle the learner instead"
         )
+    prior = knn.class_prior
+    if isinstance(prior, Mapping):
+        prior = [prior[label] for label in knn.classes_.tolist()]
+    prior = None if prior is None else np.asarray(prior, float)
     made: Any = VotingMahalanobis(
         metric.factor,
         rows=images(metric.factor, knn.fit_X_),
@@ -101,6 +114,8 @@ def with_votes(knn: KNeighborsClassifier) -> VotingMahalanobis:
         sharpness=np.asarray(knn.sharpness_),
         prior_weight=np.asarray(knn.prior_weight_),
         classes=tuple(knn.classes_.tolist()),
+        weights=vars(knn)["_w"],
+        class_prior=prior,
     )
     # With many rows the scale, the unit of the bandwidth, is that of a sample.
     width = knn.bandwidth_ * knn.scale_[0] / made.classifier().scale_[0]

@@ -26,10 +26,10 @@ from scipy.special import expit
 from probmetric.arguments import check_number
 from probmetric.data import inputs
 from probmetric.data.chunked import Chunked, chunked
-from probmetric.data.hash import canonical_order
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.neighbors.search import check_dimension
+from probmetric.neighbors.strength import one_of_each
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
@@ -257,21 +257,22 @@ def jackknifed(
     n_jobs: int | None = None,
     about: str = "",
 ) -> IntervalMetric:
-    """Return a metric fitted to X with refits ``learn(X, codes)`` without quarters."""
-    names = np.asarray(np.arange(len(X)) if groups is None else groups)
-    if names.shape != (len(X),):
-        raise ValueError(f"groups must have shape ({len(X)},), got {names.shape}")
-    unit = np.unique(names, return_inverse=True)[1]
-    order = canonical_order(X, codes)
-    first = order[np.unique(unit[order], return_index=True)[1]]  # A row of each group.
-    n, n_classes = len(first), len(np.unique(codes[first]))
+    """Return a metric fitted to X with refits without quarters.
+
+    A refit is ``learn(X, codes)``, or ``learn(X, codes, groups)`` if there are groups.
+    """
+    unit = None if groups is None else inputs.group_codes(groups, len(X))
+    rows = np.arange(len(X)) if unit is None else one_of_each(X, codes, unit)[0]
+    n, n_classes = len(rows), len(np.unique(codes[rows]))
     if n == n_classes:
         raise ValueError(
             "y must have a class with two or more points (with groups, in different "
             f"groups), got {n} in {n_classes} classes"
         )
-    rests = (rest[unit] for rest in quarters(X[first], codes[first], seed))
-    left_out = refits(learn, ((X[rest], codes[rest]) for rest in rests), n_jobs)
+    data = (X, codes) if unit is None else (X, codes, unit)
+    rests = quarters(X, codes, seed, unit)
+    samples = (tuple(v[rest] for v in data) for rest in rests)
+    left_out = refits(learn, samples, n_jobs)
     metric, *left_out = same_size([metric, *left_out])
     df = min(n - n_classes, len(left_out) - 1)
     return IntervalMetric(metric, left_out, factor=FACTOR, df=df, about=about)
@@ -305,7 +306,8 @@ def with_intervals(
         Cluster of each row, such as its subject, specimen or file. Whole groups are
         left out. Without ``groups`` rows are assumed to be independent; equal rows,
         too, count as separate observations, which makes intervals too short if they
-        are copies. Not supported for a dataset on disk.
+        are copies. Not supported for a dataset on disk. ``learn`` does not receive
+        them: for ``LCA`` use ``fit(X, y, groups=...)`` and ``posterior_metric``.
     seed : int ≥ 0, default=0
         Seed of the quarters.
     about : str, default=""
@@ -339,7 +341,7 @@ def with_intervals(
     X, y = np.asarray(X), np.asarray(y)
     classes, codes = np.unique(y, return_inverse=True)
 
-    def relearn(X: np.ndarray, codes: np.ndarray) -> Dissimilarity:
+    def relearn(X: np.ndarray, codes: np.ndarray, *_: object) -> Dissimilarity:
         return learn(X, classes[codes])
 
     return jackknifed(

@@ -81,15 +81,18 @@ def groups_of(
 
 
 def quarters(
-    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], seed: int = 0
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    seed: int = 0,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Iterator[Bool[np.ndarray, "n"]]:
     """Yield the points of each refit: all but a quarter of them, Eq. (1).
 
     The quarters are stratified by class and do not depend on the order of the points.
-    The only point of a class is in every refit.
+    The only point of a class is in every refit. Groups are left out whole.
     """
     for repeat in range(seed * REPEATS, (seed + 1) * REPEATS):
-        part = deal(X, codes, QUARTERS, repeat)
+        part = deal(X, codes, QUARTERS, repeat, groups=groups)
         for k in range(QUARTERS):
             yield part != k
 

@@ -230,10 +230,13 @@ class PosteriorMetric:
         """
         need_own_spread("ratio_interval", self)
         intervals.need_distance(self.draws[0])
-        intervals.apart(self.pair_draws(*second))
+        others = intervals.apart(self.pair_draws(*second))
         above, below = (
             np.maximum(values, intervals.LEAST * mean)
-            for values, mean in (self._lengths(*first), self._lengths(*second))
+            for values, mean in (
+                self._lengths(*first),
+                self._corrected(others, *second),
+            )
         )
         return quantiles(intervals.ratio(above, below), prob)
 
@@ -241,7 +244,12 @@ class PosteriorMetric:
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> tuple[Float[np.ndarray, "s *n"], Float[np.ndarray, "*n"]]:
         """Return distances of every draw, corrected for noise, and their center."""
-        values = self.pair_draws(A, B)
+        return self._corrected(self.pair_draws(A, B), A, B)
+
+    def _corrected(
+        self, values: np.ndarray, A: Array, B: Array
+    ) -> tuple[Float[np.ndarray, "s *n"], Float[np.ndarray, "*n"]]:
+        """Return ``_lengths`` of points whose ``pair_draws`` are ``values``."""
         plain = self.credible or self.source == "exact"
         if plain or not isinstance(self.draws[0], Mahalanobis):
             return values, np.asarray(np.median(values, 0))
@@ -391,14 +399,15 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
 
 
 def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
-    """Raise for draws for prediction, and warn about draws that are too narrow."""
+    """Raise for draws for prediction; warn unless the width of draws is meaningful."""
     need_intervals(name, posterior.purpose, posterior.source)
     if posterior.source != "bootstrap" and not posterior.pairs_independent:
         warnings.warn(
-            f"{name}: intervals of {posterior.source!r} draws are too narrow unless "
-            f"training pairs or points are independent. Nominal 90% intervals covered "
-            f"{COVERED} of distances for pairs built from labels (Laplace draws of "
-            "LCA). Set pairs_independent=True if they are independent.",
+            f"{name}: intervals of {posterior.source!r} draws are too narrow or too "
+            "wide unless training pairs or points are independent, because their width "
+            "depends on the learning rate (see Benchmarks: label_draws). Use the "
+            "jackknife: posterior_metric('intervals') of LCA, or with_intervals. Set "
+            "pairs_independent=True if they are independent.",
             stacklevel=3,
         )
 

@@ -92,6 +92,20 @@ def test_equal_rows_of_two_classes_have_the_shares_of_their_labels():
     assert knn.same_probability(ends, labels=["a", "b"]).sum() == pytest.approx(1)
 
 
+def test_weights_count_in_the_labels_and_votes_of_equal_rows():
+    rows, labels = np.r_[X, X[:1]], np.r_[Y, ["b"]]
+    w = np.ones(41)
+    w[-1] = 3
+    knn = pm.KNeighborsClassifier().fit(rows, labels, sample_weight=w)
+    p = knn.predict_proba(Q[:1])[0]
+    made = knn.same_probability([[Q[0], X[0]]])
+    np.testing.assert_allclose(made, [p @ [1 / 4, 3 / 4]], rtol=1e-12)
+    own = knn._probabilities(rows[[0, 40, 5]], np.array([0, 40, 5]))
+    both = np.array([1 / 4, 3 / 4]) @ own[:2]
+    made = knn.same_probability([[X[0], X[5]]])
+    np.testing.assert_allclose(made, [both @ own[2]], rtol=1e-12)
+
+
 def test_the_order_of_rows_does_not_matter():
     tied, order = np.round(X), RNG.permutation(40)
     ends = pairs_of(np.r_[tied, Q], np.r_[tied[::-1], tied[:8]])
@@ -102,8 +116,12 @@ def test_the_order_of_rows_does_not_matter():
     np.testing.assert_allclose(made[0], made[1], atol=1e-9)
 
 
-def test_stored_votes_are_those_of_the_classifier(tmp_path):
-    knn = fitted()
+@pytest.mark.parametrize("prior", [None, [0.2, 0.8], {"a": 0.7, "b": 0.3}])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_stored_votes_are_those_of_the_classifier(tmp_path, prior, weighted):
+    w = RNG.uniform(0.1, 4, 40) if weighted else None
+    knn = pm.KNeighborsClassifier(METRIC, class_prior=prior)
+    knn.fit(X, Y, sample_weight=w)
     pm.save_metric(with_votes(knn), tmp_path / "metric.npz")
     metric = pm.load_metric(tmp_path / "metric.npz")
     A, B = np.r_[Q, X[:8], Q], np.r_[Q[::-1], X[8:16], X[:8]]

@@ -46,7 +46,13 @@ from probmetric.estimators.lca.posterior import (
     to_tree,
 )
 from probmetric.estimators.lca.rank import RankChoice, choose_rank
-from probmetric.estimators.lca.settings import PriorMean, recipe_of, refuse_rank
+from probmetric.estimators.lca.settings import (
+    PriorMean,
+    check_groups,
+    recipe_of,
+    refuse_groups,
+    refuse_rank,
+)
 from probmetric.estimators.lca.tuning import Choice, fit_given_pairs, fit_labels
 from probmetric.inference.lca.anchors.rows import Reader
 from probmetric.inference.lca.bootstrap import Bootstrap
@@ -211,6 +217,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         y: ArrayLike | None = None,
         *,
         sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Learn from class labels, or from pairs.
 
@@ -228,21 +235,40 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             Data weights ≥ 0. The weight of a pair is the product of the weights of its
             points. All pairs together count as Σw observations. Neighbors, scale and
             prior mean use the rows of positive weight.
+        groups : array-like of shape (n,), optional
+            Cluster of each row, such as its subject, specimen or file. Rows of a group
+            are not paired with each other, are in the same fold, and together count as
+            one observation. By default rows are independent. Equal rows count as
+            separate observations, too: if they are copies, pass ``groups``. Supported
+            with "nearest" and "all" pairs of all points and a number (or None) as
+            ``n_components``.
+
+        Raises
+        ------
+        ValueError
+            If ``groups`` are set for pairs, data on disk or unsupported settings.
+            If no class has rows in two groups.
         """
         rows: Any = X
         y = required(self, y)
         if holds_pairs(self, rows):
+            refuse_groups(groups, "pairs")
             return self.fit_pairs(rows, y, sample_weight=sample_weight)
-        data, self.classes_, scaler = labeled_data(self, rows, y, sample_weight)
+        data, self.classes_, scaler = labeled_data(
+            self, rows, y, sample_weight, groups=groups
+        )
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
+        if (unit := data.groups) is not None:
+            check_groups(self, self._codes, np.asarray(unit))
+            unit = np.asarray(unit)
         w = None if data.w is None else np.asarray(data.w)
         recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
         if self.n_anchors is not None:
             anchored = from_anchors(self, Reader(Z, self._codes), recipe, lam, w)
             return store(self, anchored, scaler)
         state = self.random_state
-        fitted, choices = fit_labels(Z, self._codes, recipe, lam, state, w)
+        fitted, choices = fit_labels(Z, self._codes, recipe, lam, state, w, unit)
         return self._store(fitted, scaler, choices, ranks)
 
     def fit_pairs(
@@ -375,6 +401,15 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             identified up to sign, so ``log_prior`` includes the prior density at -W
             (Eq. 2 of ``inference.lca.target``).
 
+        Notes
+        -----
+        After ``fit``, the draws are not a measure of sampling error: pairs share
+        points, and the rate n/N is a convention. Distances usually vary more among
+        these draws than among fits to other samples, and no single rate corrects this
+        (see Benchmarks: label_draws). Use the draws for figures and model checks, and
+        ``posterior_metric("intervals")`` for intervals. After ``fit_pairs`` to
+        independent pairs, the draws give intervals.
+
         Examples
         --------
         >>> from sklearn.datasets import load_iris
@@ -389,6 +424,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
                 "predictive and prior_draws must not be set with 'bootstrap', which "
                 f"has no posterior, got {predictive} and {prior_draws}"
             )
+        if isinstance(sampler, Bootstrap):
+            refuse_groups(fitted.groups, "method='bootstrap'")
         rate = 1.0 if isinstance(sampler, Bootstrap) else fitted.learning_rate
         if learning_rate is not None:
             rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
@@ -439,7 +476,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         n_draws: int | None = None,
         seed: int = 0,
         target: Literal["fit", "all_pairs"] = "fit",
-        groups: ArrayLike | None = None,
         pairs: Literal["auto", "fitted", "all"] = "auto",
         learning_rate: float | Literal["auto"] = "auto",
         regularization: float | Literal["auto"] = "auto",
@@ -455,8 +491,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         method : sampler or its name, or "jackknife"; optional
             Default for prediction: "laplace". Default for intervals: "jackknife" after
             ``fit``, and "laplace" after ``fit_pairs``, which assumes independent pairs.
-            The jackknife repeats the fit 52 times without a quarter of the points. It
-            has no draws.
+            The jackknife repeats the fit 52 times without a quarter of the points, or
+            of the groups of ``fit``. It has no draws.
         n_draws : int, optional
             Number of metrics. Default: 32 for prediction, 100 for intervals, or all
             ``draws``. Not supported by the jackknife.
@@ -466,10 +502,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             "all_pairs" is ``LCA(pairs="all", learning_rate=1, regularization=1)``, or
             with ``learning_rate`` and ``regularization``. The scale of its distances
             does not depend on n. Nearest pairs become closer as n increases.
-        groups : array-like of shape (n,), optional
-            Cluster of each labeled row, such as its subject or specimen. The jackknife
-            leaves out whole groups. By default rows are independent; equal rows count
-            as separate observations.
         pairs : {"auto", "fitted", "all"}, default="auto"
             Pairs of the posterior draws: the pairs of the fit, or all pairs of its
             labeled points. "auto" is "all" for intervals after ``fit``, otherwise
@@ -512,7 +544,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             check_no_weights(fitted)
         rest = pairs, learning_rate, regularization, progress
         shared = purpose, method, n_draws, seed
-        return metric_for(self, *shared, target, groups, *rest)
+        return metric_for(self, *shared, target, *rest)
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
         return metrics(draws)

@@ -53,7 +53,7 @@ from probmetric.models.lca import lca, to_metric
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.interval_metric import IntervalMetric, jackknifed
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose
+from probmetric.typing import Purpose
 
 LOO_GRID = (1.0, 10.0, 100.0)
 """λ tried for prediction: prior standard deviations from c to c/10."""
@@ -75,7 +75,6 @@ class Options(TypedDict, total=False):
     n_draws: int | None
     seed: int
     target: Literal["fit", "all_pairs"]
-    groups: ArrayLike | None
     pairs: Literal["auto", "fitted", "all"]
     learning_rate: float | Literal["auto"]
     regularization: float | Literal["auto"]
@@ -149,14 +148,14 @@ def repeated(
     estimator: Any,
     *,
     target: str,
-    groups: ArrayLike | None,
     seed: int,
     learning_rate: int | float | str,
     regularization: int | float | str,
 ) -> IntervalMetric:
     """Return a fit to labels with its refits without quarters of the points.
 
-    Each refit standardizes its points and chooses the settings that the fit chose,
+    Whole groups are left out, if the fit had groups. Each refit standardizes its points
+    and chooses the settings that the fit chose,
     except for the number of rows of the map and the choices of "cv".
     ``target="all_pairs"`` replaces the fit by the fit to all pairs, at learning rate 1
     and λ = 1 by default.
@@ -169,12 +168,17 @@ def repeated(
         recipe, lam = as_fitted(recipe, fitted), estimator.regularization_
     scale = taught_scale(Z, estimator.scale_)
 
-    def learn(Z: np.ndarray, codes: np.ndarray) -> Mahalanobis:
+    def learn(
+        Z: np.ndarray, codes: np.ndarray, groups: np.ndarray | None = None
+    ) -> Mahalanobis:
         codes = np.unique(codes, return_inverse=True)[1]
+        if groups is not None:
+            groups = np.unique(groups, return_inverse=True)[1]
         scaler = fit_scaler(Z, standardize=estimator.standardize)
         rows = (Z - scaler.mean) / scaler.scale
-        reachable = within_reach(recipe, codes)
-        new = fit_labels(rows, codes, reachable, lam, estimator.random_state)[0]
+        reachable = within_reach(recipe, codes, groups)
+        state = estimator.random_state
+        new = fit_labels(rows, codes, reachable, lam, state, groups=groups)[0]
         report(new.fit, "LCA")
         factor = to_metric(new.fit.params).factor
         return Mahalanobis(factor / taught_scale(Z, scaler.scale) / scale)
@@ -186,12 +190,12 @@ def repeated(
             lam = check_number("regularization", regularization, 0, open_low=True)
         rate = float(check_number("learning_rate", rate, 0, open_low=True))
         recipe = recipe._replace(pairs="all", learning_rate=rate)
-        metric = learn(Z, codes)
+        metric = learn(Z, codes, fitted.groups)
     else:
         metric = Mahalanobis(estimator.components_.copy())
     pairs = "the fit" if target == "fit" else f"all pairs, λ = {lam:g}"
     about = f"{pairs} of {len(Z)} points"
-    return jackknifed(metric, learn, Z, codes, groups, seed=seed, about=about)
+    return jackknifed(metric, learn, Z, codes, fitted.groups, seed=seed, about=about)
 
 
 def _check_jackknife(
@@ -265,7 +269,6 @@ def metric_for(
     n_draws: int | None,
     seed: int,
     target: str,
-    groups: ArrayLike | None,
     pairs: str,
     learning_rate: int | float | str,
     regularization: int | float | str,
@@ -281,11 +284,16 @@ def metric_for(
     rates = {"learning_rate": learning_rate, "regularization": regularization}
     if bool(sampler == "jackknife"):
         _check_jackknife(purpose, labeled, target, n_draws, pairs, rates)
-        return repeated(estimator, target=target, groups=groups, seed=seed, **rates)
-    if target != "fit" or groups is not None:
+        return repeated(estimator, target=target, seed=seed, **rates)
+    if target != "fit":
         raise ValueError(
-            "method must be 'jackknife' for target='all_pairs' and for groups, got "
-            f"{sampler!r}. Use purpose='intervals' after fit"
+            f"method must be 'jackknife' for target='all_pairs', got {sampler!r}. Use "
+            "purpose='intervals' after fit"
+        )
+    if fitted.groups is not None:
+        raise ValueError(
+            f"method must be 'jackknife' after a fit with groups, got {sampler!r}. "
+            "For draws, use draws=lca.sample()"
         )
     if pairs == "all" and not labeled:
         raise ValueError("pairs must be 'fitted' after fit_pairs, got 'all'")

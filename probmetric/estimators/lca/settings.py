@@ -6,7 +6,7 @@
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import points
@@ -76,6 +76,30 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
                 f"n_components must be an integer or None with {what}, got "
                 f"{e.n_components!r}, which requires class labels"
             )
+
+
+def refuse_groups(groups: object, what: str) -> None:
+    """Raise if there are groups of rows, which ``what`` does not support."""
+    if groups is not None:
+        raise ValueError(f"groups must be None with {what}, got groups")
+
+
+def check_groups(
+    estimator: Any, codes: Int[np.ndarray, "n"], groups: Int[np.ndarray, "n"]
+) -> None:
+    """Raise if the settings do not support groups, or no class has two groups."""
+    e = estimator
+    for wrong, what in (
+        (e.pairs == "impostors", "pairs='impostors'"),
+        (e.n_anchors is not None, "n_anchors"),
+        (isinstance(e.n_components, str), f"n_components={e.n_components!r}"),
+    ):
+        refuse_groups(groups if wrong else None, what)
+    if np.bincount(np.unique(np.stack([codes, groups]), axis=1)[0]).max() < 2:
+        raise ValueError(
+            "groups must have two groups with rows of one class, got one group in each "
+            "class"
+        )
 
 
 def _prior_mean(

@@ -44,6 +44,7 @@ from probmetric.inference.lca.recipe import (
     fit_labeled,
     is_auto,
     mean_of,
+    n_observations,
     prior_for,
     rate_for,
     solve,
@@ -110,30 +111,32 @@ def fit_labels(
     lam: float | str,
     random_state: int | np.random.RandomState | None = 0,
     w: Float[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> tuple[Fitted, list[Choice]]:
-    """Fit labeled, weighted points; choose λ and the prior mean."""
+    """Fit labeled, weighted points in groups; choose λ and the prior mean."""
     choices: list[Choice] = []
     if lam != "cv" and w is None and is_auto(recipe.prior_mean):
-        recipe = recipe._replace(prior_mean=choose_power(X, codes))
+        recipe = recipe._replace(prior_mean=choose_power(X, codes, groups))
     if lam == "auto":
-        lam = auto_regularization(len(X) if w is None else float(w.sum()))
+        lam = auto_regularization(n_observations(len(X), w, groups))
     elif lam == "evidence":
-        pairs = build(X, codes, recipe, w=w)
-        lam = choose_by_evidence(pairs, recipe, rate_for(pairs, recipe, w), codes)
+        pairs = build(X, codes, recipe, w=w, groups=groups)
+        rate = rate_for(pairs, recipe, w, groups)
+        lam = choose_by_evidence(pairs, recipe, rate, codes, groups=groups)
     elif lam == "cv":
         if w is not None:
             raise ValueError(
                 "regularization must be 'auto', 'evidence' or a number with "
                 "sample_weight, got 'cv', which does not support weights"
             )
-        choices = choose_by_folds(X, codes, recipe, random_state)
+        choices = choose_by_folds(X, codes, recipe, random_state, groups)
         mean, lam, n_refresh = choices[0][:3]
         recipe = recipe._replace(prior_mean=mean, n_refresh=n_refresh)
         if np.isinf(lam):
-            pairs = build(X, codes, recipe)
-            prior = prior_for(pairs, recipe, lam, codes)
-            return unlearned(pairs, prior, recipe), choices
-    return fit_labeled(X, codes, recipe, float(lam), w=w), choices
+            pairs = build(X, codes, recipe, groups=groups)
+            prior = prior_for(pairs, recipe, lam, codes, groups)
+            return unlearned(pairs, prior, recipe, groups), choices
+    return fit_labeled(X, codes, recipe, float(lam), w=w, groups=groups), choices
 
 
 def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
@@ -178,6 +181,7 @@ def choose_by_folds(
     codes: Int[np.ndarray, "n"],
     recipe: Recipe,
     random_state: int | np.random.RandomState | None = 0,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> list[Choice]:
     """Score every setting on held-out folds; return them best first."""
     sizes = np.bincount(codes)
@@ -188,10 +192,13 @@ def choose_by_folds(
             f"class of {smallest}. Use 'auto' or a number"
         )
     seed = check_random_state(random_state).randint(2**31)
-    fold = deal(X, codes, N_FOLDS, seed)
+    fold = deal(X, codes, N_FOLDS, seed, groups=groups)
     tried = settings_for(recipe, len(X) - len(X) // N_FOLDS, X.shape[1])
     tables = [
-        _score_fold(X[train], codes[train], X[test], codes[test], recipe, tried)
+        _score_fold(
+            *(X[train], codes[train], X[test], codes[test], recipe, tried),
+            None if groups is None else groups[train],
+        )
         for k in progress_bar(range(N_FOLDS), "choose λ", None, "fold")
         for train, test in [(fold != k, fold == k)]
     ]
@@ -215,6 +222,7 @@ def _score_fold(
     y_test: np.ndarray,
     recipe: Recipe,
     tried: Tried,
+    groups: Int[np.ndarray, "l"] | None,
 ) -> dict[Setting, np.ndarray]:
 
     def score(W: Array) -> np.ndarray:
@@ -222,12 +230,13 @@ def _score_fold(
 
     order = canonical_order(X, codes)  # Breaks ties of neighbors.
     X, codes = X[order], codes[order]
-    pairs = build(X, codes, recipe)
-    rate = rate_for(pairs, recipe)
+    groups = None if groups is None else groups[order]
+    pairs = build(X, codes, recipe, groups=groups)
+    rate = rate_for(pairs, recipe, groups=groups)
     scores: dict[Setting, np.ndarray] = {}
     for m, mean in enumerate(tried.means):
         centered = recipe._replace(prior_mean=mean)
-        prior = prior_for(pairs, centered, np.inf, codes)
+        prior = prior_for(pairs, centered, np.inf, codes, groups)
         scores[m, np.inf, 0] = score(prior.mean)
         start: LCAParams | None = None
         for lam in tried.lams:
@@ -236,7 +245,7 @@ def _score_fold(
             if 0 in tried.refreshes:
                 scores[m, lam, 0] = score(params.W)
             if 1 in tried.refreshes:
-                again = build(X, codes, recipe, params.W)
+                again = build(X, codes, recipe, params.W, groups=groups)
                 W = solve(again, prior, recipe, rate, params).params.W
                 scores[m, lam, 1] = score(W)
     return scores
@@ -267,6 +276,7 @@ def choose_by_evidence(
     codes: Int[np.ndarray, "n"] | None = None,
     *,
     margin: float = 0.0,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> float:
     """Return the λ of largest Laplace evidence on one pair set, the larger if tied.
 
@@ -276,7 +286,7 @@ def choose_by_evidence(
     values: dict[float, float] = {}
     start: LCAParams | None = None
     for lam in EVIDENCE_GRID:
-        prior = prior_for(pairs, recipe, lam, codes)
+        prior = prior_for(pairs, recipe, lam, codes, groups)
         fit = solve(pairs, prior, recipe, learning_rate, start)
         start = fit.params
         common = fit.params._replace(kappa2=np.float64(1.0))
@@ -287,9 +297,14 @@ def choose_by_evidence(
     return max(values, key=lambda lam: (values[lam], lam))
 
 
-def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
+def unlearned(
+    pairs: Pairs,
+    prior: LCAPrior,
+    recipe: Recipe,
+    groups: Int[np.ndarray, "n"] | None = None,
+) -> Fitted:
     """Return W = W₀ with a fitted b. P(same) requires b."""
-    rate = rate_for(pairs, recipe)
+    rate = rate_for(pairs, recipe, groups=groups)
     with jax.enable_x64(True):
         stats = lca.prepare(pad_pairs(pairs))
         W = jnp.asarray(prior.mean)
@@ -306,4 +321,4 @@ def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
     steps, top = np.asarray(int(best.nfev)), np.asarray(-best.fun)
     fit = Fit(params, top, np.asarray(int(code)), steps, steps, np.array([top]))
     mean = mean_of(recipe, pairs.X.shape[1])
-    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev), mean)
+    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev), mean, groups)

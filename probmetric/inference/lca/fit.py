@@ -72,6 +72,7 @@ def scaled_within(
     codes: Int[np.ndarray, "n"],
     power: float = 1.0,
     n_components: int | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> tuple[Float[Array, "p d"], float]:
     """Return W₀ = a·V_p S^(-g/2), with S the within-class covariance, and c.
 
@@ -80,13 +81,14 @@ def scaled_within(
     0. S is the scatter about the class means, shrunk toward a multiple of the identity
     by Ledoit and Wolf's estimate (Journal of Multivariate Analysis 88, 2004). One
     additional isotropic point prevents a singular S. Constant columns are left out of
-    S.
+    S. A group of points counts as one point in the number of points of that estimate.
 
     The rows of V_p are the p leading principal axes of the points S^(-g/2)x, or the
     identity if p = d. The scale a gives the y = 1 pairs with W₀δ ≠ 0 a median ‖W₀δ‖² of
     1. As for every prior mean given as a matrix, c = ‖W₀‖/√p.
     """
-    axes = within_axes(np.asarray(pairs.X), np.asarray(codes), power, n_components)
+    X, codes = np.asarray(pairs.X), np.asarray(codes)
+    axes = within_axes(X, codes, power, n_components, groups)
     W0, _ = _scaled(axes, pairs)
     return W0, float(np.linalg.norm(W0) / np.sqrt(len(W0)))
 
@@ -96,9 +98,10 @@ def within_axes(
     codes: Int[np.ndarray, "n"],
     power: float,
     n_components: int | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Float[np.ndarray, "p d"]:
     """Return V_p S^(-g/2) of ``scaled_within``, up to scale."""
-    (A,) = whitenings(X, codes, [power])
+    (A,) = whitenings(X, codes, [power], groups)
     if n_components is None or n_components == len(A):
         return A
     axes = principal_axes(X @ A, n_components)
@@ -106,11 +109,14 @@ def within_axes(
 
 
 def whitenings(
-    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], powers: Sequence[float]
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    powers: Sequence[float],
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> list[Float[np.ndarray, "d d"]]:
     """Return S^(-g/2) of ``scaled_within`` for each g of ``powers``, up to scale."""
     live = ~constant_columns(X)
-    values, rest, axes = _within(X[:, live], codes)
+    values, rest, axes = _within(X[:, live], codes, groups)
     maps: list[np.ndarray] = []
     for g in powers:
         low, high = rest ** (-g / 2), values ** (-g / 2)
@@ -126,10 +132,12 @@ def whitened(
     rows: Int[np.ndarray, "l"],
     codes: Int[np.ndarray, "n"],
     powers: Sequence[float],
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Iterator[Float[np.ndarray, "n q"]]:
     """Yield the images of X under ``whitenings`` of some rows, up to a rotation."""
     live = ~constant_columns(X[rows])
-    values, rest, axes = _within(X[rows][:, live], codes[rows])
+    groups = None if groups is None else groups[rows]
+    values, rest, axes = _within(X[rows][:, live], codes[rows], groups)
     inside, d = X[:, live] @ axes.T, max(live.sum(), 1)
     outside = X[:, live] - inside @ axes if len(values) < d else X[:, :0]
     for g in powers:
@@ -139,7 +147,7 @@ def whitened(
 
 
 def _within(
-    X: np.ndarray, codes: np.ndarray
+    X: np.ndarray, codes: np.ndarray, groups: np.ndarray | None
 ) -> tuple[np.ndarray, float, Float[np.ndarray, "r d"]]:
     """Return Ledoit and Wolf's S: eigenpairs, and its value off the axes."""
     n, d = X.shape
@@ -158,6 +166,7 @@ def _within(
     mean = values.sum() / d
     apart = (np.sum(values**2) - d * mean**2) / d
     noise = np.sum(np.sum(spread**2, 1) ** 2) / n - np.sum(values**2)
+    n = n if groups is None else len(np.unique(groups))
     share = min(noise / (n * d * apart), 1.0) if apart > 0 else 0.0
     values = n * (1 - share) * values + (n * share + 1) * mean
     rest = values[-1] if len(values) == d else (n * share + 1) * mean

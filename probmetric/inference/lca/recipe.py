@@ -79,6 +79,7 @@ class Fitted(NamedTuple):
     n_refresh: int
     n_iter: int
     prior_mean: str | float | np.ndarray | None = None
+    groups: Int[np.ndarray, "n"] | None = None
 
 
 def auto_regularization(n_effective: int | float) -> float:
@@ -95,25 +96,38 @@ def build(
     recipe: Recipe,
     factor: Array | None = None,
     w: Float[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Pairs:
     """Build the pairs of a recipe, with neighbors under the linear map ``factor``.
+
+    No pair has two points of a group.
 
     The weights w of points do not affect which pairs are chosen. The weight of a pair
     is the product of the weights of both points.
     """
-    made = _unweighted(X, codes, recipe, factor)
+    made = _unweighted(X, codes, recipe, factor, groups)
     return made if w is None else made._replace(w=w[made.i] * w[made.j])
 
 
 def _unweighted(
-    X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Array | None
+    X: np.ndarray,
+    codes: np.ndarray,
+    recipe: Recipe,
+    factor: Array | None,
+    groups: Int[np.ndarray, "n"] | None,
 ) -> Pairs:
+    sizes = _sizes(codes, groups)
     if recipe.pairs == "all":
-        return all_pairs(X, codes)
-    sizes = np.bincount(codes)
+        made = all_pairs(X, codes)
+        if groups is None:
+            return made
+        apart = np.flatnonzero(groups[made.i] != groups[made.j])
+        i, j = made.i[apart], made.j[apart]
+        return Pairs(X, i, j, (codes[i] == codes[j]).astype(int))
     if recipe.pairs == "nearest":
         k, m = neighbors_of(recipe, sizes)
-        return from_rows(partial(nearest_pairs, k=k, m=m, factor=factor), X, codes)
+        make = partial(nearest_pairs, k=k, m=m, factor=factor)
+        return from_rows(make, X, codes, groups)
     n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
     impostors = partial(impostor_pairs, k=n_targets, max_impostors=recipe.max_impostors)
     made = from_rows(impostors, X, codes)
@@ -121,10 +135,23 @@ def _unweighted(
     return made._replace(anchor=anchor)
 
 
-def within_reach(recipe: Recipe, codes: Int[np.ndarray, "n"]) -> Recipe:
+def _sizes(
+    codes: Int[np.ndarray, "n"], groups: Int[np.ndarray, "n"] | None
+) -> Int[np.ndarray, "c"]:
+    """Return the number of points, or of groups, of each class."""
+    if groups is not None:
+        codes = np.unique(np.stack([codes, groups]), axis=1)[0]
+    return np.bincount(codes)
+
+
+def within_reach(
+    recipe: Recipe,
+    codes: Int[np.ndarray, "n"],
+    groups: Int[np.ndarray, "n"] | None = None,
+) -> Recipe:
     """Return a recipe with the numbers of neighbors limited to the available points."""
-    sizes = np.bincount(codes)[np.unique(codes)]
-    most = {"n_targets": sizes.max() - 1, "n_impostors": len(codes) - sizes.min()}
+    sizes = _sizes(codes, groups)[np.unique(codes)]
+    most = {"n_targets": sizes.max() - 1, "n_impostors": sizes.sum() - sizes.min()}
     fewer = {
         name: min(number, int(limit))
         for name, limit in most.items()
@@ -152,19 +179,26 @@ def _neighbors(name: str, value: int | None, most: int) -> int:
     return value
 
 
-def choose_power(X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]) -> float:
+def choose_power(
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    groups: Int[np.ndarray, "n"] | None = None,
+) -> float:
     """Choose g of the prior mean W₀ ∝ S^(-g/2) by soft votes of neighbors in folds.
 
     The rule is Eq. (1) of ``neighbors.strength``: the smallest g within half a standard
-    error of the best. Distances under W₀ are compared, not fits.
+    error of the best. Distances under W₀ are compared, not fits. The points of a group
+    are in one fold.
     """
-    powers = POWERS if len(X) >= FEW else POWERS[:2]
+    n = len(X) if groups is None else len(np.unique(groups))
+    powers = POWERS if n >= FEW else POWERS[:2]
 
     def learn(rows: Int[np.ndarray, "l"]) -> Iterator[np.ndarray]:
-        return whitened(X, rows, codes, powers)
+        return whitened(X, rows, codes, powers, groups)
 
-    chosen = choose_strength(learn, X, codes, powers, name="prior_mean", images=True)
-    return chosen.strength
+    return choose_strength(
+        learn, X, codes, powers, name="prior_mean", images=True, groups=groups
+    ).strength
 
 
 def is_auto(mean: str | float | np.ndarray) -> bool:
@@ -181,7 +215,11 @@ def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str | float:
 
 
 def prior_for(
-    pairs: Pairs, recipe: Recipe, lam: float, codes: Int[np.ndarray, "n"] | None = None
+    pairs: Pairs,
+    recipe: Recipe,
+    lam: float,
+    codes: Int[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> LCAPrior:
     """Return the prior W ~ N(W₀, c²/λ), b ~ Exponential(1).
 
@@ -205,7 +243,7 @@ def prior_for(
                 f"whose points have no classes, got {mean!r}."
             )
         power = WITHIN[mean] if isinstance(mean, str) else float(mean)
-        W0, c = scaled_within(pairs, codes, power, p)
+        W0, c = scaled_within(pairs, codes, power, p, groups)
     elif mean == "identity":
         W0, c = scaled_identity(pairs, p)
     else:
@@ -213,13 +251,31 @@ def prior_for(
     return LCAPrior(mean=np.asarray(W0, float), c=np.asarray(c), lam=np.asarray(lam))
 
 
-def rate_for(
-    pairs: Pairs, recipe: Recipe, w: Float[np.ndarray, "n"] | None = None
+def n_observations(
+    n: int,
+    w: Float[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> float:
-    """Return the learning rate of the recipe; default n/N (with weights: sums of w)."""
+    """Return the number of points or groups; with weights Σw, or Σ of a group's mean w.
+
+    A group counts as one observation, because its points are not independent.
+    """
+    each = np.ones(n) if w is None else w
+    if groups is not None:
+        each = each / np.bincount(groups)[groups]
+    return float(np.sum(each))
+
+
+def rate_for(
+    pairs: Pairs,
+    recipe: Recipe,
+    w: Float[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
+) -> float:
+    """Return the learning rate of the recipe; default n/N, n of ``n_observations``."""
     if recipe.learning_rate is not None:
         return recipe.learning_rate
-    n = len(pairs.X) if w is None else float(np.sum(w))
+    n = n_observations(len(pairs.X), w, groups)
     return n / float(np.sum(host_weights(pairs)))
 
 
@@ -279,6 +335,7 @@ def fit_labeled(
     *,
     init: LCAParams | None = None,
     w: Float[np.ndarray, "n"] | None = None,
+    groups: Int[np.ndarray, "n"] | None = None,
 ) -> Fitted:
     """Fit LCA with all passes of the recipe at one λ.
 
@@ -287,18 +344,19 @@ def fit_labeled(
     for pairs="all" a refresh has no effect, and for impostors it makes the metric
     worse. The weight of a pair is the product of the weights w of both points.
     """
-    pairs = build(X, codes, recipe, w=w)
-    prior = prior_for(pairs, recipe, lam, codes)
-    rate = rate_for(pairs, recipe, w)
+    pairs = build(X, codes, recipe, w=w, groups=groups)
+    prior = prior_for(pairs, recipe, lam, codes, groups)
+    rate = rate_for(pairs, recipe, w, groups)
     fit = solve(pairs, prior, recipe, rate, init)
     steps = int(fit.n_steps)
     n_refresh = recipe.n_refresh if recipe.pairs == "nearest" else 0
     for _ in range(n_refresh):
-        pairs = build(X, codes, recipe, fit.params.W, w)
+        pairs = build(X, codes, recipe, fit.params.W, w, groups)
         fit = solve(pairs, prior, recipe, rate, fit.params)
         steps += int(fit.n_steps)
     mean = mean_of(recipe, X.shape[1])
-    return Fitted(fit, pairs, prior, rate, n_refresh, max(1, steps), mean)
+    steps = max(1, steps)
+    return Fitted(fit, pairs, prior, rate, n_refresh, steps, mean, groups)
 
 
 def as_fitted(recipe: Recipe, fitted: Fitted) -> Recipe:
