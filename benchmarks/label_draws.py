@@ -137,7 +137,7 @@ def main():
         of = ("{}", "width of {}", "sd of {}")
         cells = [", ".join(f"{r[k.format(q)]:.2f}" for k in of) for q in QUESTIONS]
         body.append([*r[["data", "n", "sets", "rule"]], f"{r['T']:.2f}", *cells])
-    body = [[str(cell).replace("nan", "–") for cell in line] for line in body]
+    body = [[re.sub(r"\bnan\b", "–", str(cell)) for cell in line] for line in body]
     header = ["population", "n", "sets", "rule", "mean T", *QUESTIONS]
     write_page("label_draws", markdown(body, header), options.out)
 

@@ -16,6 +16,7 @@ from probmetric.data.inputs import pairs_from_arrays
 from probmetric.densities.classes import ClassDensities
 from probmetric.evaluation import evaluate
 from probmetric.inference import effects, lca, triplet_comparisons
+from probmetric.metric import SplineCityBlock
 from probmetric.metric.local import local_metric
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lca import LCAPrior, to_metric
@@ -50,10 +51,31 @@ def images(order):
     return metric.transform(order(np.array([[1.0, 2.0]])))[0]
 
 
+def same_probability(order):
+    """Return e^-(0 + ½ 2) = e^-1 of points at squared distance 2."""
+    link = pm.metric.Link(order(0.0), order(0.5))
+    metric = pm.Mahalanobis(order(np.eye(2)), link)
+    return np.log(metric.same_probability(order(np.zeros(2)), order(np.ones(2))))
+
+
 def calibrated(order):
     """Return P = 1/(1 + 2²) = 0.2 at D = 2 for γ = 2 and D₀ = 1."""
     link = pm.metric.LogLogisticLink(*map(order, (0.0, 2.0, 1e-3, 1.0)))
     return link.probability(order([2.0]))
+
+
+def curves(order):
+    """Return 2 (1 - (½)²) = 1.5, the rise of the first spline over half its range."""
+    metric = SplineCityBlock(order([[0.0, 1.0]]), order([[2.0, 0.0]]))
+    return metric.distance(order([[0.0]]), order([[0.5]]))
+
+
+def score(order):
+    """Return the log ratio at the mean: log N₂(0 | [[5, 4], [4, 5]]) / N(0 | 5)²."""
+    one = np.ones((1, 1, 1))
+    parts = np.zeros(1), np.zeros((1, 1)), 4 * one, one
+    metric = pm.metric.PairSimilarity(*map(order, parts))
+    return metric.log_ratio(order([[0.0]]), order([[0.0]]))
 
 
 def local_odds(order):
@@ -136,7 +158,10 @@ def stored(order, folder):
 
 CASES = {
     images: [1.0, 6.0],
+    same_probability: -1.0,
     calibrated: [0.2],
+    curves: [1.5],
+    score: [np.log(5) - 0.5 * np.log(25 - 16)],
     local_odds: 5.0,
     own_metric: [2.0, 1],
     auc: 1.0,

@@ -197,3 +197,19 @@ def test_a_silent_nan_and_an_error_inside_jax_would_be_noticed():
     assert_finite("prior_strength_", np.inf)
     with pytest.raises(AssertionError, match="inside JAX"):
         outcome(lambda: __import__("jax").numpy.ones(2).reshape(3))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@RANDOM
+@given(st.data())
+def test_methods_refuse_invalid_points(name, data):
+    learner = fitted(name)
+    methods = ["transform", "predict_proba", "score_samples", "kneighbors", "predict"]
+    methods = [m for m in methods if hasattr(learner, m)]
+    if methods and name != "ClassicalMDS":
+        method = data.draw(st.sampled_from(methods))
+        fault = data.draw(st.sampled_from([*INVALID]))
+        X = INVALID[fault](plain(3)[0])
+        if fault != "NaN" or not learner.__sklearn_tags__().input_tags.allow_nan:
+            assert outcome(lambda: getattr(learner, method)(X)) is None

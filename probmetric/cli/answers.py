@@ -154,9 +154,16 @@ def check_answers(estimator: Learner, answers: str | None) -> None:
 
 
 def answered(
-    estimator: Learner, answers: str, data: str | None, spec: DataSpec
+    estimator: Learner,
+    answers: str,
+    data: str | None,
+    spec: DataSpec,
+    known: Sequence[str] | None = None,
 ) -> Answered:
-    """Read the points and judgments for a learner; ``spec`` has the reading options."""
+    """Read the points and judgments for a learner; ``spec`` has the reading options.
+
+    ``known`` are the names of objects of the fit.
+    """
     refuse({"--groups": spec.groups}, "--answers")
     table = read_table(answers, spec.how)
     _fit_of(estimator, table)
@@ -166,7 +173,7 @@ def answered(
         # The fit refuses values that are no numbers.
         n = n_objects if isinstance(n_objects, int) else 0
     name = type(estimator).__name__
-    return about_points(table, data, spec, objects=n, name=name)
+    return about_points(table, data, spec, objects=n, name=name, known=known)
 
 
 def about_points(
@@ -216,7 +223,7 @@ def _numbered(table: Table, known: Sequence[str], name: str) -> Table:
     unknown = [of for of in table.names if of not in number]
     if unknown:
         raise ValueError(
-            f"--answers must have objects of {name}, got {unknown[0]!r} in "
+            f"--answers must name objects of the fit, got {unknown[0]!r} in "
             f"{table.path.name}."
         )
     numbers = np.array([number[of] for of in table.names])

@@ -423,7 +423,8 @@ def _refits(
         return _Split(test, rows, fresh.get_metric())
 
     if options.test is not None:
-        tested = answered(learner, options.test, options.data, spec)
+        names = data.feature_names
+        tested = answered(learner, options.test, options.data, spec, names)
         if tested.table.kind != data.table.kind:
             raise ValueError(
                 f"--test must contain {data.table.kind}, as --answers does, got "
@@ -465,7 +466,8 @@ def _constant(data: Answered) -> tuple[str, np.ndarray]:
 def _judgment_table(
     table: Table, rows: np.ndarray, P: np.ndarray | None
 ) -> pd.DataFrame:
-    frame = pd.DataFrame(table.rows, columns=pd.Index(COLUMNS[table.kind][0]))
+    named = table.rows if table.names is None else np.array(table.names)[table.rows]
+    frame = pd.DataFrame(named, columns=pd.Index(COLUMNS[table.kind][0]))
     frame.insert(0, "row", rows)
     frame["y"] = answers_of(table)
     for name in ("trials", "sample_weight"):

@@ -63,9 +63,10 @@ def refuse(options: Mapping[str, object], other: str) -> None:
     """Raise for options that are set, but cannot be combined with ``other``."""
     for name, value in options.items():
         if value is not None:
+            shown = value if isinstance(value, int | float) else str(value)
             raise ValueError(
-                f"{name} cannot be combined with {other}, got {str(value)!r}. Omit one "
-                "of them."
+                f"{name} cannot be combined with {other}, got {shown!r}. Omit one of "
+                "them."
             )
 
 

@@ -52,10 +52,11 @@ def _side(
     options: Ratios, side: str, use: StoredMetric
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Load the measurements of one side, and their items."""
-    spec = options.spec(getattr(options, side))._replace(label=options.by)
+    by = options.by or options.label
+    spec = options.spec(getattr(options, side))._replace(label=by)
     with of_option(f"--{side}"), of_option("--by", "label"):
         data = points_for(spec, use)
-    return data.X, None if options.by is None else data.labels
+    return data.X, None if by is None else data.labels
 
 
 def _odds(text: str | None) -> float | None:

@@ -24,7 +24,6 @@ Classification", NIPS 2010: Eq. (14) of the paper is (3) for the normal. (3) for
 df < ∞ is not in the paper.
 """
 
-from functools import partial
 from types import ModuleType
 from typing import NamedTuple
 
@@ -156,6 +155,3 @@ def mapped(
     sign = xp.sign(xp.diagonal(upper, axis1=-2, axis2=-1))
     lower = xp.swapaxes(upper * sign[..., None], -1, -2)
     return classes._replace(loc=(classes.loc - centre) @ frame.T, factor=lower)
-
-
-through_map = partial(mapped, jnp)

@@ -212,7 +212,8 @@ class GLML(SameProbability, GaussianLearner):
     def _check_options(self) -> None:
         if self.densities == "mle" and self.n_draws:
             raise ValueError(
-                f"n_draws must be 0 with densities='mle', got {self.n_draws}"
+                "n_draws must be 0 with densities='mle', which has no draws, got "
+                f"{self.n_draws}. Set n_draws=0."
             )
 
     def _metrics(
@@ -364,8 +365,7 @@ class GLML(SameProbability, GaussianLearner):
     def _sample(self, method: str, run: Run) -> xr.DataTree:
         if self.densities == "mle":
             raise ValueError(
-                "n_draws must not be set if the metric has no draws "
-                f"(densities='mle'), got {run['n_draws']}"
+                "sample requires densities='posterior', got 'mle', which has no draws."
             )
         return self._drawn(method, run, base=self.metric_)
 

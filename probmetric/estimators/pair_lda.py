@@ -116,7 +116,7 @@ class PairLDA(PairLearner):
             strength = float(self.prior_strength)
         if data.w is None:
             return self._learn(self._paired(data), strength, len(data.X))
-        X, y, w = (np.asarray(part) for part in data)
+        X, y, w = (np.asarray(part) for part in data[:3])
         stats = statistics_of(X, y, w=w)
         # Weights are counts: a row has (w² - w)/2 pairs with its copies.
         moments = pair_lda.class_second_moments(stats, stats.n)

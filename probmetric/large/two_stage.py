@@ -18,6 +18,7 @@ from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.estimator import TwoStageMixture
 from probmetric.inference.mixture.prior import prior_of_columns
 from probmetric.inference.solvers.result import Fit, Result
+from probmetric.inference.two_stage import choice
 from probmetric.inference.two_stage.few import are_few, few_prior
 from probmetric.inference.two_stage.strength import variances_of
 from probmetric.inference.two_stage.target import Fitted
@@ -107,7 +108,7 @@ def check(self: TwoStageMixture, X: Source) -> None:
         {
             "n_components": (len(self._counts()) > 1, "one number"),
             "prior": (by_votes, "'default', 'flat' or a TwoStagePrior"),
-            "flattening": (self.flattening is not None, "None"),
+            "flattening": (self.flattening == "held-out", "None or a number"),
         }
     )
 
@@ -151,6 +152,8 @@ def _store(
 ) -> TwoStageMixture:
     report(end, type(self).__name__)
     params = end.params
+    if self.flattening is not None:
+        params = choice.flatten(params, float(self.flattening))
     self.objective_, self.n_iter_ = float(end.objective), int(end.n_steps)
     self.converged_ = int(end.result) == Result.CONVERGED
     self._scaler = columns.scaler
@@ -160,6 +163,6 @@ def _store(
     none = Points(np.zeros((0, len(columns.mean))))
     share = None if grouped else float(self.alpha)
     self._learned = Fitted(none, prior, params, tied, share)
-    self._chosen = self._flattening = None
+    self._flattening, self._chosen = self.flattening, None
     self._changed_by = "data on disk, whose rows are not stored"
     return self

@@ -62,13 +62,13 @@ def items_of(
         raise ValueError(
             f"{name} must have {n_features} features, got {rows.shape[1]}."
         )
-    of = np.arange(len(rows)) if items is None else np.asarray(items)
-    if of.shape != (len(rows),):
+    of = np.arange(len(rows)) if items is None else items
+    if np.shape(of) != (len(rows),):
         raise ValueError(
-            f"{name}_items must have shape ({len(rows)},), got {of.shape}."
+            f"{name}_items must have shape ({len(rows)},), got {np.shape(of)}."
         )
-    names, item, sizes = np.unique(of, return_inverse=True, return_counts=True)
-    return Items(rows, item, names, sizes)
+    names, item = inputs.codes_of(of, f"{name}_items")
+    return Items(rows, item, names, np.bincount(item))
 
 
 def log_ratios(

@@ -34,6 +34,7 @@ from scipy.special import expit
 
 from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
+from probmetric.metric.feature_names import check_columns
 from probmetric.metric.items import items_of, log_ratios
 from probmetric.metric.link import check_odds
 from probmetric.metric.protocol import MetricBase, log_measured, measured
@@ -203,9 +204,9 @@ class PairSimilarity(MetricBase):
     ) -> pd.DataFrame:
         """Compare items of one or several measurements, for all pairs of items.
 
-        All measurements of an item are assumed to have one source. The calibration is
-        that of pairs of single measurements. For items of several measurements Cllr
-        was measured with it (Benchmarks: likelihood_ratios).
+        All measurements of an item are assumed to have one source, and to be
+        independent given it. The calibration was learned from pairs of single
+        measurements, and is used for items of several (Benchmarks: likelihood_ratios).
 
         Parameters
         ----------
@@ -221,9 +222,10 @@ class PairSimilarity(MetricBase):
         DataFrame
             One row per pair of items: ``questioned`` and ``known`` (names of the
             items), ``n_questioned`` and ``n_known`` (numbers of measurements),
-            ``log10_lr`` (for one source against two), and ``limit``: |log10_lr| is at
-            most log10(n + 1) with n training sources (NaN without calibration). With
-            ``prior_odds`` also ``posterior``, P(one source).
+            ``log10_lr`` (for one source against two), and ``limit``, the largest
+            possible |log10_lr|: log10(n + 1) for n training sources of two or more
+            rows, NaN without calibration. With ``prior_odds`` also ``posterior``,
+            P(one source).
 
         Raises
         ------
@@ -241,9 +243,10 @@ class PairSimilarity(MetricBase):
         >>> table["log10_lr"].round(2).tolist()
         [0.54, -0.79]
         """
+        check_columns(self, questioned=questioned, known=known)
         if self.noise_other is not None:
             raise ValueError(
-                "likelihood_ratios: database elements must have the noise of queries. "
+                "likelihood_ratios requires equal noise of questioned and known items. "
                 "Use TwoStageMixture(database_noise=1)."
             )
         left = items_of(questioned, questioned_items, self.n_features, "questioned")

@@ -202,11 +202,12 @@ def objects(
     prob: float = 0.9,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a map of objects without features, with an ellipse of each from draws.
+    """Draw a map of objects, with a probability ellipse for each from draws.
 
-    Draws are rotated and reflected onto their mean, because only distances between
-    objects are identified. Each ellipse contains ``prob`` of the draws of one object if
-    they are normal. With more than two components, the plane has the largest spread.
+    Draws are aligned to their mean by rotation and reflection (Procrustes), because
+    only distances between objects are identified. Each ellipse contains ``prob`` of the
+    draws of one object if they are normal. With more than two components, the plane is
+    that of the first two principal components.
 
     Parameters
     ----------
@@ -237,8 +238,11 @@ def objects(
     if Z.shape[1] == 1:
         Z = np.concatenate([Z, np.zeros_like(Z)], 1)
     place = Z.mean(0).T
-    known = names_of(learned if len(Z) > 1 else linear_metric(learned))
+    several = isinstance(learned, PosteriorMetric)
+    known = names_of(learned if several else linear_metric(learned))
     shown = [*(names or known or range(len(place)))]
+    if len(shown) != len(place):
+        raise ValueError(f"names must have {len(place)} entries, got {len(shown)}.")
     figure, axis = blank(size=(5.6, 5.2), axes=ax)
     axis.scatter(*place.T, s=14, color=COLORS[0], zorder=3)
     for k, (xy, name) in enumerate(zip(place, readable(shown), strict=True)):

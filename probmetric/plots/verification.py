@@ -119,13 +119,14 @@ def likelihood_ratios(
     *,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw a Tippett plot, a calibration (PAV) plot and an ECE plot.
+    """Draw a Tippett plot, a calibration plot and an empirical cross-entropy plot.
 
     * Tippett: share of pairs of each kind with a log10 LR at or above a value.
-    * PAV: log10 LR after calibration to these pairs, against the stated one. Calibrated
-      ratios are near the diagonal. Points that would be infinite are at the edge.
-    * ECE: empirical cross-entropy in bits against the prior log10 odds, for the stated
-      ratios, for the calibrated ones, and for LR = 1. At odds 1 it is Cllr.
+    * Calibration: log10 LR after isotonic regression (PAV) on these pairs, against the
+      stated one. Calibrated ratios are near the diagonal. Infinite values are drawn at
+      the edge.
+    * Empirical cross-entropy (ECE) in bits against the prior log10 odds, for the stated
+      ratios, for the recalibrated ones, and for LR = 1. At log10 odds 0 it is Cllr.
 
     Parameters
     ----------
@@ -149,7 +150,9 @@ def likelihood_ratios(
     """
     scores, is_same, calibrated = pav(log_ratio, same)
     stated, best = scores / np.log(10), calibrated / np.log(10)
-    figure, (tippett, diagonal, entropy) = blank(3, size=(11.4, 3.6), axes=axes)
+    figure, (tippett, diagonal, entropy) = blank(
+        3, size=(5.4, 10.2), down=True, axes=axes
+    )
     for kind, words, color in (
         (is_same, "same source", COLORS[0]),
         (~is_same, "different sources", COLORS[1]),
@@ -186,11 +189,12 @@ def cross_entropy(
     log10_ratio: np.ndarray, same: np.ndarray, log10_odds: np.ndarray
 ) -> np.ndarray:
     """Compute the empirical cross-entropy in bits at each of the prior odds."""
-    prior = expit(log10_odds * np.log(10))
-    logit = np.log(10) * (log10_ratio[:, None] + log10_odds)
-    miss, alarm = (np.logaddexp(0, sign * logit) for sign in (-1, 1))
-    cost = prior * miss[same].mean(0) + (1 - prior) * alarm[~same].mean(0)
-    return cost / np.log(2)
+    log_ratio, costs = np.log(10) * log10_ratio, list[float]()
+    for shift in np.log(10) * log10_odds:
+        miss = np.logaddexp(0, -(log_ratio[same] + shift)).mean()
+        alarm = np.logaddexp(0, log_ratio[~same] + shift).mean()
+        costs.append(expit(shift) * miss + expit(-shift) * alarm)
+    return np.array(costs) / np.log(2)
 
 
 @styled

@@ -374,9 +374,6 @@ class PosteriorMetric:
         return tuple(points.values())
 
 
-COVERED = "30 to 59%"
-"""Coverage for 20 to 120 labels: benchmarks/results/posterior_coverage.md."""
-
 PURPOSES = ("prediction", "intervals")
 SOURCES = ("laplace", "nuts", "svi", "bootstrap", "exact")
 
@@ -392,9 +389,8 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
     if purpose != "intervals":
         raise ValueError(
             f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
-            f"({source!r} draws). Use posterior_metric('intervals'). Nominal 90% "
-            f"intervals from draws for prediction covered {COVERED} of distances "
-            "(Laplace draws of LCA)."
+            f"({source!r} draws). Their spread is chosen for votes. Use "
+            "posterior_metric('intervals')."
         )
 
 
@@ -403,11 +399,10 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
     need_intervals(name, posterior.purpose, posterior.source)
     if posterior.source != "bootstrap" and not posterior.pairs_independent:
         warnings.warn(
-            f"{name}: intervals of {posterior.source!r} draws are too narrow or too "
-            "wide unless training pairs or points are independent, because their width "
-            "depends on the learning rate (see Benchmarks: label_draws). Use the "
+            f"{name}: intervals of {posterior.source!r} draws have a wrong width if "
+            "training pairs share points (see Benchmarks: label_draws). Use the "
             "jackknife: posterior_metric('intervals') of LCA, or with_intervals. Set "
-            "pairs_independent=True if they are independent.",
+            "pairs_independent=True if no pairs share points.",
             stacklevel=3,
         )
 

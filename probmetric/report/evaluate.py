@@ -61,11 +61,11 @@ DET = (
     "share a source are dependent. The table contains the intervals."
 )
 RATIOS = (
-    "Left: share of pairs with a log10 LR at or above a value, for same-source and "
+    "Top: share of pairs with a log10 LR at or above a value, for same-source and "
     "different-source pairs. Middle: log10 LR calibrated to these pairs, against the "
-    "stated one; calibrated ratios are on the diagonal. Right: empirical cross-entropy "
-    "by prior odds; at log10 odds 0 it is Cllr. Dashed: after calibration to these "
-    "pairs; dotted: LR = 1."
+    "stated one; calibrated ratios are on the diagonal. Bottom: empirical "
+    "cross-entropy by prior odds; at log10 odds 0 it is Cllr. Dashed: after "
+    "calibration to these pairs; dotted: LR = 1."
 )
 SHARES = "Share of yes by predicted P (for triplets: share predicted correctly)."
 CALIBRATION = "Are the probabilities calibrated?"
@@ -154,10 +154,14 @@ def _sources_page(folder: Path, summary: Summary) -> Report:
     data, pairs = Path(summary["data"]["source"]).name, summary["pairs"]
     table = costs.rename(columns=WORDS).rename_axis("scores of").reset_index()
     same = predictions["same"].to_numpy(bool)
-    ratios = Section(
-        "Likelihood ratios",
-        Picture(plots.likelihood_ratios(scores[name], same), RATIOS),
-    )
+    sections = [
+        Section("Scores", COSTS, Table(table, "Costs with intervals (lower is better)"))
+    ]
+    if costs.loc[name, "cllr"] != "–":
+        picture = Picture(plots.likelihood_ratios(scores[name], same), RATIOS)
+        sections.append(Section("Likelihood ratios", picture))
+    picture = Picture(plots.det(scores, same), DET)
+    sections.append(Section("Errors at each threshold", picture))
     return page(
         summary,
         title=f"{name} evaluated on pairs of {data}",
@@ -165,13 +169,7 @@ def _sources_page(folder: Path, summary: Summary) -> Report:
         headline=f"{WORDS[first].rstrip(' ↓')} {costs.loc[name, first]}",
         explanation=f"Equal error rate {costs.loc[name, 'eer']}, "
         f"{base} {costs.loc[base, 'eer']}.",
-        sections=[
-            Section(
-                "Scores", COSTS, Table(table, "Costs with intervals (lower is better)")
-            ),
-            *[ratios] * (costs.loc[name, "cllr"] != "–"),
-            Section("Errors at each threshold", Picture(plots.det(scores, same), DET)),
-        ],
+        sections=sections,
         cards=[
             (f"{pairs['same']:,}", "same-source pairs"),
             (f"{pairs['different']:,}", "different-source pairs"),

@@ -371,10 +371,24 @@ def test_named_objects_and_columns_of_other_programs_are_read(tmp_path):
     metric = "--metric", tmp_path / "named" / "metric.npz"
     done = run("evaluate", *metric, "--answers", tmp_path / "other.csv")
     assert done.exit_code == 0, done.output
+    # Objects of a test table have the numbers of the fit, also if some are absent.
+    rows = numbers[(numbers > 0).all(1)]
+    pd.DataFrame(names[rows], columns=["anchor", "near", "far"]).to_csv(
+        tmp_path / "absent.csv", index=False
+    )
+    words = "--model", "triplet_embedding", "--answers", tmp_path / "named.csv"
+    out = tmp_path / "judged"
+    done = run("evaluate", *words, "--test", tmp_path / "absent.csv", "--out", out)
+    assert done.exit_code == 0, done.output
+    table = pd.read_csv(out / "predictions.csv")
+    table = table[table["method"] == "triplet_embedding"]
+    learner = pm.TripletEmbedding().fit(names[numbers])
+    np.testing.assert_allclose(table["P"], learner.triplet_probability(names[rows]))
+    assert table["anchor"].tolist() == names[rows[:, 0]].tolist()
     unknown = pd.DataFrame([["ant", "fox", "bee"]], columns=columns["other.csv"][1])
     unknown.to_csv(tmp_path / "unknown.csv", index=False)
     said = refused("evaluate", *metric, "--answers", tmp_path / "unknown.csv")
-    assert "--answers must have objects of metric.npz, got 'fox'" in said
+    assert "--answers must name objects of the fit, got 'fox'" in said
     data = (
         "--data",
         "iris",

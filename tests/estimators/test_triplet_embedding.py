@@ -206,3 +206,5 @@ def test_names_of_objects_are_numbers_in_sorted_order():
         ValueError, match="triplets must name objects of fit, got 'fox'"
     ):
         named.predict([["ant", "fox", "bee"]])
+    with pytest.raises(ValueError, match="as in fit, got 'ant'"):
+        plain.predict([["ant", "cow", "bee"]])

@@ -187,6 +187,7 @@ def test_what_cannot_stream_says_what_to_give() -> None:
     for model, said in [
         (pm.LDA(), "prior_strength must be a number, such as prior_strength=1"),
         (pm.RCA(), "prior_strength must be a number"),
+        (pm.TwoStageMixture(2, flattening="held-out"), "flattening must be None or"),
         (pm.TwoStageMixture([1, 2]), "n_components must be one number"),
     ]:
         with pytest.raises(ValueError, match=said):

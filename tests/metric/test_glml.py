@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from probmetric.densities import classes as densities
-from probmetric.densities.classes import ClassDensities, through_map
+from probmetric.densities.classes import ClassDensities, mapped
 from probmetric.metric import glml
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -264,14 +264,14 @@ def test_a_linear_map_carries_densities_and_hessians_along():
     classes = random_classes(4, 2, 3, 4, 0.2)
     rng = np.random.default_rng(6)
     F, centre, x = rng.normal(size=(4, 4)), rng.normal(size=4), rng.normal(size=4)
-    mapped, z = through_map(classes, F, centre), F @ (x - centre)
+    there, z = mapped(jnp, classes, F, centre), F @ (x - centre)
     np.testing.assert_allclose(
-        class_log_densities(mapped, z) + np.linalg.slogdet(F)[1],
+        class_log_densities(there, z) + np.linalg.slogdet(F)[1],
         class_log_densities(classes, x),
         rtol=1e-12,
     )
     np.testing.assert_allclose(
-        np.einsum("ai,cab,bj->cij", F, class_hessians(mapped, z), F),
+        np.einsum("ai,cab,bj->cij", F, class_hessians(there, z), F),
         class_hessians(classes, x),
         rtol=1e-10,
     )

@@ -7,7 +7,6 @@ import numpyro
 import pytest
 from numpyro.infer.util import log_density
 
-from probmetric.checks.dca_gm.problems import tilt
 from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
 from probmetric.inference.dca_gm.likelihood import apply_gauge, with_fisher
@@ -22,6 +21,7 @@ from probmetric.models.dca_gm import (
     to_metric,
     unconstrain,
 )
+from tests.dca_gm import tilt
 
 EPS = np.finfo(float).eps
 N, D, P, C, K = 12, 4, 2, 3, 2

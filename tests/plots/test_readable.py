@@ -158,7 +158,10 @@ FIGURES = {
     "curves": lambda: plots.curves(wine_curves(), WINE.feature_names),
     "det": lambda: plots.det({"learned": P, "flat": P**2}, P > 0.6),
     "likelihood_ratios": lambda: plots.likelihood_ratios(5 * (P - 0.5), P**2 > 0.4),
-    "objects": lambda: plots.objects(METRIC, names=WINE.feature_names),
+    "objects": lambda: plots.objects(
+        Mahalanobis(np.array([[0, 1, 3, 4.0, 2], [0, 2, 1, 3, 4]])),
+        names=WINE.feature_names[:5],
+    ),
     "typicality": lambda: plots.typicality(P, P > 0.6),
     "det, many": lambda: plots.det(
         np.arange(40_000.0) % 39_989, np.arange(40_000) > 39_700

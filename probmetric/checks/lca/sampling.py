@@ -8,17 +8,10 @@ from it.
 import jax
 import numpy as np
 import xarray as xr
-from numpyro import handlers
-from numpyro.infer.reparam import LocScaleReparam
-from numpyro.primitives import Messenger
 
-from probmetric.checks.check import (
-    Problem,
-)
+from probmetric.checks.check import Problem
 from probmetric.checks.claims import calibrated, near
-from probmetric.checks.lca.posterior import (
-    some_pairs,
-)
+from probmetric.checks.lca.posterior import some_pairs
 from probmetric.checks.problems import random_pairs
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs

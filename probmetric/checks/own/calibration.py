@@ -8,9 +8,6 @@ from typing import Any
 import xarray as xr
 from jaxtyping import PyTree
 from numpyro import distributions as dist
-from numpyro import handlers
-from numpyro.infer.util import constrain_fn, potential_energy
-from numpyro.primitives import Messenger
 
 from probmetric.arguments import check_counts, check_number
 from probmetric.checks.check import Check, Problem, by_sbc

@@ -237,11 +237,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             prior mean use the rows of positive weight.
         groups : array-like of shape (n,), optional
             Cluster of each row, such as its subject, specimen or file. Rows of a group
-            are not paired with each other, are in the same fold, and together count as
-            one observation. By default rows are independent. Equal rows count as
-            separate observations, too: if they are copies, pass ``groups``. Supported
-            with "nearest" and "all" pairs of all points and a number (or None) as
-            ``n_components``.
+            are not paired with each other, stay in one cross-validation fold, and count
+            as one observation in the learning rate and λ. By default rows are
+            independent. Duplicate rows count separately: give copies one group. Not
+            supported for ``pairs="impostors"``, ``n_anchors``, ``n_components="cv"`` or
+            ``"loo"``, pairs of points, and data on disk. ``posterior_metric`` then
+            supports only the jackknife. ``same_probability`` uses groups only with
+            ``new_classes=True``.
 
         Raises
         ------

@@ -287,13 +287,14 @@ def metric_for(
         return repeated(estimator, target=target, seed=seed, **rates)
     if target != "fit":
         raise ValueError(
-            f"method must be 'jackknife' for target='all_pairs', got {sampler!r}. Use "
-            "purpose='intervals' after fit"
+            "target='all_pairs' requires purpose='intervals' and the jackknife after "
+            f"fit(X, y), got purpose={purpose!r}, method={sampler!r}."
         )
     if fitted.groups is not None:
         raise ValueError(
-            f"method must be 'jackknife' after a fit with groups, got {sampler!r}. "
-            "For draws, use draws=lca.sample()"
+            "posterior_metric after a fit with groups requires purpose='intervals' and "
+            f"the jackknife, got purpose={purpose!r}, method={sampler!r}. For "
+            "prediction, pass draws=lca.sample()."
         )
     if pairs == "all" and not labeled:
         raise ValueError("pairs must be 'fitted' after fit_pairs, got 'all'")

@@ -81,7 +81,7 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
 def refuse_groups(groups: object, what: str) -> None:
     """Raise if there are groups of rows, which ``what`` does not support."""
     if groups is not None:
-        raise ValueError(f"groups must be None with {what}, got groups")
+        raise ValueError(f"groups must be None with {what}, got groups. Omit groups.")
 
 
 def check_groups(
@@ -97,8 +97,8 @@ def check_groups(
         refuse_groups(groups if wrong else None, what)
     if np.bincount(np.unique(np.stack([codes, groups]), axis=1)[0]).max() < 2:
         raise ValueError(
-            "groups must have two groups with rows of one class, got one group in each "
-            "class"
+            "groups must have at least one class with rows in two groups, got one "
+            "group in each class."
         )
 
 

@@ -55,8 +55,8 @@ class TripletEmbedding(TripletLearner):
         λ: the prior of the coordinates is N(0, c²/λ). c is chosen such that the log
         odds have root mean square 2 if coordinates have standard deviation c.
     n_objects : int, optional
-        Number n of objects, at most 2000. Default: the largest object number in the
-        triplets, plus one.
+        Number n of objects, at most 2000. Default: the largest object number plus one,
+        or the number of names.
     learning_rate : float > 0, default=1
         Power on the likelihood.
 
@@ -174,7 +174,12 @@ class TripletEmbedding(TripletLearner):
 
     def _triplets(self, triplets: ArrayLike, y: ArrayLike | None = None) -> Triplets:
         check_is_fitted(self)
-        codes, _ = numbered(triplets, self.object_names_)
+        codes, names = numbered(triplets, self.object_names_)
+        if self.object_names_ is None and names is not None:
+            raise ValueError(
+                "triplets must be object numbers, as in fit, got "
+                f"{str(names[0])!r}. Fit with names."
+            )
         return triplets_from_arrays(codes, y, X=self.objects_)
 
     def get_metric(self) -> Mahalanobis:

@@ -463,7 +463,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         """Return -2 log p(X) + m log n with m free parameters. Lower is better.
 
         As in scikit-learn's ``GaussianMixture.bic``, m counts weights, means and full
-        covariances, but not ``alpha`` and the prior. Raises ValueError
+        covariances, but not ``alpha``, the prior and ``flattening``. Raises ValueError
         for a blend of models.
         """
         return self._criterion(X, np.log)
@@ -558,7 +558,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         ------
         ValueError
             If the prior is flat.
-            If the fit is a blend.
+            If the fit is a blend or flattened.
             If ``fit_alpha`` or ``partial_fit`` changed the fit.
         """
         check_is_fitted(self, "weights_")
@@ -593,7 +593,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             "a finite prior strength (with inf nothing is learned), got "
             "prior_strength_ = inf": nothing,
             f"one model, got blend={self.blend!r}": self._single is None,
-            f"flattening=None, got {self._flattening}": self._flattening is not None,
+            f"flattening=None, got {self._flattening!r}": self._flattening is not None,
             f"an unchanged fit, got one changed by {self._changed_by}": (
                 self._changed_by is not None
             ),

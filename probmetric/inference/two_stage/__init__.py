@@ -18,7 +18,7 @@ In reading order:
 ``strength``         the prior of W and B chosen by votes of neighbors (1)-(3).
 ``pairs``            EQ-3 (1), representative (2), α from pairs (3).
 ``online``           EM in chunks.
-``choice``           blending of models (1), number of components.
+``choice``           flattening, blending (1), number of components.
 ``target``           the log joint density for samplers (1).
 ``draws``            draws by every method; relabeling for display (1).
 """

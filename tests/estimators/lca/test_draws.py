@@ -171,7 +171,7 @@ def test_options_of_draws_and_of_the_jackknife_exclude_each_other(fitted):
         fitted.posterior_metric("prediction", method="jackknife")
     with pytest.raises(ValueError, match="'auto' for intervals of the fit, got 'all'"):
         fitted.posterior_metric("intervals", pairs="all")
-    with pytest.raises(ValueError, match="method must be 'jackknife' for target"):
+    with pytest.raises(ValueError, match="target='all_pairs' requires purpose="):
         fitted.posterior_metric("prediction", target="all_pairs")
 
 

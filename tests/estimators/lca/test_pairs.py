@@ -170,3 +170,17 @@ def test_draws_after_labels_are_marked_as_dependent():
     drawn = LCA().fit(X, y).sample("laplace", n_draws=5, n_chains=1)
     with pytest.warns(UserWarning, match="interval: intervals of 'laplace' draws"):
         pm.draws_to_metric(drawn).interval(X[0], X[60])
+
+
+def test_f_beta_strategy_is_the_best_of_all_cuts():
+    pairs, y = pair_problem(6)
+    fitted = LCA().fit_pairs(pairs, y)
+
+    def f2(threshold):
+        found = fitted.set_threshold(threshold).predict(pairs)
+        hits = np.sum((found == 1) & (y == 1))
+        return 5 * hits / (np.sum(found == 1) + 4 * np.sum(y == 1))
+
+    best = max(f2(cut) for cut in fitted.pair_distance(pairs))
+    chosen = fitted.calibrate_threshold(pairs, y, "f_beta", beta=2).threshold_
+    assert f2(chosen) == pytest.approx(best)

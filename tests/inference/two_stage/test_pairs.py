@@ -3,7 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal as normal
 
 from probmetric.data.containers import Points
 from probmetric.inference.mixture.statistics import MixtureParams
@@ -24,6 +27,7 @@ from probmetric.inference.two_stage.pairs import (
     representative,
 )
 from probmetric.inference.two_stage.proportional import best_root
+from probmetric.metric.feature_names import named
 from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
 
 RTOL = 1e-10
@@ -120,6 +124,18 @@ def test_ratio_of_an_item_of_three_measurements_equals_quadrature(golden):
     assert table.iloc[0, :4].tolist() == [0, "k", 1, 3]
 
 
+def test_items_of_a_data_frame_in_another_order_are_refused():
+    one = np.ones((1, 2))
+    metric = to_metric(
+        TwoStageParams(np.ones(1), one, np.eye(2)[None], np.eye(2)[None])
+    )
+    frame = pd.DataFrame([[0.0, 1.0]], columns=["b", "a"])
+    with pytest.raises(ValueError, match="questioned must have"):
+        named(metric, ["a", "b"]).likelihood_ratios(frame, one)
+    with pytest.raises(ValueError, match="known_items"):
+        metric.likelihood_ratios(one, np.ones((2, 2)), known_items=[1, "a"])
+
+
 @pytest.mark.long
 def test_number_of_components_by_held_out_likelihood():
     rng = np.random.default_rng(4)
@@ -170,3 +186,33 @@ def test_flattening_by_held_out_likelihood_finds_independent_features():
     assert s[0] < 0.6
     better = to_metric(flatten(params, s)).log_marginal(other).mean()
     assert better > to_metric(params).log_marginal(other).mean()
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_alpha_of_weighted_pairs_is_a_maximum_of_their_stacked_density(each):
+    rng = np.random.default_rng(5)
+    mixture = MixtureParams(
+        np.array([0.4, 0.6]),
+        np.array([[0.0, 1.0], [3.0, -1.0]]),
+        np.stack([np.eye(2)] * 2),
+    )
+    z = rng.integers(0, 2, 60)
+    center = mixture.means[z] + rng.normal(size=(60, 2))
+    Q, Y = (center + s * rng.normal(size=(60, 2)) for s in (0.4, 0.7))
+    w = 0.5 + np.arange(60) % 3
+    settings = {"w": w, "per_component": each, "tol": 1e-13, "max_steps": 3000}
+    found = np.broadcast_to(fit_alpha(mixture, Q, Y, **settings).params, 2)
+
+    def value(alpha):
+        terms = [
+            np.log(c)
+            + normal.logpdf(
+                np.hstack([Q, Y]), np.tile(m, 2), np.kron([[1, 1 - a], [1 - a, 1]], S)
+            )
+            for c, m, S, a in zip(*mixture, alpha, strict=True)
+        ]
+        return w @ logsumexp(terms, 0)
+
+    steps = np.eye(2) if each else np.ones((1, 2))
+    for step in 1e-3 * steps:
+        assert value(found) > max(value(found - step), value(found + step))
