@@ -96,7 +96,7 @@ def test_a_metric_of_judgments_is_shown_as_its_matrix_or_as_places():
     (table,) = _of_answers(metric, about)
     assert table.frame.to_numpy().tolist() == [["a", 1, 2], ["b", 2, 13]]
     about["answers"] = {"source": "t.csv"}
-    (table,) = _of_answers(metric, about)
+    _, table = _of_answers(metric, about)  # The map is the first.
     assert table.frame.to_numpy().tolist() == [["a", 1, 0], ["b", 2, 3]]
 
 

@@ -75,7 +75,7 @@ def test_a_class_without_points_keeps_its_prior():
 def test_predictive_is_the_ratio_of_evidences(covariance):
     """P(c, x | data) = p(data and (x, c)) / p(data), both from Eq. (3)."""
     data, prior = toy()
-    X, y, w = (np.array(a) for a in data)
+    X, y, w = (np.array(a) for a in data[:3])
     X[-1], w[-1] = [0.3, -1.0, 2.0], 0.0  # The point that is to come.
     stats, w1 = gc.statistics(Labeled(X, y, w), 2), np.append(w[:-1], 1.0)
     more = [gc.statistics(Labeled(X, np.append(y[:-1], c), w1), 2) for c in range(2)]
