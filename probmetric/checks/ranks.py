@@ -226,7 +226,7 @@ def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Ar
 
 
 def traced(
-    model: Callable[..., None], key: jax.Array, args: Args, kwargs: Kwargs
+    model: Callable[..., object], key: jax.Array, args: Args, kwargs: Kwargs
 ) -> dict[str, dict[str, Any]]:
     """Run a NumPyro model; return NumPyro's messages of its sample sites."""
     seeded = handlers.seed(model, key)

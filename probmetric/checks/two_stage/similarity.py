@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
-from scipy.special import logsumexp
 from scipy.stats import multivariate_normal as normal
 
 from probmetric.checks.check import Problem, Values, by_algebra
@@ -74,14 +73,14 @@ def _score(
     score: str, both: np.ndarray, q: np.ndarray, y: np.ndarray, each: Sequence[float]
 ) -> float:
     """Return a score from log c_k p of both, of each, and log p of each twice."""
-    total = logsumexp(both)
+    total, at_q, at_y = (float(np.logaddexp.reduce(log_p)) for log_p in (both, q, y))
     if score == "joint":
         return total
     if score == "kernel":
         return total - sum(each) / 2
     if score == "vq":
-        return both[np.argmax(y)] - logsumexp(y)
-    return total - logsumexp(y) - (logsumexp(q) if score == "log_ratio" else 0.0)
+        return float(both[np.argmax(y)]) - at_y
+    return total - at_y - (at_q if score == "log_ratio" else 0.0)
 
 
 def scores_by_stacking(problem: Problem[Groups]) -> Values:
@@ -94,7 +93,10 @@ def scores_by_stacking(problem: Problem[Groups]) -> Values:
         of_q = [log_parts(params, x[None], noise[:1]) for x in Q]
         of_y = [log_parts(params, x[None], noise[1:]) for x in Y]
         twice = [
-            [float(logsumexp(log_parts(params, np.stack([x, x]), noise))) for x in rows]
+            [
+                float(np.logaddexp.reduce(log_parts(params, np.stack([x, x]), noise)))
+                for x in rows
+            ]
             for rows in (Q, Y)
         ]
         both = [[log_parts(params, np.stack([q, y]), noise) for y in Y] for q in Q]
@@ -111,7 +113,7 @@ def scores_by_stacking(problem: Problem[Groups]) -> Values:
         odds = ODDS * np.exp(table["log_ratio" + label])
         table["P(same)" + label] = odds / (1 + odds)
         parts = np.array(of_q)
-        resp = parts - logsumexp(parts, 1, keepdims=True)
+        resp = parts - np.logaddexp.reduce(parts, axis=1, keepdims=True)
         table["P(k | x)" + label] = np.exp(resp)
     return table
 

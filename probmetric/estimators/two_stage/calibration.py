@@ -50,7 +50,9 @@ class Recipe(NamedTuple):
         data = Groups(*(np.asarray(a)[rows] for a in (self.data.X, self.data.group)))
         models = [fit(data, **settings).params for settings in self.settings]
         seed = self.settings[0]["seed"]
-        models = [flattened(m, data.X, self.flattening, seed) for m in models]
+        models = [
+            flattened(m, np.asarray(data.X), self.flattening, seed) for m in models
+        ]
         metric = choice.blend(models, self.log_pi)
         return with_database_noise(metric, self.database_noise)
 
