@@ -14,6 +14,7 @@ Rows of the CSV: population, n, number of training sets, rule, and means over th
 of T, coverage, width / ideal, and sd of draws / sd of the fit over samples.
 """
 
+import re
 import warnings
 from pathlib import Path
 
