@@ -7,6 +7,7 @@ used, so that compiled programs are shared. The draws are the same in every run.
 import re
 import traceback
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -197,6 +198,12 @@ def test_a_silent_nan_and_an_error_inside_jax_would_be_noticed():
     assert_finite("prior_strength_", np.inf)
     with pytest.raises(AssertionError, match="inside JAX"):
         outcome(lambda: __import__("jax").numpy.ones(2).reshape(3))
+
+
+@cache
+def fitted(name):
+    with warnings.catch_warnings(record=True):
+        return getattr(pm, name)(**ESTIMATORS[name]).fit(*plain())
 
 
 @pytest.mark.long
