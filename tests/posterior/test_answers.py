@@ -144,14 +144,14 @@ def exact():
     return PosteriorMetric(draws_of(), "intervals", source="exact")
 
 
-@pytest.mark.filterwarnings("ignore:.*too narrow")
+@pytest.mark.filterwarnings("ignore:.*wrong width")
 def test_an_interval_of_exact_draws_holds_quantiles_of_distances(exact, X, distances):
     lower, upper = exact.interval(X[:4], X[4:8], prob=0.8)
     np.testing.assert_allclose(lower, np.quantile(distances, 0.1, axis=0), rtol=1e-10)
     np.testing.assert_allclose(upper, np.quantile(distances, 0.9, axis=0), rtol=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore:.*too narrow")
+@pytest.mark.filterwarnings("ignore:.*wrong width")
 def test_ratio_intervals_of_exact_draws_are_quantiles_of_ratios(exact, X, distances):
     ratio = distances[:, 0] / distances[:, 1]
     found = exact.ratio_interval((X[0], X[4]), (X[1], X[5]), prob=0.5)
