@@ -241,7 +241,7 @@ class PairSimilarity(MetricBase):
         ...     [[2.0], [3.0]], [[2.5], [-1.0]], questioned_items=["a", "a"]
         ... )
         >>> table["log10_lr"].round(2).tolist()
-        [0.54, -0.79]
+        [0.53, -1.25]
         """
         check_columns(self, questioned=questioned, known=known)
         if self.noise_other is not None:

@@ -145,7 +145,7 @@ def likelihood_ratios(
     Examples
     --------
     >>> figure = likelihood_ratios([2.0, 1.0, -0.5, 0.3, -3.0], [1, 1, 1, 0, 0])
-    >>> [axis.get_title() for axis in figure.axes]
+    >>> [axis.get_title("left") for axis in figure.axes]
     ['Tippett plot', 'Calibration', 'Empirical cross-entropy']
     """
     scores, is_same, calibrated = pav(log_ratio, same)
