@@ -223,8 +223,8 @@ class PairSimilarity(MetricBase):
             One row per pair of items: ``questioned`` and ``known`` (names of the
             items), ``n_questioned`` and ``n_known`` (numbers of measurements),
             ``log10_lr`` (for one source against two), and ``limit``, the largest
-            possible |log10_lr|: log10(n + 1) for n training sources of two or more
-            rows, NaN without calibration. With ``prior_odds`` also ``posterior``,
+            possible size of ``log10_lr``: log10(n + 1) for n training sources of two or
+            more rows, NaN without calibration. With ``prior_odds`` also ``posterior``,
             P(one source).
 
         Raises
