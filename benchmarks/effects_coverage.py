@@ -127,7 +127,7 @@ def tables(table):
 
 
 def main():
-    """Run what the CSV lacks, and write the page."""
+    """Run the cases that are not in the CSV, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--worlds", type=int, default=8)
     parser.add_argument("--minutes", type=float, default=np.inf)

@@ -116,7 +116,7 @@ def one_set(world, seed):
 
 
 def main():
-    """Run what the CSV lacks, and write the page."""
+    """Run the cases that are not in the CSV, and write the page."""
     options = parser(["label_draws"], __doc__).parse_args()
     path, key = Path(options.out, "label_draws.csv"), ["data", "n"]
     table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=key)

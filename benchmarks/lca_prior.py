@@ -1,4 +1,4 @@
-"""The prior of LCA's b: what it costs on held-out pairs.
+"""The prior of LCA's b: its cost on held-out pairs.
 
     python benchmarks/lca_prior.py [--data DIR] [--splits 0 4] [--choose] [--out FILE]
     python benchmarks/lca_prior.py --sensitivity

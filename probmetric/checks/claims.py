@@ -359,7 +359,7 @@ def calibrated(
     ``world()`` returns the data and the prior, which all simulations share. Of the
     labels only the shape is used. In the wrong claim the data count twice. It has
     ``n_wrong`` simulations. ``identified`` are the sites to rank (default: all), and
-    ``settings`` those of ``ranks.sbc``.
+    ``settings`` are arguments of ``ranks.sbc``.
     """
 
     def estimate(

@@ -94,7 +94,7 @@ def _new_by_quadrature(problem: Problem[Pairs]) -> Values:
 
 
 def _new(problem: Problem[Pairs], typical: bool = False) -> Values:
-    """Return it in closed form; wrong: that of a typical point."""
+    """Return it in closed form; wrong: for a typical point."""
     spreads = (0.0 if typical else 1.0) * np.array(SPREADS)
     b = float(identified(problem.params)["b"]) + 0 * spreads
     return {"b of new points": np.asarray(intercept_of_new(b, spreads))}
@@ -143,6 +143,6 @@ CHECKS = (
         "P(same) of new points is the integral over their effects",
         reference=_new_by_quadrature,
         estimate=_new,
-        controls={"that of typical points": partial(_new, typical=True)},
+        controls={"for typical points": partial(_new, typical=True)},
     ),
 )

@@ -16,10 +16,11 @@ from pandas.api.types import is_string_dtype as is_text
 from scipy.special import expit
 
 from probmetric.cli.files import note, refuse
-from probmetric.cli.inputs import Learner, describe
+from probmetric.cli.inputs import Learner, describe, of_option
 from probmetric.cli.options import DataSpec
 from probmetric.cli.sites import Community
 from probmetric.data.inputs import points
+from probmetric.data.triplets import numbered
 from probmetric.data.unlabeled import leaves_out
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset, load_points
@@ -102,10 +103,8 @@ def read_table(
         ):
             names = None
             if kind != "pairs" and all(is_text(frame[name]) for name in index):
-                named, rows = np.unique(
-                    frame[[*index]].to_numpy(str), return_inverse=True
-                )
-                names = tuple(named.tolist())
+                coded, names = numbered(frame[[*index]].to_numpy(str))
+                rows = np.asarray(coded)
             else:
                 numbers = [_whole(frame, name, path, option) for name in index]
                 rows = np.stack(numbers, 1)
@@ -195,8 +194,10 @@ def about_points(
     if objects is not None:
         refuse({"--data": data}, f"{name}, whose objects have no features")
         X, called, source = None, table.path.name, place
-        if table.names is not None:
-            table = _numbered(table, known or table.names, name)
+        if table.names is not None and known is not None:
+            with of_option("--answers", "triplets"):
+                coded, names = numbered(np.array(table.names)[table.rows], known)
+            table = table._replace(rows=np.asarray(coded), names=names)
         n = max(int(table.rows.max()) + 1, objects)
         names = table.names or tuple(map(str, range(n)))
     else:
@@ -214,20 +215,6 @@ def about_points(
     about = describe(spec, source, n, names, {}, content)
     about["answers"] = {"source": place, "kind": table.kind, "n": len(table.rows)}
     return Answered(X, names, called, table, about)
-
-
-def _numbered(table: Table, known: Sequence[str], name: str) -> Table:
-    """Return the table with objects numbered in the order of ``known``."""
-    assert table.names is not None
-    number = {of: k for k, of in enumerate(known)}
-    unknown = [of for of in table.names if of not in number]
-    if unknown:
-        raise ValueError(
-            f"--answers must name objects of the fit, got {unknown[0]!r} in "
-            f"{table.path.name}."
-        )
-    numbers = np.array([number[of] for of in table.names])
-    return table._replace(rows=numbers[table.rows], names=tuple(known))
 
 
 def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:

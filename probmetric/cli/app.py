@@ -128,7 +128,7 @@ def _leave(
 ) -> NoReturn:
     """Run ``work`` after all imports, and exit with its code.
 
-    ``part`` is what the run stores in ``checkpoint``: a pass or a block.
+    ``part`` names the parts stored in ``checkpoint``: pass or block.
     """
     function = getattr(import_module(f"probmetric.cli.{file}"), work)
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:  # Imported later, for help without heavy imports.
     from probmetric.datasets.loading import Dataset
 
     type Data = Dataset | None
+    from pandas import DataFrame
 else:
-    Data = object
+    Data = DataFrame = object
 
 FILES: dict[str, tuple[str, ...]] = {
     "fit": ("metric.npz", "summary.json", "report.html"),
@@ -59,14 +60,23 @@ def sentence(error: BaseException) -> str:
     return text if len(text) <= LONGEST else f"{text[:300]} … {text[-90:]}"
 
 
+def write_table(table: DataFrame, out: Path | None) -> bool:
+    """Write a table to a CSV file, or to standard output; return whether to a file."""
+    if out is None:
+        typer.echo(table.to_csv(index=False), nl=False)
+        return False
+    with replacing(out) as part:
+        table.to_csv(part, index=False)
+    return True
+
+
 def refuse(options: Mapping[str, object], other: str) -> None:
     """Raise for options that are set, but cannot be combined with ``other``."""
     for name, value in options.items():
         if value is not None:
             shown = value if isinstance(value, int | float) else str(value)
             raise ValueError(
-                f"{name} cannot be combined with {other}, got {shown!r}. Omit one of "
-                "them."
+                f"{name} cannot be combined with {other}, got {shown!r}. Omit {name}."
             )
 
 

@@ -4,12 +4,10 @@ from contextlib import ExitStack
 from fractions import Fraction
 
 import numpy as np
-import typer
 
-from probmetric.cli.files import bad_input, claim_file, say
+from probmetric.cli.files import bad_input, claim_file, say, write_table
 from probmetric.cli.inputs import StoredMetric, load_metric, of_option, points_for
 from probmetric.cli.options import Ratios
-from probmetric.files import replacing
 from probmetric.metric import PairSimilarity
 
 
@@ -36,11 +34,8 @@ def run(options: Ratios) -> int:
                 known_items=right_items,
                 prior_odds=odds,
             )
-        if out is None:
-            typer.echo(table.to_csv(index=False), nl=False)
+        if not write_table(table, out):
             return 0
-        with replacing(out) as part:
-            table.to_csv(part, index=False)
     say(
         f"Wrote {out} | {len(table)} pairs of {table['questioned'].nunique()} "
         f"questioned and {table['known'].nunique()} known items, by {use.name}"

@@ -3,9 +3,8 @@
 from contextlib import ExitStack
 
 import numpy as np
-import typer
 
-from probmetric.cli.files import bad_input, claim_file, say
+from probmetric.cli.files import bad_input, claim_file, say, write_table
 from probmetric.cli.inputs import (
     StoredMetric,
     check_features,
@@ -14,7 +13,6 @@ from probmetric.cli.inputs import (
     points_for,
 )
 from probmetric.cli.options import DataSpec, Neighbors
-from probmetric.files import replacing
 from probmetric.large.rows import all_rows, is_large, last_column, open_rows, stored
 from probmetric.large.source import Source, n_rows
 from probmetric.names import in_parts
@@ -48,11 +46,8 @@ def run(options: Neighbors) -> int:
                 check_novelty(options.novelty, n)
                 p = np.repeat(reference(use.metric, points).p_values(queries), k)
                 table = table.assign(typicality=p, novel=p <= options.novelty)
-        if out is None:
-            typer.echo(table.to_csv(index=False), nl=False)
+        if not write_table(table, out):
             return 0
-        with replacing(out) as part:
-            table.to_csv(part, index=False)
     say(
         f"Wrote {out} | the {k} nearest of {len(table) // k} queries among {n} points, "
         f"by {use.name}"

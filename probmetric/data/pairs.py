@@ -252,11 +252,14 @@ def _nearest_of_groups(
     D: Float[np.ndarray, "q n"], group: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "q n"]:
     """Return the distances of the nearest column of each group, infinite for others."""
-    nearest = np.full_like(D, np.inf)
-    for code in np.unique(group):
-        columns = np.flatnonzero(group == code)
-        first = columns[smallest(D[:, columns], 1)]
-        np.put_along_axis(nearest, first, np.take_along_axis(D, first, 1), 1)
+    order = np.argsort(group, kind="stable")
+    D, first = D[:, order], np.diff(group[order], prepend=-1) > 0
+    starts, unit = np.flatnonzero(first), np.cumsum(first) - 1
+    least = D == np.minimum.reduceat(D, starts, 1)[:, unit]
+    count = np.cumsum(least, 1)  # Of ties, the first.
+    before = (count - least)[:, starts][:, unit]
+    nearest = np.empty_like(D)
+    nearest[:, order] = np.where(least & (count == before + 1), D, np.inf)
     return nearest
 
 

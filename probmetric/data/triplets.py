@@ -6,6 +6,8 @@ Large Margin Nearest Neighbor Classification", JMLR 2009). Such triplets share p
 they are not independent observations.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -45,29 +47,29 @@ def nearest_triplets(
 
 
 def numbered(
-    triplets: ArrayLike, names: np.ndarray | None = None
-) -> tuple[ArrayLike, np.ndarray | None]:
-    """Replace names of objects (text) by numbers in their sorted order.
+    triplets: ArrayLike, names: Sequence[str] | None = None
+) -> tuple[ArrayLike, tuple[str, ...] | None]:
+    """Replace names of objects (text) by numbers, and return the names in their order.
 
-    ``names`` are those of a fit. Returns the numbers and the names, which are None if
-    the objects are numbers already.
+    ``names`` fixes the order, for objects of an earlier fit. By default names are
+    sorted. If the objects are numbers, they are returned unchanged, without names.
     """
     values = np.asarray(triplets)
     text = values.dtype.kind in "US" or (
         values.dtype == object and all(isinstance(v, str) for v in values.ravel())
     )
     if not text:
-        return triplets, names
+        return triplets, None
     found, codes = np.unique(values.astype(str), return_inverse=True)
-    if names is None:
-        return codes, found
-    unknown = np.setdiff1d(found, names)
-    if len(unknown):
+    number = {name: k for k, name in enumerate(found if names is None else names)}
+    unknown = [name for name in found.tolist() if name not in number]
+    if unknown:
         raise ValueError(
-            f"triplets must name objects of fit, got {str(unknown[0])!r}. Fit with "
-            "triplets of all objects."
+            f"triplets must name objects of the fit, got {unknown[0]!r}. Add it to the "
+            "training triplets."
         )
-    return np.searchsorted(names, found)[codes], names
+    order = np.array([number[name] for name in found])
+    return order[codes], tuple(map(str, number))
 
 
 def weighing(triplets: Triplets) -> Triplets:

@@ -219,7 +219,7 @@ class GLML(SameProbability, GaussianLearner):
     def _metrics(
         self, fitted: ClassFit, seed: int
     ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-        """Return the metric of the densities and those of draws, in scaled units."""
+        """Return the metric of the densities, and metrics of draws, in scaled units."""
         if self.densities == "posterior":
             return posterior_metrics(
                 fitted.posterior, seed, int(self.n_draws), rule=self.rule

@@ -53,15 +53,9 @@ class _Terms(NamedTuple):
     s: Float[np.ndarray, "*m"]
 
 
-def items_of(
-    X: ArrayLike, items: ArrayLike | None, n_features: int, name: str
-) -> Items:
+def items_of(X: ArrayLike, items: ArrayLike | None, name: str) -> Items:
     """Check measurements and their items; by default each row is an item."""
     rows = inputs.points(X, name)
-    if rows.shape[1] != n_features:
-        raise ValueError(
-            f"{name} must have {n_features} features, got {rows.shape[1]}."
-        )
     of = np.arange(len(rows)) if items is None else items
     if np.shape(of) != (len(rows),):
         raise ValueError(
@@ -89,16 +83,16 @@ def log_ratios(
     joint = np.full((len(left.names), len(right.names)), -np.inf)
     apart = joint.copy()
     for components in models:
-        alone: list[list[np.ndarray]] = [[], []]
+        each: list[list[np.ndarray]] = [[], []]
         for k in components:
             a, V = _independent(noise[k], between[k] + noise[k])
             logdet = np.linalg.slogdet(between[k] + noise[k])[1]
             x, y = (_terms(side, means[k], a, V) for side in (left, right))
-            for log_p, term in zip(alone, (x, y), strict=True):
+            for log_p, term in zip(each, (x, y), strict=True):
                 log_p.append(log_weights[k] + _log_density(term, a, logdet))
             both = _log_unions(x, y, a, logdet)
             joint = np.logaddexp(joint, log_weights[k] + both)
-        p, q = (np.logaddexp.reduce(log_p, 0) for log_p in alone)
+        p, q = (np.logaddexp.reduce(log_p, 0) for log_p in each)
         weight = np.logaddexp.reduce(log_weights[components])
         apart = np.logaddexp(apart, p[:, None] + q - weight)
     return joint - apart

@@ -37,7 +37,12 @@ from probmetric.metric import pair_tiles as tiles
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.items import items_of, log_ratios
 from probmetric.metric.link import check_odds
-from probmetric.metric.protocol import MetricBase, log_measured, measured
+from probmetric.metric.protocol import (
+    MetricBase,
+    check_features,
+    log_measured,
+    measured,
+)
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, ArrayLike, Scalar
 
@@ -244,13 +249,14 @@ class PairSimilarity(MetricBase):
         [0.53, -1.25]
         """
         check_columns(self, questioned=questioned, known=known)
+        check_features(self, questioned=questioned, known=known)
         if self.noise_other is not None:
             raise ValueError(
                 "likelihood_ratios requires equal noise of questioned and known items. "
                 "Use TwoStageMixture(database_noise=1)."
             )
-        left = items_of(questioned, questioned_items, self.n_features, "questioned")
-        right = items_of(known, known_items, self.n_features, "known")
+        left = items_of(questioned, questioned_items, "questioned")
+        right = items_of(known, known_items, "known")
         ratios = np.asarray(self.calibrated(log_ratios(self, left, right))).ravel()
         pairs = pd.MultiIndex.from_product([left.names, right.names])
         limit = np.nan if self.calibration is None else float(self.calibration.bound)

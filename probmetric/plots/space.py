@@ -206,7 +206,8 @@ def objects(
 
     Draws are aligned to their mean by rotation and reflection (Procrustes), because
     only distances between objects are identified. Each ellipse contains ``prob`` of the
-    draws of one object if they are normal. With more than two components, the plane is
+    draws of one object if they are normal. It is not calibrated: the coverage of
+    distances is in Benchmarks: triplets. With more than two components, the plane is
     that of the first two principal components.
 
     Parameters
@@ -255,5 +256,8 @@ def objects(
     axis.set_aspect("equal", adjustable="datalim")
     share = float((size[:2] ** 2).sum() / (size**2).sum())
     axis.set(xlabel="first axis", ylabel="second axis")
-    axis.set_title(f"Map of the objects ({share:.0%} of the squared distances)")
+    ellipses = f"\nellipses: {prob:.0%} of the draws" * (len(Z) > 2)
+    axis.set_title(
+        f"Map of the objects ({share:.0%} of the squared distances){ellipses}"
+    )
     return figure

@@ -65,7 +65,7 @@ class TripletEmbedding(TripletLearner):
     embedding_ : array of shape (n, p)
         Positions at the posterior mode, centered and rotated to their principal axes.
         Only the distances between positions are identified.
-    object_names_ : array of shape (n,), or None
+    object_names_ : tuple of n str, or None
         Names of the objects, sorted, if the triplets have names.
     objects_ : array of shape (n, n)
         Identity matrix. Row i represents object i in ``get_metric`` and
@@ -177,8 +177,8 @@ class TripletEmbedding(TripletLearner):
         codes, names = numbered(triplets, self.object_names_)
         if self.object_names_ is None and names is not None:
             raise ValueError(
-                "triplets must be object numbers, as in fit, got "
-                f"{str(names[0])!r}. Fit with names."
+                f"triplets must be object numbers, as in fit, got {names[0]!r}. Fit "
+                "with names."
             )
         return triplets_from_arrays(codes, y, X=self.objects_)
 

@@ -73,8 +73,8 @@ def test_bobs_log_ratio_is_of_one_source_against_two():
 
 
 def test_an_item_of_two_instances_has_bobs_ratio_with_the_third():
-    left = items_of(X[2:], None, 7, "left")
-    right = items_of(X[:2], [0, 0], 7, "right")
+    left = items_of(X[2:], None, "left")
+    right = items_of(X[:2], [0, 0], "right")
     found = log_ratios(to_metric(PARAMS), left, right)
     np.testing.assert_allclose(found, [[LOG_RATIO]], atol=1e-10)
 
