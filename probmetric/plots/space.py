@@ -10,6 +10,7 @@ from matplotlib.patches import Ellipse
 from scipy.stats import chi2
 
 from probmetric.arguments import check_within_0_1
+from probmetric.linalg import row_signs
 from probmetric.metric.feature_names import names_of
 from probmetric.neighbors.search import nearest
 from probmetric.plots.style import (
@@ -206,8 +207,8 @@ def objects(
 
     Draws are aligned to their mean by rotation and reflection (Procrustes), because
     only distances between objects are identified. Each ellipse contains ``prob`` of the
-    draws of one object if they are normal. It is not calibrated: the coverage of
-    distances is in Benchmarks: triplets. With more than two components, the plane is
+    draws of one object if they are normal. With few judgments it is too small (see
+    Benchmarks: triplets). With more than two components, the plane is
     that of the first two principal components.
 
     Parameters
@@ -234,8 +235,9 @@ def objects(
     Z -= Z.mean(2, keepdims=True)
     Z = aligned(Z, Z[0])
     Z = aligned(Z, Z.mean(0))
-    U, size, _ = np.linalg.svd(Z.mean(0), full_matrices=False)
-    Z = np.einsum("pk,spn->skn", U[:, :2], Z)
+    # The axes and signs of ``TripletEmbedding.embedding_``.
+    U, size, axes = np.linalg.svd(Z.mean(0).T, full_matrices=False)
+    Z = np.asarray(row_signs(U.T))[:2] * (axes[:2] @ Z)
     if Z.shape[1] == 1:
         Z = np.concatenate([Z, np.zeros_like(Z)], 1)
     place = Z.mean(0).T

@@ -17,6 +17,7 @@ from probmetric.report.page import (
     Summary,
     Table,
     data_again,
+    of_objects,
     page,
     settings_section,
 )
@@ -65,12 +66,14 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
             Table(table, "Retrieval and pairs (higher is better)"),
         )
         sections.append(training_section)
+    d = len(about["features"])
+    what = f"{d} objects" if of_objects(about) else f"points with {d} features"
     return page(
         summary,
         title=f"{summary['model']} learned from {Path(about['source']).name}",
         headline=f"{type(metric).__name__} learned in {summary['seconds']:.1f} s",
-        explanation=f"A dissimilarity of points with {len(about['features'])} features;"
-        " smaller is closer. Stored in metric.npz, for probmetric.load_metric, "
+        explanation=f"A dissimilarity of {what}; smaller is closer. Stored in "
+        "metric.npz, for probmetric.load_metric, "
         "“probmetric neighbors” and “probmetric evaluate”.",
         sections=[*sections, settings_section(summary)],
         cards=cards,
@@ -86,7 +89,7 @@ def _of_answers(metric: Dissimilarity, about: Summary) -> list[Picture | Table]:
     if not isinstance(metric, Mahalanobis):
         return []
     L = np.asarray(metric.factor, float)
-    if about["source"] == about["answers"]["source"]:
+    if of_objects(about):
         table = pd.DataFrame(L.T, columns=[f"z{k}" for k in range(len(L))])
         caption = "Places of the objects; only their distances are identified"
         picture = plots.objects(metric, names=names)

@@ -261,7 +261,15 @@ def _sizes(data: Summary) -> Cards:
         last = str(len(data["classes"])), "sources" if by_source else "classes"
     else:
         last = f"{answers['n']:,}", str(answers["kind"])
+    if of_objects(data):
+        return [(f"{data['n']:,}", "objects"), last]
     return [(f"{data['n']:,} × {len(data['features'])}", "points × features"), last]
+
+
+def of_objects(data: Summary) -> bool:
+    """Return whether the judgments are about objects without features."""
+    answers = data.get("answers")
+    return answers is not None and data["source"] == answers["source"]
 
 
 def settings_section(summary: Summary) -> Section:

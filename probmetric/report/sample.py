@@ -25,6 +25,7 @@ from probmetric.report.page import (
     Summary,
     Table,
     data_again,
+    of_objects,
     page,
     settings_section,
 )
@@ -88,7 +89,9 @@ def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
                 else []
             ),
             *([] if fit is None else [fit_section(fit)]),
-            _metric_section(shown, summary),
+            _objects_section(draws, summary)
+            if of_objects(summary["data"])
+            else _metric_section(shown, summary),
             Section(
                 "Neighbors, with their probabilities", *_neighbor_parts(draws, data)
             ),
@@ -127,6 +130,19 @@ def _with_names(
     if data is not None:
         groups["constant_data"] = xr.Dataset({"X": (("point", "feature"), data.X)})
     return xr.DataTree.from_dict(groups)
+
+
+def _objects_section(draws: xr.DataTree, summary: Summary) -> Section:
+    posterior = posterior_of(draws, max_draws=N_METRICS)
+    return Section(
+        "The map of the objects",
+        Picture(
+            plots.objects(posterior, names=summary["data"]["features"]),
+            "Points are means of aligned draws, because only distances are identified. "
+            "Ellipses contain 90% of the draws. They are too small with few judgments "
+            "(see Benchmarks: triplets).",
+        ),
+    )
 
 
 def _metric_section(shown: xr.DataTree | None, summary: Summary) -> Section:

@@ -208,3 +208,11 @@ def test_names_of_objects_are_numbers_in_sorted_order():
         named.predict([["ant", "fox", "bee"]])
     with pytest.raises(ValueError, match="as in fit, got 'ant'"):
         plain.predict([["ant", "cow", "bee"]])
+
+
+def test_the_map_of_a_fit_is_its_embedding():
+    rng = np.random.default_rng(8)
+    triplets = np.stack([rng.permutation(6)[:3] for _ in range(60)])
+    fit = pm.TripletEmbedding(3).fit(triplets)
+    shown = pm.plots.objects(fit).axes[0].collections[0].get_offsets()
+    np.testing.assert_allclose(shown, fit.embedding_[:, :2], atol=1e-9)

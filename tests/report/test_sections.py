@@ -9,6 +9,7 @@ from probmetric.metric import Mahalanobis
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.report.evaluate import _calibration, _shares
 from probmetric.report.fit import _of_answers
+from probmetric.report.page import _sizes
 from probmetric.report.sample import _least_certain
 from probmetric.report.sites import _bins
 from probmetric.report.validate import _verdict_words
@@ -118,3 +119,14 @@ def test_held_out_pairs_of_sites_are_binned_by_prediction():
     assert shown["pairs"].tolist() == [2, 2]
     assert shown["predicted"].tolist() == [0.15, 0.975]
     assert shown["observed"].tolist() == [0.2, 0.95]
+
+
+def test_objects_are_counted_as_objects():
+    data = {"n": 8, "features": list("abcdefgh"), "source": "t.csv"}
+    answers = {"source": "t.csv", "n": 400, "kind": "triplets"}
+    assert _sizes(data | {"answers": answers}) == [
+        ("8", "objects"),
+        ("400", "triplets"),
+    ]
+    of_points = _sizes(data | {"answers": answers | {"source": "x.csv"}})
+    assert of_points[0] == ("8 × 8", "points × features")
