@@ -160,7 +160,7 @@ def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
     for method in ("laplace", "bootstrap"):
         draws = fitted.posterior_metric("intervals", method=method, n_draws=800)
         narrow = method == "laplace"
-        with pytest.warns(match="too narrow") if narrow else nullcontext():
+        with pytest.warns(match="wrong width") if narrow else nullcontext():
             found = fitted.curves(draws)
         width[method] = found.upper[0, -1] - found.lower[0, -1]
     assert width["laplace"] < width["bootstrap"]
