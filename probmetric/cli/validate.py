@@ -27,6 +27,7 @@ from probmetric.cli.options import ReadOptions, Validate
 from probmetric.datasets.loading import Dataset
 from probmetric.provenance import versions
 from probmetric.registry import MODELS, fit_named, make
+from probmetric.report.model_fit import fit_banner
 from probmetric.report.validate import agreement_table, described, khat_words
 
 ALPHA = 0.01
@@ -70,7 +71,7 @@ def run(options: Validate) -> int:
                     alpha=shares[name],
                 )
                 found.append(result)
-                _print_summary(result)
+                _say_summary(result)
                 fit = _model_verdict(options, name, points)
                 last = str(result)
                 if fit is not None:
@@ -85,6 +86,8 @@ def run(options: Validate) -> int:
                         table.to_csv(part / "agreement.csv", index=False)
                     last = f"See {folder / 'report.html'} | {last}"
                 typer.echo(last)
+                if fit is not None and fit.overall != "adequate":
+                    typer.echo(fit_banner(fit).sentences[0])
         whole = found[0]
         if not one:
             judged = tuple(j for result in found for j in result.judgements)
@@ -148,7 +151,7 @@ def _models(options: Validate) -> list[str]:
     return [model]
 
 
-def _print_summary(result: Validation) -> None:
+def _say_summary(result: Validation) -> None:
     lines: Any = result.summary().itertuples()
     for row in lines:
         figure = (
@@ -157,10 +160,10 @@ def _print_summary(result: Validation) -> None:
             else f"error ≤ {row.largest_error:.1e}"
         )
         wrong = f", wrong on purpose: {row.control}" if row.control else ""
-        typer.echo(
+        say(
             f"  {row.verdict:12s} {row.check}{wrong} "
             f"[{row.problem}; {row.kind}; {figure}; {row.seconds:.1f} s]"
         )
     for judgement in result.judgements:
         if judgement.unreliable:
-            typer.echo(f"  {khat_words(judgement)}")
+            say(f"  {khat_words(judgement)}")

@@ -12,6 +12,7 @@ import pandas as pd
 
 from probmetric import plots
 from probmetric.datasets.loading import Dataset
+from probmetric.report.model_fit import not_checked
 from probmetric.report.page import (
     Picture,
     Report,
@@ -93,20 +94,25 @@ def evaluate_page(
         else f"{predictions['row'].nunique():,} points of {Path(summary['test']).name}"
     )
     source = Path(summary["data"]["source"]).name
+    gain, error = 100 * (score["accuracy"] - baseline["accuracy"]), ""
     votes = "Soft votes of neighbors, with the bandwidth chosen by leave-one-out"
     if summary.get("votes") == "count":
         votes = f"One vote for each of the {summary['neighbors']} nearest neighbors"
         votes += ". The probabilities below are from a sample of the points"
+    else:
+        error = f" ± {100 * _error_of_gain(predictions, base, name):.1f}"
+        votes = f"± is one standard error over the held-out points. {votes}"
     return page(
         summary,
         title=f"{name} evaluated on {source}",
         lead=f"Nearest neighbors among {source}, evaluated on {test}.",
-        headline=f"Accuracy {score['accuracy']:.1%}, Euclidean "
-        f"{baseline['accuracy']:.1%}",
+        headline=f"Accuracy on held-out points {score['accuracy']:.1%}: "
+        f"{gain:+.1f}{error} points against the Euclidean distance",
         explanation=f"{votes}. Log loss {score['log_loss']:.3f}, Euclidean "
-        f"{baseline['log_loss']:.3f}.",
+        f"{baseline['log_loss']:.3f}. {not_checked(summary)}",
         sections=[
             _table(folder, figures, "neighbors under", VOTES),
+            _confusion(predictions[predictions["method"] == name]),
             _calibration(predictions),
         ],
         cards=[
@@ -114,6 +120,23 @@ def evaluate_page(
             (f"{score['ece']:.3f}", "calibration error"),
         ],
     )
+
+
+def _confusion(predictions: pd.DataFrame) -> Section:
+    """Count the held-out points by true and predicted class."""
+    truth, predicted = predictions["truth"], predictions["predicted"]
+    table = pd.crosstab(truth, predicted).rename_axis("true class").reset_index()
+    caption = "Held-out points by true class (rows) and predicted class (columns)"
+    folded = len(table) > 12
+    return Section("Which classes are confused?", Table(table, caption, folded))
+
+
+def _error_of_gain(predictions: pd.DataFrame, base: str, name: str) -> float:
+    """Compute the standard error of the paired difference in accuracy."""
+    right = predictions["truth"] == predictions["predicted"]
+    keys = [predictions[key] for key in ("split", "row", "method")]
+    table: Any = right.astype(float).groupby(keys).first().unstack()
+    return float((table[name] - table[base]).sem())
 
 
 def _answers_page(folder: Path, summary: Summary) -> Report:

@@ -10,6 +10,7 @@ from probmetric import plots
 from probmetric.datasets.loading import Dataset
 from probmetric.metric import Dissimilarity, Mahalanobis, SplineCityBlock
 from probmetric.posterior.curves import curves
+from probmetric.report.model_fit import not_checked
 from probmetric.report.page import (
     Picture,
     Report,
@@ -71,12 +72,20 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
     return page(
         summary,
         title=f"{summary['model']} learned from {Path(about['source']).name}",
-        headline=f"{type(metric).__name__} learned in {summary['seconds']:.1f} s",
-        explanation=f"A dissimilarity of {what}; smaller is closer. Stored in "
-        "metric.npz, for probmetric.load_metric, "
-        "“probmetric neighbors” and “probmetric evaluate”.",
+        headline=f"A distance between {what}, learned in {summary['seconds']:.1f} s",
+        explanation=f"{type(metric).__name__}, stored in metric.npz for "
+        "“probmetric neighbors” and probmetric.load_metric; smaller is closer. "
+        f"{_not_shown(summary)}",
         sections=[*sections, settings_section(summary)],
         cards=cards,
+    )
+
+
+def _not_shown(summary: Summary) -> str:
+    """Name the commands for held-out scores and for the fit of the model."""
+    return (
+        "How good it is on new data is not shown here: use “probmetric evaluate "
+        f"--model {summary['model']} … --folds 5”. {not_checked(summary)}"
     )
 
 
@@ -113,6 +122,12 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
                 "The squared distance sums M[j, k] times the differences in features j "
                 "and k. Features with dark diagonal entries contribute most. Bars are "
                 "shares of the mean squared distance between two points.",
+            ),
+            Picture(
+                plots.importance(metric, data.X),
+                "The learned distance between two points that differ by one standard "
+                "deviation in one feature and agree in the others. Correlated features "
+                "can replace each other.",
             ),
             Picture(
                 plots.embedding(metric, X, y, links=3, target_names=data.target_names),

@@ -4,6 +4,7 @@ import pandas as pd
 
 from probmetric.checks.criticism import WORDS, Finding, ModelVerdict, Part
 from probmetric.plots.checks import model_check
+from probmetric.registry import MODELS
 from probmetric.report.page import Banner, Picture, Section, Summary, Table
 
 HEADLINES = {
@@ -54,6 +55,17 @@ def fit_banner(fit: ModelVerdict | None) -> Banner:
         for part in sorted(fit.parts, key=lambda p: -WORDS.index(p.verdict))
     ]
     return Banner(fit.overall, HEADLINES[fit.overall], sentences)
+
+
+def not_checked(summary: Summary) -> str:
+    """Name the command that checks the model of a run, if the model can be checked."""
+    model, about = MODELS.get(summary["model"]), summary["data"]
+    if model is None or model.criticism is None or "answers" in about:
+        return ""
+    return (
+        "Whether the model fits the data was not checked: use “probmetric validate "
+        f"{summary['model']} --data {about['source']}”."
+    )
 
 
 def fit_section(fit: ModelVerdict) -> Section:

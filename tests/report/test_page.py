@@ -102,3 +102,30 @@ def test_missing_parts_and_empty_sections_are_omitted():
     )
     assert "<h2>Scores</h2>" in html
     assert "Problems of the draws" not in html
+
+
+def luminance(color):
+    """Relative luminance of #rgb or #rrggbb, as WCAG 2.2 defines it."""
+    digits = color[1:] if len(color) == 7 else "".join(c * 2 for c in color[1:])
+    s = np.array([int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)])
+    linear = np.where(s <= 0.04045, s / 12.92, ((s + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_texts_have_the_contrast_of_aa_in_the_light_and_in_the_dark(page):
+    assert round(contrast("#777", "#fff"), 2) == 4.48  # A known pair just below AA.
+    schemes = re.findall(r":root \{(.*?)\}", page, re.DOTALL)
+    assert len(schemes) == 2
+    for scheme in schemes:
+        color = dict(re.findall(r"--([\w-]+): (#\w+)", scheme))
+        texts = {"ink", "soft", "good", "bad", "unsure", "blue"}
+        read = [(text, back) for text in texts for back in ("paper", "back")]
+        read += [("ink", "tag")]
+        read += [(kind, f"tag-{kind}") for kind in ("good", "bad", "unsure")]
+        for text, back in read:
+            assert contrast(color[text], color[back]) >= 4.5, (text, back)

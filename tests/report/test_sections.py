@@ -7,7 +7,7 @@ from probmetric.checks.compare import entry_table
 from probmetric.checks.validation import Judgement, Validation
 from probmetric.metric import Mahalanobis
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.report.evaluate import _calibration, _shares
+from probmetric.report.evaluate import _calibration, _confusion, _error_of_gain, _shares
 from probmetric.report.fit import _of_answers
 from probmetric.report.page import _sizes
 from probmetric.report.sample import _least_certain
@@ -59,6 +59,28 @@ def test_the_predicted_class_is_compared_with_the_truth():
     x, frequency = axis.containers[0].lines[0].get_data()
     np.testing.assert_allclose(x, [0.6, 0.9])
     assert frequency.tolist() == [1, 0.5]
+
+
+def test_true_classes_are_rows_and_predicted_ones_are_columns():
+    found = pd.DataFrame({"truth": list("aabbb"), "predicted": list("aacab")})
+    shown = _confusion(found).tables[0].frame
+    assert list(shown) == ["true class", "a", "b", "c"]
+    assert shown.to_numpy().tolist() == [["a", 2, 0, 0], ["b", 1, 1, 1]]
+
+
+def test_the_error_of_a_gain_is_that_of_paired_points():
+    """Differences 0, 1, 1, -1: their variance is 11/12, divided by 4 points."""
+    stated = pd.DataFrame(
+        {
+            "method": ["Euclid"] * 4 + ["lca"] * 4,
+            "split": [0, 0, 1, 1, 1, 1, 0, 0],
+            "row": [5, 7, 2, 3, 3, 2, 7, 5],
+            "truth": list("aabb" + "bbaa"),
+            "predicted": list("abab" + "abaa"),
+        }
+    )
+    found = _error_of_gain(stated, "Euclid", "lca")
+    np.testing.assert_allclose(found, np.sqrt(11 / 12 / 4))
 
 
 def judged(kind, verdict, *, unreliable=False):
