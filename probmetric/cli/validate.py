@@ -85,9 +85,9 @@ def run(options: Validate) -> int:
                         table = agreement_table(result, fit)
                         table.to_csv(part / "agreement.csv", index=False)
                     last = f"See {folder / 'report.html'} | {last}"
-                typer.echo(last)
                 if fit is not None and fit.overall != "adequate":
                     typer.echo(fit_banner(fit).sentences[0])
+                typer.echo(last)
         whole = found[0]
         if not one:
             judged = tuple(j for result in found for j in result.judgements)

@@ -6,7 +6,7 @@ import pytest
 import probmetric as pm
 from benchmarks.harness import load
 from benchmarks.model_verdict import ARMS, OUT, run
-from probmetric.checks.criticism import Finding, verdict_of
+from probmetric.checks.criticism import Finding, surprise, verdict_of
 from probmetric.storage.draws_file import load_draws, save_draws
 
 
@@ -145,3 +145,10 @@ def test_what_cannot_be_checked_is_refused():
         pm.check_model(pm.PairLDA())
     with pytest.raises(Exception, match="not fitted"):
         pm.check_model(pm.LCA())
+
+
+def test_the_p_value_of_a_surprise_counts_the_data_as_a_replicate():
+    """The largest is |−6| / 2 = 3; of four replicates one reaches 3, one exceeds it."""
+    drawn = np.array([[0.0, 1.0], [3.0, 0.0], [0.0, -8.0], [-1.0, 2.0]])
+    found = surprise(np.array([1.0, -6.0]), drawn, np.array([1.0, 2.0]))
+    assert found == (3.0, 3 / 5)

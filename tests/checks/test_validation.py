@@ -6,9 +6,10 @@ import xarray as xr
 
 from probmetric import LCA
 from probmetric.checks.check import Check, Problem
+from probmetric.checks.compare import entry_table
 from probmetric.checks.own import calibration
 from probmetric.checks.uniformity import Ranks
-from probmetric.checks.validation import validate
+from probmetric.checks.validation import Judgement, Validation, validate
 from probmetric.data.containers import Labeled, Points
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS, ModelSpec
@@ -220,3 +221,34 @@ def test_what_is_no_model_is_refused_by_its_type(model):
 def test_bad_input_is_refused_by_the_name_of_its_argument(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_tables_have_the_largest_size_and_the_seconds_of_each_model():
+    names = {"check": "c", "kind": "exact", "layer": "formula", "control": ""}
+    attrs = {**names, "unreliable": False}
+
+    def judged(model, error, seconds):
+        lacking = [np.nan] * len(error)
+        columns = {"error": error, "z": lacking, "khat": lacking}
+        columns["verdict"] = ["agree"] * len(error)
+        entries = list("abc"[: len(error)])
+        return Judgement(model, "toy", entry_table(columns, entries, attrs), seconds)
+
+    whole = Validation(
+        "all",
+        (
+            judged("lca", [0.5, -3.0, np.nan], 1.5),
+            judged("lda", [1.0], 2.0),
+            judged("lca", [2.0], 4.0),
+        ),
+    )
+    table = whole.summary()
+    assert table["largest_error"].tolist() == [3.0, 1.0, 2.0]
+    assert table["largest_z"].isna().all()
+    assert table["entries"].tolist() == [3, 1, 1]
+    by_model = whole.by_model().set_index("model")
+    assert by_model["seconds"].to_dict() == {"lca": 5.5, "lda": 2.0}
+    assert by_model["exact claims agree"].to_dict() == {
+        "lca": "2 of 2",
+        "lda": "1 of 1",
+    }

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -188,7 +189,8 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "Closed forms against independent references" in below
     assert "predictive, conflict: one said. Do this" in above
     assert "Do this" not in below
-    last = done.output.strip().splitlines()[-1]
+    why, last = done.output.strip().splitlines()[-2:]
+    assert why == "predictive, conflict: one said. Do this"
     assert "report.html" in last
     assert "agree; the model: conflict" in last
 
@@ -307,6 +309,20 @@ def test_a_warning_is_a_note_for_readers(quick_checks, monkeypatch):
     assert done.exit_code == 0
     assert "note: R-hat above 1.01 for b" in done.output
     assert ".py" not in done.output
+
+
+def test_the_error_rate_is_shared_in_proportion_to_tests(monkeypatch):
+    """2, 1 and 0 tests share 1%; without any slow check 1, 1 and 0 do."""
+    names = {"two": [(1, 0), (1, 1)], "one": [(1, 0), (0, 0)], "none": [(0, 0)]}
+    specs = {
+        name: SimpleNamespace(checks=[SimpleNamespace(tests=t, slow=s) for t, s in of])
+        for name, of in names.items()
+    }
+    monkeypatch.setattr(cli_validate, "MODELS", specs)
+    found = cli_validate._shares([*names], quick=False)
+    assert found == pytest.approx({"two": 0.02 / 3, "one": 0.01 / 3, "none": 0.01 / 3})
+    found = cli_validate._shares([*names], quick=True)
+    assert found == pytest.approx({"two": 0.005, "one": 0.005, "none": 0.005})
 
 
 @pytest.fixture

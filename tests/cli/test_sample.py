@@ -149,6 +149,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
     assert again.exit_code == first.exit_code, again.output
     a, b = (load_draws(tmp_path / name / "draws.nc") for name in "ab")
     np.testing.assert_array_equal(a["posterior"]["M"], b["posterior"]["M"])
+    assert "50 draws in" in (tmp_path / "a" / "report.html").read_text()
     # Short chains are told as such, and the exit code says it to scripts.
     assert first.exit_code == int(bool(json.loads(
         (tmp_path / "a" / "summary.json").read_text())["notes"]))  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from probmetric.data.inputs import pairs_from_arrays, real
+from probmetric.data.inputs import not_finite, pairs_from_arrays, real
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 
 
@@ -115,3 +115,10 @@ def test_a_sparse_matrix_is_named_with_the_remedy():
         ValueError, match=r"^Q must .* got a sparse matrix\. Use Q\.toarray\("
     ):
         untyped(csr_matrix(X4), "Q")
+
+
+def test_rows_with_several_missing_entries_are_counted_once():
+    X = np.ones((4, 3))
+    X[1], X[3, 0] = np.nan, np.nan
+    said = not_finite(X, missing=True)
+    assert "got NaN in 2 of 4 rows, columns [0, 1, 2]." in said

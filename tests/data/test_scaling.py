@@ -97,3 +97,9 @@ def test_the_scaler_of_known_moments_has_scale_1_for_a_constant_column():
         scaler, constant = scaler_of(low, high, mean, deviation, ["a", "b"])
     assert (scaler.mean.tolist(), scaler.scale.tolist()) == ([2, 3], [1.5, 1])
     assert constant.tolist() == [False, True]
+
+
+def test_five_constant_columns_are_named_and_the_others_counted():
+    X = np.column_stack([np.arange(4.0), np.ones((4, 7))])
+    with pytest.warns(UserWarning, match=r"\[1, 2, 3, 4, 5\] and 2 more\. They"):
+        standardize_features(X, None)

@@ -103,6 +103,14 @@ def test_pairs_are_taken_in_both_orders_for_a_metric_that_is_not_symmetric():
     ]
 
 
+def test_sampled_pairs_are_of_all_rows():
+    """The later row of a random pair of n is at 2 n / 3, with sd n / √18."""
+    i, j = ranking.chosen_pairs(1000, 2000, 0, symmetric=True)
+    assert len(i) == 2000
+    assert abs(j.mean() - 2000 / 3) < 4 * 1000 / np.sqrt(18 * 2000)
+    assert abs(i.mean() - 1000 / 3) < 4 * 1000 / np.sqrt(18 * 2000)
+
+
 def test_sampled_pairs_give_the_area_within_its_standard_error():
     rng = np.random.default_rng(5)
     y = np.repeat([0, 1], 300)

@@ -389,3 +389,24 @@ def test_before_and_after_have_the_links_of_their_own_metric():
         crossing.append(f"({np.mean(y[near] != y[:, None]):.1%})")
     assert crossing[0] != crossing[1] == "(0.0%)"
     assert [axis.get_xlabel().split()[-1] for axis in figure.axes] == crossing
+
+
+def test_only_the_most_distant_pairs_are_left_out_of_the_histogram():
+    """One of 100 points is far: 2% of the pairs have it, more than the 0.5% cut."""
+    X = np.append(np.linspace(0, 1, 99), 50.0)[:, None]
+    axis = plots.pair_histogram(pm.Mahalanobis(np.eye(1)), X, np.arange(100) % 2).axes[
+        0
+    ]
+    right = max(bar.get_x() + bar.get_width() for bar in axis.patches)
+    assert 49 <= right <= 50
+
+
+def test_codes_are_places_among_the_names():
+    X = np.arange(8.0).reshape(4, 2) ** 1.5
+    figure = plots.embedding(
+        pm.Mahalanobis(np.eye(2)),
+        X,
+        np.array([0, 2, 2, 2]),
+        target_names=["u", "v", "w"],
+    )
+    assert set(legend(figure.axes[0])) == {"u (1)", "w (3)"}

@@ -1,17 +1,25 @@
 """Tables and pictures of reports hold values that were computed by hand."""
 
+from types import SimpleNamespace
+
+import arviz_stats as az
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from probmetric.checks.compare import entry_table
 from probmetric.checks.validation import Judgement, Validation
+from probmetric.cli.sites import curve_table
+from probmetric.datasets.loading import Dataset
 from probmetric.metric import Mahalanobis
+from probmetric.posterior.curves import Curves
 from probmetric.posterior.metric import PosteriorMetric
+from probmetric.report import sample
 from probmetric.report.evaluate import _calibration, _confusion, _error_of_gain, _shares
 from probmetric.report.fit import _of_answers
 from probmetric.report.page import _sizes
-from probmetric.report.sample import _least_certain
-from probmetric.report.sites import _bins
+from probmetric.report.sample import _least_certain, _quantities
+from probmetric.report.sites import _bins, stored_curves
 from probmetric.report.validate import _verdict_words
 
 
@@ -152,3 +160,47 @@ def test_objects_are_counted_as_objects():
     ]
     of_points = _sizes(data | {"answers": answers | {"source": "x.csv"}})
     assert of_points[0] == ("8 × 8", "points × features")
+
+
+def test_curves_are_stored_with_their_names_and_read_again(tmp_path):
+    values = np.arange(24.0).reshape(4, 2, 3)
+    found = Curves(*values, ("rain", "pH"))
+    fit = SimpleNamespace(curves=lambda *_, **__: found, curve_names_=["rain", "pH"])
+    table = curve_table(fit, PosteriorMetric([Mahalanobis(np.eye(2))], "intervals"))
+    assert table["curve"].tolist() == ["rain"] * 3 + ["pH"] * 3
+    assert table.iloc[3].tolist() == ["pH", 3.0, 9.0, 15.0, 21.0]
+    table.to_csv(tmp_path / "curves.csv", index=False)
+    again = stored_curves(tmp_path)
+    np.testing.assert_array_equal(again[:4], values)
+    assert again.names == ("rain", "pH")
+
+
+def test_entries_of_draws_have_the_errors_of_arviz():
+    b = np.random.default_rng(0).gamma(2.0, size=(2, 300))
+    draws = xr.DataTree.from_dict(
+        {"posterior": xr.Dataset({"b": (("chain", "draw"), b)})}
+    )
+    (row,) = _quantities(draws).frame.to_dict("records")
+    assert row["entry"] == "b"
+    np.testing.assert_allclose(row["mean"], b.mean())
+    np.testing.assert_allclose(row["sd"], b.std(ddof=1), rtol=2e-3)
+    np.testing.assert_allclose(row["Monte Carlo error"], az.mcse(b), rtol=1e-6)
+    np.testing.assert_allclose(
+        row["effective draws"], az.ess(b, method="mean"), rtol=1e-6
+    )
+
+
+def test_neighbors_have_the_classes_of_their_rows(monkeypatch):
+    """Row 2 is the least certain one; the others are 0, 1, 3 and 4."""
+    X = np.array([[9.0, 9], [9.5, 9], [0, 0], [1, 0], [0, 1.1]])
+    draws = [Mahalanobis(np.diag([1, s])) for s in (0.8, 1.3)]
+    posterior = PosteriorMetric(draws, "prediction")
+    monkeypatch.setattr(sample, "posterior_of", lambda *_, **__: posterior)
+    monkeypatch.setattr(sample, "N_QUERIES", 5)
+    monkeypatch.setattr(sample, "_least_certain", lambda *_: 2)
+    data = Dataset(X, np.array([0, 1, 1, 0, 1]), ("a", "b"), ("u", "v"), "t")
+    sentence, picture = sample._neighbor_parts(xr.DataTree(), data)
+    assert sentence.startswith("Row 2 (v) ")
+    axis = picture.figure.axes[0]
+    names = {label.get_text() for label in axis.get_yticklabels()}
+    assert {"3: u", "4: v"} <= names <= {"0: u", "1: v", "3: u", "4: v"}
