@@ -57,6 +57,8 @@ def test_the_parts_share_their_false_alarms_and_the_worst_word_counts():
     assert found.overall == "doubtful"
     table = found.to_dataframe()
     assert list(table["remedy"]) == ["remedy", "remedy", ""]
+    np.testing.assert_allclose(table["p_value"], [0.004, 0.004, 0.5])
+    np.testing.assert_allclose(table["p_holm"], [0.012, 0.012, 0.5])
 
 
 @pytest.mark.long

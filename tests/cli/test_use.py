@@ -245,12 +245,14 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(
     assert frame["method"].tolist() == ["Euclidean, standardized", "metric.npz"]
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
     own = stated[stated["method"] == "metric.npz"]
+    assert own["row"].tolist() == list(range(40))
     assert (own["truth"] == own["predicted"]).mean() == pytest.approx(
         wanted["accuracy"]
     )
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Are the probabilities calibrated?" in page
     assert "<h1>metric.npz evaluated on data.csv</h1>" in page
+    assert "evaluated on 40 points of held.csv" in page
     assert "95% Wilson intervals" in page
 
 

@@ -169,6 +169,17 @@ def test_a_predictive_band_holds_95_percent():
     assert axis.lines[-1].get_ydata().tolist() == [0.25]
 
 
+def test_counts_are_shares_of_their_judges():
+    """Of 2 and 6 judges, 1 and 5 said yes: 6 of 8 in the one bin."""
+    M = xr.DataArray(np.zeros((1, 50, 1, 1)), dims=DIMS)
+    draws = xr.Dataset({"M": M, "b": (DIMS[:2], np.full((1, 50), np.log(2)))})
+    ends = np.array([0, 0]), np.array([1, 1])
+    judges = np.array([2, 6])
+    pairs = Pairs(np.eye(2, 1), *ends, np.array([1, 5]), trials=judges)
+    axis = plots.predictive_check(draws, pairs).axes[0]
+    assert axis.lines[-1].get_ydata().tolist() == [0.75]
+
+
 def test_replicated_labels_have_the_probability_of_half_the_squared_distance():
     """M = 4 at distance 1: P = exp(-(0.1 + 4/2)); 5 sd of 200 × 400 labels."""
     M = xr.DataArray(np.full((1, 200, 1, 1), 4.0), dims=DIMS)
