@@ -6,7 +6,7 @@
   from the product-weight bootstrap, or from the model's posterior if pairs are
   independent.
 
-Draws of one purpose cannot be used for the other. Draws of both purposes give
+Draws for prediction cannot be used for intervals. Draws of both purposes give
 probabilities that one point is nearer than another.
 
 Some results would be wrong (see Benchmarks: posterior coverage). There are no intervals
@@ -62,8 +62,8 @@ class PosteriorMetric:
     draws : sequence of Metric, or Metric
         One metric per draw, or one pytree whose arrays have a leading draw axis.
     purpose : {"prediction", "intervals"}
-        Purpose of the draws: averaging predictions, or intervals of distances. Draws of
-        one purpose cannot be used for the other.
+        Purpose of the draws: averaging predictions, or intervals of distances. Draws
+        for prediction cannot be used for intervals.
     pairs_independent : bool, default=False
         Whether the pairs (or points) that the model was fitted to are independent
         observations. Pairs built from labels are not independent.
