@@ -226,7 +226,7 @@ def distance(
 
     ``shift`` is the difference of the means in sd of the reference, ``log_sd_ratio``
     the natural log of approximate over reference sd, both with Monte Carlo errors.
-    R-hat and effective sample size are those of the *reference*. One chain of
+    R-hat and effective sample size describe the *reference*. One chain of
     independent draws is enough for the approximation. Equal constants have distance 0,
     others an infinite one.
     """
