@@ -264,7 +264,7 @@ class PosteriorMetric:
         a: Float[Array, "*#n d"],
         b: Float[Array, "*#n d"],
     ) -> Float[np.ndarray, "*n"] | float:
-        """Compute the share of draws with a nearer to q than b (ties count half)."""
+        """Compute the fraction of draws with a nearer to q than b (ties count half)."""
         to_a, to_b = self.pair_draws(q, a), self.pair_draws(q, b)
         return np.mean((to_a < to_b) + 0.5 * (to_a == to_b), 0)
 
@@ -276,7 +276,7 @@ class PosteriorMetric:
         *,
         exclude_self: bool = False,
     ) -> Float[np.ndarray, "m n"]:
-        """Compute the share of draws in which each point is among the k nearest.
+        """Compute the fraction of draws in which each point is among the k nearest.
 
         Each row sums to k. The parameters are as in ``neighbors.nearest``.
         """
