@@ -76,7 +76,7 @@ def common_type(classes: np.ndarray, label: object, name: str) -> np.dtype:
     if label is None or labels.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
             f"{name} must have the type of the classes {classes.tolist()} and "
-            f"must not be a class, got {label!r}"
+            f"must not be a class, got {label!r}. Choose another label."
         )
     return np.result_type(classes, labels)
 
@@ -283,7 +283,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> "KNeighborsClassifier":
         """Fit a classifier for each metric, and become the one of largest weight."""
         if w is not None:
-            raise ValueError("sample_weight must be None for a list of metrics")
+            raise ValueError(
+                "sample_weight must be None for a list of metrics, got weights. Use a "
+                "single metric, or no weights."
+            )
         if not self.metric:
             raise ValueError("metric must have at least one metric, got an empty list")
         metrics: Any = clone(cast("Any", self.metric), safe=False)

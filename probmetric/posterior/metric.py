@@ -389,8 +389,8 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
     if purpose != "intervals":
         raise ValueError(
             f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
-            f"({source!r} draws). Their spread is chosen for votes. Use "
-            "posterior_metric('intervals')."
+            f"({source!r} draws). The spread of draws for prediction is not that of an "
+            "estimate. Use posterior_metric('intervals')."
         )
 
 
@@ -401,8 +401,8 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
         warnings.warn(
             f"{name}: intervals of {posterior.source!r} draws have a wrong width if "
             "training pairs share points (see Benchmarks: label_draws). Use the "
-            "jackknife: posterior_metric('intervals') of LCA, or with_intervals. Set "
-            "pairs_independent=True if no pairs share points.",
+            "jackknife instead: posterior_metric('intervals') of LCA, or "
+            "with_intervals. If no pairs share points, set pairs_independent=True.",
             stacklevel=3,
         )
 
@@ -412,6 +412,7 @@ def need_meaningful_link(source: str, pairs_independent: bool) -> None:
     if source != "bootstrap" and not pairs_independent:
         raise ValueError(
             "same_probability requires source='bootstrap' or pairs_independent=True, "
-            f"got source={source!r} over pairs that are not independent. Use the point "
-            "estimate: averaging adds the prior's spread to every distance."
+            f"got source={source!r} over pairs that are not independent. Averages "
+            "over these draws would include the spread of the prior. Use "
+            "same_probability of the fitted learner."
         )
