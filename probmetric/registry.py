@@ -174,7 +174,7 @@ _LEARNERS = (
     _spec(
         "lca",
         "Pairs",
-        "pairs that coincide: a Mahalanobis metric with P(same)",
+        "Mahalanobis metric from labeled pairs, with P(same)",
         params="LCAParams",
         estimator="lca.estimator:LCA",
         methods=("nuts", "laplace", "bootstrap", "svi"),
@@ -183,7 +183,7 @@ _LEARNERS = (
     _spec(
         "hierarchical_lca",
         "Pairs",
-        "pairs in groups: a metric for each, partially pooled, with P(same)",
+        "a metric for each group of pairs, partially pooled, with P(same)",
         params="HierarchicalLCAParams",
         estimator="hierarchical_lca:HierarchicalLCA",
         methods=("nuts", "laplace"),
@@ -193,7 +193,7 @@ _LEARNERS = (
     _spec(
         "point_effects",
         "Pairs",
-        "judged pairs that share points: a metric, and how hard each point is",
+        "metric from judged pairs that share points, with a difficulty per point",
         params="PointEffectsParams",
         estimator="point_effects.estimator:PointEffectsLCA",
         methods=("nuts", "laplace"),
@@ -203,7 +203,7 @@ _LEARNERS = (
     _spec(
         "gdm",
         "Pairs",
-        "sites that share species: monotone curves of covariates, with P(same)",
+        "monotone curves of covariates, from the species that sites share",
         params="GDMParams",
         estimator="gdm.estimator:GDM",
         metric="SplineCityBlock",
@@ -212,7 +212,7 @@ _LEARNERS = (
     _spec(
         "glml",
         "Labeled",
-        "Gaussian classes: a local metric that removes the neighbors' bias",
+        "local metric from Gaussian classes, for less bias of neighbors",
         params="GaussianClassesParams",
         estimator="glml:GLML",
         metric="LocalMahalanobis",
@@ -223,7 +223,7 @@ _LEARNERS = (
     _spec(
         "two_stage",
         "Groups",
-        "common source under a normal mixture: a similarity with P(same)",
+        "similarity from a normal mixture of sources, with P(same)",
         params="TwoStageParams",
         estimator="two_stage.estimator:TwoStageMixture",
         metric="PairSimilarity",
@@ -232,7 +232,7 @@ _LEARNERS = (
     _spec(
         "dca_gm",
         "Labeled",
-        "class mixtures in a projection: their average Fisher metric",
+        "average Fisher metric of class mixtures in a projection",
         params="DCAGMParams",
         estimator="dca_gm:DCAGM",
         methods=("nuts", "laplace", "svi"),
@@ -240,7 +240,7 @@ _LEARNERS = (
     _spec(
         "lda",
         "Labeled",
-        "Gaussian classes of one covariance: whitened discriminants (LDA, RCA)",
+        "whitened discriminants of Gaussian classes with one covariance (LDA, RCA)",
         params="LDAParams",
         estimator="lda:LDA",
         model="model",
@@ -252,21 +252,21 @@ _LEARNERS = (
     _spec(
         "pair_lda",
         "Pairs",
-        "close and far pairs: a Mahalanobis metric in closed form (KISSME)",
+        "Mahalanobis metric from close and far pairs, in closed form (KISSME)",
         params="inference.pair_lda:PairLDAParams",
         estimator="pair_lda:PairLDA",
     ),
     _spec(
         "eig_dml",
         "Pairs",
-        "largest margin between far pairs, with a certificate",
+        "metric with the largest distance of the nearest far pair, certified",
         params="inference.eig_dml.fit:EigDMLParams",
         estimator="eig_dml:EigDML",
     ),
     _spec(
         "mds",
         "Distances",
-        "dissimilarities: points that reproduce them, and a place for new ones",
+        "coordinates that reproduce dissimilarities, also for new points",
         params="inference.mds.fit:MDSParams",
         estimator="mds:ClassicalMDS",
         invariants={},
@@ -274,7 +274,7 @@ _LEARNERS = (
     _spec(
         "triplet_comparisons",
         "Triplets",
-        "which of two points is nearer: a metric whose unit is log odds",
+        "metric from judgments of which point is nearer, in log odds",
         params="TripletParams",
         estimator="triplet_comparisons.estimator:TripletMetric",
         methods=("nuts", "laplace"),
@@ -282,7 +282,7 @@ _LEARNERS = (
     _spec(
         "triplet_embedding",
         "Triplets",
-        "which of two objects is nearer: places of objects without features",
+        "map of objects without features, from which of two is nearer",
         params="TripletParams",
         estimator="triplet_comparisons.embedding:TripletEmbedding",
         module="triplet_comparisons",

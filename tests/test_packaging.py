@@ -103,7 +103,7 @@ def load_readme_tool():
 
 
 def test_the_table_of_learners_lists_the_registry():
-    text = (ROOT / "docs/which_learner.md").read_text()
+    text = (ROOT / "NOTATION.md").read_text()
     assert load_readme_tool().with_table(text) == text, "run `make readme`"
 
 

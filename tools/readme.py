@@ -1,4 +1,4 @@
-"""Write the table of learners in docs/which_learner.md, and the figures.
+"""Write the table of learners in NOTATION.md, and the figures.
 
     python tools/readme.py            rewrite the table (from the registry)
     python tools/readme.py figures    redraw docs/*.png as well
@@ -79,7 +79,7 @@ def _program(page: str, blocks: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    page = ROOT / "docs/which_learner.md"
+    page = ROOT / "NOTATION.md"
     page.write_text(with_table(page.read_text()))
     if "figures" in sys.argv[1:]:
         figures()

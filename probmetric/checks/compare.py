@@ -127,8 +127,8 @@ def compare(
         Table with dim ``entry`` and the columns reference, estimate, sd, mcse, ess,
         rhat, z (difference in Monte Carlo errors), p_holm, detectable (smallest
         detectable shift) and verdict. The attributes are alpha, power, tol, m, z_crit
-        and verdict (the most severe verdict). If the draws are constant, they must
-        equal the reference up to a thousand roundings.
+        and verdict (the most severe verdict). Constant draws must equal the reference
+        up to a relative error of 1000 roundings.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def distance(
 
     ``shift`` is the difference of the means in sd of the reference, ``log_sd_ratio``
     the natural log of approximate over reference sd, both with Monte Carlo errors.
-    R-hat and effective sample size are those of the *reference*. One chain of
+    R-hat and effective sample size describe the *reference*. One chain of
     independent draws is enough for the approximation. Equal constants have distance 0,
     others an infinite one.
     """

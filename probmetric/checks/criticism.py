@@ -61,7 +61,7 @@ class Finding(NamedTuple):
     p_value: float
     size: float
     matters: float
-    said: str
+    summary: str
     remedy: str
     bins: pd.DataFrame | None = None
 
@@ -112,7 +112,7 @@ class ModelVerdict:
                 "p_holm": p.p_holm,
                 "size": p.finding.size,
                 "matters": p.finding.matters,
-                "said": p.finding.said,
+                "summary": p.finding.summary,
                 "remedy": "" if p.verdict == "adequate" else p.finding.remedy,
             }
             for p in self.parts
@@ -124,7 +124,7 @@ class ModelVerdict:
         lines = [f"{self.model} against its data: {self.overall}"]
         for row in self.to_dataframe().itertuples():
             row: Any
-            lines.append(f"  {row.verdict:9s} {row.part}: {row.said}")
+            lines.append(f"  {row.verdict:9s} {row.part}: {row.summary}")
             if row.remedy:
                 lines.append(f"  {'':9s} {row.remedy}")
         return "\n".join(lines)

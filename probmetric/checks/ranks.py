@@ -379,14 +379,14 @@ def _cached(
         return handlers.condition(model, data=observed), args, kwargs
 
     def log_density(position: Arrays, world: World) -> Scalar:
-        given, args, kwargs = called(world)
-        powered: Any = _Powered(given, world.power)
+        model, args, kwargs = called(world)
+        powered: Any = _Powered(model, world.power)
         return -potential_energy(powered, args, kwargs, position)
 
     def functionals(position: Arrays, world: World) -> Arrays:
-        given, args, kwargs = called(world)
-        found = constrain_fn(given, args, kwargs, position, return_deterministic=True)
-        return {k: v for k, v in found.items() if keep is None or k in keep}
+        model, args, kwargs = called(world)
+        sites = constrain_fn(model, args, kwargs, position, return_deterministic=True)
+        return {k: v for k, v in sites.items() if keep is None or k in keep}
 
     def simulate(key: jax.Array, world: World) -> tuple[Arrays, World]:
         _, args, kwargs = called(world)
@@ -405,8 +405,8 @@ def _cached(
         return position, world._replace(observed=observed)
 
     def log_likelihood(position: Arrays, world: World) -> Scalar:
-        given, args, kwargs = called(world)
-        sites = constrain_fn(given, args, kwargs, position)
-        return jnp.asarray(site_densities(given, args, kwargs, sites)[1])
+        model, args, kwargs = called(world)
+        sites = constrain_fn(model, args, kwargs, position)
+        return jnp.asarray(site_densities(model, args, kwargs, sites)[1])
 
     return Target(log_density, functionals), Story(simulate, log_likelihood)

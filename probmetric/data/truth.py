@@ -18,7 +18,7 @@ type BaseRates = ArrayLike | Mapping[Any, float] | None
 def shift_to(
     class_prior: BaseRates, classes: np.ndarray, before: Float[Array, "c"]
 ) -> Float[np.ndarray, "c"] | float:
-    """Return the log of other base rates over those of the training data, or 0."""
+    """Return log(other base rates / training frequencies) by class, or 0."""
     if class_prior is None:
         return 0.0
     if isinstance(class_prior, Mapping):

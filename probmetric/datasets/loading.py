@@ -131,11 +131,11 @@ def _generated(name: str, n: int, seed: int) -> Dataset:
 
 
 def _from_file(
-    path: Path, label: str | None, groups: str | None, how: Reading
+    path: Path, label: str | None, groups: str | None, reading: Reading
 ) -> Dataset:
-    table = _labeled(read_file(path, label, groups, how), how)
+    table = _labeled(read_file(path, label, groups, reading), reading)
     y, classes = codes(table.labels, path.name)
-    warn_of_unlabeled(how.unlabeled, classes, "label", OPTION)
+    warn_of_unlabeled(reading.unlabeled, classes, "label", OPTION)
     names = table.target_names
     if names is not None:
         # target_names[k] is the name of the class y = k, which may have no rows.
@@ -156,7 +156,7 @@ def _from_file(
     members = None
     if groups is not None:
         members, sources = codes(table.groups, path.name, "groups")
-        warn_of_unlabeled(how.unlabeled, sources, "groups", OPTION)
+        warn_of_unlabeled(reading.unlabeled, sources, "groups", OPTION)
     return Dataset(
         table.X, y, table.feature_names, classes, str(path), members, table.label
     )
@@ -166,20 +166,20 @@ OPTION = " (--unlabeled -1)"
 """The option of the command line in warnings."""
 
 
-def _labeled(table: Table, how: Reading) -> Table:
+def _labeled(table: Table, reading: Reading) -> Table:
     X, labels, groups = table.X, table.labels, table.groups
-    labels, X, groups = leave_out(how.unlabeled, labels, X, groups, name="label")
-    groups, X, labels = leave_out(how.unlabeled, groups, X, labels, name="groups")
+    labels, X, groups = leave_out(reading.unlabeled, labels, X, groups, name="label")
+    groups, X, labels = leave_out(reading.unlabeled, groups, X, labels, name="groups")
     return table._replace(X=X, labels=labels, groups=groups)
 
 
-def _from_openml(name: str, label: str | None, how: Reading) -> Dataset:
+def _from_openml(name: str, label: str | None, reading: Reading) -> Dataset:
     source = f"openml:{name}"
-    check_no_text(how, source)
-    table = split_label(fetch(name, label, names()), "label", source, how=how)
-    table = _labeled(table, how)
+    check_no_text(reading, source)
+    table = split_label(fetch(name, label, names()), "label", source, reading=reading)
+    table = _labeled(table, reading)
     y, classes = codes(table.labels, name)
-    warn_of_unlabeled(how.unlabeled, classes, "label", OPTION)
+    warn_of_unlabeled(reading.unlabeled, classes, "label", OPTION)
     return Dataset(table.X, y, table.feature_names, classes, source)
 
 
@@ -249,7 +249,7 @@ def load(
     ((178, 13), (178,))
     """
     name = str(name_or_path)
-    how = Reading(
+    reading = Reading(
         sep,
         decimal,
         encoding,
@@ -265,26 +265,26 @@ def load(
             "Load the table from a file."
         )
     if name in GENERATORS:
-        return _with(_generated(name, 1000 if n is None else n, seed), how)
+        return _with(_generated(name, 1000 if n is None else n, seed), reading)
     if n is not None:
         raise ValueError(
             f"n must be None for the stored dataset {name!r}, whose size is fixed, got "
             f"{n}. Omit n."
         )
     if name in BUILT_IN:
-        return _with(_built_in(name), how)
+        return _with(_built_in(name), reading)
     if name.startswith("openml:"):
-        return _from_openml(name.removeprefix("openml:"), label, how)
-    return _from_file(existing(name), label, groups, how)
+        return _from_openml(name.removeprefix("openml:"), label, reading)
+    return _from_file(existing(name), label, groups, reading)
 
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _with(data: Dataset, how: Reading) -> Dataset:
-    check_no_text(how, data.name)
-    places = chosen(data.feature_names, how, data.name)
+def _with(data: Dataset, reading: Reading) -> Dataset:
+    check_no_text(reading, data.name)
+    places = chosen(data.feature_names, reading, data.name)
     names = tuple(data.feature_names[k] for k in places)
     return replace(data, X=data.X[:, places], feature_names=names)
 

@@ -22,27 +22,27 @@ MOST_CODES = 3
 """Largest number of distinct texts among numbers that may be codes for missing."""
 
 
-def separator(path: Path, how: Reading) -> str:
+def separator(path: Path, reading: Reading) -> str:
     """Check the options of a text file, and return its column separator."""
     try:
-        "".encode(how.encoding)
+        "".encode(reading.encoding)
     except (LookupError, ValueError) as error:
         raise ValueError(
             "encoding must be a Python codec, such as utf-8 or cp1252, got "
-            f"{how.encoding!r}"
+            f"{reading.encoding!r}"
         ) from error
-    sep = how.sep or ("\t" if ending(path).startswith(".tsv") else ",")
+    sep = reading.sep or ("\t" if ending(path).startswith(".tsv") else ",")
     sep = {"tab": "\t", "\\t": "\t"}.get(sep, sep)
-    marks = {"sep": sep, "decimal": how.decimal, "thousands": how.thousands}
+    marks = {"sep": sep, "decimal": reading.decimal, "thousands": reading.thousands}
     for name, value in marks.items():
         if value is not None and len(value) != 1:
             raise ValueError(f"{name} must be one character, got {value!r}")
-    if how.thousands == how.decimal:
+    if reading.thousands == reading.decimal:
         raise ValueError(
-            f"decimal and thousands must be different characters, got {how.decimal!r} "
-            "for both. Change one of them."
+            "decimal and thousands must be different characters, got "
+            f"{reading.decimal!r} for both. Change one of them."
         )
-    if sep == how.decimal:
+    if sep == reading.decimal:
         raise ValueError(
             f"sep and decimal must be different characters, got {sep!r} for both. If "
             "columns are separated by semicolons, use sep=';' (--sep ';')."
@@ -51,22 +51,22 @@ def separator(path: Path, how: Reading) -> str:
 
 
 class TextFile(NamedTuple):
-    """The bytes of a text file, read once, and how to parse them."""
+    """The bytes of a text file, read once, and the options to parse them."""
 
     path: Path
-    how: Reading
+    reading: Reading
     sep: str
     content: bytes
 
     @classmethod
-    def read(cls, path: Path, how: Reading) -> "TextFile":
+    def read(cls, path: Path, reading: Reading) -> "TextFile":
         """Read a file, and decompress it if it ends in .gz."""
-        sep = separator(path, how)
+        sep = separator(path, reading)
         with readable(f"data must be a readable CSV file, got {str(path)!r}"):
             content = path.read_bytes()
             if path.suffix.lower() == ".gz":
                 content = gzip.decompress(content)
-        return cls(path, how, sep, content)
+        return cls(path, reading, sep, content)
 
     def parse(self, **options: Any) -> pd.DataFrame:
         """Parse with options of ``pandas.read_csv``."""
@@ -76,16 +76,16 @@ class TextFile(NamedTuple):
             return pd.read_csv(
                 BytesIO(self.content),
                 sep=self.sep,
-                decimal=self.how.decimal,
-                encoding=self.how.encoding,
-                na_values=list(self.how.na),
+                decimal=self.reading.decimal,
+                encoding=self.reading.encoding,
+                na_values=list(self.reading.na),
                 low_memory=False,
                 **options,
             )
         except UnicodeError as error:
             raise ValueError(
-                f"{expected} (no text in the encoding {self.how.encoding!r}; save it "
-                "as UTF-8, or use encoding='latin-1' (--encoding latin-1) or the "
+                f"{expected} (no text in the encoding {self.reading.encoding!r}; save "
+                "it as UTF-8, or use encoding='latin-1' (--encoding latin-1) or the "
                 "file's encoding)"
             ) from error
         except pd.errors.EmptyDataError as error:
@@ -99,10 +99,10 @@ class TextFile(NamedTuple):
 
     def frame(self) -> pd.DataFrame:
         """Parse the table; a first line of numbers is data, not names."""
-        how = self.how
+        reading = self.reading
         head = self.parse(nrows=1, header=None, dtype=str, na_filter=False).iloc[0]
         self._check_split(head)
-        numbers = as_numbers(head, how.decimal, how.thousands).notna()
+        numbers = as_numbers(head, reading.decimal, reading.thousands).notna()
         # NA beside numbers is a missing entry. An empty cell is the name of an index.
         if numbers.iloc[:-1].any():
             missing = self.parse(nrows=1, header=None).iloc[0].isna()
@@ -224,7 +224,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def read_content(
-    path: Path, how: Reading
+    path: Path, reading: Reading
 ) -> tuple[pd.DataFrame | Archive, TextFile | None]:
     """Read a data frame or an archive; also return the text file, if it is one."""
     kind = ending(path)
@@ -233,9 +233,9 @@ def read_content(
             f"data must be a file ending in {', '.join(ENDINGS)}, got {path.name!r}"
         )
     if kind not in (".npz", ".parquet"):
-        text = TextFile.read(path, how)
+        text = TextFile.read(path, reading)
         return text.frame(), text
-    check_no_text(how, path.name)
+    check_no_text(reading, path.name)
     expected = f"data must be a readable {kind[1:].upper()} file, got {str(path)!r}"
     if kind == ".npz":
         return Archive(path, expected), None
@@ -243,26 +243,26 @@ def read_content(
         return _read_parquet(path), None
 
 
-def check_no_text(how: Reading, source: str) -> None:
+def check_no_text(reading: Reading, source: str) -> None:
     """Raise if options of text files are set for data that are not a text file."""
     for name in ("sep", "decimal", "encoding", "na", "thousands"):
         # A tuple that was stored in JSON is a list.
-        if list(getattr(how, name) or ()) != list(getattr(AS_IS, name) or ()):
+        if list(getattr(reading, name) or ()) != list(getattr(AS_IS, name) or ()):
             raise ValueError(f"{name} requires a text file, got {source!r}")
 
 
-def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
-    """Return the positions of the feature columns, in the order of ``how.features``."""
+def chosen(names: Sequence[str], reading: Reading, source: str) -> list[int]:
+    """Return the positions of feature columns, in the order of ``reading.features``."""
     for argument in ("drop", "features"):
-        for name in getattr(how, argument):
+        for name in getattr(reading, argument):
             if name not in names:
                 raise ValueError(
                     f"{argument} must be columns of {source} "
                     f"({', '.join(names)}), got {name!r}"
                 )
-    places = [k for k, name in enumerate(names) if name not in how.drop]
-    if how.features:
-        places = [k for name in how.features for k in places if names[k] == name]
+    places = [k for k, name in enumerate(names) if name not in reading.drop]
+    if reading.features:
+        places = [k for name in reading.features for k in places if names[k] == name]
     if twice := repeated([names[k] for k in places]):
         raise ValueError(
             f"data must have each column once, got {', '.join(map(repr, twice))} more "
@@ -342,7 +342,7 @@ def _place(columns: list[str], argument: str, name: str, source: str) -> int:
 
 
 def _features(
-    frame: pd.DataFrame, source: str, how: Reading, label: str | None, *, text: bool
+    frame: pd.DataFrame, source: str, reading: Reading, label: str | None, *, text: bool
 ) -> np.ndarray:
     """Return the columns as float64 (n, d), or raise for one that is not numeric.
 
@@ -354,8 +354,8 @@ def _features(
         column = frame.iloc[:, k]
         if not pd.api.types.is_numeric_dtype(column):
             numbers = column
-            if text and how.thousands is not None:
-                numbers = as_numbers(column, how.decimal, how.thousands)
+            if text and reading.thousands is not None:
+                numbers = as_numbers(column, reading.decimal, reading.thousands)
             if numbers is column or (numbers.isna() & column.notna()).any():
                 words.append(k)
                 continue
@@ -364,7 +364,7 @@ def _features(
     if not words:
         return X
     names = [str(frame.columns[k]) for k in words[:5]]
-    first, todo = _first_word(frame.iloc[:, words[0]], how)
+    first, todo = _first_word(frame.iloc[:, words[0]], reading)
     if not (text and todo):
         drop = f"drop={names} ({_options('--drop', names)})"
         todo = f"Omit columns that are no features: {drop}"
@@ -383,20 +383,22 @@ def _options(option: str, values: Sequence[str]) -> str:
     return " ".join(f"{option} {value!r}" for value in values)
 
 
-def _first_word(column: pd.Series, how: Reading) -> tuple[str, str]:
+def _first_word(column: pd.Series, reading: Reading) -> tuple[str, str]:
     """Return where the first text of a column is, and the option that reads it."""
     texts = column.astype(str).where(column.notna())
-    plain = as_numbers(texts, how.decimal, how.thousands).notna() | column.isna()
-    mark = "." if how.decimal == "," else ","
-    form = with_thousands(how.decimal, mark)
+    plain = (
+        as_numbers(texts, reading.decimal, reading.thousands).notna() | column.isna()
+    )
+    mark = "." if reading.decimal == "," else ","
+    form = with_thousands(reading.decimal, mark)
     others = [str(text).strip() for text in texts[~plain]]
     thousands = (
-        how.thousands is None
+        reading.thousands is None
         and len(others) > 0
         and all(form.fullmatch(text) for text in others)
     )
     pointed = plain
-    if how.decimal != "," and how.thousands != ",":
+    if reading.decimal != "," and reading.thousands != ",":
         points: Any = texts.str.replace(",", ".", n=1, regex=False)
         pointed = as_numbers(points).notna() | column.isna()
     commas = bool(pointed.all() and not plain.all())
@@ -425,7 +427,7 @@ def split_label(
     label: str | None,
     source: str,
     groups: str | None = None,
-    how: Reading = AS_IS,
+    reading: Reading = AS_IS,
     *,
     labeled: bool = True,
     text: TextFile | None = None,
@@ -438,7 +440,7 @@ def split_label(
     """
     frame = _named(frame, labeled)
     columns, named_label = list(frame.columns), label or groups
-    rest = [name for name in columns if name not in how.drop]
+    rest = [name for name in columns if name not in reading.drop]
     if labeled and label is None:
         label = groups or (rest[-1] if rest else None)
     no_features = {name for name in (label, groups) if name is not None}
@@ -456,16 +458,16 @@ def split_label(
         return values.to_numpy() if text is None else text.labels(values, place)
 
     members, labels = column("groups", groups), column("label", label)
-    if wrong := no_features & {*how.features, *how.drop}:
+    if wrong := no_features & {*reading.features, *reading.drop}:
         raise ValueError(
             "features and drop must not contain the column of label or groups, got "
             f"{min(wrong)!r}"
         )
     places = [k for k, name in enumerate(columns) if name not in no_features]
-    places = [places[k] for k in chosen([columns[k] for k in places], how, source)]
+    places = [places[k] for k in chosen([columns[k] for k in places], reading, source)]
     last = label if labeled and named_label is None else None
     points = frame.iloc[:, places]
-    X = _features(points, source, how, last, text=text is not None)
+    X = _features(points, source, reading, last, text=text is not None)
     return Table(X, tuple(points.columns), labels, None, members, label)
 
 
@@ -473,7 +475,7 @@ def split_arrays(
     archive: Archive,
     label: str | None,
     groups: str | None = None,
-    how: Reading = AS_IS,
+    reading: Reading = AS_IS,
     *,
     labeled: bool = True,
 ) -> Table:
@@ -513,7 +515,7 @@ def split_arrays(
         raise ValueError(
             f"data must have {d} feature_names in {source}, got {len(names)}"
         )
-    places = chosen(names, how, source)
+    places = chosen(names, reading, source)
     return Table(
         X[:, places].astype(np.float64, copy=False),
         tuple(names[k] for k in places),
@@ -524,32 +526,32 @@ def split_arrays(
 
 
 def read_file(
-    path: Path, label: str | None, groups: str | None = None, how: Reading = AS_IS
+    path: Path, label: str | None, groups: str | None = None, reading: Reading = AS_IS
 ) -> Table:
     """Read a labeled table."""
-    content, text = read_content(path, how)
+    content, text = read_content(path, reading)
     if isinstance(content, Archive):
-        return split_arrays(content, label, groups, how)
-    return split_label(content, label, path.name, groups, how, text=text)
+        return split_arrays(content, label, groups, reading)
+    return split_label(content, label, path.name, groups, reading, text=text)
 
 
 def read_points(
     path: Path,
     d: int | None,
     label: str | None,
-    how: Reading = AS_IS,
+    reading: Reading = AS_IS,
     *,
     bare: bool = False,
     names: Sequence[str] = (),
 ) -> Table:
     """Read points of d features, with labels if the file has them.
 
-    A table has no labels if it has d columns, or if ``how.features`` is set. In a table
-    with d + 1 columns the last column is the label. If d is None, only the column
+    A table has no labels if it has d columns, or if ``reading.features`` is set. In a
+    table with d + 1 columns the last column is the label. If d is None, only the column
     ``label`` is a label. With ``bare`` the label and the columns to drop may be
     missing.
     """
-    content, text = read_content(path, how)
+    content, text = read_content(path, reading)
     if bare:
         if isinstance(content, Archive):
             columns = [*content]
@@ -559,15 +561,17 @@ def read_points(
             labeled = d is not None and content.shape[1] > d
             columns = list(_named(content, labeled).columns)
         label = label if label in columns else None
-        how = how._replace(drop=tuple(name for name in how.drop if name in columns))
+        reading = reading._replace(
+            drop=tuple(name for name in reading.drop if name in columns)
+        )
     if isinstance(content, Archive):
         labeled = label is not None or "y" in content
-        return split_arrays(content, label, how=how, labeled=labeled)
-    width = int(content.shape[1]) - len({*how.drop} & {*content.columns})
+        return split_arrays(content, label, reading=reading, labeled=labeled)
+    width = int(content.shape[1]) - len({*reading.drop} & {*content.columns})
     d = width - int(label is not None) if d is None else d
-    labeled = label is not None or (width == d + 1 and not how.features)
-    if not (labeled or width == d or how.features) or content.shape[0] == 0:
-        expected = {*names, *how.drop, label}
+    labeled = label is not None or (width == d + 1 and not reading.features)
+    if not (labeled or width == d or reading.features) or content.shape[0] == 0:
+        expected = {*names, *reading.drop, label}
         columns = [str(c) for c in content.columns]
         more = [repr(c) for c in columns if c not in expected]
         which = ""
@@ -579,4 +583,6 @@ def read_points(
             "got a table of shape "
             f"{content.shape}{which}{todo if width > d and content.shape[0] else ''}"
         )
-    return split_label(content, label, path.name, how=how, labeled=labeled, text=text)
+    return split_label(
+        content, label, path.name, reading=reading, labeled=labeled, text=text
+    )

@@ -35,10 +35,10 @@ def log_normal(
 
 
 def restricted(
-    cov: Float[Array, "*batch d d"], seen: Bool[Array, "*rows d"]
+    cov: Float[Array, "*batch d d"], observed: Bool[Array, "*rows d"]
 ) -> Float[Array, "*out d d"]:
-    """Replace the unobserved rows and columns of S by those of the identity matrix."""
-    both = seen[..., :, None] & seen[..., None, :]
+    """Replace unobserved rows and columns of S by rows and columns of I."""
+    both = observed[..., :, None] & observed[..., None, :]
     # result_type is float32 for NumPy's float64 unless JAX's float64 is enabled.
     return jnp.where(both, cov, jnp.eye(cov.shape[-1], dtype=jnp.result_type(cov)))
 
@@ -47,15 +47,15 @@ def chol_seen(
     x: Float[Array, "d"], mean: Float[Array, "d"], cov: Float[Array, "d d"]
 ) -> tuple[Float[Array, "d d"], Float[Array, "d"], Bool[Array, "d"]]:
     """Return the factor of the restricted S, x - μ (0 for NaN) and the mask."""
-    seen = ~jnp.isnan(x)
+    observed = ~jnp.isnan(x)
     # "Double where": NaN must not reach the gradient.
-    delta = jnp.where(seen, jnp.where(seen, x, 0.0) - mean, 0.0)
-    return jnp.linalg.cholesky(restricted(cov, seen)), delta, seen
+    delta = jnp.where(observed, jnp.where(observed, x, 0.0) - mean, 0.0)
+    return jnp.linalg.cholesky(restricted(cov, observed)), delta, observed
 
 
 def log_normal_seen(
     x: Float[Array, "d"], mean: Float[Array, "d"], cov: Float[Array, "d d"]
 ) -> Float[Array, ""]:
     """Return log N(x_o; μ_o, S_oo) over the entries of x that are not NaN."""
-    L, delta, seen = chol_seen(x, mean, cov)
-    return log_peak(L, jnp.sum(seen)) - 0.5 * mahalanobis_sq(L, delta)
+    L, delta, observed = chol_seen(x, mean, cov)
+    return log_peak(L, jnp.sum(observed)) - 0.5 * mahalanobis_sq(L, delta)

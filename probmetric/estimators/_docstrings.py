@@ -20,7 +20,7 @@ class Shared:
     n_components : int, optional
         Number of rows of the linear map, 1 to d. Default: d.
     pairs : {"nearest", "all"}, default="nearest"
-        Pairs that ``fit`` makes of class labels.
+        Pairs that ``fit`` makes from class labels.
     n_targets, n_impostors : int, optional
         Numbers of neighbors of each point: in the same class, and in other classes.
         Used for nearest pairs. Default: 3, or all if there are fewer.

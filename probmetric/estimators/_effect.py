@@ -53,7 +53,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return recipe._replace(learning_rate=rate, max_iter=int(self.max_iter))
 
     def _lam(self, pairs: Pairs, recipe: Recipe) -> float:
-        """Return λ. "auto" is 10 for labels, and that of ``LCA`` for judged pairs."""
+        """Return λ. "auto" is 10 for labels, and as in ``LCA`` for judged pairs."""
         if self.regularization != "auto":
             return float(self.regularization)
         if hasattr(self, "classes_"):

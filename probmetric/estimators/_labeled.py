@@ -237,7 +237,7 @@ def forget(estimator: object, *names: str) -> None:
 
 
 def remember_rows(estimator: object, data: Labeled | None) -> None:
-    """Store the training rows for P(same), in input units, or forget those of before.
+    """Store the training rows for P(same), in input units, instead of earlier rows.
 
     No copy is made. None is a fit to pairs, triplets or data on disk.
     """

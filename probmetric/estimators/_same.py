@@ -59,15 +59,17 @@ class SameProbability:
         """Return P(same class) of each pair, shape (N,).
 
         After a fit to labels, P(same) is the probability that two independently drawn
-        items with these features share a class. It comes from ``predict_proba``, or
-        from soft votes of the training rows under the learned metric (as in
-        ``KNeighborsClassifier``, at the first call): Σ p_c(x) p_c(x') over classes, and
-        p_y(x) next to a point of class y. It is below 1 for a point and itself, and it
-        need not decrease with distance; ``predict`` uses the distance. Two measurements
-        of one object need ``TwoStageMixture``.
+        items with these features share a class. It is Σ p_c(x) p_c(x') over classes c,
+        with the class probabilities p_c of the two points. If the class y of the second
+        point is known, it is p_y(x). Class probabilities come from ``predict_proba``.
+        Learners without it use soft votes of the training rows under the learned
+        metric, as in ``KNeighborsClassifier``. They are computed at the first call.
+        P(same) of a point and itself is below 1. P(same) need not decrease with
+        distance; ``predict`` uses the distance. For two measurements of one object use
+        ``TwoStageMixture``.
 
-        A point that equals a training row has the label of that row. If both points do,
-        both use leave-one-out votes, or ``predict_proba``.
+        A point that equals a training row has the known label of that row. If both
+        points equal training rows, both use leave-one-out votes, or ``predict_proba``.
 
         Parameters
         ----------
@@ -76,8 +78,8 @@ class SameProbability:
             Known classes of the second points.
         new_classes : bool, default=False
             Whether the points belong to classes that were not in the fit. P(same) is
-            then a function of the distance, fitted to pairs of left-out classes with up
-            to five more fits. At least four classes of two rows are required.
+            then a function of the distance. It is fitted to pairs of left-out classes,
+            with up to five refits. At least four classes of two rows are required.
         prior_odds : float > 0, optional
             Odds of *same* among your pairs, for example 1/9. Only with
             ``new_classes=True``, which requires it.

@@ -262,9 +262,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     alpha : float > 0, default 1
         Dirichlet concentration of the class weights.
     class_prior : array-like of shape (c,), or mapping, optional
-        Shares of the classes where predictions are made, in the order of ``classes_``
-        or by class. Probabilities are multiplied by their ratio to the training shares.
-        Default: the training shares.
+        Class frequencies in the population of the predictions, in the order of
+        ``classes_`` or by class. Class probabilities are multiplied by their ratio to
+        the training frequencies. Default: the training frequencies.
     missing : {"error", "integrate"}, default "error"
         Treatment of NaN. "integrate" assumes that entries are missing at random.
         Predictions use the other entries, exactly. The posterior of ``fit`` is a mean
@@ -285,8 +285,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         log p(X, y) in scaled units under ``prior_``. With ``prior="evidence"`` it can
         be used to choose ``covariance`` on the same data. NaN if entries are missing.
     posterior_ : ClassPosterior
-        Posterior in scaled units. With missing entries every array has a leading axis
-        of completions.
+        Posterior in scaled units. With missing entries every array has a leading axis,
+        of the 24 completions.
     n_features_in_, feature_names_in_
 
     Notes

@@ -143,14 +143,16 @@ class LDA(_TiedClasses):
         Number k of directions, 1 to min(C - 1, d) for C classes. Default: min(C - 1,
         d), or d if ``prior_strength`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Prior sample size s. Σ_W, the covariance within classes, is shrunk toward its
-        prior mean T, their total variances, as if s more points had been observed. 0 is
-        maximum likelihood, as in ``LinearDiscriminantAnalysis(solver="eigen")`` of
-        scikit-learn, and requires n - C ≥ d. With ∞ no covariance is learned: distances
-        are Euclidean in standardized units, and the discriminant directions come first.
-        "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log loss of
-        ``KNeighborsClassifier`` in five folds (``neighbors.strength``), at 5 to 15
-        times the cost of one fit.
+        Prior sample size s. The covariance within classes, Σ_W, is shrunk toward its
+        prior mean T, as if s more points had been observed. T is the identity in the
+        units of the fit: with ``standardize``, the diagonal matrix of the total
+        variances of the features. 0 is maximum likelihood, as in
+        ``LinearDiscriminantAnalysis(solver="eigen")`` of scikit-learn, and requires at
+        least d + C points for C classes. With ∞ no covariance is learned. Distances are
+        then Euclidean in standardized units, and the first rows of the map are the
+        discriminant directions. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log
+        loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``), at 5 to
+        15 times the cost of one fit.
 
     Attributes
     ----------
@@ -181,9 +183,9 @@ class LDA(_TiedClasses):
     from ``covariance_``, ``means_`` and ``priors_``. It is not the mean of M.
 
     ``posterior_metric`` assumes independent points and Gaussian classes with one
-    covariance. Its draws do not include the choice of ``prior_strength_``. The
-    coverage of its intervals was not measured. The coverage of ``with_intervals`` with
-    a fixed strength was measured.
+    covariance. Its draws do not include the choice of ``prior_strength_``. The coverage
+    of its intervals was not measured. The coverage of ``with_intervals`` with a fixed
+    strength was measured (see Benchmarks: intervals).
 
     Examples
     --------
@@ -231,15 +233,15 @@ class LDA(_TiedClasses):
 class RCA(_TiedClasses):
     """Relevant component analysis: a metric that whitens the variation within chunks.
 
-    The metric is the within-class half of LDA, M = Σ_W⁻¹. Labels define which points
-    belong together, but not which points differ.
+    The metric is M = Σ_W⁻¹, with the covariance Σ_W within chunks. Chunks are groups of
+    points with the same label. RCA does not use the differences between chunks.
 
     Parameters
     ----------
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Prior sample size s: Σ_W has prior mean T, the total variances. 0 is maximum
-        likelihood and requires n - C ≥ d. With ∞, Σ_W is not learned. "cv" chooses s as
-        in ``LDA``.
+        Prior sample size s. The prior mean of Σ_W is T, as in ``LDA``. 0 is maximum
+        likelihood and requires at least d + C points for C chunks. With ∞, Σ_W is not
+        learned. "cv" chooses s as in ``LDA``.
 
     Attributes
     ----------

@@ -50,8 +50,8 @@ class PairLDA(PairLearner):
         outer products of close and of far pairs to multiples of I. ∞ is the Euclidean
         distance of standardized features. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by
         the log loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``).
-        It takes about five to fifteen fits. For ``fit_pairs`` "cv" is 0, and s is
-        counted in pairs.
+        It takes about five to fifteen times as long as one fit. For ``fit_pairs``, "cv"
+        means 0, and s is a number of pairs.
     weighting : {"log", "excess", "one"}, default="log"
         Squared length of each direction of "generalized": log λ, λ - 1 or 1. Far pairs
         have λ times the variance of close pairs along the direction.
@@ -71,8 +71,8 @@ class PairLDA(PairLearner):
         For "generalized", the variance of far pairs divided by the variance of close
         pairs along each row. Otherwise the eigenvalues of M, in standardized units.
     negative_share_ : float
-        Share of Σ|eigenvalues| that the projection of "kissme" removed. 0 for the other
-        methods.
+        Fraction of Σ|eigenvalues| that was negative and that "kissme" therefore
+        removed. 0 for the other methods.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose to learn nothing.
     classes_ : array of shape (c,)

@@ -28,9 +28,9 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 class StackingClassifier(ClassProbabilities, BaseEstimator):
     """Average the probabilities of classifiers, with weights by Bayesian stacking.
 
-    The weights maximize the log score of held-out points (five folds) under a
-    Dirichlet prior, which keeps them near equal with few points. Averaging is safer
-    than choosing the best classifier.
+    The weights maximize the log score of held-out points (five folds) plus the log
+    density of a Dirichlet prior. With few points the prior keeps the weights nearly
+    equal. Averaging is safer than choosing the best classifier.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         learner with only ``get_metric``, such as ``PairLDA()`` or ``LCA()``, becomes
         ``KNeighborsClassifier(learner)``.
     prior_strength : float > 0, default=5
-        Points that the prior of equal weights counts as.
+        Weight of the prior, in points. The prior mean is equal weights.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
 
     Notes
     -----
-    ``fit`` fits each classifier six times. Held-out scores are about fits to 80% of the
+    ``fit`` fits each classifier six times. Held-out scores are from fits to 80% of the
     points. A class with one row is not scored.
 
     References

@@ -124,10 +124,10 @@ def evaluate(
         Scores by name:
 
         * ``accuracy, log_loss, brier, ece`` with a classifier.
-        * ``false_alarms`` if the classifier has ``novelty``: share of the points that
-          are called novel although their class is known. y may then have other classes.
-          ``caught`` is the share of their points that are called novel; the other
-          scores of the classifier use only points of known classes.
+        * ``false_alarms`` if the classifier has ``novelty``: fraction of the points of
+          training classes that are called novel. y may then also have new classes.
+          ``caught`` is the fraction of the points of new classes that are called novel.
+          The other scores of the classifier use only points of training classes.
         * ``precision_at_1, r_precision, map_at_r, pair_roc_auc`` with a metric, and
           ``queries`` or ``depth`` if one of these limits was reached.
         * ``cllr, cllr_min, eer, min_dcf`` (`verification`) with a ``PairSimilarity``

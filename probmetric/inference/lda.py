@@ -294,7 +294,7 @@ def fit(
 
 
 def whole(data: Labeled | ClassStatistics, prior: NIWPrior) -> LDAParams:
-    """Fit all d directions, with the metric Σ_W⁻¹; the first are those of LDA."""
+    """Fit all d directions, with the metric Σ_W⁻¹. LDA directions come first."""
     pi, mean, within = class_moments(data, prior)
     values, factor = discriminants(pi, mean, within, len(within))
     return LDAParams(factor, values, mean, within, pi)
@@ -319,7 +319,7 @@ def choose_strength(
         Number of directions of LDA. The default is min(C - 1, d), but d at s = ∞: no
         learning means the metric T⁻¹.
     chunks : bool, default=False
-        Whether the metric is that of RCA, Eq. (5), instead of LDA.
+        Whether to return the metric of RCA, Eq. (5), instead of LDA.
 
     Examples
     --------

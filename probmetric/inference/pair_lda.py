@@ -296,7 +296,7 @@ def fit(
     -------
     Fit
         ``params`` is a ``PairLDAParams``. ``objective`` is the mean squared distance
-        under M of far pairs minus that of close pairs.
+        under M of far pairs minus the mean of close pairs.
 
     Raises
     ------

@@ -72,8 +72,8 @@ class SourceReader(Reader):
     def run(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
         """Return ``task(rows, *shared)`` for some bins at a time: one pass."""
         parts = split([some for some in bins(self.source.parts) if some])
-        given = self.source, self.classes, self.scaler
-        return [*run(_task, parts, task, given, shared)]
+        labeled = self.source, self.classes, self.scaler
+        return [*run(_task, parts, task, labeled, shared)]
 
     def stored[T](
         self, name: str, params: Any, like: Callable[[], T], compute: Callable[[], T]
@@ -85,10 +85,10 @@ class SourceReader(Reader):
 def _task(
     parts: Sequence[Sequence[Part]],
     task: Callable[..., Any],
-    given: tuple[Source, np.ndarray, Scaler],
+    labeled: tuple[Source, np.ndarray, Scaler],
     shared: tuple[Any, ...],
 ) -> Any:
-    source, classes, scaler = given
+    source, classes, scaler = labeled
 
     def rows() -> Iterator[Rows]:
         size = block_rows(source)

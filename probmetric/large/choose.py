@@ -1,6 +1,6 @@
 """Read some rows of data on disk: by row number, or a sample by hash.
 
-Memory is that of the result and one block. Only parts with a chosen row are read.
+Memory holds the result and one block. Only parts with a chosen row are read.
 """
 
 from collections.abc import Iterator

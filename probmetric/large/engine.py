@@ -60,8 +60,8 @@ def distributed(client: "Client | None" = None) -> "Generator[Client]":
     """Run all passes over data on disk on a Dask cluster, within a block.
 
     Fits, ``nearest`` and ``evaluate`` of data on disk are divided among the workers.
-    Results are bit-identical to those of one process if each worker has the same type
-    of CPU and the same number of threads. Otherwise they agree to about 1e-12.
+    Results are bit-identical to the results of one process if each worker has the same
+    type of CPU and the same number of threads. Otherwise they agree to about 1e-12.
 
     Parameters
     ----------

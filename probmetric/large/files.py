@@ -314,7 +314,7 @@ class Parquet(Source):
     def _same_columns(
         self, this: "pa.Schema", schema: "pa.Schema", path: Place
     ) -> None:
-        """Raise if the columns of a file differ from those of the first."""
+        """Raise if the columns of a file differ from the first file's."""
         wanted = [*self._features, self._label, self._weight]
         for name in (name for name in wanted if name is not None):
             here = this.field(name).type if name in this.names else "none"

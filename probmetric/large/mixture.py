@@ -33,15 +33,15 @@ class Given(NamedTuple):
     prior: TwoStagePrior | None = None
 
 
-def _step(given: Given, X: Array, y: Array, w: Array) -> MixtureStats:
-    return e_step(given.params, MixtureData(X, w))
+def _step(state: Given, X: Array, y: Array, w: Array) -> MixtureStats:
+    return e_step(state.params, MixtureData(X, w))
 
 
 @numpy_in_numpy_out
 @jax.jit
-def _finish(given: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
+def _finish(state: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
     """Compute the next parameters, and the log joint density before the step."""
-    params, prior = given
+    params, prior = state
     objective = stats.log_likelihood
     if prior is not None:
         objective = objective + log_prior(*params, prior)
@@ -71,9 +71,9 @@ def fit_source(
     """
 
     def step(params: MixtureParams) -> tuple[MixtureParams, Scalar]:
-        given = Given(params, prior)
-        stats = total(MIXTURE, given, source, scaler=scaler)
-        return MIXTURE.finish(given, stats)
+        state = Given(params, prior)
+        stats = total(MIXTURE, state, source, scaler=scaler)
+        return MIXTURE.finish(state, stats)
 
     X, _, w = sample_rows(source, seed=seed)
     X = (X - scaler.mean) / scaler.scale

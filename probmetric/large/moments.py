@@ -139,7 +139,8 @@ def class_moments(
 ) -> tuple[ClassMoments, Float[np.ndarray, "d"]]:
     """Compute the moments of columns and classes in one pass, and the first row (d,).
 
-    Moments of columns are in input coordinates, those of classes relative to that row.
+    Moments of columns are in input coordinates. Moments of classes are relative to that
+    row.
     """
     origin = first_row(source)
     moments = total(

@@ -122,8 +122,8 @@ def _stored(folder: Path) -> int:
 
 def hash_of(source: Source) -> str:
     """Compute a hash of the name, the columns and the parts of a source."""
-    said = repr((source.name, source.feature_names, [tuple(p) for p in source.parts]))
-    return blake2b(said.encode(), digest_size=16).hexdigest()
+    text = repr((source.name, source.feature_names, [tuple(p) for p in source.parts]))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def kept[T](which: Pass, like: Callable[[], T], compute: Callable[[], T]) -> T:

@@ -1,6 +1,6 @@
 """Remote files, which fsspec reads: ``s3://``, ``gs://``, ``https://`` and others.
 
-Credentials are those of fsspec's configuration and of the environment.
+Credentials come from fsspec's configuration and from the environment.
 """
 
 from dataclasses import dataclass

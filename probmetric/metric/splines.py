@@ -151,7 +151,7 @@ class SplineCityBlock(MetricBase):
     ----------
     knots : array of shape (d, k)
         Knots of each feature, in ascending order. With ``coordinates``, d - 1 rows:
-        those of the covariates, then those of the distance.
+        first the covariates, then the distance.
     heights : array of shape (d, k)
         Heights θ ≥ 0 of the I-splines, as ``knots``.
     link : Link, optional
@@ -180,7 +180,7 @@ class SplineCityBlock(MetricBase):
         return self.knots.shape[0] + (self.coordinates is not None)
 
     def curve_names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the curves, given those of the features."""
+        """Return the names of the curves, from the names of the features."""
         if self.coordinates is None:
             return (*names,)
         far = "distance" if self.coordinates.plane else "distance (km)"

@@ -76,7 +76,7 @@ def common_type(classes: np.ndarray, label: object, name: str) -> np.dtype:
     if label is None or labels.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
             f"{name} must have the type of the classes {classes.tolist()} and "
-            f"must not be a class, got {label!r}"
+            f"must not be a class, got {label!r}. Choose another label."
         )
     return np.result_type(classes, labels)
 
@@ -88,23 +88,23 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner, None, or list of them, default=None
-        Metric of the neighbors; None is the Euclidean distance. With a posterior, class
-        *probabilities* are averaged over draws, not distances. A learner, such as
-        ``LCA()``, is cloned and fitted in ``fit``. Cross-validation then evaluates the
-        learner and the classifier together. The parameters of a learner are available
-        as, for example, ``metric__regularization``. A learner that is fitted to groups
-        receives the classes as groups. If the metric was learned before ``fit``,
-        evaluate the classifier on points that were not used to learn it.
-        The votes under several metrics are averaged with the weights of Bayesian
-        stacking (``neighbors.stacking``), with six fits of each metric.
+        Metric that determines the neighbors. None is the Euclidean distance. With a
+        posterior, class *probabilities* are averaged over draws, not distances. A
+        learner, such as ``LCA()``, is cloned and fitted in ``fit``. Cross-validation
+        then evaluates the learner and the classifier together. The parameters of a
+        learner are available as, for example, ``metric__regularization``. A learner
+        that is fitted to groups receives the classes as groups. If the metric was
+        learned before ``fit``, evaluate the classifier on points that were not used to
+        learn it. The votes under several metrics are averaged with the weights of
+        Bayesian stacking (``neighbors.stacking``), with six fits of each metric.
     n_neighbors : int, default=5
         Number k of neighbors that count if ``votes="count"``. If ``votes="soft"``, the
         unit of the bandwidth is the median distance to the k-th neighbor.
     votes : {"soft", "count"}, default="soft"
         How training points determine the class probabilities. "soft": every point
         counts, with a weight that decreases with its dissimilarity. "count": each of
-        the nearest neighbors counts once. If averaged over draws, "count" is
-        underconfident and "soft" is not.
+        the nearest neighbors counts once. Averages of "count" over draws are
+        underconfident. Averages of "soft" are not.
     draws : {None, "prediction", "intervals"}, default=None
         Posterior to average over, if ``metric`` is a learner: the ``purpose`` of its
         ``posterior_metric``. None uses its single metric.
@@ -126,21 +126,22 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     reject_below : float in [0, 1], default=0
         ``predict`` abstains if the largest averaged probability is below this
         threshold. If abstaining costs c and an error costs 1, the optimal threshold of
-        a calibrated classifier is 1 - c (Chow's rule). Such points are torn between
-        classes. A point far from all classes can have a large probability: use
-        ``novelty`` to find it.
+        a calibrated classifier is 1 - c (Chow's rule). At such points several classes
+        are probable. A point far from all classes can have one large probability. To
+        find it use ``novelty``.
     reject_label : label, optional
         Value that ``predict`` returns to abstain. It must have the type of the classes
         and must not be a class. Required if ``reject_below`` > 0. ``score`` counts an
         abstention as an error.
     class_prior : array-like of shape (c,), or mapping, optional
-        Shares of the classes where predictions are made, in the order of ``classes_``
-        or by class. Probabilities are multiplied by their ratio to the training shares.
-        Default: the training shares.
+        Class frequencies in the population of the predictions, in the order of
+        ``classes_`` or by class. Class probabilities are multiplied by their ratio to
+        the training frequencies. Default: the training frequencies.
     novelty : float in (0, 1), optional
-        ``predict`` returns ``outlier_label`` if `typicality` is at most this value: the
-        nominal share of new members of the training classes that are called novel. At
-        least 1/novelty - 1 training points are required (19 for 0.05). Probabilities
+        Threshold for the p-value `typicality`. If the p-value is at most ``novelty``,
+        ``predict`` returns ``outlier_label``. ``novelty`` is the nominal false-positive
+        rate: the fraction of new members of the training classes that are called novel.
+        At least 1/novelty - 1 training points are required (19 for 0.05). Probabilities
         do not change. Default: no point is called novel.
     outlier_label : label, optional
         Value that ``predict`` returns for a novel point, as ``reject_label``. Required
@@ -172,8 +173,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Scale of each draw for soft votes, Eq. (2) of ``neighbors.votes``.
     loo_scores_ : array of shape (g, t, a)
         Mean leave-one-out log score for each bandwidth, sharpness and prior weight of
-        the grids, or NaN if nothing was chosen. The metric was learned with the
-        left-out point, so these scores are too high.
+        the grids. NaN if nothing was chosen. The scores are too high, because the
+        metric was learned with the left-out point.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
 
@@ -282,7 +283,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> "KNeighborsClassifier":
         """Fit a classifier for each metric, and become the one of largest weight."""
         if w is not None:
-            raise ValueError("sample_weight must be None for a list of metrics")
+            raise ValueError(
+                "sample_weight must be None for a list of metrics, got weights. Use a "
+                "single metric, or no weights."
+            )
         if not self.metric:
             raise ValueError("metric must have at least one metric, got an empty list")
         metrics: Any = clone(cast("Any", self.metric), safe=False)
@@ -471,11 +475,12 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def typicality(self, X: ArrayLike) -> Float[np.ndarray, "m"]:
         """Compute p-values of "this point belongs to some training class", shape (m,).
 
-        The p-value compares the distance to the nearest training point with those of
-        the training points, Eq. (2) of ``neighbors.typicality``. If new members of the
-        training classes follow the distribution of the training points, a share of
-        about α has a p-value ≤ α. The share can differ between classes. Small values
-        mean "none of the classes". A point between two classes can have a large one.
+        The p-value compares the distance to the nearest training point with the same
+        distances of training points, Eq. (2) of ``neighbors.typicality``. If new
+        members of the training classes follow the distribution of the training points,
+        a fraction of about α has a p-value ≤ α. This fraction can differ between
+        classes. Small values mean "none of the classes". A point between two classes
+        can have a large one.
 
         With at most 1000 training points, a learner as ``metric`` is refitted in five
         folds. With more points, or with a metric that was learned earlier from the same

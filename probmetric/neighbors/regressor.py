@@ -111,9 +111,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         classes = quantile_codes(values, self.n_bins)
         if hasattr(self.metric, "fit") and not classes.any():
             raise ValueError(
-                "y must have values for two classes of at least 2 points for "
-                f"{type(self.metric).__name__}, got {len(np.unique(values))} values in "
-                f"n_samples = {n}. Use metric=None."
+                "y must have enough distinct values for two classes of at least 2 "
+                f"points, to learn {type(self.metric).__name__}, got "
+                f"{len(np.unique(values))} values in n_samples = {n}. Use metric=None."
             )
         self.metric_, self.learner_ = metric_for(
             self.metric, self.draws, X, classes, P.shape[1]
@@ -159,7 +159,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         if values.shape[:1] != predicted.shape or values.size != predicted.size:
             raise ValueError(f"y must have shape {predicted.shape}, got {values.shape}")
         if not np.isfinite(values).all():
-            raise ValueError("y must be finite, got NaN or infinity")
+            raise ValueError(
+                "y must be finite, got NaN or infinity. Leave out these rows."
+            )
         w = check_weights(sample_weight, len(predicted))
         return float(r2_score(values.ravel(), predicted, sample_weight=w))
 

@@ -7,8 +7,8 @@ the log posterior of the weights is
     Σ_i log Σ_k w_k p_ik + (α / K) Σ_k log w_k,                                    (1)
 
 the sum of held-out log scores with a Dirichlet prior that counts as α points, shared by
-the K parts. The density is that of log w (up to a constant), so (1) has no terms -1. It
-is concave in w. With r_ik = w_k p_ik / Σ_l w_l p_il its maximum is the fixed point of
+the K parts. The prior density refers to log w, so (1) has no terms -1. (1) is concave
+in w. With r_ik = w_k p_ik / Σ_l w_l p_il its maximum is the fixed point of
 
     w_k = (Σ_i r_ik + α / K) / (n + α),                                            (2)
 

@@ -61,8 +61,8 @@ def neighbor_table(
         * ``label``: label of the neighbor, only if there are labels.
         * ``same_probability``: P(same class), only with labels under a metric of
           ``probmetric fit --store-votes``, whose classes must include the labels.
-        * ``probability``: share of draws in which the neighbor is among the k nearest,
-          only under a posterior.
+        * ``probability``: fraction of draws in which the neighbor is among the k
+          nearest, only under a posterior.
 
     Examples
     --------

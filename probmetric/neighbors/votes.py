@@ -52,7 +52,7 @@ log scores is reduced by
 
 The only point of a class cannot be predicted and is not scored. With more than
 ``MOST_TUNED`` points, that many are scored, in an order that does not depend on the
-order of rows; the scale (2) is that of the same points.
+order of rows; the scale (2) is computed from the same points.
 
 Memory in numbers of 8 bytes: max(2²⁰, 8 n) + 2¹⁷ + q g c for n points, g bandwidths, c
 classes, and q ≤ 512 queries at a time, besides ``pairwise``; the result has a number
@@ -166,7 +166,7 @@ def soft_votes(
     X: Float[np.ndarray, "n d"],
     codes: Votes,
     n_classes: int,
-    own: Int[np.ndarray, "m"] | None = None,
+    own_rows: Int[np.ndarray, "m"] | None = None,
     prepare: Prepare = ready_alone,
     sharpness: Sequence[float] = (1.0,),
     wanted: Int[np.ndarray, "m"] | None = None,
@@ -175,10 +175,10 @@ def soft_votes(
 
     ``scales`` are s of each metric, Eq. (2), and ``bandwidths`` b in units of it, whose
     ratios must be ratios of small integers. Codes are classes, or ballots (n, c) whose
-    rows sum to one. Point ``own[i]`` does not vote for query i. With ``wanted``, return
-    the share of only one class per query, (g, t, m). If a query is infinitely far from
-    every point, all weights are equal. ``prepare`` computes the terms that depend only
-    on a tile of queries and a metric.
+    rows sum to one. Point ``own_rows[i]`` does not vote for query i. With ``wanted``,
+    return only the weight of one class per query, (g, t, m). If a query is infinitely
+    far from every point, all weights are equal. ``prepare`` computes the terms that
+    depend only on a tile of queries and a metric.
     """
     scales, bandwidths = in_native_order((scales, bandwidths))
     hard, n, g = codes.ndim == 1, len(X), len(bandwidths)
@@ -195,8 +195,8 @@ def soft_votes(
         for start, D in zip(range(0, len(Q), side), blocks, strict=True):
             rows = slice(start, start + side)
             voters = np.repeat(all_votes[:, None].astype(float), D.shape[1], 1)
-            if own is not None:
-                at, hidden = np.arange(D.shape[1]), place[own[rows]]
+            if own_rows is not None:
+                at, hidden = np.arange(D.shape[1]), place[own_rows[rows]]
                 D[hidden, at] = np.inf
                 if hard:
                     voters[codes[hidden], at] -= 1
@@ -349,14 +349,14 @@ class Neighborhood(NamedTuple):
         codes: Votes,
         n_classes: int,
         sharpness: float = 1.0,
-        own: Int[np.ndarray, "m"] | None = None,
+        own_rows: Int[np.ndarray, "m"] | None = None,
     ) -> Float[np.ndarray, "m c"]:
         """Compute the ``soft_votes`` of these points for queries."""
         for metric in self.metrics:
             check_queries(metric, Q, "X")
         return soft_votes(
             *(self.metrics, self.scales, np.array([bandwidth]), Q, self.X),
-            *(codes, n_classes, own),
+            *(codes, n_classes, own_rows),
             sharpness=(sharpness,),
         )[0, 0]
 
@@ -380,16 +380,16 @@ def neighborhood(
     for metric in metrics:
         check_queries(metric, X, "X")
     b, scales, prepare = np.array(bandwidths), np.empty(len(metrics)), Latest()
-    own = codes[rows] if codes.ndim == 1 else None
+    own_rows = codes[rows] if codes.ndim == 1 else None
     shape = len(b), len(sharpness), len(rows)
-    votes = np.zeros((*shape, n_classes) if own is None else shape)
+    votes = np.zeros((*shape, n_classes) if own_rows is None else shape)
     for i, metric in enumerate(metrics):
         s = neighborhood_scale(metric, X, k, rows, prepare)
         scales[i] = s
         if len(b):
             votes += soft_votes(
                 *([metric], scales[[i]], b, X[rows], X, codes, n_classes, rows),
-                *(prepare, sharpness, own),
+                *(prepare, sharpness, own_rows),
             )
     return Neighborhood(metrics, X, scales), votes / len(metrics)
 

@@ -2,7 +2,7 @@
 
 Common arguments: ``learned`` is a fitted learner or a metric, ``X`` are points (n, d)
 without NaN, ``y`` are classes (n,). Names of features and classes are optional.
-``ax`` or ``axes`` are the Matplotlib axes to draw in, by default those of a new figure.
+``ax`` or ``axes`` are the Matplotlib axes to draw in, by default in a new figure.
 
 ``fit``      matrix of a learned metric, and separation of classes.
 ``curves``   curves of a generalized dissimilarity model.

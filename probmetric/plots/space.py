@@ -208,8 +208,8 @@ def objects(
     Draws are aligned to their mean by rotation and reflection (Procrustes), because
     only distances between objects are identified. Each ellipse contains ``prob`` of the
     draws of one object if they are normal. With few judgments it is too small (see
-    Benchmarks: triplets). With more than two components, the plane is
-    that of the first two principal components.
+    Benchmarks: triplets). With more than two components, the plane shows
+    the first two principal components.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ them, the importance of f is
 
     D(β, X) - mean_r D(β_r, X_r).                                                  (1)
 
-Its limits are those of the jackknife over sites (``posterior.jackknife``), plus the
+Its limits are from the jackknife over sites (``posterior.jackknife``), plus the
 Monte Carlo variance of the mean. A fit maximizes its likelihood up to the prior, so
 the derivative of its deviance in β is zero there. To first order, leaving out a site
 therefore changes D as if β did not change, and no refits are needed: dev and the

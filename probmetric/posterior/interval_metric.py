@@ -266,8 +266,8 @@ def jackknifed(
     n, n_classes = len(rows), len(np.unique(codes[rows]))
     if n == n_classes:
         raise ValueError(
-            "y must have a class with two or more points (with groups, in different "
-            f"groups), got {n} in {n_classes} classes"
+            "y must have a class with at least two points, in different groups if "
+            f"there are groups, got {n} points in {n_classes} classes. Add points."
         )
     data = (X, codes) if unit is None else (X, codes, unit)
     rests = quarters(X, codes, seed, unit)

@@ -141,7 +141,10 @@ def need_distance(metric: Dissimilarity) -> None:
 def apart(values: np.ndarray) -> np.ndarray:
     """Return the denominators of a ratio; raise ValueError for zeros."""
     if (values == 0).any():
-        raise ValueError("second must be at positive distances, got distance zero")
+        raise ValueError(
+            "second must be pairs at a positive distance, got distance zero. Leave out "
+            "pairs of equal points."
+        )
     return values
 
 

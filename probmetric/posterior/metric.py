@@ -6,7 +6,7 @@
   from the product-weight bootstrap, or from the model's posterior if pairs are
   independent.
 
-Draws of one purpose cannot be used for the other. Draws of both purposes give
+Draws for prediction cannot be used for intervals. Draws of both purposes give
 probabilities that one point is nearer than another.
 
 Some results would be wrong (see Benchmarks: posterior coverage). There are no intervals
@@ -62,8 +62,8 @@ class PosteriorMetric:
     draws : sequence of Metric, or Metric
         One metric per draw, or one pytree whose arrays have a leading draw axis.
     purpose : {"prediction", "intervals"}
-        Purpose of the draws: averaging predictions, or intervals of distances. Draws of
-        one purpose cannot be used for the other.
+        Purpose of the draws: averaging predictions, or intervals of distances. Draws
+        for prediction cannot be used for intervals.
     pairs_independent : bool, default=False
         Whether the pairs (or points) that the model was fitted to are independent
         observations. Pairs built from labels are not independent.
@@ -264,7 +264,7 @@ class PosteriorMetric:
         a: Float[Array, "*#n d"],
         b: Float[Array, "*#n d"],
     ) -> Float[np.ndarray, "*n"] | float:
-        """Compute the share of draws with a nearer to q than b (ties count half)."""
+        """Compute the fraction of draws with a nearer to q than b (ties count half)."""
         to_a, to_b = self.pair_draws(q, a), self.pair_draws(q, b)
         return np.mean((to_a < to_b) + 0.5 * (to_a == to_b), 0)
 
@@ -276,7 +276,7 @@ class PosteriorMetric:
         *,
         exclude_self: bool = False,
     ) -> Float[np.ndarray, "m n"]:
-        """Compute the share of draws in which each point is among the k nearest.
+        """Compute the fraction of draws in which each point is among the k nearest.
 
         Each row sums to k. The parameters are as in ``neighbors.nearest``.
         """
@@ -389,8 +389,8 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
     if purpose != "intervals":
         raise ValueError(
             f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
-            f"({source!r} draws). Their spread is chosen for votes. Use "
-            "posterior_metric('intervals')."
+            f"({source!r} draws). The spread of draws for prediction is not that of an "
+            "estimate. Use posterior_metric('intervals')."
         )
 
 
@@ -401,8 +401,8 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
         warnings.warn(
             f"{name}: intervals of {posterior.source!r} draws have a wrong width if "
             "training pairs share points (see Benchmarks: label_draws). Use the "
-            "jackknife: posterior_metric('intervals') of LCA, or with_intervals. Set "
-            "pairs_independent=True if no pairs share points.",
+            "jackknife instead: posterior_metric('intervals') of LCA, or "
+            "with_intervals. If no pairs share points, set pairs_independent=True.",
             stacklevel=3,
         )
 
@@ -412,6 +412,7 @@ def need_meaningful_link(source: str, pairs_independent: bool) -> None:
     if source != "bootstrap" and not pairs_independent:
         raise ValueError(
             "same_probability requires source='bootstrap' or pairs_independent=True, "
-            f"got source={source!r} over pairs that are not independent. Use the point "
-            "estimate: averaging adds the prior's spread to every distance."
+            f"got source={source!r} over pairs that are not independent. Averages "
+            "over these draws would include the spread of the prior. Use "
+            "same_probability of the fitted learner."
         )

@@ -212,7 +212,9 @@ def _check_draws(posterior: object) -> None:
             f"posterior_metric('prediction'), got {type(posterior).__name__}"
         )
     if posterior.n_draws < 2:
-        raise ValueError("posterior must have at least 2 draws, got one")
+        raise ValueError(
+            f"posterior must have at least 2 draws, got {posterior.n_draws}"
+        )
     draw = posterior.draws[0]
     if not hasattr(draw, "same_probability") or getattr(draw, "link", 0) is None:
         raise ValueError(
@@ -245,7 +247,10 @@ def _is_list_of_blocks(candidates: Any, X: ArrayLike | None) -> bool:
 def _points_of(block: Any, X: ArrayLike | None) -> tuple[np.ndarray, ...]:
     if isinstance(block, Pairs):
         if X is not None:
-            raise ValueError("X must be None with Pairs, which contain X, got X")
+            raise ValueError(
+                "X must be None for candidates of type Pairs, which contain the "
+                "points, got points"
+            )
         X, block = np.asarray(block.X), np.stack([block.i, block.j], 1)
     return pair_points(block, X, "candidates")
 

@@ -50,7 +50,7 @@ def fit_banner(fit: ModelVerdict | None) -> Banner:
             "inconclusive", "The fit of the model was not checked", [sentence]
         )
     sentences = [
-        f"{part.finding.part}, {part.verdict}: {part.finding.said}."
+        f"{part.finding.part}, {part.verdict}: {part.finding.summary}."
         + ("" if part.verdict == "adequate" else f" {part.finding.remedy}")
         for part in sorted(fit.parts, key=lambda p: -WORDS.index(p.verdict))
     ]
@@ -86,6 +86,6 @@ def fit_section(fit: ModelVerdict) -> Section:
         if binned
         else None,
         Table(
-            fit.to_dataframe().drop(columns=["said", "remedy"]), "Parts of the check"
+            fit.to_dataframe().drop(columns=["summary", "remedy"]), "Parts of the check"
         ),
     )

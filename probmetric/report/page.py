@@ -184,12 +184,14 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
     try:
         # An earlier version also stored other options.
         stored: Mapping[str, Any] = about.get("reading", {})
-        how = Reading(**{k: v for k, v in stored.items() if k in Reading._fields})
+        reading = Reading(**{k: v for k, v in stored.items() if k in Reading._fields})
         if "sampled" in about:
-            data = _rows_again(about, how)
+            data = _rows_again(about, reading)
         else:
             label, groups = about["label"], about.get("groups")
-            data = datasets.load(source, label=label, groups=groups, **how._asdict())
+            data = datasets.load(
+                source, label=label, groups=groups, **reading._asdict()
+            )
     except ValueError as error:
         return None, f"{lead}{error}"
     if data_hash(Labeled(data.X, data.y)) != about["hash"]:
@@ -197,11 +199,11 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
     return data, ""
 
 
-def _rows_again(about: Summary, how: Reading) -> Dataset:
+def _rows_again(about: Summary, reading: Reading) -> Dataset:
     if not about["classes"]:
         raise ValueError("the rows have no labels.")
-    label = about["label"] or last_column(about["source"], how)
-    source = open_rows(about["source"], label, how)
+    label = about["label"] or last_column(about["source"], reading)
+    source = open_rows(about["source"], label, reading)
     return sample_of(source, about["source"], about["sampled"]["most"])
 
 

@@ -212,7 +212,7 @@ def test_votes_do_not_depend_on_the_size_of_tiles(blobs, monkeypatch, kind, shif
     D[np.arange(35), own] = np.inf
 
     def votes(**more):
-        options = dict(own=own, sharpness=t, **more)
+        options = dict(own_rows=own, sharpness=t, **more)
         return soft_votes([metric], np.array([1.3]), b, X[own], X, y, 10, **options)
 
     every = votes()
@@ -233,7 +233,7 @@ def test_votes_do_not_depend_on_the_size_of_tiles(blobs, monkeypatch, kind, shif
 
 def test_ballots_vote_as_their_classes(blobs):
     X, y = blobs
-    options = dict(own=np.arange(60), sharpness=(1.0, 3.0))
+    options = dict(own_rows=np.arange(60), sharpness=(1.0, 3.0))
     arguments = [build_euclid(3)], np.ones(1), np.array([0.5, 0.2]), X, X
     hard = soft_votes(*arguments, y, 3, **options)
     np.testing.assert_allclose(

@@ -290,7 +290,9 @@ def test_groups_are_left_out_whole_and_copies_do_not_shorten_intervals():
     assert np.mean(np.log(short.upper / short.lower) / width) < 0.85
     with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
         with_intervals(inverse_scatter, X, y, groups=group)
-    with pytest.raises(ValueError, match=r"in different groups.* 2 in 2 classes"):
+    with pytest.raises(
+        ValueError, match=r"y must have a class .* got 2 points in 2 classes"
+    ):
         with_intervals(inverse_scatter, X, y, groups=y)
 
 
@@ -383,7 +385,7 @@ def test_limits_hold_the_distance_to_the_last_digit():
 
 def test_classes_of_one_point_are_refused():
     X = np.random.default_rng(0).normal(size=(5, 2))
-    with pytest.raises(ValueError, match=r"y must .* got 5 in 5 classes"):
+    with pytest.raises(ValueError, match=r"y must .* got 5 points in 5 classes"):
         with_intervals(lambda X, y: Mahalanobis(np.eye(2)), X, np.arange(5))
 
 

@@ -136,7 +136,7 @@ def criticize(fit: Any, *, seed: int = 0) -> list[Finding]:
         for m in (min(size, N_REPLICATES - begin),)
     ]
     findings: list[Finding] = []
-    for part, (matters, said, remedy) in PARTS.items():
+    for part, (matters, summary, remedy) in PARTS.items():
         if part not in observed:
             continue
         value = float(observed[part][0])
@@ -147,8 +147,11 @@ def criticize(fit: Any, *, seed: int = 0) -> list[Finding]:
         p = (1 + int(np.sum(exceeds))) / (1 + len(replicates))
         if part in ("skewness", "covariances", "correlations"):
             gap = np.sqrt(max(gap, 0.0))  # Statistics are mean squares.
-        z, said = float((value - middle) / sd), f"{said.format(gap=gap)} (p = {p:.2g})"
-        findings.append(Finding(part, z, p, float(abs(gap)), matters, said, remedy))
+        z, summary = (
+            float((value - middle) / sd),
+            f"{summary.format(gap=gap)} (p = {p:.2g})",
+        )
+        findings.append(Finding(part, z, p, float(abs(gap)), matters, summary, remedy))
     return findings
 
 

@@ -182,7 +182,7 @@ def _prior(fitted: Fitted, around: Laplace, rng: np.random.Generator) -> Finding
     p_b = float(2 * norm.sf(abs(z_b)))
     sensitive = _sensitivity(fitted, theta, unit, b)
     far = np.sqrt(m @ m / e.sum())
-    said = (
+    summary = (
         f"W lies {far:.1f} times as far from its prior mean as the model expects "
         f"(p = {p_W:.2g}), b has z = {z_b:+.1f} (p = {p_b:.2g}); power-scaling "
         f"sensitivity {sensitive:.2f}"
@@ -194,7 +194,7 @@ def _prior(fitted: Fitted, around: Laplace, rng: np.random.Generator) -> Finding
         else "The prior is surprised, but hardly moves the answer: say so with results."
     )
     p = min(1.0, 2 * min(p_W, p_b))
-    return Finding("prior", far, p, sensitive, SENSITIVE, said, remedy)
+    return Finding("prior", far, p, sensitive, SENSITIVE, summary, remedy)
 
 
 def _sensitivity(
@@ -261,7 +261,7 @@ def _predictive(
     left = np.linalg.cholesky(noise.T @ noise + 1e-12 * np.diag(sd**2))
     drawn = _labels(P, m, K * design, rng)
     drawn = drawn + rng.standard_normal(drawn.shape) @ left.T
-    said = "the model's own P(same), on the pairs of the fit"
+    summary = "the model's own P(same), on the pairs of the fit"
     remedy = (
         "Pairs built from class labels are no draws of this model: take probabilities "
         "from votes or same_probability, not from the link of the model or its draws, "
@@ -273,7 +273,7 @@ def _predictive(
     table = _table(np.sqrt(D / tau2), y / m, P, w * m, which)
     observed, first = B.T @ gap, n_bins + shape.shape[1]
     r = observed[:first], drawn[:, :first], sd[:first]
-    found = [_finding("predictive", table, r, said, remedy)]
+    found = [_finding("predictive", table, r, summary, remedy)]
     if place.shape[1]:
         r = observed[first:], drawn[:, first:], sd[first:]
         found.append(_location(*r, (w * m * P) @ np.abs(place)))
@@ -289,13 +289,15 @@ def _location(
     """Judge residuals that vary with the place of a pair, relative to *same* pairs."""
     largest, p = surprise(observed, drawn, sd)
     gap = float(np.max(np.abs(observed) / whole))
-    said = f"the rate of *same* varies by {gap:.0%} with the place of a pair, at equal "
-    said = f"{said}distance (p = {p:.2g})"
+    summary = (
+        f"the rate of *same* varies by {gap:.0%} with the place of a pair, at equal "
+    )
+    summary = f"{summary}distance (p = {p:.2g})"
     remedy = (
         "One base rate b is not enough: use PointEffectsLCA or HierarchicalLCA, or do "
         "not compare P(same) of pairs in different places."
     )
-    return Finding("location", largest, p, gap, RATE, said, remedy)
+    return Finding("location", largest, p, gap, RATE, summary, remedy)
 
 
 def _places(middle: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N k"]:
@@ -374,7 +376,7 @@ def _finding(
     part: str,
     table: pd.DataFrame,
     r: tuple[np.ndarray, np.ndarray, np.ndarray],
-    said: str,
+    summary: str,
     remedy: str,
 ) -> Finding:
     """Judge residuals (bins first) against replicates by Eq. (1) of ``bands``."""
@@ -391,12 +393,12 @@ def _finding(
     worst = table.iloc[int(np.argmax(gap))]
     shape = np.argmax(np.abs(observed) / sd) >= len(n)
     by = "; the link's shape deviates most (lapses, or another power)" if shape else ""
-    said = (
-        f"{said}: {outside} of {len(table)} bins outside the simultaneous {PROB:.0%} "
-        f"band (p = {p:.2g}); largest gap: {worst['expected']:.2f} stated, "
+    summary = (
+        f"{summary}: {outside} of {len(table)} bins outside the simultaneous "
+        f"{PROB:.0%} band (p = {p:.2g}); largest gap: {worst['expected']:.2f} stated, "
         f"{worst['observed']:.2f} observed{by}"
     )
-    return Finding(part, largest, p, float(gap.max()), GAP, said, remedy, table)
+    return Finding(part, largest, p, float(gap.max()), GAP, summary, remedy, table)
 
 
 def _calibration(held: Held, rng: np.random.Generator) -> Finding:
@@ -412,14 +414,14 @@ def _calibration(held: Held, rng: np.random.Generator) -> Finding:
     drawn = _labels(P, m, B, rng) * design
     what = f"{len(P):,} pairs"
     what = what if held.trials is None else f"{m.sum():,} judgments of {what}"
-    said = f"P(same) of the model's link exp(-(b + dist²/2)), on {what} held out"
+    summary = f"P(same) of the model's link exp(-(b + dist²/2)), on {what} held out"
     remedy = (
         "P(same) of this link is not calibrated for new pairs. Fit a link to other "
         "pairs, or use only distances and their order."
     )
     r = B.T @ gap, drawn, sd
     table = _table(P, y / m, P, m, which)
-    return _finding("calibration", table, r, said, remedy)
+    return _finding("calibration", table, r, summary, remedy)
 
 
 def held_out(fitted: Fitted, seed: int) -> Held:

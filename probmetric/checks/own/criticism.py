@@ -87,7 +87,7 @@ def _prior(draws: xr.DataTree) -> Finding:
     sensitivity = az.psense(thin, group="prior", var_names=varying)
     sizes = {k: float(np.nanmax(v)) for k, v in sensitivity.data_vars.items()}
     most = max(sizes, key=lambda k: sizes[k])
-    said = (
+    summary = (
         f"{names[worst]} lies furthest from its prior, z = {z[worst]:+.1f} (p = "
         f"{p.min():.2g} of {len(z)} numbers); largest power-scaling sensitivity "
         f"{sizes[most]:.2f}, of {most}"
@@ -101,7 +101,7 @@ def _prior(draws: xr.DataTree) -> Finding:
     )
     p_value = float(p.min())
     size = sizes[most]
-    return Finding("prior", abs(z[worst]), p_value, size, SENSITIVE, said, remedy)
+    return Finding("prior", abs(z[worst]), p_value, size, SENSITIVE, summary, remedy)
 
 
 def _departure(scores: Float[np.ndarray, "s"]) -> float:
@@ -134,7 +134,7 @@ def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
     if not two_valued:
         # A spread off by a fifth has e² - 1 off by two fifths.
         size = max(size, float((gap[len(n) :] / n).max()) / 4)
-    said = (
+    summary = (
         f"{name}: {outside} of {len(centre)} binned sums outside the simultaneous "
         f"{PROB:.0%} band (p = {p:.2g}); in the worst bin {_mean(m, which, k):.3g} was "
         f"expected, {_mean(x, which, k):.3g} observed"
@@ -144,7 +144,7 @@ def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
         "and at observations far from their prediction; let the spread, the link or a "
         "group vary."
     )
-    return Finding("predictive", largest, p, size, GAP, said, remedy)
+    return Finding("predictive", largest, p, size, GAP, summary, remedy)
 
 
 def _residuals(

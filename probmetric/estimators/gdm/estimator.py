@@ -93,13 +93,14 @@ class GDM(
         of each covariate over the sites, from minimum to maximum.
     prior_scale : float > 0, default=1
         Scale of the half-normal prior of the height of an I-spline. A large scale is
-        equivalent to no prior, as in R's gdm, which also gives each pair one trial (see
-        the theory page).
+        equivalent to no prior, as in R's gdm. R's gdm also counts each pair as one
+        trial (see the theory page).
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of b.
     coordinates : tuple of two column names or numbers, optional
         Columns of X with the place of each site, such as ("lon", "lat"). They have no
-        curves. Instead, the geographic distance of two sites has one, the last.
+        curves. The geographic distance of two sites has a curve instead, which is the
+        last one.
     distance : {"great_circle", "plane"}, default="great_circle"
         "great_circle" is the distance in km between longitudes and latitudes in
         degrees. "plane" is the straight line, in the units of the coordinates.
@@ -112,8 +113,9 @@ class GDM(
     Attributes
     ----------
     knots_, coefficients_ : arrays of shape (c, k)
-        Knots in input units, and heights of the I-splines, of c curves: one for each
-        covariate, in the order of the columns, then that of geographic distance.
+        Knots in input units, and heights of the I-splines, of c curves. There is one
+        curve for each covariate, in the order of the columns. The curve of the
+        geographic distance is the last.
     intercept_ : float
         b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
     heights_ : array of shape (c,)
@@ -122,7 +124,7 @@ class GDM(
     factors_ : dict of str to tuple of str
         Levels of each factor (``fit_sites``).
     deviance_explained_ : float
-        Share of the binomial deviance of the training data that the model explains.
+        Fraction of the binomial deviance of the training data that the model explains.
     gap_ : float
         Certificate: the global maximum of the log posterior is at most this many nats
         above the fit.

@@ -75,24 +75,26 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where dist =
     ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
-    ``fit_pairs`` takes pairs. The fit is the posterior mode in (W, log b). The prior is
-    Gaussian for W. Its center lies between the Euclidean distance and the Mahalanobis
-    distance within classes, and is chosen by cross-validation. Its scale is computed
-    from the same pairs (empirical Bayes). P(same) of identical points has a uniform
-    prior on (0, 1). After ``fit``, ``same_probability`` uses class probabilities.
+    ``fit_pairs`` takes pairs. The fit is the posterior mode of the linear map W and of
+    log b. (L is W in input units, up to a factor.) The prior of W is Gaussian. Its mean
+    is chosen by cross-validation, between the Euclidean distance and the Mahalanobis
+    distance within classes. Its scale is computed from the same pairs (empirical
+    Bayes). P(same) of identical points has a uniform prior on (0, 1). After ``fit``,
+    ``same_probability`` uses class probabilities.
 
     Parameters
     ----------
     n_components : int, "cv" or "loo", optional
         Number of rows of the linear map, 1 to d. Default: d. "cv" and "loo" try 1, 2,
-        3, 4, 6, 8, ..., d rows. They choose the smallest number whose held-out log loss
-        of ``KNeighborsClassifier`` is at most one standard error worse than the best
-        (``ranks_``). "cv" uses five folds, repeated three times below 300 points. "loo"
-        refits without each point.
+        3, 4, 6, 8, ..., d rows. They compute the held-out log loss of
+        ``KNeighborsClassifier`` (``ranks_``), and choose the smallest number within one
+        standard error of the lowest loss. "cv" uses five folds, repeated three times
+        below 300 points. "loo" refits without each point.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes. "nearest": each point with its nearest points of the
-        same class and of other classes. "impostors": the paper's targets and strict
-        impostors. "all": all n(n-1)/2 pairs.
+        same class and of other classes. "impostors": the pairs of the paper. They are
+        each point with its nearest points of the same class (targets), and with nearer
+        points of other classes (impostors). "all": all n(n-1)/2 pairs.
     max_impostors : int, optional
         Largest number of impostors of each point with ``pairs="impostors"``: the
         nearest ones. Default: all.
@@ -114,10 +116,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     n_refresh : int, default=1
         Number of times that *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
-        Approximate number of points for which nearest pairs are made, at least two in
-        each class, sampled with ``random_state``. Partners are searched among all
-        points. "auto" doubles the number from 1000 until the standard error of M is
-        below 0.05 of M. Default: all points.
+        Approximate number of anchors. Anchors are points sampled with ``random_state``,
+        at least two in each class. Nearest pairs are made only for anchors. Their
+        partners are searched among all points. "auto" doubles the number from 1000
+        until the standard error of M is below 0.05 of M. Default: all points.
     per_anchor : bool, default=False
         Whether to fit a scale κ² for each anchor. The model then has no P(same).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
@@ -127,8 +129,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Tolerance at which the solver stops. Default: a relative gap of 1.5e-8 for EM, a
         gain of 1e-8 nats per iteration for L-BFGS.
     random_state : int, RandomState or None, default=0
-        Seed of the folds of ``regularization="cv"`` and of the anchors. With None they
-        differ in every fit.
+        Seed of the folds of ``regularization="cv"`` and of the anchors. With None,
+        folds and anchors differ in every fit.
 
     Attributes
     ----------
@@ -143,7 +145,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Link exp(-(b + ½ dist²)) of the model after ``fit_pairs``. None after ``fit``,
         where P(same) comes from class probabilities, and with ``per_anchor``.
     sigma2_, kappa2_ : float, array of shape (n_anchors,)
-        σ² relative to κ² = 1. ``kappa2_`` are the scales of ``per_anchor``.
+        Noise variance σ², relative to κ² = 1, and the scales κ² of ``per_anchor``.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
         if "cv" chose to learn nothing.

@@ -196,7 +196,7 @@ class TripletEmbedding(TripletLearner):
         return (self.triplet_probability(triplets) > 0.5).astype(int)
 
     def score(self, triplets: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Return the share of predicted responses. Even odds count as half."""
+        """Return the fraction of predicted responses. Even odds count as half."""
         data = self._triplets(triplets, y)
         return accuracy(self.triplet_probability(triplets), data)
 

@@ -58,8 +58,8 @@ class TripletMetric(PairsMixin, TripletLearner):
     regularization : "auto" or float > 0, default="auto"
         λ: the prior standard deviation of an entry of the linear map around the
         Euclidean map cI is c/√λ. "auto" is 0.3 for ``fit_triplets`` and 1 for ``fit``.
-        c is computed from the triplets without their responses, such that log odds
-        under cI have root mean square 2.
+        c is computed from the points of the triplets, without the responses: the log
+        odds under cI have root mean square 2.
     n_targets, n_impostors : int, default=3
         Numbers of nearest points of the same class and of other classes. ``fit`` makes
         a triplet of each point with each such target and impostor.
@@ -77,7 +77,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         Certificate of the mode: an estimated upper bound, in nats, on the difference
         between the nearest local maximum of the log posterior and its value at the fit,
         from a local quadratic approximation. Infinite if the Hessian shows that the fit
-        is no maximum. NaN (not computed) if p·d > 10 000.
+        is not a maximum. NaN (not computed) if p·d > 10 000.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
     threshold_, pair_classes_
@@ -214,7 +214,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
     ) -> float:
-        """Return the share of predicted responses. Even odds count as half."""
+        """Return the fraction of predicted responses. Even odds count as half."""
         _check_responses(triplets)
         data = self._triplets(triplets, y)
         return accuracy(self._probability(data), data)

@@ -21,8 +21,8 @@ odds quadratic, and predictions far from the data are overconfident. The distanc
 between projected points depend on A0, which was computed from the same points. Hence
 the prior is tight for any s > 0 (``close_prior``). With h = 10 a row of A can change by
 about a third of its length. The prior of the mixtures counts as m = 22 points: log_diag
-and off_diag have the standard deviation 1/√(2m) = 0.15, that of a log standard
-deviation estimated from m points, and centers have the variance n/(n + m) times the
+and off_diag have the standard deviation 1/√(2m) = 0.15, as a log standard deviation
+estimated from m points has, and centers have the variance n/(n + m) times the
 mean square of the projected points. With s = 0, h is 1, the standard deviation is 0.5,
 and the factor n/(n + m) is 1. The page Benchmarks: few labels lists the data on which h
 and m were chosen and tested.

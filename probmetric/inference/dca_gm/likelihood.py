@@ -167,8 +167,8 @@ def with_fisher(params: DCAGMParams, data: Labeled) -> DCAGMParams:
 def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     """Set the gauge: pooled Σ = I, and axes by descending share of E[J_y].
 
-    Without ``fisher`` the axes are those of A Aᵀ. The largest entry of each row of A is
-    positive.
+    Without ``fisher`` the axes are the eigenvectors of A Aᵀ. The largest entry of each
+    row of A is positive.
     """
     return _in_fixed_gauge(params)
 

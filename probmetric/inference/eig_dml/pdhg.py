@@ -24,9 +24,10 @@ negative, hence max_τ (Bx)_τ / x_τ is a bound for every x > 0 (Collatz-Wielan
 Bx = A(A*(x)).
 
 Few far pairs are active. The solver therefore uses a working set of far pairs, at first
-those of smallest a. It adds the most violated pairs until no pair is violated. A dual
-point of the subset is also a dual point of all pairs, and the primal bound is the
-minimum over all far pairs. Hence Eq. (5) of ``eig_dml.fit`` certifies the full problem.
+the pairs with the smallest a. It adds the most violated pairs until no pair is
+violated. A dual point of the subset is also a dual point of all pairs, and the primal
+bound is the minimum over all far pairs. Hence Eq. (5) of ``eig_dml.fit`` certifies the
+full problem.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """Predictions of Gaussian classes: predictive densities, class probabilities, ``fit``.
 
 The predictive density of a class is Eq. (2) of ``gaussian_classes.posterior``. For a
-row with missing entries the predictive density is that of the observed entries x_o:
+row with missing entries it is the density of the observed entries x_o:
 
     x ~ t_df(m, S)   implies   x_o ~ t_df(m_o, S_oo).                             (1)
 """

@@ -49,7 +49,7 @@ def rows_of(
 ) -> Rows:
     """Compute the rows of observed pairs, in NumPy; without trials, pairs are units.
 
-    The knots and the coordinates are those of ``model``.
+    The knots and the coordinates are as in ``model``.
     """
     if pairs.y is None:
         raise ValueError("pairs.y must be the number of shared units, got None.")

@@ -1,6 +1,6 @@
 """Grouped EM under proportionality: W = αΣ and B = (1 - α)Σ with one α.
 
-The E-step is that of ``two_stage.groups``, whose equation numbers continue here. The
+The E-step is in ``two_stage.groups``, whose equation numbers continue here. The
 M-step consists of three conditional maximizations, hence EM is monotone. With B̃ about
 the new μ,
 
