@@ -380,16 +380,16 @@ def neighborhood(
     for metric in metrics:
         check_queries(metric, X, "X")
     b, scales, prepare = np.array(bandwidths), np.empty(len(metrics)), Latest()
-    own_rows = codes[rows] if codes.ndim == 1 else None
+    own_classes = codes[rows] if codes.ndim == 1 else None
     shape = len(b), len(sharpness), len(rows)
-    votes = np.zeros((*shape, n_classes) if own_rows is None else shape)
+    votes = np.zeros((*shape, n_classes) if own_classes is None else shape)
     for i, metric in enumerate(metrics):
         s = neighborhood_scale(metric, X, k, rows, prepare)
         scales[i] = s
         if len(b):
             votes += soft_votes(
                 *([metric], scales[[i]], b, X[rows], X, codes, n_classes, rows),
-                *(prepare, sharpness, own_rows),
+                *(prepare, sharpness, own_classes),
             )
     return Neighborhood(metrics, X, scales), votes / len(metrics)
 

@@ -36,6 +36,8 @@ def verdict_in(summary: Summary) -> ModelVerdict | None:
     parts: list[Part] = []
     for entry in summary["fit"]:
         values = dict(entry)
+        if "said" in values:  # The name in runs of 0.1 and 0.2.
+            values["summary"] = values.pop("said")
         p, verdict, bins = (values.pop(k) for k in ("p_holm", "verdict", "bins"))
         table = None if bins is None else pd.DataFrame(bins)
         parts.append(Part(Finding(**values, bins=table), p, verdict))
