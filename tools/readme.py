@@ -65,6 +65,11 @@ def figures() -> None:
         ("which_variables", 1, "wine_variables"),
         ("sites", 2, "biocrust_curves"),
         ("triplets", 5, "capitals"),
+        ("labels", 2, "wine_plane"),
+        ("few_labels", 3, "cancer_typicality"),
+        ("model_fit", 3, "wine_predictive"),
+        ("posterior", 6, "wine_posterior"),
+        ("pairs", 1, "iris_pairs"),
     ):
         _program(page, blocks)["figure"].savefig(ROOT / f"docs/{name}.png", dpi=150)
 
