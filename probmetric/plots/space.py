@@ -110,8 +110,10 @@ def embedding(
             lines = LineCollection(chosen, colors=color, linewidths=width, zorder=1)
             axis.add_collection(lines)
         crossing = float(np.mean(codes[rows] != codes[ends]))
-        nearest = f"{links} nearest neighbors" if links > 1 else "nearest neighbor"
-        axis.set_xlabel(f"links to the {nearest}; red: another class ({crossing:.1%})")
+        ends_at = f"{links} nearest neighbors" if links > 1 else "nearest neighbor"
+        axis.set_xlabel(
+            f"links to the {ends_at}; red: to another class ({crossing:.1%})"
+        )
     for chosen, name, color, marker in class_marks(codes, labels):
         style = {"s": 18, "color": color, "marker": marker, "zorder": 2}
         style |= {"edgecolor": "white", "linewidth": 0.4}
