@@ -577,3 +577,16 @@ def test_columns_too_many_are_named_with_the_options_that_leave_them_out(
     assert "'item', 'extra'" in refused(*words, "--label", "kind")
     done = run(*words, "--label", "kind", "--drop", "item", "--drop", "extra")
     assert done.exit_code == 0, done.output
+
+
+def test_methods_keep_their_order_whatever_their_names():
+    """The last one is the learned metric in the report."""
+    frame = pd.DataFrame({"row": [0]})
+    scored = [
+        cli_evaluate.Scored(name, split, {"accuracy": score}, frame)
+        for split, scores in enumerate(([0.5, 0.75], [0.25, 1.0]))
+        for name, score in zip((EUCLID, "A.npz"), scores, strict=True)
+    ]
+    result = cli_evaluate._means(scored)
+    assert list(result.summary["figures"]) == [EUCLID, "A.npz"]
+    assert result.summary["figures"]["A.npz"] == {"accuracy": 0.875}
