@@ -456,7 +456,8 @@ def _constant(data: Answered) -> tuple[str, np.ndarray]:
     """Baseline without a metric: the share of yes, or even odds for triplets."""
     n, values = len(data.table.rows), data.table.values
     if data.table.kind != "pairs":
-        return "even odds", np.full(n, 0.5)
+        k = 3 if data.table.kind == "odd_one_out" else 2
+        return "even odds", np.full((n, k), 1 / k)
     trials = np.asarray(values.get("trials", np.ones(n)), float)
     weight = np.asarray(values.get("sample_weight", np.ones(n)), float)
     share = weight @ answers_of(data.table) / (weight @ trials)
@@ -473,6 +474,10 @@ def _judgment_table(
     for name in ("trials", "sample_weight"):
         if name in table.values:
             frame[name] = table.values[name]
+    if P is not None and P.ndim == 2:
+        if table.kind == "odd_one_out":
+            frame["P_largest"] = P.max(1)
+        P = P[:, 1]
     return frame.assign(P=np.nan if P is None else P)
 
 

@@ -18,7 +18,7 @@ from probmetric.checks.triplet_comparisons.problems import (
     answers_exchanged,
     fit_problem,
 )
-from probmetric.data.containers import Triplets
+from probmetric.data.containers import OddOneOut, Triplets
 from probmetric.inference.triplet_comparisons.curvature import hessian as curvature
 from probmetric.inference.triplet_comparisons.likelihood import log_joint
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
@@ -58,6 +58,18 @@ def _paired(problem: Problem[Triplets]) -> Problem[Triplets]:
     return replace(problem, data=data._replace(other=(far + steps) % n))
 
 
+def odd(problem: Problem[Triplets]) -> Problem[Triplets]:
+    """Return odd-one-out responses to the same triplets, each object being odd."""
+    data = OddOneOut(*problem.data)
+    y = np.arange(len(np.asarray(data.anchor))) % 3
+    return replace(problem, data=data._replace(y=y))
+
+
+def _two_alternatives(problem: Problem[Triplets]) -> Problem[Triplets]:
+    y = np.minimum(np.asarray(problem.data.y), 1)
+    return replace(problem, data=Triplets(*problem.data)._replace(y=y))
+
+
 def _curvature(problem: Problem[Triplets], at: Sites) -> Any:
     stacked = differences(problem.data, problem.options["learning_rate"])
     return curvature(TripletParams(np.asarray(at["W"])), stacked, problem.prior)
@@ -76,6 +88,14 @@ CHECKS = (
         name="log joint density of quadruplets equals the NumPyro density",
         changed=_paired,
         wrong={"far compared with the anchor": {"fourth": False}},
+    ),
+    density(
+        triplet_comparisons,
+        maps_around,
+        closed,
+        name="log joint density of odd-one-out responses equals the NumPyro density",
+        changed=odd,
+        wrong={**WRONG, "without the third alternative": _two_alternatives},
     ),
     hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG),
     mode(

@@ -5,8 +5,7 @@ import warnings
 import jax
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
-from scipy.special import expit
+from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.data.containers import Triplets
@@ -18,7 +17,11 @@ from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.triplet_comparisons.draws import metrics
 from probmetric.metric import Mahalanobis
-from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, log_odds
+from probmetric.models.triplet_comparisons import (
+    TripletParams,
+    TripletPrior,
+    log_probability,
+)
 
 
 @settings
@@ -26,6 +29,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
     """A map whose squared distances are log odds of responses to triplets."""
 
     max_iter: Count = 500
+    odd_one_out: bool = False
 
     def _solve(
         self,
@@ -78,12 +82,14 @@ class TripletLearner(Learner[NutsOrLaplace]):
         return metrics(draws)
 
 
-def probability(W: Float[np.ndarray, "p d"], data: Triplets) -> Float[np.ndarray, "N"]:
-    """Return the probability that near is nearer than far, under the map W."""
-    return expit(np.asarray(log_odds(TripletParams(W), data)))
+def probability(
+    W: Float[np.ndarray, "p d"], data: Triplets
+) -> Float[np.ndarray, "N K"]:
+    """Return the probability of each response, in the order of y, under the map W."""
+    return np.exp(np.asarray(log_probability(TripletParams(W), data)))
 
 
-def accuracy(P: Float[np.ndarray, "N"], data: Triplets) -> float:
-    """Return the share of responses that P predicts. P = 1/2 counts as half."""
-    right = (P > 0.5) == (np.asarray(data.y) == 1)
-    return float(np.mean(np.where(P == 0.5, 0.5, right)))
+def accuracy(P: Float[np.ndarray, "N K"], y: Int[np.ndarray, "N"]) -> float:
+    """Return the share of responses that P predicts; ties count in part."""
+    largest = P == P.max(1, keepdims=True)
+    return float(np.mean(largest[np.arange(len(y)), y] / largest.sum(1)))

@@ -1,9 +1,13 @@
 """Second derivatives of triplet comparisons: the Hessian, a certificate of the mode.
 
-With g_i = ∂t_i/∂W, r_i of Eq. (2) of ``triplet_comparisons.likelihood`` and
-k_i = ηw_i σ(s_i t_i) σ(-s_i t_i), minus the Hessian in vec W, row by row, is
+With g_ik = ½ ∂D_ik/∂W = Wδ_ik δ_ikᵀ, r_ik of Eq. (2) of
+``triplet_comparisons.likelihood`` and C_i = ηw_i (diag P_i - P_i P_iᵀ), minus the
+Hessian in vec W, row by row, is
 
-    H = Σ_i k_i vec g_i vec g_iᵀ - I ⊗ 2(Uᵀdiag(r) U - Vᵀdiag(r) V) + τI.           (1)
+    H = 4 Σ_ikl C_ikl vec g_ik vec g_ilᵀ - I ⊗ 2 Σ_ik r_ik δ_ik δ_ikᵀ + τI.          (1)
+
+The rows of C_i sum to 0, so the sum runs over k, l ≥ 1 with g_ik - g_i0 instead of
+g_ik.
 
 The certificate of a mode is the gap in nats between the maximum of the local quadratic
 model and the value. With g the gradient, and H positive definite, the gap is
@@ -18,7 +22,7 @@ are 0 in these directions. H is then restricted to the orthogonal directions
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
+from scipy.special import softmax
 
 from probmetric.data.containers import Triplets
 from probmetric.inference.rotations import inverse_root, root_across
@@ -40,23 +44,25 @@ def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
     """Compute minus the Hessian of the log joint density (Eq. 1), in blocks."""
-    W, d = np.asarray(params.W), data.u.shape[1]
-    wu, wv = data.u @ W.T, data.v @ W.T
-    t = (wu**2).sum(-1) - (wv**2).sum(-1)
-    p = expit(-data.sign * t)
-    r, k = data.w * data.sign * p, data.w * p * (1 - p)
-    pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
+    W, d = np.asarray(params.W), data.delta.shape[-1]
+    mapped = data.delta @ W.T
+    p = softmax(-np.sum(mapped**2, -1), -1)
+    r = data.w[:, None] * (p - np.eye(p.shape[1])[data.y])
+    C = p[:, 1:, None] * (np.eye(p.shape[1] - 1) - p[:, None, 1:])
+    C = 4 * data.w[:, None, None] * C
+    flat = data.delta.reshape(-1, d)
+    pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = float(prior.lam) / float(prior.c) ** 2
     block = np.asarray(tau * np.eye(d, dtype=W.dtype) - 2 * pull)
     H = np.zeros((W.size, W.size), block.dtype)
     for row in range(0, W.size, d):
         H[row : row + d, row : row + d] = block
     size = max(1, BLOCK_ENTRIES // W.size)
-    for start in range(0, len(t), size):
+    for start in range(0, len(C), size):
         at = slice(start, start + size)
-        g = wu[at, :, None] * data.u[at, None] - wv[at, :, None] * data.v[at, None]
-        g = 2 * g.reshape(len(g), -1)
-        H += (g * k[at, None]).T @ g
+        g = mapped[at, ..., None] * data.delta[at, :, None]
+        g = (g[:, :1] - g[:, 1:]).reshape(*C[at].shape[:2], -1)
+        H += g.reshape(-1, W.size).T @ (C[at] @ g).reshape(-1, W.size)
     return H
 
 

@@ -1,7 +1,7 @@
 """Fit of the linear map W: a posterior mode, by L-BFGS from the prior mean or a start.
 
 ``fit`` maximizes Eq. (1) of ``triplet_comparisons.likelihood`` by L-BFGS in the
-coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. U and V are
+coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. Triplets are
 padded by rows of weight 0 to a few sizes, so datasets share compiled programs. The
 density is not concave in W. The result is the mode reached from W₀, and other modes can
 exist at other rotations of W. ``curvature.gap`` is the certificate of the mode.
@@ -59,7 +59,7 @@ def fit(
     Parameters
     ----------
     triplets : Triplets
-        Triplets with responses y in {0, 1}.
+        Triplets with responses y in {0, 1}, or odd-one-out with y in {0, 1, 2}.
     prior : TripletPrior
         A proper prior. Without ``start`` it must not be centered at zero.
     start : array of shape (p, d), optional
