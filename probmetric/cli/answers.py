@@ -264,15 +264,15 @@ def some(data: Answered, rows: Int[np.ndarray, "m"]) -> Answered:
 
 
 def probabilities(
-    metric: Dissimilarity | MetricDraws, data: Answered, *, log_odds: bool
+    metric: Dissimilarity | MetricDraws, data: Answered, lapse_rate: float | None
 ) -> tuple[Float[np.ndarray, "N *k"] | None, Float[np.ndarray, "N *k"], str]:
     """Compute P of judgments, a score, and the reason if P is None.
 
     For pairs, P (N,) is the probability of *same*, and the score minus the distance.
     For triplets, P (N, K) has the probability of each response, in the order of y, and
     the score (N, K) is minus the distance of each alternative. P is averaged over
-    draws. ``log_odds`` is true if squared distances are in units of log odds, as after
-    a fit to triplets.
+    draws. ``lapse_rate`` is None unless squared distances are in units of log odds, as
+    after a fit to triplets.
     """
     X = np.eye(int(getattr(metric, "n_features"))) if data.X is None else data.X  # noqa: B009
     ends = [X[rows] for rows in data.table.rows.T]
@@ -288,13 +288,14 @@ def probabilities(
         pairs.append((by, away))
     D = np.stack([_distances(metric, *pair) for pair in pairs], -1)
     score = -D.mean(0)
-    if not log_odds:
+    if lapse_rate is None:
         reason = (
             "P(near), the probability that the first point is nearer, requires a "
             "metric learned from triplets"
         )
         return None, score, reason
-    return softmax(-(D**2), -1).mean(0), score, ""
+    P = (1 - lapse_rate) * softmax(-(D**2), -1) + lapse_rate / len(pairs)
+    return P.mean(0), score, ""
 
 
 def _distances(

@@ -348,18 +348,19 @@ def _judgments(options: Evaluate, answers: str) -> Task:
     if learner is None:
         stored = load_stored(options)
         spec, name = MODELS.get(str(stored.learner)), stored.name
-        log_odds = spec is not None and spec.data_kind is Triplets
+        judged_triplets = spec is not None and spec.data_kind is Triplets
+        lapse_rate = stored.lapse_rate if judged_triplets else None
         objects = spec is not None and without_points(spec.estimator)
         data, splits, remarks = _of_stored(options, answers, stored, objects)
     else:
         data, splits, remarks = _refits(options, answers, learner)
-        log_odds = data.table.kind != "pairs"
+        lapse_rate = learner.get_params().get("lapse_rate")
 
     reasons: dict[str, None] = {}
 
     def scored() -> Iterator[Scored]:
         for number, (tested, rows, metric) in enumerate(splits):
-            P, score, reason = probabilities(metric, tested, log_odds=log_odds)
+            P, score, reason = probabilities(metric, tested, lapse_rate)
             reasons.update({reason: None} if reason else {})
             base, constant = _constant(tested)
             for method, stated in (base, constant), (name, P):

@@ -27,8 +27,14 @@ model.
 
 The model has no slope: the scale of M is identified (W only up to rotation), and a
 difference of 1 in squared distance is log odds of 1. Consistent responses give a large
-M. There is no intercept and no lapse rate: a random response to points that are clearly
-apart is an outlier.
+M. There is no intercept. A *lapse* is a response that ignores the objects, and each
+alternative is equally probable. With lapse rate ε in [0, 1), the probability of a
+response is
+
+    P*(y = k) = (1 - ε) P(y = k) + ε/K.                                            (5)
+
+Without a lapse rate (ε = 0), a random response to points that are clearly apart is an
+outlier, and the scale of M decreases.
 
 References
 ----------
@@ -53,7 +59,7 @@ from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.metric import Mahalanobis
 from probmetric.models._sample import sample
 from probmetric.models.distributions import ClassLabel, drawn
-from probmetric.precision import numpy_in_numpy_out, on_host, one_program
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Numeric
 
 __all__ = [
@@ -104,12 +110,19 @@ def _log_odds(W: Array, triplets: Triplets) -> Array:
     return D[:, 0] - D[:, 1]
 
 
-def _log_probability(W: Array, triplets: Triplets) -> Array:
-    return jax.nn.log_softmax(-_squared(W, triplets), -1)
+def _log_probability(W: Array, triplets: Triplets, lapse_rate: Numeric) -> Array:
+    """Return log P* of Eq. (5), (N, K)."""
+    log_p = jax.nn.log_softmax(-_squared(W, triplets), -1)
+    lapse = jnp.asarray(lapse_rate, log_p.dtype)
+    return jnp.logaddexp(log_p + jnp.log1p(-lapse), jnp.log(lapse / log_p.shape[-1]))
 
 
 def triplet_comparisons(
-    triplets: Triplets, prior: TripletPrior, *, learning_rate: Numeric = 1.0
+    triplets: Triplets,
+    prior: TripletPrior,
+    *,
+    learning_rate: Numeric = 1.0,
+    lapse_rate: Numeric = 0.0,
 ) -> None:
     """Define the generative model of the responses to triplets (NumPyro).
 
@@ -130,7 +143,7 @@ def triplet_comparisons(
     W = sample("W", dist.Normal(prior.mean, scale).to_event(2))
     numpyro.deterministic("M", W.T @ W)
     with numpyro.plate("triplet", len(triplets.anchor)):
-        log_p = _log_probability(W, triplets)
+        log_p = _log_probability(W, triplets, lapse_rate)
         response = ClassLabel(log_p, weights(triplets), learning_rate)
         sample("y", response, obs=triplets.y)
 
@@ -150,8 +163,10 @@ def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
 
 
 @numpy_in_numpy_out
-def log_probability(params: TripletParams, triplets: Triplets) -> Float[Array, "N K"]:
-    """Return the log probability of each alternative (Eq. 2), in the order of y.
+def log_probability(
+    params: TripletParams, triplets: Triplets, lapse_rate: Numeric = 0.0
+) -> Float[Array, "N K"]:
+    """Return the log probability of each response (Eq. 5), in the order of y.
 
     Examples
     --------
@@ -160,11 +175,16 @@ def log_probability(params: TripletParams, triplets: Triplets) -> Float[Array, "
     >>> jnp.exp(log_probability(TripletParams(jnp.eye(1)), triplets)).round(3).tolist()
     [[0.047, 0.953]]
     """
-    return _log_probability_at(params.W, triplets._replace(y=None))
+    return _log_probability_at(params.W, triplets._replace(y=None), lapse_rate)
 
 
 @numpy_in_numpy_out
-def simulate(key: jax.Array, params: TripletParams, triplets: Triplets) -> Triplets:
+def simulate(
+    key: jax.Array,
+    params: TripletParams,
+    triplets: Triplets,
+    lapse_rate: Numeric = 0.0,
+) -> Triplets:
     """Simulate responses to the same triplets, with the same data weights.
 
     Examples
@@ -175,7 +195,7 @@ def simulate(key: jax.Array, params: TripletParams, triplets: Triplets) -> Tripl
     [1, 0]
     """
     triplets = checked_rows(triplets)
-    log_p = on_host(_log_probability_at(params.W, triplets._replace(y=None)))
+    log_p = log_probability(params, triplets, lapse_rate)
     return triplets._replace(y=drawn(ClassLabel(log_p), key))
 
 

@@ -239,3 +239,32 @@ def test_odd_one_out_responses_place_objects_with_their_scale():
     assert model.score(rows) == np.mean(predicted == 1)
     np.testing.assert_array_equal(model.predict(first) == 2, predicted == 1)
     assert model.score(first, np.full(3000, 2)) == model.score(rows)
+
+
+@pytest.mark.long
+def test_a_lapse_rate_keeps_the_scale_of_distances_and_the_probabilities():
+    Z, rows, y = answers(size=6000)
+    rng = np.random.default_rng(1)
+    lapse = rng.random(6000) < 0.15
+    y = np.where(lapse, rng.integers(0, 2, 6000), y)
+    train, new = slice(5000), slice(5000, None)
+    true = distances(Z)
+
+    def scale_and_gap(model):
+        found = distances(model.fit(rows[train], y[train]).embedding_)
+        P = model.triplet_probability(rows[new])
+        sure = P > 0.9
+        gap = P[sure].mean() - y[new][sure].mean()
+        return found.sum() / true.sum(), gap, np.sqrt(P[sure].mean() * 0.1 / sure.sum())
+
+    scale, gap, error = scale_and_gap(pm.TripletEmbedding(lapse_rate=0.15))
+    assert abs(scale - 1) < 0.1
+    assert abs(gap) < 4 * error
+    assert scale_and_gap(pm.TripletEmbedding())[0] < 0.7
+
+
+def test_lapse_rates_outside_0_to_1_are_refused():
+    _, rows, y = answers(size=20)
+    for rate in (1.0, -0.1):
+        with pytest.raises(ValueError, match=rf"lapse_rate must be .*, got {rate}"):
+            pm.TripletEmbedding(lapse_rate=rate).fit(rows, y)

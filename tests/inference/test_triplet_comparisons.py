@@ -33,6 +33,7 @@ from probmetric.models.triplet_comparisons import (
     TripletPrior,
     log_odds,
     log_probability,
+    simulate,
     triplet_comparisons,
 )
 
@@ -372,17 +373,6 @@ def test_odd_one_out_without_the_third_pair_has_the_odds_of_a_triplet(odd):
     np.testing.assert_allclose(log_p[:, 1] - log_p[:, 0], of_triplet, atol=1e-12)
 
 
-def test_the_hessian_of_odd_one_out_is_the_derivative_of_the_gradient(odd):
-    data, prior, W = odd
-    stacked = differences(data, 0.7)
-    found = hessian(TripletParams(W), stacked, prior)
-    wanted = np.zeros((6, 6))
-    for k, step in enumerate(1e-5 * np.eye(6).reshape(6, 2, 3)):
-        up, down = (value_and_gradient(W + s, stacked, prior)[1] for s in (step, -step))
-        wanted[k] = np.ravel(down - up) / 2e-5
-    np.testing.assert_allclose(found, wanted, atol=1e-7 * np.abs(found).max())
-
-
 def test_the_order_of_the_three_objects_changes_no_fit(odd):
     data, _, _ = odd
     rows = np.stack([data.anchor, data.near, data.far], 1)
@@ -414,3 +404,30 @@ def test_the_order_of_the_three_objects_changes_no_fit(odd):
 def test_bad_odd_one_out_responses_are_refused(rows, y, said):
     with pytest.raises(ValueError, match=said):
         triplets_from_arrays(rows, y, X=np.zeros((4, 1)), odd_one_out=True)
+
+
+def test_lapses_mix_the_softmax_with_even_odds(odd):
+    data, prior, W = odd
+    P = np.exp(log_probability(TripletParams(W), data, 0.2))
+    np.testing.assert_allclose(P.sum(1), 1, rtol=1e-12)
+    wanted = 0.8 * chosen(W, data) + 0.2 / 3
+    np.testing.assert_allclose(P[np.arange(30), data.y], wanted, rtol=1e-12)
+    found = parts(W, differences(data, 0.7, 0.2), prior)[1]
+    np.testing.assert_allclose(found, 0.7 * data.w @ np.log(wanted), rtol=1e-12)
+    simulated = simulate(jax.random.key(0), TripletParams(100 * W), data, 0.9).y
+    sure = np.exp(log_probability(TripletParams(100 * W), data)).argmax(1)
+    assert 4 <= np.sum(simulated != sure) <= 28  # 18 expected, σ = 2.7
+
+
+@pytest.mark.parametrize("kind", [OddOneOut, Triplets])
+@pytest.mark.parametrize("lapse_rate", [0.0, 0.2])
+def test_the_hessian_is_the_derivative_of_the_gradient(odd, kind, lapse_rate):
+    data, prior, W = odd
+    data = kind(*data)._replace(y=data.y % (3 if kind is OddOneOut else 2))
+    stacked = differences(data, 0.7, lapse_rate)
+    found = hessian(TripletParams(W), stacked, prior)
+    wanted = np.zeros((6, 6))
+    for k, step in enumerate(1e-5 * np.eye(6).reshape(6, 2, 3)):
+        up, down = (value_and_gradient(W + s, stacked, prior)[1] for s in (step, -step))
+        wanted[k] = np.ravel(down - up) / 2e-5
+    np.testing.assert_allclose(found, wanted, atol=1e-7 * np.abs(found).max())

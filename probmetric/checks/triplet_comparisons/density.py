@@ -43,7 +43,7 @@ def maps_around(problem: Problem[Triplets]) -> list[Sites]:
 def closed(problem: Problem[Triplets], fourth: bool = True) -> Any:
     """Return the log joint density; wrong: far is compared with the anchor."""
     data = problem.data if fourth else problem.data._replace(other=None)
-    stacked = differences(data, problem.options["learning_rate"])
+    stacked = differences(data, **problem.options)
     return _density, (stacked, problem.prior)
 
 
@@ -59,10 +59,15 @@ def _paired(problem: Problem[Triplets]) -> Problem[Triplets]:
 
 
 def odd(problem: Problem[Triplets]) -> Problem[Triplets]:
-    """Return odd-one-out responses to the same triplets, each object being odd."""
+    """Return odd-one-out responses to the same triplets, a tenth of them lapses."""
     data = OddOneOut(*problem.data)
     y = np.arange(len(np.asarray(data.anchor))) % 3
-    return replace(problem, data=data._replace(y=y))
+    options = {**problem.options, "lapse_rate": 0.1}
+    return replace(problem, data=data._replace(y=y), options=options)
+
+
+def _attentive(problem: Problem[Triplets]) -> Problem[Triplets]:
+    return replace(problem, options={**problem.options, "lapse_rate": 0.09})
 
 
 def _two_alternatives(problem: Problem[Triplets]) -> Problem[Triplets]:
@@ -71,7 +76,7 @@ def _two_alternatives(problem: Problem[Triplets]) -> Problem[Triplets]:
 
 
 def _curvature(problem: Problem[Triplets], at: Sites) -> Any:
-    stacked = differences(problem.data, problem.options["learning_rate"])
+    stacked = differences(problem.data, **problem.options)
     return curvature(TripletParams(np.asarray(at["W"])), stacked, problem.prior)
 
 
@@ -93,9 +98,13 @@ CHECKS = (
         triplet_comparisons,
         maps_around,
         closed,
-        name="log joint density of odd-one-out responses equals the NumPyro density",
+        name="log joint density of odd-one-out responses with lapses equals NumPyro's",
         changed=odd,
-        wrong={**WRONG, "without the third alternative": _two_alternatives},
+        wrong={
+            **WRONG,
+            "without the third alternative": _two_alternatives,
+            "another lapse rate": _attentive,
+        },
     ),
     hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG),
     mode(

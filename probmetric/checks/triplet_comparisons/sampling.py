@@ -84,7 +84,8 @@ CHECKS = (
     calibrated(
         triplet_comparisons,
         _odd_world,
-        name="the posterior of odd-one-out responses is calibrated (SBC)",
+        name="the posterior of odd-one-out responses with lapses is calibrated (SBC)",
+        options={"lapse_rate": 0.1},
         n_simulations=400,
     ),
 )

@@ -62,6 +62,9 @@ class TripletEmbedding(TripletLearner):
     odd_one_out : bool, default=False
         If True, each response names the odd one of three objects: the other two are the
         nearest of the three pairs. By default it is the last of the three objects.
+    lapse_rate : float in [0, 1), default=0
+        Probability ε that a response ignores the objects: all alternatives are then
+        equally probable. Without it, lapses reduce the scale of the distances.
 
     Attributes
     ----------
@@ -202,7 +205,7 @@ class TripletEmbedding(TripletLearner):
         return self._probability(self._triplets(triplets))[:, 1]
 
     def _probability(self, data: Triplets) -> Float[np.ndarray, "N K"]:
-        return probability(self.embedding_.T, data)
+        return probability(self.embedding_.T, data, float(self.lapse_rate))
 
     def predict(self, triplets: ArrayLike) -> Int[np.ndarray, "N"]:
         """Predict the most probable response, coded as y in ``fit``."""
@@ -216,7 +219,7 @@ class TripletEmbedding(TripletLearner):
     def _sample(self, method: str | NutsOrLaplace, run: Run) -> xr.DataTree:
         n, data, names = len(self.objects_), self.triplets_, self.object_names_
         drawn = self._draw(method, run, np.ones(n - 1), objects=True)
-        options = {"prior": self.prior_, "learning_rate": self.learning_rate_}
+        options = {"prior": self.prior_, **self._rates()}
         return to_datatree(
             drawn,
             feature_names=[*map(str, range(n) if names is None else names)],

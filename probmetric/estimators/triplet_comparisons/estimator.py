@@ -70,6 +70,9 @@ class TripletMetric(PairsMixin, TripletLearner):
     odd_one_out : bool, default=False
         If True, each response names the odd one of three points: the other two are the
         nearest of the three pairs. By default it is the last of the three points.
+    lapse_rate : float in [0, 1), default=0
+        Probability ε that a response ignores the points: all alternatives are then
+        equally probable. Without it, lapses reduce the scale of the distances.
 
     Attributes
     ----------
@@ -92,8 +95,7 @@ class TripletMetric(PairsMixin, TripletLearner):
 
     Notes
     -----
-    Optima are local. The model has no lapse rate: random responses to easy triplets
-    reduce the scale of the metric.
+    Optima are local.
 
     ``sample`` supports "nuts" (default) and "laplace" for M (feature, feature_bis) in
     input units. All chains start at the mode. ``sample`` requires p·d ≤ 10 000 and a
@@ -216,7 +218,7 @@ class TripletMetric(PairsMixin, TripletLearner):
             raise ValueError(
                 f"triplets must have {d} features, as in fit, got {data.X.shape[1]}"
             )
-        return probability(self.components_, data)
+        return probability(self.components_, data, float(self.lapse_rate))
 
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
@@ -231,5 +233,5 @@ class TripletMetric(PairsMixin, TripletLearner):
         scale = taught_scale(np.asarray(data.X), self.scale_)
         drawn = self._draw(method, run, scale)
         shown = input_units(data, Scaler(self.mean_, self.scale_))
-        options = {"prior": self.prior_, "learning_rate": self.learning_rate_}
+        options = {"prior": self.prior_, **self._rates()}
         return self._tree(drawn, triplet_comparisons, shown, options)

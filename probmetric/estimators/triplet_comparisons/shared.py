@@ -1,6 +1,7 @@
 """Base of both estimators of triplets: solve, draw, and score."""
 
 import warnings
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from probmetric.data.containers import Triplets
 from probmetric.estimators._labeled import report
 from probmetric.estimators._learner import Learner, Run
-from probmetric.estimators._settings import Count, settings
+from probmetric.estimators._settings import Count, Number, settings
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.sampling.target import Draws
@@ -30,6 +31,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
 
     max_iter: Count = 500
     odd_one_out: bool = False
+    lapse_rate: Annotated[float, Number(0, 1 - 1e-9)] = 0.0
 
     def _solve(
         self,
@@ -38,12 +40,14 @@ class TripletLearner(Learner[NutsOrLaplace]):
         rate: float,
         start: Float[np.ndarray, "p d"] | None = None,
     ) -> TripletParams:
+        self.learning_rate_ = rate
+        rates = self._rates()
         fit = triplet.fit(
-            data, prior, learning_rate=rate, max_steps=int(self.max_iter), start=start
+            data, prior, **rates, max_steps=int(self.max_iter), start=start
         )
         name = type(self).__name__
         report(fit, name)
-        self.gap_ = triplet.gap(fit.params, data, prior, learning_rate=rate)
+        self.gap_ = triplet.gap(fit.params, data, prior, **rates)
         if np.isposinf(self.gap_):
             warnings.warn(
                 f"{name}: the optimizer did not find a maximum of the log posterior "
@@ -52,7 +56,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self.learning_rate_, self.n_iter_ = rate, max(1, int(fit.n_steps))
+        self.n_iter_ = max(1, int(fit.n_steps))
         self.triplets_: Triplets = data
         self.prior_: TripletPrior = prior
         self.params_: TripletParams = fit.params
@@ -72,21 +76,26 @@ class TripletLearner(Learner[NutsOrLaplace]):
                 self.triplets_,
                 self.prior_,
                 method,
-                learning_rate=self.learning_rate_,
+                **self._rates(),
                 scale=scale,
                 objects=objects,
                 **run,
             )
+
+    def _rates(self) -> dict[str, float]:
+        """Return the keyword arguments of the model."""
+        lapse_rate = float(self.lapse_rate)
+        return {"learning_rate": self.learning_rate_, "lapse_rate": lapse_rate}
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
         return metrics(draws)
 
 
 def probability(
-    W: Float[np.ndarray, "p d"], data: Triplets
+    W: Float[np.ndarray, "p d"], data: Triplets, lapse_rate: float
 ) -> Float[np.ndarray, "N K"]:
     """Return the probability of each response, in the order of y, under the map W."""
-    return np.exp(np.asarray(log_probability(TripletParams(W), data)))
+    return np.exp(np.asarray(log_probability(TripletParams(W), data, lapse_rate)))
 
 
 def accuracy(P: Float[np.ndarray, "N K"], y: Int[np.ndarray, "N"]) -> float:

@@ -51,6 +51,7 @@ def fit(
     *,
     start: Float[np.ndarray, "p d"] | None = None,
     learning_rate: float = 1.0,
+    lapse_rate: float = 0.0,
     max_steps: int = 500,
     tol: float = 1e-12,
 ) -> Fit:
@@ -66,6 +67,8 @@ def fit(
         Start of L-BFGS. Default: the prior mean.
     learning_rate : float, default=1
         Power η on the likelihood.
+    lapse_rate : float in [0, 1), default=0
+        Probability ε that a response ignores the objects.
     max_steps : int, default=500
         Maximum number of L-BFGS steps.
     tol : float, default=1e-12
@@ -106,7 +109,8 @@ def fit(
     dtype = X.dtype
     with jax.enable_x64(dtype == np.float64):
         tol = max(float(tol), 4 * float(np.finfo(dtype).eps))
-        data, prior = differences(triplets, learning_rate), as_arrays(prior, dtype)
+        data = differences(triplets, learning_rate, lapse_rate)
+        prior = as_arrays(prior, dtype)
         tolerance = np.asarray(tol, dtype)
         W, end = _climb(data, prior, start, tolerance, max_steps)
         return Fit(

@@ -11,14 +11,17 @@ from probmetric.typing import Array
 
 
 class Differences(NamedTuple):
-    """δ of the K alternatives, responses y and weights ηw; padding has weight 0."""
+    """δ of the K alternatives, responses y, weights ηw (padding has 0), lapse rate."""
 
     delta: Float[Array, "N K d"]
     y: Int[Array, "N"]
     w: Float[Array, "N"]
+    lapse: Float[Array, ""]
 
 
-def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
+def differences(
+    triplets: Triplets, learning_rate: float = 1.0, lapse_rate: float = 0.0
+) -> Differences:
     """Compute the differences of triplets with responses, padded to a bucket."""
     if triplets.y is None:
         raise ValueError("triplets.y must be responses 0 or 1, got None.")
@@ -26,5 +29,6 @@ def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
     X, size = np.asarray(triplets.X), bucket(len(triplets.anchor))
     delta = np.stack([X[i] - X[j] for i, j in triplets.alternatives], 1)
     w = (learning_rate * np.asarray(weights(triplets))).astype(X.dtype)
-    rows = (delta, np.asarray(triplets.y).astype(int), w)
-    return Differences(*(pad_rows(column, size) for column in rows))
+    y = np.asarray(triplets.y).astype(int)
+    lapse = np.asarray(lapse_rate, X.dtype)
+    return Differences(*(pad_rows(rows, size) for rows in (delta, y, w)), lapse=lapse)
