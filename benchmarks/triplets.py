@@ -2,6 +2,8 @@
 
     python benchmarks/triplets.py [--worlds 40] [--nuts 10] [--minutes 8]
     python benchmarks/triplets.py --part sharp      (log odds four times as large)
+    python benchmarks/triplets.py --part odd        (odd-one-out responses)
+    python benchmarks/triplets.py --part lapses     (15% of the responses at random)
     python benchmarks/triplets.py --part objects    (an embedding without features)
     python benchmarks/triplets.py --part soe        (where cblearn is installed)
 
@@ -17,6 +19,10 @@ answered by the model. ``TripletMetric`` is fitted with its defaults, and judged
 * whether distances of these pairs, and ratios d(1, 2)/d(3, 4) of two of them, lie in
   the intervals of ``pm.draws_to_metric`` of Laplace's draws; and of 300 of NUTS's in
   the first worlds.
+
+Of odd-one-out responses and lapses, the scale is the factor between learned and true
+distances, here also of a fit without a lapse rate; and new responses, lapses included,
+are compared with their stated probabilities of 0.8 and more: mean P minus share.
 
 ``TripletEmbedding`` and cblearn's SOE (both in 3 dimensions, by their defaults) are
 given the same triplets and judged by the same new ones: they place the 40 objects and
@@ -42,6 +48,13 @@ SIZES, N_POINTS, D = (200, 1000, 5000), 40, 3
 PARTS = {
     "fits": "A metric of features",
     "sharp": "A metric of features, sharp judgments (log odds of root mean square 12)",
+    "odd": "A metric of features, odd-one-out responses",
+    "lapses": "A metric of features, 15% lapses",
+}
+WORDS = {
+    "scale": "scale of distances",
+    "plain scale": "without a lapse rate",
+    "calibration": "P minus share",
 }
 
 
@@ -78,18 +91,61 @@ def sharp_world(seed, n, method="laplace"):
     return one_world(seed, n, method, 12)
 
 
-def one_world(seed, n, method="laplace", size=3):
+def responses(rng, W, X, triplets, odd, lapse_rate):
+    """Draw responses: triplets ordered by their response, the nearest pair first."""
+    a, p, q = triplets.T
+    Z = X @ W.T
+    pairs = [(a, q, p), (a, p, q), (p, q, a)][: 3 if odd else 2]
+    D = np.stack([np.sum((Z[i] - Z[j]) ** 2, 1) for i, j, _ in pairs])
+    chosen = np.argmax(rng.gumbel(size=D.shape) - D, 0)
+    lapse = rng.random(len(a)) < lapse_rate
+    chosen = np.where(lapse, rng.integers(0, len(D), len(a)), chosen)
+    return np.array([np.stack(pair, 1) for pair in pairs])[chosen, np.arange(len(a))]
+
+
+def calibration(model, triplets):
+    """Return mean P minus share of right responses, where the largest P is 0.8."""
+    orders = [[0, 1, 2], [0, 2, 1], [1, 2, 0]][: 3 if model.odd_one_out else 2]
+    P = np.stack([model.triplet_probability(triplets[:, k]) for k in orders])
+    sure = P.max(0) >= 0.8
+    return float(np.mean(P.max(0)[sure] - (P.argmax(0)[sure] == 0)))
+
+
+def odd_world(seed, n, method="laplace"):
+    """Return ``one_world`` of odd-one-out responses."""
+    return one_world(seed, n, method, odd=True)
+
+
+def lapses_world(seed, n, method="laplace"):
+    """Return ``one_world`` of which 15% of the responses are lapses."""
+    return one_world(seed, n, method, lapse_rate=0.15)
+
+
+def one_world(seed, n, method="laplace", size=3, *, odd=False, lapse_rate=0.0):
     """Return what the docstring says of one fit, and of one method's intervals."""
     import probmetric as pm
 
     rng, X, W, triplets, y, new = world(seed, n, size)
-    model = pm.TripletMetric(preprocessor=X).fit_triplets(triplets, y)
+    settings = {"odd_one_out": odd, "lapse_rate": lapse_rate}
+    model = pm.TripletMetric(preprocessor=X, **settings)
+    if odd or lapse_rate:
+        of_new = responses(rng, W, X, new, odd, lapse_rate)
+        triplets, y = responses(rng, W, X, triplets, odd, lapse_rate), None
+    model.fit_triplets(triplets, y)
     right = log_odds(W, X, new) > 0
-    found = {"right": float(model.triplet_score(new, right.astype(int)))}
+    t = log_odds(model.components_, X, new)
+    found = {"right": float(np.mean((t > 0) == right))}
     delta = rng.normal(size=(40, D))
     true = np.log(np.linalg.norm(delta @ W.T, axis=1))
     error = np.log(np.linalg.norm(delta @ model.components_.T, axis=1)) - true
     found["shape"] = float(np.std(error))
+    if odd or lapse_rate:
+        found["scale"] = float(np.exp(np.mean(error)))
+        plain = pm.TripletMetric(preprocessor=X, odd_one_out=odd)
+        plain.fit_triplets(triplets)
+        length = np.linalg.norm(delta @ plain.components_.T, axis=1)
+        found["plain scale"] = float(np.exp(np.mean(np.log(length) - true)))
+        found["calibration"] = calibration(model, of_new)
     drawn = drawn_by(model, method, seed, 200, 300)
     metric, zero = pm.draws_to_metric(drawn), np.zeros_like(delta)
     low, high = np.log(metric.interval(delta, zero))
@@ -191,13 +247,14 @@ def table(numbers):
         head += [f"distances, {name}", "ratios", "width"]
     for part, title in PARTS.items():
         lines += [f"## {title}", ""]
+        more = ["scale", "plain scale", "calibration"] * (part in ("odd", "lapses"))
         rows = []
         for n in SIZES:
             found = numbers[part].get(str(n), [])
             made = [sum(k in one for one in found) for k in ("laplace", "nuts")]
-            cells = columns(found, ("right", "shape", *drawn))
+            cells = columns(found, ("right", "shape", *drawn, *more))
             rows.append([n, f"{made[0]} ({made[1]})", *cells])
-        lines += markdown(rows, head)
+        lines += markdown(rows, [*head, *(WORDS[name] for name in more)])
     lines += [
         "## An embedding of the objects, without features",
         "",
@@ -226,9 +283,7 @@ def main():
     parser.add_argument("--worlds", type=int, default=40)
     parser.add_argument("--nuts", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument(
-        "--part", choices=("fits", "sharp", "objects", "soe"), default="fits"
-    )
+    parser.add_argument("--part", choices=(*PARTS, "objects", "soe"), default="fits")
     options = parser.parse_args()
     numbers = load(NUMBERS)
     for part in (*PARTS, "objects", "soe"):
@@ -248,6 +303,7 @@ def main():
             if method in found[seed]:
                 continue
             runs = {"fits": one_world, "sharp": sharp_world, "objects": one_embedding}
+            runs |= {"odd": odd_world, "lapses": lapses_world}
             found[seed] |= runs[part](seed, n, method)
         table(numbers)
 

@@ -348,6 +348,7 @@ def calibrated(
     model: Model,
     world: Callable[[], tuple[Any, Any]],
     *,
+    name: str = CALIBRATED,
     n_simulations: int = 400,
     n_wrong: int = 100,
     identified: Sequence[str] | None = None,
@@ -371,7 +372,7 @@ def calibrated(
         return ranking(wrong, seed=11, n_simulations=n, progress=False, **settings)
 
     return by_sbc(
-        CALIBRATED,
+        name,
         estimate=estimate,
         controls={"η = 2": partial(estimate, wrong="η = 2", n=n_wrong)},
         slow=True,

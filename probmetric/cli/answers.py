@@ -1,7 +1,8 @@
 """Judgments about points: tables of pairs or triplets, fits to them, and scores.
 
 A line of the table refers to rows of ``--data`` by number from 0: two for a pair, three
-for a triplet, four for a quadruplet. Objects without features are only numbers.
+for a triplet or an odd-one-out response, four for a quadruplet. Objects without
+features are only numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from pandas.api.types import is_string_dtype as is_text
-from scipy.special import expit
+from scipy.special import softmax
 
 from probmetric.cli.files import note, refuse
 from probmetric.cli.inputs import Learner, describe, of_option
@@ -39,6 +40,7 @@ COLUMNS = {
     "pairs": (("i", "j"), ("y",), ("trials", "weight")),
     "triplets": (("anchor", "near", "far"), (), ("y", "weight")),
     "quadruplets": (("anchor", "near", "other", "far"), (), ("y", "weight")),
+    "odd_one_out": (("object1", "object2", "odd"), (), ("weight",)),
 }
 """Columns of a table: numbers of rows, required values, and optional values."""
 
@@ -87,7 +89,8 @@ def read_table(
     frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
     y = ", y" if answers else ""
     wanted = f"{option} must have columns i, j{y} for pairs; anchor, near, far "
-    wanted += "for triplets; or anchor, near, far, other for quadruplets"
+    wanted += "for triplets; anchor, near, far, other for quadruplets; or object1, "
+    wanted += "object2, odd for odd-one-out responses"
     if answers:
         wanted += " (optional: weight; trials for pairs; y for triplets, quadruplets)"
     if not isinstance(frame, pd.DataFrame) or not len(frame):
@@ -241,6 +244,8 @@ def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
 def fit_answers(estimator: Learner, data: Answered) -> None:
     """Fit an estimator to judgments; the points are its preprocessor."""
     fit, table = _fit_of(estimator, data.table), data.table
+    if table.kind != "pairs":
+        estimator.set_params(odd_one_out=table.kind == "odd_one_out")
     if data.X is None:
         fit(table.rows, **table.values)
         return
@@ -259,13 +264,14 @@ def some(data: Answered, rows: Int[np.ndarray, "m"]) -> Answered:
 
 
 def probabilities(
-    metric: Dissimilarity | MetricDraws, data: Answered, *, log_odds: bool
-) -> tuple[Float[np.ndarray, "N"] | None, Float[np.ndarray, "N"], str]:
-    """Compute P(yes) of judgments, a score, and the reason if P is None.
+    metric: Dissimilarity | MetricDraws, data: Answered, lapse_rate: float | None
+) -> tuple[Float[np.ndarray, "N *k"] | None, Float[np.ndarray, "N *k"], str]:
+    """Compute P of judgments, a score, and the reason if P is None.
 
-    Yes is *same* for a pair, and *near is nearer* for a triplet. The score is minus the
-    distance of a pair, and the distance of far minus near of a triplet. P is averaged
-    over draws. ``log_odds`` is true if squared distances are in units of log odds, as
+    For pairs, P (N,) is the probability of *same*, and the score minus the distance.
+    For triplets, P (N, K) has the probability of each response, in the order of y, and
+    the score (N, K) is minus the distance of each alternative. P is averaged over
+    draws. ``lapse_rate`` is None unless squared distances are in units of log odds, as
     after a fit to triplets.
     """
     X = np.eye(int(getattr(metric, "n_features"))) if data.X is None else data.X  # noqa: B009
@@ -277,16 +283,19 @@ def probabilities(
         except (AttributeError, ValueError) as error:
             return None, score, str(error)
     anchor, by, *other, away = ends
-    near = _distances(metric, anchor, by)
-    far = _distances(metric, other[0] if other else anchor, away)
-    score = (far - near).mean(0)
-    if not log_odds:
+    pairs = [(other[0] if other else anchor, away), (anchor, by)]
+    if data.table.kind == "odd_one_out":
+        pairs.append((by, away))
+    D = np.stack([_distances(metric, *pair) for pair in pairs], -1)
+    score = -D.mean(0)
+    if lapse_rate is None:
         reason = (
             "P(near), the probability that the first point is nearer, requires a "
             "metric learned from triplets"
         )
         return None, score, reason
-    return expit(far**2 - near**2).mean(0), score, ""
+    P = (1 - lapse_rate) * softmax(-(D**2), -1) + lapse_rate / len(pairs)
+    return P.mean(0), score, ""
 
 
 def _distances(
@@ -298,12 +307,14 @@ def _distances(
 
 
 def figures_of(
-    data: Answered, P: Float[np.ndarray, "N"] | None, score: Float[np.ndarray, "N"]
+    data: Answered,
+    P: Float[np.ndarray, "N *k"] | None,
+    score: Float[np.ndarray, "N *k"],
 ) -> dict[str, float]:
     """Evaluate probabilities of judgments, or only their order if P is None.
 
-    Each triplet also counts with near and far exchanged, because no score may depend on
-    which of the two a table calls near.
+    The Brier score and calibration error of triplets count each alternative, because no
+    score may depend on the order of the alternatives in a table.
     """
     values, y = data.table.values, answers_of(data.table)
     weight = values.get("sample_weight")
@@ -312,13 +323,19 @@ def figures_of(
         if P is not None:
             return answer_scores(P, y, trials=trials, sample_weight=weight)
         return {"roc_auc": answer_auc(score, y, trials=trials, sample_weight=weight)}
-    # Without P the nearer one is predicted, with certainty.
-    stated = P if P is not None else np.where(score == 0, 0.5, score > 0)
-    scores = answer_scores(
-        np.append(stated, 1 - stated),
-        np.append(y, 1 - y),
-        sample_weight=None if weight is None else np.append(weight, weight),
-    )
+    order = score if P is None else P
+    largest = order == order.max(1, keepdims=True)
+    share = largest / largest.sum(1, keepdims=True)
+    stated = share if P is None else P  # Without P the nearest pair is predicted.
+    chosen = y.astype(int)[:, None] == np.arange(stated.shape[1])
+    w = np.ones(len(y)) if weight is None else weight
+    each = np.repeat(w, stated.shape[1])
+    scores = answer_scores(stated.ravel(), chosen.ravel(), sample_weight=each)
+    scores["accuracy"] = np.average(share[chosen], weights=w)
+    used = w > 0  # Weight zero times an infinite loss is NaN.
+    with np.errstate(divide="ignore"):
+        losses = -np.log(stated[chosen][used])
+    scores["log_loss"] = np.average(losses, weights=w[used])
     names = ("accuracy",) if P is None else ("accuracy", "log_loss", "brier", "ece")
     return {name: scores[name] for name in names}
 
@@ -349,7 +366,9 @@ def judged_rows(data: Answered) -> np.ndarray:
 
 
 def ordered(kind: str, rows: Int[np.ndarray, "N k"]) -> Int[np.ndarray, "N k"]:
-    """Sort rows whose order does not matter: rows of a pair, or near and far."""
+    """Sort rows whose order does not matter: of a pair, near and far, three objects."""
+    if kind == "odd_one_out":
+        return np.sort(rows, 1)
     if kind == "triplets":
         return np.hstack([rows[:, :1], np.sort(rows[:, 1:], 1)])
     if kind == "pairs":

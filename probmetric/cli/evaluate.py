@@ -348,18 +348,19 @@ def _judgments(options: Evaluate, answers: str) -> Task:
     if learner is None:
         stored = load_stored(options)
         spec, name = MODELS.get(str(stored.learner)), stored.name
-        log_odds = spec is not None and spec.data_kind is Triplets
+        judged_triplets = spec is not None and spec.data_kind is Triplets
+        lapse_rate = stored.lapse_rate if judged_triplets else None
         objects = spec is not None and without_points(spec.estimator)
         data, splits, remarks = _of_stored(options, answers, stored, objects)
     else:
         data, splits, remarks = _refits(options, answers, learner)
-        log_odds = data.table.kind != "pairs"
+        lapse_rate = learner.get_params().get("lapse_rate")
 
     reasons: dict[str, None] = {}
 
     def scored() -> Iterator[Scored]:
         for number, (tested, rows, metric) in enumerate(splits):
-            P, score, reason = probabilities(metric, tested, log_odds=log_odds)
+            P, score, reason = probabilities(metric, tested, lapse_rate)
             reasons.update({reason: None} if reason else {})
             base, constant = _constant(tested)
             for method, stated in (base, constant), (name, P):
@@ -456,7 +457,8 @@ def _constant(data: Answered) -> tuple[str, np.ndarray]:
     """Baseline without a metric: the share of yes, or even odds for triplets."""
     n, values = len(data.table.rows), data.table.values
     if data.table.kind != "pairs":
-        return "even odds", np.full(n, 0.5)
+        k = 3 if data.table.kind == "odd_one_out" else 2
+        return "even odds", np.full((n, k), 1 / k)
     trials = np.asarray(values.get("trials", np.ones(n)), float)
     weight = np.asarray(values.get("sample_weight", np.ones(n)), float)
     share = weight @ answers_of(data.table) / (weight @ trials)
@@ -473,6 +475,10 @@ def _judgment_table(
     for name in ("trials", "sample_weight"):
         if name in table.values:
             frame[name] = table.values[name]
+    if P is not None and P.ndim == 2:
+        if table.kind == "odd_one_out":
+            frame["P_largest"] = P.max(1)
+        P = P[:, 1]
     return frame.assign(P=np.nan if P is None else P)
 
 

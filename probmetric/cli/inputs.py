@@ -1,6 +1,7 @@
 """Inputs of the commands: data, settings, and stored metrics."""
 
 import ast
+import json
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -233,7 +234,10 @@ def check_features(
 
 
 class StoredMetric(NamedTuple):
-    """A stored metric or draws; ``rows`` are hashes of the training rows, if stored."""
+    """A stored metric or draws; ``rows`` are hashes of the training rows, if stored.
+
+    ``lapse_rate`` is 0 unless the learner of triplets had another.
+    """
 
     metric: Dissimilarity | MetricDraws
     n_features: int
@@ -243,6 +247,7 @@ class StoredMetric(NamedTuple):
     n_metrics: int = 1
     learner: str | None = None
     rows: np.ndarray | None = None
+    lapse_rate: float = 0.0
 
 
 def load_stored(options: UseOptions | Next) -> StoredMetric:
@@ -266,6 +271,7 @@ def load_stored(options: UseOptions | Next) -> StoredMetric:
             posterior.n_draws,
             learner=tree.attrs.get("learner"),
             rows=tree[ROWS][ROWS].to_numpy() if ROWS in tree.children else None,
+            lapse_rate=_lapse_rate(json.loads(tree.attrs.get("model_arguments", "{}"))),
         )
     assert path is not None
     return load_metric(path)
@@ -276,6 +282,7 @@ def load_metric(path: Path) -> StoredMetric:
     with _kind_checked("--metric", path, "--draws", load_draws):
         stored = read_metric(path)
     data, hashes = stored.provenance.get("data", {}), stored.provenance.get(ROWS)
+    arguments: Any = stored.provenance.get("arguments")
     metric: Any = stored.metric  # Kinds of this package have n_features.
     return StoredMetric(
         metric,
@@ -285,7 +292,13 @@ def load_metric(path: Path) -> StoredMetric:
         path.name,
         learner=stored.provenance.get("model"),
         rows=None if hashes is None else np.asarray(hashes),
+        lapse_rate=_lapse_rate(arguments),
     )
+
+
+def _lapse_rate(arguments: object) -> float:
+    arguments = arguments if isinstance(arguments, dict) else {}
+    return float(arguments.get("lapse_rate", 0.0))
 
 
 @contextmanager

@@ -124,7 +124,8 @@ def argument(default: object, help: str, **settings: Any) -> Any:
 ANSWERS = (
     "Table of judgments about rows of --data (instead of labels). Columns of pairs: i, "
     "j, y (trials for counts). Columns of triplets: anchor, near, far (y if far may be "
-    "nearer). Quadruplets also have other, which is compared with far."
+    "nearer). Quadruplets also have other, which is compared with far. Columns of "
+    "odd-one-out responses: object1, object2, odd."
 )
 GROUPS = (
     "Column with the source of each row (two_stage); default the class. Without --test "

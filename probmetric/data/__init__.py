@@ -1,7 +1,8 @@
 """Containers, checks and readers of data.
 
-``containers``   ``Labeled``, ``Points``, ``Pairs``, ``Triplets``, ``Groups`` and
-                 ``Distances``: the data argument of models, fits and samplers.
+``containers``   ``Labeled``, ``Points``, ``Pairs``, ``Triplets``, ``OddOneOut``,
+                 ``Groups`` and ``Distances``: the data argument of models, fits and
+                 samplers.
 ``inputs``       checks of points, labels and pairs.
 ``unlabeled``    rows without a label.
 ``pairs``        pairs from class labels: nearest, impostors, all.

@@ -2,6 +2,7 @@ from .containers import (
     Distances as Distances,
     Groups as Groups,
     Labeled as Labeled,
+    OddOneOut as OddOneOut,
     Pairs as Pairs,
     Points as Points,
     Triplets as Triplets,

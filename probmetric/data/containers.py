@@ -105,6 +105,34 @@ class Triplets(NamedTuple):
         ends = self.anchor, self.near, self.far
         return ends if self.other is None else (*ends, self.other)
 
+    @property
+    def alternatives(self) -> tuple[tuple[Int[Array, "N"], Int[Array, "N"]], ...]:
+        """Pairs of points in the order of y: the response y = k names pair k."""
+        return (self.beside, self.far), (self.anchor, self.near)
+
+
+class OddOneOut(Triplets):
+    """Which of three objects X[anchor], X[near], X[far] is the odd one?
+
+    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. y is the
+    response of a triplet, with a third alternative: near and far are the nearest pair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.array([[0.0], [0.1], [2.0]]), np.array([1])
+    >>> triplets = OddOneOut(X, np.array([0]), np.array([1]), np.array([2]), y)
+    >>> [(int(i[0]), int(j[0])) for i, j in triplets.alternatives]
+    [(0, 2), (0, 1), (1, 2)]
+    """
+
+    __slots__ = ()
+
+    @property
+    def alternatives(self) -> tuple[tuple[Int[Array, "N"], Int[Array, "N"]], ...]:
+        """Pairs of points in the order of y: the response y = k names pair k."""
+        return (*super().alternatives, (self.near, self.far))
+
 
 class Groups(NamedTuple):
     """Observations with group codes (n,) in 0..G-1. A group has a common source.

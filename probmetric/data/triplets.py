@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Triplets, checked_rows
-from probmetric.data.inputs import check_weights, pair_labels, points, real
+from probmetric.data.containers import OddOneOut, Triplets, checked_rows
+from probmetric.data.inputs import check_weights, column, pair_labels, points, real
 from probmetric.data.pairs import nearest_pairs
 from probmetric.typing import ArrayLike
 
@@ -132,27 +132,51 @@ def triplets_from_arrays(
     *,
     X: ArrayLike | None = None,
     name: str = "triplets",
+    odd_one_out: bool = False,
 ) -> Triplets:
-    """Convert arrays of triplets to ``Triplets``.
+    """Convert arrays of triplets to ``Triplets``, or to ``OddOneOut``.
 
     Triplets are points anchor, near and far (N, 3, d), or their row numbers (N, 3) in
     ``X``. Quadruplets have shape (N, 4, d) or (N, 4): the nearer pair, followed by the
-    farther pair. y is 1 (default) if near is nearer, 0 or -1 if far is nearer. ``w``
-    are data weights ≥ 0. Points are compared by row number. Two rows with equal
-    coordinates are two points at distance 0.
+    farther pair. y is 1 (default) if near is nearer, 0 or -1 if far is nearer. With
+    ``odd_one_out``, y is 1 (default) if far is the odd one, 0 if near is, 2 if anchor
+    is. ``w`` are data weights ≥ 0. Points are compared by row number. Two rows with
+    equal coordinates are two points at distance 0.
     """
+    kind = OddOneOut if odd_one_out else Triplets
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:
             raise ValueError(
                 "y and sample_weight must be None for a Triplets object, which "
                 "already contains them, got arrays. Pass them to Triplets."
             )
-        y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)
+        y, w, X, kind = triplets.y, triplets.w, np.asarray(triplets.X), type(triplets)
         a, near, far, *other = triplets.ends
         triplets = np.stack([np.asarray(k) for k in (a, near, *other, far)], 1)
     rows, index = _rows(triplets, X, name)
+    if kind is OddOneOut and index.shape[1] != 3:
+        raise ValueError(
+            f"{name} must have three objects for odd-one-out responses, got four. Pass "
+            "the odd one last."
+        )
     _check_different(index, name)
     n = len(index)
-    judgments = np.ones(n, int) if y is None else pair_labels(y, n, both=False)
+    if y is None:
+        responses = np.ones(n, int)
+    elif kind is OddOneOut:
+        responses = _odd(y, n)
+    else:
+        responses = pair_labels(y, n, both=False)
     a, near, *other, far = index.T
-    return Triplets(rows, a, near, far, judgments, check_weights(w, n), *other)
+    return kind(rows, a, near, far, responses, check_weights(w, n), *other)
+
+
+def _odd(y: ArrayLike, n: int) -> Int[np.ndarray, "N"]:
+    responses = column(y, n, "y", "responses 0, 1 or 2")
+    wrong = np.setdiff1d(responses, (0, 1, 2))
+    if len(wrong):
+        raise ValueError(
+            "y must be 1, 0 or 2 if the third, second or first object is the odd one, "
+            f"got {wrong[0]:g}. Without y the third is the odd one."
+        )
+    return responses.astype(int)

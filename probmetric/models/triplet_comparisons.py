@@ -1,28 +1,51 @@
-"""Triplet comparisons: "a is nearer to p than to q", under a Mahalanobis metric.
+"""Comparisons of distances: triplets, quadruplets and odd-one-out responses.
 
-A triplet has an anchor a and two points p, q of R^d (``near`` and ``far``). With
-W (p, d), M = WᵀW, u = x_a - x_far and v = x_a - x_near, the response y = 1 ("near is
-nearer") has log odds
+A response names the nearest of K pairs of points of R^d, the *alternatives*. With the
+differences δ_k of the points of each alternative, W (p, d) and M = WᵀW, the squared
+distances and the probability that y = k is the response are
 
-    t = ‖Wu‖² - ‖Wv‖² = uᵀMu - vᵀMv.                                               (1)
+    D_k = ‖Wδ_k‖² = δ_kᵀMδ_k,                                                       (1)
+    P(y = k) = e^{-D_k} / Σ_l e^{-D_l},        k, l = 0, ..., K - 1.                (2)
 
-For quadruplets, "a is nearer to p than b is to q", u = x_b - x_far and the other
-definitions do not change. Exchanging near and far (and a and b) turns y into 1 - y. The
-model has no slope: the scale of M is identified (W only up to rotation), and a
+*Triplets*, "a is nearer to p than to q", have an anchor a and two points p, q (``near``
+and ``far``), and the alternatives δ_1 = x_a - x_p (y = 1, "near is nearer") and
+δ_0 = x_a - x_q (y = 0). For K = 2, Eq. (2) is a logistic model with log odds
+
+    t = log P(y = 1) / P(y = 0) = D_0 - D_1.                                       (3)
+
+For *quadruplets*, "a is nearer to p than b is to q", δ_0 = x_b - x_q. Exchanging near
+and far (and a and b) turns y into 1 - y.
+
+*Odd-one-out* responses to three objects a, p, q name the object outside the nearest
+pair. They have a third alternative,
+
+    δ_2 = x_p - x_q,        y = 1, 0, 2 if q, p, a is the odd one.                 (4)
+
+If y is not 2, its log odds are those of the triplet, Eq. (3): the third pair does not
+change the comparison of the other two. All orders of the three objects give the same
+model.
+
+The model has no slope: the scale of M is identified (W only up to rotation), and a
 difference of 1 in squared distance is log odds of 1. Consistent responses give a large
-M. There is no intercept and no lapse rate: a random response to points that are clearly
-apart is an outlier.
+M. There is no intercept. A *lapse* is a response that ignores the objects, and each
+alternative is equally probable. With lapse rate ε in [0, 1), the probability of a
+response is
+
+    P*(y = k) = (1 - ε) P(y = k) + ε/K.                                            (5)
+
+Without a lapse rate (ε = 0), a random response to points that are clearly apart is an
+outlier, and the scale of M decreases.
 
 References
 ----------
 Tamuz, Liu, Belongie, Shamir and Kalai, "Adaptively Learning the Crowd Kernel", ICML
 2011, and van der Maaten and Weinberger, "Stochastic Triplet Embedding", MLSP 2012, for
 comparisons as probabilities (other links, no features); Schultz and Joachims, "Learning
-a Distance Metric from Relative Comparisons", NIPS 2003, for Eq. (1) with a margin.
+a Distance Metric from Relative Comparisons", NIPS 2003, for Eq. (3) with a margin;
+Zheng, Pereira, Baker and Hebart, "Revealing interpretable object representations from
+human behavior" (SPoSE), ICLR 2019, for Eq. (2) of three pairs, with scalar products
+instead of -D.
 """
-
-# NumPyro declares keys that may be None and complex values.
-# pyright: reportIncompatibleMethodOverride=false
 
 from typing import NamedTuple
 
@@ -31,14 +54,12 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Float
-from numpyro.distributions import constraints
-from numpyro.distributions.util import validate_sample
 
 from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.metric import Mahalanobis
 from probmetric.models._sample import sample
-from probmetric.models.distributions import drawn
-from probmetric.precision import numpy_in_numpy_out, on_host, one_program
+from probmetric.models.distributions import ClassLabel, drawn
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Numeric
 
 __all__ = [
@@ -77,76 +98,35 @@ class TripletPrior(NamedTuple):
     lam: Float[Array, ""] | float = 1.0
 
 
-class Answer(dist.Distribution):
-    """Distribution of a response y in {0, 1}, given log odds, weight and learning rate.
-
-    ``log_prob`` is η · weight · log P(value), which is finite for all finite log odds.
-    ``sample``, ``mean`` and ``variance`` ignore the weight and the learning rate.
-    """
-
-    arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
-        "log_odds": constraints.real,
-        "weight": constraints.nonnegative,
-        "learning_rate": constraints.nonnegative,
-    }
-    support, has_enumerate_support = constraints.boolean, True  # pyright: ignore
-    pytree_data_fields = ("log_odds", "weight", "learning_rate")
-
-    def __init__(
-        self,
-        log_odds: Numeric,
-        weight: Numeric = 1.0,
-        learning_rate: Numeric = 1.0,
-        *,
-        validate_args: bool | None = None,
-    ):
-        self.log_odds, self.weight = log_odds, weight
-        self.learning_rate = learning_rate
-        shape = jnp.broadcast_shapes(
-            jnp.shape(log_odds), jnp.shape(weight), jnp.shape(learning_rate)
-        )
-        super().__init__(batch_shape=shape, validate_args=validate_args)
-
-    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw y in {0, 1}."""
-        shape = sample_shape + self.batch_shape
-        noise = jax.random.logistic(key, shape, jnp.result_type(self.log_odds))
-        return (noise < self.log_odds).astype(jnp.int32)
-
-    @validate_sample
-    def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
-        """Return η · weight · log P(value)."""
-        sign = jnp.where(value == 1, 1, -1)
-        log_p = jax.nn.log_sigmoid(sign * self.log_odds)
-        return self.learning_rate * self.weight * log_p
-
-    def enumerate_support(self, expand: bool = True) -> Array:
-        """Return 0 and 1 along a new leading axis."""
-        values = jnp.arange(2).reshape((2,) + (1,) * len(self.batch_shape))
-        return jnp.broadcast_to(values, (2, *self.batch_shape)) if expand else values
-
-    @property
-    def mean(self) -> Array:
-        """Probability of y = 1."""
-        return jnp.broadcast_to(jax.nn.sigmoid(self.log_odds), self.batch_shape)
-
-    @property
-    def variance(self) -> Array:
-        """Variance of y: P(y = 1) P(y = 0)."""
-        return self.mean * (1 - self.mean)
+def _squared(W: Array, triplets: Triplets) -> Array:
+    """Return D of Eq. (1), (N, K)."""
+    Z = jnp.asarray(triplets.X) @ W.T
+    pairs = triplets.alternatives
+    return jnp.stack([jnp.sum((Z[i] - Z[j]) ** 2, -1) for i, j in pairs], -1)
 
 
 def _log_odds(W: Array, triplets: Triplets) -> Array:
-    """Return t of Eq. (1), (N,)."""
-    X = jnp.asarray(triplets.X) @ W.T
-    u, v = X[triplets.beside] - X[triplets.far], X[triplets.anchor] - X[triplets.near]
-    return jnp.sum(u**2, -1) - jnp.sum(v**2, -1)
+    D = _squared(W, triplets)
+    return D[:, 0] - D[:, 1]
+
+
+def _log_probability(W: Array, triplets: Triplets, lapse_rate: Numeric) -> Array:
+    """Return log P* of Eq. (5), (N, K)."""
+    log_p = jax.nn.log_softmax(-_squared(W, triplets), -1)
+    lapse = jnp.asarray(lapse_rate, log_p.dtype)
+    return jnp.logaddexp(log_p + jnp.log1p(-lapse), jnp.log(lapse / log_p.shape[-1]))
 
 
 def triplet_comparisons(
-    triplets: Triplets, prior: TripletPrior, *, learning_rate: Numeric = 1.0
+    triplets: Triplets,
+    prior: TripletPrior,
+    *,
+    learning_rate: Numeric = 1.0,
+    lapse_rate: Numeric = 0.0,
 ) -> None:
     """Define the generative model of the responses to triplets (NumPyro).
+
+    ``OddOneOut`` triplets have responses y in {0, 1, 2}, otherwise y is in {0, 1}.
 
     The NumPyro sites are ``W`` (p, d), ``y`` and the deterministic ``M`` (d, d) = WᵀW.
 
@@ -163,13 +143,14 @@ def triplet_comparisons(
     W = sample("W", dist.Normal(prior.mean, scale).to_event(2))
     numpyro.deterministic("M", W.T @ W)
     with numpyro.plate("triplet", len(triplets.anchor)):
-        answer = Answer(_log_odds(W, triplets), weights(triplets), learning_rate)
-        sample("y", answer, obs=triplets.y)
+        log_p = _log_probability(W, triplets, lapse_rate)
+        response = ClassLabel(log_p, weights(triplets), learning_rate)
+        sample("y", response, obs=triplets.y)
 
 
 @numpy_in_numpy_out
 def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
-    """Return the log odds that near is nearer (Eq. 1); responses are not used.
+    """Return the log odds of near against far (Eq. 3); responses are not used.
 
     Examples
     --------
@@ -182,7 +163,28 @@ def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
 
 
 @numpy_in_numpy_out
-def simulate(key: jax.Array, params: TripletParams, triplets: Triplets) -> Triplets:
+def log_probability(
+    params: TripletParams, triplets: Triplets, lapse_rate: Numeric = 0.0
+) -> Float[Array, "N K"]:
+    """Return the log probability of each response (Eq. 5), in the order of y.
+
+    Examples
+    --------
+    >>> X, rows = jnp.array([[0.0], [1.0], [2.0]]), jnp.array([[0], [1], [2]])
+    >>> triplets = Triplets(X, *rows, y=None)
+    >>> jnp.exp(log_probability(TripletParams(jnp.eye(1)), triplets)).round(3).tolist()
+    [[0.047, 0.953]]
+    """
+    return _log_probability_at(params.W, triplets._replace(y=None), lapse_rate)
+
+
+@numpy_in_numpy_out
+def simulate(
+    key: jax.Array,
+    params: TripletParams,
+    triplets: Triplets,
+    lapse_rate: Numeric = 0.0,
+) -> Triplets:
     """Simulate responses to the same triplets, with the same data weights.
 
     Examples
@@ -193,11 +195,12 @@ def simulate(key: jax.Array, params: TripletParams, triplets: Triplets) -> Tripl
     [1, 0]
     """
     triplets = checked_rows(triplets)
-    odds = on_host(_log_odds_at(params.W, triplets._replace(y=None)))
-    return triplets._replace(y=drawn(Answer(odds), key))
+    log_p = log_probability(params, triplets, lapse_rate)
+    return triplets._replace(y=drawn(ClassLabel(log_p), key))
 
 
 _log_odds_at = one_program(_log_odds)
+_log_probability_at = one_program(_log_probability)
 
 
 def to_metric(params: TripletParams) -> Mahalanobis:

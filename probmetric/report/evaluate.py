@@ -238,6 +238,9 @@ def _shares(predictions: pd.DataFrame) -> Section:
         likely = P >= 0.5
         P, y = P.where(likely, 1 - P), y.where(likely, 1 - y)
         predictions = predictions.assign(P=P, y=y)
+    if "odd" in predictions:
+        P = predictions["P_largest"]
+        predictions = predictions.assign(P=P, y=predictions["P"] == P)
     ones = np.ones(len(predictions))
     trials = np.asarray(predictions.get("trials", ones))
     weight = np.asarray(predictions.get("sample_weight", ones))

@@ -399,3 +399,50 @@ def test_named_objects_and_columns_of_other_programs_are_read(tmp_path):
     )
     said = refused("fit", "triplet_comparisons", *data)
     assert "--answers must have row numbers of iris" in said
+
+
+@pytest.mark.long
+def test_odd_one_out_responses_are_learned_and_evaluated_by_name(tmp_path):
+    rng, names = np.random.default_rng(0), np.array(list("abcdefg"))
+    place = np.arange(7.0)
+    rows = np.stack([rng.permutation(7)[:3] for _ in range(150)])
+    gaps = np.abs(place[rows[:, [1, 2, 0]]] - place[rows[:, [2, 0, 1]]])
+    odd = gaps.argmin(1)  # Opposite the shortest side.
+    last = np.stack([np.roll(row, 2 - k) for row, k in zip(rows, odd, strict=True)])
+    columns = ["object1", "object2", "odd"]
+    paths = tmp_path / "learn.csv", tmp_path / "judge.csv"
+    for path, half in zip(paths, (last[:100], last[100:]), strict=True):
+        pd.DataFrame(names[half], columns=columns).to_csv(path, index=False)
+    rates = "--set", "n_components=1", "--set", "lapse_rate=0.1"
+    model = "--answers", paths[0], *rates
+    done = run("fit", "triplet_embedding", *model, "--out", tmp_path / "fit")
+    assert done.exit_code == 0, done.output
+    direct = pm.TripletEmbedding(1, odd_one_out=True, lapse_rate=0.1).fit(
+        names[last[:100]]
+    )
+    stored = tmp_path / "fit" / "metric.npz"
+    np.testing.assert_array_equal(pm.load_metric(stored).factor, direct.embedding_.T)
+    words = "evaluate", "--answers", paths[1], "--metric", stored
+    done = run(*words, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    own, base, _ = judged(tmp_path / "out")
+    P = direct.triplet_probability(names[last[100:]])
+    np.testing.assert_allclose(own["log_loss"], -np.log(P).mean(), rtol=1e-6)
+    np.testing.assert_allclose(own["accuracy"], direct.score(names[last[100:]]))
+    assert own["accuracy"] > 0.8
+    np.testing.assert_allclose([base["accuracy"], base["log_loss"]], [1 / 3, np.log(3)])
+    assert run("report", tmp_path / "out").exit_code == 0
+    short = "--method", "laplace", "--draws", 20, "--out", tmp_path / "drawn"
+    assert run("sample", "triplet_embedding", *model, *short).exit_code == 0
+    draws = "--draws", tmp_path / "drawn" / "draws.nc", "--out", tmp_path / "again"
+    assert run(*words[:3], *draws).exit_code == 0
+    M = np.asarray(load_draws(draws[1])["posterior"]["M"])[0]
+    d2 = np.diagonal(M, axis1=1, axis2=2)
+    a, b, c = last[100:].T
+    D = [d2[:, i] + d2[:, j] - 2 * M[:, i, j] for i, j in ((a, b), (b, c), (c, a))]
+    shares = np.exp(-np.array(D))
+    P = (0.9 * shares[0] / shares.sum(0) + 0.1 / 3).mean(0)
+    loss = judged(tmp_path / "again")[0]["log_loss"]
+    np.testing.assert_allclose(loss, -np.log(P).mean(), rtol=1e-6)
+    said = refused("fit", "gdm", *model[:2], "--out", tmp_path / "none")
+    assert "--answers has odd_one_out, from which GDM cannot learn" in said

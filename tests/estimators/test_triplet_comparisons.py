@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
+from probmetric.data import OddOneOut
 from probmetric.estimators.triplet_comparisons.estimator import TripletMetric
 from probmetric.storage import posterior_of
 
@@ -163,3 +164,16 @@ def test_the_default_prior_is_weaker_for_independent_triplets_than_for_labels():
     assert judged.prior_.lam == 0.3
     assert TripletMetric().fit(X, y).prior_.lam == 1
     assert TripletMetric(regularization=2).fit(X, y).prior_.lam == 2
+
+
+def test_odd_one_out_of_labels_has_the_other_class_as_the_odd_one():
+    X, y = pm.datasets.load("iris")
+    X, y = X[::5], np.asarray(y)[::5]
+    model = TripletMetric(odd_one_out=True).fit(X, y)
+    assert isinstance(model.triplets_, OddOneOut)
+    last, first = X[[[0, 1, 29]]], X[[[29, 0, 1]]]  # Two of one class and another.
+    assert model.triplet_probability(last) > 0.9
+    assert model.triplet_score(last) == model.triplet_score(first, [2]) == 1
+    assert model.triplet_score(first) == 0
+    own = OddOneOut(X, *np.array([[29], [0], [1]]), np.array([2]))
+    assert TripletMetric(standardize=False).fit_triplets(own).triplet_score(own) == 1

@@ -216,3 +216,55 @@ def test_the_map_of_a_fit_is_its_embedding():
     fit = pm.TripletEmbedding(3).fit(triplets)
     shown = pm.plots.objects(fit).axes[0].collections[0].get_offsets()
     np.testing.assert_allclose(shown, fit.embedding_[:, :2], atol=1e-9)
+
+
+@pytest.mark.long
+def test_odd_one_out_responses_place_objects_with_their_scale():
+    rng = np.random.default_rng(5)
+    Z, rows = 1.2 * rng.normal(size=(8, 2)), np.empty((3000, 3), int)
+    for row in rows:
+        i, j, k = rng.permutation(8)[:3]
+        D = [np.sum((Z[a] - Z[b]) ** 2) for a, b in ((i, j), (j, k), (k, i))]
+        shares = np.exp(-np.array(D))
+        odd_last = (i, j, k), (j, k, i), (k, i, j)
+        row[:] = odd_last[rng.choice(3, p=shares / shares.sum())]
+    model = pm.TripletEmbedding(odd_one_out=True).fit(rows)
+    true = distances(Z)
+    assert np.abs(distances(model.embedding_) - true).max() < 0.15 * true.max()
+    orders = rows, rows[:, [2, 0, 1]], rows[:, [1, 2, 0]]  # Each object once the last.
+    P = sum(map(model.triplet_probability, orders))
+    np.testing.assert_allclose(P, 1, rtol=1e-12)
+    first, predicted = orders[1], model.predict(rows)
+    assert set(predicted) == {0, 1, 2}
+    assert model.score(rows) == np.mean(predicted == 1)
+    np.testing.assert_array_equal(model.predict(first) == 2, predicted == 1)
+    assert model.score(first, np.full(3000, 2)) == model.score(rows)
+
+
+@pytest.mark.long
+def test_a_lapse_rate_keeps_the_scale_of_distances_and_the_probabilities():
+    Z, rows, y = answers(size=6000)
+    rng = np.random.default_rng(1)
+    lapse = rng.random(6000) < 0.15
+    y = np.where(lapse, rng.integers(0, 2, 6000), y)
+    train, new = slice(5000), slice(5000, None)
+    true = distances(Z)
+
+    def scale_and_gap(model):
+        found = distances(model.fit(rows[train], y[train]).embedding_)
+        P = model.triplet_probability(rows[new])
+        sure = P > 0.9
+        gap = P[sure].mean() - y[new][sure].mean()
+        return found.sum() / true.sum(), gap, np.sqrt(P[sure].mean() * 0.1 / sure.sum())
+
+    scale, gap, error = scale_and_gap(pm.TripletEmbedding(lapse_rate=0.15))
+    assert abs(scale - 1) < 0.1
+    assert abs(gap) < 4 * error
+    assert scale_and_gap(pm.TripletEmbedding())[0] < 0.7
+
+
+def test_lapse_rates_outside_0_to_1_are_refused():
+    _, rows, y = answers(size=20)
+    for rate in (1.0, -0.1):
+        with pytest.raises(ValueError, match=rf"lapse_rate must be .*, got {rate}"):
+            pm.TripletEmbedding(lapse_rate=rate).fit(rows, y)

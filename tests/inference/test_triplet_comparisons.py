@@ -11,7 +11,7 @@ from probmetric.checks.triplet_comparisons.problems import (
     toy,
     triples,
 )
-from probmetric.data.containers import Triplets
+from probmetric.data.containers import OddOneOut, Triplets
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.triplet_comparisons import curvature
@@ -22,14 +22,18 @@ from probmetric.inference.triplet_comparisons.embedding import (
     embedding_start,
     object_rows,
 )
-from probmetric.inference.triplet_comparisons.likelihood import parts
+from probmetric.inference.triplet_comparisons.likelihood import (
+    parts,
+    value_and_gradient,
+)
 from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.models.triplet_comparisons import (
-    Answer,
     TripletParams,
     TripletPrior,
     log_odds,
+    log_probability,
+    simulate,
     triplet_comparisons,
 )
 
@@ -141,9 +145,9 @@ def test_beyond_the_limit_the_gap_is_unknown_and_draws_are_refused(
 
 
 def test_answers_far_from_even_odds_have_finite_log_probability():
-    with jax.enable_x64(True):
-        found = Answer(np.array([-2000.0, 2000.0])).log_prob(np.array([1, 0]))
-    np.testing.assert_allclose(found, -2000.0)
+    data = Triplets(np.array([[0.0], [1.0], [45.0]]), *np.array([[0], [1], [2]]), None)
+    found = log_probability(TripletParams(np.eye(1)), data)
+    np.testing.assert_allclose(found, [[-2024.0, 0.0]])
 
 
 @pytest.mark.parametrize(
@@ -288,9 +292,8 @@ def test_log_odds_of_quadruplets_are_differences_of_squared_distances():
     data = triplets_from_arrays(rows, X=X)
     found = log_odds(TripletParams(W), data)
     np.testing.assert_allclose(found, D[c, d] - D[a, b], atol=1e-12)
-    rows_of = differences(data)
-    closed = ((rows_of.u @ W.T) ** 2 - (rows_of.v @ W.T) ** 2).sum(1)
-    np.testing.assert_allclose(closed[: len(rows)], D[c, d] - D[a, b], atol=1e-12)
+    closed = ((differences(data).delta @ W.T) ** 2).sum(-1)[: len(rows)]
+    np.testing.assert_allclose(closed, np.stack([D[c, d], D[a, b]], 1), atol=1e-12)
 
 
 def test_a_quadruplet_with_one_point_in_both_pairs_is_a_triplet():
@@ -330,3 +333,101 @@ def test_pairs_of_a_quadruplet_do_not_join_their_objects():
         check_connected(apart)
     joined = np.append(rows, [[0, 1, 1, 2]], axis=0)
     check_connected(triplets_from_arrays(joined, X=object_rows(4)))
+
+
+@pytest.fixture(scope="module")
+def odd():
+    """Odd-one-out responses about 7 points, each object being odd, and a map."""
+    rng = np.random.default_rng(4)
+    rows = np.stack([rng.permutation(7)[:3] for _ in range(30)])
+    X, w = rng.normal(size=(7, 3)), 0.5 + np.arange(30) % 3
+    data = OddOneOut(X, *rows.T, np.arange(30) % 3, w)
+    return data, TripletPrior(np.eye(2, 3), 0.8, 2.0), rng.normal(size=(2, 3))
+
+
+def chosen(W, data):
+    """P(response) of odd-one-out rows by hand: the softmax over pairs of objects."""
+    P, y = [], np.asarray(data.y)
+    for k, row in enumerate(np.stack([data.anchor, data.near, data.far], 1)):
+        shares = {}
+        for at in range(3):  # The object that is left out of the pair.
+            i, j = np.delete(row, at)
+            shares[at] = np.exp(-np.sum((W @ (data.X[i] - data.X[j])) ** 2))
+        P.append(shares[{1: 2, 0: 1, 2: 0}[int(y[k])]] / sum(shares.values()))
+    return np.array(P)
+
+
+def test_odd_one_out_is_a_softmax_over_the_three_pairs(odd):
+    data, prior, W = odd
+    P = np.exp(log_probability(TripletParams(W), data))
+    np.testing.assert_allclose(P[np.arange(30), data.y], chosen(W, data), rtol=1e-12)
+    found = parts(W, differences(data, 0.7), prior)[1]
+    wanted = 0.7 * data.w @ np.log(chosen(W, data))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_odd_one_out_without_the_third_pair_has_the_odds_of_a_triplet(odd):
+    data, _, W = odd
+    log_p = log_probability(TripletParams(W), data)
+    of_triplet = log_odds(TripletParams(W), Triplets(*data))
+    np.testing.assert_allclose(log_p[:, 1] - log_p[:, 0], of_triplet, atol=1e-12)
+
+
+def test_the_order_of_the_three_objects_changes_no_fit(odd):
+    data, _, _ = odd
+    rows = np.stack([data.anchor, data.near, data.far], 1)
+    turned = OddOneOut(data.X, *rows[:, [2, 0, 1]].T, (data.y + 1) % 3, data.w)
+    # The third object is odd for 1, so for 2 (+1) after it has become the first.
+    fits = []
+    for triplets in (data, turned):
+        prior = triplet.prior_for(triplets)
+        fits.append(triplet.fit(triplets, prior).params)
+        assert triplet.gap(fits[-1], triplets, prior) < 1e-6
+    np.testing.assert_allclose(fits[0].W, fits[1].W, atol=1e-6)
+    place = [{1: 2, 0: 1, 2: 0}[int(k)] for k in data.y]
+    odd_last = [[*np.delete(r, k), r[k]] for r, k in zip(rows, place, strict=True)]
+    ordered = triplets_from_arrays(odd_last, w=data.w, X=data.X, odd_one_out=True)
+    assert isinstance(weighing(ordered), OddOneOut)
+    found = triplet.fit(ordered, triplet.prior_for(ordered)).params.W
+    np.testing.assert_allclose(found, fits[0].W, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "rows, y, said",
+    [
+        ([[0, 1, 2]], [3], r"y must be 1, 0 or 2 .*, got 3\. Without y"),
+        ([[0, 1, 2]], [-1], r"y must be 1, 0 or 2 .*, got -1\."),
+        ([[0, 1, 2, 3]], None, "three objects .* got four. Pass the odd one last"),
+        ([[0, 1, 0]], None, r"two different points, got \[0, 1, 0\] in row 0"),
+    ],
+)
+def test_bad_odd_one_out_responses_are_refused(rows, y, said):
+    with pytest.raises(ValueError, match=said):
+        triplets_from_arrays(rows, y, X=np.zeros((4, 1)), odd_one_out=True)
+
+
+def test_lapses_mix_the_softmax_with_even_odds(odd):
+    data, prior, W = odd
+    P = np.exp(log_probability(TripletParams(W), data, 0.2))
+    np.testing.assert_allclose(P.sum(1), 1, rtol=1e-12)
+    wanted = 0.8 * chosen(W, data) + 0.2 / 3
+    np.testing.assert_allclose(P[np.arange(30), data.y], wanted, rtol=1e-12)
+    found = parts(W, differences(data, 0.7, 0.2), prior)[1]
+    np.testing.assert_allclose(found, 0.7 * data.w @ np.log(wanted), rtol=1e-12)
+    simulated = simulate(jax.random.key(0), TripletParams(100 * W), data, 0.9).y
+    sure = np.exp(log_probability(TripletParams(100 * W), data)).argmax(1)
+    assert 4 <= np.sum(simulated != sure) <= 28  # 18 expected, σ = 2.7
+
+
+@pytest.mark.parametrize("kind", [OddOneOut, Triplets])
+@pytest.mark.parametrize("lapse_rate", [0.0, 0.2])
+def test_the_hessian_is_the_derivative_of_the_gradient(odd, kind, lapse_rate):
+    data, prior, W = odd
+    data = kind(*data)._replace(y=data.y % (3 if kind is OddOneOut else 2))
+    stacked = differences(data, 0.7, lapse_rate)
+    found = hessian(TripletParams(W), stacked, prior)
+    wanted = np.zeros((6, 6))
+    for k, step in enumerate(1e-5 * np.eye(6).reshape(6, 2, 3)):
+        up, down = (value_and_gradient(W + s, stacked, prior)[1] for s in (step, -step))
+        wanted[k] = np.ravel(down - up) / 2e-5
+    np.testing.assert_allclose(found, wanted, atol=1e-7 * np.abs(found).max())

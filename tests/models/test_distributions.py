@@ -22,7 +22,6 @@ from probmetric.models.distributions import (
     normal,
 )
 from probmetric.models.lca import Coincidence, Judgments
-from probmetric.models.triplet_comparisons import Answer
 
 KEY = jax.random.key(0)
 N_DRAWS = 40_000
@@ -60,10 +59,6 @@ CASES = {
         "weighted": (lambda lp: Judgments(lp, M, W, 0.5), LOG_P[:2, :1]),
         "scalar": (lambda lp: Judgments(lp, np.asarray(3)), LOG_P[0, 0]),
     },
-    Answer: {
-        "weighted": (lambda a: Answer(a, W, 0.5), LOG_P[:2, 1:2] + 1.0),
-        "scalar": (Answer, LOG_P[0, 1]),
-    },
     ClassLabel: {
         "weighted": (lambda lp: ClassLabel(lp, W, 0.5), LOG_P[:2, None]),
         "scalar": (ClassLabel, LOG_P[0]),
@@ -100,9 +95,7 @@ def moved(shift, seen=None):
 
 
 NAMED = {f"{c.__name__}-{n}": v for c, cases in CASES.items() for n, v in cases.items()}
-DISCRETE = [
-    name for name in NAMED if name.startswith(("Coincidence", "Answer", "ClassLabel"))
-]
+DISCRETE = [name for name in NAMED if name.startswith(("Coincidence", "ClassLabel"))]
 CONTINUOUS = [name for name in NAMED if name not in DISCRETE]
 
 

@@ -18,7 +18,7 @@ from probmetric.checks.triplet_comparisons.problems import (
     answers_exchanged,
     fit_problem,
 )
-from probmetric.data.containers import Triplets
+from probmetric.data.containers import OddOneOut, Triplets
 from probmetric.inference.triplet_comparisons.curvature import hessian as curvature
 from probmetric.inference.triplet_comparisons.likelihood import log_joint
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
@@ -43,7 +43,7 @@ def maps_around(problem: Problem[Triplets]) -> list[Sites]:
 def closed(problem: Problem[Triplets], fourth: bool = True) -> Any:
     """Return the log joint density; wrong: far is compared with the anchor."""
     data = problem.data if fourth else problem.data._replace(other=None)
-    stacked = differences(data, problem.options["learning_rate"])
+    stacked = differences(data, **problem.options)
     return _density, (stacked, problem.prior)
 
 
@@ -58,8 +58,25 @@ def _paired(problem: Problem[Triplets]) -> Problem[Triplets]:
     return replace(problem, data=data._replace(other=(far + steps) % n))
 
 
+def odd(problem: Problem[Triplets]) -> Problem[Triplets]:
+    """Return odd-one-out responses to the same triplets, a tenth of them lapses."""
+    data = OddOneOut(*problem.data)
+    y = np.arange(len(np.asarray(data.anchor))) % 3
+    options = {**problem.options, "lapse_rate": 0.1}
+    return replace(problem, data=data._replace(y=y), options=options)
+
+
+def _attentive(problem: Problem[Triplets]) -> Problem[Triplets]:
+    return replace(problem, options={**problem.options, "lapse_rate": 0.09})
+
+
+def _two_alternatives(problem: Problem[Triplets]) -> Problem[Triplets]:
+    y = np.minimum(np.asarray(problem.data.y), 1)
+    return replace(problem, data=Triplets(*problem.data)._replace(y=y))
+
+
 def _curvature(problem: Problem[Triplets], at: Sites) -> Any:
-    stacked = differences(problem.data, problem.options["learning_rate"])
+    stacked = differences(problem.data, **problem.options)
     return curvature(TripletParams(np.asarray(at["W"])), stacked, problem.prior)
 
 
@@ -76,6 +93,18 @@ CHECKS = (
         name="log joint density of quadruplets equals the NumPyro density",
         changed=_paired,
         wrong={"far compared with the anchor": {"fourth": False}},
+    ),
+    density(
+        triplet_comparisons,
+        maps_around,
+        closed,
+        name="log joint density of odd-one-out responses with lapses equals NumPyro's",
+        changed=odd,
+        wrong={
+            **WRONG,
+            "without the third alternative": _two_alternatives,
+            "another lapse rate": _attentive,
+        },
     ),
     hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG),
     mode(

@@ -11,7 +11,7 @@ from probmetric.checks.check import Problem
 from probmetric.checks.claims import calibrated, near, nuts, nuts_draws, prior_times
 from probmetric.checks.sides import as_dataset
 from probmetric.checks.triplet_comparisons.problems import fit_problem, triples
-from probmetric.data.containers import Triplets
+from probmetric.data.containers import OddOneOut, Triplets
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import TARGET_ACCEPT
@@ -60,6 +60,11 @@ def _world() -> tuple[Triplets, TripletPrior]:
     return triplets, TripletPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
 
 
+def _odd_world() -> tuple[Triplets, TripletPrior]:
+    triplets, prior = _world()
+    return OddOneOut(*triplets), prior
+
+
 CHECKS = (
     nuts(
         nuts_draws(triplet_comparisons, _entries, n_draws=1000, sampler=CAREFUL),
@@ -76,4 +81,11 @@ CHECKS = (
         bound=0.5,
     ),
     calibrated(triplet_comparisons, _world, n_simulations=800),
+    calibrated(
+        triplet_comparisons,
+        _odd_world,
+        name="the posterior of odd-one-out responses with lapses is calibrated (SBC)",
+        options={"lapse_rate": 0.1},
+        n_simulations=400,
+    ),
 )

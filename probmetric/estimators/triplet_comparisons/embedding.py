@@ -59,6 +59,12 @@ class TripletEmbedding(TripletLearner):
         or the number of names.
     learning_rate : float > 0, default=1
         Power on the likelihood.
+    odd_one_out : bool, default=False
+        If True, each response names the odd one of three objects: the other two are the
+        nearest of the three pairs. By default it is the last of the three objects.
+    lapse_rate : float in [0, 1), default=0
+        Probability ε that a response ignores the objects: all alternatives are then
+        equally probable. Without it, lapses reduce the scale of the distances.
 
     Attributes
     ----------
@@ -98,7 +104,8 @@ class TripletEmbedding(TripletLearner):
     ----------
     Tamuz et al., ICML 2011, and van der Maaten and Weinberger, MLSP 2012, with other
     links; Jain, Jamieson and Nowak, "Finite Sample Prediction and Recovery Bounds for
-    Ordinal Embedding", NIPS 2016, for this one.
+    Ordinal Embedding", NIPS 2016, for this one; Zheng et al., ICLR 2019 (SPoSE), for
+    odd-one-out responses.
 
     Examples
     --------
@@ -129,10 +136,12 @@ class TripletEmbedding(TripletLearner):
         ----------
         triplets : array-like of shape (N, 3) of integers or text
             Object numbers, or names, of anchor, near and far. Quadruplets (a, b, c, d)
-            have shape (N, 4): a and b are nearer to each other than c and d.
+            have shape (N, 4): a and b are nearer to each other than c and d. With
+            ``odd_one_out``, three objects in any order.
         y : array-like of shape (N,), optional
             Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
-            responses. Default: 1 for all triplets.
+            responses. With ``odd_one_out``, 1, 0 or 2 if the third, second or first
+            object is the odd one. Default: 1 for all triplets.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
 
@@ -152,7 +161,10 @@ class TripletEmbedding(TripletLearner):
                 f"{MOST_OBJECTS} objects, got {n:.6g}"
             )
         rows = object_rows(n)
-        data = weighing(triplets_from_arrays(triplets, y, sample_weight, X=rows))
+        odd = bool(self.odd_one_out)
+        data = weighing(
+            triplets_from_arrays(triplets, y, sample_weight, X=rows, odd_one_out=odd)
+        )
         prior = embedding_prior(n, p, float(self.regularization))
         check_connected(data)
         start = embedding_start(data, p)
@@ -180,7 +192,8 @@ class TripletEmbedding(TripletLearner):
                 f"triplets must be object numbers, as in fit, got {names[0]!r}. Fit "
                 "with names."
             )
-        return triplets_from_arrays(codes, y, X=self.objects_)
+        odd = bool(self.odd_one_out)
+        return triplets_from_arrays(codes, y, X=self.objects_, odd_one_out=odd)
 
     def get_metric(self) -> Mahalanobis:
         """Return the metric between objects, represented by rows of ``objects_``."""
@@ -188,22 +201,25 @@ class TripletEmbedding(TripletLearner):
         return named(Mahalanobis(self.embedding_.T.copy()), self.object_names_)
 
     def triplet_probability(self, triplets: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the probability that near is nearer, at the fit."""
-        return probability(self.embedding_.T, self._triplets(triplets))
+        """Return the probability of y = 1, near is nearer (far is odd), at the fit."""
+        return self._probability(self._triplets(triplets))[:, 1]
+
+    def _probability(self, data: Triplets) -> Float[np.ndarray, "N K"]:
+        return probability(self.embedding_.T, data, float(self.lapse_rate))
 
     def predict(self, triplets: ArrayLike) -> Int[np.ndarray, "N"]:
-        """Predict 1 if near is nearer, otherwise 0."""
-        return (self.triplet_probability(triplets) > 0.5).astype(int)
+        """Predict the most probable response, coded as y in ``fit``."""
+        return self._probability(self._triplets(triplets)).argmax(1)
 
     def score(self, triplets: ArrayLike, y: ArrayLike | None = None) -> float:
         """Return the fraction of predicted responses. Even odds count as half."""
         data = self._triplets(triplets, y)
-        return accuracy(self.triplet_probability(triplets), data)
+        return accuracy(self._probability(data), np.asarray(data.y))
 
     def _sample(self, method: str | NutsOrLaplace, run: Run) -> xr.DataTree:
         n, data, names = len(self.objects_), self.triplets_, self.object_names_
         drawn = self._draw(method, run, np.ones(n - 1), objects=True)
-        options = {"prior": self.prior_, "learning_rate": self.learning_rate_}
+        options = {"prior": self.prior_, **self._rates()}
         return to_datatree(
             drawn,
             feature_names=[*map(str, range(n) if names is None else names)],

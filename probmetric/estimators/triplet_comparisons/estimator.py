@@ -11,7 +11,7 @@ import xarray as xr
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data.containers import Triplets
+from probmetric.data.containers import OddOneOut, Triplets
 from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import Scaler, standardize_features, taught_scale
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
@@ -67,6 +67,12 @@ class TripletMetric(PairsMixin, TripletLearner):
         Power on the likelihood. "auto" is 1 for ``fit_triplets``, which assumes that
         triplets are independent. For ``fit``, whose triplets share points, "auto" is
         the number of points divided by the number of triplets.
+    odd_one_out : bool, default=False
+        If True, each response names the odd one of three points: the other two are the
+        nearest of the three pairs. By default it is the last of the three points.
+    lapse_rate : float in [0, 1), default=0
+        Probability ε that a response ignores the points: all alternatives are then
+        equally probable. Without it, lapses reduce the scale of the distances.
 
     Attributes
     ----------
@@ -89,8 +95,7 @@ class TripletMetric(PairsMixin, TripletLearner):
 
     Notes
     -----
-    Optima are local. The model has no lapse rate: random responses to easy triplets
-    reduce the scale of the metric.
+    Optima are local.
 
     ``sample`` supports "nuts" (default) and "laplace" for M (feature, feature_bis) in
     input units. All chains start at the mode. ``sample`` requires p·d ≤ 10 000 and a
@@ -130,7 +135,8 @@ class TripletMetric(PairsMixin, TripletLearner):
         order = canonical_order(Z, codes)  # Breaks ties of neighbors.
         made = nearest_triplets(Z[order], codes[order], k, m)
         anchor, near, far = (order[np.asarray(ends)] for ends in made[1:4])
-        made = made._replace(X=Z, anchor=anchor, near=near, far=far)
+        kind = OddOneOut if self.odd_one_out else Triplets
+        made = kind(Z, anchor, near, far, made.y)
         return self._store(made, rate_for(made), 1.0, scaler)
 
     def fit_triplets(
@@ -147,10 +153,12 @@ class TripletMetric(PairsMixin, TripletLearner):
         triplets : array-like of shape (N, 3, d), or ``Triplets``
             Points anchor, near and far, or their entries of shape (N, 3) for
             ``preprocessor``. Quadruplets (a, b, c, d) have shape (N, 4, d) or (N, 4): a
-            and b are nearer to each other than c and d.
+            and b are nearer to each other than c and d. With ``odd_one_out``, three
+            points in any order. ``Triplets`` and ``OddOneOut`` have their own kind.
         y : array-like of shape (N,), optional
             Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
-            responses. Default: 1 for all triplets. ``Triplets`` must have responses.
+            responses. With ``odd_one_out``, 1, 0 or 2 if the third, second or first
+            point is the odd one. Default: 1 for all. ``Triplets`` must have responses.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0. Triplets of weight 0 are left out, and do not affect the
             scale of the features and of the prior.
@@ -182,7 +190,8 @@ class TripletMetric(PairsMixin, TripletLearner):
         if not isinstance(triplets, Triplets):
             entries = stood_for(self, triplets, "triplets", 2)
             stored, triplets = entries or (None, triplets)
-        return triplets_from_arrays(triplets, y, w, X=stored)
+        odd = bool(self.odd_one_out)
+        return triplets_from_arrays(triplets, y, w, X=stored, odd_one_out=odd)
 
     def _store(self, data: Triplets, rate: float, lam: float, scaler: Scaler) -> Self:
         """Fit, with a learning rate and λ for "auto"."""
@@ -199,17 +208,17 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_probability(
         self, triplets: ArrayLike | Triplets
     ) -> Float[np.ndarray, "N"]:
-        """Return the probability that near is nearer, at the fit."""
-        return self._probability(self._triplets(triplets))
+        """Return the probability of y = 1, near is nearer (far is odd), at the fit."""
+        return self._probability(self._triplets(triplets))[:, 1]
 
-    def _probability(self, data: Triplets) -> Float[np.ndarray, "N"]:
+    def _probability(self, data: Triplets) -> Float[np.ndarray, "N K"]:
         check_is_fitted(self)
         d = self.components_.shape[1]
         if data.X.shape[1] != d:
             raise ValueError(
                 f"triplets must have {d} features, as in fit, got {data.X.shape[1]}"
             )
-        return probability(self.components_, data)
+        return probability(self.components_, data, float(self.lapse_rate))
 
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
@@ -217,12 +226,12 @@ class TripletMetric(PairsMixin, TripletLearner):
         """Return the fraction of predicted responses. Even odds count as half."""
         _check_responses(triplets)
         data = self._triplets(triplets, y)
-        return accuracy(self._probability(data), data)
+        return accuracy(self._probability(data), np.asarray(data.y))
 
     def _sample(self, method: str | NutsOrLaplace, run: Run) -> xr.DataTree:
         data = self.triplets_
         scale = taught_scale(np.asarray(data.X), self.scale_)
         drawn = self._draw(method, run, scale)
         shown = input_units(data, Scaler(self.mean_, self.scale_))
-        options = {"prior": self.prior_, "learning_rate": self.learning_rate_}
+        options = {"prior": self.prior_, **self._rates()}
         return self._tree(drawn, triplet_comparisons, shown, options)

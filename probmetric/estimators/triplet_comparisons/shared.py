@@ -1,24 +1,28 @@
 """Base of both estimators of triplets: solve, draw, and score."""
 
 import warnings
+from typing import Annotated
 
 import jax
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
-from scipy.special import expit
+from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.data.containers import Triplets
 from probmetric.estimators._labeled import report
 from probmetric.estimators._learner import Learner, Run
-from probmetric.estimators._settings import Count, settings
+from probmetric.estimators._settings import Count, Number, settings
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.triplet_comparisons.draws import metrics
 from probmetric.metric import Mahalanobis
-from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, log_odds
+from probmetric.models.triplet_comparisons import (
+    TripletParams,
+    TripletPrior,
+    log_probability,
+)
 
 
 @settings
@@ -26,6 +30,8 @@ class TripletLearner(Learner[NutsOrLaplace]):
     """A map whose squared distances are log odds of responses to triplets."""
 
     max_iter: Count = 500
+    odd_one_out: bool = False
+    lapse_rate: Annotated[float, Number(0, 1 - 1e-9)] = 0.0
 
     def _solve(
         self,
@@ -34,12 +40,14 @@ class TripletLearner(Learner[NutsOrLaplace]):
         rate: float,
         start: Float[np.ndarray, "p d"] | None = None,
     ) -> TripletParams:
+        self.learning_rate_ = rate
+        rates = self._rates()
         fit = triplet.fit(
-            data, prior, learning_rate=rate, max_steps=int(self.max_iter), start=start
+            data, prior, **rates, max_steps=int(self.max_iter), start=start
         )
         name = type(self).__name__
         report(fit, name)
-        self.gap_ = triplet.gap(fit.params, data, prior, learning_rate=rate)
+        self.gap_ = triplet.gap(fit.params, data, prior, **rates)
         if np.isposinf(self.gap_):
             warnings.warn(
                 f"{name}: the optimizer did not find a maximum of the log posterior "
@@ -48,7 +56,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self.learning_rate_, self.n_iter_ = rate, max(1, int(fit.n_steps))
+        self.n_iter_ = max(1, int(fit.n_steps))
         self.triplets_: Triplets = data
         self.prior_: TripletPrior = prior
         self.params_: TripletParams = fit.params
@@ -68,22 +76,29 @@ class TripletLearner(Learner[NutsOrLaplace]):
                 self.triplets_,
                 self.prior_,
                 method,
-                learning_rate=self.learning_rate_,
+                **self._rates(),
                 scale=scale,
                 objects=objects,
                 **run,
             )
 
+    def _rates(self) -> dict[str, float]:
+        """Return the keyword arguments of the model."""
+        lapse_rate = float(self.lapse_rate)
+        return {"learning_rate": self.learning_rate_, "lapse_rate": lapse_rate}
+
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
         return metrics(draws)
 
 
-def probability(W: Float[np.ndarray, "p d"], data: Triplets) -> Float[np.ndarray, "N"]:
-    """Return the probability that near is nearer than far, under the map W."""
-    return expit(np.asarray(log_odds(TripletParams(W), data)))
+def probability(
+    W: Float[np.ndarray, "p d"], data: Triplets, lapse_rate: float
+) -> Float[np.ndarray, "N K"]:
+    """Return the probability of each response, in the order of y, under the map W."""
+    return np.exp(np.asarray(log_probability(TripletParams(W), data, lapse_rate)))
 
 
-def accuracy(P: Float[np.ndarray, "N"], data: Triplets) -> float:
-    """Return the share of responses that P predicts. P = 1/2 counts as half."""
-    right = (P > 0.5) == (np.asarray(data.y) == 1)
-    return float(np.mean(np.where(P == 0.5, 0.5, right)))
+def accuracy(P: Float[np.ndarray, "N K"], y: Int[np.ndarray, "N"]) -> float:
+    """Return the share of responses that P predicts; ties count in part."""
+    largest = P == P.max(1, keepdims=True)
+    return float(np.mean(largest[np.arange(len(y)), y] / largest.sum(1)))

@@ -1,17 +1,17 @@
 """Triplet comparisons: symbols and derivations.
 
-The symbols are defined in ``models.triplet_comparisons``: rows u_i = x_a - x_far, v_i =
-x_a - x_near of U, V (N, d), t_i of its Eq. (1), signs s_i = 2 y_i - 1, data weights
-w_i, learning rate η, prior W ~ N(W₀, c²/λ) by entry.
+The symbols are defined in ``models.triplet_comparisons``: differences δ_ik of the K
+alternatives of triplet i, squared distances D_ik and P of its Eqs. (1), (2), responses
+y_i, data weights w_i, learning rate η, lapse rate ε, prior W ~ N(W₀, c²/λ) by entry.
 
 In reading order:
 
-``statistics``   the rows u_i, v_i, s_i and ηw_i.
-``likelihood``   log joint density (1), gradient (2).
+``statistics``   the rows δ_ik, y_i and ηw_i.
+``likelihood``   log joint density (1), gradient (2), lapses (3).
 ``start``        a prior around the Euclidean map, without the responses.
 ``embedding``    objects without features: rows (1), prior (2), start (3).
 ``fit``          the mode.
-``curvature``    Hessian (1), certificate (2).
+``curvature``    Hessian (1, 2), certificate (3).
 ``target``       the log joint density for samplers; Laplace's Gaussian.
 ``draws``        draws by every method.
 """

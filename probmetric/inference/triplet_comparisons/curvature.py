@@ -1,14 +1,21 @@
 """Second derivatives of triplet comparisons: the Hessian, a certificate of the mode.
 
-With g_i = ∂t_i/∂W, r_i of Eq. (2) of ``triplet_comparisons.likelihood`` and
-k_i = ηw_i σ(s_i t_i) σ(-s_i t_i), minus the Hessian in vec W, row by row, is
+With g_ik = ½ ∂D_ik/∂W = Wδ_ik δ_ikᵀ, r_ik and a_i of Eqs. (2), (3) of
+``triplet_comparisons.likelihood``, e_ik = P_i(k) - [y_i = k] and
 
-    H = Σ_i k_i vec g_i vec g_iᵀ - I ⊗ 2(Uᵀdiag(r) U - Vᵀdiag(r) V) + τI.           (1)
+    C_i = ηw_i (a_i (diag P_i - P_i P_iᵀ) - a_i (1 - a_i) e_i e_iᵀ),                (1)
+
+minus the Hessian in vec W, row by row, is
+
+    H = 4 Σ_ikl C_ikl vec g_ik vec g_ilᵀ - I ⊗ 2 Σ_ik r_ik δ_ik δ_ikᵀ + τI.          (2)
+
+as ∂a/∂ log P = a (1 - a). The rows of C_i sum to 0, so the sum runs over k, l ≥ 1 with
+g_ik - g_i0 instead of g_ik.
 
 The certificate of a mode is the gap in nats between the maximum of the local quadratic
 model and the value. With g the gradient, and H positive definite, the gap is
 
-    ½ gᵀH⁻¹g.                                                                      (2)
+    ½ gᵀH⁻¹g.                                                                      (3)
 
 Under a prior centered at 0 the density is constant along the rotations of W, so g and H
 are 0 in these directions. H is then restricted to the orthogonal directions
@@ -18,7 +25,7 @@ are 0 in these directions. H is then restricted to the orthogonal directions
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
+from scipy.special import expit, log_softmax
 
 from probmetric.data.containers import Triplets
 from probmetric.inference.rotations import inverse_root, root_across
@@ -39,24 +46,33 @@ BLOCK_ENTRIES = 1 << 22
 def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
-    """Compute minus the Hessian of the log joint density (Eq. 1), in blocks."""
-    W, d = np.asarray(params.W), data.u.shape[1]
-    wu, wv = data.u @ W.T, data.v @ W.T
-    t = (wu**2).sum(-1) - (wv**2).sum(-1)
-    p = expit(-data.sign * t)
-    r, k = data.w * data.sign * p, data.w * p * (1 - p)
-    pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
+    """Compute minus the Hessian of the log joint density (Eq. 2), in blocks."""
+    W, d = np.asarray(params.W), data.delta.shape[-1]
+    mapped = data.delta @ W.T
+    log_p = log_softmax(-np.sum(mapped**2, -1), -1)
+    p = np.exp(log_p)
+    n, n_alternatives = p.shape
+    with np.errstate(divide="ignore"):  # Without lapses, log 0.
+        log_lapse = np.log(data.lapse / n_alternatives)
+    a = expit(log_p[np.arange(n), data.y] + np.log1p(-data.lapse) - log_lapse)
+    e = p - np.eye(n_alternatives)[data.y]
+    r = (data.w * a)[:, None] * e
+    C = p[:, 1:, None] * (np.eye(n_alternatives - 1) - p[:, None, 1:])
+    C = C - (1 - a)[:, None, None] * e[:, 1:, None] * e[:, None, 1:]
+    C = 4 * (data.w * a)[:, None, None] * C  # 4 times Eq. (1)
+    flat = data.delta.reshape(-1, d)
+    pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = float(prior.lam) / float(prior.c) ** 2
     block = np.asarray(tau * np.eye(d, dtype=W.dtype) - 2 * pull)
     H = np.zeros((W.size, W.size), block.dtype)
     for row in range(0, W.size, d):
         H[row : row + d, row : row + d] = block
     size = max(1, BLOCK_ENTRIES // W.size)
-    for start in range(0, len(t), size):
+    for start in range(0, len(C), size):
         at = slice(start, start + size)
-        g = wu[at, :, None] * data.u[at, None] - wv[at, :, None] * data.v[at, None]
-        g = 2 * g.reshape(len(g), -1)
-        H += (g * k[at, None]).T @ g
+        g = mapped[at, ..., None] * data.delta[at, :, None]
+        g = (g[:, :1] - g[:, 1:]).reshape(*C[at].shape[:2], -1)
+        H += g.reshape(-1, W.size).T @ (C[at] @ g).reshape(-1, W.size)
     return H
 
 
@@ -67,8 +83,9 @@ def gap(
     prior: TripletPrior,
     *,
     learning_rate: float = 1.0,
+    lapse_rate: float = 0.0,
 ) -> float:
-    """Compute the certificate of a mode, Eq. (2), in nats.
+    """Compute the certificate of a mode, Eq. (3), in nats.
 
     The result is ∞ if minus the Hessian is not positive definite (not a mode), and NaN
     if W has more than ``MAX_PARAMETERS`` entries, as the cost is (pd)³. The arguments
@@ -85,7 +102,7 @@ def gap(
     >>> m.gap(params, triplets, prior) < 1e-9  # At a mode
     True
     """
-    data, W = differences(triplets, learning_rate), np.asarray(params.W)
+    data, W = differences(triplets, learning_rate, lapse_rate), np.asarray(params.W)
     if W.size > MAX_PARAMETERS:
         return np.nan
     prior = as_arrays(prior, W.dtype)

@@ -27,6 +27,7 @@ def draw(
     scale: Float[np.ndarray, "d"],
     seed: int,
     learning_rate: float = 1.0,
+    lapse_rate: float = 0.0,
     n_draws: int = 1000,
     n_chains: int | None = None,
     progress: bool | None = None,
@@ -38,7 +39,7 @@ def draw(
     ----------
     params : TripletParams
         From ``fit``.
-    triplets, prior, learning_rate
+    triplets, prior, learning_rate, lapse_rate
         The arguments of ``fit``, with features divided by ``scale``.
     method : sampler, or "nuts", "laplace"; default="nuts"
         "nuts" is ``NUTS(target_accept=0.95)``. ``Laplace`` leaves out the rotations.
@@ -73,9 +74,8 @@ def draw(
     """
     sampler = careful(method)
     quotient = isinstance(sampler, Laplace)
-    around = posterior(
-        params, triplets, prior, learning_rate=learning_rate, quotient=quotient
-    )
+    rates = {"learning_rate": learning_rate, "lapse_rate": lapse_rate}
+    around = posterior(params, triplets, prior, **rates, quotient=quotient)
     drawn = sampler.draw(
         around, seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress
     )

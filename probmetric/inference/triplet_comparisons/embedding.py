@@ -20,9 +20,9 @@ the covariance is 0 and the root mean square 2.3.)
 
 W = 0 is a saddle point. The start is classical scaling (``inference.mds``) of a first
 estimate M₁. M₁ is one gradient step of the log likelihood from M = 0, where all
-probabilities are 1/2:
+probabilities are 1/K:
 
-    M₁ = Σ_i η w_i (s_i/2) (u_i u_iᵀ - v_i v_iᵀ).                                   (3)
+    M₁ = Σ_ik η w_i (1/K - [y_i = k]) δ_ik δ_ikᵀ.                                    (3)
 
 BM₁Bᵀ is doubly centered. The rows of the start are its leading p eigenvectors times the
 roots of their eigenvalues, scaled to log odds of root mean square 2.
@@ -36,10 +36,10 @@ from jaxtyping import Float
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import weighing
 from probmetric.inference.sampling.target import Draws
-from probmetric.inference.triplet_comparisons.start import SPREAD
+from probmetric.inference.triplet_comparisons.start import SPREAD, log_odds_size
 from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.linalg import row_signs
-from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, log_odds
+from probmetric.models.triplet_comparisons import TripletPrior
 
 FLOOR = 0.01
 """Smallest eigenvalue of the start, relative to the largest: no row of W is 0."""
@@ -85,8 +85,10 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
     and raise ValueError.
     """
     data = differences(triplets)
-    r = 0.5 * data.w * data.sign
-    M = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
+    n_alternatives = data.delta.shape[1]
+    r = 1 / n_alternatives - np.eye(n_alternatives)[data.y]
+    flat = data.delta.reshape(-1, data.delta.shape[-1])
+    M = (flat * (data.w[:, None] * r).reshape(-1, 1)).T @ flat
     values, vectors = np.linalg.eigh(M)
     if not values[-1] > len(M) * np.finfo(M.dtype).eps * np.sum(data.w):
         raise ValueError(  # tr M₁ = 0: without a positive eigenvalue, M₁ = 0.
@@ -96,8 +98,7 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
     values, W = values[::-1][:n_components], vectors.T[::-1][:n_components]
     lengths = np.sqrt(np.maximum(values, FLOOR * values[0]))
     W = W * row_signs(W) * lengths[:, None]
-    t = np.asarray(log_odds(TripletParams(W), triplets))
-    return W * np.sqrt(SPREAD / np.sqrt(np.mean(t**2)))
+    return W * np.sqrt(SPREAD / log_odds_size(triplets, W))
 
 
 def of_objects(drawn: Draws) -> Draws:

@@ -1,7 +1,7 @@
 """Fit of the linear map W: a posterior mode, by L-BFGS from the prior mean or a start.
 
 ``fit`` maximizes Eq. (1) of ``triplet_comparisons.likelihood`` by L-BFGS in the
-coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. U and V are
+coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. Triplets are
 padded by rows of weight 0 to a few sizes, so datasets share compiled programs. The
 density is not concave in W. The result is the mode reached from W₀, and other modes can
 exist at other rotations of W. ``curvature.gap`` is the certificate of the mode.
@@ -51,6 +51,7 @@ def fit(
     *,
     start: Float[np.ndarray, "p d"] | None = None,
     learning_rate: float = 1.0,
+    lapse_rate: float = 0.0,
     max_steps: int = 500,
     tol: float = 1e-12,
 ) -> Fit:
@@ -59,13 +60,15 @@ def fit(
     Parameters
     ----------
     triplets : Triplets
-        Triplets with responses y in {0, 1}.
+        Triplets with responses y in {0, 1}, or odd-one-out with y in {0, 1, 2}.
     prior : TripletPrior
         A proper prior. Without ``start`` it must not be centered at zero.
     start : array of shape (p, d), optional
         Start of L-BFGS. Default: the prior mean.
     learning_rate : float, default=1
         Power η on the likelihood.
+    lapse_rate : float in [0, 1), default=0
+        Probability ε that a response ignores the objects.
     max_steps : int, default=500
         Maximum number of L-BFGS steps.
     tol : float, default=1e-12
@@ -106,7 +109,8 @@ def fit(
     dtype = X.dtype
     with jax.enable_x64(dtype == np.float64):
         tol = max(float(tol), 4 * float(np.finfo(dtype).eps))
-        data, prior = differences(triplets, learning_rate), as_arrays(prior, dtype)
+        data = differences(triplets, learning_rate, lapse_rate)
+        prior = as_arrays(prior, dtype)
         tolerance = np.asarray(tol, dtype)
         W, end = _climb(data, prior, start, tolerance, max_steps)
         return Fit(

@@ -1,14 +1,18 @@
 """The log joint density of responses and map, and its gradient.
 
-With rows u_i, v_i of U, V (N, d), signs s_i, weights w_i, t_i of Eq. (1) of
-``models.triplet_comparisons`` and τ = λ/c²,
+With differences δ_ik, responses y_i and weights w_i of the triplets, D_ik, P and P* of
+Eqs. (1), (2), (5) of ``models.triplet_comparisons`` and τ = λ/c²,
 
-    log p(y, W) = -η Σ_i w_i log(1 + e^{-s_i t_i})
-                  - (τ/2) ‖W - W₀‖² + (pd/2) log(τ/2π),                            (1)
-    ∂/∂W = 2W (Uᵀdiag(r) U - Vᵀdiag(r) V) - τ (W - W₀),
-    r_i = η w_i s_i / (1 + e^{s_i t_i}).                                           (2)
+    log p(y, W) = η Σ_i w_i log P*(y_i) - (τ/2) ‖W - W₀‖² + (pd/2) log(τ/2π),        (1)
+    ∂/∂W = 2W Σ_ik r_ik δ_ik δ_ikᵀ - τ (W - W₀),
+    r_ik = η w_i a_i (P(k) - [y_i = k]),                                            (2)
+    a_i = (1 - ε) P(y_i) / P*(y_i),                                                 (3)
 
-The likelihood is log-concave in M. Eq. (1) is not concave in W.
+as ∂ log P(y)/∂D_k = P(k) - [y = k] and ∂ log P*/∂ log P = a. The share a_i is the
+posterior probability that response i is no lapse: responses that contradict the map
+have little weight. For two alternatives the gradient is the difference of two scatters,
+r_i0 = -r_i1. If ε = 0, then a = 1 and the likelihood is log-concave in M, because D is
+linear in M and log P is concave in D. Eq. (1) is not concave in W.
 """
 
 import jax
@@ -21,10 +25,15 @@ from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Scalar
 
 
-def _margin(W: Array, data: Differences) -> Array:
-    return data.sign * (
-        jnp.sum((data.u @ W.T) ** 2, -1) - jnp.sum((data.v @ W.T) ** 2, -1)
-    )
+def _log_shares(W: Array, data: Differences) -> Array:
+    return jax.nn.log_softmax(-jnp.sum((data.delta @ W.T) ** 2, -1), -1)
+
+
+def _log_responses(log_p: Array, data: Differences) -> tuple[Array, Array]:
+    """Return log (1 - ε) P(y) and log P*(y) of the responses."""
+    picked = jnp.take_along_axis(log_p, data.y[:, None], -1)[:, 0]
+    own = picked + jnp.log1p(-data.lapse)
+    return own, jnp.logaddexp(own, jnp.log(data.lapse / log_p.shape[-1]))
 
 
 @numpy_in_numpy_out
@@ -33,7 +42,7 @@ def parts(W: Array, data: Differences, prior: TripletPrior) -> tuple[Scalar, Sca
     tau = prior.lam / jnp.square(prior.c)
     normal = 0.5 * W.size * jnp.log(tau / (2 * np.pi))
     log_prior = normal - 0.5 * tau * jnp.sum((W - prior.mean) ** 2)
-    return log_prior, jnp.sum(data.w * jax.nn.log_sigmoid(_margin(W, data)))
+    return log_prior, jnp.sum(data.w * _log_responses(_log_shares(W, data), data)[1])
 
 
 @numpy_in_numpy_out
@@ -49,8 +58,11 @@ def value_and_gradient(
     W: Array, data: Differences, prior: TripletPrior
 ) -> tuple[Scalar, Array]:
     """Compute the log joint density, Eq. (1), and its gradient, Eq. (2)."""
-    margin = _margin(W, data)
-    r = data.w * data.sign * jax.nn.sigmoid(-margin)
-    pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
+    log_p = _log_shares(W, data)
+    own, log_response = _log_responses(log_p, data)
+    p, a = jnp.exp(log_p), jnp.exp(own - log_response)  # Eq. (3)
+    r = (data.w * a)[:, None] * (p - jax.nn.one_hot(data.y, p.shape[-1], dtype=p.dtype))
+    flat = data.delta.reshape(-1, data.delta.shape[-1])
+    pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = prior.lam / jnp.square(prior.c)
     return log_joint(W, data, prior), 2 * W @ pull - tau * (W - prior.mean)

@@ -1,6 +1,7 @@
 """The prior of triplets: around the Euclidean map, in units of log odds."""
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import DTypeLike
 
 from probmetric.data.containers import Triplets
@@ -66,11 +67,7 @@ def prior_for(
         centered = ends - ends.mean(0)
         W = np.linalg.eigh(centered.T @ centered)[1].T[::-1][:p]
         W = W * np.where(W.sum(1, keepdims=True) < 0, -1, 1)
-    Z = X @ W.T
-    a, near, far = (np.asarray(k) for k in triplets[1:4])
-    beside = np.asarray(triplets.beside)
-    t = ((Z[beside] - Z[far]) ** 2).sum(1) - ((Z[a] - Z[near]) ** 2).sum(1)
-    size = np.sqrt(np.mean(t**2))
+    size = log_odds_size(triplets, W)
     if not size > 0:
         raise ValueError(
             "triplets must have near and far at different distances from the anchor, "
@@ -78,6 +75,16 @@ def prior_for(
         )
     c = np.sqrt(SPREAD / size).astype(X.dtype)
     return TripletPrior(c * W, c, lam)
+
+
+def log_odds_size(triplets: Triplets, W: Float[np.ndarray, "p d"]) -> float:
+    """Return the root mean square of D_k - D_l over triplets and alternatives k < l.
+
+    It does not depend on the responses or the order of the alternatives.
+    """
+    Z = np.asarray(triplets.X) @ W.T
+    D = np.stack([((Z[i] - Z[j]) ** 2).sum(-1) for i, j in triplets.alternatives])
+    return float(np.sqrt(2 * np.mean(D.var(0, ddof=1))))
 
 
 def rate_for(triplets: Triplets) -> float:

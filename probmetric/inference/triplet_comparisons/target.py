@@ -49,6 +49,7 @@ def posterior(
     prior: TripletPrior,
     *,
     learning_rate: float = 1.0,
+    lapse_rate: float = 0.0,
     quotient: bool = False,
 ) -> Posterior:
     """Return the posterior for samplers, with Laplace's Gaussian at a mode as start.
@@ -63,7 +64,8 @@ def posterior(
             f"params must have at most {curvature.MAX_PARAMETERS} parameters (p·d) for "
             f"second derivatives, got {W.size}. Fit fewer components."
         )
-    data, prior = differences(triplets, learning_rate), as_arrays(prior, W.dtype)
+    data = differences(triplets, learning_rate, lapse_rate)
+    prior = as_arrays(prior, W.dtype)
     H = curvature.hessian(params, data, prior)
     if quotient:
         root = root_across(H, W)
