@@ -16,10 +16,11 @@ from probmetric.cli.files import note
 from probmetric.cli.inputs import Learner, describe, of_option
 from probmetric.cli.options import DataSpec, SiteOptions
 from probmetric.data.containers import Pairs
+from probmetric.data.factors import coded, factors_of, levels_in
 from probmetric.data.hash import canonical_order
 from probmetric.data.sites import site_pairs
 from probmetric.datasets.columns import doubtful_columns
-from probmetric.datasets.sites import Sites, encode, levels_in, load_sites
+from probmetric.datasets.sites import Sites, load_sites
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import existing
@@ -44,7 +45,7 @@ class Community:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """Covariates as numbers: a factor has a column for each level."""
-        return encode(self.sites.covariates)[0]
+        return coded(self.sites.covariates, factors_of(self.sites.covariates))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -69,7 +70,7 @@ def community(
         tables = load_sites(options.sites, options.species, options.id, spec.how)
     X, species = tables
     if names is not None:
-        X = encode(X, levels_in(names, X))[0]
+        X = coded(X, levels_in(names, X))
         tables = tables._replace(covariates=X)
     data = Community(tables, options.measure, options.sites, {})
     rows = data.frame.to_numpy(float)

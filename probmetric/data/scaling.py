@@ -13,6 +13,8 @@ from probmetric.typing import ArrayLike
 
 type Names = Sequence[str] | np.ndarray | None
 
+type Blocks = Sequence[Sequence[int]]
+
 AT_A_TIME = 1 << 21
 """Largest number of entries for which moments are computed at a time."""
 
@@ -50,9 +52,10 @@ def standardize_features(
     *,
     standardize: bool = True,
     times: Int[np.ndarray, "n"] | Float[np.ndarray, "n"] | None = None,
+    blocks: Blocks = (),
 ) -> tuple[Float[np.ndarray, "n d"], Scaler]:
     """Standardize by ``fit_scaler``, with a warning about constant columns."""
-    scaler = fit_scaler(X, names, standardize=standardize, times=times)
+    scaler = fit_scaler(X, names, standardize=standardize, times=times, blocks=blocks)
     Z = X - scaler.mean
     Z /= scaler.scale
     if not standardize:
@@ -81,14 +84,16 @@ def fit_scaler(
     *,
     standardize: bool = True,
     times: Int[np.ndarray, "n"] | Float[np.ndarray, "n"] | None = None,
+    blocks: Blocks = (),
 ) -> Scaler:
     """Compute means and standard deviations of features (or 0 and 1).
 
     NaN entries are missing and ignored. A constant column (``constant_columns``) has
-    scale 1. Each row is repeated ``times``, by default once; this requires rows without
-    missing entries. Raises for columns without an entry, if all columns are constant,
-    and (also without ``standardize``) if squares overflow or the square of a range
-    underflows.
+    scale 1. ``blocks`` are columns of factors, which share the scale s of Eq. (1) of
+    ``data.factors``. Each row is repeated ``times``, by default once; this requires
+    rows without missing entries. Raises for columns without an entry, if all columns
+    are constant, and (also without ``standardize``) if squares overflow or the square
+    of a range underflows.
     """
     n, d = X.shape
     empty = np.flatnonzero(np.isnan(X).all(0))
@@ -108,7 +113,10 @@ def fit_scaler(
             f"{1 / LARGEST:.3g}). Rescale these columns."
         )
     if not standardize:
-        return Scaler(np.zeros(d), np.ones(d))
+        unit = np.ones(d)
+        for block in blocks:
+            unit[block] = np.sqrt(2)
+        return Scaler(np.zeros(d), unit)
     constant = constant_columns(X)
     if constant.all():
         raise ValueError(
@@ -128,8 +136,10 @@ def fit_scaler(
         else:
             mean[some] = share @ unit
             deviation[some] = np.sqrt(share @ (unit - mean[some]) ** 2)
-    scale = np.where(constant, 1.0, deviation * span)
-    return Scaler(low + mean * span, scale)
+    scale = np.where(constant, 0.0, deviation * span)
+    for block in blocks:
+        scale[block] = np.linalg.norm(scale[block])
+    return Scaler(low + mean * span, np.where(scale > 0, scale, 1.0))
 
 
 def scaler_of(

@@ -30,10 +30,10 @@ def has_label(labels: ArrayLike, unlabeled: object) -> Bool[np.ndarray, "n"]:
     Labels are compared as text: -1, -1.0 and "-1" are equal. None, NaT and NA are equal
     to NaN.
     """
-    word, values = _spelled(unlabeled), np.asarray(labels, object).ravel()
+    word, values = spelled(unlabeled), np.asarray(labels, object).ravel()
     if word == "nan":
         return np.array([not is_missing(v) for v in values], bool)
-    return np.array([_spelled(v) != word for v in values], bool)
+    return np.array([spelled(v) != word for v in values], bool)
 
 
 def leave_out(
@@ -83,7 +83,7 @@ def warn_of_unlabeled(
     unlabeled: object, classes: Iterable[object], name: str, option: str = ""
 ) -> None:
     """Warn if -1 is a class next to two or more of 0, 1, 2, ..., unless None is set."""
-    words = [_spelled(label) for label in classes]
+    words = [spelled(label) for label in classes]
     others = [word for word in words if word.isdecimal()]
     if unlabeled is not None and "-1" in words and len(others) > 1:
         warnings.warn(
@@ -97,6 +97,6 @@ def warn_of_unlabeled(
         )
 
 
-def _spelled(label: object) -> str:
+def spelled(label: object) -> str:
     """Return a label as text, a whole number without decimals."""
     return str(label).removesuffix(".0")

@@ -7,7 +7,6 @@ The CSV files are in this folder. The text file of the same name states the orig
 license and the changes.
 """
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,61 +191,6 @@ def _wide(table: Any, id: str, how: Reading) -> pd.DataFrame:
         )
     _check_once(table[id], "species", "(a long table has a column of species names)")
     return pd.DataFrame(numbers).set_index(table[id])
-
-
-def level_names(name: str, levels: Sequence[str]) -> dict[str, str]:
-    """Return the levels of a factor by column."""
-    return {f"{name}={level}": level for level in levels}
-
-
-def levels_in(names: Sequence[str], X: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-    """Return the levels of the factors of X that feature names contain."""
-    found = {
-        str(factor): tuple(
-            n.removeprefix(f"{factor}=") for n in names if n.startswith(f"{factor}=")
-        )
-        for factor in X.columns
-        if factor not in names
-    }
-    return {factor: levels for factor, levels in found.items() if levels}
-
-
-def encode(
-    X: Any, factors: Mapping[str, tuple[str, ...]] | None = None
-) -> tuple[Any, dict[str, tuple[str, ...]]]:
-    """Replace factors of a data frame by columns of 0 and 1, and return their levels.
-
-    Factors are columns of text or categories, or ``factors`` of an earlier call. Other
-    data are returned unchanged.
-
-    Examples
-    --------
-    >>> X = pd.DataFrame({"rain": [1.0, 2.0, 3.0], "soil": ["clay", "peat", "sand"]})
-    >>> encode(X)[0].columns.tolist()
-    ['rain', 'soil=clay', 'soil=peat', 'soil=sand']
-    """
-    if not isinstance(X, pd.DataFrame):
-        return X, {}
-    known: dict[str, tuple[str, ...]] = {**(factors or {})}
-    columns: dict[Any, Any] = {}
-    for name, values in X.items():
-        if factors is None and _is_factor(values):
-            known[str(name)] = tuple(sorted({str(v) for v in values.dropna()}))
-        levels = known.get(str(name))
-        if levels is None:
-            columns[name] = values
-            continue
-        texts = np.array([None if pd.isna(v) else str(v) for v in values], object)
-        unknown = [text for text in texts if text not in levels]
-        if unknown or len(levels) < 2:
-            wanted = f"one of {', '.join(levels)}" if unknown else "two or more levels"
-            raise ValueError(
-                f"X must have {wanted} in the factor {name!r}, got "
-                f"{[*unknown, *levels][0]!r}"
-            )
-        for column, level in level_names(str(name), levels).items():
-            columns[column] = (texts == level).astype(float)
-    return (pd.DataFrame(columns, index=X.index) if known else X), known
 
 
 def _is_factor(values: pd.Series) -> bool:

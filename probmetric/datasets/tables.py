@@ -367,7 +367,10 @@ def _features(
     first, todo = _first_word(frame.iloc[:, words[0]], reading)
     if not (text and todo):
         drop = f"drop={names} ({_options('--drop', names)})"
-        todo = f"Omit columns that are no features: {drop}"
+        todo = (
+            f"Omit columns that are no features: {drop}. Text and categories are "
+            "features of learners that are fitted to a pandas DataFrame in Python"
+        )
         if label is not None:
             todo = (
                 f"By default the last column, {label!r}, is the class. If it is "

@@ -38,6 +38,10 @@ class Shared:
     unlabeled : label, default="warn"
         Rows with this label are left out, for example -1. NaN also matches None. With
         None or "warn" every label is a class, and "warn" warns about a label -1.
+    handle_unknown : {"error", "ignore"}, default="error"
+        Levels of a factor (text or categorical column of a data frame) that were not in
+        ``fit``. "error" raises. "ignore" treats them as missing levels, which are then
+        equally far from all levels; with "error" missing levels are NaN.
     """
 
     def fit(self) -> None:

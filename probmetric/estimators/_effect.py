@@ -13,7 +13,12 @@ from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labeled import report
 from probmetric.estimators._learner import Learner, Run, input_units
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._settings import Count, Positive, settings
+from probmetric.estimators._settings import (
+    Count,
+    Positive,
+    Unknown,
+    settings,
+)
 from probmetric.estimators.lca.settings import base_recipe, n_rows
 from probmetric.estimators.lca.tuning import STRONG, choose_by_evidence
 from probmetric.inference.effects import draws as effects
@@ -45,6 +50,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
     max_iter: Count = 500
     preprocessor: Preprocessor = None
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     def _recipe(self, d: int, rate: float | None = None) -> Recipe:
         """Return the settings for d features; ``rate`` replaces "auto"."""

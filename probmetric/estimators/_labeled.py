@@ -6,13 +6,14 @@ raises ``ValueError`` with the argument, the expected value and the value receiv
 
 import warnings
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.data.containers import Labeled, Pairs
+from probmetric.data.factors import coded, factors_of
 from probmetric.data.inputs import (
     as_sklearn,
     check_numeric,
@@ -29,7 +30,13 @@ from probmetric.data.scaling import Scaler, standardize_features
 from probmetric.data.unlabeled import WARN, leave_out, warn_of_unlabeled
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
-from probmetric.metric.feature_names import check_fitted_columns, remember_columns
+from probmetric.metric.feature_names import (
+    blocks_of,
+    check_fitted_columns,
+    remember_columns,
+    with_factors,
+    with_factors_in_rows,
+)
 from probmetric.typing import ArrayLike
 
 type Finite = bool | Literal["allow-nan"]
@@ -80,7 +87,8 @@ def stood_for(
     if not entries.size:
         return None
     if not callable(preprocessor):
-        rows = points(preprocessor, "preprocessor")
+        frame: Any = coded(preprocessor, factors_of(preprocessor))
+        rows = points(frame, "preprocessor")
         whole = entries.dtype.kind in "iu"
         if not whole or entries.min() < 0 or entries.max() >= len(rows):
             value = f"{entries.min()}..{entries.max()}" if whole else entries.dtype
@@ -139,7 +147,7 @@ def check_labeled(
     if isinstance(X, np.ndarray) and X.ndim == 3:
         pairs = ", or (N, 2, d) for pairs" if hasattr(estimator, "fit_pairs") else ""
         raise ValueError(f"X must have shape (n, d){pairs}, got {X.shape}")
-    X = _points_of(estimator, X)
+    X = with_factors(estimator, _points_of(estimator, X), reset=True)
     check_numeric(X)
     y = required(estimator, y)
     check_one_kind(y)
@@ -273,10 +281,23 @@ def labeled_data(
         names,
         standardize=_standardizes(estimator),
         times=weights if counts else None,
+        blocks=blocks_of(estimator),
     )
     forget(estimator, "threshold_", "pair_classes_")
     remember_rows(estimator, Labeled(rows, codes, weights, unit))
     return Labeled(Z, codes, weights, unit), classes, scaler
+
+
+def remember_preprocessor(estimator: object) -> list[list[int]]:
+    """Store the factors of a preprocessor that is a data frame; return their columns.
+
+    Forgets names and factors of an earlier fit.
+    """
+    forget(estimator, "classes_", "feature_names_in_", "_columns", "factors_")
+    made = with_factors(estimator, _preprocessor(estimator), reset=True)
+    if vars(estimator)["factors_"]:
+        vars(estimator)["feature_names_in_"] = np.array(made.columns, object)
+    return blocks_of(estimator)
 
 
 def pair_data(
@@ -298,13 +319,15 @@ def pair_data(
     stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
     checked = pairs_from_arrays(pairs, y, w, X=stored, anchor=anchor, trials=trials)
     X = np.asarray(checked.X)
-    forget(estimator, "classes_", "feature_names_in_", "_columns")
     remember_rows(estimator, None)
     vars(estimator)["n_features_in_"] = X.shape[1]
     ends = np.concatenate([X[checked.i], X[checked.j]])
     times = None if checked.trials is None else np.tile(np.asarray(checked.trials), 2)
     Z, scaler = standardize_features(
-        ends, standardize=_standardizes(estimator), times=times
+        ends,
+        standardize=_standardizes(estimator),
+        times=times,
+        blocks=remember_preprocessor(estimator),
     )
     _, first, place = np.unique(
         np.append(checked.i, checked.j), return_index=True, return_inverse=True
@@ -321,7 +344,7 @@ def checked_rows(
     finite: Finite = "allow-nan",
 ) -> Float[np.ndarray, "n d"]:
     """Return checked points as float64, for a fit or with the features of ``fit``."""
-    X = _points_of(estimator, X)
+    X = with_factors(estimator, _points_of(estimator, X), reset=reset)
     check_numeric(X)
     if not reset:
         check_fitted_columns(estimator, X)
@@ -339,6 +362,7 @@ def pair_ends(
 ) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
     """Return the first and second points of pairs, with the d features of ``fit``."""
     stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
+    pairs = with_factors_in_rows(estimator, pairs, "pairs")
     points, i, j = pair_points(pairs, stored)
     if points.shape[1] != d:
         raise ValueError(

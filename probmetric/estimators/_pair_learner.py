@@ -21,7 +21,12 @@ from probmetric.estimators._labeled import (
     required,
 )
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._settings import Count, PairSet, settings
+from probmetric.estimators._settings import (
+    Count,
+    PairSet,
+    Unknown,
+    settings,
+)
 from probmetric.inference.solvers.result import Fit
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
@@ -65,6 +70,7 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
     standardize: bool = True
     preprocessor: Preprocessor = None
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     @abstractmethod
     def _solve(self, data: Pairs) -> Fit:

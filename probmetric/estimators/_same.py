@@ -22,10 +22,12 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Labeled
+from probmetric.data.factors import Factors
 from probmetric.data.hash import canonical_order
 from probmetric.estimators._labeled import pair_ends
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.lca.link import log_logistic
+from probmetric.metric.feature_names import described
 from probmetric.metric.link import AT_RANDOM, LogLogisticLink
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.neighbors.same import label_places, same_class
@@ -47,6 +49,7 @@ class SameProbability:
 
     classes_: np.ndarray
     n_features_in_: int
+    factors_: Factors
 
     def same_probability(
         self,
@@ -200,7 +203,9 @@ def link_of_new_classes(
         out = order[fold[codes[order]] == k][:MOST_ROWS]
         more = {"sample_weight": w, "groups": groups}
         more = {name: v[rest] for name, v in more.items() if v is not None}
-        refit = with_choices(estimator).fit(X[rest], codes[rest], **more)
+        refit = with_choices(estimator).fit(
+            described(estimator, X[rest]), codes[rest], **more
+        )
         i, j = out[np.stack(np.triu_indices(len(out), 1))]
         if groups is not None:
             i, j = np.stack([i, j])[:, groups[i] != groups[j]]

@@ -49,6 +49,7 @@ Extended = Annotated[float, Number(0)]
 Positive = Annotated[float, Number(0, float(np.finfo(float).max), open_low=True)]
 Share = Annotated[float, Number(0, 1)]
 PairSet = Literal["nearest", "impostors", "all"]
+Unknown = Literal["error", "ignore"]
 Matrix = np.ndarray | Sequence[Sequence[float]]
 Seed = Annotated[int, Number(0, 2**32 - 1, whole=True)]
 RandomState = Seed | np.random.RandomState | None

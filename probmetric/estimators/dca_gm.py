@@ -22,7 +22,14 @@ from probmetric.data.scaling import constant_columns
 from probmetric.estimators._labeled import checked_rows, labeled_data, report
 from probmetric.estimators._learner import ClassProbabilities, Learner
 from probmetric.estimators._mahalanobis import MahalanobisMixin
-from probmetric.estimators._settings import Count, Extended, Number, Seed, settings
+from probmetric.estimators._settings import (
+    Count,
+    Extended,
+    Number,
+    Seed,
+    Unknown,
+    settings,
+)
 from probmetric.inference.dca_gm.choice import choose_strength, close_prior
 from probmetric.inference.dca_gm.draws import (
     TARGET,
@@ -161,6 +168,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     random_state: Seed = 0
     preprocessor: Preprocessor = None
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     def fit(
         self,

@@ -35,6 +35,7 @@ from probmetric.estimators._learner import ClassProbabilities, Learner, Run, no_
 from probmetric.estimators._settings import (
     Positive,
     RandomState,
+    Unknown,
     check_settings,
     settings,
 )
@@ -62,7 +63,7 @@ from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn_statistics
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import Dissimilarity, LocalMahalanobis
-from probmetric.metric.feature_names import with_names
+from probmetric.metric.feature_names import blocks_of, with_names
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
@@ -118,6 +119,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
     standardize: bool = True
     random_state: RandomState = None
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -143,7 +145,11 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         if weights is not None and np.isnan(points).any():
             raise ValueError("sample_weight must be None with missing entries")
         Z, scaler = standardize_features(
-            points, self._names, standardize=bool(self.standardize), times=weights
+            points,
+            self._names,
+            standardize=bool(self.standardize),
+            times=weights,
+            blocks=blocks_of(self),
         )
         data, options, c = Labeled(Z, codes, weights), self._options, len(classes)
         remember_rows(self, Labeled(points, codes, weights))

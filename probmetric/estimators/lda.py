@@ -17,7 +17,12 @@ from probmetric.data.scaling import Scaler
 from probmetric.estimators._labeled import labeled_data
 from probmetric.estimators._learner import Learner, Run, no_rows
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._settings import Count, Extended, settings
+from probmetric.estimators._settings import (
+    Count,
+    Extended,
+    Unknown,
+    settings,
+)
 from probmetric.inference import lda
 from probmetric.inference.gaussian_classes.draws import Exact
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
@@ -38,6 +43,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
     standardize: bool = True
     preprocessor: Preprocessor = None
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     @abstractmethod
     def _choose(self, data: Labeled, target: np.ndarray) -> Chosen:

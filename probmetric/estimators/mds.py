@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_count
 from probmetric.data.containers import Distances
-from probmetric.data.inputs import pair_points
+from probmetric.data.inputs import check_numeric, pair_points
 from probmetric.data.scaling import check_sizes
 from probmetric.estimators._labeled import checked_rows, forget
 from probmetric.estimators._settings import Count, RandomState, check_settings, settings
@@ -218,6 +218,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _validated(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         """Return X as float64; ``check_dissimilarities`` reports missing entries."""
+        check_numeric(X)  # A factor has no unit here.
         checked = checked_rows(self, X, reset=reset, finite=not self._precomputed)
         if not self._precomputed:
             check_sizes(checked, smallest=reset)

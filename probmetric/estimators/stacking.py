@@ -18,7 +18,13 @@ from probmetric.data.containers import Labeled
 from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labeled import check_labeled, checked_rows, remember_rows
 from probmetric.estimators._learner import ClassProbabilities
-from probmetric.estimators._settings import Positive, check_settings, settings
+from probmetric.estimators._settings import (
+    Positive,
+    Unknown,
+    check_settings,
+    settings,
+)
+from probmetric.metric.feature_names import described
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.neighbors.stacking import fit_stack
 from probmetric.typing import ArrayLike, Self, no_type_check
@@ -78,6 +84,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
     classifiers: Sequence[Any] = field(default=(), kw_only=False)
     prior_strength: Positive = 5.0
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     @no_type_check
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -104,7 +111,9 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
             self.names_.append(f"{name} {seen[name]}" if count[name] > 1 else name)
         parts, labels = [part for _, part in named], self.classes_[codes]
         points = float(self.prior_strength)
-        self.classifiers_, made = fit_stack(parts, rows, labels, codes, points)
+        self.classifiers_, made = fit_stack(
+            parts, described(self, rows), labels, codes, points
+        )
         self.weights_, self.weights_sd_, self.log_scores_ = made
         remember_rows(self, Labeled(rows, codes))
         return self
@@ -112,7 +121,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return the weighted mean of the classifiers' P(class | x), shape (n, c)."""
         check_is_fitted(self)
-        rows = checked_rows(self, X, finite=True)
+        rows = described(self, checked_rows(self, X, finite=True))
         parts = zip(self.weights_, self.classifiers_, strict=True)
         return np.sum([w * part.predict_proba(rows) for w, part in parts], 0)
 

@@ -144,7 +144,7 @@ def evaluate(
     True
     """
     metric = metric_of(classifier, metric)
-    check_columns(metric, X=X)
+    X = check_columns(metric, X=X)["X"]
     max_pairs, max_depth, n_bins, few = check_counts(
         max_pairs=max_pairs,
         max_depth=max_depth,

@@ -76,7 +76,8 @@ def nearest(
 ) -> Nearest:
     """Find the nearest rows, as ``probmetric.nearest``."""
     check_single(metric)
-    check_columns(metric, queries=queries, points=points)
+    coded = check_columns(metric, queries=queries, points=points)
+    queries = coded["queries"]
     Q = inputs.points(queries, "queries")
     shape = n_rows(points), n_features(points)
     excluded = excluded_rows(exclude_self, Q.shape, shape)
@@ -271,7 +272,8 @@ def neighbor_table(
     labels: ArrayLike | None = None,
 ) -> pd.DataFrame:
     """Return the nearest rows as a table, as ``neighbors.neighbor_table``."""
-    check_columns(metric, points=points, queries=queries)
+    coded = check_columns(metric, points=points, queries=queries)
+    queries = coded["queries"]
     if queries is None:
         raise ValueError(
             "queries must be an array if points are a dataset on disk, got None"

@@ -6,15 +6,31 @@ order of columns. The names are an attribute of the object: they are pickled and
 with it, but they are not part of the pytree.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from probmetric.data.factors import (
+    KEY,
+    Factors,
+    coded,
+    factors_of,
+    level_names,
+    levels_in,
+    places_of,
+)
+from probmetric.data.inputs import real
 
 
-def named[M](metric: M, names: Iterable[str] | None) -> M:
-    """Set the feature names of a metric (if not None), and return the metric."""
+def named[M](metric: M, names: Iterable[str] | None, unknown: str | None = None) -> M:
+    """Set names of a metric (if not None) and ``handle_unknown``; return the metric."""
     if names is not None:
         # The dataclass is frozen.
         object.__setattr__(metric, "feature_names_in_", tuple(map(str, names)))
+    if unknown == "ignore":
+        object.__setattr__(metric, "handle_unknown", unknown)
     return metric
 
 
@@ -23,7 +39,8 @@ def with_names[**P, R](method: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        return named(method(*args, **kwargs), names_of(args[0]))
+        metric = method(*args, **kwargs)
+        return named(metric, names_of(args[0]), unknown_of(args[0]))
 
     return wrapper
 
@@ -32,6 +49,64 @@ def names_of(learner: object) -> tuple[str, ...] | None:
     """Return the feature names of a metric or learner, or None."""
     names = getattr(learner, "feature_names_in_", getattr(learner, "_columns", None))
     return None if names is None else tuple(map(str, names))
+
+
+def unknown_of(learned: object) -> str:
+    """Return the setting ``handle_unknown`` of a metric or learner, or its default."""
+    inner = getattr(learned, "metric", None)
+    return getattr(learned, "handle_unknown", getattr(inner, "handle_unknown", "error"))
+
+
+def with_factors(
+    estimator: object,
+    X: Any,
+    *,
+    reset: bool = False,
+    names: Sequence[str] | None = None,
+) -> Any:
+    """Code the factors of a data frame, in ``fit`` (``reset``) or by those of ``fit``.
+
+    In ``fit`` the factors are those of X, or of a metric with feature ``names``.
+    """
+    if reset:
+        factors = factors_of(X) if names is None else levels_in(names, X)
+        vars(estimator)["factors_"] = factors
+    return coded(X, getattr(estimator, "factors_", {}), unknown_of(estimator))
+
+
+def with_factors_in_rows(estimator: object, points: Any, name: str) -> Any:
+    """Code the factors of pairs or triplets of rows of the data frame of ``fit``."""
+    factors: Factors = getattr(estimator, "factors_", {})
+    rows = np.asarray(points, object) if factors else points
+    columns = [*(names_of(estimator) or ())]
+    for factor, levels in factors.items():
+        first, *others = level_names(factor, levels)
+        columns[columns.index(first)] = factor
+        columns = [column for column in columns if column not in others]
+    if not factors or rows.ndim != 3 or rows.shape[-1] != len(columns):
+        return points
+    import pandas as pd
+
+    frame = pd.DataFrame(rows.reshape(-1, len(columns)), columns=columns)
+    made = real(coded(frame, factors, unknown_of(estimator), name), name)
+    return made.reshape(*rows.shape[:2], -1)
+
+
+def described(estimator: object, rows: np.ndarray) -> Any:
+    """Return coded rows as a data frame with the factors of ``fit``, for refits."""
+    factors: Factors = getattr(estimator, "factors_", {})
+    if not factors:
+        return rows
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=[*(names_of(estimator) or ())])
+    frame.attrs[KEY] = factors
+    return frame
+
+
+def blocks_of(estimator: object) -> list[list[int]]:
+    """Return the columns of each factor of an estimator's fit."""
+    return places_of(getattr(estimator, "factors_", {}), names_of(estimator) or ())
 
 
 def _columns_of(X: object) -> list[object] | None:
@@ -72,11 +147,22 @@ def _all_text(columns: Iterable[object]) -> bool:
     return all(isinstance(column, str) for column in columns)
 
 
-def check_columns(metric: object, **points: object) -> None:
-    """Raise ValueError for data (by argument) with other features than the metric."""
+def check_columns(metric: object, **points: Any) -> dict[str, Any]:
+    """Return data by argument, with coded factors.
+
+    Raises ValueError for data with other features than the metric.
+    """
     names = names_of(metric)
-    if names is None:
-        return
+    if names is not None:
+        points = {
+            argument: coded(X, levels_in(names, X), unknown_of(metric), argument)
+            for argument, X in points.items()
+        }
+        _check_names(names, points)
+    return points
+
+
+def _check_names(names: Sequence[str], points: Mapping[str, Any]) -> None:
     for argument, X in points.items():
         frame = _columns_of(X)
         columns = getattr(X, "feature_names", None) if frame is None else frame

@@ -248,7 +248,8 @@ class PairSimilarity(MetricBase):
         >>> table["log10_lr"].round(2).tolist()
         [0.53, -1.25]
         """
-        check_columns(self, questioned=questioned, known=known)
+        coded = check_columns(self, questioned=questioned, known=known)
+        questioned, known = coded.values()
         check_features(self, questioned=questioned, known=known)
         if self.noise_other is not None:
             raise ValueError(

@@ -231,7 +231,7 @@ def _checked[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P,
         names = (p.name for p in parameters)
         arguments: dict[str, Any] = dict(zip(names, values, strict=False)) | kwargs
         points = {name: arguments[name] for name in axes if name in arguments}
-        check_columns(metric, **points)
+        points = check_columns(metric, **points)
         points = {name: _in_floats(name, X) for name, X in points.items()}
         check_features(metric, **points)
         for name, X in points.items():

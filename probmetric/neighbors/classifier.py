@@ -28,7 +28,13 @@ from probmetric.data.inputs import (
 from probmetric.data.truth import BaseRates, TellsClasses, at_base_rates, shift_to
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.metric.feature_names import remember_columns
+from probmetric.metric.feature_names import (
+    described,
+    names_of,
+    remember_columns,
+    with_factors,
+    with_factors_in_rows,
+)
 from probmetric.neighbors.learned import (
     draws_of,
     metric_for,
@@ -240,6 +246,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         if w is not None:
             w = check_weights(w, len(np.asarray(labels)))
             w, labels, rows = leave_out(0, w, labels, rows, name="sample_weight")
+        fixed = None if hasattr(self.metric, "fit") else names_of(self.metric)
+        rows = with_factors(self, rows, reset=True, names=fixed)
         check_numeric(rows)
         check_one_kind(labels)
         P, labels = as_sklearn(self, rows, labels)
@@ -249,7 +257,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         n, c, soft = len(P), len(self.classes_), self.votes == "soft"
         self._check_arguments(n)
         if isinstance(self.metric, list | tuple):
-            return self._fit_stack(P, labels, codes, w)
+            return self._fit_stack(described(self, P), labels, codes, w)
         self.parts_: list[KNeighborsClassifier] = []
         metrics = self._set_metric(rows, labels, P.shape[1], w)
         self.fit_X_, self.codes_, self._w = P, codes, w
@@ -441,6 +449,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         [0.01, 0.97]
         """
         check_is_fitted(self)
+        pairs = with_factors_in_rows(self, pairs, "pairs")
         points, i, j = pair_points(pairs)
         Q, known = queries_of(self, points), None
         if labels is not None:

@@ -16,10 +16,15 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from probmetric.arguments import check_choice
 from probmetric.data.chunked import Chunked, chunked
+from probmetric.data.factors import factors_of, places_of
 from probmetric.data.inputs import as_sklearn, check_numeric
 from probmetric.data.unlabeled import WARN
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.metric.feature_names import check_columns, check_fitted_columns
+from probmetric.metric.feature_names import (
+    check_columns,
+    check_fitted_columns,
+    with_factors,
+)
 from probmetric.metric.protocol import MetricDraws
 from probmetric.registry import fit_labels
 from probmetric.typing import ArrayLike
@@ -72,7 +77,12 @@ def metric_for(
             f"draws must be None unless metric is a learner, got {draws!r}"
         )
     check_columns(metric, X=X)
-    return (Mahalanobis(np.eye(n_features)) if metric is None else metric), None
+    if metric is not None:
+        return metric, None
+    unit, columns = np.ones(n_features), getattr(X, "columns", ())
+    for block in places_of(factors_of(X), columns):
+        unit[block] = np.sqrt(0.5)  # Levels are 1 apart.
+    return Mahalanobis(np.diag(unit)), None
 
 
 def _fitted(
@@ -123,6 +133,7 @@ def warn_of_training_data(
 def queries_of(estimator: BaseEstimator, X: ArrayLike) -> Float[np.ndarray, "m d"]:
     """Check and return the queries of a fitted estimator."""
     check_is_fitted(estimator)
+    X = with_factors(estimator, X)
     check_numeric(X)
     check_fitted_columns(estimator, X)
     return np.asarray(as_sklearn(estimator, X, reset=False))

@@ -17,7 +17,11 @@ from sklearn.metrics import r2_score
 from probmetric.arguments import check_choice, check_count, check_number
 from probmetric.data.hash import first_best
 from probmetric.data.inputs import as_sklearn, check_numeric, check_weights, real
-from probmetric.metric.feature_names import remember_columns
+from probmetric.metric.feature_names import (
+    names_of,
+    remember_columns,
+    with_factors,
+)
 from probmetric.neighbors.classifier import grid
 from probmetric.neighbors.learned import (
     draws_of,
@@ -92,6 +96,8 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         y : array-like of shape (n,)
             Numbers to predict.
         """
+        fixed = None if hasattr(self.metric, "fit") else names_of(self.metric)
+        X = with_factors(self, X, reset=True, names=fixed)
         check_numeric(X)
         if y is None:
             raise ValueError(

@@ -102,7 +102,8 @@ def nearest(
     array([[0, 1]])
     """
     check_single(metric)
-    check_columns(metric, queries=queries, points=points)
+    coded = check_columns(metric, queries=queries, points=points)
+    queries, points = coded.values()
     Q, P = (
         inputs.points(cast("ArrayLike", rows), name)
         for name, rows in {"queries": queries, "points": points}.items()

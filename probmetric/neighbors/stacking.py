@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int
 from sklearn.base import clone
 
@@ -53,20 +54,21 @@ class Weights(NamedTuple):
 
 def held_out(
     parts: Sequence[Any],
-    X: Float[np.ndarray, "n d"],
+    X: Float[np.ndarray, "n d"] | pd.DataFrame,
     labels: np.ndarray,
     codes: Int[np.ndarray, "n"],
 ) -> Float[np.ndarray, "k m"]:
     """Compute each part's probability of the class of each held-out point."""
-    fold, c = deal(X, codes, N_FOLDS, 0), codes.max() + 1
+    fold, c = deal(np.asarray(X), codes, N_FOLDS, 0), codes.max() + 1
+    row = getattr(X, "iloc", X)
     P = np.full((len(parts), len(X)), np.nan)
     for out in np.unique(fold[fold >= 0]):
         rows, rest = np.flatnonzero(fold == out), fold != out
         for k, part in enumerate(parts):
             # Classes with a single row in a fold are expected.
             with warnings.catch_warnings(action="ignore", category=UserWarning):
-                fitted = _fitted(part, X[rest], labels[rest])
-            predicted = np.asarray(fitted.predict_proba(X[rows]))
+                fitted = _fitted(part, row[rest], labels[rest])
+            predicted = np.asarray(fitted.predict_proba(row[rows]))
             if predicted.shape != (len(rows), c):
                 raise ValueError(
                     f"predict_proba of {type(part).__name__} must have shape "
@@ -97,7 +99,7 @@ def stack(
 
 def fit_stack(
     parts: Sequence[Any],
-    X: Float[np.ndarray, "n d"],
+    X: Float[np.ndarray, "n d"] | pd.DataFrame,
     labels: np.ndarray,
     codes: Int[np.ndarray, "n"],
     points: float = POINTS,
@@ -109,6 +111,6 @@ def fit_stack(
     return [_fitted(part, X, labels) for part in parts], stack(P, points)
 
 
-def _fitted(part: Any, X: Float[np.ndarray, "n d"], labels: np.ndarray) -> Any:
+def _fitted(part: Any, X: Any, labels: np.ndarray) -> Any:
     new: Any = clone(part)
     return new.fit(X, labels)

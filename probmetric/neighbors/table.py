@@ -73,7 +73,8 @@ def neighbor_table(
     (['b', 'a', 'a'], [1.0, 1.0, 3.0])
     """
     check_metric(metric, "a metric or draws of one")
-    check_columns(metric, points=points, queries=queries)
+    coded = check_columns(metric, points=points, queries=queries)
+    points, queries = coded.values()
     P = inputs.points(cast("ArrayLike", points), "points")
     check_features(metric, points=P)
     if labels is not None and np.shape(labels) != P.shape[:1]:

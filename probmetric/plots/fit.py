@@ -1,5 +1,6 @@
 """Figures of one learned metric: its matrix, and the separation of classes."""
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probmetric.data import inputs
+from probmetric.data.factors import Factors, level_names, levels_in
 from probmetric.metric import Mahalanobis
-from probmetric.metric.feature_names import check_columns
+from probmetric.metric.feature_names import check_columns, names_of
 from probmetric.plots.space import directions, embedding
 from probmetric.plots.style import (
     BESIDE,
@@ -69,7 +71,7 @@ def matrix(
     [0.692, 0.308]
     """
     metric = linear_metric(learned)
-    check_columns(metric, X=X)
+    X = check_columns(metric, X=X)["X"]
     names = named_features(feature_names, X, metric)
     M, points = np.asarray(metric.matrix, float), inputs.points(X, "X")
     _, share = directions(np.asarray(metric.transform(points)))
@@ -105,6 +107,11 @@ def importance(
     entry of M, times the standard deviation. Values of correlated features must be read
     together, because they can replace each other. At most 40 features are shown.
 
+    A factor (text or categorical column) has one value: the root of half the mean
+    squared distance between its levels in two random rows. For a column of numbers this
+    is the same quantity. The limits of a factor combine those of its pairs of levels,
+    and are too wide rather than too narrow.
+
     Parameters
     ----------
     learned : estimator, Mahalanobis, IntervalMetric or PosteriorMetric
@@ -126,19 +133,29 @@ def importance(
     """
     several = getattr(learned, "draws", None)
     metric = linear_metric(learned if several is None else several[0])
-    check_columns(metric, X=X)
-    d = metric.n_features
-    names = named_features(None, np.empty((0, d)) if X is None else X, metric)
-    steps, unit = feature_scale(learned, d)
+    d, known = metric.n_features, learned if names_of(learned) else metric
+    factors = getattr(learned, "factors_", {})
+    sd, unit = feature_scale(learned, d)
+    shares = getattr(learned, "mean_", np.zeros(d))
     if X is not None:
-        steps, unit = inputs.points(X, "X").std(0), "per sd of each feature"
-    zero, steps = np.zeros((d, d)), np.diag(steps)
+        factors = levels_in(names_of(known) or (), X)
+        coded = check_columns(known, X=X)
+        rows, unit = inputs.points(coded["X"], "X"), "per sd of each feature"
+        sd, shares = rows.std(0), rows.mean(0)
+        X = coded["X"]
+    names = named_features(None, np.empty((0, d)) if X is None else X, known)
+    names, owner, first, second, weight = _steps(sd, shares, names, factors)
     metrics = [metric] if several is None else several
-    value, ends = over_draws(between_rows, metrics, zero, steps).mean(0), None
+
+    def total(distance: np.ndarray) -> np.ndarray:
+        return np.sqrt(np.bincount(owner, weight * distance**2))
+
+    value, ends = over_draws(between_rows, metrics, first, second).mean(0), None
     if getattr(learned, "purpose", None) == "intervals":
         uncertain: Any = learned
-        value = uncertain.distance(zero, steps)
-        ends = uncertain.interval(zero, steps, prob=prob)
+        value = uncertain.distance(first, second)
+        ends = [total(end) for end in uncertain.interval(first, second, prob=prob)]
+    value, d = total(value), len(names)
     order = np.argsort(-value, kind="stable")[:MOST_FEATURES]
     rows = np.arange(len(order))
     figure, axis = blank(size=(6.2, 1.2 + 0.24 * len(order)), axes=ax)
@@ -154,6 +171,32 @@ def importance(
     cut = f"\n({len(order)} of {d} features shown)" if len(order) < d else ""
     axis.set_title(title + cut)
     return figure
+
+
+def _steps(
+    sd: np.ndarray, shares: np.ndarray, names: list[str], factors: Factors
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return names, and the steps of each: its place, two points, and a weight.
+
+    A number has one step, of one standard deviation. A factor has a step between each
+    two levels, with the product of their shares as weight.
+    """
+    of = {c: f for f, levels in factors.items() for c in level_names(f, levels)}
+    unit, shown = np.eye(len(names)), list[str]()
+    steps: list[tuple[int, np.ndarray, np.ndarray, float]] = []
+    for k, column in enumerate(names):
+        factor = of.get(column)
+        if factor is None:
+            steps.append((len(shown), 0 * unit[k], sd[k] * unit[k], 1.0))
+            shown.append(column)
+        elif factor not in shown:
+            block = [m for m, name in enumerate(names) if of.get(name) == factor]
+            for a, b in combinations(block, 2):
+                weight = float(shares[a] * shares[b])
+                steps.append((len(shown), unit[a], unit[b], weight))
+            shown.append(factor)
+    owner, first, second, weights = map(np.array, zip(*steps, strict=True))
+    return shown, owner, first, second, weights
 
 
 @styled

@@ -357,7 +357,7 @@ def labeled(
     name: str = "X",
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Check and return points (n, d), class codes (n,) and class names."""
-    check_columns(metric, **{name: X})
+    X = check_columns(metric, **{name: X})[name]
     points, (codes, labels) = inputs.points(X, name), class_names(y, target_names)
     if len(codes) != len(points):
         raise ValueError(f"y must have shape ({len(points)},), got ({len(codes)},).")

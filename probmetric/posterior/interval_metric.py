@@ -200,7 +200,8 @@ class IntervalMetric:
         self, A: Array, B: Array
     ) -> tuple[tuple[int, ...], tuple[np.ndarray, ...]]:
         """Return the shape of the result, and the points as rows."""
-        check_columns(self, A=A, B=B)
+        coded = check_columns(self, A=A, B=B)
+        A, B = coded.values()
         intervals.same_features(self.metric, A=A, B=B)
         shape = np.broadcast_shapes(np.shape(A), np.shape(B))
         rows: list[np.ndarray] = []

@@ -41,7 +41,12 @@ from scipy.special import expit
 from probmetric.arguments import check_choice
 from probmetric.data import inputs
 from probmetric.metric import Dissimilarity, Mahalanobis, Metric, PairSimilarity
-from probmetric.metric.feature_names import check_columns, named, names_of
+from probmetric.metric.feature_names import (
+    check_columns,
+    named,
+    names_of,
+    unknown_of,
+)
 from probmetric.metric.link import check_odds
 from probmetric.metric.mean import mean_metric
 from probmetric.metric.protocol import Bounded
@@ -162,7 +167,7 @@ class PosteriorMetric:
 
     def mean_metric(self) -> Metric:
         """Return the metric of mean dissimilarity over draws, without a link."""
-        return named(mean_metric(self.draws), names_of(self))
+        return named(mean_metric(self.draws), names_of(self), unknown_of(self))
 
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
@@ -354,7 +359,8 @@ class PosteriorMetric:
         A: Float[Array, "*#n d"],
         B: Float[Array, "*#n d"],
     ) -> Float[np.ndarray, "s *n"]:
-        check_columns(self, A=A, B=B)
+        coded = check_columns(self, A=A, B=B)
+        A, B = coded.values()
         intervals.same_features(self.draws[0], A=A, B=B)
         shape = np.broadcast_shapes(np.shape(A), np.shape(B))
         A, B = (np.broadcast_to(X, shape).reshape(-1, shape[-1]) for X in (A, B))
@@ -363,7 +369,7 @@ class PosteriorMetric:
 
     def _points(self, **arguments: Array) -> tuple[np.ndarray, ...]:
         """Check points by argument name; the first are queries."""
-        check_columns(self, **arguments)
+        arguments = check_columns(self, **arguments)
         points = {name: inputs.points(X, name) for name, X in arguments.items()}
         for name, X in points.items():
             check_dimension(self.draws[0], X, name)

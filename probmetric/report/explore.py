@@ -136,8 +136,8 @@ def explore(
             f"{type(learned).__name__}."
         )
     metric = cast("Learned", metric)
-    check_columns(metric, X=X)
-    X = inputs.points(X, "X")
+    table = check_columns(metric, X=X)["X"]
+    X = inputs.points(table, "X")
     check_features(metric, X=X)
     if len(X) > MOST_POINTS:
         raise ValueError(

@@ -28,7 +28,7 @@ from probmetric.metric import (
     PairSimilarity,
     SplineCityBlock,
 )
-from probmetric.metric.feature_names import named, names_of
+from probmetric.metric.feature_names import named, names_of, unknown_of
 from probmetric.metric.link import IsotonicLink
 from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.pair_similarity import Calibration
@@ -198,6 +198,7 @@ def save_metric(
         "probmetric_version": __version__,
         "metric": spec,
         "feature_names": None if names is None else list(names),
+        "handle_unknown": unknown_of(metric),
         "provenance": about,
     }
     try:
@@ -274,7 +275,8 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
         names = header["feature_names"]
         names = None if names is None else tuple(map(str, names))
         version = str(header["probmetric_version"])
-        return Stored(named(metric, names), names, about, version)
+        metric = named(metric, names, header.get("handle_unknown"))
+        return Stored(metric, names, about, version)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(
             f"metric: the file {str(path)!r} has missing or wrong fields "

@@ -108,8 +108,6 @@ REFUSED_POINTS = {
     "missing": FRAME.astype("Float64").mask(FRAME > 1, pd.NA),
     "dates in a frame": FRAME.assign(a=pd.date_range("2020", periods=30, tz="UTC")),
     "words in a frame": FRAME.astype("string"),
-    "categories of numbers": FRAME.astype({FRAME.columns[1]: "category"}),
-    "categories": FRAME.assign(a=pd.Categorical(WORDS)),
 }
 
 

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_number
 from probmetric.data.containers import Labeled, Pairs
+from probmetric.data.factors import coded, level_names
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
 from probmetric.data.sites import site_pairs
-from probmetric.datasets.sites import encode, level_names
 from probmetric.estimators._labeled import (
     checked_rows,
     forget,
@@ -39,6 +39,7 @@ from probmetric.estimators._settings import (
     Matrix,
     Number,
     Positive,
+    Unknown,
     check_settings,
     settings,
 )
@@ -122,7 +123,7 @@ class GDM(
         Total increase of each curve: the effect of a covariate over its range.
     curve_names_ : tuple of c str
     factors_ : dict of str to tuple of str
-        Levels of each factor (``fit_sites``).
+        Levels of each factor.
     deviance_explained_ : float
         Fraction of the binomial deviance of the training data that the model explains.
     gap_ : float
@@ -187,6 +188,7 @@ class GDM(
     max_iter: Count = 100
     preprocessor: Preprocessor = None
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -196,7 +198,7 @@ class GDM(
         return tags
 
     def _fit_labels(self, data: Labeled, scaler: Scaler) -> Self:
-        rows, codes, self.factors_ = np.asarray(data.X), np.asarray(data.y), {}
+        rows, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = base_recipe(self, rows.shape[1])
         made = build(rows, codes, recipe)._replace(anchor=None)
         return self._store(made, rate_for(made, recipe), None)
@@ -228,8 +230,13 @@ class GDM(
         _check_order(X, species)
         forget(self, "classes_", "feature_names_in_", "_columns")
         remember_rows(self, None)
-        X, self.factors_ = encode(X)
         rows = checked_rows(self, X, reset=True, finite=True)
+        for factor, levels in self.factors_.items():
+            if len(levels) < 2:
+                raise ValueError(
+                    f"X must have two or more levels in the factor {factor!r}, got "
+                    f"{levels[0]!r}"
+                )
         made = site_pairs(rows, species, measure=measure)
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
         if not shared.any() or np.array_equal(shared, trials):
@@ -263,7 +270,6 @@ class GDM(
             up. Without ``preprocessor``, sites with equal covariates are one site.
         """
         checked, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
-        self.factors_ = {}
         labels = points
         if points is None and stood_for(self, pairs, "pairs", 2):
             labels = np.asarray(pairs)
@@ -366,8 +372,7 @@ class GDM(
         check_is_fitted(self)
         if isinstance(X, xr.Dataset):
             return self._transform_maps(X)
-        frame, _ = encode(X, self.factors_)
-        rows, dtype = checked_rows(self, frame, finite=True), float_type(frame)
+        rows, dtype = checked_rows(self, X, finite=True), float_type(X)
         return np.asarray(self.get_metric().transform(rows)).astype(dtype, copy=False)
 
     def _transform_maps(self, X: xr.Dataset) -> xr.Dataset:
@@ -380,7 +385,7 @@ class GDM(
         maps = xr.broadcast(*(X[name] for name in names))
         frame = pd.DataFrame({m.name: m.to_numpy().ravel() for m in maps})
         known = frame.notna().all(axis=1).to_numpy()
-        table: Any = encode(frame[known], self.factors_)[0]
+        table: Any = coded(frame[known], self.factors_, self.handle_unknown)
         out, images = self.get_feature_names_out(self._features()), None
         values = np.full((len(frame), len(out)), np.nan)
         if known.any():

@@ -21,7 +21,12 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.scaling import taught_scale
 from probmetric.estimators._labeled import checked_rows, labeled_data, report
 from probmetric.estimators._learner import ClassProbabilities
-from probmetric.estimators._settings import Count, Positive, settings
+from probmetric.estimators._settings import (
+    Count,
+    Positive,
+    Unknown,
+    settings,
+)
 from probmetric.estimators.lca.class_prior import (
     Class,
     ClassPrior,
@@ -95,6 +100,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     solver: Solver = "lbfgs"
     standardize: bool = True
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
     max_iter: Count = 500
     tol: Positive | None = None
 

@@ -32,6 +32,7 @@ from probmetric.estimators._settings import (
     PairSet,
     Positive,
     RandomState,
+    Unknown,
     settings,
 )
 from probmetric.estimators.lca.anchors import from_anchors, store
@@ -211,6 +212,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     preprocessor: Preprocessor = None
     random_state: RandomState = 0
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     @chunked()
     def fit(

@@ -49,6 +49,7 @@ from probmetric.inference.lca.recipe import (
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
 from probmetric.metric import Mahalanobis
+from probmetric.metric.feature_names import blocks_of
 from probmetric.models.lca import lca, to_metric
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.interval_metric import IntervalMetric, jackknifed
@@ -166,7 +167,7 @@ def repeated(
     recipe = recipe._replace(n_components=len(fitted.fit.params.W))
     if lam == "cv":  # Folds in each refit would take minutes.
         recipe, lam = as_fitted(recipe, fitted), estimator.regularization_
-    scale = taught_scale(Z, estimator.scale_)
+    scale, blocks = taught_scale(Z, estimator.scale_), blocks_of(estimator)
 
     def learn(
         Z: np.ndarray, codes: np.ndarray, groups: np.ndarray | None = None
@@ -174,7 +175,7 @@ def repeated(
         codes = np.unique(codes, return_inverse=True)[1]
         if groups is not None:
             groups = np.unique(groups, return_inverse=True)[1]
-        scaler = fit_scaler(Z, standardize=estimator.standardize)
+        scaler = fit_scaler(Z, standardize=estimator.standardize, blocks=blocks)
         rows = (Z - scaler.mean) / scaler.scale
         reachable = within_reach(recipe, codes, groups)
         state = estimator.random_state

@@ -18,12 +18,19 @@ from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, wei
 from probmetric.estimators._labeled import (
     forget,
     labeled_data,
+    remember_preprocessor,
     remember_rows,
     stood_for,
 )
 from probmetric.estimators._learner import Run, input_units
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._settings import Count, Positive, check_settings, settings
+from probmetric.estimators._settings import (
+    Count,
+    Positive,
+    Unknown,
+    check_settings,
+    settings,
+)
 from probmetric.estimators.lca.settings import n_rows
 from probmetric.estimators.triplet_comparisons.shared import (
     TripletLearner,
@@ -33,6 +40,7 @@ from probmetric.estimators.triplet_comparisons.shared import (
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.triplet_comparisons.start import rate_for
+from probmetric.metric.feature_names import with_factors_in_rows
 from probmetric.models.triplet_comparisons import to_metric, triplet_comparisons
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
@@ -124,6 +132,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     standardize: bool = True
     preprocessor: Preprocessor = None
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from triplets that are made from class labels."""
@@ -164,17 +173,20 @@ class TripletMetric(PairsMixin, TripletLearner):
             scale of the features and of the prior.
         """
         check_settings(self)
+        forget(self, "factors_")
         _check_responses(triplets)
         data = weighing(self._triplets(triplets, y, sample_weight))
         # Points count as often as triplets use them: all forms give the same fit.
         ends = np.concatenate(data.ends)
         _, first, place = np.unique(ends, return_index=True, return_inverse=True)
-        forget(self, "feature_names_in_", "_columns", "classes_")
         forget(self, "threshold_", "pair_classes_")
         X = np.asarray(data.X)
         remember_rows(self, None)
         self.n_features_in_ = X.shape[1]
-        Z, scaler = standardize_features(X[ends], standardize=bool(self.standardize))
+        blocks, standardize = remember_preprocessor(self), bool(self.standardize)
+        Z, scaler = standardize_features(
+            X[ends], standardize=standardize, blocks=blocks
+        )
         names = "anchor", "near", "far", "other"
         places = place.reshape(len(data.ends), -1)
         data = data._replace(X=Z[first], **dict(zip(names, places, strict=False)))
@@ -190,6 +202,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         if not isinstance(triplets, Triplets):
             entries = stood_for(self, triplets, "triplets", 2)
             stored, triplets = entries or (None, triplets)
+            triplets = with_factors_in_rows(self, triplets, "triplets")
         odd = bool(self.odd_one_out)
         return triplets_from_arrays(triplets, y, w, X=stored, odd_one_out=odd)
 

@@ -28,6 +28,7 @@ from probmetric.estimators._settings import (
     Number,
     RandomState,
     Share,
+    Unknown,
     check_settings,
     settings,
 )
@@ -50,7 +51,11 @@ from probmetric.inference.two_stage.pairs import fit_alpha
 from probmetric.inference.two_stage.strength import ChosenPrior, choose_prior, settled
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
-from probmetric.metric.feature_names import with_names
+from probmetric.metric.feature_names import (
+    blocks_of,
+    with_factors_in_rows,
+    with_names,
+)
 from probmetric.metric.pair_similarity import Calibration, Score
 from probmetric.models.two_stage import (
     Covariance,
@@ -190,6 +195,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     tol: NonNegative | None = None
     random_state: RandomState = 0
     unlabeled: object = "warn"
+    handle_unknown: Unknown = "error"
     calibration: Literal["auto"] | None = "auto"
 
     def __sklearn_tags__(self) -> Tags:
@@ -246,7 +252,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         array = inputs.pair_array(pairs)
         same = inputs.same_source(y, len(array))
         self.n_features_in_ = array.shape[2]
-        forget(self, "feature_names_in_", "_columns")
+        forget(self, "feature_names_in_", "_columns", "factors_")
         rows = self._standardized(array.reshape(-1, array.shape[2]), reset=True)
         i = np.arange(0, len(rows), 2)
         self._fit(as_groups(Pairs(rows, i, i + 1, same)))
@@ -262,7 +268,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         if reset:
             standardize = bool(self.standardize)
             Z, self._scaler = standardize_features(
-                rows, self._names, standardize=standardize
+                rows, self._names, standardize=standardize, blocks=blocks_of(self)
             )
             return Z
         return (rows - self._scaler.mean) / self._scaler.scale
@@ -405,6 +411,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Sets W = αΣ and B = (1 - α)Σ for ``Σ = within_ + between_``.
         """
         mixture = self._mixture("fit_alpha")
+        pairs = with_factors_in_rows(self, pairs, "pairs")
         array = inputs.pair_array(pairs, self.n_features_in_)
         if np.isnan(array).any():
             raise ValueError(
@@ -512,6 +519,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     def _ends(self, pairs: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         check_is_fitted(self, "weights_")
+        pairs = with_factors_in_rows(self, pairs, "pairs")
         array = inputs.pair_array(pairs, self.n_features_in_)
         return array[:, 0], array[:, 1]
 

@@ -1,0 +1,158 @@
+"""Factors: columns of text or categories of a data frame, as numbers.
+
+A factor has a column of 0 and 1 for each of its K levels, "soil=clay". These are
+coordinates of a simplex, whose corners are equally far apart. The columns of a factor
+share one scale s,
+
+    s² = Σ_k p_k (1 - p_k),                                                        (1)
+
+the sum of their variances, with p_k the share of level k. Divided by s, a factor has
+total variance 1, as a standardized column: the mean squared difference of two random
+rows is 2 for both. Its levels are √2/s apart. A factor with two levels equals its
+standardized column of 0 and 1, because √2/s is then 1/√(p₁ p₂). Without
+standardization s is √2: levels are 1 apart.
+
+Names of columns contain the levels, and metrics and files contain these names.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from probmetric.data.inputs import is_missing
+from probmetric.data.unlabeled import spelled
+
+type Factors = dict[str, tuple[str, ...]]
+"""Levels of each factor."""
+
+KEY = "probmetric.factors"
+"""Entry of ``attrs`` of a coded data frame, from which refits know its factors."""
+
+
+def level_names(name: str, levels: Sequence[str]) -> list[str]:
+    """Return the names of the columns of a factor."""
+    return [f"{name}={level}" for level in levels]
+
+
+def _columns(X: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the names and columns of a data frame of pandas or polars."""
+    if not (hasattr(X, "dtypes") and hasattr(X, "columns")):
+        return ()
+    polars = hasattr(X, "iter_columns")
+    return zip(X.columns, X.iter_columns(), strict=True) if polars else X.items()
+
+
+def factors_of(X: Any) -> Factors:
+    """Find the factors of a data frame: columns of text or of categories.
+
+    Levels are those that occur, as text. Whole numbers have no decimals.
+
+    Raises
+    ------
+    ValueError
+        If text is numbers, or if no two rows have the same level.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"rain": [1.0, 2.0], "grade": pd.Categorical([3, 3])})
+    >>> factors_of(X)
+    {'grade': ('3',)}
+    """
+    if KEY in getattr(X, "attrs", {}):  # The factors are coded.
+        return X.attrs[KEY]
+    found: Factors = {}
+    for name, values in _columns(X):
+        category = str(values.dtype) == "category"
+        if not category and np.asarray(values).dtype.kind in "biufcmM":
+            continue
+        entries = [v for v in np.asarray(values, object) if not is_missing(v)]
+        if not entries or not (category or all(isinstance(v, str) for v in entries)):
+            continue
+        levels = sorted({spelled(v) for v in entries})
+        if not category and all(map(_is_number, levels)):
+            raise ValueError(
+                f"X must have numeric columns, got {name!r}, whose numbers are text "
+                f"({levels[0]!r}). Use pandas.to_numeric, or astype('category') if "
+                "they are categories"
+            )
+        if len(levels) == len(entries) > 2:
+            raise ValueError(
+                f"X must have numeric columns, or levels that repeat, got {name!r} "
+                f"with a different level in each row ({levels[0]!r}). Drop it if it "
+                "is a name or a date"
+            )
+        found[str(name)] = (*levels,)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def levels_in(names: Sequence[str], X: Any) -> Factors:
+    """Return the levels of the columns of X that feature names contain."""
+    starts = {str(name): f"{name}=" for name, _ in _columns(X) if name not in names}
+    found = {
+        factor: tuple(n.removeprefix(start) for n in names if n.startswith(start))
+        for factor, start in starts.items()
+    }
+    return {factor: levels for factor, levels in found.items() if levels}
+
+
+def coded(X: Any, factors: Factors, unknown: str = "error", name: str = "X") -> Any:
+    """Replace factors of a data frame by columns of 0 and 1.
+
+    Missing levels are NaN. If ``unknown`` is "ignore", missing and unknown levels are
+    the center of the simplex, 1/K: they are equally far from all levels.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"rain": [1.0, 2.0], "soil": ["peat", "clay"]})
+    >>> coded(X, {"soil": ("clay", "peat")}).to_numpy().tolist()
+    [[1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]
+    """
+    columns = [*_columns(X)]
+    if not {str(column) for column, _ in columns} & {*factors}:
+        return X
+    import pandas as pd
+
+    names: list[str] = []
+    parts: list[Any] = []
+    for column, values in columns:
+        levels = factors.get(str(column))
+        if levels is None:
+            names.append(str(column))
+            parts.append(values if hasattr(X, "index") else np.asarray(values))
+            continue
+        entries = np.asarray(values, object)
+        missing = np.array([is_missing(v) for v in entries], bool)
+        words = np.array([spelled(v) for v in entries], object)
+        codes = pd.Index(levels).get_indexer(words)
+        bad = (codes < 0) & ~missing
+        if unknown != "ignore" and bad.any():
+            raise ValueError(
+                f"{name} must have one of {', '.join(levels)} in the factor "
+                f"{column!r}, got {words[bad][0]!r}. handle_unknown='ignore' treats "
+                "it as missing"
+            )
+        simplex = np.eye(len(levels))[codes]
+        simplex[missing | bad] = 1 / len(levels) if unknown == "ignore" else np.nan
+        names += level_names(str(column), levels)
+        parts += [*simplex.T]
+    made = pd.DataFrame(dict(enumerate(parts)), index=getattr(X, "index", None))
+    made.columns = names
+    made.attrs[KEY] = factors
+    return made
+
+
+def places_of(factors: Factors, names: Iterable[str]) -> list[list[int]]:
+    """Return the places of the columns of each factor."""
+    places = {name: place for place, name in enumerate(names)}
+    return [[places[c] for c in level_names(*factor)] for factor in factors.items()]
