@@ -29,6 +29,7 @@ from probmetric.inference.lca.fit import (
     scaled_within,
     whitened,
 )
+from probmetric.inference.lca.mode import span
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.typing import Array
@@ -286,21 +287,22 @@ def solve(
     learning_rate: float,
     init: LCAParams | None = None,
 ) -> Fit:
-    """Fit LCA to pairs in float64, with shapes padded to buckets.
+    """Fit LCA to pairs in float64.
 
     With fewer points than features, W - W₀ vanishes off their span: the fit has one
     column for each of its r < n dimensions. ``init`` must be a fit with the same W₀.
+    Shapes are padded for the solvers that JAX compiles.
     """
     X, W0 = np.asarray(pairs.X), np.asarray(prior.mean)
-    axes = np.eye(X.shape[1])
+    axes = span(X).T
     if len(X) < X.shape[1]:
-        axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2]
         pairs = pairs._replace(X=(X - X.mean(0)) @ axes.T)
         prior = prior._replace(mean=W0 @ axes.T)
         init = init and init._replace(W=init.W @ axes.T)
+    compiled = recipe.solver != "lbfgs" or recipe.per_anchor
     with jax.enable_x64(True):
         found = fit(
-            pad_pairs(pairs),
+            pad_pairs(pairs) if compiled else pairs,
             prior,
             init=init,
             solver=recipe.solver,  # pyright: ignore[reportArgumentType]
