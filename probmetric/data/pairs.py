@@ -195,6 +195,7 @@ def nearest_pairs(
     m: int = 3,
     factor: ArrayLike | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
+    n_anchors: int | None = None,
 ) -> Pairs:
     """Pair each point with its nearest points of the same class and of other classes.
 
@@ -213,6 +214,9 @@ def nearest_pairs(
     groups : array of shape (n,) of integers, optional
         Cluster of each point. No pair has two points of a group, and the neighbors of a
         point are from different groups. Default: each point is a group.
+    n_anchors : int, optional
+        Number of points that anchor pairs, a random sample stratified by class. Their
+        neighbors are searched among all points. Default: all points.
 
     Returns
     -------
@@ -244,12 +248,19 @@ def nearest_pairs(
         if L.shape[1] != d:
             raise ValueError(f"factor must have shape (p, {d}), got {L.shape}")
         Z = rows @ L.T
+    anchors = np.ones(len(Z), bool)
+    if n_anchors is not None:
+        n_anchors = check_count("n_anchors", n_anchors, len(Z), "the number of points")
+        by_class = np.lexsort((np.random.default_rng(0).random(len(Z)), codes))
+        steps = np.linspace(0, len(Z) - 1, n_anchors).round().astype(int)
+        anchors = np.isin(np.arange(len(Z)), by_class[steps])
     centered = Z - Z.mean(0)  # Rounding of products is relative to the squared norms.
     group = np.arange(len(Z)) if groups is None else groups
     parts: _Parts = []
     for code in range(codes.max() + 1):
-        queries, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
-        for same, among, most in ((1, queries, k), (0, others, m)):
+        members, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+        queries = members[anchors[members]]
+        for same, among, most in ((1, members, k), (0, others, m)):
             most = min(most, len(among) - same)
             near = np.full((len(queries), most), -1)
             rest = np.arange(len(queries))

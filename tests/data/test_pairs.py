@@ -175,3 +175,13 @@ def test_counts_are_labels_with_the_weight_of_as_many():
         (0, 3, 0, 3.0, 6),
     ]
     assert result.trials is None
+
+
+def test_a_sample_of_anchors_has_the_pairs_that_all_points_would_give_them():
+    X, labels = tied_problem(4, n=60)
+    every, some = nearest_pairs(X, labels), nearest_pairs(X, labels, n_anchors=20)
+    anchors = np.unique(some.i)
+    assert len(anchors) == 20
+    share = np.bincount(labels[anchors]) - np.bincount(labels) / 3
+    assert np.abs(share).max() <= 1
+    assert triples(some) == [t for t in triples(every) if t[0] in anchors]

@@ -117,7 +117,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Approximate number of points for which nearest pairs are made, at least two in
         each class, sampled with ``random_state``. Partners are searched among all
         points. "auto" doubles the number from 1000 until the standard error of M is
-        below 0.05 of M. Default: all points.
+        below 0.05 of M. Default: all points, or a sample of at least 10,000 of more
+        than 32,000 points, without a standard error.
     per_anchor : bool, default=False
         Whether to fit a scale κ² for each anchor. The model then has no P(same).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
