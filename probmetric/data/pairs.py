@@ -2,9 +2,10 @@
 
 Distances are sums of squared differences, not ‖x‖² + ‖x'‖² - 2 x·x', whose rounding
 error of eps ‖x‖² would break ties at random. Distances that differ by rounding tie and
-are ordered by index. Learners use ``from_rows``, whose pairs do not depend on the order
-of the rows. Queries are processed in blocks: memory is O(n d) + O(pairs) +
-``BLOCK_ENTRIES``, without an (n, n) matrix.
+are ordered by index. Shortlists by matrix products are ranked again by differences; a
+query for which the rounding of products could matter is searched in full. Learners use
+``from_rows``, whose pairs do not depend on the order of the rows. Queries are processed
+in blocks: memory is O(n d) + O(pairs) + ``BLOCK_ENTRIES``, without an (n, n) matrix.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
+from sklearn.neighbors import NearestNeighbors
 
 from probmetric.arguments import check_count
 from probmetric.data.containers import Pairs, checked_rows, weights
@@ -23,6 +25,11 @@ from probmetric.typing import ArrayLike
 BLOCK_ENTRIES = 1 << 21
 """Largest number of distances in a block (16 MiB in float64)."""
 
+LISTED = 1 << 20
+"""Number of differences from which shortlists are faster than all distances."""
+
+TREE, MANY_QUERIES = 10, 1000
+"""A tree is faster than products up to this many features, from so many queries."""
 
 type _Parts = list[tuple[np.ndarray, np.ndarray, int]]
 """Anchors i, other points j, and the common y of some pairs."""
@@ -43,10 +50,13 @@ def smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
     if k == 0:
         return np.empty((len(D), 0), int)
     last = np.partition(D, k - 1, 1)[:, [k - 1]]
-    near = nearer(D, last)
-    tied = ~near & ~nearer(last, D)
-    places = k - near.sum(1, keepdims=True)
-    chosen = near | (tied & (np.cumsum(tied, 1) <= places))
+    chosen = ~nearer(last, D)
+    more = np.flatnonzero(np.count_nonzero(chosen, 1) > k)
+    if len(more):
+        near = nearer(D[more], last[more])
+        tied = chosen[more] & ~near
+        places = k - near.sum(1, keepdims=True)
+        chosen[more] = near | (tied & (np.cumsum(tied, 1) <= places))
     columns = np.nonzero(chosen)[1].reshape(len(D), k)
     values = np.take_along_axis(D, columns, 1)
     order = np.argsort(values, 1)
@@ -185,6 +195,7 @@ def nearest_pairs(
     m: int = 3,
     factor: ArrayLike | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
+    n_anchors: int | None = None,
 ) -> Pairs:
     """Pair each point with its nearest points of the same class and of other classes.
 
@@ -203,6 +214,9 @@ def nearest_pairs(
     groups : array of shape (n,) of integers, optional
         Cluster of each point. No pair has two points of a group, and the neighbors of a
         point are from different groups. Default: each point is a group.
+    n_anchors : int, optional
+        Number of points that anchor pairs, a random sample stratified by class. Their
+        neighbors are searched among all points. Default: all points.
 
     Returns
     -------
@@ -234,18 +248,75 @@ def nearest_pairs(
         if L.shape[1] != d:
             raise ValueError(f"factor must have shape (p, {d}), got {L.shape}")
         Z = rows @ L.T
+    anchors = np.ones(len(Z), bool)
+    if n_anchors is not None:
+        n_anchors = check_count("n_anchors", n_anchors, len(Z), "the number of points")
+        by_class = np.lexsort((np.random.default_rng(0).random(len(Z)), codes))
+        steps = np.linspace(0, len(Z) - 1, n_anchors).round().astype(int)
+        anchors = np.isin(np.arange(len(Z)), by_class[steps])
+    centered = Z - Z.mean(0)  # Rounding of products is relative to the squared norms.
     group = np.arange(len(Z)) if groups is None else groups
     parts: _Parts = []
-    for queries, _, members, others in _class_blocks(codes):
+    for code in range(codes.max() + 1):
+        members, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+        queries = members[anchors[members]]
         for same, among, most in ((1, members, k), (0, others, m)):
-            D = cdist(Z[queries], Z[among], "sqeuclidean")
-            D[group[queries][:, None] == group[among]] = np.inf
-            if groups is not None:
-                D = _nearest_of_groups(D, group[among])
-            near = smallest(D, min(most, len(among) - same))
-            row, place = np.nonzero(np.isfinite(np.take_along_axis(D, near, 1)))
-            parts.append((queries[row], among[near[row, place]], same))
+            most = min(most, len(among) - same)
+            near = np.full((len(queries), most), -1)
+            rest = np.arange(len(queries))
+            if groups is None and len(queries) * len(among) * d >= LISTED:
+                near, certain = _listed(Z, centered, queries, among, most)
+                rest = np.flatnonzero(~certain)
+            size = max(1, BLOCK_ENTRIES // max(len(among), 1))
+            for start in range(0, len(rest), size):
+                block = rest[start : start + size]
+                D = cdist(Z[queries[block]], Z[among], "sqeuclidean")
+                D[group[queries[block]][:, None] == group[among]] = np.inf
+                if groups is not None:
+                    D = _nearest_of_groups(D, group[among])
+                places = smallest(D, most)
+                at = np.take_along_axis(D, places, 1)
+                near[block] = np.where(np.isfinite(at), among[places], -1)
+            row, place = np.nonzero(near >= 0)
+            parts.append((queries[row], near[row, place], same))
     return _by_anchor(rows, parts)
+
+
+def _listed(
+    Z: Float[np.ndarray, "n d"],
+    centered: Float[np.ndarray, "n d"],
+    queries: Int[np.ndarray, "q"],
+    among: Int[np.ndarray, "a"],
+    k: int,
+) -> tuple[Int[np.ndarray, "q k"], Bool[np.ndarray, "q"]]:
+    """Return the k nearest other rows from shortlists, and which are certain.
+
+    scikit-learn makes the shortlists from matrix products or a tree. Their order is
+    that of ``smallest``. A query is certain if no row outside its shortlist can be as
+    near as the last one, given the rounding of the products.
+    """
+    tree = Z.shape[1] <= TREE and len(queries) >= MANY_QUERIES
+    candidates, origins = centered[among], centered[queries]
+    search = NearestNeighbors(algorithm="kd_tree" if tree else "brute").fit(candidates)
+    width = min(k + 8, len(among))
+    far, places = search.kneighbors(origins, width)
+    columns = np.sort(among[places], 1)
+    near = np.empty((len(queries), k), int)
+    kth = np.empty(len(queries))
+    size = max(1, BLOCK_ENTRIES // (width * Z.shape[1]))
+    for start in range(0, len(queries), size):
+        block = slice(start, start + size)
+        delta = Z[columns[block]] - Z[queries[block], None]
+        D = np.einsum("qkd,qkd->qk", delta, delta)
+        D[columns[block] == queries[block, None]] = np.inf
+        chosen = smallest(D, k)
+        near[block] = np.take_along_axis(columns[block], chosen, 1)
+        kth[block] = np.take_along_axis(D, chosen, 1).max(1, initial=0.0)
+    if width == len(among):
+        return near, np.ones(len(queries), bool)
+    size = max(float(np.einsum("ij,ij->i", a, a).max()) for a in (candidates, origins))
+    rounding = 64 * np.finfo(float).eps * Z.shape[1] * size
+    return near, nearer(kth[:, None], far[:, -1:] ** 2 - rounding)[:, 0]
 
 
 def _nearest_of_groups(

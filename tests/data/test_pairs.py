@@ -98,6 +98,19 @@ def test_nearest_pairs_equal_brute_force_on_tied_points(seed, k, m):
     assert triples(nearest_pairs(X, labels, k, m)) == brute_nearest(X, labels, k, m)
 
 
+@pytest.mark.parametrize("many", [1, 10**6], ids=["tree", "products"])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_shortlists_give_the_pairs_of_brute_force(monkeypatch, many, shift):
+    monkeypatch.setattr(pm_pairs, "LISTED", 0)
+    monkeypatch.setattr(pm_pairs, "MANY_QUERIES", many)
+    rng = np.random.default_rng(3)
+    tied, labels = tied_problem(3, n=90, d=2)
+    smooth = rng.normal(size=(90, 2))
+    for X in (tied + shift, smooth + shift):
+        wanted = brute_nearest(X, labels, 3, 4)
+        assert triples(nearest_pairs(X, labels, 3, 4)) == wanted
+
+
 def test_as_many_other_points_as_the_smallest_class_has_may_be_used():
     made = nearest_pairs(np.arange(5.0)[:, None], [0, 0, 0, 1, 1], 1, 3)
     assert np.bincount(made.anchor[made.y == 0]).tolist() == [2, 2, 2, 3, 3]
@@ -162,3 +175,13 @@ def test_counts_are_labels_with_the_weight_of_as_many():
         (0, 3, 0, 3.0, 6),
     ]
     assert result.trials is None
+
+
+def test_a_sample_of_anchors_has_the_pairs_that_all_points_would_give_them():
+    X, labels = tied_problem(4, n=60)
+    every, some = nearest_pairs(X, labels), nearest_pairs(X, labels, n_anchors=20)
+    anchors = np.unique(some.i)
+    assert len(anchors) == 20
+    share = np.bincount(labels[anchors]) - np.bincount(labels) / 3
+    assert np.abs(share).max() <= 1
+    assert triples(some) == [t for t in triples(every) if t[0] in anchors]

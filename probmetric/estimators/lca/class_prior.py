@@ -21,26 +21,22 @@ has members; from 300 points on two, and at most 1000 points are used. Ties are 
 by the order of the grids. If no class has two members nothing is chosen: k = 2 and
 λ = 30.
 
-The four priors of a grid are fitted in sequence in one compiled program, with warm
-starts, or from the prior mean if W_c has fewer rows than columns and several modes. The
-fits stop at a gap of 10⁻⁸ relative to the log density, whose constant is large at
-λ = 10⁶: 10⁻⁶ changed choices. Points of other folds have weight zero. ``solver``,
-``tol`` and ``max_iter`` only apply to the fits of the classes.
+The four priors of a grid are fitted in sequence: each fit starts at W - W₀ of the one
+before, or at the prior mean if W_c has fewer rows than columns and several modes.
+``solver``, ``tol`` and ``max_iter`` only apply to the fits of the classes.
 """
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import log_softmax
 
 from probmetric.data.containers import Pairs
 from probmetric.data.hash import first_best
-from probmetric.data.padding import bucket, pad_rows
-from probmetric.inference.lca.bootstrap import fit_near
 from probmetric.inference.lca.fit import scaled_axes, within_axes
+from probmetric.inference.lca.mode import Pooled, maximize, pool
 from probmetric.inference.lca.recipe import (
     Recipe,
     choose_power,
@@ -48,11 +44,10 @@ from probmetric.inference.lca.recipe import (
     prior_for,
     solve,
 )
-from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAPrior, log_b_of
 from probmetric.neighbors.strength import ONCE, folds, some_voters
-from probmetric.typing import Array, Scalar
+from probmetric.typing import Scalar
 
 SCALES = (2.0, 2.0**1.5, 4.0, 2.0**0.5)
 """Grid of k."""
@@ -62,8 +57,8 @@ STRENGTHS = (1e6, 100.0, 30.0, 10.0)
 
 MIDDLE = 30.0
 MOST_FOLDS = 5
-TOLERANCE, MOST_STEPS = 1e-8, 100
-"""Limits of the fits in folds."""
+TOLERANCE, MOST_STEPS = 1e-4, 100
+"""Limits of the fits in folds: gain of a step in nats, and number of steps."""
 
 type Scale = float | Literal["cv"]
 
@@ -186,20 +181,19 @@ def held_out(
     members = np.bincount(codes)
     most = MOST_FOLDS if len(Z) < ONCE else 2
     n_folds = int(min(most, *members[members > 1]))
-    tried = jax.tree.map(lambda *a: np.stack(a), *(p.of_class() for p in priors))
     losses, scored = np.zeros(len(priors)), 0
     for fold in folds(Z, codes, n_folds, 1):
-        present = np.unique(codes[fold.learned])
+        rows, own = Z[fold.learned], codes[fold.learned]
+        present = np.unique(own)
         out = fold.asked[np.isin(codes[fold.asked], present)]
         scored += len(out)
         scores = np.empty((len(priors), len(out), len(present)))
         for j, code in enumerate(present):
-            member = codes == code
-            mean = Z[fold.learned][member[fold.learned]].mean(0)
-            w = np.bincount(fold.learned, minlength=len(Z)).astype(float)
-            W, b = _along(Z - mean, member * w, ~member * w, tried)
-            gaps = (Z[out] - mean) @ _factor(W, b[:, None]).mT
-            scores[:, :, j] = -(b + 0.5 * np.sum(gaps**2, 2))
+            mean = rows[own == code].mean(0)
+            pairs = pool(class_pairs(rows, mean, own == code))
+            for q, (W, b) in enumerate(_along(pairs, priors)):
+                gaps = (Z[out] - mean) @ _factor(W, b).T
+                scores[q, :, j] = -(b + 0.5 * np.sum(gaps**2, 1))
         true = np.searchsorted(present, codes[out])
         log_p = log_softmax(scores, axis=2)[:, np.arange(len(out)), true]
         losses -= log_p.sum(1)
@@ -208,43 +202,18 @@ def held_out(
 
 
 def _along(
-    delta: np.ndarray, same: np.ndarray, other: np.ndarray, priors: LCAPrior
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return W (q, p, d) and b (q, 1) of fits to weighted pairs under each prior."""
-    size = bucket(len(delta))
-    rows = (pad_rows(a, size) for a in (delta, same, other))
-    with jax.enable_x64(True):
-        W, log_b = jax.device_get(_fits(*rows, priors))
-    return W, np.exp(log_b)[:, None]
-
-
-@jax.jit
-def _fits(
-    delta: Array, same: Array, other: Array, priors: LCAPrior
-) -> tuple[Array, Array]:
-    T_same = (delta * same[:, None]).T @ delta
-    T = T_same + (delta * other[:, None]).T @ delta
-    stats = Statistics(
-        X=delta,
-        i=None,
-        j=None,
-        same=jnp.zeros(len(delta), bool),
-        w=other,
-        anchor=None,
-        n_same=jnp.sum(same),
-        T_same=T_same,
-        n=jnp.sum(same + other),
-        T=T,
-        S=T,
-    )
-
-    def one(start: Any, prior: LCAPrior) -> Any:
-        if narrow:
-            start = {"W": prior.mean, "log_b": first}
-        end = fit_near(stats, prior, 1.0, start, TOLERANCE, MOST_STEPS).params
-        return end, (end["W"], end["log_b"])
-
-    p, d = priors.mean.shape[1:]
-    narrow, first = p < d, jnp.log(0.3)
-    start = {"W": priors.mean[0], "log_b": first}
-    return jax.lax.scan(one, start, priors)[1]
+    pairs: Pooled, priors: list[ClassPrior]
+) -> Iterator[tuple[Float[np.ndarray, "p d"], float]]:
+    """Yield W and b of fits under each prior in turn."""
+    mean, log_b = priors[0].of_class().mean, np.log(0.3)
+    p, d = mean.shape
+    W = mean
+    for prior in map(ClassPrior.of_class, priors):
+        if p < d:
+            W, log_b = mean, np.log(0.3)
+        start = {"W": W + (prior.mean - mean), "log_b": log_b}
+        end = maximize(
+            pairs, prior, 1.0, start, max_steps=MOST_STEPS, tol=TOLERANCE
+        ).params
+        mean, W, log_b = prior.mean, end.W, log_b_of(end.log_sigma2, p)
+        yield W, float(np.exp(log_b))

@@ -120,7 +120,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Approximate number of anchors. Anchors are points sampled with ``random_state``,
         at least two in each class. Nearest pairs are made only for anchors. Their
         partners are searched among all points. "auto" doubles the number from 1000
-        until the standard error of M is below 0.05 of M. Default: all points.
+        until the standard error of M is below 0.05 of M. Default: all points. With more
+        than 32,000 points, a sample of at least 10,000, without a standard error.
     per_anchor : bool, default=False
         Whether to fit a scale κ² for each anchor. The model then has no P(same).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"

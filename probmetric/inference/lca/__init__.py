@@ -12,6 +12,7 @@ In reading order:
 ``likelihood``   marginal (1), log likelihood (2), log joint density (3).
 ``latent``       posterior of (z, z'): means (1), covariances (2)-(3).
 ``em``           E-step (1)-(5), M-steps: full (6)-(7), reduced (8)-(9).
+``mode``         L-BFGS in the eigenvectors of T₁ (1)-(3).
 ``fit``          starts, solvers and the mode.
 ``anchors``      the fit from a sample of anchors, with a standard error (a folder).
 ``recipe``       the default fit from labeled points: pairs, prior, refresh.

@@ -9,6 +9,7 @@ from the paper, the paper is wrong. The docstrings name the errata.
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import qr
@@ -17,6 +18,7 @@ from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.lca.em import full_step, kappa_step, reduced_step, spectrum
 from probmetric.inference.lca.likelihood import objective, to_params
+from probmetric.inference.lca.mode import maximize, pool
 from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.sampling.target import Arrays
 from probmetric.inference.solvers.em import run_em
@@ -296,7 +298,6 @@ def fit(
             "solver must be 'lbfgs', 'squarem' or 'em' if per_anchor, got 'full_em'."
         )
     check_prior(prior)
-    stats = prepare(pairs, per_anchor=per_anchor)
     W = np.asarray(prior.mean if init is None else init.W)
     start: Arrays = {"W": W}
     if per_anchor:
@@ -311,6 +312,11 @@ def fit(
         )
         start["log_b"] = np.asarray(log_b, W.dtype)
     prior = LCAPrior(*(np.asarray(v, W.dtype) for v in prior))
+    if solver == "lbfgs" and not per_anchor:
+        tol = 1e-8 if tol is None else tol
+        data = pool(pairs), prior, learning_rate
+        return jax.device_put(maximize(*data, start, max_steps=max_steps, tol=tol))
+    stats = prepare(pairs, per_anchor=per_anchor)
     data = (stats, prior, np.asarray(learning_rate, W.dtype))
     if solver == "lbfgs":
         tol = 1e-8 if tol is None else tol

@@ -1,13 +1,15 @@
 """The default fit of LCA to labeled points: pairs, prior, learning rate, refresh.
 
 Each point is paired with its k nearest points of its class and its m nearest of the
-other classes; the N pairs have the weight of n observations (learning rate n/N),
-because pairs share points. The prior is centered at W₀ ∝ S^(-g/2), with the covariance
-S within classes and g chosen by folds (``choose_power``). Under W₀ the median squared
-distance of the same-class pairs is 1. For g = 0 it is the scaled Euclidean metric,
-W₀ = cI. The standard deviation is c/√λ with c = ‖W₀‖/√p. After the first fit the pairs
-are searched again under the learned metric and the fit is continued: one refresh, which
-improves the metric slightly (see docs/measured.md). Points are standardized.
+other classes. With more than 32,000 points, only a stratified sample of them has such
+pairs (``most_anchors``). The N pairs have the weight of n observations (learning rate
+n/N), because pairs share points. The prior is centered at W₀ ∝ S^(-g/2), with the
+covariance S within classes and g chosen by folds (``choose_power``). Under W₀ the
+median squared distance of the same-class pairs is 1. For g = 0 it is the scaled
+Euclidean metric, W₀ = cI. The standard deviation is c/√λ with c = ‖W₀‖/√p. After the
+first fit the pairs are searched again under the learned metric and the fit is
+continued: one refresh, which improves the metric slightly (see docs/measured.md).
+Points are standardized.
 """
 
 from collections.abc import Iterator
@@ -29,6 +31,7 @@ from probmetric.inference.lca.fit import (
     scaled_within,
     whitened,
 )
+from probmetric.inference.lca.mode import span
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.typing import Array
@@ -38,6 +41,9 @@ WITHIN = {"half_within": 0.5, "within": 1.0}
 
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Grid of g for ``choose_power``. With the first, W₀ = cI."""
+
+FEWEST_ANCHORS, SEARCHED = 10_000, 32_000**2
+"""Of many points, so many anchor pairs; number of distances searched for them."""
 
 FEW = 30
 """Below this number of points only g = 0 and ¼ are tried: folds choose too much."""
@@ -126,13 +132,22 @@ def _unweighted(
         return Pairs(X, i, j, (codes[i] == codes[j]).astype(int))
     if recipe.pairs == "nearest":
         k, m = neighbors_of(recipe, sizes)
-        make = partial(nearest_pairs, k=k, m=m, factor=factor)
+        most = None if recipe.per_anchor else most_anchors(len(X))
+        make = partial(nearest_pairs, k=k, m=m, factor=factor, n_anchors=most)
         return from_rows(make, X, codes, groups)
     n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
     impostors = partial(impostor_pairs, k=n_targets, max_impostors=recipe.max_impostors)
     made = from_rows(impostors, X, codes)
     anchor = np.unique(np.asarray(made.anchor), return_inverse=True)[1]
     return made._replace(anchor=anchor)
+
+
+def most_anchors(n: int) -> int:
+    """Return the number of points that anchor nearest pairs: all up to 32,000 points.
+
+    Beyond, the time of the search is constant up to 100,000 points, and then linear.
+    """
+    return min(n, max(FEWEST_ANCHORS, SEARCHED // n))
 
 
 def _sizes(
@@ -286,21 +301,22 @@ def solve(
     learning_rate: float,
     init: LCAParams | None = None,
 ) -> Fit:
-    """Fit LCA to pairs in float64, with shapes padded to buckets.
+    """Fit LCA to pairs in float64.
 
     With fewer points than features, W - W₀ vanishes off their span: the fit has one
     column for each of its r < n dimensions. ``init`` must be a fit with the same W₀.
+    Shapes are padded for the solvers that JAX compiles.
     """
     X, W0 = np.asarray(pairs.X), np.asarray(prior.mean)
-    axes = np.eye(X.shape[1])
+    axes = span(X).T
     if len(X) < X.shape[1]:
-        axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2]
         pairs = pairs._replace(X=(X - X.mean(0)) @ axes.T)
         prior = prior._replace(mean=W0 @ axes.T)
         init = init and init._replace(W=init.W @ axes.T)
+    compiled = recipe.solver != "lbfgs" or recipe.per_anchor
     with jax.enable_x64(True):
         found = fit(
-            pad_pairs(pairs),
+            pad_pairs(pairs) if compiled else pairs,
             prior,
             init=init,
             solver=recipe.solver,  # pyright: ignore[reportArgumentType]

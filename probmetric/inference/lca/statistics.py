@@ -85,12 +85,9 @@ def prepare(
     >>> float(stats.n), float(stats.n_same), float(np.exp(stats.ways).round(3))
     (8.0, 4.0, 70.0)
     """
-    if pairs.y is None:
-        raise ValueError("pairs.y must be labels in {0, 1}, got None.")
     if per_anchor and pairs.anchor is None:
         raise ValueError("pairs.anchor must be the group of each pair, got None.")
-    ways = _log_ways(pairs)
-    pairs = as_labels(pairs)
+    pairs, ways = labeled(pairs)
     # NumPy: this runs once a fit, and every JAX operation of a new shape compiles.
     X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
     w = np.asarray(weights(pairs), X.dtype)
@@ -120,13 +117,15 @@ def prepare(
     )
 
 
-def _log_ways(pairs: Pairs) -> float:
-    """Return Σ w log C(m, y)."""
+def labeled(pairs: Pairs) -> tuple[Pairs, float]:
+    """Return pairs with labels instead of counts, and Σ w log C(m, y)."""
+    if pairs.y is None:
+        raise ValueError("pairs.y must be labels in {0, 1}, got None.")
     if pairs.trials is None:
-        return 0.0
+        return as_labels(pairs), 0.0
     m, y = np.asarray(pairs.trials), np.asarray(pairs.y)
     ways = gammaln(m + 1.0) - gammaln(y + 1.0) - gammaln(m - y + 1.0)
-    return float(np.sum(np.asarray(weights(pairs)) * ways))
+    return as_labels(pairs), float(np.sum(np.asarray(weights(pairs)) * ways))
 
 
 def project(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r p"]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
 from scipy.optimize import OptimizeResult, minimize
 
 from probmetric.arguments import check_counts
@@ -48,32 +50,66 @@ def lbfgs[P, D](
     on their units. The result is a local optimum. ``n_evaluations`` counts evaluations
     of value and gradient.
     """
-    (max_steps,) = check_counts(max_steps=max_steps)
     # Transfer once, not at every evaluation; flat parameters stay on the host.
     params, data = jax.device_put((params, data))
     leaves, structure = jax.tree.flatten(jax.device_get(params))
     dtype, ends = np.result_type(*leaves), np.cumsum([np.size(a) for a in leaves])
-    start = np.concatenate([np.ravel(a) for a in leaves]).astype(float)
-    trace: list[float] = []
-    converged = False
+    start = np.concatenate([np.ravel(a) for a in leaves]).astype(dtype)
+
+    def at(x: np.ndarray) -> tuple[Array, Array]:
+        return _value_and_gradient(objective, x, params, data)
+
+    fit = climb(at, start, max_steps=max_steps, tol=tol)
+    parts = np.split(fit.params, ends[:-1])
+    like = zip(parts, leaves, strict=True)
+    tree = structure.unflatten(
+        [a.reshape(np.shape(b)).astype(b.dtype) for a, b in like]
+    )
+    return jax.device_put(fit._replace(params=tree))
+
+
+def climb(
+    value_and_gradient: Callable[[np.ndarray], tuple[Array | float, Array]],
+    start: Float[np.ndarray, "q"],
+    *,
+    max_steps: int,
+    tol: float,
+    whitened: bool = False,
+) -> Fit:
+    """Maximize a function of an array (q,) as ``lbfgs`` does, on the host.
+
+    The first step has length 1, or with ``whitened`` the length of the gradient, which
+    is best if the Hessian is near the identity.
+    """
+    (max_steps,) = check_counts(max_steps=max_steps)
+    dtype, trace, converged = start.dtype, [], False
 
     def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _value_and_gradient(objective, x.astype(dtype), params, data)
+        value, gradient = value_and_gradient(x.astype(dtype, copy=False))
         value, gradient = float(value), np.asarray(gradient, float)
-        if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
             # A large value makes the line search back off from an inadmissible point.
             return 1e100, np.zeros_like(gradient)
         return -value, -gradient
+
+    origin = start.astype(float)
+    f0, g0 = negative(origin)
+    unit = max(float(np.linalg.norm(g0)), np.finfo(float).tiny) if whitened else 1.0
+
+    def scaled(z: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = negative(origin + unit * z) if z.any() else (f0, g0)
+        return value, unit * gradient
 
     def record(intermediate_result: OptimizeResult) -> None:
         nonlocal converged
         trace.append(-float(intermediate_result.fun))
         # One small gain is common in the first step, along the gradient.
-        gains = np.diff([-f0, *trace][-3:])
-        if converged := len(gains) == 2 and bool(np.all(gains <= small)):
+        last = [-f0, *trace[-3:]][-3:]
+        if converged := len(last) == 3 and all(
+            b - a <= small for a, b in pairwise(last)
+        ):
             raise StopIteration
 
-    f0, _ = negative(start)
     size = max(1.0, abs(f0))
     small = max(tol, 4 * np.finfo(dtype).eps * size)
     options = {
@@ -84,34 +120,32 @@ def lbfgs[P, D](
         "maxcor": 20,
     }
     if f0 == 1e100:
-        end, value, n_steps, n_evaluations = start, f0, 0, 1
+        end, value, n_steps, n_evaluations = origin, f0, 0, 1
         result = Result.NONFINITE
     else:
         # SciPy factors small matrices at every step.
-        with one_blas_thread():
+        with one_blas_thread(int(len(start) ** 0.5)):
             solution = minimize(
-                negative,
-                start,
+                scaled,
+                np.zeros_like(origin),
                 jac=True,
                 method="L-BFGS-B",
                 callback=record,
                 options=options,
             )
-        end, value = solution.x, float(solution.fun)
-        n_steps, n_evaluations = int(solution.nit), int(solution.nfev) + 1
+        end, value = origin + unit * solution.x, float(solution.fun)
+        n_steps, n_evaluations = int(solution.nit), int(solution.nfev)
+        slope = np.max(np.abs(solution.jac)) / unit
         # The line search fails at a mode that is exact up to rounding.
-        converged |= solution.success or np.max(np.abs(solution.jac)) <= 1e-6 * size
+        converged |= solution.success or slope <= 1e-6 * size
         result = Result.CONVERGED if converged else Result.MAX_STEPS
     padded = np.full(max_steps, np.nan)
     padded[: len(trace)] = trace[:max_steps]
-    parts = np.split(end.astype(dtype), ends[:-1])
-    like = zip(parts, leaves, strict=True)
-    fit = Fit(
-        structure.unflatten([a.reshape(np.shape(b)).astype(b.dtype) for a, b in like]),
+    return Fit(
+        end.astype(dtype),
         dtype.type(-value),
         np.asarray(int(result)),
         np.asarray(n_steps),
         np.asarray(n_evaluations),
         padded.astype(dtype),
     )
-    return jax.device_put(fit)

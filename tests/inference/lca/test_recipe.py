@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 
 from probmetric.data.padding import pad_pairs
+from probmetric.inference.lca import recipe as module
 from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,
     build,
+    most_anchors,
     prior_for,
     rate_for,
     solve,
@@ -83,3 +85,23 @@ def test_a_fit_in_the_span_of_few_points_is_the_fit_to_all_features(mean):
         whole = fit(pad_pairs(pairs), prior, learning_rate=0.2, tol=1e-12)
     np.testing.assert_allclose(found.params.W, whole.params.W, atol=1e-6)
     np.testing.assert_allclose(found.objective, whole.objective, rtol=1e-10)
+
+
+def test_beyond_32000_points_a_sample_anchors_the_pairs():
+    assert [most_anchors(n) for n in (9, 32_000, 64_000, 100_000, 10**6)] == [
+        9, 32_000, 16_000, 10_240, 10_000,
+    ]  # fmt: skip
+
+
+def test_sampled_anchors_do_not_depend_on_the_order_of_rows(monkeypatch):
+    monkeypatch.setattr(module, "FEWEST_ANCHORS", 12)
+    monkeypatch.setattr(module, "SEARCHED", 0)
+    rng = np.random.default_rng(0)
+    points, codes = rng.normal(size=(60, 3)), np.arange(60) % 3
+    order = rng.permutation(60)
+    pairs = build(points, codes, Recipe(3))
+    again = build(points[order], codes[order], Recipe(3))
+    assert len(np.unique(pairs.i)) == 12
+    assert rate_for(pairs, Recipe(3)) * len(pairs.i) == pytest.approx(60)
+    triples = set(zip(pairs.i, pairs.j, pairs.y, strict=True))
+    assert triples == set(zip(order[again.i], order[again.j], again.y, strict=True))
