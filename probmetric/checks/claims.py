@@ -357,8 +357,8 @@ def calibrated(
 ) -> Check:
     """Claim that ranks of true values among NUTS draws are uniform.
 
-    ``world()`` returns the data and the prior, which all simulations share. Of the
-    labels only the shape is used. In the wrong claim the data count twice. It has
+    ``world()`` returns the data and the prior, which all simulations share. Only
+    the shape of the labels is used. In the wrong claim the data count twice. It has
     ``n_wrong`` simulations. ``identified`` are the sites to rank (default: all), and
     ``settings`` are arguments of ``ranks.sbc``.
     """

@@ -119,7 +119,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Linear map L in input units, M = LᵀL, with rows by descending contribution.
         Columns of constant features are zero if the metric is mixed.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose to learn nothing.
+        Value of s. ∞ if "cv" chose not to learn.
     params_ : DCAGMParams
         Fitted parameters for standardized features. A is transformed such that the
         pooled covariance within components is I.

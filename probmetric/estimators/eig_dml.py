@@ -82,7 +82,7 @@ class EigDML(PairLearner):
         rows. r is d, or at s = 0 the rank of the optimum, which is often far below d.
         Columns of constant features are zero.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose to learn nothing.
+        Value of s. ∞ if "cv" chose the Euclidean distance.
     primal_, dual_, gap_ : float
         Squared distance of the nearest far pair at the optimum, before mixing; an upper
         bound on this distance for all metrics; and ``dual_ - primal_``.

@@ -157,8 +157,8 @@ class LDA(_TiedClasses):
         least d + C points for C classes. With ∞ no covariance is learned. Distances are
         then Euclidean in standardized units, and the first rows of the map are the
         discriminant directions. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log
-        loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``), at 5 to
-        15 times the cost of one fit.
+        loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``). This
+        takes 5 to 15 times as long as one fit.
 
     Attributes
     ----------
@@ -180,13 +180,13 @@ class LDA(_TiedClasses):
     -----
     ``sample`` makes exact, independent draws of M (feature, feature_bis), weights
     (class), mean (class, feature) and covariance (all_classes, feature, feature_bis).
-    The prior is Σ_W ~ IW(s + d + 1, s T) with s = ``prior_strength_`` (improper if
-    s = 0; s = ∞ is computed as 10¹⁸), p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)`` and uniform
-    class weights.
-    The prior of μ_c is improper, so there are no prior draws and no log prior.
-    ``covariance_`` and ``means_`` are the posterior means of Σ_W and μ_c, and
-    ``priors_`` is the posterior mode of the weights. The learned metric is computed
-    from ``covariance_``, ``means_`` and ``priors_``. It is not the mean of M.
+    The prior is Σ_W ~ IW(s + d + 1, s T) with s = ``prior_strength_``. It is improper
+    if s = 0, and s = ∞ is computed as 10¹⁸. The means have p(μ_c | Σ_W) ∝
+    ``|Σ_W|^(-1/2)``, and the class weights are uniform. The prior of μ_c is improper,
+    so there are no prior draws and no log prior. ``covariance_`` and ``means_`` are the
+    posterior means of Σ_W and μ_c, and ``priors_`` is the posterior mode of the
+    weights. The learned metric is computed from ``covariance_``, ``means_`` and
+    ``priors_``. It is not the mean of M.
 
     ``posterior_metric`` assumes independent points and Gaussian classes with one
     covariance. Its draws do not include the choice of ``prior_strength_``. The coverage

@@ -74,7 +74,7 @@ class PairLDA(PairLearner):
         Fraction of Σ|eigenvalues| that was negative and that "kissme" therefore
         removed. 0 for the other methods.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose to learn nothing.
+        Value of s. ∞ if "cv" chose the Euclidean distance.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
     threshold_, pair_classes_

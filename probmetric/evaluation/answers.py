@@ -41,12 +41,12 @@ def answer_scores(
     dict
         Scores by name:
 
-        * ``accuracy``: share of judgments predicted by P > ½ (P = ½ counts half).
+        * ``accuracy``: fraction of judgments predicted by P > ½ (P = ½ counts half).
         * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0.
         * ``brier``: mean of (P - judgment)², in [0, 1], which is half of the score of
           ``evaluate`` for two classes.
-        * ``ece``: mean absolute difference between P and the share of *yes* over bins
-          of P.
+        * ``ece``: mean absolute difference between P and the fraction of *yes* over
+          bins of P.
         * ``roc_auc``: area under the ROC curve of P, NaN if all judgments are equal.
 
     Examples

@@ -1,4 +1,4 @@
-"""Fits to a ``Source``: what is checked and set before one, as for arrays.
+"""Checks and settings before a fit to a ``Source``, as for arrays.
 
 Options that need all rows at once raise an error with the value to use.
 """

@@ -38,7 +38,7 @@ from probmetric.neighbors.strength import deal
 
 N_FOLDS = 5
 POINTS = 5.0
-"""Default of α, chosen on other data sets than those of the benchmark."""
+"""Default of α, chosen on datasets that are not in the benchmark."""
 
 LEAST = 1e-12
 """Smaller held-out probabilities count as this one: a stack with one good part wins."""

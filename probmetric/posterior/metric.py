@@ -395,8 +395,8 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
     if purpose != "intervals":
         raise ValueError(
             f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
-            f"({source!r} draws). The spread of draws for prediction is not that of an "
-            "estimate. Use posterior_metric('intervals')."
+            f"({source!r} draws). Draws for prediction have another spread than "
+            "estimates. Use posterior_metric('intervals')."
         )
 
 

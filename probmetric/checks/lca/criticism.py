@@ -188,10 +188,11 @@ def _prior(fitted: Fitted, around: Laplace, rng: np.random.Generator) -> Finding
         f"sensitivity {sensitive:.2f}"
     )
     remedy = (
-        "Prior and data disagree, and the answer depends on both: weaken the prior "
-        "(smaller regularization), or give prior_mean from other data."
+        "Prior and data disagree, and the result depends on both. Use a weaker prior "
+        "(smaller regularization), or a prior_mean from other data."
         if sensitive >= SENSITIVE
-        else "The prior is surprised, but hardly moves the answer: say so with results."
+        else "The data are unlikely under the prior, which hardly changes the result. "
+        "Report this with the results."
     )
     p = min(1.0, 2 * min(p_W, p_b))
     return Finding("prior", far, p, sensitive, SENSITIVE, summary, remedy)

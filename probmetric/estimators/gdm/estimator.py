@@ -81,9 +81,9 @@ class GDM(
 
     The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``. The
     curves s_f increase; they are sums of I-splines with heights ≥ 0. ``fit_sites``
-    takes covariates and a table of species. ``fit_pairs`` takes pairs of sites that
-    share y of ``trials`` individuals or species. The fit is the mode under half-normal
-    priors. The mode is unique, and ``gap_`` certifies it.
+    takes covariates and a table of species. ``fit_pairs`` takes pairs of sites, of
+    which y of ``trials`` individuals or species are common to both sites. The fit is
+    the mode under half-normal priors. The mode is unique, and ``gap_`` certifies it.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ class GDM(
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of b.
     coordinates : tuple of two column names or numbers, optional
-        Columns of X with the place of each site, such as ("lon", "lat"). They have no
-        curves. The geographic distance of two sites has a curve instead, which is the
-        last one.
+        Columns of X with the coordinates of each site, such as ("lon", "lat"). They
+        have no curves. The geographic distance of two sites has a curve instead, which
+        is the last one.
     distance : {"great_circle", "plane"}, default="great_circle"
         "great_circle" is the distance in km between longitudes and latitudes in
         degrees. "plane" is the straight line, in the units of the coordinates.

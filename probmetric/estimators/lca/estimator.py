@@ -111,9 +111,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         W₀ ∝ S^(-g/2), with the covariance S within classes. g = 1 ("within") shrinks
         the distance to the Mahalanobis distance of S, and g = 0 ("identity") to the
         Euclidean distance. "half_within" is g = ½. "auto", the default, chooses g among
-        0, ¼, ½, ¾ and 1 by the log loss of ``KNeighborsClassifier`` in folds, or among
-        0 and ¼ for fewer than 30 points. For pairs, weighted points and anchors it is
-        "identity". With ``n_components < d``, W₀ has the principal axes under S^(-g/2).
+        0, ¼, ½, ¾ and 1, or among 0 and ¼ for fewer than 30 points. It minimizes the
+        log loss of ``KNeighborsClassifier`` in folds. For pairs, weighted points and
+        anchors it is "identity". With ``n_components < d``, W₀ has the principal axes
+        under S^(-g/2).
     n_refresh : int, default=1
         Number of times that *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
@@ -150,15 +151,15 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Noise variance σ², relative to κ² = 1, and the scales κ² of ``per_anchor``.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
-        if "cv" chose to learn nothing.
+        if "cv" chose the prior mean W₀ as the map.
     choices_ : list of Choice
         Settings tried by ``regularization="cv"``, best first: prior mean, λ, number of
         refreshes, held-out accuracy averaged over k = 1, 3, 5, 7, and held-out accuracy
         at k = 3. Otherwise empty.
     ranks_ : list of RankChoice
-        Numbers of rows tried by ``n_components="cv"`` or "loo", with the mean held-out
-        loss in nats per point and the standard error of its difference from the
-        smallest loss. Otherwise empty.
+        Numbers of rows tried by ``n_components="cv"`` or "loo". Each has the mean
+        held-out loss in nats per point, and the standard error of its difference from
+        the smallest loss. Otherwise empty.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit``.
     n_anchors_ : int

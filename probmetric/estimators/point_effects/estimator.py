@@ -72,9 +72,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Labels of the points. None if points have no labels: the points are the rows of
         ``fitted_.pairs.X``.
     gap_ : float
-        Certificate of the mode given ω: an estimated upper bound, in nats, on the
-        difference between the nearest local maximum of the log posterior and its value
-        at the fit, from a local quadratic approximation.
+        Certificate of the mode given ω: an estimated upper bound, in nats, on how far
+        the log posterior at the fit is below its nearest local maximum. The estimate
+        uses a local quadratic approximation.
     learning_rate_ : float
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.

@@ -88,10 +88,10 @@ class TripletMetric(PairsMixin, TripletLearner):
         Linear map, in input units, identified up to rotation and reflection.
     learning_rate_ : float
     gap_ : float
-        Certificate of the mode: an estimated upper bound, in nats, on the difference
-        between the nearest local maximum of the log posterior and its value at the fit,
-        from a local quadratic approximation. Infinite if the Hessian shows that the fit
-        is not a maximum. NaN (not computed) if p·d > 10 000.
+        Certificate of the mode: an estimated upper bound, in nats, on how far the log
+        posterior at the fit is below its nearest local maximum. The estimate uses a
+        local quadratic approximation. Infinite if the Hessian shows that the fit is not
+        a maximum. NaN (not computed) if p·d > 10 000.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
     threshold_, pair_classes_

@@ -89,9 +89,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     covariance : {"free", "proportional"}, default="free"
         Whether groups and pairs learn W_k and B_k, or Σ_k and one α.
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        - "default": the weak prior of Fraley and Raftery. If there are no more groups
-          than features (with one component, W and B free), it also shrinks W to a
-          multiple of I, with the weight of 8 points per feature, and B weakly.
+        - "default": the weak prior of Fraley and Raftery. With few groups it also
+          shrinks W to a multiple of I, with the weight of 8 points per feature, and B
+          weakly. Few means at most as many groups as features, with one component and
+          free W and B.
         - "flat": maximum likelihood, whose maximum may not exist.
         - "cv": shrinks W and B to multiples of I, for groups that are classes. The
           weight of the prior, 1 to 256 points or ∞, is chosen by the log loss of
@@ -135,7 +136,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     prior_strength_ : float
         Weight of the prior in points, with ``prior="cv"``.
     alpha_ : float or None
-        Common share α of noise. None if W is free.
+        Common fraction α of noise. None if W is free.
     metric_ : PairSimilarity
         Learned similarity, as returned by ``get_metric``.
     calibration_ : Calibration or None

@@ -63,7 +63,7 @@ def _parts(at: Arrays, data: GDMData) -> tuple[Arrays, Scalar]:
 
 
 TARGET = Target(_log_density, _functionals, _parts)
-"""Of positions {log_b, log_theta} and data (``Rows``, prior)."""
+"""Target for positions {log_b, log_theta} and data (``Rows``, prior)."""
 
 
 def start(

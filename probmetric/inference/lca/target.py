@@ -95,7 +95,7 @@ def _sites(at: Arrays, data: TargetData) -> Arrays:
 
 
 TARGET = Target(_log_density, _functionals, _parts)
-"""Of positions {W, log_b} and data (statistics, prior, learning rate, u)."""
+"""Target for positions {W, log_b} and data (statistics, prior, learning rate, u)."""
 
 MODEL_TARGET = Target(_log_density, _sites, _parts)
 """The same density; reports the sites of ``models.lca.lca``."""

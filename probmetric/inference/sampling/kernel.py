@@ -46,7 +46,7 @@ N_CANDIDATES = 16
 """Starting points tried per chain; the first with finite density is used."""
 
 OVERDISPERSED = 2.0
-"""Standard deviation of the starting points, in those of a Gaussian start."""
+"""Standard deviation of starting points, relative to a Gaussian start."""
 
 
 class Settings(NamedTuple):

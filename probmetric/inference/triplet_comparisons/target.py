@@ -39,7 +39,7 @@ def _parts(at: Arrays, data: TripletData) -> tuple[Arrays, Scalar]:
 
 
 TARGET = Target(_log_density, _functionals, _parts)
-"""Of positions {W} and data (``Differences``, prior)."""
+"""Target for positions {W} and data (``Differences``, prior)."""
 
 
 @native_arrays
