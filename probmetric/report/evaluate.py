@@ -85,7 +85,7 @@ def evaluate_page(
     figures: dict[str, dict[str, float]] = summary["figures"]
     base, *_, name = figures
     score, baseline = figures[name], figures[base]
-    predictions = read_table(
+    predictions: Any = read_table(
         folder, "predictions.csv", dtype={"truth": str, "predicted": str}
     )
     test = (

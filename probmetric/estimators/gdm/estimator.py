@@ -232,7 +232,7 @@ class GDM(
         remember_rows(self, None)
         rows = checked_rows(self, X, reset=True, finite=True)
         for factor, levels in self.factors_.items():
-            if len(levels) < 2:
+            if len(levels) == 1:
                 raise ValueError(
                     f"X must have two or more levels in the factor {factor!r}, got "
                     f"{levels[0]!r}"
