@@ -9,7 +9,7 @@ they are not independent observations.
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from probmetric.data.containers import OddOneOut, Triplets, checked_rows
 from probmetric.data.inputs import check_weights, column, pair_labels, points, real
@@ -77,10 +77,14 @@ def weighing(triplets: Triplets) -> Triplets:
     triplets = checked_rows(triplets)
     if triplets.w is None:
         return triplets
-    positive = np.asarray(triplets.w) > 0
+    return selected(triplets, np.asarray(triplets.w) > 0)
+
+
+def selected(triplets: Triplets, rows: Shaped[np.ndarray, "m"]) -> Triplets:
+    """Select triplets by number or mask; all points remain."""
     columns = triplets._asdict().items()
     return triplets._replace(
-        **{k: np.asarray(v)[positive] for k, v in columns if k != "X" and v is not None}
+        **{k: np.asarray(v)[rows] for k, v in columns if k != "X" and v is not None}
     )
 
 

@@ -268,3 +268,20 @@ def test_lapse_rates_outside_0_to_1_are_refused():
     for rate in (1.0, -0.1):
         with pytest.raises(ValueError, match=rf"lapse_rate must be .*, got {rate}"):
             pm.TripletEmbedding(lapse_rate=rate).fit(rows, y)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("p", [1, 2])
+def test_the_number_of_dimensions_is_chosen_by_held_out_responses(p):
+    _, rows, y = answers(n=5, size=300, p=p)
+    model = pm.TripletEmbedding("cv").fit(rows, y)
+    assert (model.n_components_, model.embedding_.shape) == (p, (5, p))
+    losses = model.component_losses_
+    assert losses.shape == (4,)  # 5 objects lie in 4 dimensions.
+    assert losses.min() < np.log(2)
+    order = np.random.default_rng(0).permutation(300)
+    again = clone(model).fit(rows[order], y[order])
+    np.testing.assert_allclose(again.component_losses_, losses, rtol=1e-4)
+    assert not hasattr(
+        again.set_params(n_components=2).fit(rows, y), "component_losses_"
+    )

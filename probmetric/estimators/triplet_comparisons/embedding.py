@@ -3,16 +3,20 @@
 Rows, prior, start, fit and draws are in ``inference.triplet_comparisons``.
 """
 
+from collections.abc import Iterator
 from dataclasses import field
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data.containers import Triplets
+from probmetric.data.containers import Triplets, weights
 from probmetric.data.inputs import real
-from probmetric.data.triplets import numbered, triplets_from_arrays, weighing
+from probmetric.data.triplets import numbered, selected, triplets_from_arrays, weighing
+from probmetric.estimators._labeled import forget
 from probmetric.estimators._learner import Run
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
 from probmetric.estimators.triplet_comparisons.shared import (
@@ -20,6 +24,8 @@ from probmetric.estimators.triplet_comparisons.shared import (
     accuracy,
     probability,
 )
+from probmetric.inference import triplet_comparisons as triplet
+from probmetric.inference.choose import choose
 from probmetric.inference.sampling.datatree import INDEPENDENT, provenance, to_datatree
 from probmetric.inference.sampling.sample import NutsOrLaplace
 from probmetric.inference.triplet_comparisons.embedding import (
@@ -31,8 +37,16 @@ from probmetric.inference.triplet_comparisons.embedding import (
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.metric.feature_names import named
-from probmetric.models.triplet_comparisons import triplet_comparisons
+from probmetric.models.triplet_comparisons import (
+    TripletParams,
+    log_probability,
+    triplet_comparisons,
+)
+from probmetric.neighbors.strength import N_FOLDS, Fold, folds, strongest
 from probmetric.typing import ArrayLike, Self
+
+MOST_DIMENSIONS = 6
+"""Largest number of dimensions that "cv" tries."""
 
 MOST_OBJECTS = 2000
 """Largest number of objects: each has a row of n - 1 coordinates."""
@@ -49,8 +63,10 @@ class TripletEmbedding(TripletLearner):
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number p of dimensions, at most n - 1.
+    n_components : int or "cv", default=2
+        Number p of dimensions, at most n - 1. "cv" chooses from 1 to 6 by the log loss
+        of held-out responses in five folds: the smallest p whose loss is within one
+        standard error of the best. Intervals do not include this choice.
     regularization : float > 0, default=1
         λ: the prior of the coordinates is N(0, c²/λ). c is chosen such that the log
         odds have root mean square 2 if coordinates have standard deviation c.
@@ -71,6 +87,10 @@ class TripletEmbedding(TripletLearner):
     embedding_ : array of shape (n, p)
         Positions at the posterior mode, centered and rotated to their principal axes.
         Only the distances between positions are identified.
+    n_components_ : int
+        Number p of dimensions.
+    component_losses_ : array
+        With "cv", mean log loss of held-out responses for p = 1, 2, ...
     object_names_ : tuple of n str, or None
         Names of the objects, sorted, if the triplets have names.
     objects_ : array of shape (n, n)
@@ -118,7 +138,7 @@ class TripletEmbedding(TripletLearner):
     True
     """
 
-    n_components: Count = field(default=2, kw_only=False)
+    n_components: Count | Literal["cv"] = field(default=2, kw_only=False)
     regularization: Positive = 1.0
     n_objects: Count | None = None
     learning_rate: Positive = 1.0
@@ -154,7 +174,7 @@ class TripletEmbedding(TripletLearner):
         check_settings(self)
         triplets, self.object_names_ = numbered(triplets)
         n = self._count(triplets)
-        p = int(self.n_components)
+        p = 1 if self.n_components == "cv" else int(self.n_components)
         if not p < n <= MOST_OBJECTS:
             raise ValueError(
                 f"triplets must refer to {p + 1} (for {p} components) to "
@@ -165,13 +185,48 @@ class TripletEmbedding(TripletLearner):
         data = weighing(
             triplets_from_arrays(triplets, y, sample_weight, X=rows, odd_one_out=odd)
         )
-        prior = embedding_prior(n, p, float(self.regularization))
         check_connected(data)
-        start = embedding_start(data, p)
-        params = self._solve(data, prior, float(self.learning_rate), start)
+        rate = float(self.learning_rate)
+        forget(self, "component_losses_")
+        p = self._cross_validated(data, rate) if self.n_components == "cv" else p
+        prior = embedding_prior(n, p, float(self.regularization))
+        params = self._solve(data, prior, rate, embedding_start(data, p))
+        self.n_components_ = p
         self.embedding_ = _along_axes(rows @ np.asarray(params.W).T)
         self.objects_ = np.eye(n)
         return self
+
+    def _cross_validated(self, data: Triplets, rate: float) -> int:
+        """Choose the number of dimensions by the one-standard-error rule."""
+        n, y, w = len(data.X), np.asarray(data.y), np.asarray(weights(data))
+        grid = range(1, min(MOST_DIMENSIONS, n - 1) + 1)
+        rates = {"learning_rate": rate, "lapse_rate": float(self.lapse_rate)}
+
+        def learn(rows: Int[np.ndarray, "l"]) -> Iterator[TripletParams]:
+            train = selected(data, rows)
+            for p in grid:
+                prior = embedding_prior(n, p, float(self.regularization))
+                start, steps = embedding_start(train, p), int(self.max_iter)
+                yield triplet.fit(
+                    train, prior, start=start, max_steps=steps, **rates
+                ).params
+
+        def losses(params: TripletParams, fold: Fold) -> Float[np.ndarray, "1 m"]:
+            log_p = np.asarray(log_probability(params, data, rates["lapse_rate"]))
+            return -(w * log_p[np.arange(len(y)), y])[None, fold.asked]
+
+        questions = np.stack(data.ends, 1).astype(float)
+        chosen = choose(
+            grid,
+            learn,
+            losses,
+            partial(strongest, tolerance=1.0),
+            folds=folds(questions, y, N_FOLDS, 1),
+            points=np.arange(len(y)),
+            shape=(1,),
+        )
+        self.component_losses_ = chosen.losses
+        return int(chosen.strength)
 
     def _count(self, triplets: ArrayLike) -> int:
         if self.n_objects is not None:
