@@ -235,7 +235,7 @@ class GDM(
             if len(levels) == 1:
                 raise ValueError(
                     f"X must have two or more levels in the factor {factor!r}, got "
-                    f"{levels[0]!r}"
+                    f"{', '.join(map(repr, levels))}"
                 )
         made = site_pairs(rows, species, measure=measure)
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
