@@ -21,6 +21,9 @@ Centers and scales are sums, whose last bits depend on the order of rows.
 ROUNDS = 3
 """Refinements of the row hashes."""
 
+BLOCK = 1 << 15
+"""Number of entries that are hashed at a time: few enough for the cache."""
+
 
 def data_variables(data: object) -> dict[str, np.ndarray]:
     """Return the arrays of a data argument by name, without strings and None."""
@@ -57,14 +60,15 @@ def canonical_order(
     """
     codes = np.zeros(len(X), int) if codes is None else np.asarray(codes)
     ranks = _ranks(np.asarray(X))
-    row = np.zeros(len(X), np.uint64)
+    row, step = np.zeros(len(X), np.uint64), max(1, BLOCK // max(len(X), 1))
     for _ in range(ROUNDS):
         of_class = np.zeros(codes.max(initial=0) + 1, np.uint64)
         np.add.at(of_class, codes, _mixed(row))
         total = of_class[codes]
-        for rank in ranks:  # One column at a time: no copy of X.
-            column = np.sum(_mixed(rank + row), dtype=np.uint64)
-            total += _mixed(rank + column)
+        for at in range(0, len(ranks), step):  # A few columns at a time: no copy of X.
+            rank = ranks[at : at + step]
+            column = np.sum(_mixed(rank + row), 1, dtype=np.uint64, keepdims=True)
+            total += np.sum(_mixed(rank + column), 0, dtype=np.uint64)
         row = _mixed(total)
     if len(np.unique(row)) == len(row):
         return np.argsort(row)
@@ -79,14 +83,17 @@ def _mixed(z: np.ndarray) -> np.ndarray:
 
 def _ranks(X: Float[np.ndarray, "n d"]) -> np.ndarray:
     """Return ranks of entries in their column, times an odd number, (d, n)."""
-    ranks = np.empty(X.shape[::-1], np.uint64)
-    for x, rank in zip(X.T, ranks, strict=True):
-        order = np.argsort(x)  # NaN comes last.
-        ordered = x[order]
+    ranks = np.zeros(X.shape[::-1], np.uint64)
+    step = max(1, BLOCK // max(len(X), 1))
+    for at in range(0, X.shape[1], step):
+        x = np.ascontiguousarray(X[:, at : at + step].T)
+        order = np.argsort(x, 1)  # NaN comes last.
+        ordered = np.take_along_axis(x, order, 1)
         gap = np.diff(ordered)
-        apart = gap > SAME * np.nansum(gap)
-        apart |= np.isnan(ordered[1:]) & ~np.isnan(ordered[:-1])
-        rank[order] = np.append(0, np.cumsum(apart))
+        apart = gap > SAME * np.nansum(gap, 1, keepdims=True)
+        apart |= np.isnan(ordered[:, 1:]) & ~np.isnan(ordered[:, :-1])
+        count = np.cumsum(apart, 1, dtype=np.uint64)
+        np.put_along_axis(ranks[at : at + step], order[:, 1:], count, 1)
     return ranks * np.uint64(0x9E3779B97F4A7C15)
 
 

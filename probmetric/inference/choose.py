@@ -42,6 +42,7 @@ def choose[Setting, Model, Choice](
     *,
     folds: Iterable[Fold],
     points: Int[np.ndarray, "n"],
+    name: str,
     shape: tuple[int, ...] = (),
 ) -> Choice:
     """Choose a setting of a grid by the losses of held-out points.
@@ -52,12 +53,12 @@ def choose[Setting, Model, Choice](
     leading axes are further settings, compared within the model, that broadcast to
     ``shape``. ``rule`` takes the mean losses (settings, *shape, n) and ``grid``.
     ``points`` are the rows that the folds hold out; a point that no fold holds out has
-    loss 0.
+    loss 0. ``name`` is the setting's name in the progress bar.
     """
     column = np.zeros(max(points, default=-1) + 1, int)
     column[points] = np.arange(len(points))
     table, repeats = np.zeros((len(grid), *shape, len(points))), np.zeros(len(points))
-    for fold in folds:
+    for fold in progress_bar(list(folds), f"choose {name}", None, "fold"):
         at = column[fold.asked]
         repeats[at] += 1
         for row, model in zip(table, learn(fold.learned), strict=True):
@@ -89,7 +90,7 @@ def choose_strength(
     X, codes = np.asarray(X), np.asarray(codes)
     order = canonical_order(X, codes)
     repeats = N_REPEATS if len(X) < ONCE else 1
-    every = list(folds(X, codes, N_FOLDS, repeats, order, groups))
+    every = folds(X, codes, N_FOLDS, repeats, order, groups)
 
     def votes(model: Any, fold: Fold) -> Float[np.ndarray, "b m"]:
         voters, queries = fold.voters, fold.asked
@@ -104,7 +105,8 @@ def choose_strength(
             learn,
             votes,
             partial(strongest, tolerance=tolerance),
-            folds=progress_bar(every, f"choose {name}", None, "fold"),
+            folds=every,
+            name=name,
             points=some_voters(X, codes, order),
             shape=(len(BANDWIDTHS),),
         )

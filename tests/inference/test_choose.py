@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from probmetric.inference import choose as module
 from probmetric.inference.choose import choose
 from probmetric.neighbors.strength import Fold
 
@@ -22,6 +23,7 @@ def table_of(learn, **options):
         lambda table, grid: (table, grid),
         folds=FOLDS,
         points=POINTS,
+        name="letter",
         **options,
     )
 
@@ -51,5 +53,18 @@ def test_points_that_no_fold_holds_out_have_no_loss():
         lambda table, _: table,
         folds=FOLDS,
         points=np.arange(5),
+        name="nothing",
     )
     np.testing.assert_array_equal(every, [[0, 1, 0, 1, 1]])
+
+
+def test_folds_have_a_progress_bar(monkeypatch):
+    labels = []
+
+    def bar(items, label, show, unit):
+        labels.append((len(items), label, unit))
+        return items
+
+    monkeypatch.setattr(module, "progress_bar", bar)
+    table_of(lambda rows: [0.0, 0.0])
+    assert labels == [(3, "choose letter", "fold")]

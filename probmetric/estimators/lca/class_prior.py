@@ -47,6 +47,7 @@ from probmetric.inference.lca.recipe import (
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAPrior, log_b_of
 from probmetric.neighbors.strength import ONCE, folds, some_voters
+from probmetric.progress import progress_bar
 from probmetric.typing import Scalar
 
 SCALES = (2.0, 2.0**1.5, 4.0, 2.0**0.5)
@@ -182,7 +183,8 @@ def held_out(
     most = MOST_FOLDS if len(Z) < ONCE else 2
     n_folds = int(min(most, *members[members > 1]))
     losses, scored = np.zeros(len(priors)), 0
-    for fold in folds(Z, codes, n_folds, 1):
+    every = list(folds(Z, codes, n_folds, 1))
+    for fold in progress_bar(every, "choose the prior", None, "fold"):
         rows, own = Z[fold.learned], codes[fold.learned]
         present = np.unique(own)
         out = fold.asked[np.isin(codes[fold.asked], present)]

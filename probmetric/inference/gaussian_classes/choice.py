@@ -135,6 +135,7 @@ def choose_prior(
         losses_of,
         _least_loss,
         folds=folds_of(X, codes),
+        name="prior_strength",
         points=voters[np.bincount(codes)[codes[voters]] > 1],
         shape=shape,
     )

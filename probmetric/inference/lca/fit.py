@@ -185,13 +185,18 @@ def scaled_axes(
 def _scaled(W0: Array, pairs: Pairs) -> tuple[Array, float]:
     """Return c W₀ and c = 1/√(median ‖W₀δ‖² over the y = 1 pairs with W₀δ ≠ 0)."""
     pairs = checked_rows(pairs)
-    X = np.asarray(pairs.X)
-    delta = X[pairs.i] - X[pairs.j]
+    X, i, j = (np.asarray(a) for a in (pairs.X, pairs.i, pairs.j))
     times = np.asarray(pairs.y, int)  # A count is that many pairs with y = 1.
     if pairs.w is not None:
         times = times * (np.asarray(pairs.w) > 0)
     used = times > 0
-    median = _median(np.sum((delta[used] @ W0.T) ** 2, 1), times[used])
+    i, j = i[used], j[used]
+    if len(X) < len(i):  # Points are projected and then subtracted: fewer products.
+        Z = (X - X.mean(0)) @ W0.T
+        apart = Z[i] - Z[j]
+    else:
+        apart = (X[i] - X[j]) @ W0.T
+    median = _median(np.sum(apart**2, 1), times[used])
     if not median > 0:
         raise ValueError(
             f"pairs: in all {int(used.sum())} pairs with y = 1 both points are equal, "

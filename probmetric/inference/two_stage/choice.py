@@ -141,6 +141,7 @@ def choose_components(
         _likeliest,
         folds=[Fold(train, train, test) for train, test in parts],
         points=np.arange(len(X)),
+        name="n_components",
     )
 
 
