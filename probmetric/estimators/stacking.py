@@ -34,9 +34,10 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 class StackingClassifier(ClassProbabilities, BaseEstimator):
     """Average the probabilities of classifiers, with weights by Bayesian stacking.
 
-    The weights maximize the log score of held-out points (five folds) plus the log
-    density of a Dirichlet prior. With few points the prior keeps the weights nearly
-    equal. Averaging is safer than choosing the best classifier.
+    The weights maximize a sum: the log score of the averaged probabilities of held-out
+    points (five folds), plus the log density of a Dirichlet prior. With few points the
+    prior keeps the weights nearly equal. Averaging is safer than choosing the best
+    classifier.
 
     Parameters
     ----------
@@ -45,7 +46,8 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         learner with only ``get_metric``, such as ``PairLDA()`` or ``LCA()``, becomes
         ``KNeighborsClassifier(learner)``.
     prior_strength : float > 0, default=5
-        Weight of the prior, in points. The prior mean is equal weights.
+        Weight of the prior: it counts as much as this number of held-out points. The
+        prior mean is equal weights.
 
     Attributes
     ----------

@@ -101,11 +101,13 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         learner are available as, for example, ``metric__regularization``. A learner
         that is fitted to groups receives the classes as groups. If the metric was
         learned before ``fit``, evaluate the classifier on points that were not used to
-        learn it. The votes under several metrics are averaged with the weights of
-        Bayesian stacking (``neighbors.stacking``), with six fits of each metric.
+        learn it. With a list, class probabilities are averaged over its metrics, with
+        the weights of Bayesian stacking (``neighbors.stacking``). Each metric is fitted
+        six times.
     n_neighbors : int, default=5
         Number k of neighbors that count if ``votes="count"``. If ``votes="soft"``, the
-        unit of the bandwidth is the median distance to the k-th neighbor.
+        unit of the bandwidth is the median dissimilarity of the k-th neighbor (of a
+        learned linear map: the squared distance).
     votes : {"soft", "count"}, default="soft"
         How training points determine the class probabilities. "soft": every point
         counts, with a weight that decreases with its dissimilarity. "count": each of
@@ -116,10 +118,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         ``posterior_metric``. None uses its single metric.
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes in units of the metric's scale, so that rescaling a
-        metric changes nothing. "loo" predicts each training point from the other
-        points, averaged over draws, and chooses the bandwidth (0.05 to 4) and the
-        sharpness with the best penalized log score, Eq. (5) of ``neighbors.votes``. At
-        most 2000 points are predicted.
+        metric changes nothing. "loo" chooses the bandwidth (0.05 to 4) and the
+        sharpness together. Each training point is predicted from the other points,
+        with probabilities averaged over draws. The choice has the best log score minus
+        a penalty, Eq. (5) of ``neighbors.votes``. At most 2000 points are predicted.
     sharpness : "loo" or float > 0, default="loo"
         Exponent of the mean weight of a class, Eq. (4) of ``neighbors.votes``. At 1 the
         probability of a class is its fraction of all weights. Larger values allow
@@ -141,8 +143,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         abstention as an error.
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population of the predictions, in the order of
-        ``classes_`` or by class. Class probabilities are multiplied by their ratio to
-        the training frequencies. Default: the training frequencies.
+        ``classes_`` or by class. The probability of a class is multiplied by
+        its frequency here divided by its training frequency, and all are scaled to sum
+        to one. Default: the training frequencies.
     novelty : float in (0, 1), optional
         Threshold for the p-value `typicality`. If the p-value is at most ``novelty``,
         ``predict`` returns ``outlier_label``. ``novelty`` is the nominal false-positive
@@ -153,9 +156,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Value that ``predict`` returns for a novel point, as ``reject_label``. Required
         with ``novelty``.
     unlabeled : label, default="warn"
-        Label of rows to leave out in ``fit`` and ``score``, for example -1. NaN also
-        leaves out rows with the label None. None and "warn" use every label as a class;
-        "warn" also warns if a label is -1.
+        Label of rows to leave out in ``fit`` and ``score``, for example -1. If
+        ``unlabeled`` is NaN, rows with the label None are also left out. If it is None
+        or "warn", every label is a class; "warn" also warns if a label is -1.
 
     Attributes
     ----------

@@ -81,9 +81,10 @@ class GDM(
 
     The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``. The
     curves s_f increase; they are sums of I-splines with heights ≥ 0. ``fit_sites``
-    takes covariates and a table of species. ``fit_pairs`` takes pairs of sites, of
-    which y of ``trials`` individuals or species are common to both sites. The fit is
-    the mode under half-normal priors. The mode is unique, and ``gap_`` certifies it.
+    takes covariates and a table of species. ``fit_pairs`` takes pairs of sites.
+    Each pair has ``trials`` individuals or species; y of them are common to both sites.
+    The fit is the mode under half-normal priors. The mode is unique: ``gap_`` proves
+    how near the fit is.
 
     Parameters
     ----------
@@ -156,8 +157,9 @@ class GDM(
     If there are more than 100 sites or pairs, it refits without each of 50 groups,
     chosen by ``seed``. The jackknife has no draws and returns an ``IntervalMetric``.
 
-    The fit needs 2.4 times the memory of the design matrix of all pairs, of N (1 + d k)
-    numbers, and refits 3.5 times: 3 and 4 GB for 3000 sites with 10 covariates.
+    The design matrix of N pairs has N (1 + d k) numbers. The fit needs 2.4 times its
+    memory, and refits need 3.5 times. With 3000 sites and 10 covariates this is 3 GB
+    for the fit and 4 GB for refits.
 
     References
     ----------
@@ -571,8 +573,8 @@ class GDM(
         if purpose != "intervals" or n_draws is not None:
             wanted = "n_draws" if purpose == "intervals" else "purpose='prediction'"
             raise ValueError(
-                f"method must be a sampler with {wanted}, got 'jackknife', which has "
-                "no draws"
+                f"method must be a sampler, such as 'bootstrap', with {wanted}, got "
+                "'jackknife', which has no draws"
             )
         unit = units_of(self.pairs_)
         if len(unit) < 3:

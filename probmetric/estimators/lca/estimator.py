@@ -77,11 +77,12 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where dist =
     ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
     ``fit_pairs`` takes pairs. The fit is the posterior mode of the linear map W and of
-    log b. (L is W in input units, up to a factor.) The prior of W is Gaussian. Its mean
-    is chosen by cross-validation, between the Euclidean distance and the Mahalanobis
-    distance within classes. Its scale is computed from the same pairs (empirical
+    log b. (L is W in input units, up to a factor.) The prior of W is Gaussian. In
+    ``fit`` its mean is chosen by cross-validation, between the Euclidean distance and
+    the Mahalanobis distance within classes. In ``fit_pairs`` it is the Euclidean
+    distance. The scale of the prior is computed from the same pairs (empirical
     Bayes). P(same) of identical points has a uniform prior on (0, 1). After ``fit``,
-    ``same_probability`` uses class probabilities.
+    ``same_probability`` uses class probabilities instead of this formula.
 
     Parameters
     ----------
@@ -94,8 +95,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes. "nearest": each point with its nearest points of the
         same class and of other classes. "impostors": the pairs of the paper. They are
-        each point with its nearest points of the same class (targets), and with nearer
-        points of other classes (impostors). "all": all n(n-1)/2 pairs.
+        each point with its nearest points of the same class (targets), and with all
+        points of other classes that are nearer than its farthest target (impostors).
+        "all": all n(n-1)/2 pairs.
     max_impostors : int, optional
         Largest number of impostors of each point with ``pairs="impostors"``: the
         nearest ones. Default: all.
@@ -113,16 +115,17 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Euclidean distance. "half_within" is g = ½. "auto", the default, chooses g among
         0, ¼, ½, ¾ and 1, or among 0 and ¼ for fewer than 30 points. It minimizes the
         log loss of ``KNeighborsClassifier`` in folds. For pairs, weighted points and
-        anchors it is "identity". With ``n_components < d``, W₀ has the principal axes
-        under S^(-g/2).
+        anchors "auto" means "identity". With ``n_components < d``, W₀ projects the
+        points S^(-g/2) x to their first principal axes.
     n_refresh : int, default=1
         Number of times that *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
         Approximate number of anchors. Anchors are points sampled with ``random_state``,
         at least two in each class. Nearest pairs are made only for anchors. Their
         partners are searched among all points. "auto" doubles the number from 1000
-        until the standard error of M is below 0.05 of M. Default: all points. With more
-        than 32,000 points, a sample of at least 10,000, without a standard error.
+        until the standard error of M is below 0.05 of M. Default: all points are
+        anchors. If there are more than 32,000 points, the default is a sample of at
+        least 10,000 points, and no standard error is computed.
     per_anchor : bool, default=False
         Whether to fit a scale κ² for each anchor. The model then has no P(same).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"

@@ -76,11 +76,11 @@ class TripletEmbedding(TripletLearner):
     learning_rate : float > 0, default=1
         Power on the likelihood.
     odd_one_out : bool, default=False
-        If True, each response names the odd one of three objects: the other two are the
-        nearest of the three pairs. By default it is the last of the three objects.
+        If True, each response names the odd one of three objects: the other two are
+        nearer to each other than any other two. Without y, the odd one is the last.
     lapse_rate : float in [0, 1), default=0
         Probability ε that a response ignores the objects: all alternatives are then
-        equally probable. Without it, lapses reduce the scale of the distances.
+        equally probable. If ε is 0, lapses make the distances too small.
 
     Attributes
     ----------
@@ -105,14 +105,15 @@ class TripletEmbedding(TripletLearner):
 
     Notes
     -----
-    The mode is local. The solver starts at the classical scaling of a first estimate.
-    With few responses per object, axes are shrunk more at the mode than in the mean of
-    draws. An object that occurs in no triplet has position 0 and the variance of the
-    prior.
+    The mode is local. The solver starts at the classical scaling of a first estimate
+    of the Gram matrix: one gradient step from zero.
+    With few responses per object, the positions are shrunk more along their
+    principal axes at the mode than in the mean of draws. An object that occurs in no
+    triplet has position 0 and the variance of the prior.
 
     Use this class for up to a few hundred objects. N triplets need memory for 2 N n
-    numbers. ``gap_`` and draws need (p n)² more, cost (p n)³ operations, and require
-    p·(n - 1) ≤ 10 000.
+    numbers. ``gap_`` and draws need memory for (p n)² more numbers, and take (p n)³
+    operations. They require p·(n - 1) ≤ 10 000.
 
     ``sample`` draws M (object, object), the Gram matrix of the centered positions:
     d²(i, j) = M_ii + M_jj - 2M_ij. All chains start at the mode of the fit, and other
@@ -122,10 +123,10 @@ class TripletEmbedding(TripletLearner):
 
     References
     ----------
-    Tamuz et al., ICML 2011, and van der Maaten and Weinberger, MLSP 2012, with other
-    links; Jain, Jamieson and Nowak, "Finite Sample Prediction and Recovery Bounds for
-    Ordinal Embedding", NIPS 2016, for this one; Zheng et al., ICLR 2019 (SPoSE), for
-    odd-one-out responses.
+    For this link (log odds are a difference of squared distances): Jain, Jamieson and
+    Nowak, "Finite Sample Prediction and Recovery Bounds for Ordinal Embedding", NIPS
+    2016. For other links: Tamuz et al., ICML 2011; van der Maaten and Weinberger, MLSP
+    2012. For odd-one-out responses: Zheng et al., ICLR 2019 (SPoSE).
 
     Examples
     --------
