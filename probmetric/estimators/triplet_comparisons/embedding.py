@@ -224,6 +224,7 @@ class TripletEmbedding(TripletLearner):
             partial(strongest, tolerance=1.0),
             folds=folds(questions, y, N_FOLDS, 1),
             points=np.arange(len(y)),
+            name="n_components",
             shape=(1,),
         )
         self.component_losses_ = chosen.losses
