@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
+from probmetric.cli.answers import Answered, Table, figures_of
 from probmetric.evaluation import answer_scores
 from probmetric.storage.draws_file import load_draws, posterior_of
 from tests.cli.runs import assert_same_metric, refused, run
@@ -446,3 +447,11 @@ def test_odd_one_out_responses_are_learned_and_evaluated_by_name(tmp_path):
     np.testing.assert_allclose(loss, -np.log(P).mean(), rtol=1e-6)
     said = refused("fit", "gdm", *model[:2], "--out", tmp_path / "none")
     assert "--answers has odd_one_out, from which GDM cannot learn" in said
+
+
+def test_even_scores_count_half_where_there_are_no_probabilities():
+    """The nearest pair is predicted: half, right and wrong."""
+    table = Table("triplets", np.eye(3, dtype=int), {"y": np.ones(3)}, "t.csv")
+    score = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    found = figures_of(Answered(None, (), "t", table, {}), None, score)
+    assert found == {"accuracy": 0.5}
