@@ -152,7 +152,7 @@ def coded(X: Any, factors: Factors, unknown: str = "error", name: str = "X") -> 
     return made
 
 
-def places_of(factors: Factors, names: Iterable[str]) -> list[list[int]]:
+def places_of(factors: Factors, names: Iterable[object]) -> list[list[int]]:
     """Return the places of the columns of each factor."""
     places = {name: place for place, name in enumerate(names)}
     return [[places[c] for c in level_names(*factor)] for factor in factors.items()]

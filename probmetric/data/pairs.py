@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
-from sklearn.neighbors import NearestNeighbors
 
 from probmetric.arguments import check_count
 from probmetric.data.containers import Pairs, checked_rows, weights
@@ -295,6 +294,8 @@ def _listed(
     that of ``smallest``. A query is certain if no row outside its shortlist can be as
     near as the last one, given the rounding of the products.
     """
+    from sklearn.neighbors import NearestNeighbors  # Small data need no search.
+
     tree = Z.shape[1] <= TREE and len(queries) >= MANY_QUERIES
     candidates, origins = centered[among], centered[queries]
     search = NearestNeighbors(algorithm="kd_tree" if tree else "brute").fit(candidates)
