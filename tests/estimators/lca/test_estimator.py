@@ -133,7 +133,7 @@ def test_per_anchor_scales_are_per_anchor_and_have_no_link(pairs):
     assert np.all(np.isfinite(fitted.kappa2_))
     assert fitted.get_metric().link is None
     assert 0.5 < fitted.same_probability(IRIS_X[:2][None])[0] < 1
-    with pytest.raises(ValueError, match="per_anchor must be False .* got True"):
+    with pytest.raises(ValueError, match=r"per_anchor must be False .* got True"):
         fitted.posterior_metric("intervals")
 
 
