@@ -106,8 +106,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         six times.
     n_neighbors : int, default=5
         Number k of neighbors that count if ``votes="count"``. If ``votes="soft"``, the
-        unit of the bandwidth is the median dissimilarity of the k-th neighbor (of a
-        learned linear map: the squared distance).
+        unit of the bandwidth is the median dissimilarity of the k-th neighbor. The
+        dissimilarity of a learned linear map is the squared distance.
     votes : {"soft", "count"}, default="soft"
         How training points determine the class probabilities. "soft": every point
         counts, with a weight that decreases with its dissimilarity. "count": each of
@@ -144,8 +144,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population of the predictions, in the order of
         ``classes_`` or by class. The probability of a class is multiplied by
-        its frequency here divided by its training frequency, and all are scaled to sum
-        to one. Default: the training frequencies.
+        the ratio of its frequency in ``class_prior`` to its training frequency. Then
+        all probabilities are scaled to sum to one. Default: the training frequencies.
     novelty : float in (0, 1), optional
         Threshold for the p-value `typicality`. If the p-value is at most ``novelty``,
         ``predict`` returns ``outlier_label``. ``novelty`` is the nominal false-positive
@@ -153,8 +153,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         At least 1/novelty - 1 training points are required (19 for 0.05). Probabilities
         do not change. Default: no point is called novel.
     outlier_label : label, optional
-        Value that ``predict`` returns for a novel point, as ``reject_label``. Required
-        with ``novelty``.
+        Value that ``predict`` returns for a novel point. As for ``reject_label``, it
+        must have the type of the classes and must not be a class. Required with
+        ``novelty``.
     unlabeled : label, default="warn"
         Label of rows to leave out in ``fit`` and ``score``, for example -1. If
         ``unlabeled`` is NaN, rows with the label None are also left out. If it is None

@@ -77,9 +77,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where dist =
     ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
     ``fit_pairs`` takes pairs. The fit is the posterior mode of the linear map W and of
-    log b. (L is W in input units, up to a factor.) The prior of W is Gaussian. In
-    ``fit`` its mean is chosen by cross-validation, between the Euclidean distance and
-    the Mahalanobis distance within classes. In ``fit_pairs`` it is the Euclidean
+    log b. (L is W in input units, up to a factor.) The prior of W is Gaussian. Its
+    mean is a map. In ``fit`` the distance of this map is between the Euclidean distance
+    and the Mahalanobis distance of the covariance within classes; cross-validation
+    chooses where. In ``fit_pairs`` the distance of this map is the Euclidean
     distance. The scale of the prior is computed from the same pairs (empirical
     Bayes). P(same) of identical points has a uniform prior on (0, 1). After ``fit``,
     ``same_probability`` uses class probabilities instead of this formula.
@@ -99,14 +100,14 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         points of other classes that are nearer than its farthest target (impostors).
         "all": all n(n-1)/2 pairs.
     max_impostors : int, optional
-        Largest number of impostors of each point with ``pairs="impostors"``: the
-        nearest ones. Default: all.
+        Largest number of impostors of each point with ``pairs="impostors"``. The
+        nearest impostors are used. Default: all.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
         λ, the strength of the prior: an entry of W has prior standard deviation c/√λ,
         with c = ‖W₀‖/√p for the prior mean W₀. "auto" is 10·max(1, n/1000) for labels.
         For pairs it is the smallest λ among 1, 3, 10, 30 and 100 whose log marginal
-        likelihood is at most 3 below the largest. "cv" chooses λ, the number of
-        refreshes and an "auto" prior mean by kNN accuracy on folds of the training
+        likelihood is at most 3 below the largest. "cv" chooses λ, ``n_refresh`` and
+        ``prior_mean`` (if that is "auto") by kNN accuracy on folds of the training
         data. "evidence" chooses λ by the marginal likelihood.
     prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
         Prior mean W₀ for standardized features; the fit starts at W₀. A number g means
@@ -116,7 +117,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         0, ¼, ½, ¾ and 1, or among 0 and ¼ for fewer than 30 points. It minimizes the
         log loss of ``KNeighborsClassifier`` in folds. For pairs, weighted points and
         anchors "auto" means "identity". With ``n_components < d``, W₀ projects the
-        points S^(-g/2) x to their first principal axes.
+        points S^(-g/2) x to their first principal axes. "pca" is this with g = 0.
     n_refresh : int, default=1
         Number of times that *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
@@ -151,7 +152,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Link exp(-(b + ½ dist²)) of the model after ``fit_pairs``. None after ``fit``,
         where P(same) comes from class probabilities, and with ``per_anchor``.
     sigma2_, kappa2_ : float, array of shape (n_anchors,)
-        Noise variance σ², relative to κ² = 1, and the scales κ² of ``per_anchor``.
+        ``sigma2_`` is the noise variance σ², relative to κ² = 1. ``kappa2_`` are the
+        scales κ² of ``per_anchor``.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
         if "cv" chose the prior mean W₀ as the map.

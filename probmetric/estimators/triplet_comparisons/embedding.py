@@ -76,8 +76,8 @@ class TripletEmbedding(TripletLearner):
     learning_rate : float > 0, default=1
         Power on the likelihood.
     odd_one_out : bool, default=False
-        If True, each response names the odd one of three objects: the other two are
-        nearer to each other than any other two. Without y, the odd one is the last.
+        If True, each response names the odd one of three objects: the other two are the
+        nearest of the three pairs. Without y, the odd one is the last.
     lapse_rate : float in [0, 1), default=0
         Probability ε that a response ignores the objects: all alternatives are then
         equally probable. If ε is 0, lapses make the distances too small.
@@ -105,10 +105,10 @@ class TripletEmbedding(TripletLearner):
 
     Notes
     -----
-    The mode is local. The solver starts at the classical scaling of a first estimate
-    of the Gram matrix: one gradient step from zero.
-    With few responses per object, the positions are shrunk more along their
-    principal axes at the mode than in the mean of draws. An object that occurs in no
+    The mode is local. A first estimate of the Gram matrix is one gradient step from
+    zero. The solver starts at the classical scaling of this estimate.
+    With few responses per object, the mode shrinks the positions along their principal
+    axes. The mean of draws shrinks them less. An object that occurs in no
     triplet has position 0 and the variance of the prior.
 
     Use this class for up to a few hundred objects. N triplets need memory for 2 N n
