@@ -246,14 +246,15 @@ def fit_answers(estimator: Learner, data: Answered) -> None:
     fit, table = _fit_of(estimator, data.table), data.table
     if table.kind != "pairs":
         estimator.set_params(odd_one_out=table.kind == "odd_one_out")
-    if data.X is None:
-        fit(table.rows, **table.values)
-        return
-    estimator.set_params(preprocessor=data.X)
+    given: dict[str, Any] = {"preprocessor": data.X}
+    if data.X is None:  # Judgments of a fold may lack an object.
+        given = {"n_objects": len(data.feature_names)}
+    before = {name: estimator.get_params()[name] for name in given}
+    estimator.set_params(**given)
     try:
         fit(table.rows, **table.values)
-    finally:  # The points are no argument for a summary.
-        estimator.set_params(preprocessor=None)
+    finally:  # These are no arguments for a summary.
+        estimator.set_params(**before)
 
 
 def some(data: Answered, rows: Int[np.ndarray, "m"]) -> Answered:

@@ -30,6 +30,11 @@ KEY = "probmetric.factors"
 """Entry of ``attrs`` of a coded data frame, from which refits know its factors."""
 
 
+def _level(value: object) -> str:
+    """Return a level as text, a whole number without decimals."""
+    return value if isinstance(value, str) else spelled(value)
+
+
 def level_names(name: str, levels: Sequence[str]) -> list[str]:
     """Return the names of the columns of a factor."""
     return [f"{name}={level}" for level in levels]
@@ -64,13 +69,13 @@ def factors_of(X: Any) -> Factors:
         return X.attrs[KEY]
     found: Factors = {}
     for name, values in _columns(X):
-        category = str(values.dtype) == "category"
+        category = str(values.dtype).lower().startswith(("categor", "enum"))
         if not category and np.asarray(values).dtype.kind in "biufcmM":
             continue
         entries = [v for v in np.asarray(values, object) if not is_missing(v)]
         if not entries or not (category or all(isinstance(v, str) for v in entries)):
             continue
-        levels = sorted({spelled(v) for v in entries})
+        levels = sorted({_level(v) for v in entries})
         if not category and all(map(_is_number, levels)):
             raise ValueError(
                 f"X must have numeric columns, got {name!r}, whose numbers are text "
@@ -84,6 +89,13 @@ def factors_of(X: Any) -> Factors:
                 "is a name or a date"
             )
         found[str(name)] = (*levels,)
+    others = {str(name) for name, _ in _columns(X)} - {*found}
+    made = [column for factor in found.items() for column in level_names(*factor)]
+    if double := [name for name in made if name in others or made.count(name) > 1]:
+        raise ValueError(
+            f"X must not have a column with the name of a level, got {double[0]!r} "
+            "twice. Rename the column"
+        )
     return found
 
 
@@ -98,8 +110,10 @@ def _is_number(text: str) -> bool:
 def levels_in(names: Sequence[str], X: Any) -> Factors:
     """Return the levels of the columns of X that feature names contain."""
     starts = {str(name): f"{name}=" for name, _ in _columns(X) if name not in names}
+    columns = {str(name) for name, _ in _columns(X)}
+    coded_names = [name for name in names if name not in columns]
     found = {
-        factor: tuple(n.removeprefix(start) for n in names if n.startswith(start))
+        factor: tuple(n.removeprefix(start) for n in coded_names if n.startswith(start))
         for factor, start in starts.items()
     }
     return {factor: levels for factor, levels in found.items() if levels}
@@ -133,8 +147,10 @@ def coded(X: Any, factors: Factors, unknown: str = "error", name: str = "X") -> 
             continue
         entries = np.asarray(values, object)
         missing = np.array([is_missing(v) for v in entries], bool)
-        words = np.array([spelled(v) for v in entries], object)
+        words = np.array([_level(v) for v in entries], object)
         codes = pd.Index(levels).get_indexer(words)
+        if np.all(codes < 0):  # A model of 0.2 has levels such as 1.0.
+            codes = pd.Index([*map(spelled, levels)]).get_indexer(words)
         bad = (codes < 0) & ~missing
         if unknown != "ignore" and bad.any():
             raise ValueError(

@@ -33,7 +33,9 @@ from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.metric.feature_names import (
     blocks_of,
     check_fitted_columns,
+    described,
     remember_columns,
+    unknown_of,
     with_factors,
     with_factors_in_rows,
 )
@@ -87,7 +89,11 @@ def stood_for(
     if not entries.size:
         return None
     if not callable(preprocessor):
-        frame: Any = coded(preprocessor, factors_of(preprocessor))
+        factors = getattr(estimator, "factors_", None)
+        if factors is None:
+            factors = factors_of(preprocessor)
+        unknown = unknown_of(estimator)
+        frame: Any = coded(preprocessor, factors, unknown, "preprocessor")
         rows = points(frame, "preprocessor")
         whole = entries.dtype.kind in "iu"
         if not whole or entries.min() < 0 or entries.max() >= len(rows):
@@ -126,9 +132,14 @@ def required(estimator: object, y: ArrayLike | None) -> ArrayLike:
     return y
 
 
-def _points_of(estimator: object, X: ArrayLike) -> ArrayLike:
+def _points_of(estimator: object, X: ArrayLike, *, reset: bool) -> ArrayLike:
+    """Return X, or the points of the preprocessor with their factors."""
+    if reset and hasattr(_preprocessor(estimator), "columns"):
+        remember_preprocessor(estimator)
     stored = stood_for(estimator, X, "X", 1)
-    return X if stored is None else stored[0][stored[1]]
+    if stored is None:
+        return X
+    return described(estimator, stored[0][stored[1]])
 
 
 def check_labeled(
@@ -147,7 +158,7 @@ def check_labeled(
     if isinstance(X, np.ndarray) and X.ndim == 3:
         pairs = ", or (N, 2, d) for pairs" if hasattr(estimator, "fit_pairs") else ""
         raise ValueError(f"X must have shape (n, d){pairs}, got {X.shape}")
-    X = with_factors(estimator, _points_of(estimator, X), reset=True)
+    X = with_factors(estimator, _points_of(estimator, X, reset=True), reset=True)
     check_numeric(X)
     y = required(estimator, y)
     check_one_kind(y)
@@ -316,6 +327,7 @@ def pair_data(
     classes and names of an earlier fit.
     """
     check_settings(estimator)
+    blocks = remember_preprocessor(estimator)
     stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
     checked = pairs_from_arrays(pairs, y, w, X=stored, anchor=anchor, trials=trials)
     X = np.asarray(checked.X)
@@ -327,7 +339,7 @@ def pair_data(
         ends,
         standardize=_standardizes(estimator),
         times=times,
-        blocks=remember_preprocessor(estimator),
+        blocks=blocks,
     )
     _, first, place = np.unique(
         np.append(checked.i, checked.j), return_index=True, return_inverse=True
@@ -344,7 +356,7 @@ def checked_rows(
     finite: Finite = "allow-nan",
 ) -> Float[np.ndarray, "n d"]:
     """Return checked points as float64, for a fit or with the features of ``fit``."""
-    X = with_factors(estimator, _points_of(estimator, X), reset=reset)
+    X = with_factors(estimator, _points_of(estimator, X, reset=reset), reset=reset)
     check_numeric(X)
     if not reset:
         check_fitted_columns(estimator, X)

@@ -65,7 +65,13 @@ def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
     names = [*source.feature_names]
     estimator.n_features_in_ = len(names)
     remember_rows(estimator, None)
-    for name in ("threshold_", "pair_classes_", "feature_names_in_", "_columns"):
+    for name in (
+        "threshold_",
+        "pair_classes_",
+        "feature_names_in_",
+        "_columns",
+        "factors_",
+    ):
         vars(estimator).pop(name, None)
     if names == [f"x{j}" for j in range(len(names))]:
         return None

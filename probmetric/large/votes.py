@@ -76,7 +76,7 @@ def fit(self: Any, X: Source, y: object = None) -> Any:
     self.parts_ = []
     metrics = self._set_metric(X, None, d)
     self.n_features_in_ = d
-    for name in ("feature_names_in_", "_columns"):
+    for name in ("feature_names_in_", "_columns", "factors_"):
         vars(self).pop(name, None)
     if [*X.feature_names] != [f"x{j}" for j in range(d)]:
         self.feature_names_in_ = np.array(X.feature_names, object)

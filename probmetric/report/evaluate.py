@@ -85,9 +85,8 @@ def evaluate_page(
     figures: dict[str, dict[str, float]] = summary["figures"]
     base, *_, name = figures
     score, baseline = figures[name], figures[base]
-    predictions: Any = read_table(
-        folder, "predictions.csv", dtype={"truth": str, "predicted": str}
-    )
+    names = {"truth": str, "predicted": str}  # A class may be named NA.
+    predictions: Any = read_table(folder, "predictions.csv", converters=names)
     test = (
         f"{summary['folds']} stratified folds"
         if summary["folds"]
@@ -112,7 +111,7 @@ def evaluate_page(
         f"{baseline['log_loss']:.3f}. {not_checked(summary)}",
         sections=[
             _table(folder, figures, "neighbors under", VOTES),
-            _confusion(predictions[predictions["method"] == name]),
+            _confusion(predictions[predictions["method"] == name], sampled=not error),
             _calibration(predictions),
         ],
         cards=[
@@ -122,11 +121,12 @@ def evaluate_page(
     )
 
 
-def _confusion(predictions: pd.DataFrame) -> Section:
+def _confusion(predictions: pd.DataFrame, *, sampled: bool = False) -> Section:
     """Count the held-out points by true and predicted class."""
     truth, predicted = predictions["truth"], predictions["predicted"]
     table = pd.crosstab(truth, predicted).rename_axis("true class").reset_index()
-    caption = "Held-out points by true class (rows) and predicted class (columns)"
+    what = "A sample of held-out points" if sampled else "Held-out points"
+    caption = f"{what} by true class (rows) and predicted class (columns)"
     folded = len(table) > 12
     return Section("Which classes are confused?", Table(table, caption, folded))
 

@@ -455,3 +455,14 @@ def test_even_scores_count_half_where_there_are_no_probabilities():
     score = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     found = figures_of(Answered(None, (), "t", table, {}), None, score)
     assert found == {"accuracy": 0.5}
+
+
+def test_a_fold_may_lack_an_object(tmp_path):
+    rng = np.random.default_rng(2)
+    asked = [rng.permutation(6)[:3].tolist() for _ in range(40)] + [[0, 1, 6]]
+    table = pd.DataFrame(asked, columns=["anchor", "near", "far"])
+    table.to_csv(tmp_path / "t.csv", index=False)
+    words = ("--model", "triplet_embedding", "--answers", tmp_path / "t.csv")
+    done = run("evaluate", *words, "--folds", 2, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert len(pd.read_csv(tmp_path / "run" / "predictions.csv")) == 82

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist
+from sklearn.base import clone
 from sklearn.preprocessing import OneHotEncoder
 
 import probmetric as pm
@@ -216,3 +217,47 @@ def test_frames_of_polars_are_those_of_pandas(lda):
     np.testing.assert_array_equal(
         pm.LDA().fit(frame, Y).transform(frame), pm.LDA().fit(same, Y).transform(same)
     )
+
+
+@pytest.mark.parametrize("learner", [pm.LDA(), pm.PairLDA()], ids=repr)
+def test_rows_of_a_preprocessor_are_those_of_its_frame(learner):
+    learner.set_params(prior_strength=4.0)
+    rows = np.arange(60)[::-1]
+    wanted = clone(learner).fit(X.iloc[rows], Y[rows])
+    found = learner.set_params(preprocessor=X).fit(rows, Y[rows])
+    assert found.factors_ == wanted.factors_
+    np.testing.assert_allclose(found.transform(rows), wanted.transform(X.iloc[rows]))
+
+
+def test_another_preprocessor_is_coded_by_the_levels_of_the_fit():
+    rows = np.random.default_rng(3).permutation(60).reshape(30, 2)
+    same = (Y[rows[:, 0]] == Y[rows[:, 1]]).astype(int)
+    found = pm.PairLDA(preprocessor=X).fit_pairs(rows, same)
+    wanted = found.pair_distance(rows)
+    other = X.assign(soil=X["soil"].replace({"sand": "silt"}))
+    found.set_params(preprocessor=other)
+    with pytest.raises(ValueError, match=r"preprocessor must have one of .* 'silt'"):
+        found.pair_distance(rows)
+    fewer = np.flatnonzero(X["soil"] != "sand")
+    found.set_params(preprocessor=X.iloc[fewer])
+    at = np.flatnonzero(np.isin(rows, fewer).all(1))
+    again = found.pair_distance(np.searchsorted(fewer, rows[at]))
+    np.testing.assert_allclose(again, wanted[at])
+
+
+def test_text_keeps_its_decimals_and_numbers_of_earlier_models_are_found():
+    frame = pd.DataFrame({"soil": ["v1", "v1.0", "v1", "v1.0"]})
+    assert factors_of(frame) == {"soil": ("v1", "v1.0")}
+    grade = pd.DataFrame({"grade": pd.Categorical([1.0, 2.0])})
+    earlier = coded(grade, {"grade": ("1.0", "2.0")})
+    assert earlier.to_numpy().tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_numeric_column_may_look_like_a_level_but_not_be_one():
+    frame = X.assign(**{"soil=wet": X["rain"] ** 2})
+    lda = pm.LDA(prior_strength=4.0).fit(frame, Y)
+    metric = lda.get_metric()
+    D = pm.nearest(metric, frame[:3], frame, 2)[0]
+    np.testing.assert_allclose(D[:, 0], 0, atol=1e-12)
+    with pytest.raises(ValueError, match="the name of a level, got 'soil=clay' twice"):
+        pm.LDA().fit(X.assign(**{"soil=clay": X["rain"]}), Y)

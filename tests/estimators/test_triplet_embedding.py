@@ -285,3 +285,9 @@ def test_the_number_of_dimensions_is_chosen_by_held_out_responses(p):
     assert not hasattr(
         again.set_params(n_components=2).fit(rows, y), "component_losses_"
     )
+
+
+def test_names_fix_the_number_of_objects():
+    named = np.array([["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]])
+    with pytest.raises(ValueError, match=r"n_objects must be None or 3, .* got 5"):
+        pm.TripletEmbedding(1, n_objects=5).fit(named)

@@ -41,6 +41,7 @@ from probmetric.inference.lca.draws import LCAMethod
 from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
+    anchor_share,
     as_fitted,
     on_all_pairs,
     refitted,
@@ -130,7 +131,8 @@ def for_purpose(
     if purpose == "intervals":
         return refit(fitted, recipe, learning_rate=1.0, lam=lam)
     pairs = fitted.pairs
-    plain = len(pairs.X) / float(host_weights(pairs).sum())
+    n = len(pairs.X) * anchor_share(recipe, len(pairs.X))
+    plain = n / float(host_weights(pairs).sum())
     mode = refit(fitted, recipe, learning_rate=plain, lam=lam)
     rate = float(generalized_rate(mode.fit.params, pairs, mode.prior, plain))
     return refit(fitted, recipe, learning_rate=rate, lam=lam)

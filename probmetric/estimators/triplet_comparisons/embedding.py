@@ -174,6 +174,13 @@ class TripletEmbedding(TripletLearner):
         """
         check_settings(self)
         triplets, self.object_names_ = numbered(triplets)
+        names = self.object_names_
+        if names is not None and self.n_objects not in (None, len(names)):
+            raise ValueError(
+                f"n_objects must be None or {len(names)}, the number of names in "
+                f"triplets, got {self.n_objects}. Use numbers to fit objects without "
+                "triplets."
+            )
         n = self._count(triplets)
         p = 1 if self.n_components == "cv" else int(self.n_components)
         if not p < n <= MOST_OBJECTS:
@@ -214,7 +221,7 @@ class TripletEmbedding(TripletLearner):
 
         def losses(params: TripletParams, fold: Fold) -> Float[np.ndarray, "1 m"]:
             log_p = np.asarray(log_probability(params, data, rates["lapse_rate"]))
-            return -(w * log_p[np.arange(len(y)), y])[None, fold.asked]
+            return -(w / w.mean() * log_p[np.arange(len(y)), y])[None, fold.asked]
 
         questions = np.stack(data.ends, 1).astype(float)
         chosen = choose(

@@ -150,6 +150,13 @@ def most_anchors(n: int) -> int:
     return min(n, max(FEWEST_ANCHORS, SEARCHED // n))
 
 
+def anchor_share(recipe: Recipe, n: int) -> float:
+    """Return the fraction of n points that anchor pairs."""
+    if recipe.pairs != "nearest" or recipe.per_anchor:
+        return 1.0
+    return most_anchors(n) / n
+
+
 def _sizes(
     codes: Int[np.ndarray, "n"], groups: Int[np.ndarray, "n"] | None
 ) -> Int[np.ndarray, "c"]:
@@ -287,10 +294,13 @@ def rate_for(
     w: Float[np.ndarray, "n"] | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> float:
-    """Return the learning rate of the recipe; default n/N, n of ``n_observations``."""
+    """Return the learning rate of the recipe; default n/N, n of ``n_observations``.
+
+    Only points that anchor pairs are observations. (λ is scaled by the same fraction.)
+    """
     if recipe.learning_rate is not None:
         return recipe.learning_rate
-    n = n_observations(len(pairs.X), w, groups)
+    n = n_observations(len(pairs.X), w, groups) * anchor_share(recipe, len(pairs.X))
     return n / float(np.sum(host_weights(pairs)))
 
 
@@ -361,7 +371,8 @@ def fit_labeled(
     worse. The weight of a pair is the product of the weights w of both points.
     """
     pairs = build(X, codes, recipe, w=w, groups=groups)
-    prior = prior_for(pairs, recipe, lam, codes, groups)
+    share = anchor_share(recipe, len(X))
+    prior = prior_for(pairs, recipe, lam * share, codes, groups)
     rate = rate_for(pairs, recipe, w, groups)
     fit = solve(pairs, prior, recipe, rate, init)
     steps = int(fit.n_steps)

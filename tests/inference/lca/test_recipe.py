@@ -102,6 +102,19 @@ def test_sampled_anchors_do_not_depend_on_the_order_of_rows(monkeypatch):
     pairs = build(points, codes, Recipe(3))
     again = build(points[order], codes[order], Recipe(3))
     assert len(np.unique(pairs.i)) == 12
-    assert rate_for(pairs, Recipe(3)) * len(pairs.i) == pytest.approx(60)
+    assert rate_for(pairs, Recipe(3)) * len(pairs.i) == pytest.approx(12)
     triples = set(zip(pairs.i, pairs.j, pairs.y, strict=True))
     assert triples == set(zip(order[again.i], order[again.j], again.y, strict=True))
+
+
+def test_a_sample_of_anchors_counts_as_its_own_number_of_points(monkeypatch):
+    """With 20 anchors of 60 points, η is 20/N, and λ has a third of its weight."""
+    monkeypatch.setattr(module, "SEARCHED", 1200)
+    monkeypatch.setattr(module, "FEWEST_ANCHORS", 5)
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1, 2], 20)
+    X = rng.normal(size=(60, 2)) + y[:, None]
+    fitted = module.fit_labeled(X, y, Recipe(2), 9.0)
+    assert len(np.unique(fitted.pairs.anchor)) == 20
+    assert fitted.learning_rate == 20 / len(fitted.pairs.y)
+    assert float(fitted.prior.lam) == 3.0
