@@ -162,8 +162,8 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     *Adequate* does not mean *true*. It means that the checks found no discrepancy
     between model and data at this sample size. See Benchmarks: model_verdict for error
     rates and the misfits that are found. Pairs made from labels share points. Their
-    predictive bands allow for dependence through one of the two points of a pair, and
-    may be too narrow.
+    predictive bands allow for the dependence of pairs with the same first point, but
+    not of pairs that share another point. They may be too narrow.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
         Fitted learner or draws. A learner and its draws, by any sampler, have the same
         verdict.
 
-        - ``LCA`` (not per anchor): the model of pairs, with its link
+        - ``LCA`` with ``per_anchor=False``: the model of pairs, with its link
           exp(-(b + dist²/2)). P(same) from class probabilities is not judged.
         - ``GaussianClasses``, ``GLML``, ``LDA``, ``RCA``: Gaussian classes. Rows with
           missing entries are left out. The prior is not judged.

@@ -242,8 +242,8 @@ def validate(
         Default: a bar over the checks in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
         False-alarm rate of this call. Each of the T statistical tests (of draws or
-        ranks) has the rate alpha/T (Bonferroni), which Holm's method shares among the
-        entries of the test.
+        ranks) has the rate alpha/T (Bonferroni). Within a test, Holm's method shares
+        this rate among the compared numbers.
 
     Examples
     --------

@@ -79,17 +79,18 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Whether the components of a class share one covariance, or each component has a
         covariance.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the prior, as a number of points. The start (LDA and RCA
-        directions) uses a covariance within classes in which the variances of the
-        features count as s points. The precision of the prior of A around the start is
-        multiplied by 10 (1 + s/n), with s/n at most 100. In the metric, the Euclidean
-        distance of standardized features has weight s/(n + s), unless ``n_components``
-        is set or the metric is "subspace". For all s > 0 the prior of the mixtures
-        counts as 22 points with "lbfgs". With ∞ no metric is learned or, without
-        mixing, the start is whitened by variances only. 0, the default before 0.2,
-        turns off these priors. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log
-        loss of ``KNeighborsClassifier`` under the start, in folds
-        (``inference.dca_gm.choice``). This requires no fit.
+        s, the weight of the prior, as a number of points. The start is LDA and RCA
+        directions. For it, the covariance within classes is shrunk toward the diagonal
+        matrix of the variances of the features, which counts as s points. The precision
+        of the prior of A around the start is multiplied by 10 (1 + s/n), with s/n at
+        most 100. In the metric, the Euclidean distance of standardized features has
+        weight s/(n + s), unless ``n_components`` is set or the metric is "subspace".
+        For all s > 0 the prior of the mixtures counts as 22 points with "lbfgs". With ∞
+        the metric is this Euclidean distance, which is not learned. If ``n_components``
+        is set or the metric is "subspace", with ∞ the start is whitened by variances
+        only. 0, the default before 0.2, turns off these priors. "cv" chooses among 1,
+        4, 16, 64, 256 and ∞ by the log loss of ``KNeighborsClassifier`` under the
+        start, in folds (``inference.dca_gm.choice``). This requires no fit.
     regularization : float > 0, default=1.0
         λ: the prior standard deviation of an entry of A around the LDA/RCA start is
         c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean square of the entries
@@ -98,9 +99,10 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Power on the likelihood. 1 is Bayes' rule for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
         "lbfgs" computes the joint posterior mode. "hybrid" and "hybrid_tied" are the
-        paper's alternation of EM and conjugate gradients, with free centers or with
-        centers that follow A. The alternation does not ascend a single objective, and
-        returns its best iterate.
+        paper's alternation of EM and conjugate gradients. In the gradient steps the
+        centers of the mixtures are fixed with "hybrid". With "hybrid_tied" they are
+        projections Aμ' of points μ', and change with A. The alternation does not ascend
+        a single objective, and returns its best iterate.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
         Metric of ``components_`` and ``transform``. See ``get_metric``.
     max_iter : int, optional

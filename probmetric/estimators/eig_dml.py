@@ -53,8 +53,8 @@ class EigDML(PairLearner):
         Sum κ of the squared distances of close pairs. Default: d. It only scales all
         distances by a common factor.
     ridge : float ≥ 0, default=1e-6
-        Number times tr(H)/d that is added to the diagonal of H, the sum of outer
-        products of differences of close pairs. With 0 a singular H is an error.
+        H is the sum of outer products of differences of close pairs. ``ridge`` times
+        tr(H)/d is added to its diagonal. With 0 a singular H is an error.
     prior_strength : "cv" or float ≥ 0, default="cv"
         s, the weight of the Euclidean metric, as a number of points. With n points the
         optimum has weight n/(n + s), and the Euclidean metric of standardized features,

@@ -256,12 +256,13 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Method to choose the prior. "cv" minimizes the log loss of held-out points in
         five folds (fewer if a class has fewer members). It tries 280 priors, from one
         fixed diagonal covariance for all classes to a free covariance for each class
-        (``inference.gaussian_classes.choice``). It fits about 15 folds below 300
-        points, otherwise five. If the chosen prior determines the covariance, draws
-        vary too little for intervals. "evidence", the default before 0.2, maximizes the
-        evidence among 216 priors that are made from the pooled covariance of the same
-        points. It is overconfident if a class has no more points than features. With
-        missing entries the prior is always chosen by the evidence.
+        (``inference.gaussian_classes.choice``). Below 300 points the folds are made
+        three times (about 15 fits), otherwise once (five fits). If the chosen prior
+        determines the covariance, draws vary too little for intervals. "evidence", the
+        default before 0.2, maximizes the evidence among 216 priors that are made from
+        the pooled covariance of the same points. It is overconfident if a class has no
+        more points than features. With missing entries the prior is always chosen by
+        the evidence.
     covariance : {"full", "tied", "diagonal"}, default "full"
         "full": one covariance for each class. "tied": one covariance for all classes.
         "diagonal": independent features.
@@ -269,8 +270,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Dirichlet concentration of the class weights.
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population of the predictions, in the order of
-        ``classes_`` or by class. Class probabilities are multiplied by their ratio to
-        the training frequencies. Default: the training frequencies.
+        ``classes_`` or by class. Class probabilities are multiplied by ``class_prior``
+        divided by the training frequencies, and normalized. Default: the training
+        frequencies.
     missing : {"error", "integrate"}, default "error"
         Treatment of NaN. "integrate" assumes that entries are missing at random.
         Predictions use the other entries, exactly. The posterior of ``fit`` is a mean
@@ -297,7 +299,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
 
     Notes
     -----
-    Probabilities are not guaranteed if classes are far from Gaussian. See Benchmarks:
+    Probabilities can be inaccurate if classes are far from Gaussian. See Benchmarks:
     few_classes.
 
     Examples

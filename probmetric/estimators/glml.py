@@ -91,9 +91,9 @@ class GLML(SameProbability, GaussianLearner):
         - "regularised": the smallest squared bias plus a ridge.
         - "fisher": the information of the class posterior, a baseline.
     gamma : "cv", "loo" or float ≥ 0, default "cv"
-        Weight γ of the pooled Mahalanobis metric, of the covariance within classes. ∞
-        is the pooled metric only. "cv" tries the Euclidean metric of scaled features,
-        ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses the first whose log loss of
+        Weight γ of the pooled metric: the Mahalanobis metric of the covariance within
+        classes. ∞ is the pooled metric only. "cv" tries the Euclidean metric of scaled
+        features, ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses the first whose log loss of
         ``KNeighborsClassifier`` in folds is at most two standard errors worse than the
         best. This takes about 15 fits (5 from 300 points on). "loo", the default before
         0.2, chooses the best leave-one-out log score, with densities fitted to all
@@ -127,8 +127,9 @@ class GLML(SameProbability, GaussianLearner):
         Metric that γ weights. "identity" if "cv" chose to learn nothing: the metric is
         Euclidean in scaled features, and ``gamma_`` is ∞.
     gamma_scores_ : array or None
-        Held-out log scores of γ in descending order from ∞. With "cv" the score of the
-        Euclidean metric comes first. None if ``gamma`` is a number.
+        Held-out log score of each γ that was tried, from γ = ∞ to the smallest γ. With
+        "cv" the score of the Euclidean metric comes first. None if ``gamma`` is a
+        number.
     classifier_ : KNeighborsClassifier
         Classifier by the neighbors. Not set after a fit to data on disk.
     prior_, posterior_, log_evidence_
@@ -144,10 +145,11 @@ class GLML(SameProbability, GaussianLearner):
     ``sample`` makes exact draws of weights (class), mean (class, feature) and
     covariance (class, feature, feature_bis). ``densities="mle"`` has no draws.
     ``posterior_metric`` uses the draws of the fit by default. It assumes that labeled
-    points are independent draws from the model. Its intervals are not guaranteed to
-    cover: noise in the curvature lengthens local distances, and the prior is chosen
-    with the same points. See Benchmarks: local_intervals. If ``gamma_`` is infinite all
-    draws have the same metric, and intervals are not available.
+    points are independent draws from the model. Its intervals may cover less often than
+    stated. Noise in the estimated curvature of the class densities lengthens local
+    distances, and the prior is chosen with the same points. See Benchmarks:
+    local_intervals. If ``gamma_`` is infinite all draws have the same metric, and
+    intervals are not available.
 
     References
     ----------

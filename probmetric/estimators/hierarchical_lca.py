@@ -55,7 +55,8 @@ class HierarchicalLCA(EffectLearner):
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        λ of the common linear map: the prior standard deviation of an entry is c/√λ.
+        λ of the common linear map: the prior standard deviation of an entry is c/√λ,
+        with c as in ``spread_``.
         "auto" is 10 for labels. For pairs it is λ of ``LCA().fit_pairs``.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀ of the common linear map. "auto" is chosen as in ``LCA``, from
@@ -68,9 +69,10 @@ class HierarchicalLCA(EffectLearner):
     max_iter : int, default=500
         Maximum number of iterations of the solver at one ω.
     unlabeled : label, default="warn"
-        Rows with this label in y or ``groups`` are left out, for example -1. NaN also
-        matches None. With None or "warn" every label is a class, and "warn" warns about
-        a label -1.
+        Rows with this label in y or ``groups`` are left out, for example -1. With
+        ``unlabeled=np.nan``, rows whose label is None are left out too. With
+        ``unlabeled=None`` or "warn" every label is a class, and "warn" warns about a
+        label -1.
 
     Attributes
     ----------
@@ -105,7 +107,7 @@ class HierarchicalLCA(EffectLearner):
     Benchmarks: hierarchical.
 
     P(same) is averaged over draws and not calibrated. After ``fit`` it refers to
-    *nearest* pairs.
+    pairs like those of the fit: by default each point with near points of its group.
 
     ``sample`` draws the common M (feature, feature_bis), M_group (group, feature,
     feature_bis), b and spread, near the mode of the fit. "nuts" (default) is

@@ -155,8 +155,9 @@ class LDA(_TiedClasses):
         variances of the features. 0 is maximum likelihood, as in
         ``LinearDiscriminantAnalysis(solver="eigen")`` of scikit-learn, and requires at
         least d + C points for C classes. With ∞ no covariance is learned. Distances are
-        then Euclidean in standardized units, and the first rows of the map are the
-        discriminant directions. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log
+        then Euclidean in standardized units, along the k directions only if
+        ``n_components`` is set. The first rows of the map are the discriminant
+        directions. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log
         loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``). This
         takes 5 to 15 times as long as one fit.
 
@@ -263,7 +264,7 @@ class RCA(_TiedClasses):
 
     Notes
     -----
-    Draws, and the limits of intervals, are described in ``LDA``.
+    The Notes of ``LDA`` describe the draws, and what intervals assume.
 
     Examples
     --------

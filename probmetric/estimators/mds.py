@@ -110,7 +110,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     The embedding agrees with scikit-learn's ``ClassicalMDS``. This class adds
     ``transform``, a report of negative eigenvalues, corrections, and solvers that need
-    only a part of D.
+    only a part of the matrix of dissimilarities.
 
     Parameters
     ----------

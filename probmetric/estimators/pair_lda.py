@@ -39,11 +39,12 @@ class PairLDA(PairLearner):
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
         "generalized" solves a generalized eigenproblem. "kissme" is the log likelihood
         ratio of two normal distributions of differences. "rca" is the inverse of the
-        covariance of close pairs. "notes" is the matrix of the lecture notes, and
-        raises if it is indefinite.
+        covariance of close pairs. "notes" is (alpha I + C̄ - F̄)⁻¹, with C̄ and F̄ as
+        in ``alpha``. It raises an error if this matrix is indefinite.
     alpha : float ≥ 0, default=0.01
-        Smallest variance of every direction, in units of squared differences of the
-        standardized features. Method "notes" requires alpha > λ_max(F̄ - C̄), where F̄
+        Ridge: a variance that is added to close pairs in every direction, and with
+        "kissme" also to far pairs. In units of squared differences of the standardized
+        features. Method "notes" requires alpha > λ_max(F̄ - C̄), where F̄
         and C̄ are the mean outer products of differences of far and of close pairs.
     prior_strength : "cv" or float ≥ 0, default="cv"
         s, the weight of the prior, as a number of points. The prior shrinks the mean

@@ -60,8 +60,8 @@ def nearest(
         requires only the methods of ``probmetric.metric.Dissimilarity``.
     queries, points : array-like of shape (m, d), (n, d)
         Finite numbers. ``points`` may be a dataset on disk (``pm.open``), which is read
-        once, in blocks, divided among the workers of ``distributed``. The result is
-        bit-identical to the result in memory.
+        once, in blocks. Within ``pm.distributed`` the workers of a cluster share them.
+        The result is bit-identical to the result in memory.
     k : int
         Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 with ``exclude_self``.
     exclude_self : bool or array-like of int of shape (m,), default=False
@@ -73,10 +73,11 @@ def nearest(
         candidates are the nearest points under the base metric, so the result is not
         exact. To measure its recall, compare some queries with ``shortlist=None``.
     tile : int, default=1024
-        Number t of queries and of points that are processed at a time. For Mahalanobis
-        metrics with k' > k candidates per query, memory besides data and result is
-        max(8 t², k' (d + 3)) numbers of 8 bytes. For other metrics it is 9 t² numbers
-        (or 9 k' if larger) and the memory of ``pairwise`` for t² pairs.
+        Number t of queries and of points that are processed at a time. Let k'
+        be the number of candidates per query, k + 1 or more. For Mahalanobis metrics,
+        memory besides data and result is max(8 t², k' (d + 3)) numbers of 8 bytes. For
+        other metrics it is 9 t² numbers (or 9 k' if larger) and the memory of
+        ``pairwise`` for t² pairs.
 
     Returns
     -------
@@ -89,8 +90,8 @@ def nearest(
     ------
     ValueError
         If shapes do not match, or k is out of range.
-        If an entry is not finite, or 1e150 or more before or after the map of the
-        metric.
+        If an entry is not finite.
+        If an entry is 1e150 or more, before or after the linear map of the metric.
         If neighbors under a linear map are closer than 1e-150 but not at distance zero.
         If the metric returns NaN or infinity.
 

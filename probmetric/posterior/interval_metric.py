@@ -268,7 +268,8 @@ def jackknifed(
     if n == n_classes:
         raise ValueError(
             "y must have a class with at least two points, in different groups if "
-            f"there are groups, got {n} points in {n_classes} classes. Add points."
+            f"there are groups, got {n} {'points' if unit is None else 'groups'} in "
+            f"{n_classes} classes. Add points."
         )
     data = (X, codes) if unit is None else (X, codes, unit)
     rests = quarters(X, codes, seed, unit)
@@ -299,10 +300,12 @@ def with_intervals(
         The function is called once for all points and 52 times without a quarter of
         them (13 random divisions into quarters, stratified by class).
     X, y : arrays of shape (n, d) and (n,)
-        Labeled points. The only point of a class is in every refit. X can also be a
-        dataset on disk (``pm.open``, with or without labels), with y None. Its quarters
-        are a hash of the row number. Every fit reads the rows again. All rows of a
-        small class may be missing from one refit. ``LCA`` does not support weights.
+        Labeled points. If a class has one point, that point is in every refit. X can
+        also be a dataset on disk (``pm.open``, with or without labels), with y None.
+        Its quarters are a hash of the row number. Every fit reads the rows again. All
+        rows of a small class may be missing from one refit. Refits give the rows left
+        out a weight of 0. ``LCA`` does not support weights on disk, so it cannot be
+        used there.
     groups : array-like of shape (n,), optional
         Cluster of each row, such as its subject, specimen or file. Whole groups are
         left out. Without ``groups`` rows are assumed to be independent; equal rows,

@@ -75,10 +75,10 @@ class PosteriorMetric:
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
     credible : bool, default=False
-        Whether intervals are quantiles of the draws' distances, which are credible
-        limits under the prior, for all draws: for example for draws of a new group, or
-        of your own model. By default they are corrected for the noise of sampled linear
-        maps.
+        If True, intervals are quantiles of the draws' distances for draws of any kind.
+        These are credible limits under the prior. Use it for example for draws of a new
+        group, or of your own model. By default intervals are corrected for the noise of
+        sampled linear maps.
 
     Notes
     -----

@@ -95,7 +95,8 @@ def _numbers(values: object, name: str) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             if not (array.size and np.isnan(array.min())):
                 return array
-    raise ValueError(f"metric must have numbers in {name}, got {array.dtype}/NaN")
+    found = "NaN" if array.dtype.kind in "biuf" else array.dtype
+    raise ValueError(f"metric must have numbers in {name}, got {found}")
 
 
 def _fields(kind: type[Any]) -> list[str]:

@@ -291,7 +291,7 @@ def test_groups_are_left_out_whole_and_copies_do_not_shorten_intervals():
     with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
         with_intervals(inverse_scatter, X, y, groups=group)
     with pytest.raises(
-        ValueError, match=r"y must have a class .* got 2 points in 2 classes"
+        ValueError, match=r"y must have a class .* got 2 groups in 2 classes"
     ):
         with_intervals(inverse_scatter, X, y, groups=y)
 

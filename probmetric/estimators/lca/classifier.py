@@ -48,9 +48,9 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     Parameters
     ----------
     regularization : "cv", "auto" or float > 0, default="cv"
-        λ, the strength of the prior. An entry of W_c, the linear map of a class, has
-        prior standard deviation kc/√λ, with k and c as in ``prior_scale``. "cv" chooses
-        among 10⁶ (no learning), 100, 30 and 10 by the held-out log loss of
+        λ, the strength of the prior. An entry of W_c, the linear map of a class, has a
+        prior standard deviation of k/√λ times the scale of W₀ (see ``prior_scale``).
+        "cv" chooses among 10⁶ (no learning), 100, 30 and 10 by the held-out log loss of
         ``predict_proba``. "auto" is 10·max(1, n/1000). Without a prior, ‖W_c‖ → ∞ for a
         class whose members coincide.
     prior_scale : "cv", float > 0 or None, default="cv"
@@ -73,7 +73,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     components_ : array of shape (c, p, d)
         Maps L_c in input units: log P_c(x) = -(b_c + ½ ‖L_c (x - μ_c)‖²).
     intercepts_, sigma2_ : arrays of shape (c,)
-        b_c ≥ 0 and σ_c² of each class.
+        b_c ≥ 0 of each class, and the noise variance σ_c² that determines b_c.
     regularization_ : float
     prior_scale_ : float
         Value of k. 1 if ``prior_scale`` is None.

@@ -214,8 +214,8 @@ def _check_jackknife(
 ) -> None:
     if purpose != "intervals" or not labeled:
         raise ValueError(
-            "method must be a sampler for prediction and after fit_pairs, got "
-            "'jackknife', which gives intervals after fit"
+            "method must be a sampler for prediction, and for any purpose after "
+            "fit_pairs, got 'jackknife', which gives intervals after fit"
         )
     if n_draws is not None:
         raise ValueError(

@@ -35,7 +35,7 @@ Spread = Annotated[float, Number(0, 10)]
 
 @settings
 class PointEffectsLCA(LabelsOrPairs, EffectLearner):
-    """A metric from judged pairs that share points, with a b for each point.
+    """A metric from judged pairs that share points, with an intercept for each point.
 
     The model is P(same) = exp(-((b_i + b_j)/2 + ½ dist²)) with b_i = b e^{u_i} and
     u_i ~ N(0, ω²). Points that are hard to recognize have a large b_i. All pairs of a
@@ -46,7 +46,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ.
+        λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ,
+        with c = ‖W₀‖/√p.
         "auto" is 10 for labels. For pairs it is λ of ``LCA().fit_pairs``.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀. "auto" is chosen as in ``LCA``. After ``fit_pairs`` it is a

@@ -77,7 +77,8 @@ class TripletMetric(PairsMixin, TripletLearner):
         the number of points divided by the number of triplets.
     odd_one_out : bool, default=False
         If True, each response names the odd one of three points: the other two are the
-        nearest of the three pairs. By default it is the last of the three points.
+        nearest of the three pairs. Without ``y`` the odd one is the last of the
+        three points.
     lapse_rate : float in [0, 1), default=0
         Probability ε that a response ignores the points: all alternatives are then
         equally probable. Without it, lapses reduce the scale of the distances.

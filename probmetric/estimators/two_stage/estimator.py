@@ -74,8 +74,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     A component k generates a representative x ~ N(μ_k, B_k), and a representative
     generates instances ~ N(x, W_k). Two instances are similar if a common
     representative is more probable than two different representatives. ``fit(X)``
-    learns from unlabeled points, with W = αΣ and a fixed α. ``fit(X, groups=)`` and
-    ``fit_pairs`` learn W and B.
+    learns from unlabeled points. It uses W_k = αΣ_k with a fixed α, where Σ_k = W_k +
+    B_k is the covariance of an instance. ``fit(X, groups=)`` and ``fit_pairs`` learn W
+    and B.
 
     Parameters
     ----------
@@ -118,9 +119,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     tol : float, optional
     random_state : int, RandomState or None, default=0
     unlabeled : label, default="warn"
-        Rows with this label in ``groups`` are left out, for example -1. NaN also
-        matches None. With None or "warn" every label is a group, and "warn" warns about
-        a label -1.
+        Rows with this label in ``groups`` are left out, for example -1. With
+        ``unlabeled=np.nan``, rows whose label is None are left out too. With
+        ``unlabeled=None`` or "warn" every label is a group, and "warn" warns about a
+        label -1.
     calibration : {"auto", None}, default="auto"
         Calibration of log ratios after ``fit(X, groups=)``. "auto" fits an increasing
         function of the log ratio to pairs of left-out sources, in five folds, if at
@@ -160,7 +162,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     ``sample`` draws near the fitted mode and does not explore other modes. After
     ``fit(X)`` α is fixed. The group ``posterior`` of draws contains mean,
-    within_average (Σ c_k W_k), covariance_total of an instance, and α if it is sampled.
+    within_average (the mean of W_k by component weight), covariance_total of an
+    instance, and α if it is sampled.
     R-hat is computed for these variables. The group ``components`` contains weights,
     means, within and between, relabeled to match the fit. Component labels are
     arbitrary if components overlap. ``posterior_metric`` uses NUTS with 4 chains of 500
