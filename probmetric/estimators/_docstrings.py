@@ -36,8 +36,9 @@ class Shared:
         has shape (n,), and pairs have shape (N, 2). References are row numbers of an
         array, or numbers or text that a function converts to an array of points.
     unlabeled : label, default="warn"
-        Rows with this label are left out, for example -1. NaN also matches None. With
-        None or "warn" every label is a class, and "warn" warns about a label -1.
+        Rows with this label are left out, for example -1. With ``unlabeled=np.nan``,
+        rows whose label is None are left out too. With ``unlabeled=None`` or "warn"
+        every label is a class, and "warn" warns about a label -1.
     handle_unknown : {"error", "ignore"}, default="error"
         Levels of a factor (text or categorical column of a data frame) that were not in
         ``fit``. "error" raises. "ignore" treats them as missing levels, which are then
