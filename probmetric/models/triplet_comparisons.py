@@ -172,8 +172,9 @@ def log_probability(
     --------
     >>> X, rows = jnp.array([[0.0], [1.0], [2.0]]), jnp.array([[0], [1], [2]])
     >>> triplets = Triplets(X, *rows, y=None)
-    >>> jnp.exp(log_probability(TripletParams(jnp.eye(1)), triplets)).round(3).tolist()
-    [[0.047, 0.953]]
+    >>> P = jnp.exp(log_probability(TripletParams(jnp.eye(1)), triplets))
+    >>> [round(float(p), 3) for p in P[0]]
+    [0.047, 0.953]
     """
     return _log_probability_at(params.W, triplets._replace(y=None), lapse_rate)
 

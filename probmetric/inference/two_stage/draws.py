@@ -109,7 +109,7 @@ def draw(
     >>> prior = mixture.default_prior(data.X, 1)
     >>> params = two_stage.fit(data, prior=prior).params
     >>> fitted = Fitted(data, prior, params, proportional=False, alpha=None)
-    >>> drawn = two_stage.draw(fitted, "laplace", seed=0, n_draws=100).values
+    >>> drawn = two_stage.draw(fitted, "laplace", seed=0, n_draws=1000).values
     >>> W, B = np.quantile(drawn["within"], [0.005, 0.995]), drawn["between"].mean()
     >>> bool(W[0] < 1 < W[1]), bool(B > W[1])
     (True, True)
