@@ -50,3 +50,11 @@ def test_cover_counts_each_pair_once():
     np.testing.assert_allclose(got, pdist(table, "braycurtis"), atol=1e-6)
     with pytest.raises(ValueError, match=r"measure must be one of .*got 'biomass'"):
         site_pairs(X, table, measure="biomass")
+
+
+def test_presence_is_any_amount_above_zero():
+    table = np.array([[0.5, 2.0, 0.0], [0.2, 0.0, 3.0], [0.0, 0.1, 0.1]])
+    pairs = site_pairs(np.arange(3.0)[:, None], table, measure="presence")
+    whole = site_pairs(np.arange(3.0)[:, None], table > 0, measure="presence")
+    assert pairs.y.tolist() == whole.y.tolist()
+    assert pairs.trials.tolist() == whole.trials.tolist()

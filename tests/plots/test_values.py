@@ -421,3 +421,11 @@ def test_codes_are_places_among_the_names():
         target_names=["u", "v", "w"],
     )
     assert set(legend(figure.axes[0])) == {"u (1)", "w (3)"}
+
+
+def test_the_plane_has_the_shares_of_both_of_its_axes():
+    """Variances 6, 3 and 1 along the axes: 90% of the squared distance."""
+    signs = np.array(list(np.ndindex(2, 2, 2))) * 2 - 1
+    X = signs * np.sqrt([6.0, 3.0, 1.0])
+    axis = plots.embedding(pm.Mahalanobis(np.eye(3)), X, np.arange(8) % 2).axes[0]
+    assert "plane of 90% of the squared distance" in axis.get_title("left")

@@ -8,6 +8,7 @@ import pandas as pd
 import xarray as xr
 
 from probmetric.checks.compare import entry_table
+from probmetric.checks.criticism import Finding, ModelVerdict, Part
 from probmetric.checks.validation import Judgement, Validation
 from probmetric.cli.sites import curve_table
 from probmetric.datasets.loading import Dataset
@@ -17,10 +18,11 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.report import sample
 from probmetric.report.evaluate import _calibration, _confusion, _error_of_gain, _shares
 from probmetric.report.fit import _of_answers
+from probmetric.report.model_fit import fit_banner
 from probmetric.report.page import _sizes
 from probmetric.report.sample import _least_certain, _quantities
 from probmetric.report.sites import _bins, stored_curves
-from probmetric.report.validate import _verdict_words
+from probmetric.report.validate import _entries, _verdict_words
 
 
 def test_the_mean_of_a_bin_is_weighted_by_weights_and_judgments():
@@ -204,3 +206,22 @@ def test_neighbors_have_the_classes_of_their_rows(monkeypatch):
     axis = picture.figure.axes[0]
     names = {label.get_text() for label in axis.get_yticklabels()}
     assert {"3: u", "4: v"} <= names <= {"0: u", "1: v", "3: u", "4: v"}
+
+
+def test_the_worst_part_of_a_model_comes_first():
+    def part(name, verdict):
+        finding = Finding(name, 1.0, 0.5, 0.3, 0.05, "said", "Do this.")
+        return Part(finding, 0.5, verdict)
+
+    words = ("adequate", "conflict", "doubtful")
+    fit = ModelVerdict("lca", tuple(part(f"p{k}", w) for k, w in enumerate(words)))
+    first = [sentence[:2] for sentence in fit_banner(fit).sentences]
+    assert first == ["p1", "p2", "p0"]
+
+
+def test_of_many_entries_the_worst_are_shown():
+    found = Validation("lca", tuple(judged("exact", "agree") for _ in range(3)))
+    for number, judgement in enumerate(found.judgements):
+        judgement.table["error"][:] = [0.2, -0.9, 0.5][number]
+    shown = _entries(found, limit=2)
+    assert shown["error"].tolist() == [-0.9, 0.5]

@@ -86,3 +86,9 @@ def test_components_that_lack_a_part_are_refused(tmp_path):
     tree["components"] = xr.DataTree(tree["components"].to_dataset()[["weights"]])
     with pytest.raises(ValueError, match="draws must have the shapes"):
         posterior_of(stored(tree, tmp_path))
+
+
+def test_the_purpose_is_the_one_that_was_asked_for(tmp_path):
+    tree = stored(numbered("M"), tmp_path)
+    assert posterior_of(tree, purpose="intervals").purpose == "intervals"
+    assert posterior_of(tree).purpose == "prediction"
