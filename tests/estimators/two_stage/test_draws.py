@@ -108,7 +108,7 @@ def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
     assert np.mean((low <= dissimilarity) & (dissimilarity <= high)) > 0.8
     low, high = metric.same_interval(A, B)[:2]  # Calibrated as the estimator.
     assert np.mean((low <= point) & (point <= high)) > 0.8
-    even, rare = (metric.same_interval(A, B, prior_odds=o).lower for o in (1, 0.01))
+    even, rare = (metric.same_interval(A, B, prior_odds=o).lower for o in (1.0, 0.01))
     np.testing.assert_allclose(logit(even) - logit(rare), np.log(100), rtol=1e-6)
     quiet = copy.deepcopy(model).set_params(database_noise=0.5)
     half = quiet.posterior_metric("prediction", draws=draws, n_draws=2).draw(0)
