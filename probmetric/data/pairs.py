@@ -290,8 +290,8 @@ def _listed(
 ) -> tuple[Int[np.ndarray, "q k"], Bool[np.ndarray, "q"]]:
     """Return the k nearest other rows from shortlists, and which are certain.
 
-    scikit-learn makes the shortlists from matrix products or a tree. Their order is
-    that of ``smallest``. A query is certain if no row outside its shortlist can be as
+    scikit-learn makes the shortlists from matrix products or a tree. They have the
+    order of ``smallest``. A query is certain if no row outside its shortlist can be as
     near as the last one, given the rounding of the products.
     """
     from sklearn.neighbors import NearestNeighbors  # Small data need no search.

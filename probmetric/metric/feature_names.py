@@ -64,9 +64,9 @@ def with_factors(
     reset: bool = False,
     names: Sequence[str] | None = None,
 ) -> Any:
-    """Code the factors of a data frame, in ``fit`` (``reset``) or by those of ``fit``.
+    """Code the factors of a data frame, in ``fit`` (``reset``) or as in ``fit``.
 
-    In ``fit`` the factors are those of X, or of a metric with feature ``names``.
+    In ``fit`` the factors come from X, or from the feature ``names`` of a metric.
     """
     if reset:
         factors = factors_of(X) if names is None else levels_in(names, X)

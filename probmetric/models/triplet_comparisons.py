@@ -21,7 +21,7 @@ pair. They have a third alternative,
 
     δ_2 = x_p - x_q,        y = 1, 0, 2 if q, p, a is the odd one.                 (4)
 
-If y is not 2, its log odds are those of the triplet, Eq. (3): the third pair does not
+If y is not 2, it has the log odds of the triplet, Eq. (3): the third pair does not
 change the comparison of the other two. All orders of the three objects give the same
 model.
 
