@@ -180,7 +180,7 @@ def _odd(y: ArrayLike, n: int) -> Int[np.ndarray, "N"]:
     wrong = np.setdiff1d(responses, (0, 1, 2))
     if len(wrong):
         raise ValueError(
-            "y must be 1, 0 or 2 if the third, second or first object is the odd one, "
-            f"got {wrong[0]:g}. Without y the third is the odd one."
+            "y must be 2, 0 or 1 (first, second or third object is the odd one), got "
+            f"{wrong[0]:g}. Omit y if the third object is always the odd one."
         )
     return responses.astype(int)

@@ -18,31 +18,40 @@ class Shared:
     Parameters
     ----------
     n_components : int, optional
-        Number of rows of the linear map, 1 to d. Default: d.
+        Number of rows of the linear map, from 1 to the number of features d. Use fewer
+        than d rows to reduce the dimension. Default: d.
     pairs : {"nearest", "all"}, default="nearest"
-        Pairs that ``fit`` makes from class labels.
+        Pairs that ``fit`` makes from class labels. "nearest": each point with its
+        nearest points of the same class and of other classes. "all": every pair of
+        points.
     n_targets, n_impostors : int, optional
-        Numbers of neighbors of each point: in the same class, and in other classes.
-        Used for nearest pairs. Default: 3, or all if there are fewer.
+        Number of nearest points of the same class (n_targets) and of other classes
+        (n_impostors) that are paired with each point. Used by ``pairs="nearest"``.
+        Default: 3, or all if there are fewer.
     learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto" is 1 for ``fit_pairs``, which assumes that pairs
-        are independent, and n/N for N pairs made from the labels of n points.
+        Power to which the likelihood is raised. It should be below 1 if pairs are
+        dependent. "auto" uses 1 in ``fit_pairs``, which assumes that pairs are
+        independent. In ``fit``, which makes N pairs from n labeled points, "auto" uses
+        n/N.
     standardize : bool, default=True
-        Whether ``fit`` centers and scales the features. Results are in input units.
+        Whether ``fit`` centers and scales the features. The learned metric is in the
+        units of X in both cases.
     max_iter : int, default=500
         Maximum number of iterations of the solver.
     preprocessor : array-like of shape (n, d) or callable, optional
-        Points, if X or pairs contain references to points instead of features. X then
-        has shape (n,), and pairs have shape (N, 2). References are row numbers of an
-        array, or numbers or text that a function converts to an array of points.
+        Use a preprocessor if X or pairs contain references to points instead of
+        features. X then has shape (n,), and pairs have shape (N, 2). With an array,
+        references are its row numbers. With a function, references are numbers or text,
+        which the function converts to an array of points.
     unlabeled : label, default="warn"
-        Rows with this label are left out, for example -1. With ``unlabeled=np.nan``,
-        rows whose label is None are left out too. With ``unlabeled=None`` or "warn"
-        every label is a class, and "warn" warns about a label -1.
+        Label of unlabeled rows, for example -1. ``fit`` ignores these rows. With
+        ``np.nan`` it also ignores rows whose label is None. With None or "warn" every
+        label is a class. "warn" also warns if a label is -1.
     handle_unknown : {"error", "ignore"}, default="error"
-        Levels of a factor (text or categorical column of a data frame) that were not in
-        ``fit``. "error" raises. "ignore" treats them as missing levels, which are then
-        equally far from all levels; with "error" missing levels are NaN.
+        Treatment of unknown levels. A level is a value of a factor (text or categorical
+        column of a data frame). It is unknown if it did not occur in ``fit``. "error"
+        raises an error for unknown levels, and treats missing levels as NaN. "ignore"
+        treats unknown and missing levels as equally far from all levels.
     """
 
     def fit(self) -> None:
@@ -63,8 +72,8 @@ class Shared:
         ----------
         pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
-            Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
-            labels.
+            Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
+            allowed.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
         """
@@ -89,17 +98,17 @@ class Shared:
             make ``n_draws * n_chains`` independent draws and store them as one chain.
         seed : int, default=0
         log_likelihood : bool, default=False
-            Whether to store the log likelihood of every observation under every draw,
-            for ``loo``. Learning rate and weights are not applied.
+            Whether to store the log likelihood of every observation under every draw.
+            ``loo`` requires it. The stored values ignore the learning rate and weights.
         log_prior : bool, default=True
             Whether to store the log prior of each NumPyro site and the log likelihood
-            of all data, for power scaling (``az.psense_summary``).
+            of all data. Power scaling (``az.psense_summary``) uses them.
         predictive : bool, default=False
-            Whether to store replicated observations under every draw, in
+            Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws from the prior, which the fit sets from the data. The draws
-            are stored as ``prior``, with replicated observations as
+            Number of draws from the prior. (The fit computes the prior from the data.)
+            Draws are stored as ``prior``, and observations simulated from them as
             ``prior_predictive``. Default: none.
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,
@@ -112,12 +121,13 @@ class Shared:
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
-            Intended use of the result. The two uses need different posteriors.
+            Intended use of the result. The two uses require different posteriors.
         draws : DataTree, optional
-            Draws from ``sample`` of this fit. Default: new draws with ``method``.
+            Draws that ``sample`` of this fit returned. Default: new draws, made by
+            ``method``.
         n_draws : int, optional
-            Number of metrics. They are evenly spaced over the joined chains. Default:
-            100, or all ``draws``.
+            Number of metrics. They are computed from evenly spaced draws of the joined
+            chains. Default: 100, or all ``draws``.
         seed : int, default=0
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,

@@ -99,10 +99,10 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return self._grid[0]
 
     def spread_posterior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return a grid of ω (k,) and its probabilities (k,), by Laplace's method.
+        """Return a grid of ω, shape (k,), and the posterior probability of each value.
 
-        The probabilities are approximate. Draws of NUTS,
-        ``sample()["posterior"]["spread"]``, are exact.
+        The probabilities are computed by Laplace's method and are approximate. For
+        exact draws of ω use NUTS: ``sample()["posterior"]["spread"]``.
         """
         check_is_fitted(self)
         posterior = self._spreads()

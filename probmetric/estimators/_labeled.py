@@ -83,7 +83,7 @@ def stood_for(
         return None
     if name == "pairs" and (entries.shape[1] != 2 or not len(entries)):
         raise ValueError(
-            "pairs must have shape (N, 2) for the preprocessor, or (N, 2, d), got "
+            "pairs must have shape (N, 2, d), or (N, 2) if preprocessor is set, got "
             f"{entries.shape}"
         )
     if not entries.size:
@@ -99,24 +99,25 @@ def stood_for(
         if not whole or entries.min() < 0 or entries.max() >= len(rows):
             value = f"{entries.min()}..{entries.max()}" if whole else entries.dtype
             raise ValueError(
-                f"{name} must be row numbers 0..{len(rows) - 1} of the preprocessor, "
+                f"{name} must be row numbers of the preprocessor, 0..{len(rows) - 1}, "
                 f"got {value}"
             )
         return rows, entries.astype(int)
     if entries.dtype.kind not in ENTRY_KINDS:
         raise ValueError(
-            f"{name} must be integers or text for the preprocessor, got {entries.dtype}"
+            f"{name} must be integers or text if preprocessor is set, got "
+            f"{entries.dtype}"
         )
     try:
         keys, places = np.unique(entries, return_inverse=True)
     except TypeError as error:
         raise ValueError(
-            f"{name} must have entries of one type for the preprocessor, got {error}"
+            f"{name} must have entries of one type if preprocessor is set, got {error}"
         ) from error
     rows = points(preprocessor(keys), "preprocessor")
     if len(rows) != len(keys):
         raise ValueError(
-            f"preprocessor must return a row for each of {len(keys)} entries, got "
+            f"preprocessor must return one row for each of {len(keys)} entries, got "
             f"shape {rows.shape}"
         )
     return rows, places.reshape(entries.shape)
@@ -186,7 +187,7 @@ def _classes(
     single = np.flatnonzero(np.bincount(codes) < smallest)
     if len(single) == len(labels):
         raise ValueError(
-            "y must have a class of at least 2 members, got a different label in each "
+            "y must have a class with at least 2 rows, got a different label in each "
             f"of {len(labels)} rows. Pass class labels, not identifiers or "
             "measurements."
         )
@@ -200,8 +201,8 @@ def warn_of_alone(classes: np.ndarray, name: str) -> None:
         first = ", ".join(map(repr, classes[:5].tolist()))
         more = f" and {len(classes) - 5} more" if len(classes) > 5 else ""
         warnings.warn(
-            f"{name}: class {first}{more} has only one row, so the fit has no pair of "
-            "that class. Add rows of the class, or remove it.",
+            f"{name}: class {first}{more} has only one row. The fit cannot use pairs "
+            "within this class. Add rows of the class, or remove it.",
             stacklevel=6,
         )
 
@@ -217,7 +218,7 @@ def _point_weights(
         raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}")
     positive = weights[weights != 0]
     if not len(positive):
-        raise ValueError("sample_weight must have a weight above zero, got none")
+        raise ValueError("sample_weight must have a weight above 0, got none")
     if not np.all((positive > 1e-100) & (positive < 1e100)):
         raise ValueError(
             "sample_weight must be 0, or between 1e-100 and 1e100 (products of "

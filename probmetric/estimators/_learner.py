@@ -39,14 +39,14 @@ class ClassProbabilities(SameProbability, TellsClasses):
 
     @abstractmethod
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return log P(class | x), with columns in the order of ``classes_``."""
+        """Compute log P(class | x), with columns in the order of ``classes_``."""
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return P(class | x), with columns in the order of ``classes_``."""
+        """Compute P(class | x), with columns in the order of ``classes_``."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class, the first in sorted order among ties."""
+        """Predict the most probable class. Ties go to the first in ``classes_``."""
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
 
@@ -108,18 +108,19 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior near the fitted mode, given the data of the fit.
+        """Draw from the posterior given the training data, starting at the fit.
 
         Parameters
         ----------
         method : sampler or its name, optional
-            Default: the exact posterior if it has a closed form, otherwise "nuts". The
-            class lists the other methods.
+            Sampler. Default: exact draws if the posterior has a closed form, otherwise
+            "nuts". The notes of the class list other methods.
 
         Returns
         -------
         DataTree
-            Posterior in input units, with the data and provenance.
+            Posterior draws in input units, the data, and provenance (versions, seed,
+            settings).
         """
         check_is_fitted(self)
         run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)
@@ -136,7 +137,7 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric:
-        """Return the learned metric with its uncertainty: one metric for each draw.
+        """Return the learned metric with its uncertainty, as one metric for each draw.
 
         Parameters
         ----------
@@ -147,7 +148,7 @@ class Learner[M](BaseEstimator):
         ------
         ValueError
             If the draws come from a different learner.
-            If intervals are requested from a fit whose draws do not vary.
+            If the purpose is "intervals" and the draws of this fit do not vary.
         """
         self._check(purpose)
         return self._posterior_metric(purpose, draws, method, n_draws, seed, progress)

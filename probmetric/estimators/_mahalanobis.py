@@ -61,7 +61,7 @@ class MahalanobisMixin(
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the learned metric. It is picklable, and callable on two points."""
+        """Return the learned metric. It can be pickled, and called with two points."""
         check_is_fitted(self)
         return Mahalanobis(self.components_.copy())
 
@@ -95,7 +95,7 @@ class MahalanobisMixin(
         return self.components_.T @ self.components_
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the learned distance of each pair, not squared.
+        """Compute the learned distance (not squared) between the points of each pair.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class MahalanobisMixin(
         return distances(self.components_, first, second, "pairs")
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return minus the distance of each pair. Higher is more similar."""
+        """Return the negative distance of each pair. Higher is more similar."""
         return -self.pair_distance(pairs)
 
     def _ends(
@@ -123,7 +123,7 @@ def _has_threshold(estimator: object) -> bool:
         return True
     pairs = "fit to pairs (fit_pairs), or " if fits_pairs else ""
     raise AttributeError(
-        f"a threshold on the distance is needed to classify pairs: {pairs}call "
+        f"classifying pairs requires a threshold on their distance: {pairs}call "
         "calibrate_threshold or set_threshold. To evaluate a fit to class labels use "
         "KNeighborsClassifier(metric=...)"
     )
@@ -148,27 +148,27 @@ class PairsMixin(MahalanobisMixin):
 
     @available_if(_has_threshold)
     def decision_function(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return minus the distance of each pair, as metric-learn does."""
+        """Return the negative distance of each pair, as metric-learn does."""
         return self.pair_score(pairs)
 
     @available_if(_has_threshold)
     def predict(self, pairs: ArrayLike) -> np.ndarray:
-        """Predict 1 for distances of at most ``threshold_``, otherwise the low label.
+        """Predict same (1) if the distance is at most ``threshold_``, else different.
 
-        The low label is -1. It is 0 if the last labels passed to the estimator were 0
-        and 1 (``pair_classes_``).
+        The label for different is -1. It is 0 if the last labels passed to the
+        estimator were 0 and 1 (``pair_classes_``).
         """
         same = self.pair_distance(pairs) <= self.threshold_
         return self.pair_classes_[same.astype(int)]
 
     @available_if(_has_threshold)
     def score(self, pairs: ArrayLike, y: ArrayLike) -> float:
-        """Return the area under the ROC curve of ``decision_function`` on pairs."""
+        """Compute the area under the ROC curve of ``decision_function`` on pairs."""
         scores = self.pair_score(pairs)
         return float(roc_auc_score(pair_labels(y, len(scores)), scores))
 
     def set_threshold(self, threshold: int | float) -> Self:
-        """Set the largest distance of pairs that are classified as same."""
+        """Set ``threshold_``, the largest distance of pairs classified as same."""
         check_is_fitted(self, "components_")
         self.threshold_ = float(check_number("threshold", threshold, 0))
         if not hasattr(self, "pair_classes_"):
@@ -185,7 +185,9 @@ class PairsMixin(MahalanobisMixin):
         min_rate: int | float | None = None,
         beta: int | float = 1.0,
     ) -> Self:
-        """Choose ``threshold_``, and ``pair_classes_`` (labels of far and close pairs).
+        """Choose ``threshold_`` from labeled pairs.
+
+        Also sets ``pair_classes_``, the two labels that ``predict`` returns.
 
         Parameters
         ----------
@@ -193,13 +195,14 @@ class PairsMixin(MahalanobisMixin):
         y_valid : array-like of shape (N,)
             Labels of the pairs in {0, 1} or {-1, +1}. Both must occur.
         strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
-            Quantity to maximize. "max_tpr" maximizes the true positive rate subject to
-            a true negative rate of at least ``min_rate``. "max_tnr" maximizes the true
-            negative rate subject to a true positive rate of at least ``min_rate``.
+            Quantity to maximize. "max_tpr" maximizes the true positive rate, among
+            thresholds whose true negative rate is at least ``min_rate``. "max_tnr"
+            exchanges the two rates.
         min_rate : float in [0, 1], optional
-            Smallest rate, required by "max_tpr" and "max_tnr".
+            Smallest allowed value of the other rate. Required by "max_tpr" and
+            "max_tnr".
         beta : float, default=1
-            Weight of recall in F-beta.
+            Weight of recall relative to precision. Used by "f_beta".
         """
         check_choice("strategy", strategy, STRATEGIES)
         scores = self.pair_score(pairs_valid)

@@ -51,7 +51,7 @@ class LabelsOrPairs(ABC):
             Pairs are passed to ``fit_pairs``.
         y : array-like of shape (n,)
             Class labels, numbers or strings. At least two classes are required, and at
-            least one class with two or more rows. Labels of pairs are described in
+            least one class with two or more rows. For labels of pairs see
             ``fit_pairs``.
         """
         if holds_pairs(self, X):
@@ -106,7 +106,8 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
         Parameters
         ----------
         y : array-like of shape (N,)
-            Labels of the pairs: 1 for close, 0 for far. -1 may replace 0 in all labels.
+            Labels of the pairs: 1 for close, 0 for far. Labels 1 and -1 are also
+            allowed.
         """
         data, scaler = pair_data(self, pairs, y, sample_weight)
         learned = self._store(self._solve(data), scaler, data)

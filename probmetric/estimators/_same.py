@@ -59,20 +59,20 @@ class SameProbability:
         new_classes: bool = False,
         prior_odds: float | None = None,
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same class) of each pair, shape (N,).
+        """Compute P(same class) of each pair, shape (N,).
 
         After a fit to labels, P(same) is the probability that two independently drawn
-        items with these features share a class. It is Σ p_c(x) p_c(x') over classes c,
-        with the class probabilities p_c of the two points. If the class y of the second
-        point is known, it is p_y(x). Class probabilities come from ``predict_proba``.
-        Learners without it use soft votes of the training rows under the learned
-        metric, as in ``KNeighborsClassifier``. They are computed at the first call.
-        P(same) of a point and itself is below 1. P(same) need not decrease with
-        distance; ``predict`` uses the distance. For two measurements of one object use
-        ``TwoStageMixture``.
+        items with these features share a class. It is computed from class probabilities
+        p_c(x): P(same) = Σ p_c(x) p_c(x'), summed over classes c. If the class y of the
+        second point is known, P(same) is p_y(x). Class probabilities come from
+        ``predict_proba``. A learner without this method uses the soft votes of
+        ``KNeighborsClassifier`` under the learned metric. P(same) of a point and itself
+        is below 1. P(same) may increase with distance, but ``predict`` only uses the
+        distance. For two measurements of one object use ``TwoStageMixture``.
 
-        A point that equals a training row has the known label of that row. If both
-        points equal training rows, both use leave-one-out votes, or ``predict_proba``.
+        If one point equals a training row, the label of that row is used as its class.
+        If both points equal training rows, both use leave-one-out votes (or
+        ``predict_proba``).
 
         Parameters
         ----------
@@ -80,17 +80,18 @@ class SameProbability:
         labels : array-like of shape (N,), optional
             Known classes of the second points.
         new_classes : bool, default=False
-            Whether the points belong to classes that were not in the fit. P(same) is
-            then a function of the distance. It is fitted to pairs of left-out classes,
-            with up to five refits. At least four classes of two rows are required.
+            Use True if the points belong to classes that were not in the fit. P(same)
+            is then a function of the distance. Up to five refits, each without some of
+            the classes, determine this function. They require at least four classes
+            with two rows or more.
         prior_odds : float > 0, optional
-            Odds of *same* among your pairs, for example 1/9. Only with
-            ``new_classes=True``, which requires it.
+            Odds of *same* among your pairs, for example 1/9 if one pair in ten is the
+            same. Required with ``new_classes=True``, and not allowed otherwise.
 
         Raises
         ------
         ValueError
-            If the training rows are not available (fit to data on disk).
+            If the fit did not store the training rows (data on disk).
             If ``labels`` has a class that was not in ``fit``.
         """
         check_is_fitted(cast("Any", self))
@@ -98,12 +99,12 @@ class SameProbability:
         if (prior_odds is not None) != new_classes:
             raise ValueError(
                 "prior_odds must be the odds of same among the pairs (such as 1/9) if "
-                f"new_classes=True, and None otherwise, got {prior_odds}"
+                f"new_classes=True, otherwise None, got {prior_odds}"
             )
         given = labels is not None
         if given and (new_classes or not hasattr(self, "classes_")):
             raise ValueError(
-                "labels must be None for new classes, and after a fit to pairs, got "
+                "labels must be None if new_classes=True or after a fit to pairs, got "
                 f"{labels!r}"
             )
         if new_classes:
@@ -123,9 +124,9 @@ class SameProbability:
         training: Labeled | None = getattr(self, "_training", None)
         if training is None:
             raise ValueError(
-                "same_probability requires the training rows of a fit to labels in "
-                "memory, got none. Use KNeighborsClassifier(model.get_metric(), "
-                "votes='count').fit(...) for data on disk"
+                "same_probability requires a fit to labels in memory, got a fit that "
+                "stores no rows. For data on disk use KNeighborsClassifier("
+                "model.get_metric(), votes='count').fit(...)"
             )
         return np.asarray(training.X), np.asarray(training.y)
 
@@ -134,8 +135,8 @@ class SameProbability:
     ) -> Float[np.ndarray, "N"]:
         """Return P(same) of a fit to pairs."""
         raise ValueError(
-            "same_probability requires a fit to class labels, got a fit to pairs, for "
-            f"which {type(self).__name__} has no P(same). Use LCA().fit_pairs"
+            f"same_probability of {type(self).__name__} requires a fit to class "
+            "labels, got a fit to pairs. For pairs use LCA().fit_pairs"
         )
 
     def _class_probabilities(
@@ -183,8 +184,8 @@ def link_of_new_classes(
     """
     if not hasattr(estimator, "pair_distance"):
         raise ValueError(
-            f"new_classes must be False for {type(estimator).__name__}, which has no "
-            "distance of pairs, got True"
+            "new_classes must be False for learners without a distance of pairs, got "
+            f"True for {type(estimator).__name__}"
         )
     sizes = np.bincount(codes)
     large = np.flatnonzero(sizes > 1)

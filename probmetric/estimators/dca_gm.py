@@ -61,50 +61,54 @@ Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     """Discriminative component analysis by Gaussian mixtures.
 
-    A point is projected to y = Ax. In the projection every class is a mixture of
-    Gaussians, which determine the class probabilities. A is learned to predict the
-    class, not the density of x. A step costs O(n), compared to O(n²) for neighborhood
-    components analysis.
+    A point x is projected to Ax. In the projection, the density of every class is a
+    mixture of Gaussians. Class probabilities are computed from these densities. A is
+    learned to predict the class, not the density of x. The cost of a step is O(n),
+    compared to O(n²) for neighborhood components analysis.
 
     Parameters
     ----------
     n_components : int, optional
-        Number of rows of A and of the metric, 1 to d. Default: the number of classes
-        minus 1, but at least 2 and at most d. By default the metric is also mixed with
-        the Euclidean metric and has full rank.
+        Number of rows of A, from 1 to d. If it is set, the metric has the same number
+        of rows. Default: the number of classes minus 1, but at least 2 and at most d;
+        the metric is then mixed with the Euclidean metric and has full rank.
     n_gaussians : int or sequence of int, default=3
-        Number of mixture components of every class, or a number for each class. A class
-        has at most as many components as distinct projected points.
+        Number of mixture components of every class, or a number for each class. It is
+        reduced for classes with fewer distinct projected points.
     covariance : {"class", "component"}, default="class"
         Whether the components of a class share one covariance, or each component has a
         covariance.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the prior, as a number of points. The start is LDA and RCA
-        directions. For it, the covariance within classes is shrunk toward the diagonal
-        matrix of the variances of the features, which counts as s points. The precision
-        of the prior of A around the start is multiplied by 10 (1 + s/n), with s/n at
-        most 100. In the metric, the Euclidean distance of standardized features has
-        weight s/(n + s), unless ``n_components`` is set or the metric is "subspace".
-        For all s > 0 the prior of the mixtures counts as 22 points with "lbfgs". With ∞
-        the metric is this Euclidean distance, which is not learned. If ``n_components``
-        is set or the metric is "subspace", with ∞ the start is whitened by variances
-        only. 0, the default before 0.2, turns off these priors. "cv" chooses among 1,
-        4, 16, 64, 256 and ∞ by the log loss of ``KNeighborsClassifier`` under the
-        start, in folds (``inference.dca_gm.choice``). This requires no fit.
+        Weight s of the prior, as a number of points. With larger s less is learned.
+        "cv" chooses s among 1, 4, 16, 64, 256 and ∞. It uses the log loss of
+        ``KNeighborsClassifier`` under the start, in folds
+        (``inference.dca_gm.choice``), and requires no fit. 0, the default before 0.2,
+        turns these priors off. s is used in four places:
+        - The start consists of LDA and RCA directions. Their covariance within classes
+          is shrunk toward the diagonal matrix of feature variances, which counts as s
+          points.
+        - The prior of A has its mean at the start. Its precision is multiplied by 10 (1
+          + s/n), with s/n at most 100.
+        - In the metric, the Euclidean distance of standardized features has weight s/(n
+          + s). With ∞ the metric is this distance. This mixing is not used if
+          ``n_components`` is set or the metric is "subspace"; with ∞ only variances
+          then whiten the start.
+        - With "lbfgs" and any s > 0, the prior of the mixtures counts as 22 points.
     regularization : float > 0, default=1.0
-        λ: the prior standard deviation of an entry of A around the LDA/RCA start is
-        c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean square of the entries
-        of the start.
+        Strength λ of the prior of A around the start. An entry of A has prior standard
+        deviation c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean square of
+        the entries of the start.
     learning_rate : float > 0, default=1.0
-        Power on the likelihood. 1 is Bayes' rule for independent points.
+        Power to which the likelihood is raised. Use 1 (Bayes' rule) for independent
+        points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        "lbfgs" computes the joint posterior mode. "hybrid" and "hybrid_tied" are the
-        paper's alternation of EM and conjugate gradients. In the gradient steps the
-        centers of the mixtures are fixed with "hybrid". With "hybrid_tied" they are
-        projections Aμ' of points μ', and change with A. The alternation does not ascend
-        a single objective, and returns its best iterate.
+        "lbfgs" computes the joint posterior mode. "hybrid" and "hybrid_tied" alternate
+        EM and conjugate gradient steps, as in the paper. In the gradient steps,
+        "hybrid" fixes the centers of the mixtures. "hybrid_tied" uses projections Aμ'
+        of points μ' as centers, which move with A. The alternation does not ascend a
+        single objective, and returns its best iterate.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
-        Metric of ``components_`` and ``transform``. See ``get_metric``.
+        Metric that ``components_`` and ``transform`` use. See ``get_metric``.
     max_iter : int, optional
         Maximum number of steps. Default: 500 for L-BFGS and 30 for the alternation,
         which stops after ``max_iter`` steps by design.
@@ -118,15 +122,16 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     ----------
     classes_ : array of shape (c,)
     components_ : array of shape (p, d), or (d, d) if mixed
-        Linear map L in input units, M = LᵀL, with rows by descending contribution.
-        Columns of constant features are zero if the metric is mixed.
+        Linear map L of the metric M = LᵀL, in input units. Rows are in order of
+        descending contribution. Columns of constant features are zero if the metric is
+        mixed with the Euclidean metric.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose not to learn.
+        Value of s. ∞ if "cv" chose the Euclidean metric.
     params_ : DCAGMParams
-        Fitted parameters for standardized features. A is transformed such that the
-        pooled covariance within components is I.
+        Fitted parameters for standardized features. A is scaled and rotated such that
+        the pooled covariance within components is I.
     fit_ : Fit
-        Result of the solver, before this transformation.
+        Result of the solver, before A is transformed.
     prior_ : DCAGMPrior
     n_iter_ : int
     mean_, scale_ : arrays of shape (d,)
@@ -134,9 +139,9 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
 
     Notes
     -----
-    The optimum is local. A is identified only up to an invertible linear map, which
-    does not affect metrics and probabilities. ``posterior_metric`` makes 200 metrics by
-    default, with "laplace" and fixed mixtures. For log losses with few labels see
+    The optimum is local. A is identified only up to an invertible linear map. This map
+    does not affect metrics and probabilities. By default ``posterior_metric`` computes
+    200 metrics, with "laplace" and fixed mixtures. For log losses with few labels see
     Benchmarks: few_mixtures.
 
     References
@@ -245,7 +250,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             return (points - self.mean_) / self.scale_
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return log p(c|x), with columns in the order of ``classes_``."""
+        """Compute log p(c|x), with columns in the order of ``classes_``."""
         points = self._standardized(X)
         rows = pad_rows(points, bucket(len(points)))  # A few sizes, to avoid compiling.
         log_p = np.asarray(class_log_probability(self.params_, rows))
@@ -256,17 +261,19 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     def get_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, kind: MetricKind | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:
-        """Return a learned metric in input units. It is picklable.
+        """Return a learned metric in input units.
 
         Parameters
         ----------
         kind : str, optional
-            Kind of metric. Default: the setting ``metric``.
+            Kind of metric. Default: the parameter ``metric`` of the class.
 
-            - "average_fisher": Mahalanobis distance of the average Fisher matrix of the
-              class, mixed according to ``prior_strength``.
+            - "average_fisher": Mahalanobis distance under the Fisher information matrix
+              of p(c|x), averaged over the training points, and mixed according to
+              ``prior_strength``.
             - "subspace": Euclidean distance in the projection of ``params_``.
-            - "local_fisher": Mahalanobis distance of the Fisher matrix at the query.
+            - "local_fisher": Mahalanobis distance under the Fisher information matrix
+              of p(c|x) at the query.
             - "hellinger", "jensen_shannon": divergence of the class probabilities.
         """
         check_is_fitted(self)
@@ -306,7 +313,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Sample the posterior of J (input units) and of class probabilities.
+        """Draw the average Fisher matrix J (input units) and class probabilities.
 
         Parameters
         ----------
@@ -315,23 +322,23 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             Points at which to store p(c|x). Default: the training points. Must be None
             with ``log_likelihood``, ``predictive`` or ``prior_draws``.
         mixtures : {"sampled", "fixed"}, optional
-            Whether the parameters θ of the mixtures are sampled with A or fixed at
-            their mode. Default: "fixed" for "laplace", which is inaccurate with sampled
-            mixtures, and "sampled" for the other methods.
+            Whether the parameters of the mixtures are sampled with A, or fixed at their
+            mode. Default: "fixed" for "laplace", which is inaccurate with sampled
+            mixtures. "sampled" for the other methods.
         log_prior : bool, default=True
             Whether to store the log prior of each NumPyro site and the log likelihood
-            of all data, for power scaling (``az.psense_summary``). With fixed mixtures
-            only the log prior of A is stored.
+            of all data. Power scaling (``az.psense_summary``) uses them. With fixed
+            mixtures only the log prior of A is stored.
         prior_draws : int, optional
-            Number of draws from the prior, which the fit sets from the data. The draws
-            are stored as ``prior``, with replicated classes as ``prior_predictive``.
-            Requires sampled mixtures. Default: none.
+            Number of draws from the prior. (The fit computes the prior from the data.)
+            Draws are stored as ``prior``, and classes simulated from them as
+            ``prior_predictive``. Requires sampled mixtures. Default: none.
 
         Returns
         -------
         DataTree
-            Posterior of ``J``, ``class_probability`` and ``log_likelihood``, which are
-            identified. A and the mixtures are not identified, and are not stored.
+            Posterior of ``J``, ``class_probability`` and ``log_likelihood``. A and the
+            mixtures are not stored, because they are not identified.
         """
         sampler = sampler_of(method)
         check_is_fitted(self)
@@ -340,15 +347,15 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         check_choice("mixtures", mixtures, ("sampled", "fixed"))
         if (log_likelihood or predictive or prior_draws) and queries is not None:
             raise ValueError(
-                "queries must be None with log_likelihood, predictive or prior_draws, "
-                f"which refer to the training points, got shape {np.shape(queries)}"
+                "queries must be None with log_likelihood, predictive or prior_draws "
+                f"(they use the training points), got shape {np.shape(queries)}"
             )
         if prior_draws is not None:
             prior_draws = check_number("prior_draws", prior_draws, 1, whole=True)
             if mixtures == "fixed":
                 raise ValueError(
-                    "prior_draws must be None with mixtures='fixed', which have no "
-                    f"prior, got {prior_draws}"
+                    "prior_draws must be None with mixtures='fixed' (they have no "
+                    f"prior), got {prior_draws}"
                 )
         real = np.asarray(self._data.w) > 0
         rows = self._data.X[real] if queries is None else self._standardized(queries)

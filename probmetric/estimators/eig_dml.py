@@ -37,38 +37,39 @@ def apart(pairs: Pairs) -> Pairs:
 class EigDML(PairLearner):
     """Distance metric learning with eigenvalue optimization (Ying and Li).
 
-    Close pairs are of one class, far pairs of different classes. The learner maximizes
-    the distance of the *nearest* far pair, subject to the constraint that the squared
-    distances of close pairs sum to κ. The optimum is global and certified: no metric
-    that satisfies the constraint has all far pairs at a squared distance above
-    ``dual_``. The metric is then mixed with the Euclidean metric, according to
-    ``prior_strength``.
+    The points of a close pair have the same class, the points of a far pair different
+    classes. The learner maximizes the distance of the *nearest* far pair. The
+    constraint is that the squared distances of all close pairs sum to κ. The optimum is
+    global, and ``dual_`` certifies it: under every metric that satisfies the
+    constraint, some far pair has a squared distance of at most ``dual_``. The optimum
+    is then mixed with the Euclidean metric, according to ``prior_strength``.
 
     Parameters
     ----------
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
-        "pdhg" is a restarted primal-dual gradient method for gaps of 1e-6 and below.
-        "frank_wolfe" is the paper's solver for a gap of 1%, and is slower.
+        "pdhg" is a restarted primal-dual gradient method, and allows gaps of 1e-6 and
+        below. "frank_wolfe" is the paper's solver. It is slower, and suits a gap of 1%.
     kappa : float > 0, optional
-        Sum κ of the squared distances of close pairs. Default: d. It only scales all
-        distances by a common factor.
+        Sum κ of the squared distances of close pairs. It scales all distances by a
+        common factor, and has no other effect. Default: d.
     ridge : float ≥ 0, default=1e-6
-        H is the sum of outer products of differences of close pairs. ``ridge`` times
-        tr(H)/d is added to its diagonal. With 0 a singular H is an error.
+        Regularization of H, the sum of outer products of differences of close pairs.
+        ``ridge`` times tr(H)/d is added to the diagonal of H. With 0, a singular H
+        raises an error.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the Euclidean metric, as a number of points. With n points the
-        optimum has weight n/(n + s), and the Euclidean metric of standardized features,
-        scaled to the same trace, has weight s/(n + s). 0 is the optimum; with ∞ nothing
-        is learned. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log loss of
-        ``KNeighborsClassifier`` in five folds (``neighbors.strength``): the largest s
-        that is at most two standard errors worse than the best. It takes five to
-        fifteen short fits with "pdhg". For ``fit_pairs`` "cv" is 0, and s is counted in
-        pairs.
+        Weight s of the Euclidean metric, as a number of points. With n points, the
+        learned metric is the optimum with weight n/(n + s), plus the Euclidean metric
+        of standardized features with weight s/(n + s), scaled to the same trace. 0 is
+        the optimum only, and ∞ the Euclidean metric only. "cv" tries 1, 4, 16, 64, 256
+        and ∞. It computes the log loss of ``KNeighborsClassifier`` in five folds
+        (``neighbors.strength``). It chooses the largest s that is at most two standard
+        errors worse than the best. This takes five to fifteen short fits with "pdhg".
+        In ``fit_pairs``, s counts pairs, and "cv" means 0.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
-        Pairs that ``fit`` makes from labels.
+        Pairs that ``fit`` makes from labels, as in ``LCA``.
     n_targets, n_impostors : int, default=3
-        Numbers of neighbors of each point: in the same class, and in other classes. Not
-        used by ``pairs="all"``.
+        Number of nearest points of the same class (n_targets) and of other classes
+        (n_impostors) that are paired with each point. Not used by ``pairs="all"``.
     tol : float > 0, optional
         The solver stops when ``dual_ - primal_ ≤ tol · primal_``. Default: 1e-6, or
         1e-2 for "frank_wolfe".
@@ -79,16 +80,17 @@ class EigDML(PairLearner):
     ----------
     components_ : array of shape (r, d)
         Linear map in input units, identified only up to rotation and reflection of its
-        rows. r is d, or at s = 0 the rank of the optimum, which is often far below d.
-        Columns of constant features are zero.
+        rows. r is d if s > 0. If s = 0, r is the rank of the optimum, often far below
+        d. Columns of constant features are zero.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose the Euclidean distance.
+        Value of s. ∞ if "cv" chose the Euclidean metric.
     primal_, dual_, gap_ : float
-        Squared distance of the nearest far pair at the optimum, before mixing; an upper
-        bound on this distance for all metrics; and ``dual_ - primal_``.
+        ``primal_`` is the squared distance of the nearest far pair at the optimum,
+        before mixing. ``dual_`` is an upper bound on it, valid for all metrics that
+        satisfy the constraint. ``gap_`` is ``dual_ - primal_``.
     far_weights_ : array of shape (n_F,)
-        Dual weights of the far pairs, which sum to one. Pairs with positive weight
-        limit the metric. Far pairs that ``fit`` left out have no weight.
+        Dual weights of the far pairs, which sum to one. Only pairs with positive weight
+        determine the optimum. Far pairs that ``fit`` left out have no weight.
     n_iter_ : int
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
@@ -99,13 +101,13 @@ class EigDML(PairLearner):
 
     Notes
     -----
-    If a far pair has distance zero, the objective is 0 for every metric. ``fit`` leaves
-    out pairs of equal points in different classes, with a warning. ``fit_pairs`` raises
-    for such pairs.
+    If the two points of a far pair are equal, the objective is 0 for every metric.
+    ``fit`` warns about such pairs and leaves them out. ``fit_pairs`` raises an error.
 
-    The optimum only depends on the nearest far pairs. With few labels, nearest-neighbor
-    classification under the optimum is worse than under the Euclidean distance. Under
-    the mixed metric it is as good or better (see the guide to few labels).
+    The optimum depends only on the nearest far pairs. With few labels, nearest-neighbor
+    classification was less accurate under the optimum than under the Euclidean
+    distance. Under the mixed metric it was as accurate or better (see the guide to few
+    labels).
 
     References
     ----------
@@ -138,16 +140,16 @@ class EigDML(PairLearner):
         pairs = apart(made)
         if n_equal := len(made.i) - len(pairs.i):
             warnings.warn(
-                f"EigDML: in {n_equal} of {np.sum(np.asarray(made.y) == 0)} pairs of "
-                "different classes both points are equal. No metric can separate "
-                "them, so these pairs are ignored. Check the labels of equal rows, or "
+                f"EigDML: {n_equal} of {np.sum(np.asarray(made.y) == 0)} pairs of "
+                "different classes have two equal points. No metric can separate "
+                "them, so fit ignores these pairs. Check the labels of equal rows, or "
                 "add features.",
                 stacklevel=3,
             )
         if np.all(np.asarray(pairs.y) == 1):
             raise ValueError(
-                "X must have points of different classes that are not equal, got none "
-                f"among {len(made.i)} pairs. Increase n_impostors, or add features."
+                "X must have two different points in different classes, got none among "
+                f"{len(made.i)} pairs. Increase n_impostors, or add features."
             )
         if isinstance(self.prior_strength, str):
             strength = eig_dml.choose_strength(

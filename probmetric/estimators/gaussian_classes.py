@@ -143,7 +143,10 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         checked = check_labeled(self, X, y, finite=finite, smallest=1)
         points, classes, codes, weights = weighted_rows(*checked, w, smallest=1)
         if weights is not None and np.isnan(points).any():
-            raise ValueError("sample_weight must be None with missing entries")
+            raise ValueError(
+                "sample_weight must be None with missing entries, got weights. "
+                "Impute the entries, or omit sample_weight"
+            )
         Z, scaler = standardize_features(
             points,
             self._names,
@@ -212,7 +215,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         if strengths.excess == EXCESS[0]:
             raise ValueError(
                 "purpose must be 'prediction' for this fit, got 'intervals'. The "
-                "chosen prior determines the covariances (prior_.nu = "
+                "chosen prior fixes the covariances (prior_.nu = "
                 f"{float(self._found.prior.nu):.0f}), so intervals would be too "
                 "narrow. Fit with prior='evidence'."
             )
@@ -246,39 +249,40 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
 class GaussianClasses(ClassProbabilities, GaussianLearner):
     """Bayes classifier with one Gaussian per class and parameters integrated out.
 
-    The prior is normal-inverse-Wishart. Its three parameters are chosen from the data.
-    The predictive density of a class is a Student-t. ``GLML`` computes a local metric
-    from the same Gaussians. Use this class to classify, and ``GLML`` for a metric.
+    Use this class to classify, and ``GLML`` for a local metric computed from the same
+    Gaussians. The prior is normal-inverse-Wishart, with parameters chosen from the
+    data. The predictive density of a class is a Student-t.
 
     Parameters
     ----------
     prior : {"cv", "evidence"}, default "cv"
         Method to choose the prior. "cv" minimizes the log loss of held-out points in
-        five folds (fewer if a class has fewer members). It tries 280 priors, from one
+        five folds (fewer if a class has fewer points). It tries 280 priors, from one
         fixed diagonal covariance for all classes to a free covariance for each class
-        (``inference.gaussian_classes.choice``). Below 300 points the folds are made
-        three times (about 15 fits), otherwise once (five fits). If the chosen prior
-        determines the covariance, draws vary too little for intervals. "evidence", the
-        default before 0.2, maximizes the evidence among 216 priors that are made from
-        the pooled covariance of the same points. It is overconfident if a class has no
-        more points than features. With missing entries the prior is always chosen by
-        the evidence.
+        (``inference.gaussian_classes.choice``). It uses about 15 fits below 300 points
+        (three repetitions of the folds), otherwise five. It may choose a prior that
+        fixes the covariance; draws then vary too little for intervals. "evidence", the
+        default before 0.2, maximizes the marginal likelihood among 216 priors, which
+        are computed from the pooled covariance of the same points. It is overconfident
+        if a class has no more points than features. With missing entries "evidence" is
+        always used.
     covariance : {"full", "tied", "diagonal"}, default "full"
         "full": one covariance for each class. "tied": one covariance for all classes.
         "diagonal": independent features.
     alpha : float > 0, default 1
         Dirichlet concentration of the class weights.
     class_prior : array-like of shape (c,), or mapping, optional
-        Class frequencies in the population of the predictions, in the order of
-        ``classes_`` or by class. Class probabilities are multiplied by ``class_prior``
-        divided by the training frequencies, and normalized. Default: the training
-        frequencies.
+        Class frequencies in the population to predict, in the order of ``classes_`` or
+        as a mapping from class to frequency. Use it if they differ from the training
+        frequencies (the default). Class probabilities are multiplied by the ratio of
+        the two frequencies, and normalized.
     missing : {"error", "integrate"}, default "error"
-        Treatment of NaN. "integrate" assumes that entries are missing at random.
-        Predictions use the other entries, exactly. The posterior of ``fit`` is a mean
-        over 24 completions of the rows, drawn by data augmentation.
+        Treatment of NaN. "integrate" assumes that entries are missing at random. The
+        posterior is a mean over 24 imputations of the rows, drawn by data augmentation.
+        A prediction uses only the observed entries of its row, and is exact given the
+        posterior.
     random_state : int, RandomState or None
-        Seed of the completions. Not used with complete rows.
+        Seed of the imputations. Not used if all rows are complete.
 
     Attributes
     ----------
@@ -290,16 +294,17 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Posterior means, in input units.
     prior_ : NIWPrior
     log_evidence_ : float
-        log p(X, y) in scaled units under ``prior_``. With ``prior="evidence"`` it can
-        be used to choose ``covariance`` on the same data. NaN if entries are missing.
+        log p(X, y) in scaled units under ``prior_``. With ``prior="evidence"`` use it
+        to compare values of ``covariance`` on the same data. NaN if entries are
+        missing.
     posterior_ : ClassPosterior
-        Posterior in scaled units. With missing entries every array has a leading axis,
-        of the 24 completions.
+        Posterior in scaled units. With missing entries every array has a leading axis
+        of length 24, for the imputations.
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    Probabilities can be inaccurate if classes are far from Gaussian. See Benchmarks:
+    Probabilities may be inaccurate if classes are far from Gaussian. See Benchmarks:
     few_classes.
 
     Examples
@@ -321,20 +326,20 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Compute the posterior of labeled points, exact for complete rows.
+        """Compute the posterior given labeled points. It is exact for complete rows.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labeled data on disk (``pm.open``). A class may have fewer
-            points than features, and as few as one. For data on disk ``prior="cv"``
-            chooses the prior on about 50,000 rows, sampled by a hash of their row
-            numbers. All other computations use all rows.
+            Points, or labeled data on disk (``pm.open``). A class may have fewer points
+            than features, even one. For data on disk, ``prior="cv"`` uses a random
+            sample of about 50,000 rows, which is the same in every fit. All other
+            computations use all rows.
         y : array-like of shape (n,)
             Class labels. Must be None for data on disk.
         sample_weight : array-like of shape (n,), optional
-            Weights of the points, ≥ 0. Weight 2 equals entering the row twice. Default:
-            1 for all. Tuning ("cv") counts each row once.
+            Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
+            twice. "cv" ignores the weights. Default: 1 for all points.
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
@@ -372,7 +377,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         method : {"exact"}, default="exact"
             Independent, exact draws.
         log_prior : bool, default=False
-            Whether to store the densities of prior and likelihood, for power scaling.
+            Whether to store the log densities of prior and likelihood. Power scaling
+            (``az.psense_summary``) uses them.
 
         Returns
         -------
@@ -397,9 +403,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     ) -> PosteriorMetric:
         """Return one local metric for each posterior draw of the class Gaussians.
 
-        Each metric is the metric of ``GLML(rule="min_norm", gamma=0)``. Labeled points
-        are assumed to be independent draws from the model. Intervals cover less than
-        their nominal probability, above all with few points. See Benchmarks:
+        Each metric is computed as in ``GLML(rule="min_norm", gamma=0)``. Labeled points
+        are assumed to be independent draws from the model. Intervals contain the true
+        distance less often than stated, above all with few points. See Benchmarks:
         local_intervals.
 
         Parameters
@@ -407,13 +413,13 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         method : {"exact"}, optional
         n_draws : int, default=24
         seed : int, default=0
-            ``sample`` with the same seed and number of draws makes the same draws.
+            ``sample`` with the same seed and number of draws returns the same draws.
 
         Raises
         ------
         ValueError
-            If ``purpose="intervals"`` and ``prior="cv"`` chose a prior that fixes the
-            covariance (``prior_.nu`` of 10⁶ or more).
+            If ``purpose="intervals"``, and the prior that "cv" chose fixes the
+            covariance (``prior_.nu`` is 10⁶ or more).
         """
         self._check(purpose)
         check_choice("method", method or "exact", ("exact",))
@@ -427,7 +433,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         )
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return log P(class | x) with all parameters integrated out."""
+        """Compute log P(class | x) with all parameters integrated out."""
         check_is_fitted(self)
         integrate = self.missing == "integrate"
         points = checked_rows(self, X, finite="allow-nan" if integrate else True)

@@ -73,10 +73,10 @@ def _whole_rows(
 class GLML(SameProbability, GaussianLearner):
     """Generative Local Metric Learning: nearest neighbors under per-query metrics.
 
-    Each class is a Gaussian. Near a query the class probabilities change with direction
-    and distance. The metric weights directions such that, to second order, class
-    probabilities averaged over the neighbors equal those at the query. Votes are
-    averaged over posterior draws of the Gaussians.
+    The density of each class is a Gaussian. Class probabilities of the neighbors differ
+    from the probabilities at the query, which biases votes. At every query the metric
+    weights directions such that this bias is zero to second order in the distance.
+    Votes are averaged over posterior draws of the Gaussians.
 
     Parameters
     ----------
@@ -85,29 +85,33 @@ class GLML(SameProbability, GaussianLearner):
     votes : {"soft", "count"}, default "soft"
         Votes of the neighbors, as in ``KNeighborsClassifier``.
     rule : str, default "min_norm"
-        - "min_norm": the metric without bias (of the class probabilities, to second
-          order) that is nearest to the pooled metric.
+        - "min_norm": among the metrics without bias to second order, the nearest to the
+          pooled metric.
         - "zero_bias": Eq. (10) of the paper.
-        - "regularised": the smallest squared bias plus a ridge.
-        - "fisher": the information of the class posterior, a baseline.
+        - "regularised": the minimum of the squared bias plus a ridge penalty.
+        - "fisher": the Fisher information of the class probabilities. Use it as a
+          baseline.
     gamma : "cv", "loo" or float ≥ 0, default "cv"
-        Weight γ of the pooled metric: the Mahalanobis metric of the covariance within
-        classes. ∞ is the pooled metric only. "cv" tries the Euclidean metric of scaled
-        features, ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses the first whose log loss of
-        ``KNeighborsClassifier`` in folds is at most two standard errors worse than the
-        best. This takes about 15 fits (5 from 300 points on). "loo", the default before
-        0.2, chooses the best leave-one-out log score, with densities fitted to all
-        points. With missing entries or ``densities="mle"``, "cv" is "loo".
+        Weight γ of the pooled metric, the Mahalanobis metric of the covariance within
+        classes. ∞ uses only the pooled metric. "cv" tries the Euclidean metric of
+        scaled features, then γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. It computes the log loss
+        of ``KNeighborsClassifier`` in folds, with about 15 fits (5 if there are 300
+        points or more). It chooses the first setting that is at most two standard
+        errors worse than the best. "loo", the default before 0.2, chooses the best
+        leave-one-out log score, with densities fitted to all points. With missing
+        entries or ``densities="mle"``, "cv" means "loo".
     densities : {"posterior", "mle"}, default "posterior"
-        Densities of the classes. "mle" are the paper's maximum likelihood Gaussians,
-        shrunk by ``shrinkage``. They require ``n_draws=0`` and complete rows.
+        Densities of the classes. "posterior" integrates parameters out. "mle" uses the
+        Gaussians of the paper, fitted by maximum likelihood and shrunk by
+        ``shrinkage``. "mle" requires ``n_draws=0`` and complete rows.
     shrinkage : float in [0, 1], default 0.1
-        a in Σ = (1 - a)Σ̂ + a tr(Σ̂)/d · I, for "mle".
+        Shrinkage of covariances with "mle": Σ = (1 - a)Σ̂ + a tr(Σ̂)/d · I for
+        ``shrinkage`` a.
     prior, covariance, alpha
         As in ``GaussianClasses``.
     n_draws : int ≥ 0, default 24
         Number of posterior draws over which votes are averaged. 0 uses the Student-t
-        predictive densities, and is many times cheaper.
+        predictive densities instead, which is many times faster.
     missing : {"error", "integrate"}, default "error"
         Treatment of NaN in ``fit``, as in ``GaussianClasses``. Rows with NaN are never
         returned as neighbors. Queries must be complete.
@@ -117,39 +121,37 @@ class GLML(SameProbability, GaussianLearner):
     ----------
     classes_ : array of shape (c,)
     metric_ : LocalMahalanobis
-        Metric of the predictive densities in input units. It depends on ``rule`` and
-        ``densities``.
+        Metric computed from the predictive densities, in input units.
     draws_ : list of LocalMahalanobis
         Metric of each posterior draw. Empty with ``n_draws=0``.
     gamma_ : float
         Value of γ.
     frame_ : {"pooled", "identity"}
-        Metric that γ weights. "identity" if "cv" chose to learn nothing: the metric is
-        Euclidean in scaled features, and ``gamma_`` is ∞.
+        Metric whose weight is γ: the pooled metric, or the Euclidean metric of scaled
+        features. With "identity" ``gamma_`` is ∞, and nothing was learned.
     gamma_scores_ : array or None
-        Held-out log score of each γ that was tried, from γ = ∞ to the smallest γ. With
-        "cv" the score of the Euclidean metric comes first. None if ``gamma`` is a
-        number.
+        Held-out log score of each γ that was tried, from ∞ to the smallest. With "cv"
+        the score of the Euclidean metric comes first. None if ``gamma`` is a number.
     classifier_ : KNeighborsClassifier
-        Classifier by the neighbors. Not set after a fit to data on disk.
+        Classifier that ``predict`` uses. Not set after a fit to data on disk.
     prior_, posterior_, log_evidence_
-        Attributes of ``GaussianClasses``, in scaled units.
+        As in ``GaussianClasses``, in scaled units.
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    With few labels "cv" mostly chooses the Euclidean metric. ``GaussianClasses``
-    classified at least as well with 20 to 160 points. Use GLML if you need a local
-    metric. See Benchmarks: few_classes.
+    Use GLML if you need a local metric. To classify use ``GaussianClasses``, which was
+    at least as accurate with 20 to 160 points. With few labels "cv" mostly chooses the
+    Euclidean metric. See Benchmarks: few_classes.
 
     ``sample`` makes exact draws of weights (class), mean (class, feature) and
-    covariance (class, feature, feature_bis). ``densities="mle"`` has no draws.
-    ``posterior_metric`` uses the draws of the fit by default. It assumes that labeled
-    points are independent draws from the model. Its intervals may cover less often than
-    stated. Noise in the estimated curvature of the class densities lengthens local
-    distances, and the prior is chosen with the same points. See Benchmarks:
-    local_intervals. If ``gamma_`` is infinite all draws have the same metric, and
-    intervals are not available.
+    covariance (class, feature, feature_bis). It is not available for
+    ``densities="mle"``. By default ``posterior_metric`` uses the draws of the fit. It
+    assumes that labeled points are independent draws from the model. Its intervals may
+    contain the true distance less often than stated, for two reasons. Noise in the
+    estimated curvature of the class densities lengthens local distances. The prior is
+    chosen with the same points. See Benchmarks: local_intervals. If ``gamma_`` is
+    infinite, all draws have the same metric, and intervals are not available.
 
     References
     ----------
@@ -214,7 +216,7 @@ class GLML(SameProbability, GaussianLearner):
     def _check_options(self) -> None:
         if self.densities == "mle" and self.n_draws:
             raise ValueError(
-                "n_draws must be 0 with densities='mle', which has no draws, got "
+                "n_draws must be 0 with densities='mle' (without draws), got "
                 f"{self.n_draws}. Set n_draws=0."
             )
 
@@ -294,7 +296,7 @@ class GLML(SameProbability, GaussianLearner):
         return choose_by_folds(learn, Z, codes)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return class probabilities: votes of the neighbors, averaged over draws."""
+        """Compute class probabilities: votes of the neighbors, averaged over draws."""
         voters = self._voters()
         return voters.predict_proba(checked_rows(self, X, finite=True))
 
@@ -305,12 +307,12 @@ class GLML(SameProbability, GaussianLearner):
         return voters._probabilities(Q, own)
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return the logarithm of ``predict_proba``, -inf for probability 0."""
+        """Compute the logarithm of ``predict_proba`` (-inf for probability 0)."""
         voters = self._voters()
         return voters.predict_log_proba(checked_rows(self, X, finite=True))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class, the first in sorted order among ties."""
+        """Predict the most probable class. Ties go to the first in ``classes_``."""
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
@@ -327,11 +329,11 @@ class GLML(SameProbability, GaussianLearner):
         return np.asarray(self.metric_.matrix_at(points))
 
     def local_metric_summary(self, X: ArrayLike) -> LogEuclidean:
-        """Return the log-Euclidean mean of the matrices over draws, and their spread.
+        """Compute the log-Euclidean mean of the matrices over draws, and their spread.
 
-        The spread √(E ‖log A - E log A‖²) is computed in the whitened coordinates of
-        the fit, and does not depend on units. 0.7 is a factor of two along one
-        direction.
+        The spread is √(E ‖log A - E log A‖²) for the matrix A of a draw. It is computed
+        in whitened coordinates, and does not depend on units. A factor of two along one
+        direction is a spread of 0.7.
 
         Raises
         ------
@@ -345,13 +347,13 @@ class GLML(SameProbability, GaussianLearner):
             raise ValueError("n_draws must be at least 1 for a spread, got 0")
         if np.isinf(self.gamma_):
             raise ValueError(
-                "gamma must be finite for a spread, got infinity, for which all draws "
-                "have the same metric. Use gamma=1."
+                "gamma must be finite for a spread, got infinity. With infinity all "
+                "draws have the same metric. Use gamma=1."
             )
         if self.rule in ("zero_bias", "fisher") and self.gamma_ == 0:
             raise ValueError(
-                "gamma must be above 0 for the logarithm of the matrices, which may "
-                "be singular, got 0. Use gamma=1."
+                "gamma must be above 0 for a spread, got 0. With 0 the matrices may be "
+                "singular, and have no logarithm. Use gamma=1."
             )
         F = self.metric_.frame
         varied = np.flatnonzero(F.any(0))
@@ -367,7 +369,7 @@ class GLML(SameProbability, GaussianLearner):
     def _sample(self, method: str, run: Run) -> xr.DataTree:
         if self.densities == "mle":
             raise ValueError(
-                "sample requires densities='posterior', got 'mle', which has no draws."
+                "densities must be 'posterior' for sample, got 'mle' (without draws)."
             )
         return self._drawn(method, run, base=self.metric_)
 
@@ -381,8 +383,8 @@ class GLML(SameProbability, GaussianLearner):
         if purpose == "intervals" and np.isinf(self.gamma_):
             raise ValueError(
                 "purpose must be 'prediction' if gamma_ is infinite, got 'intervals'. "
-                "All draws are the same metric, so intervals would have no width. Fit "
-                "with a number, such as gamma=1."
+                "All draws have the same metric, so intervals would have no width. "
+                "Fit with a number, such as gamma=1."
             )
         super()._check_purpose(purpose)
 

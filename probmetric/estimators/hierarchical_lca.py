@@ -46,48 +46,48 @@ Spread = Annotated[float, Range(0, 100)]
 class HierarchicalLCA(EffectLearner):
     """Metrics of groups (subjects, sites, batches) in a hierarchical model.
 
-    Both points of a pair must be in the same group. Each group has an LCA model,
-    P(same) = exp(-(b + ½ dist²)). The linear maps of the groups vary about a common
-    linear map, with a *spread* ω that is learned. With ω = 0 all groups have the same
-    metric; with large ω the groups are independent. The metric of a group with few
-    pairs is closer to the common metric.
+    Use this class if each group may need a different metric, and groups have too few
+    pairs to learn it separately. Both points of a pair must be in the same group. Each
+    group has an LCA model, P(same) = exp(-(b + ½ dist²)). The linear maps of the groups
+    vary about a common linear map. Their standard deviation, the *spread* ω, is
+    learned. With ω = 0 all groups have the same metric; with large ω they are
+    independent. The metric of a group with fewer pairs is closer to the common metric.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        λ of the common linear map: the prior standard deviation of an entry is c/√λ,
-        with c as in ``spread_``.
-        "auto" is 10 for labels. For pairs it is λ of ``LCA().fit_pairs``.
+        Strength λ of the prior of the common linear map. An entry has prior standard
+        deviation c/√λ, with c as in ``spread_``. "auto" uses 10 for labels, and the
+        choice of ``LCA().fit_pairs`` for pairs.
     prior_mean : {"auto", "identity"}, default="auto"
-        Prior mean W₀ of the common linear map. "auto" is chosen as in ``LCA``, from
-        points minus their group means. After ``fit_pairs`` it is a multiple of the
-        identity.
+        Prior mean W₀ of the common linear map. In ``fit``, "auto" chooses it as ``LCA``
+        does, from points minus their group means. In ``fit_pairs``, it is a multiple of
+        the identity.
     spread : float in [0, 100], optional
-        Known value of ω. Default: ω is learned, or 0 if there is one group.
+        Fixed value of ω. Default: ω is learned, or is 0 if there is one group.
     spread_scale : float > 0, default=0.5
         Scale of the half-normal prior of ω.
     max_iter : int, default=500
-        Maximum number of iterations of the solver at one ω.
+        Maximum number of iterations of the solver for each value of ω.
     unlabeled : label, default="warn"
-        Rows with this label in y or ``groups`` are left out, for example -1. With
-        ``unlabeled=np.nan``, rows whose label is None are left out too. With
-        ``unlabeled=None`` or "warn" every label is a class, and "warn" warns about a
-        label -1.
+        Label of unlabeled rows in y or ``groups``, for example -1. ``fit`` ignores
+        these rows. With ``np.nan`` it also ignores rows whose label is None. With None
+        or "warn" every label is a class or group. "warn" also warns if a label is -1.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
         Common linear map, in input units, identified up to rotation and reflection.
-        ``transform`` and ``pair_distance`` use it. It is the estimate for a new group.
+        ``transform`` and ``pair_distance`` use it. Use it also for a new group.
     group_components_ : array of shape (G, p, d)
         Linear maps of the groups.
     groups_ : array of shape (G,)
         Sorted labels of the groups. None after a fit without groups.
     spread_ : float
-        ω, in units of c = ‖W₀‖/√p. 0 if groups do not differ, or if there is one
+        Spread ω, in units of c = ‖W₀‖/√p. 0 if groups do not differ, or if there is one
         group.
     intercept_ : float
-        b ≥ 0 of all groups: P(same) of equal points is exp(-b).
+        Intercept b ≥ 0 of all groups: P(same) of equal points is exp(-b).
     learning_rate_ : float
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
@@ -100,23 +100,24 @@ class HierarchicalLCA(EffectLearner):
 
     Notes
     -----
-    ω maximizes its marginal density. All other parameters are integrated out by
-    Laplace's method, because the joint mode is always at ω = 0. The linear maps and b
-    are the mode given ω. Optima are local. Laplace's method underestimates ω if groups
-    differ much. For coverage, and for real data on which pooling did not help, see
-    Benchmarks: hierarchical.
+    The estimate of ω maximizes its marginal posterior density, computed by Laplace's
+    method. (The joint mode is not used, because it is always at ω = 0.) The linear maps
+    and b are the mode given ω. Optima are local. Laplace's method underestimates ω if
+    groups differ much. For coverage, and for real data on which pooling did not help,
+    see Benchmarks: hierarchical.
 
-    P(same) is averaged over draws and not calibrated. After ``fit`` it refers to
-    pairs like those of the fit: by default each point with near points of its group.
+    P(same) of the metrics is averaged over draws, and is not calibrated. After ``fit``
+    it applies to pairs like those of the fit: by default, a point and a near point of
+    its group.
 
     ``sample`` draws the common M (feature, feature_bis), M_group (group, feature,
     feature_bis), b and spread, near the mode of the fit. "nuts" (default) is
-    ``NUTS(target_accept=0.95)``. With few groups that have many pairs and differ much
-    it may need 0.99, and warns. "laplace" draws the spread from its approximate
-    posterior on a grid. It draws the other parameters from the Gaussian at the mode
-    given the spread, without rotations of the linear maps. ``posterior_metric`` uses
-    "laplace" for prediction and "nuts" for intervals. NUTS requires two or more groups
-    and a learned spread. Intervals require independent pairs (``fit_pairs``).
+    ``NUTS(target_accept=0.95)``. With few groups that have many pairs and differ much,
+    NUTS may warn; use ``target_accept=0.99`` then. "laplace" draws the spread from its
+    approximate posterior on a grid, and the other parameters from the Gaussian at the
+    mode given the spread. It ignores rotations of the linear maps. ``posterior_metric``
+    uses "laplace" for prediction and "nuts" for intervals. NUTS requires two or more
+    groups and a learned spread. Intervals require independent pairs (``fit_pairs``).
 
     Examples
     --------
@@ -142,10 +143,10 @@ class HierarchicalLCA(EffectLearner):
             Pairs are passed to ``fit_pairs``.
         y : array-like of shape (n,)
             Class labels, numbers or strings. Each group must have at least two classes
-            with two or more rows. Labels of pairs are described in ``fit_pairs``.
+            with two or more rows. For labels of pairs see ``fit_pairs``.
         groups : array-like of shape (n,), optional
-            Group of each point, numbers or strings. Default: all points are one group,
-            and ω = 0 unless ``spread`` is set.
+            Group of each point, numbers or strings. By default all points are in one
+            group, and ω is 0 unless ``spread`` is set.
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y), groups=groups)
@@ -234,9 +235,9 @@ class HierarchicalLCA(EffectLearner):
 
     @with_names
     def get_metric(self, group: object = None) -> Mahalanobis:
-        """Return the metric of a group in ``groups_``, with its P(same).
+        """Return the metric and P(same) of a group in ``groups_``.
 
-        Without ``group`` it is the common metric, which also applies to new groups.
+        Without ``group``, return the common metric. Use it also for new groups.
         """
         check_is_fitted(self)
         link = Link(np.asarray(self.intercept_), np.asarray(0.5))
@@ -257,29 +258,29 @@ class HierarchicalLCA(EffectLearner):
         *,
         labels: ArrayLike | None = None,
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same), shape (N,).
+        """Compute P(same) of each pair, shape (N,).
 
-        After ``fit`` to labels it is the class probability of ``LCA.same_probability``,
-        from the training rows of the group under its metric, or from all rows for a new
-        group. After ``fit_pairs`` it is averaged over posterior draws of the metric.
-        The draws are made by Laplace's method with a fixed seed, lazily, and are
-        cached. Use ``posterior_metric`` for P(same) with other draws.
+        After ``fit``, P(same) is computed from class probabilities, as in
+        ``LCA.same_probability``. It uses the training rows of the group under the
+        metric of the group, or all rows for a new group. After ``fit_pairs``, P(same)
+        is averaged over posterior draws of the metric, which are made by Laplace's
+        method with a fixed seed. Use ``posterior_metric`` for P(same) with other draws.
 
         Parameters
         ----------
         labels : array-like of shape (N,), optional
             Known classes of the second points, after ``fit``.
         groups : array-like of shape (N,), optional
-            Group of each pair. Labels that are not in ``groups_`` are new groups.
-            Default: all groups are new, except after a fit without groups, whose group
-            is used.
+            Group of each pair. A label that is not in ``groups_`` is a new group. By
+            default every pair is in a new group, or in the only group if the fit had no
+            groups.
         """
         a, b = self._ends(pairs)
         wanted = (len(a),) if hasattr(self, "classes_") else ()
         if labels is not None and (not wanted or np.shape(labels) != wanted):
             raise ValueError(
-                "labels must have one class for each pair after fit, and be None after "
-                f"fit_pairs, got {labels!r}"
+                "labels must be None after fit_pairs, or one class for each pair "
+                f"after fit, got {labels!r}"
             )
         names, codes = [None], np.zeros(len(a), int)
         if groups is not None:
@@ -358,9 +359,9 @@ class HierarchicalLCA(EffectLearner):
         Parameters
         ----------
         group : label, optional
-            Label in ``groups_``. A label that is not in ``groups_`` but has the same
-            type, or None, is a new group, whose deviation is drawn. After a fit without
-            groups, None is the group of the fit.
+            Label in ``groups_``, or None for a new group. Other labels of the same type
+            are also new groups. The deviation of a new group from the common map is
+            drawn. If the fit had no groups, None is the group of the fit.
         method : sampler, or "nuts", "laplace"; optional
             Sampler. Default: "laplace" for prediction, "nuts" for intervals.
         seed : int, default=0
@@ -388,8 +389,8 @@ class HierarchicalLCA(EffectLearner):
         groups = coords["group"].to_numpy().tolist() if "group" in coords else None
         if groups != self._labels:
             raise ValueError(
-                f"draws must be for the groups of this fit, {self._labels[:10]}, got "
-                f"draws for {'none' if groups is None else groups[:10]}"
+                f"draws must have the groups of this fit, {self._labels[:10]}, got "
+                f"{'no groups' if groups is None else groups[:10]}"
             )
 
 

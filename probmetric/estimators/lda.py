@@ -67,14 +67,14 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            With data on disk (``pm.open``), ``prior_strength`` must be a number, and
-            the fit has no draws.
+            Points, or labeled data on disk (``pm.open``). For data on disk
+            ``prior_strength`` must be a number, and ``sample`` is not available.
         y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes; one with two rows or
-            more. None for data on disk, which have their labels.
+            Class labels, numbers or strings. At least two classes are required, and at
+            least one class with two or more rows. Must be None for data on disk.
         sample_weight : array-like of shape (n,), optional
-            Weights of the points, ≥ 0. Weight 2 equals entering the row twice. Default:
-            1 for all. Tuning ("cv") counts each row once.
+            Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
+            twice. "cv" ignores the weights. Default: 1 for all points.
         """
         data, self.classes_, scaler = labeled_data(
             self, cast("ArrayLike", X), y, sample_weight, counts=True
@@ -139,39 +139,39 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
 class LDA(_TiedClasses):
     """Linear discriminant analysis as a metric: whitened discriminant directions.
 
-    Distances are in units of the standard deviation within classes, along the k
-    directions that separate class means best. These directions are *not* orthonormal
-    in input space.
+    The metric uses the k directions that separate class means best. Along each
+    direction the unit of distance is the standard deviation within classes. The
+    directions are *not* orthonormal in input space.
 
     Parameters
     ----------
     n_components : int, optional
-        Number k of directions, 1 to min(C - 1, d) for C classes. Default: min(C - 1,
-        d), or d if ``prior_strength`` is infinite.
+        Number k of directions, from 1 to min(C - 1, d) for C classes. Default: min(C -
+        1, d), or d if ``prior_strength`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Prior sample size s. The covariance within classes, Σ_W, is shrunk toward its
-        prior mean T, as if s more points had been observed. T is the identity in the
-        units of the fit: with ``standardize``, the diagonal matrix of the total
-        variances of the features. 0 is maximum likelihood, as in
-        ``LinearDiscriminantAnalysis(solver="eigen")`` of scikit-learn, and requires at
-        least d + C points for C classes. With ∞ no covariance is learned. Distances are
-        then Euclidean in standardized units, along the k directions only if
-        ``n_components`` is set. The first rows of the map are the discriminant
-        directions. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by the log
-        loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``). This
-        takes 5 to 15 times as long as one fit.
+        prior mean T, as if s more points with covariance T had been observed. T is the
+        identity in the units of the fit: with ``standardize``, the diagonal matrix of
+        the total variances of the features. "cv" chooses among 1, 4, 16, 64, 256 and ∞
+        by the log loss of ``KNeighborsClassifier`` in five folds
+        (``neighbors.strength``). This takes 5 to 15 times as long as one fit. 0 is
+        maximum likelihood, as in ``LinearDiscriminantAnalysis(solver="eigen")`` of
+        scikit-learn, and requires at least d + C points for C classes. With ∞ no
+        covariance is learned: distances are Euclidean in standardized units. They use
+        all directions, or only the k discriminant directions if ``n_components`` is
+        set. The discriminant directions are the first rows of the map.
 
     Attributes
     ----------
     components_ : array of shape (k, d)
-        Discriminant directions in input units, with ``components_ Σ_W components_ᵀ`` =
-        I. Signs are not identified.
+        Discriminant directions in input units, scaled such that ``components_ Σ_W
+        components_ᵀ`` is I. Signs are not identified.
     eigenvalues_ : array of shape (k,)
         Variance between classes divided by variance within classes, descending.
     explained_variance_ratio_ : array of shape (k,)
         Eigenvalues divided by the sum of all min(C - 1, d) eigenvalues.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose to learn no covariance.
+        Value of s. ∞ if "cv" chose not to learn a covariance.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
         Class means, Σ_W and class weights, in input units.
     classes_, mean_, scale_, n_features_in_, feature_names_in_
@@ -181,18 +181,18 @@ class LDA(_TiedClasses):
     -----
     ``sample`` makes exact, independent draws of M (feature, feature_bis), weights
     (class), mean (class, feature) and covariance (all_classes, feature, feature_bis).
-    The prior is Σ_W ~ IW(s + d + 1, s T) with s = ``prior_strength_``. It is improper
-    if s = 0, and s = ∞ is computed as 10¹⁸. The means have p(μ_c | Σ_W) ∝
-    ``|Σ_W|^(-1/2)``, and the class weights are uniform. The prior of μ_c is improper,
-    so there are no prior draws and no log prior. ``covariance_`` and ``means_`` are the
-    posterior means of Σ_W and μ_c, and ``priors_`` is the posterior mode of the
-    weights. The learned metric is computed from ``covariance_``, ``means_`` and
-    ``priors_``. It is not the mean of M.
+    The prior of Σ_W is inverse Wishart, IW(s + d + 1, s T) with s =
+    ``prior_strength_``. It is improper if s = 0, and ∞ is replaced by 10¹⁸. The prior
+    of class means is p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``, and the prior of class weights is
+    uniform. The prior of μ_c is improper, so prior draws and a log prior are not
+    available. ``covariance_`` and ``means_`` are the posterior means of Σ_W and μ_c,
+    and ``priors_`` is the posterior mode of the weights. The learned metric is computed
+    from these three estimates. It differs from the posterior mean of M.
 
     ``posterior_metric`` assumes independent points and Gaussian classes with one
-    covariance. Its draws do not include the choice of ``prior_strength_``. The coverage
-    of its intervals was not measured. The coverage of ``with_intervals`` with a fixed
-    strength was measured (see Benchmarks: intervals).
+    covariance. Its draws ignore the uncertainty of ``prior_strength_``. The coverage of
+    its intervals was not measured. For intervals with measured coverage use
+    ``with_intervals`` with a fixed strength (see Benchmarks: intervals).
 
     Examples
     --------
@@ -228,8 +228,8 @@ class LDA(_TiedClasses):
         n = len(data.X) if isinstance(data, Labeled) else float(np.sum(data.n))
         if between <= (n * np.finfo(float).eps) ** 2:
             raise ValueError(
-                "y: all classes have the same mean, so there is no discriminant "
-                "direction. Use RCA, or add features."
+                "y must have classes with different means, got equal means. There is "
+                "no discriminant direction. Use RCA, or add features."
             )
         self.eigenvalues_ = np.asarray(params.eigenvalues)
         self.explained_variance_ratio_ = self.eigenvalues_ / between
@@ -240,23 +240,24 @@ class LDA(_TiedClasses):
 class RCA(_TiedClasses):
     """Relevant component analysis: a metric that whitens the variation within chunks.
 
-    The metric is M = Σ_W⁻¹, with the covariance Σ_W within chunks. Chunks are groups of
-    points with the same label. RCA does not use the differences between chunks.
+    Chunks are groups of points with the same label. The metric is M = Σ_W⁻¹, the
+    inverse of the covariance Σ_W within chunks. RCA does not use differences between
+    chunks.
 
     Parameters
     ----------
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Prior sample size s. The prior mean of Σ_W is T, as in ``LDA``. 0 is maximum
-        likelihood and requires at least d + C points for C chunks. With ∞, Σ_W is not
-        learned. "cv" chooses s as in ``LDA``.
+        Prior sample size s, as in ``LDA``, with the same prior mean T and the same
+        choice by "cv". 0 is maximum likelihood and requires at least d + C points for C
+        chunks. With ∞, Σ_W is not learned.
 
     Attributes
     ----------
     components_ : array of shape (d, d)
-        A matrix root of Σ_W⁻¹, in input units, identified only up to a rotation.
+        Matrix L with LᵀL = Σ_W⁻¹, in input units, identified only up to a rotation.
         Columns of constant features are zero.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose to learn no covariance.
+        Value of s. ∞ if "cv" chose not to learn a covariance.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
         Chunk means, Σ_W and weights, in input units.
     classes_, mean_, scale_, n_features_in_, feature_names_in_
@@ -264,7 +265,7 @@ class RCA(_TiedClasses):
 
     Notes
     -----
-    The Notes of ``LDA`` describe the draws, and what intervals assume.
+    For the draws, and the assumptions of intervals, see the Notes of ``LDA``.
 
     Examples
     --------

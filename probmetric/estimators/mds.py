@@ -78,8 +78,8 @@ def check_dissimilarities(
         )
     if D.max() > LIMIT or (square and 0 < D.max() < 1 / LIMIT):
         raise ValueError(
-            f"D must have a largest dissimilarity between {1 / LIMIT:.3g} and "
-            f"{LIMIT:.3g} (fourth powers must be finite and above 0 in float64), got "
+            f"D must have a maximum between {1 / LIMIT:.3g} and {LIMIT:.3g} (its "
+            "fourth power must neither overflow nor underflow), got "
             f"{D.max():.3g}. Rescale D."
         )
     if not square:
@@ -108,47 +108,51 @@ def check_dissimilarities(
 class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Classical (Torgerson) scaling, with a transform for new objects.
 
-    The embedding agrees with scikit-learn's ``ClassicalMDS``. This class adds
-    ``transform``, a report of negative eigenvalues, corrections, and solvers that need
+    Use this class to compute coordinates of objects from their dissimilarities. The
+    embedding agrees with scikit-learn's ``ClassicalMDS``. This class adds
+    ``transform``, a report of negative eigenvalues, corrections, and solvers that use
     only a part of the matrix of dissimilarities.
 
     Parameters
     ----------
     n_components : int, default=2
-        Number of dimensions k ≤ n. Dimensions without a positive eigenvalue are zero.
+        Number of dimensions k, at most the number n of objects. Coordinates of
+        dimensions without a positive eigenvalue are zero.
     metric : str, or a metric of this package, default="euclidean"
-        With "precomputed", ``X`` is the matrix of dissimilarities, not squared.
-        Otherwise the name of a metric of scikit-learn, or a ``Metric`` that is a
-        distance.
+        Name of a metric of scikit-learn, or a ``Metric`` that is a distance. With
+        "precomputed", ``X`` is the matrix of dissimilarities (not squared).
     correction : {None, "lingoes", "cailliez"}, default=None
-        Constant that is added to the dissimilarities between different objects, such
-        that points with exactly these distances exist. "lingoes" adds it to squared
-        dissimilarities, and "cailliez" to dissimilarities.
+        Correction of dissimilarities that are not Euclidean distances. The smallest
+        sufficient constant is added to the squared dissimilarities ("lingoes") or to
+        the dissimilarities ("cailliez") of different objects. Points with exactly these
+        distances then exist.
     solver : {"auto", "eigh", "lanczos", "landmark"}, default="auto"
-        "eigh" is a dense eigendecomposition. "lanczos" computes k eigenvalues.
-        "landmark" uses landmarks, without the n x n matrix. "auto" is "eigh" for up to
-        600 objects, otherwise "lanczos".
+        "eigh" is a dense eigendecomposition. "lanczos" computes only k eigenvalues. Use
+        "landmark" if the n x n matrix is too large: it uses only dissimilarities to
+        landmarks. "auto" is "eigh" for up to 600 objects, otherwise "lanczos".
     n_landmarks : int, optional
-        Number of landmarks. Default: 100 + 20 ``n_components``, at most n.
+        Number of objects used as landmarks. Default: 100 + 20 ``n_components``, at most
+        n.
     random_state : int, RandomState or None
-        Seed of the choice of the first landmark.
+        Seed for the choice of the first landmark.
 
     Attributes
     ----------
     embedding_ : array of shape (n, k)
         Centered positions, with columns by descending eigenvalue. Signs of columns are
-        a convention.
+        not identified.
     eigenvalues_ : array of shape (k,)
     min_eigenvalue_ : float
         Smallest eigenvalue before correction. It is negative if no points have exactly
-        these distances. With "landmark" it refers to the landmarks only.
+        these distances. "landmark" computes it only for the landmarks.
     negative_share_ : float
-        Σ|negative eigenvalues| / Σ|all eigenvalues| before correction. NaN with
-        "lanczos", which does not compute all eigenvalues.
+        Σ|negative eigenvalues| / Σ|all eigenvalues| before correction, a measure of how
+        far the dissimilarities are from Euclidean distances. NaN with "lanczos", which
+        does not compute all eigenvalues.
     constant_ : float
-        Constant of the correction.
+        Constant that ``correction`` added.
     landmarks_ : array of shape (m,)
-        Row numbers of the landmarks with "landmark", otherwise of all rows.
+        Row numbers of the landmarks with "landmark", otherwise all row numbers.
     components_ : array of shape (k, d)
         Linear map with ``transform(X) = (X - mean_) @ components_.T``. Set only if the
         embedding is linear in the features: for Euclidean and Mahalanobis distances
@@ -270,7 +274,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(self.fit(X).embedding_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
-        """Embed new objects by their dissimilarities from the training objects (Gower).
+        """Embed new objects, using their dissimilarities to training objects (Gower).
 
         X has shape (m, d), or (m, n) if "precomputed". The objects of ``fit`` have the
         positions ``embedding_``.
@@ -287,7 +291,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(mds.embed_new(self._params, S))
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the distance of each pair (N, 2, d) in the embedding."""
+        """Compute the distance of each pair (N, 2, d) in the embedding."""
         points, i, j = pair_points(pairs)
         Z = self.transform(points)
         if hasattr(self, "components_"):  # Without cancellation.
@@ -295,12 +299,12 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return distances(np.eye(Z.shape[1]), Z[i], Z[j], "pairs")
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return minus the distance of each pair. Higher is more similar."""
+        """Return the negative distance of each pair. Higher is more similar."""
         return -self.pair_distance(pairs)
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the metric on features, or raise if ``components_`` is not set."""
+        """Return the metric of features. Raises ValueError without ``components_``."""
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(

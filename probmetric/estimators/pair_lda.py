@@ -34,34 +34,35 @@ class PairLDA(PairLearner):
     Parameters
     ----------
     n_components : int, optional
-        Largest number of rows of the linear map, 1 to d. Default: all directions in
-        which far pairs are farther apart than close pairs.
+        Maximum number of rows of the linear map, from 1 to d. Default: all directions
+        in which far pairs are farther apart than close pairs.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
-        "generalized" solves a generalized eigenproblem. "kissme" is the log likelihood
-        ratio of two normal distributions of differences. "rca" is the inverse of the
-        covariance of close pairs. "notes" is (alpha I + C̄ - F̄)⁻¹, with C̄ and F̄ as
-        in ``alpha``. It raises an error if this matrix is indefinite.
+        Formula of M. It uses C̄ and F̄, the mean outer products of differences of close
+        pairs and of far pairs. "generalized" solves a generalized eigenproblem of F̄
+        and C̄. "kissme" is the log likelihood ratio of two normal distributions of
+        differences. "rca" is the inverse of C̄. "notes" is (alpha I + C̄ - F̄)⁻¹, and
+        raises an error if this matrix is indefinite.
     alpha : float ≥ 0, default=0.01
-        Ridge: a variance that is added to close pairs in every direction, and with
-        "kissme" also to far pairs. In units of squared differences of the standardized
-        features. Method "notes" requires alpha > λ_max(F̄ - C̄), where F̄
-        and C̄ are the mean outer products of differences of far and of close pairs.
+        Ridge: ``alpha`` I is added to C̄, and with "kissme" also to F̄. Its unit is a
+        squared difference of standardized features. Method "notes" requires that
+        ``alpha`` exceeds the largest eigenvalue of F̄ - C̄.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s, the weight of the prior, as a number of points. The prior shrinks the mean
-        outer products of close and of far pairs to multiples of I. ∞ is the Euclidean
-        distance of standardized features. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by
-        the log loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``).
-        It takes about five to fifteen times as long as one fit. For ``fit_pairs``, "cv"
-        means 0, and s is a number of pairs.
+        Weight s of the prior, as a number of points. The prior shrinks C̄ and F̄ to
+        multiples of I. ∞ is the Euclidean distance of standardized features. "cv"
+        chooses among 1, 4, 16, 64, 256 and ∞ by the log loss of
+        ``KNeighborsClassifier`` in five folds (``neighbors.strength``). This takes
+        about five to fifteen times as long as one fit. In ``fit_pairs``, s counts
+        pairs, and "cv" means 0.
     weighting : {"log", "excess", "one"}, default="log"
-        Squared length of each direction of "generalized": log λ, λ - 1 or 1. Far pairs
-        have λ times the variance of close pairs along the direction.
+        Weight of each direction of "generalized" in the squared distance: log λ
+        ("log"), λ - 1 ("excess") or 1 ("one"). λ is the variance of far pairs along the
+        direction, divided by the variance of close pairs.
     pairs : {"all", "nearest", "impostors"}, default="all"
-        Pairs that ``fit`` makes from labels. "all" is computed from sums over points,
-        without making pairs.
+        Pairs that ``fit`` makes from labels, as in ``LCA``. "all" is fast, because it
+        is computed from sums over points.
     n_targets, n_impostors : int, default=3
-        Numbers of neighbors of each point: in the same class, and in other classes. Not
-        used by ``pairs="all"``.
+        Number of nearest points of the same class (n_targets) and of other classes
+        (n_impostors) that are paired with each point. Not used by ``pairs="all"``.
 
     Attributes
     ----------
@@ -72,8 +73,8 @@ class PairLDA(PairLearner):
         For "generalized", the variance of far pairs divided by the variance of close
         pairs along each row. Otherwise the eigenvalues of M, in standardized units.
     negative_share_ : float
-        Fraction of Σ|eigenvalues| that was negative and that "kissme" therefore
-        removed. 0 for the other methods.
+        Σ|negative eigenvalues| / Σ|all eigenvalues| of the "kissme" matrix. "kissme"
+        removes negative eigenvalues. 0 for the other methods.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose the Euclidean distance.
     classes_ : array of shape (c,)
@@ -142,11 +143,12 @@ class PairLDA(PairLearner):
             ``prior_strength``.
         y : array-like of shape (n,)
             Class labels, numbers or strings. At least two classes are required, and at
-            least one class with two or more rows. Labels of pairs are described in
+            least one class with two or more rows. For labels of pairs see
             ``fit_pairs``. Must be None for data on disk.
         sample_weight : array-like of shape (n,), optional
-            Weights of the points, ≥ 0. Weight 2 equals entering the row twice. Default:
-            1 for all. Requires ``pairs="all"``. Tuning ("cv") counts each row once.
+            Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
+            twice. "cv" ignores the weights. Requires ``pairs="all"``. Default: 1 for
+            all points.
         """
         if sample_weight is None:
             return super().fit(cast("ArrayLike", X), required(self, y))

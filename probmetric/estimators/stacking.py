@@ -34,25 +34,25 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 class StackingClassifier(ClassProbabilities, BaseEstimator):
     """Average the probabilities of classifiers, with weights by Bayesian stacking.
 
-    The weights maximize a sum: the log score of the averaged probabilities of held-out
-    points (five folds), plus the log density of a Dirichlet prior. With few points the
-    prior keeps the weights nearly equal. Averaging is safer than choosing the best
-    classifier.
+    Use it instead of choosing the best of several classifiers, which is less reliable.
+    The weights maximize the log score of the averaged probabilities for held-out points
+    (five folds) plus the log density of a Dirichlet prior. With few points the prior
+    keeps the weights nearly equal.
 
     Parameters
     ----------
     classifiers : list of estimators, or of (str, estimator)
         Classifiers with ``predict_proba``, of this package or of scikit-learn. A
-        learner with only ``get_metric``, such as ``PairLDA()`` or ``LCA()``, becomes
+        learner with only ``get_metric``, such as ``PairLDA()`` or ``LCA()``, is used as
         ``KNeighborsClassifier(learner)``.
     prior_strength : float > 0, default=5
-        Weight of the prior: it counts as much as this number of held-out points. The
-        prior mean is equal weights.
+        Weight of the prior, as a number of held-out points. The prior mean is equal
+        weights.
 
     Attributes
     ----------
     names_ : list of k str
-        Names of the classifiers: as passed, or their types.
+        Names of the classifiers: as passed, otherwise the class names.
     weights_, weights_sd_ : arrays of shape (k,)
         Weights, which sum to one, and their posterior standard deviations.
     log_scores_ : array of shape (k,)
@@ -64,8 +64,9 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
 
     Notes
     -----
-    ``fit`` fits each classifier six times. Held-out scores are from fits to 80% of the
-    points. A class with one row is not scored.
+    ``fit`` fits each classifier six times: in five folds, for held-out scores, and to
+    all points. Held-out scores come from fits to 80% of the points. They do not include
+    classes with only one row.
 
     References
     ----------
@@ -97,8 +98,8 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         X : array-like of shape (n, d)
             Points.
         y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes; one with two rows or
-            more.
+            Class labels, numbers or strings. At least two classes are required, and at
+            least one class with two or more rows.
         """
         y, X = leave_out(self.unlabeled, y, X)
         rows, self.classes_, codes = check_labeled(self, X, y)
@@ -121,19 +122,19 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         return self
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return the weighted mean of the classifiers' P(class | x), shape (n, c)."""
+        """Compute the weighted mean of the classifiers' P(class | x), shape (n, c)."""
         check_is_fitted(self)
         rows = described(self, checked_rows(self, X, finite=True))
         parts = zip(self.weights_, self.classifiers_, strict=True)
         return np.sum([w * part.predict_proba(rows) for w, part in parts], 0)
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return the logarithms of ``predict_proba``."""
+        """Compute the logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def summary(self) -> pd.DataFrame:
-        """Return the weight, its standard deviation and the mean held-out log score."""
+        """Return a table: weight, its standard deviation, mean held-out log score."""
         check_is_fitted(self)
         return pd.DataFrame(
             {

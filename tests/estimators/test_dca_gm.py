@@ -245,7 +245,7 @@ def test_bad_data_are_refused_by_name(iris, fitted):
         DCAGM().fit(X, np.zeros(150))
     with pytest.raises(ValueError, match="kind must be one of"):
         fitted.get_metric(kind="cosine")
-    with pytest.raises(ValueError, match="a class of at least 2 members"):
+    with pytest.raises(ValueError, match="a class with at least 2 rows"):
         DCAGM().fit(X[:3], [0, 1, 2])
 
 

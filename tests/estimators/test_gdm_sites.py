@@ -304,7 +304,7 @@ REFUSED = [
     ),
     (
         lambda X, s: pm.GDM().fit_sites(X.assign(soil="clay"), s, measure="cover"),
-        "two or more levels in the factor 'soil', got 'clay'",
+        "at least two levels in the factor 'soil', got 'clay'",
     ),
     (lambda X, s: pm.GDM().fit_sites(X, s[::-1], measure="cover"), "in the order of X"),
 ]

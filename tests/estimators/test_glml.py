@@ -249,7 +249,7 @@ def test_draws_stand_for_the_metrics_that_the_fit_averages(fitted, tmp_path):
         (
             {"densities": "mle"},
             {"n_draws": 7},
-            "requires densities='posterior'",
+            "densities must be 'posterior'",
         ),
     ],
 )

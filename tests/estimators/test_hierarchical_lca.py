@@ -171,7 +171,7 @@ REFUSED = [
     ),
     (
         lambda m: of_draws(m, draws_of(np.where(SITE == "c", "d", SITE))),
-        "draws must be for the groups",
+        "draws must have the groups",
     ),
     (lambda m: one_far_point(None), r"^X: the fit did not end at a maximum"),
 ]

@@ -61,7 +61,9 @@ def test_classes_with_equal_means_are_refused():
     rows = rng.normal(size=(7, 3))
     for _ in range(5):
         X = np.vstack([rows, rng.permutation(rows)])
-        with pytest.raises(ValueError, match="y: all classes have the same mean"):
+        with pytest.raises(
+            ValueError, match="y must have classes with different means"
+        ):
             LDA().fit(X, np.repeat([0, 1], 7))
 
 

@@ -173,7 +173,7 @@ WRONG = {
     "too few": (
         lambda keys: X[:1],
         [0, 1],
-        r"^preprocessor must return a row for each",
+        r"^preprocessor must return one row for each",
     ),
     "no points": (lambda keys: X[0], [0, 1], r"^preprocessor must have shape \(n, d\)"),
     "table": ("abc", [0, 1], r"^preprocessor must be numbers, got text"),

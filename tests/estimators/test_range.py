@@ -92,7 +92,7 @@ def test_scaling_refuses_points_whose_squares_float64_does_not_hold(scale):
 @pytest.mark.parametrize("scale", [1e-170, 1e160])
 def test_scaling_refuses_such_dissimilarities(scale):
     D = np.abs(X[:, :1] - X[:, 0]) * scale
-    with pytest.raises(ValueError, match=r"D must have a largest dissimilarity"):
+    with pytest.raises(ValueError, match=r"D must have a maximum"):
         pm.ClassicalMDS(metric="precomputed").fit(D)
 
 

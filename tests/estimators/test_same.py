@@ -183,7 +183,7 @@ ERRORS = {
     "labels": ({"labels": ["d"] * 8}, "labels must be classes of fit, got 'd'"),
     "new labels": (
         {"labels": ["c0"] * 8, "new_classes": True, "prior_odds": 1.0},
-        "labels must be None for new classes",
+        "labels must be None if new_classes",
     ),
 }
 

@@ -395,8 +395,8 @@ def test_the_order_of_the_three_objects_changes_no_fit(odd):
 @pytest.mark.parametrize(
     "rows, y, said",
     [
-        ([[0, 1, 2]], [3], r"y must be 1, 0 or 2 .*, got 3\. Without y"),
-        ([[0, 1, 2]], [-1], r"y must be 1, 0 or 2 .*, got -1\."),
+        ([[0, 1, 2]], [3], r"y must be 2, 0 or 1 .*, got 3\. Omit y"),
+        ([[0, 1, 2]], [-1], r"y must be 2, 0 or 1 .*, got -1\."),
         ([[0, 1, 2, 3]], None, "three objects .* got four. Pass the odd one last"),
         ([[0, 1, 0]], None, r"two different points, got \[0, 1, 0\] in row 0"),
     ],

@@ -170,7 +170,7 @@ def test_a_sample_of_many_groups_starts_the_fit(
 def test_groups_of_one_are_points() -> None:
     X, _ = rows(40)
     model = pm.TwoStageMixture(2, max_iter=20, tol=1e-3)
-    with pytest.warns(UserWarning, match="groups: every group has one member"):
+    with pytest.warns(UserWarning, match="groups: every group has one row"):
         found = model.fit(pm.open(X, label=np.arange(len(X))), groups="label")
     means = found.means_.copy()
     np.testing.assert_array_equal(model.fit(pm.open(X)).means_, means)

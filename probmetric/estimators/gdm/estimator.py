@@ -79,87 +79,90 @@ class GDM(
 ):
     """Generalized dissimilarity model: dissimilarity of sites by monotone curves.
 
-    The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``. The
-    curves s_f increase; they are sums of I-splines with heights ≥ 0. ``fit_sites``
-    takes covariates and a table of species. ``fit_pairs`` takes pairs of sites.
-    Each pair has ``trials`` individuals or species; y of them are common to both sites.
-    The fit is the mode under half-normal priors. The mode is unique: ``gap_`` proves
-    how near the fit is.
+    Use ``fit_sites`` for covariates and a table of species, and ``fit_pairs`` for pairs
+    of sites. The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) -
+    s_f(x'_f)|))``, with an increasing curve s_f for each covariate f. Curves are sums
+    of I-splines with heights ≥ 0. A pair has a number of ``trials`` (individuals or
+    species); y of them are common to both sites. The fit is the posterior mode under
+    half-normal priors. The mode is unique, and ``gap_`` bounds the error of the fit.
 
     Parameters
     ----------
     n_splines : int in [2, 100], default=3
-        Number of I-splines of each covariate, and of its knots.
+        Number of I-splines of each covariate. It is also the number of knots.
     knots : array of shape (d, k), optional
         Knots of each covariate, ascending in each row. Default: ``n_splines`` quantiles
-        of each covariate over the sites, from minimum to maximum.
+        of the covariate over sites, from minimum to maximum.
     prior_scale : float > 0, default=1
-        Scale of the half-normal prior of the height of an I-spline. A large scale is
-        equivalent to no prior, as in R's gdm. R's gdm also counts each pair as one
-        trial (see the theory page).
+        Scale of the half-normal prior of the height of an I-spline. Use a large scale
+        for no prior, as in R's gdm. (R's gdm also counts each pair as one trial; see
+        the theory page.)
     intercept_scale : float > 0, default=1
-        Scale of the half-normal prior of b.
+        Scale of the half-normal prior of the intercept b.
     coordinates : tuple of two column names or numbers, optional
-        Columns of X with the coordinates of each site, such as ("lon", "lat"). They
-        have no curves. The geographic distance of two sites has a curve instead, which
-        is the last one.
+        Columns of X with the coordinates of each site, such as ("lon", "lat"). They are
+        used to compute the geographic distance of two sites. The distance has a curve,
+        the last one; the two columns have none.
     distance : {"great_circle", "plane"}, default="great_circle"
-        "great_circle" is the distance in km between longitudes and latitudes in
-        degrees. "plane" is the straight line, in the units of the coordinates.
+        "great_circle" is the distance in km, for longitude and latitude in degrees.
+        "plane" is the Euclidean distance, in the units of the coordinates.
     learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto" is 1 for ``fit_sites`` and ``fit_pairs``, and
-        n/N for N pairs made from the labels of n points.
+        Power to which the likelihood is raised. "auto" uses 1 in ``fit_sites`` and
+        ``fit_pairs``. In ``fit``, which makes N pairs from n labeled points, "auto"
+        uses n/N.
     max_iter : int, default=100
         Maximum number of steps of the solver.
 
     Attributes
     ----------
     knots_, coefficients_ : arrays of shape (c, k)
-        Knots in input units, and heights of the I-splines, of c curves. There is one
-        curve for each covariate, in the order of the columns. The curve of the
-        geographic distance is the last.
+        Knots in input units, and heights of the I-splines, with one row for each of c
+        curves. Curves are in the order of the columns. The curve of the geographic
+        distance is the last.
     intercept_ : float
-        b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
+        Intercept b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
     heights_ : array of shape (c,)
-        Total increase of each curve: the effect of a covariate over its range.
+        Total increase of each curve, which is the effect of the covariate over its
+        range.
     curve_names_ : tuple of c str
     factors_ : dict of str to tuple of str
         Levels of each factor.
     deviance_explained_ : float
         Fraction of the binomial deviance of the training data that the model explains.
     gap_ : float
-        Certificate: the global maximum of the log posterior is at most this many nats
-        above the fit.
+        Upper bound, in nats, on how far the log posterior at the fit is below its
+        global maximum.
     learning_rate_ : float
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
     points_ : array of shape (n,) or None
-        Labels of the sites. None if the sites have no labels.
+        Labels of the sites, or None if sites have no labels.
     pairs_, prior_, params_
-        Training pairs, prior and mode. ``pairs_.X`` are the sites.
+        Training pairs, prior and posterior mode. ``pairs_.X`` contains the sites.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    Curves are flat beyond the knots: sites outside the range of the fit are equivalent
-    to sites at the end of the range.
+    Curves are flat beyond the knots. A covariate outside the range of the training
+    sites has the same effect as the nearest end of the range.
 
     ``sample`` draws b, theta (feature, spline) and height (feature). "nuts" (default,
-    ``NUTS(target_accept=0.95)``) and "laplace" assume that the pairs, and the trials of
-    each pair, are independent. Because pairs share sites, these draws are too narrow
-    for intervals. "bootstrap" refits under weights n·Dirichlet(1, …, 1) on sites, or on
-    pairs if they share no site. For intervals use the jackknife (the default) or the
-    bootstrap. See Benchmarks: gdm.
+    ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs, and the trials of a
+    pair, are independent. Pairs that share sites are not independent, and the draws are
+    then too narrow for intervals. "bootstrap" refits with random weights n·Dirichlet(1,
+    …, 1) on sites, or on pairs if no site is shared. For intervals use the jackknife
+    (the default) or the bootstrap. See Benchmarks: gdm.
 
     ``posterior_metric`` uses "laplace" for prediction and "jackknife" for intervals.
-    The jackknife refits without each site, or without each pair if pairs share no site.
-    If there are more than 100 sites or pairs, it refits without each of 50 groups,
-    chosen by ``seed``. The jackknife has no draws and returns an ``IntervalMetric``.
+    The jackknife refits without each site, or without each pair if no site is shared.
+    If there are more than 100 sites (or pairs), it refits without each of 50 random
+    groups, for which it uses ``seed``. It returns an ``IntervalMetric``, which has no
+    draws.
 
-    The design matrix of N pairs has N (1 + d k) numbers. The fit needs 2.4 times its
-    memory, and refits need 3.5 times. With 3000 sites and 10 covariates this is 3 GB
-    for the fit and 4 GB for refits.
+    The design matrix of N pairs has N (1 + d k) numbers. The fit uses 2.4 times its
+    memory, and refits use 3.5 times. For 3000 sites and 10 covariates this is 3 GB for
+    the fit and 4 GB for refits.
 
     References
     ----------
@@ -212,21 +215,24 @@ class GDM(
         *,
         measure: Literal["counts", "presence", "cover"] = "counts",
     ) -> Self:
-        """Learn from all pairs of sites, with counts of shared individuals or species.
+        """Learn from all pairs of sites and the individuals or species they share.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or (n,) for ``preprocessor``
             Covariates of the sites. Text and categorical columns of a data frame are
-            factors: each level is a column of 0 and 1, "soil=clay".
+            factors. Each level of a factor becomes a column of 0 and 1, such as
+            "soil=clay".
         species : array-like of shape (n, S)
-            Numbers ≥ 0. Every site must have at least one species.
+            Amount of each species at each site, ≥ 0. Every site must have at least one
+            species.
         measure : {"counts", "presence", "cover"}, default="counts"
-            "counts" requires integers: individuals (for the Bray-Curtis dissimilarity),
-            or 0 and 1 (for the Sørensen dissimilarity). "presence" counts each number
-            above 0 as 1. "cover" accepts any amounts and uses the Bray-Curtis
-            dissimilarity. Then each pair has weight 1, as in R's gdm, and only the
-            jackknife and the bootstrap give meaningful limits.
+            Meaning of ``species``. Use "counts" for integers: numbers of individuals
+            (Bray-Curtis dissimilarity), or 0 and 1 (Sørensen dissimilarity). "presence"
+            counts each number above 0 as 1. Use "cover" for amounts that are not
+            counts. It uses the Bray-Curtis dissimilarity, and each pair has weight 1,
+            as in R's gdm. For "cover" only the jackknife and the bootstrap give valid
+            limits.
         """
         check_settings(self)
         _check_order(X, species)
@@ -236,15 +242,15 @@ class GDM(
         for factor, levels in self.factors_.items():
             if len(levels) == 1:
                 raise ValueError(
-                    f"X must have two or more levels in the factor {factor!r}, got "
+                    f"X must have at least two levels in the factor {factor!r}, got "
                     f"{', '.join(map(repr, levels))}"
                 )
         made = site_pairs(rows, species, measure=measure)
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
         if not shared.any() or np.array_equal(shared, trials):
             raise ValueError(
-                "species must be such that sites share some units and not all, got "
-                f"sites that share {'all' if shared.any() else 'none'}"
+                "species must differ between sites and overlap, got sites that share "
+                f"{'all' if shared.any() else 'none'} of their species"
             )
         return self._store(made, self._rate(), None)
 
@@ -262,14 +268,15 @@ class GDM(
         Parameters
         ----------
         y : array-like of shape (N,)
-            Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
-            labels. With ``trials``, the number of trials with outcome *same*.
+            Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
+            allowed. With ``trials``, the number of trials with outcome *same*.
         trials : array-like of shape (N,) of integers, optional
-            Number of trials of each pair, at least 1, such as individuals or species.
+            Number of trials (individuals or species) of each pair, at least 1. Default:
+            1.
         points : array-like of shape (N, 2), optional
-            Labels of the two sites of each pair, numbers or text, for the bootstrap and
-            the jackknife. Default: the entries of the pairs that ``preprocessor`` looks
-            up. Without ``preprocessor``, sites with equal covariates are one site.
+            Labels of the two sites of each pair, numbers or text. The bootstrap and the
+            jackknife use them. Default: the references that ``preprocessor`` looks up.
+            Without a preprocessor, sites with equal covariates are treated as one site.
         """
         checked, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
         labels = points
@@ -352,24 +359,24 @@ class GDM(
 
     @with_names
     def get_metric(self) -> SplineCityBlock:
-        """Return the learned metric, whose P(same) is the expected similarity."""
+        """Return the learned metric. Its P(same) is the expected similarity."""
         check_is_fitted(self)
         return to_metric(self.params_)
 
     def transform(self, X: ArrayLike | xr.Dataset) -> Any:
-        """Return s_f(x_f) at points in their float type, as R's ``gdm.transform``.
+        """Compute the curves s_f(x_f) at points, as R's ``gdm.transform``.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or xarray Dataset
-            A Dataset has one variable for each covariate, such as maps (y, x). It needs
-            no coordinates of sites.
+            A Dataset has one variable for each covariate, such as maps with axes (y,
+            x). The columns of the setting ``coordinates`` are not required.
 
         Returns
         -------
         array of shape (n, c), or Dataset
-            Curves of the covariates. A Dataset keeps its axes, and is NaN where a
-            covariate is missing.
+            Value of each curve, in the float type of X. A Dataset keeps its axes, and
+            is NaN if a covariate is missing.
         """
         check_is_fitted(self)
         if isinstance(X, xr.Dataset):
@@ -429,28 +436,30 @@ class GDM(
     ) -> pd.DataFrame:
         """Compute the permutation importance of each predictor, as R's ``gdm.varImp``.
 
-        The values of a predictor are permuted over sites, and the model is refitted.
-        The importance is the loss of deviance explained, a mean over permutations.
+        The values of one predictor are permuted over sites, and the model is refitted.
+        The importance is the decrease of the deviance explained, averaged over
+        permutations.
 
         Parameters
         ----------
         n_repeats : int ≥ 1, default=20
             Number of permutations of each predictor.
         prob : float in (0, 1), default=0.9
-            Nominal coverage of the jackknife limits over sites.
+            Nominal coverage of the limits, which a jackknife over sites computes.
         seed : int, default=0
 
         Returns
         -------
         DataFrame
-            One row for each predictor (factors and geographic distance are one), most
-            important first. Columns ``importance``, ``lower``, ``upper``, and
-            ``p_value``: (1 + number of permutations that explain at least as much
-            deviance as the data) / (1 + n_repeats).
+            One row for each predictor, most important first. A factor is one predictor,
+            and so is geographic distance. Columns are ``importance``, ``lower``,
+            ``upper`` and ``p_value``. The p-value is (1 + m) / (1 + n_repeats), if m
+            permutations explain at least as much deviance as the data.
 
         Notes
         -----
-        Correlated predictors share their effect, and all have a small importance.
+        If predictors are correlated, each can replace the others in a refit. All of
+        them may then have a small importance.
         """
         check_is_fitted(self)
         n_repeats = check_number("n_repeats", n_repeats, 1, whole=True)
@@ -474,8 +483,10 @@ class GDM(
         Returns
         -------
         dict
-            ``covariates`` and ``distance``: explained only by one of them. ``either``:
-            explained by both. ``total`` is the sum. Requires ``coordinates``.
+            Fractions of the deviance. ``covariates`` and ``distance`` are explained
+            only by the covariates, and only by the distance. ``either`` can be
+            explained by both. ``total`` is the sum of the three. Requires
+            ``coordinates``.
         """
         check_is_fitted(self)
         if self.prior_.coordinates is None:
@@ -495,7 +506,7 @@ class GDM(
         return pair_ends(self, pairs, len(self._features()))
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the city-block distance of the curves at the ends of each pair."""
+        """Compute the distance of each pair, summed over the curves."""
         return np.asarray(self.get_metric().distance(*self._ends(pairs)))
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
@@ -509,7 +520,7 @@ class GDM(
         return np.asarray(self.get_metric().same_probability(A, B))
 
     def pair_dissimilarity(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the expected dissimilarity of each pair, as in R's ``predict``."""
+        """Compute the expected dissimilarity of each pair, as R's ``predict``."""
         return -np.expm1(-(self.intercept_ + self.pair_distance(pairs)))
 
     def _sample(self, method: str | GDMMethod, run: Run) -> xr.DataTree:
@@ -545,7 +556,8 @@ class GDM(
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "bootstrap", "jackknife"; optional
-            Method. Default: "laplace" for prediction, "jackknife" for intervals.
+            Method to compute the uncertainty. Default: "laplace" for prediction,
+            "jackknife" for intervals.
         """
         self._check(purpose)
         if n_draws is not None:
@@ -574,7 +586,7 @@ class GDM(
             wanted = "n_draws" if purpose == "intervals" else "purpose='prediction'"
             raise ValueError(
                 f"method must be a sampler, such as 'bootstrap', with {wanted}, got "
-                "'jackknife', which has no draws"
+                "'jackknife' (which makes no draws)"
             )
         unit = units_of(self.pairs_)
         if len(unit) < 3:
@@ -605,14 +617,15 @@ class GDM(
         prob: float = 0.9,
         n_points: int = 101,
     ) -> Curves:
-        """Return the curves s_f over each range, with limits, for ``pm.plots.curves``.
+        """Return the curves s_f with limits, for ``pm.plots.curves``.
 
         Parameters
         ----------
         uncertainty : PosteriorMetric or IntervalMetric, optional
-            Result of ``posterior_metric`` of this fit. Default: no limits.
+            Result of ``posterior_metric`` of this fit, used to compute limits. Default:
+            no limits.
         prob : float in (0, 1), default=0.9
-            Probability of the intervals.
+            Nominal coverage of the limits.
         n_points : int ≥ 2, default=101
             Number of points of each curve.
         """
@@ -631,7 +644,7 @@ class GDM(
         Returns
         -------
         DataFrame
-            Column ``estimate``, and ``lower`` and ``upper`` with ``uncertainty``.
+            Column ``estimate``. With ``uncertainty`` also ``lower`` and ``upper``.
         """
         found = self.curves(uncertainty, prob=prob, n_points=2)
         columns = {"estimate": [self.intercept_, *found.s[:, -1]]}

@@ -23,14 +23,13 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
         raise ValueError("per_anchor must be False with n_anchors, got True")
     if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
         raise ValueError(
-            "prior_mean must be 'auto', 'identity', 'pca' or a matrix with n_anchors, "
-            f"got {e.prior_mean!r}, which needs all rows"
+            "prior_mean must be 'auto', 'identity', 'pca' or a matrix with n_anchors "
+            f"(others require all rows), got {e.prior_mean!r}"
         )
     if lam in ("cv", "evidence"):
         raise ValueError(
             f"regularization must be 'auto' or a number with n_anchors, got {lam!r}. "
-            "In cross-validation each point has fewer candidates for its pairs, which "
-            "changes distances and P(same). Use 'auto'."
+            "Use 'auto'."
         )
     if w is not None:
         raise ValueError(

@@ -48,20 +48,20 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     Parameters
     ----------
     regularization : "cv", "auto" or float > 0, default="cv"
-        λ, the strength of the prior. An entry of W_c, the linear map of a class, has a
-        prior standard deviation of k/√λ times the scale of W₀ (see ``prior_scale``).
-        "cv" chooses among 10⁶ (no learning), 100, 30 and 10 by the held-out log loss of
-        ``predict_proba``. "auto" is 10·max(1, n/1000). Without a prior, ‖W_c‖ → ∞ for a
-        class whose members coincide.
+        Strength λ of the prior. An entry of W_c, the linear map of class c, has prior
+        standard deviation k/√λ times the scale of W₀ (see ``prior_scale``). "cv"
+        chooses among 10⁶ (nothing is learned), 100, 30 and 10 by the held-out log loss
+        of ``predict_proba``. "auto" uses 10·max(1, n/1000). The prior is required,
+        because W_c diverges without it if the points of a class coincide.
     prior_scale : "cv", float > 0 or None, default="cv"
-        k: the prior of W_c is centered at k W₀. All classes share one W₀, whose scale c
-        is computed from the distances within classes. "cv" chooses k among √2, 2, 2√2
-        and 4. None is k = 1 with W₀ = cI and a separate c for each class. With None,
-        probabilities are too close to each other if classes have few points (see the
+        Factor k in the prior mean k W₀ of W_c. All classes share one W₀. Its scale c is
+        computed from the distances within classes. "cv" chooses k among √2, 2, 2√2 and
+        4. None uses k = 1 and W₀ = cI with a separate c for each class. With None and
+        few points in a class, class probabilities are too close to each other (see the
         guide to few labels).
     prior_mean : {"auto", "identity"}, default="auto"
-        W₀. "auto" is chosen as in ``LCA``. "identity" is cI, or scaled principal axes
-        if ``n_components < d``.
+        W₀ of all classes. "auto" chooses it as in ``LCA``. "identity" uses cI, or
+        scaled principal axes if ``n_components < d``.
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
     tol : float, optional
 
@@ -71,14 +71,15 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     means_ : array of shape (c, d)
         Class means of the training points.
     components_ : array of shape (c, p, d)
-        Maps L_c in input units: log P_c(x) = -(b_c + ½ ‖L_c (x - μ_c)‖²).
+        Linear maps L_c in input units. The score of a class with mean μ_c is log P_c(x)
+        = -(b_c + ½ ‖L_c (x - μ_c)‖²).
     intercepts_, sigma2_ : arrays of shape (c,)
-        b_c ≥ 0 of each class, and the noise variance σ_c² that determines b_c.
+        Intercept b_c ≥ 0 of each class, and the noise variance σ_c² that determines it.
     regularization_ : float
     prior_scale_ : float
-        Value of k. 1 if ``prior_scale`` is None.
+        Value of k, which is 1 if ``prior_scale`` is None.
     n_iter_ : int
-        Solver iterations of the slowest class.
+        Number of iterations of the class that needed most.
     n_features_in_, feature_names_in_
 
     References
@@ -143,13 +144,13 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
             return choose_prior(Z, codes, recipe, k, lam)
         if lam == "cv":
             raise ValueError(
-                "prior_scale must not be None with regularization='cv', got None. Use "
-                "prior_scale='cv'."
+                "prior_scale must be 'cv' or a number with regularization='cv', got "
+                "None. Use prior_scale='cv'."
             )
         return lam
 
     def class_log_probability(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return log P_c(x) of every class, Eq. (1): natural logarithms, at most 0."""
+        """Compute log P_c(x) of every class, at most 0 (natural logarithms)."""
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
         scores = np.empty((len(points), len(self.classes_)))
@@ -167,31 +168,31 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return scores
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Return log P_c, shape (n, c), or the difference of two classes, (n,)."""
+        """Compute log P_c, shape (n, c); for two classes their difference, (n,)."""
         scores = self.class_log_probability(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the class of largest log P_c, the first in sorted order if tied."""
+        """Predict the class with the largest P_c, the first in sorted order if tied."""
         best = self.class_log_probability(X).argmax(1)
         return self.classes_[best]
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return the logarithm of ``predict_proba``."""
+        """Compute the logarithm of ``predict_proba``."""
         return log_softmax(self.class_log_probability(X), axis=1)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Return P_c divided by the sum of P_c over classes.
+        """Compute class probabilities: P_c divided by the sum of P_c over classes.
 
-        The model has one-vs-rest probabilities, not a distribution over classes.
-        ``prior_scale="cv"`` chooses the scale of the prior by the loss of these
+        The model has one-vs-rest probabilities, which need not sum to one, so they are
+        normalized. ``prior_scale="cv"`` uses the log loss of the normalized
         probabilities. Calibration is not guaranteed.
         """
         return np.exp(self.predict_log_proba(X))
 
     @with_names
     def get_metric(self, label: object) -> Mahalanobis:
-        """Return the metric of a class, with its link."""
+        """Return the metric of a class, with its P(same)."""
         check_is_fitted(self)
         codes = np.flatnonzero(self.classes_ == label)
         if len(codes) != 1:

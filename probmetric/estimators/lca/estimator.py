@@ -74,95 +74,102 @@ from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_ch
 class LCA(PairsMixin, Learner[LCAMethod]):
     """Latent Coincidence Analysis: a distance that separates classes.
 
-    A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where dist =
-    ‖L (x - x')‖ is the learned distance. ``fit`` makes pairs from class labels;
-    ``fit_pairs`` takes pairs. The fit is the posterior mode of the linear map W and of
-    log b. (L is W in input units, up to a factor.) The prior of W is Gaussian. Its
-    mean is a map. In ``fit`` the distance of this map is between the Euclidean distance
-    and the Mahalanobis distance of the covariance within classes; cross-validation
-    chooses where. In ``fit_pairs`` the distance of this map is the Euclidean
-    distance. The scale of the prior is computed from the same pairs (empirical
-    Bayes). P(same) of identical points has a uniform prior on (0, 1). After ``fit``,
-    ``same_probability`` uses class probabilities instead of this formula.
+    Use ``fit`` for class labels, from which it makes pairs, and ``fit_pairs`` for
+    pairs. In the model, two points x and x' are *same* with probability exp(-(b + ½
+    dist²)), and dist = ‖L (x - x')‖ is the learned distance. The fit is the posterior
+    mode of log b and of W, which is L in the units of the fit, up to a factor.
+
+    The prior of W is Gaussian. If the data have little information, the learned
+    distance is close to the distance under the prior mean of W. In ``fit_pairs`` this
+    is the Euclidean distance. In ``fit`` it is between the Euclidean distance and the
+    Mahalanobis distance of the covariance within classes; cross-validation chooses it.
+    The scale of the prior is computed from the same pairs (empirical Bayes). The prior
+    of P(same) of identical points is uniform on (0, 1). After ``fit``,
+    ``same_probability`` uses class probabilities instead of the formula above.
 
     Parameters
     ----------
     n_components : int, "cv" or "loo", optional
-        Number of rows of the linear map, 1 to d. Default: d. "cv" and "loo" try 1, 2,
-        3, 4, 6, 8, ..., d rows. They compute the held-out log loss of
-        ``KNeighborsClassifier`` (``ranks_``), and choose the smallest number within one
-        standard error of the lowest loss. "cv" uses five folds, repeated three times
-        below 300 points. "loo" refits without each point.
+        Number of rows p of the linear map, from 1 to d. Default: d. "cv" and "loo"
+        choose among 1, 2, 3, 4, 6, 8, ..., d. They compute the held-out log loss of
+        ``KNeighborsClassifier`` (``ranks_``), and choose the smallest number whose loss
+        is within one standard error of the lowest. "cv" uses five folds, repeated three
+        times below 300 points. "loo" refits without each point.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes. "nearest": each point with its nearest points of the
-        same class and of other classes. "impostors": the pairs of the paper. They are
-        each point with its nearest points of the same class (targets), and with all
-        points of other classes that are nearer than its farthest target (impostors).
+        same class and of other classes. "impostors": each point with its nearest points
+        of the same class (targets), and with all nearer points of other classes
+        (impostors), as in the paper. An impostor is nearer than the farthest target.
         "all": all n(n-1)/2 pairs.
     max_impostors : int, optional
-        Largest number of impostors of each point with ``pairs="impostors"``. The
-        nearest impostors are used. Default: all.
+        Maximum number of impostors of each point with ``pairs="impostors"``. The
+        nearest are used. Default: all.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
-        λ, the strength of the prior: an entry of W has prior standard deviation c/√λ,
-        with c = ‖W₀‖/√p for the prior mean W₀. "auto" is 10·max(1, n/1000) for labels.
-        For pairs it is the smallest λ among 1, 3, 10, 30 and 100 whose log marginal
-        likelihood is at most 3 below the largest. "cv" chooses λ, ``n_refresh`` and
-        ``prior_mean`` (if that is "auto") by kNN accuracy on folds of the training
-        data. "evidence" chooses λ by the marginal likelihood.
+        Strength λ of the prior. With larger λ the metric is closer to the metric of the
+        prior mean W₀. An entry of W has prior standard deviation c/√λ, with c =
+        ‖W₀‖/√p. "auto" uses 10·max(1, n/1000) for labels. For pairs it uses the
+        smallest λ among 1, 3, 10, 30 and 100 whose log marginal likelihood is at most 3
+        below the largest. "cv" chooses λ and ``n_refresh`` by kNN accuracy on folds of
+        the training data, and also ``prior_mean`` if that is "auto". "evidence"
+        maximizes the marginal likelihood.
     prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
-        Prior mean W₀ for standardized features; the fit starts at W₀. A number g means
-        W₀ ∝ S^(-g/2), with the covariance S within classes. g = 1 ("within") shrinks
-        the distance to the Mahalanobis distance of S, and g = 0 ("identity") to the
-        Euclidean distance. "half_within" is g = ½. "auto", the default, chooses g among
-        0, ¼, ½, ¾ and 1, or among 0 and ¼ for fewer than 30 points. It minimizes the
-        log loss of ``KNeighborsClassifier`` in folds. For pairs, weighted points and
-        anchors "auto" means "identity". With ``n_components < d``, W₀ projects the
-        points S^(-g/2) x to their first principal axes. "pca" is this with g = 0.
+        Prior mean W₀ for standardized features. The fit starts at W₀. A number g means
+        W₀ ∝ S^(-g/2), with the covariance S within classes. The prior then shrinks the
+        distance to the Mahalanobis distance of S for g = 1 ("within"), and to the
+        Euclidean distance for g = 0 ("identity"). "half_within" is g = ½. "auto", the
+        default, chooses g by the log loss of ``KNeighborsClassifier`` in folds. It
+        tries 0, ¼, ½, ¾ and 1, or only 0 and ¼ for fewer than 30 points. For pairs,
+        weighted points and anchors "auto" means "identity". With ``n_components < d``,
+        W₀ projects the points S^(-g/2) x to their first principal axes; for g = 0 this
+        is "pca".
     n_refresh : int, default=1
-        Number of times that *nearest* pairs are made again under the learned distance.
+        Number of times that nearest pairs are made again, using the learned distance,
+        and the fit is repeated.
     n_anchors : int or "auto", optional
-        Approximate number of anchors. Anchors are points sampled with ``random_state``,
-        at least two in each class. Nearest pairs are made only for anchors. Their
-        partners are searched among all points. "auto" doubles the number from 1000
-        until the standard error of M is below 0.05 of M. Default: all points are
-        anchors. If there are more than 32,000 points, the default is a sample of at
-        least 10,000 points, and no standard error is computed.
+        Approximate number of anchors: a random sample of points, with at least two in
+        each class. Use anchors for large data. Nearest pairs are made only for anchors,
+        with partners among all points. "auto" doubles the number from 1000 until the
+        standard error of M is below 5% of M. Default: all points are anchors. For more
+        than 32,000 points, the default is a sample of at least 10,000 points, and no
+        standard error is computed.
     per_anchor : bool, default=False
-        Whether to fit a scale κ² for each anchor. The model then has no P(same).
+        Whether to fit a separate scale κ² for each anchor. An anchor is a point paired
+        with its nearest points, or a group ``anchor`` in ``fit_pairs``. The model then
+        has no P(same).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
         L-BFGS, accelerated EM, EM, or the paper's full EM (a slow reference). All
         solvers maximize the same objective.
     tol : float > 0, optional
-        Tolerance at which the solver stops. Default: a relative gap of 1.5e-8 for EM, a
-        gain of 1e-8 nats per iteration for L-BFGS.
+        Tolerance at which the solver stops: a relative gap for EM (default 1.5e-8), or
+        a gain in nats per iteration for L-BFGS (default 1e-8).
     random_state : int, RandomState or None, default=0
-        Seed of the folds of ``regularization="cv"`` and of the anchors. With None,
-        folds and anchors differ in every fit.
+        Seed for the folds of ``regularization="cv"`` and the choice of anchors. With
+        None they differ in every fit.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
         Linear map L, in input units, identified only up to rotation and reflection of
-        its rows. Columns of features that are constant in training are zero, also in
-        draws.
+        its rows. Columns of constant features are zero, also in draws.
     intercept_ : float
-        b ≥ 0 of the model. P(same) of equal points is exp(-b). Not set with
+        Intercept b ≥ 0 of the model: P(same) of equal points is exp(-b). Not set with
         ``per_anchor``.
     link_ : Link or None
-        Link exp(-(b + ½ dist²)) of the model after ``fit_pairs``. None after ``fit``,
-        where P(same) comes from class probabilities, and with ``per_anchor``.
+        Function from distance to P(same), exp(-(b + ½ dist²)), after ``fit_pairs``.
+        None after ``fit``, because P(same) then comes from class probabilities. None
+        with ``per_anchor``.
     sigma2_, kappa2_ : float, array of shape (n_anchors,)
         ``sigma2_`` is the noise variance σ², relative to κ² = 1. ``kappa2_`` are the
         scales κ² of ``per_anchor``.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
-        if "cv" chose the prior mean W₀ as the map.
+        if "cv" chose to use the prior mean W₀ as the map, without learning.
     choices_ : list of Choice
-        Settings tried by ``regularization="cv"``, best first: prior mean, λ, number of
-        refreshes, held-out accuracy averaged over k = 1, 3, 5, 7, and held-out accuracy
-        at k = 3. Otherwise empty.
+        Settings that ``regularization="cv"`` tried, best first. Each has the prior
+        mean, λ, the number of refreshes, and the held-out accuracy averaged over k = 1,
+        3, 5, 7, and at k = 3. Otherwise empty.
     ranks_ : list of RankChoice
-        Numbers of rows tried by ``n_components="cv"`` or "loo". Each has the mean
+        Numbers of rows that ``n_components="cv"`` or "loo" tried. Each has the mean
         held-out loss in nats per point, and the standard error of its difference from
         the smallest loss. Otherwise empty.
     classes_ : array of shape (c,)
@@ -170,9 +177,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     n_anchors_ : int
         Number of anchors, if ``n_anchors`` is set.
     matrix_error_ : array of shape (d, d)
-        Standard error of each entry of M due to the sampling of anchors, from eight
-        groups of anchors (7 degrees of freedom; see Benchmarks: anchors). It does not
-        include the sampling of the data.
+        Standard error of each entry of M due to the sampling of anchors, computed from
+        eight groups of anchors (7 degrees of freedom; see Benchmarks: anchors). It does
+        not include the sampling of the data.
     threshold_, pair_classes_ : float, array of shape (2,)
         Threshold and labels for ``predict`` on pairs, after calibration or
         ``set_threshold``.
@@ -183,9 +190,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Notes
     -----
-    The optimum is local in general. Pairs made from labels are not draws of the model,
-    so its link exp(-(b + ½ dist²)) is not calibrated for them. Calibration errors of
-    ``same_probability`` are in Benchmarks: same_probability.
+    The optimum is local in general. For pairs made from labels, exp(-(b + ½ dist²)) is
+    not a calibrated probability, because such pairs are not draws of the model. For
+    calibration errors of ``same_probability`` see Benchmarks: same_probability.
 
     References
     ----------
@@ -236,25 +243,25 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ----------
         X : array-like of shape (n, d), or (N, 2, d) for pairs, or Source
             Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
-            ``fit_pairs``. Data on disk are fitted from ``n_anchors`` anchors, by
-            default 100 000.
+            ``fit_pairs``. For data on disk the fit uses ``n_anchors`` anchors, by
+            default 100,000.
         y : array-like of shape (n,)
             Class labels, numbers or strings. At least two classes are required, and at
-            least one class with two or more rows. Labels of pairs are described in
+            least one class with two or more rows. For labels of pairs see
             ``fit_pairs``.
         sample_weight : array-like of shape (n,), optional
-            Data weights ≥ 0. The weight of a pair is the product of the weights of its
-            points. All pairs together count as Σw observations. Neighbors, scale and
-            prior mean use the rows of positive weight.
+            Data weights w ≥ 0. The weight of a pair is the product of the weights of
+            its points. All pairs together count as Σw observations. Nearest pairs,
+            scaling and the prior mean use all rows of positive weight.
         groups : array-like of shape (n,), optional
-            Cluster of each row, such as its subject, specimen or file. Rows of a group
-            are not paired with each other, stay in one cross-validation fold, and count
-            as one observation in the learning rate and λ. By default rows are
-            independent. Duplicate rows count separately: give copies one group. Not
-            supported for ``pairs="impostors"``, ``n_anchors``, ``n_components="cv"`` or
-            ``"loo"``, pairs of points, and data on disk. ``posterior_metric`` then
-            supports only the jackknife. ``same_probability`` uses groups only with
-            ``new_classes=True``.
+            Cluster of each row, such as its subject, specimen or file. Use groups if
+            rows are not independent, or for copies of a row. Rows of a group are not
+            paired with each other. They stay in one cross-validation fold, and count as
+            one observation in the learning rate and λ. By default rows are independent.
+            Groups are not supported for ``pairs="impostors"``, ``n_anchors``,
+            ``n_components="cv"`` or ``"loo"``, pairs of points, and data on disk. With
+            groups ``posterior_metric`` supports only the jackknife.
+            ``same_probability`` uses groups only with ``new_classes=True``.
 
         Raises
         ------
@@ -298,15 +305,15 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         y : array-like of shape (N,)
-            Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
-            labels. With ``trials``, the number of *same* judgments of each pair.
+            Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
+            allowed. With ``trials``, the number of *same* judgments of each pair.
         anchor : array-like of shape (N,) of integers, optional
             Group of each pair. Required with ``per_anchor``.
         trials : array-like of shape (N,) of integers, optional
-            Number of judgments of each pair, at least 1. y is binomial: judgments are
-            independent given P(same). The fit and the threshold equal those of
-            individual labels. The bootstrap and ``loo`` treat all judgments of a pair
-            as one observation.
+            Number of judgments of each pair, at least 1. Judgments are assumed to be
+            independent given P(same), so y is binomial. The fit and the threshold are
+            the same as for individual labels. The bootstrap and ``loo`` treat all
+            judgments of a pair as one observation.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
         refuse_rank(self, "pairs")
@@ -357,7 +364,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the learned metric, picklable, with the model's link after pairs."""
+        """Return the learned metric. After ``fit_pairs`` it also computes P(same)."""
         check_is_fitted(self)
         return Mahalanobis(self.components_.copy(), self.link_)
 
@@ -385,43 +392,43 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior near the fitted mode, given the pairs of the fit.
+        """Draw from the posterior given the training pairs, starting at the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
-            NUTS is exact up to Monte Carlo error. The variational guide and Laplace's
-            approximation report their k-hat. Draws of "bootstrap" are refits with
-            random weights on points; the weight of a pair is the product of the weights
+            "nuts" is exact up to Monte Carlo error. "svi" and "laplace" are
+            approximations, and report the diagnostic k-hat. "bootstrap" refits with
+            random weights on points. The weight of a pair is the product of the weights
             of its points.
         learning_rate : float > 0, optional
-            Power on the likelihood. Default: as in the fit, or 1 for the bootstrap.
-            Other values refit the mode.
+            Power to which the likelihood is raised. Default: the value of the fit, or 1
+            for the bootstrap. For other values the mode is fitted again.
         log_likelihood : bool, default=False
-            Whether to store the log likelihood of every pair under every draw. Learning
-            rate and weights are not applied. ``loo`` requires ``fit_pairs``, pairs that
-            share no point, and learning rate 1.
+            Whether to store the log likelihood of every pair under every draw. The
+            stored values ignore the learning rate and weights. To use them in ``loo``,
+            you need ``fit_pairs``, pairs that share no point, and learning rate 1.
         predictive : bool, default=False
-            Whether to store replicated labels y of the pairs in
-            ``posterior_predictive``. Not supported by the bootstrap.
+            Whether to simulate labels y of the pairs under every draw, and store them
+            as ``posterior_predictive``. Not supported by the bootstrap.
 
         Returns
         -------
         DataTree
             Posterior of M (feature, feature_bis), b and log σ², with the pairs and
             provenance. P(same) = exp(-(b + ½ δᵀMδ)) for a difference δ in input units.
-            ``log_prior`` refers to W and log b, in the units of the fit. W is
-            identified up to sign, so ``log_prior`` includes the prior density at -W
-            (Eq. 2 of ``inference.lca.target``).
+            ``log_prior`` is the log density of W and log b, in the units of the fit. It
+            includes the density at -W, because W is identified only up to sign (Eq. 2
+            of ``inference.lca.target``).
 
         Notes
         -----
-        After ``fit``, the draws are not a measure of sampling error: pairs share
-        points, and the rate n/N is a convention. Distances usually vary more among
-        these draws than among fits to other samples, and no single rate corrects this
-        (see Benchmarks: label_draws). Use the draws for figures and model checks, and
-        ``posterior_metric("intervals")`` for intervals. After ``fit_pairs`` to
-        independent pairs, the draws give intervals.
+        After ``fit_pairs`` with independent pairs, use the draws also for intervals.
+        After ``fit``, use them for figures and model checks, and use
+        ``posterior_metric("intervals")`` for intervals. These draws do not measure
+        sampling error, because pairs share points and the learning rate n/N is a
+        convention. Distances usually vary more among draws than among fits to other
+        samples. No single learning rate corrects this (see Benchmarks: label_draws).
 
         Examples
         --------
@@ -499,49 +506,53 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         draws : DataTree, optional
-            Draws from ``sample``. With ``draws``, only the option ``n_draws`` applies.
+            Draws that ``sample`` returned. With ``draws``, only ``n_draws`` is used.
             Default: new draws for the purpose.
         method : sampler or its name, or "jackknife"; optional
             Default for prediction: "laplace". Default for intervals: "jackknife" after
-            ``fit``, and "laplace" after ``fit_pairs``, which assumes independent pairs.
-            The jackknife repeats the fit 52 times without a quarter of the points, or
-            of the groups of ``fit``. It has no draws.
+            ``fit``, and "laplace" after ``fit_pairs`` (assuming independent pairs). The
+            jackknife repeats the fit 52 times, each time without a quarter of the
+            points (or of ``groups``). It makes no draws.
         n_draws : int, optional
             Number of metrics. Default: 32 for prediction, 100 for intervals, or all
             ``draws``. Not supported by the jackknife.
         target : {"fit", "all_pairs"}, default="fit"
-            Fit that the jackknife repeats. "fit" is this fit; each refit chooses the
-            prior mean and λ again, but not the number of components or what "cv" chose.
-            "all_pairs" is ``LCA(pairs="all", learning_rate=1, regularization=1)``, or
-            with ``learning_rate`` and ``regularization``. The scale of its distances
-            does not depend on n. Nearest pairs become closer as n increases.
+            Fit that the jackknife repeats. "fit" uses the settings of this fit. Each
+            refit chooses the prior mean and λ again, but not the number of components
+            or the choices of "cv". "all_pairs" uses all pairs, with ``learning_rate``
+            and ``regularization`` of 1 unless they are set. The scale of its distances
+            does not depend on n. With "fit" it may, because nearest pairs become closer
+            as n increases.
         pairs : {"auto", "fitted", "all"}, default="auto"
-            Pairs of the posterior draws: the pairs of the fit, or all pairs of its
+            Pairs used for posterior draws: the pairs of the fit, or all pairs of its
             labeled points. "auto" is "all" for intervals after ``fit``, otherwise
             "fitted".
         learning_rate : "auto" or float > 0, default="auto"
-            Power on the likelihood of draws. After ``fit``, "auto" is η_G for
-            prediction (NOTATION.md) and 1 for intervals. After ``fit_pairs`` it is the
-            rate of the fit.
+            Power to which the likelihood is raised for draws. After ``fit``, "auto"
+            uses 1 for intervals. For prediction it uses η_G, which is computed from the
+            scores of points (NOTATION.md). After ``fit_pairs`` it uses the value of the
+            fit.
         regularization : "auto" or float > 0, default="auto"
-            λ of draws. After ``fit``, "auto" is 1 for intervals. For prediction it is
-            the best of 1, 10 and 100 by the leave-one-out log score of soft votes
-            averaged over the draws. After ``fit_pairs`` it is λ of the fit.
+            Strength λ of the prior for draws. After ``fit``, "auto" uses 1 for
+            intervals. For prediction it chooses among 1, 10 and 100 by the
+            leave-one-out log score of soft votes, averaged over draws. After
+            ``fit_pairs`` it uses λ of the fit.
 
         Returns
         -------
         IntervalMetric or PosteriorMetric
-            ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``.
-            ``distance`` of the ``IntervalMetric`` equals ``pair_distance`` of this fit,
-            and its intervals contain it. They refer to the expected distance over
-            training samples of this size. For coverage see Benchmarks: intervals.
+            ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``. An
+            ``IntervalMetric`` has the distances of this fit (``pair_distance``), and
+            its intervals contain them. Each interval is for the expected distance,
+            averaged over training samples of this size. For coverage see Benchmarks:
+            intervals.
 
         Raises
         ------
         ValueError
             If ``pairs="all"`` after ``fit_pairs``.
-            If there are too many points for all pairs.
-            If the fit has a scale per anchor.
+            If there are too many points to use all pairs.
+            If the fit used ``per_anchor``.
             If options of draws are set for the jackknife, or the reverse.
         """
         self._check(purpose)

@@ -93,8 +93,8 @@ def drawable(estimator: Any) -> tuple[Fitted, Recipe]:
         )
     if np.isinf(estimator.regularization_):
         raise ValueError(
-            "regularization: 'cv' chose to learn nothing (λ = inf), so there are no "
-            "draws. Set regularization to a number."
+            "regularization must be finite for draws, got λ = inf, because 'cv' chose "
+            "the prior mean without learning. Set regularization to a number."
         )
     fitted: Fitted = estimator.fitted_
     return fitted, as_fitted(recipe_of(estimator, estimator.n_features_in_)[0], fitted)
@@ -214,18 +214,18 @@ def _check_jackknife(
 ) -> None:
     if purpose != "intervals" or not labeled:
         raise ValueError(
-            "method must be a sampler for prediction, and for any purpose after "
-            "fit_pairs, got 'jackknife', which gives intervals after fit"
+            "method must be a sampler, got 'jackknife'. The jackknife is only for "
+            "intervals after fit(X, y)"
         )
     if n_draws is not None:
         raise ValueError(
-            f"n_draws must be None for the jackknife, which has no draws, got {n_draws}"
-            ". Use method='bootstrap'"
+            f"n_draws must be None for the jackknife (without draws), got {n_draws}. "
+            "Use method='bootstrap'"
         )
     if target == "fit" and (pairs, *rates.values()) != ("auto",) * 3:
         raise ValueError(
-            "pairs, learning_rate and regularization must be 'auto' for intervals of "
-            f"the fit, got {pairs!r} and {rates}. Fit with these settings, or use "
+            "pairs, learning_rate and regularization must be 'auto' for intervals with "
+            f"target='fit', got {pairs!r} and {rates}. Fit with these settings, or use "
             "target='all_pairs'"
         )
 
@@ -309,8 +309,8 @@ def metric_for(
         if n > MOST_POINTS:
             raise ValueError(
                 f"pairs must be 'all' or 'fitted' for more than {MOST_POINTS} points, "
-                f"got 'auto' with {n}. 'all' uses {n * (n - 1) // 2} pairs in every "
-                "refit; with 'fitted' only ratio_interval covers"
+                f"got 'auto' with {n} points. 'all' uses {n * (n - 1) // 2} pairs in "
+                "every refit. With 'fitted' only ratio_interval is valid"
             )
         pairs = "all"
     lams = lams_for(regularization, purpose, labeled=labeled)

@@ -84,8 +84,8 @@ def choose_rank(
         refuse_rank(estimator, "sample_weight")
     if method == "cv" and smallest < SMALLEST:
         raise ValueError(
-            f"n_components='cv' requires {SMALLEST} members in each class, got a class "
-            f"of {smallest}. Use 'loo'"
+            f"n_components='cv' requires {SMALLEST} rows in each class, got a class "
+            f"with {smallest}. Use 'loo'"
         )
     d = X.shape[1]
     ranks = (*(p for p in RANKS if p < d), d)
@@ -131,8 +131,7 @@ def _by_refits(
         except RuntimeError as error:
             warnings.warn(
                 f"LCA: n_components={recipe.n_components} was not considered, because "
-                f"fits without single points did not converge ({error}). Increase "
-                "max_iter",
+                f"leave-one-out fits did not converge ({error}). Increase max_iter",
                 stacklevel=4,
             )
             continue

@@ -74,7 +74,7 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
         if wrong:
             raise ValueError(
                 f"n_components must be an integer or None with {what}, got "
-                f"{e.n_components!r}, which requires class labels"
+                f"{e.n_components!r}"
             )
 
 
@@ -113,7 +113,7 @@ def _prior_mean(
     W0 = points(mean, "prior_mean")
     if W0.shape != (p, d) or np.linalg.matrix_rank(W0) < p:
         raise ValueError(
-            f"prior_mean must have shape ({p}, {d}) and full rank (EM never raises the "
-            f"rank of W), got {W0.shape}, rank {np.linalg.matrix_rank(W0)}"
+            f"prior_mean must have shape ({p}, {d}) and full rank, got {W0.shape}, "
+            f"rank {np.linalg.matrix_rank(W0)}"
         )
     return W0

@@ -127,7 +127,7 @@ def fit_labels(
         if w is not None:
             raise ValueError(
                 "regularization must be 'auto', 'evidence' or a number with "
-                "sample_weight, got 'cv', which does not support weights"
+                "sample_weight, got 'cv'"
             )
         choices = choose_by_folds(X, codes, recipe, random_state, groups)
         mean, lam, n_refresh = choices[0][:3]
@@ -144,8 +144,7 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
     rate = 1.0 if recipe.learning_rate is None else recipe.learning_rate
     if lam == "cv":
         raise ValueError(
-            "regularization must be 'auto', 'evidence' or a number for pairs, got "
-            "'cv', which requires class labels"
+            "regularization must be 'auto', 'evidence' or a number for pairs, got 'cv'"
         )
     if recipe.per_anchor:
         _check_anchors(pairs)
@@ -163,16 +162,16 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
 def _check_anchors(pairs: Pairs) -> None:
     if pairs.anchor is None:
         raise ValueError(
-            "anchor must be set if per_anchor=True, got None. Pass the group number "
-            "of each pair."
+            "anchor must be an array of group numbers if per_anchor=True, got None. "
+            "Pass the group number of each pair."
         )
     same = np.bincount(pairs.anchor, pairs.y, minlength=1)
     total = np.bincount(pairs.anchor, pairs.trials)
     bad = np.flatnonzero((same == 0) | (same == total))
     if len(bad):
         raise ValueError(
-            "anchor must have pairs of both labels in groups 0..G-1, got one label or "
-            f"none in {bad[:5].tolist()}"
+            "anchor must be 0..G-1, with pairs of both labels in every group, got one "
+            f"label or none in groups {bad[:5].tolist()}"
         )
 
 
@@ -188,8 +187,8 @@ def choose_by_folds(
     smallest = int(sizes[sizes > 1].min())  # A single row is never held out.
     if smallest < N_FOLDS:
         raise ValueError(
-            f"regularization='cv' requires {N_FOLDS} members in each class, got a "
-            f"class of {smallest}. Use 'auto' or a number"
+            f"regularization='cv' requires {N_FOLDS} rows in each class, got a class "
+            f"with {smallest}. Use 'auto' or a number"
         )
     seed = check_random_state(random_state).randint(2**31)
     fold = deal(X, codes, N_FOLDS, seed, groups=groups)

@@ -37,23 +37,24 @@ Spread = Annotated[float, Number(0, 10)]
 class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     """A metric from judged pairs that share points, with an intercept for each point.
 
-    The model is P(same) = exp(-((b_i + b_j)/2 + ½ dist²)) with b_i = b e^{u_i} and
-    u_i ~ N(0, ω²). Points that are hard to recognize have a large b_i. All pairs of a
-    point share its u_i, and are therefore not independent. The *spread* ω is learned.
-    ω = 0 is ``LCA`` with a learning rate of 1. Its intervals are too narrow if points
-    differ.
+    Use this class if people judged pairs, and several pairs share a point. The model is
+    P(same) = exp(-((b_i + b_j)/2 + ½ dist²)) with an intercept b_i for each point, b_i
+    = b e^{u_i} and u_i ~ N(0, ω²). Points that are hard to recognize have a large b_i.
+    All pairs of point i share its effect u_i, and are therefore dependent. The standard
+    deviation of the effects, the *spread* ω, is learned. With ω = 0 the model is
+    ``LCA`` with learning rate 1, whose intervals are too narrow if points differ.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        λ: the prior standard deviation of an entry of the linear map around W₀ is c/√λ,
-        with c = ‖W₀‖/√p.
-        "auto" is 10 for labels. For pairs it is λ of ``LCA().fit_pairs``.
+        Strength λ of the prior of the linear map. An entry has prior standard deviation
+        c/√λ around W₀, with c = ‖W₀‖/√p. "auto" uses 10 for labels, and the choice of
+        ``LCA().fit_pairs`` for pairs.
     prior_mean : {"auto", "identity"}, default="auto"
-        Prior mean W₀. "auto" is chosen as in ``LCA``. After ``fit_pairs`` it is a
-        multiple of the identity.
+        Prior mean W₀ of the linear map. In ``fit``, "auto" chooses it as ``LCA`` does.
+        In ``fit_pairs``, it is a multiple of the identity.
     spread : float in [0, 10], optional
-        Known value of ω. Default: ω is learned.
+        Fixed value of ω. Default: ω is learned.
     spread_scale : float > 0, default=1
         Scale of the half-normal prior of ω.
     max_iter : int, default=500
@@ -64,18 +65,19 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     components_ : array of shape (p, d)
         Linear map, in input units, identified up to rotation and reflection.
     spread_ : float
-        ω. 0 if points do not differ.
+        Spread ω. 0 if points do not differ.
     intercept_ : float
-        b of a typical point.
+        Intercept b of a typical point (with u_i = 0).
     point_intercepts_ : array of shape (n,)
-        b_i of each point of the fit. e^{-b_i} is P(same) of two copies of point i.
+        Intercept b_i of each point of the fit. P(same) of two copies of point i is
+        e^{-b_i}.
     points_ : array of shape (n,) or None
-        Labels of the points. None if points have no labels: the points are the rows of
-        ``fitted_.pairs.X``.
+        Labels of the points. If points have no labels, None: points are then in the
+        order of ``fitted_.pairs.X``.
     gap_ : float
-        Certificate of the mode given ω: an estimated upper bound, in nats, on how far
-        the log posterior at the fit is below its nearest local maximum. The estimate
-        uses a local quadratic approximation.
+        Estimated upper bound, in nats, on how far the log posterior given ω at the fit
+        is below its nearest local maximum. The estimate uses a local quadratic
+        approximation.
     learning_rate_ : float
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
@@ -88,11 +90,11 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
 
     Notes
     -----
-    ω maximizes its marginal density. All other parameters are integrated out by
-    Laplace's method. The linear map, b and the effects are the mode given ω. Optima are
-    local. At most 5000 parameters can be fitted, including one for each point. P(same)
-    of new points assumes that the points of the fit are a random sample of all points.
-    It is not calibrated.
+    The estimate of ω maximizes its marginal posterior density, computed by Laplace's
+    method. The linear map, b and the effects are the mode given ω. Optima are local. A
+    fit can have at most 5000 parameters, including one for each point. P(same) of new
+    points assumes that the points of the fit are a random sample of all points. It is
+    not calibrated.
 
     ``sample`` draws M (feature, feature_bis), b, b_point (point), b_new for new points
     and spread, near the mode of the fit. ``posterior_metric`` uses "laplace" for
@@ -138,9 +140,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         ----------
         points : array-like of shape (N, 2), optional
             Labels of the two points of each pair, numbers or text. Pairs with a common
-            label share an effect. Default: the entries of the pairs that
-            ``preprocessor`` looks up. Without ``preprocessor``, points with equal
-            features are treated as one point.
+            label share an effect. Default: the references that ``preprocessor`` looks
+            up. Without a preprocessor, points with equal features are treated as one
+            point.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight)
         labels = points
@@ -203,17 +205,18 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         new_classes: bool = False,
         prior_odds: float | None = None,
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same), shape (N,).
+        """Compute P(same) of each pair, shape (N,).
 
-        After ``fit`` to labels, and without ``points``, it is the class probability
-        (see ``LCA.same_probability``). With ``points``, and after ``fit_pairs``, it is
-        averaged over posterior draws (Laplace, fixed seed, computed lazily and cached).
+        After ``fit`` and without ``points``, P(same) is computed from class
+        probabilities, as in ``LCA.same_probability``. With ``points``, or after
+        ``fit_pairs``, it is averaged over posterior draws, which are made by Laplace's
+        method with a fixed seed.
 
         Parameters
         ----------
         points : array-like of shape (N, 2), optional
-            Labels of the two points of each pair, as in ``fit_pairs``. Labels that do
-            not occur in the fit are new points. Default: all points are new.
+            Labels of the two points of each pair, as in ``fit_pairs``. A label that
+            does not occur in the fit is a new point. Default: all points are new.
         labels, new_classes, prior_odds
             See ``LCA.same_probability``.
         """
@@ -246,19 +249,19 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         log_likelihood: bool = False,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior near the fitted mode, given the pairs of the fit.
+        """Draw from the posterior given the training pairs, starting at the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-            "nuts" is ``NUTS(target_accept=0.95)``. It is exact up to Monte Carlo error
-            near the fitted mode. "laplace" draws the spread from its approximate
-            posterior on a grid. It draws the other parameters from the Gaussian at the
-            mode given the spread.
+            "nuts" is ``NUTS(target_accept=0.95)``, exact up to Monte Carlo error near
+            the fitted mode. "laplace" draws the spread from its approximate posterior
+            on a grid, and the other parameters from the Gaussian at the mode given the
+            spread.
         log_likelihood : bool, default=False
-            Whether to store the log density of all pairs of each point, with the effect
-            of the point integrated out, in ``point_log_likelihood``. ``pm.loo`` then
-            leaves out points.
+            Whether to store ``point_log_likelihood``: for each point, the log density
+            of its pairs, with the effect of the point integrated out. ``pm.loo`` uses
+            it to leave out points.
         """
         check_is_fitted(self)
         run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)

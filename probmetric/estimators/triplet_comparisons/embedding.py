@@ -56,31 +56,33 @@ MOST_OBJECTS = 2000
 class TripletEmbedding(TripletLearner):
     """Positions of objects from triplets, with a posterior of their distances.
 
-    This is an ordinal embedding: objects have numbers 0, ..., n - 1 or names, and no
-    features. Each object has a position in p dimensions. The log odds that object j is
-    nearer to a than object k are dist²(a, k) - dist²(a, j). The model is
-    ``TripletMetric`` with one indicator feature for each object.
+    Use this class (an ordinal embedding) for objects without features, which have
+    numbers 0, ..., n - 1 or names. Each object has a position in p dimensions. The log
+    odds that object j is nearer to a than object k are dist²(a, k) - dist²(a, j). The
+    model is ``TripletMetric`` with one indicator feature for each object.
 
     Parameters
     ----------
     n_components : int or "cv", default=2
-        Number p of dimensions, at most n - 1. "cv" chooses from 1 to 6 by the log loss
-        of held-out responses in five folds: the smallest p whose loss is within one
-        standard error of the best. Intervals do not include this choice.
+        Number p of dimensions, at most n - 1. "cv" computes the log loss of held-out
+        responses in five folds for p from 1 to 6. It chooses the smallest p whose loss
+        is within one standard error of the best. Intervals ignore the uncertainty of
+        this choice.
     regularization : float > 0, default=1
-        λ: the prior of the coordinates is N(0, c²/λ). c is chosen such that the log
-        odds have root mean square 2 if coordinates have standard deviation c.
+        Strength λ of the prior of the coordinates, which is N(0, c²/λ). Coordinates
+        with standard deviation c give log odds with root mean square 2.
     n_objects : int, optional
         Number n of objects, at most 2000. Default: the largest object number plus one,
         or the number of names.
     learning_rate : float > 0, default=1
-        Power on the likelihood.
+        Power to which the likelihood is raised.
     odd_one_out : bool, default=False
-        If True, each response names the odd one of three objects: the other two are the
-        nearest of the three pairs. Without y, the odd one is the last.
+        Use True if each response names the odd one of three objects. The other two are
+        then the nearest of the three pairs. Without y, the odd one is the last.
     lapse_rate : float in [0, 1), default=0
-        Probability ε that a response ignores the objects: all alternatives are then
-        equally probable. If ε is 0, lapses make the distances too small.
+        Probability ε of a lapse: a response that ignores the objects, with all
+        alternatives equally probable. If there are lapses and ε is 0, the distances are
+        too small.
 
     Attributes
     ----------
@@ -97,29 +99,29 @@ class TripletEmbedding(TripletLearner):
         Identity matrix. Row i represents object i in ``get_metric`` and
         ``posterior_metric``.
     gap_ : float
-        Certificate of the mode in nats, as in ``TripletMetric``. Directions of
-        rotation, which do not change the posterior, are excluded.
+        Distance from a maximum in nats, as in ``TripletMetric``. Rotations, which do
+        not change the posterior, are excluded.
     triplets_, prior_, params_
         Training triplets, prior and mode, with n - 1 coordinates for each object.
     learning_rate_, n_iter_ : float, int
 
     Notes
     -----
-    The mode is local. A first estimate of the Gram matrix is one gradient step from
-    zero. The solver starts at the classical scaling of this estimate.
-    With few responses per object, the mode shrinks the positions along their principal
-    axes. The mean of draws shrinks them less. An object that occurs in no
-    triplet has position 0 and the variance of the prior.
+    The mode is local. The solver starts at the classical scaling of a first estimate of
+    the Gram matrix, which is one gradient step from zero. With few responses per
+    object, the positions at the mode are too close to the center along their principal
+    axes. The mean of draws is less shrunk. An object that occurs in no triplet has
+    position 0 and the variance of the prior.
 
-    Use this class for up to a few hundred objects. N triplets need memory for 2 N n
-    numbers. ``gap_`` and draws need memory for (p n)² more numbers, and take (p n)³
-    operations. They require p·(n - 1) ≤ 10 000.
+    Use this class for up to a few hundred objects. A fit to N triplets stores 2 N n
+    numbers. ``gap_`` and draws use (p n)² more numbers and (p n)³ operations. They
+    require p·(n - 1) ≤ 10,000.
 
     ``sample`` draws M (object, object), the Gram matrix of the centered positions:
     d²(i, j) = M_ii + M_jj - 2M_ij. All chains start at the mode of the fit, and other
-    modes are not explored. ``TripletMetric`` describes the methods and intervals. With
-    few triplets, intervals of ratios of distances cover less than their nominal
-    probability. See Benchmarks: triplets.
+    modes are not explored. For methods and intervals see ``TripletMetric``. With few
+    triplets, intervals of ratios of distances contain the true ratio less often than
+    stated. See Benchmarks: triplets.
 
     References
     ----------
@@ -151,17 +153,18 @@ class TripletEmbedding(TripletLearner):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Embed the objects.
+        """Learn positions of the objects.
 
         Parameters
         ----------
         triplets : array-like of shape (N, 3) of integers or text
-            Object numbers, or names, of anchor, near and far. Quadruplets (a, b, c, d)
-            have shape (N, 4): a and b are nearer to each other than c and d. With
-            ``odd_one_out``, three objects in any order.
+            Object numbers, or names. A row is (anchor, near, far): near is nearer to
+            anchor than far. Quadruplets (a, b, c, d) have shape (N, 4): a and b are
+            nearer to each other than c and d. With ``odd_one_out``, a row is three
+            objects in any order.
         y : array-like of shape (N,), optional
-            Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
-            responses. With ``odd_one_out``, 1, 0 or 2 if the third, second or first
+            Responses: 1 if near is nearer, 0 if far is nearer. Responses 1 and -1 are
+            also allowed. With ``odd_one_out``: 2, 0 or 1 if the first, second or third
             object is the odd one. Default: 1 for all triplets.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
@@ -169,8 +172,8 @@ class TripletEmbedding(TripletLearner):
         Raises
         ------
         ValueError
-            If there are fewer than p + 1 or more than 2000 objects, the triplets do not
-            connect them, or the responses cancel.
+            If there are fewer than p + 1 or more than 2000 objects. If the triplets do
+            not connect all objects, or the responses cancel.
         """
         check_settings(self)
         triplets, self.object_names_ = numbered(triplets)
@@ -265,7 +268,7 @@ class TripletEmbedding(TripletLearner):
         return named(Mahalanobis(self.embedding_.T.copy()), self.object_names_)
 
     def triplet_probability(self, triplets: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the probability of y = 1, near is nearer (far is odd), at the fit."""
+        """Compute P(y = 1) at the fit: near is nearer (or the third object is odd)."""
         return self._probability(self._triplets(triplets))[:, 1]
 
     def _probability(self, data: Triplets) -> Float[np.ndarray, "N K"]:
@@ -276,7 +279,7 @@ class TripletEmbedding(TripletLearner):
         return self._probability(self._triplets(triplets)).argmax(1)
 
     def score(self, triplets: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Return the fraction of predicted responses. Even odds count as half."""
+        """Compute the fraction of correct predictions. Even odds count as half."""
         data = self._triplets(triplets, y)
         return accuracy(self._probability(data), np.asarray(data.y))
 

@@ -57,31 +57,32 @@ def _check_responses(triplets: ArrayLike | Triplets) -> None:
 class TripletMetric(PairsMixin, TripletLearner):
     """A Mahalanobis metric from triplets: "a is nearer to p than to q".
 
-    The log odds that p is nearer are dist²(a, q) - dist²(a, p). Squared distances are
-    in units of log odds. The scale of the metric is therefore larger if responses are
-    more certain.
+    The log odds that p is nearer to a than q are dist²(a, q) - dist²(a, p). Squared
+    distances are therefore in units of log odds, and are larger if responses are more
+    consistent.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        λ: the prior standard deviation of an entry of the linear map around the
-        Euclidean map cI is c/√λ. "auto" is 0.3 for ``fit_triplets`` and 1 for ``fit``.
-        c is computed from the points of the triplets, without the responses: the log
-        odds under cI have root mean square 2.
+        Strength λ of the prior of the linear map. An entry has prior standard deviation
+        c/√λ around the Euclidean map cI. "auto" uses 0.3 in ``fit_triplets`` and 1 in
+        ``fit``. c is computed from the points, without responses: the log odds under cI
+        have root mean square 2.
     n_targets, n_impostors : int, default=3
-        Numbers of nearest points of the same class and of other classes. ``fit`` makes
-        a triplet of each point with each such target and impostor.
+        Number of nearest points of the same class (targets) and of other classes
+        (impostors). ``fit`` makes triplets (point, target, impostor) for each target
+        and impostor of a point.
     learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto" is 1 for ``fit_triplets``, which assumes that
-        triplets are independent. For ``fit``, whose triplets share points, "auto" is
-        the number of points divided by the number of triplets.
+        Power to which the likelihood is raised. "auto" uses 1 in ``fit_triplets``,
+        which assumes that triplets are independent. In ``fit``, triplets share points,
+        and "auto" uses the number of points divided by the number of triplets.
     odd_one_out : bool, default=False
-        If True, each response names the odd one of three points: the other two are the
-        nearest of the three pairs. Without ``y`` the odd one is the last of the
-        three points.
+        Use True if each response names the odd one of three points. The other two are
+        then the nearest of the three pairs. Without y, the odd one is the last.
     lapse_rate : float in [0, 1), default=0
-        Probability ε that a response ignores the points: all alternatives are then
-        equally probable. Without it, lapses reduce the scale of the distances.
+        Probability ε of a lapse: a response that ignores the points, with all
+        alternatives equally probable. If there are lapses and ε is 0, the distances are
+        too small.
 
     Attributes
     ----------
@@ -89,10 +90,10 @@ class TripletMetric(PairsMixin, TripletLearner):
         Linear map, in input units, identified up to rotation and reflection.
     learning_rate_ : float
     gap_ : float
-        Certificate of the mode: an estimated upper bound, in nats, on how far the log
-        posterior at the fit is below its nearest local maximum. The estimate uses a
-        local quadratic approximation. Infinite if the Hessian shows that the fit is not
-        a maximum. NaN (not computed) if p·d > 10 000.
+        Estimated upper bound, in nats, on how far the log posterior at the fit is below
+        its nearest local maximum. The estimate uses a local quadratic approximation.
+        Infinite if the Hessian shows that the fit is not a maximum. NaN (not computed)
+        if p·d > 10,000.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
     threshold_, pair_classes_
@@ -106,11 +107,11 @@ class TripletMetric(PairsMixin, TripletLearner):
     -----
     Optima are local.
 
-    ``sample`` supports "nuts" (default) and "laplace" for M (feature, feature_bis) in
-    input units. All chains start at the mode. ``sample`` requires p·d ≤ 10 000 and a
-    fit that is a mode. ``posterior_metric`` uses NUTS by default. "laplace" ignores the
-    rotations of the linear map, and warns if it is inaccurate. Intervals require
-    independent triplets. See Benchmarks: triplets.
+    ``sample`` draws M (feature, feature_bis) in input units, by "nuts" (default) or
+    "laplace". All chains start at the mode. ``sample`` requires p·d ≤ 10,000, and a fit
+    at a maximum (finite ``gap_``). ``posterior_metric`` uses NUTS by default. "laplace"
+    ignores rotations of the linear map, and warns if it is inaccurate. Intervals
+    require independent triplets. See Benchmarks: triplets.
 
     Examples
     --------
@@ -136,7 +137,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     handle_unknown: Unknown = "error"
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from triplets that are made from class labels."""
+        """Learn from class labels, from which triplets are made."""
         data, self.classes_, scaler = labeled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         sizes = np.bincount(codes)
@@ -161,17 +162,19 @@ class TripletMetric(PairsMixin, TripletLearner):
         Parameters
         ----------
         triplets : array-like of shape (N, 3, d), or ``Triplets``
-            Points anchor, near and far, or their entries of shape (N, 3) for
-            ``preprocessor``. Quadruplets (a, b, c, d) have shape (N, 4, d) or (N, 4): a
-            and b are nearer to each other than c and d. With ``odd_one_out``, three
-            points in any order. ``Triplets`` and ``OddOneOut`` have their own kind.
+            A row is the points (anchor, near, far): near is nearer to anchor than far.
+            With ``preprocessor``, rows are references to points, shape (N, 3).
+            Quadruplets (a, b, c, d) have shape (N, 4, d) or (N, 4): a and b are nearer
+            to each other than c and d. With ``odd_one_out``, a row is three points in
+            any order. For containers ``Triplets`` and ``OddOneOut`` the setting
+            ``odd_one_out`` is ignored.
         y : array-like of shape (N,), optional
-            Responses: 1 if near is nearer, 0 if far is nearer. -1 may replace 0 in all
-            responses. With ``odd_one_out``, 1, 0 or 2 if the third, second or first
-            point is the odd one. Default: 1 for all. ``Triplets`` must have responses.
+            Responses: 1 if near is nearer, 0 if far is nearer. Responses 1 and -1 are
+            also allowed. With ``odd_one_out``: 2, 0 or 1 if the first, second or third
+            point is the odd one. Default: 1 for all. Containers must have responses.
         sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0. Triplets of weight 0 are left out, and do not affect the
-            scale of the features and of the prior.
+            Data weights ≥ 0. Triplets of weight 0 have no effect, also on the scales of
+            the features and of the prior.
         """
         check_settings(self)
         forget(self, "factors_")
@@ -222,7 +225,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_probability(
         self, triplets: ArrayLike | Triplets
     ) -> Float[np.ndarray, "N"]:
-        """Return the probability of y = 1, near is nearer (far is odd), at the fit."""
+        """Compute P(y = 1) at the fit: near is nearer (or the third point is odd)."""
         return self._probability(self._triplets(triplets))[:, 1]
 
     def _probability(self, data: Triplets) -> Float[np.ndarray, "N K"]:
@@ -237,7 +240,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
     ) -> float:
-        """Return the fraction of predicted responses. Even odds count as half."""
+        """Compute the fraction of correct predictions. Even odds count as half."""
         _check_responses(triplets)
         data = self._triplets(triplets, y)
         return accuracy(self._probability(data), np.asarray(data.y))

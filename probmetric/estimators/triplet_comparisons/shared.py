@@ -51,7 +51,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
         if np.isposinf(self.gap_):
             warnings.warn(
                 f"{name}: the optimizer did not find a maximum of the log posterior "
-                "(gap_ is infinite), so draws are not available. Increase max_iter or "
+                "(gap_ is infinite). Draws are not available. Increase max_iter or "
                 "regularization, or decrease n_components.",
                 ConvergenceWarning,
                 stacklevel=4,

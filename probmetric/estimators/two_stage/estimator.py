@@ -71,47 +71,51 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 class TwoStageMixture(DensityMixin, Learner[Method]):
     """A normal mixture whose instances share hidden sources.
 
-    A component k generates a representative x ~ N(μ_k, B_k), and a representative
-    generates instances ~ N(x, W_k). Two instances are similar if a common
-    representative is more probable than two different representatives. ``fit(X)``
-    learns from unlabeled points. It uses W_k = αΣ_k with a fixed α, where Σ_k = W_k +
-    B_k is the covariance of an instance. ``fit(X, groups=)`` and ``fit_pairs`` learn W
-    and B.
+    Use this class for a likelihood ratio: do two measurements (instances) come from one
+    source or from two? In the model, component k generates sources with representatives
+    x ~ N(μ_k, B_k), and a source generates instances ~ N(x, W_k). ``fit(X, groups=)``
+    and ``fit_pairs`` learn W_k and B_k. ``fit(X)`` learns from unlabeled points. It
+    learns only the covariance of an instance, Σ_k = W_k + B_k, and uses W_k = αΣ_k with
+    a fixed α.
 
     Parameters
     ----------
     n_components : int or sequence of int, default=1
-        Number of components. If it is a sequence, held-out likelihood in 5 folds
-        chooses the number, or ``blend`` combines the models of all numbers.
+        Number of components. If it is a sequence, the number with the best held-out
+        likelihood in five folds is used, or ``blend`` combines the models of all
+        numbers.
     alpha : float in (0, 1], default=0.5
-        α: fraction of the variance of an instance that is noise around its
-        representative. Single points do not identify α. With groups and pairs ``alpha``
-        is only the starting value.
+        Fraction α of the variance of an instance that is noise around its
+        representative. It should be set for ``fit(X)``, because single points do not
+        identify it. With groups and pairs it is only the starting value.
     covariance : {"free", "proportional"}, default="free"
-        Whether groups and pairs learn W_k and B_k, or Σ_k and one α.
+        Parameters that groups and pairs learn: W_k and B_k ("free"), or Σ_k and one α
+        ("proportional").
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        - "default": the weak prior of Fraley and Raftery. With few groups it also
-          shrinks W to a multiple of I, with the weight of 8 points per feature, and B
-          weakly. Few means at most as many groups as features, with one component and
-          free W and B.
-        - "flat": maximum likelihood, whose maximum may not exist.
-        - "cv": shrinks W and B to multiples of I, for groups that are classes. The
-          weight of the prior, 1 to 256 points or ∞, is chosen by the log loss of
-          ``KNeighborsClassifier`` in folds. With ∞ the score orders pairs by Euclidean
-          distance, and probabilities have no meaning. This takes 25 to 75 small fits.
+        - "default": the weak prior of Fraley and Raftery. If there are at most as many
+          groups as features (and one component with free W and B), it also shrinks W to
+          a multiple of I with the weight of 8 points per feature, and B weakly.
+        - "flat": maximum likelihood. A maximum may not exist.
+        - "cv": shrinks W and B to multiples of I. Use it if groups are classes. The
+          weight of the prior, from 1 to 256 points or ∞, is chosen by the log loss of
+          ``KNeighborsClassifier`` in folds. This takes 25 to 75 small fits. With ∞ the
+          score orders pairs by Euclidean distance, and probabilities are not
+          meaningful.
         - ``TwoStagePrior``: a prior in the units of the fit (standardized).
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``. See ``PairSimilarity``.
     blend : {None, "flat", "bic", "held-out"}, default=None
-        Weights of the models, if ``n_components`` is a sequence. Default: one model is
+        How to combine the models of all numbers in ``n_components``: equal weights
+        ("flat"), or weights from BIC or the held-out likelihood. Default: one model is
         chosen.
     flattening : None, float in [0, 1] or "held-out", default=None
-        Factor on the off-diagonal entries of the covariances after the fit, as in the
-        paper. "held-out" chooses it for each component by the likelihood of a held-out
-        fifth of the points.
+        Factor that multiplies the off-diagonal entries of the covariances after the
+        fit, as in the paper. "held-out" chooses it for each component by the likelihood
+        of a held-out fifth of the points.
     database_noise : float >= 0, default=1.0
-        Factor on W for database elements, which are the second points of pairs. 0
-        treats them as representatives (EQ-5 of the paper). Fits do not use it.
+        Factor that multiplies W for the second points of pairs (elements of a
+        database). 0 treats them as representatives, without noise (EQ-5 of the paper).
+        The fit does not use it.
     n_starts : int, default=1
         Number of starts of EM (k-means++).
     max_iter : int, default=1000
@@ -119,17 +123,17 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     tol : float, optional
     random_state : int, RandomState or None, default=0
     unlabeled : label, default="warn"
-        Rows with this label in ``groups`` are left out, for example -1. With
-        ``unlabeled=np.nan``, rows whose label is None are left out too. With
-        ``unlabeled=None`` or "warn" every label is a group, and "warn" warns about a
-        label -1.
+        Label of rows without a group in ``groups``, for example -1. ``fit`` ignores
+        these rows. With ``np.nan`` it also ignores rows whose label is None. With None
+        or "warn" every label is a group. "warn" also warns if a label is -1.
     calibration : {"auto", None}, default="auto"
-        Calibration of log ratios after ``fit(X, groups=)``. "auto" fits an increasing
-        function of the log ratio to pairs of left-out sources, in five folds, if at
-        least 20 sources have two rows or more. With n such sources, ``|log LR|`` is at
-        most log(n + 1), also if there are fewer than 20. Neighbors do not change.
-        Metrics of posterior draws have the same calibration. With None, and after fits
-        to points, pairs or data on disk, the log ratio is that of the model.
+        Calibration of log likelihood ratios (LR) after ``fit(X, groups=)``. "auto" fits
+        an increasing function of the log LR to pairs of left-out sources, in five
+        folds. It requires at least 20 sources with two rows or more. With n such
+        sources, ``|log LR|`` is at most log(n + 1), also if n is below 20. Calibration
+        does not change neighbors. Metrics of posterior draws use the same calibration.
+        With None, and after fits to points, pairs or data on disk, the LR of the model
+        is used.
 
     Attributes
     ----------
@@ -138,36 +142,36 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     prior_strength_ : float
         Weight of the prior in points, with ``prior="cv"``.
     alpha_ : float or None
-        Common fraction α of noise. None if W is free.
+        Fraction α of noise in all components. None if W and B are free.
     metric_ : PairSimilarity
         Learned similarity, as returned by ``get_metric``.
     calibration_ : Calibration or None
-        Function from log ratios of the model to calibrated log ratios.
+        Function from log ratios of the model to calibrated log ratios, or None.
     objective_, converged_, n_iter_
-        Log joint density in the units of the fit, whether EM converged, and its number
-        of steps.
+        Log joint density in the units of the fit, whether EM converged, and the number
+        of its steps.
     choice_ : Choice
         Held-out log densities for each number of components, if ``n_components`` is a
         sequence.
 
     Notes
     -----
-    NaN entries are assumed to be missing at random, and are integrated out, except in
-    ``fit_alpha`` and ``partial_fit``. The optimum is local.
+    NaN entries are assumed to be missing at random, and are integrated out.
+    ``fit_alpha`` and ``partial_fit`` do not allow NaN. The optimum is local.
 
-    ``fit`` does not calibrate. The first use of the log ratio (``pair_score``,
-    ``same_probability``, ``get_metric``, ``metric_``) fits five folds and stores the
-    result. The folds are fixed. Set ``calibration=None`` in refits that only use order
-    or dissimilarities. Equations are in ``inference.two_stage.calibration``.
+    Calibration is computed at the first use of the log ratio (``pair_score``,
+    ``same_probability``, ``get_metric``, ``metric_``), not in ``fit``. It takes five
+    fits, with fixed folds, and is stored. Use ``calibration=None`` in refits that only
+    need neighbors or the order of pairs. For equations see
+    ``inference.two_stage.calibration``.
 
     ``sample`` draws near the fitted mode and does not explore other modes. After
-    ``fit(X)`` α is fixed. The group ``posterior`` of draws contains mean,
-    within_average (the mean of W_k by component weight), covariance_total of an
-    instance, and α if it is sampled.
-    R-hat is computed for these variables. The group ``components`` contains weights,
-    means, within and between, relabeled to match the fit. Component labels are
-    arbitrary if components overlap. ``posterior_metric`` uses NUTS with 4 chains of 500
-    or more draws, thinned to 100.
+    ``fit(X)`` α is fixed. The group ``posterior`` of the draws contains mean,
+    within_average (W_k averaged over components by weight), covariance_total (of an
+    instance), and α if it is sampled. R-hat is computed for these variables. The group
+    ``components`` contains weights, means, within and between. Its components are
+    relabeled to match the fit, which is arbitrary if components overlap.
+    ``posterior_metric`` uses NUTS with 4 chains of 500 or more draws, thinned to 100.
 
     References
     ----------
@@ -224,10 +228,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             Points, or data on disk (``pm.open``). NaN is a missing entry. Fits to data
             on disk have no draws.
         y : ignored
-            Ignored, as in scikit-learn's mixtures. Pass labels as ``groups``.
+            Not used, as in scikit-learn's mixtures. Pass labels as ``groups``.
         groups : array-like of shape (n,), or "label"; optional
-            Source of each row. Rows with equal labels share a source. "label" uses the
-            labels of data on disk (``pm.open(..., label=column)``).
+            Source of each row. Rows with equal labels come from one source. "label"
+            uses the labels of data on disk (``pm.open(..., label=column)``).
         """
         check_settings(self)
         groups, rows = leave_out(self.unlabeled, groups, X, name="groups")
@@ -248,9 +252,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         pairs : array-like of shape (N, 2, d)
             NaN is a missing entry.
         y : array-like of shape (N,), optional
-            1 if a pair shares a source, otherwise 0 or -1. Default: 1 for all pairs. A
-            pair of two sources counts as two single instances. At least one pair must
-            be 1, because other pairs do not identify W.
+            1 if both points come from one source, otherwise 0 or -1. Default: 1 for all
+            pairs. A pair of two sources is used as two single instances. At least one
+            label must be 1, because only such pairs identify W.
         """
         check_settings(self)
         array = inputs.pair_array(pairs)
@@ -386,7 +390,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     @property
     def calibration_(self) -> Calibration | None:
-        """Map of the log ratios, or None. Computed at first use."""
+        """Calibration of log ratios, or None. Computed at first use."""
         check_is_fitted(self, "weights_")
         if self.calibration is None or self._recipe is None:
             return None
@@ -412,30 +416,30 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def fit_alpha(self, pairs: ArrayLike) -> Self:
         """Learn α from pairs of one source, with the mixture of ``fit(X)`` fixed.
 
-        Sets W = αΣ and B = (1 - α)Σ for ``Σ = within_ + between_``.
+        Replaces W by αΣ and B by (1 - α)Σ, with Σ = ``within_ + between_``.
         """
         mixture = self._mixture("fit_alpha")
         pairs = with_factors_in_rows(self, pairs, "pairs")
         array = inputs.pair_array(pairs, self.n_features_in_)
         if np.isnan(array).any():
             raise ValueError(
-                "pairs must have no NaN if alpha is learned, got NaN. Set alpha to a "
-                "number."
+                "pairs must have no NaN for fit_alpha, got NaN. Set alpha to a number."
             )
         first, second = (self._standardized(array[:, end]) for end in (0, 1))
         alpha = float(fit_alpha(mixture, first, second).params)
         if not np.isfinite(alpha):
             raise ValueError(
-                "pairs: both points of every pair are equal, so alpha cannot be "
-                "learned. Set alpha to a number."
+                "pairs must have different points in at least one pair, got only equal "
+                "points. Set alpha to a number."
             )
         return self._changed(mixture, alpha, "fit_alpha")
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
         """Update a fit to single instances with a batch of complete rows.
 
-        The first call is equal to ``fit``. Each further call adds the statistics of the
-        batch and maximizes once. A batch that is passed twice counts twice.
+        The first call is equivalent to ``fit``. Each further call adds the statistics
+        of the batch to the earlier ones, and updates the parameters once. A batch that
+        is passed twice counts twice.
         """
         if not hasattr(self, "online_"):
             rows = self.fit(X)._complete(X)
@@ -460,27 +464,28 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self
 
     def score_samples(self, X: ArrayLike) -> Float[np.ndarray, "n"]:
-        """Return the log density of each row, with NaN entries integrated out."""
+        """Compute the log density of each row, with NaN entries integrated out."""
         check_is_fitted(self, "weights_")
         return np.asarray(self._model.log_marginal(checked_rows(self, X)))
 
     def score(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: ArrayLike, y: object = None
     ) -> float:
-        """Return the mean log density of the rows. Larger is better."""
+        """Compute the mean log density of the rows. Larger is better."""
         return float(np.mean(self.score_samples(X)))
 
     def bic(self, X: ArrayLike) -> float:
-        """Return -2 log p(X) + m log n with m free parameters. Lower is better.
+        """Compute the BIC, -2 log p(X) + m log n. Lower is better.
 
-        As in scikit-learn's ``GaussianMixture.bic``, m counts weights, means and full
-        covariances, but not ``alpha``, the prior and ``flattening``. Raises ValueError
-        for a blend of models.
+        m is the number of free parameters. As in scikit-learn's
+        ``GaussianMixture.bic``, it counts weights, means and full covariances. It does
+        not count ``alpha``, the prior and ``flattening``. Raises ValueError for a blend
+        of models.
         """
         return self._criterion(X, np.log)
 
     def aic(self, X: ArrayLike) -> float:
-        """Return -2 log p(X) + 2m with m as in ``bic``. Lower is better."""
+        """Compute the AIC, -2 log p(X) + 2m with m as in ``bic``. Lower is better."""
         return self._criterion(X, lambda _: 2.0)
 
     def _criterion(self, X: ArrayLike, price: Callable[[int], float]) -> float:
@@ -491,7 +496,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return float(-2 * np.sum(log_p) + free * price(len(log_p)))
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n k"]:
-        """Return P(component | x) of each row. The order of components is arbitrary."""
+        """Compute P(component | x) of each row. The component order is arbitrary."""
         check_is_fitted(self, "weights_")
         rows = checked_rows(self, X)
         return np.exp(np.asarray(self._model.log_responsibilities(rows)))
@@ -501,22 +506,23 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self.predict_proba(X).argmax(1)
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the score of each pair (N, 2, d). Higher is more similar.
+        """Compute the score of each pair (N, 2, d). Higher is more similar.
 
-        The default score is the calibrated log likelihood ratio of one source.
+        The default score is the calibrated log likelihood ratio (one source against
+        two).
         """
         return np.asarray(self.metric_.pair_score(*self._ends(pairs)))
 
     def same_probability(
         self, pairs: ArrayLike, *, prior_odds: float = 1.0
     ) -> Float[np.ndarray, "N"]:
-        """Return P(one source) of each pair.
+        """Compute the probability that the points of each pair come from one source.
 
         Parameters
         ----------
         pairs : array-like of shape (N, 2, d)
         prior_odds : float > 0, default=1
-            Prior odds of one source.
+            Prior odds of one source among your pairs. 1 assumes equal probabilities.
         """
         ends = self._ends(pairs)
         return np.asarray(self.metric_.same_probability(*ends, prior_odds=prior_odds))
@@ -528,7 +534,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return array[:, 0], array[:, 1]
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Raise ValueError, because the similarity is no distance."""
+        """Raise ValueError, because a two-stage mixture has no distance."""
         raise ValueError(
             "pair_distance: a two-stage mixture learns a similarity, not a distance. "
             "It has no triangle inequality, and a point may not be most similar to "
@@ -554,17 +560,17 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior near the fitted mode, given the data of the fit.
+        """Draw from the posterior given the training data, starting at the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
             "nuts" is exact up to Monte Carlo error near the fitted mode. "laplace" and
-            "svi" are approximations and report their k-hat.
+            "svi" are approximations, and report the diagnostic k-hat.
         log_likelihood : bool, default=False
-            Whether to store the log density of every point or source under every draw,
-            for ``loo``. Data weights are not applied, and ``loo`` raises for draws of
-            weighted data.
+            Whether to store the log density of every point or source under every draw.
+            ``loo`` requires it. The stored values ignore data weights, and ``loo``
+            raises an error if data have weights.
 
         Raises
         ------

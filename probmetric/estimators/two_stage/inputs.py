@@ -59,7 +59,7 @@ def group_codes(groups: ArrayLike, n: int, unlabeled: object) -> Int[np.ndarray,
 def warn_alone(alpha: float) -> None:
     """Warn that groups of one member do not identify the share of noise."""
     warnings.warn(
-        "groups: every group has one member, so variation within groups cannot be "
+        "groups: every group has one row, so variation within groups cannot be "
         f"estimated. It is assumed to be alpha = {alpha} times the covariance. Add "
         "repeated measurements, or set alpha.",
         UserWarning,
@@ -88,8 +88,9 @@ def same_source(y: ArrayLike | None, n: int) -> Int[np.ndarray, "N"]:
     same = pair_labels(np.ones(n) if y is None else y, n, both=False)
     if not same.any():
         raise ValueError(
-            "y must have a pair that shares a source (1), got none: variation within "
-            "and between sources cannot be separated. To fit single rows use fit(X)."
+            "y must have at least one pair from one source (1), got none. Without such "
+            "pairs, variation within and between sources cannot be separated. To fit "
+            "single rows use fit(X)."
         )
     return same
 

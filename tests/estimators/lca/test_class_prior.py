@@ -142,7 +142,7 @@ def test_points_that_coincide_within_every_class_are_refused():
         ({"prior_scale": 0.0}, "prior_scale must be a number in"),
         ({"prior_scale": "auto"}, "prior_scale must be .*'cv'"),
         ({"regularization": "evidence"}, "regularization must be .*'auto', 'cv'"),
-        ({"prior_scale": None}, "prior_scale must not be None"),
+        ({"prior_scale": None}, "prior_scale must be .* got None"),
     ],
 )
 def test_bad_settings_are_refused_by_name(settings, message):

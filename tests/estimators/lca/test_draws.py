@@ -167,9 +167,9 @@ def test_all_pairs_are_a_target_with_distances_of_their_own(fitted):
 def test_options_of_draws_and_of_the_jackknife_exclude_each_other(fitted):
     with pytest.raises(ValueError, match="n_draws must be None for the jackknife"):
         fitted.posterior_metric("intervals", n_draws=20)
-    with pytest.raises(ValueError, match="method must be a sampler for prediction"):
+    with pytest.raises(ValueError, match="method must be a sampler, got 'jackknife'"):
         fitted.posterior_metric("prediction", method="jackknife")
-    with pytest.raises(ValueError, match="'auto' for intervals of the fit, got 'all'"):
+    with pytest.raises(ValueError, match="'auto' for intervals with .*, got 'all'"):
         fitted.posterior_metric("intervals", pairs="all")
     with pytest.raises(ValueError, match="target='all_pairs' requires purpose="):
         fitted.posterior_metric("prediction", target="all_pairs")
