@@ -137,24 +137,23 @@ _DIVERGENCE = {"hellinger": hellinger_squared, "jensen_shannon": jensen_shannon}
 class ClassDistribution(MetricBase):
     """Compare points by their class probabilities p(c|Ax).
 
-    ``dissimilarity`` is the divergence. ``distance`` is its square root, a
-    pseudo-metric: points with equal class probabilities are at distance 0. Changes of
-    parameters that do not change p(c|x) (gauge and tilt, maths B5) do not change the
-    metric.
+    ``dissimilarity`` is the divergence of the class probabilities. ``distance`` is its
+    square root. Points with equal class probabilities are at distance 0. The metric
+    depends on the parameters only through p(c|x).
 
     Parameters
     ----------
     A : array of shape (p, d)
         Matrix of the projection y = Ax.
     log_weight : array of shape (c, k)
-        Logarithms of the joint weights α_c β_ck of class c and component k.
+        Log weight of component k of class c: class weight times weight within the
+        class.
     mu : array of shape (c, k, p)
         Means of the components in the projection.
     chol : array of shape (c, 1, p, p) or (c, k, p, p)
         Lower Cholesky factors of the covariances.
     divergence : {"hellinger", "jensen_shannon"}, default="hellinger"
-        The squared Hellinger distance 1 - Σ√(p p'), or the Jensen-Shannon divergence
-        in nats.
+        Squared Hellinger distance 1 - Σ√(p p'), or Jensen-Shannon divergence in nats.
 
     Examples
     --------
@@ -183,7 +182,7 @@ class ClassDistribution(MetricBase):
     @log_measured
     @one_program
     def log_probability(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
-        """Return the natural logarithms of the class probabilities p(c|x_i)."""
+        """Compute the natural logarithms of the class probabilities p(c|x_i)."""
         Y = jnp.asarray(X) @ self.A.T
         joint = class_log_joint(Y, self.log_weight, self.mu, self.chol)
         return jax.nn.log_softmax(joint, axis=-1)
@@ -193,7 +192,7 @@ class ClassDistribution(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all divergences, shape (m, n); memory m · n · c."""
+        """Compute all divergences, shape (m, n); memory m · n · c."""
         log_q = self.log_probability(jnp.asarray(Q))
         log_p = self.log_probability(jnp.asarray(P))
         divergence = _DIVERGENCE[self.divergence]
@@ -208,7 +207,7 @@ class ClassDistribution(MetricBase):
     def distance(
         self, A: Float[Array, "n d"], B: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the distances (square roots of the divergences) of matching rows."""
+        """Compute distances (square roots of divergences) between rows of A and B."""
         log_a = self.log_probability(jnp.asarray(A))
         log_b = self.log_probability(jnp.asarray(B))
         return jnp.sqrt(_DIVERGENCE[self.divergence](log_a, log_b))

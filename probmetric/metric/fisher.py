@@ -51,8 +51,9 @@ def mean_fisher(
 class LocalFisher(MetricBase):
     """Squared distance (y - q)ᵀ J(q) (y - q) under the Fisher matrix at the query.
 
-    The squared distance is not symmetric, because the matrix depends on the query. For
-    close points it is 8 times the divergence of ``ClassDistribution``.
+    J(q) is the Fisher information matrix of the class probabilities p(c|x) at the query
+    q. The squared distance is not symmetric, because the matrix depends on the query.
+    For close points it is about 8 times the divergence of ``ClassDistribution``.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class LocalFisher(MetricBase):
         return self.A.shape[-1]
 
     def maps(self) -> list[Array]:
-        """Return the list [A] of the one linear map."""
+        """Return [A], the linear maps of the metric."""
         return [self.A]
 
     def _factor(self, X: Float[Array, "n d"]) -> Float[Array, "n c p"]:
@@ -94,7 +95,7 @@ class LocalFisher(MetricBase):
     @measured
     @one_program
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Return the Fisher matrices J(x_i), Eq. (3), shape (n, d, d)."""
+        """Compute the Fisher matrices J(x_i), Eq. (3), shape (n, d, d)."""
         rows = self._factor(jnp.asarray(X)) @ self.A
         return jnp.swapaxes(rows, 1, 2) @ rows
 
@@ -103,7 +104,7 @@ class LocalFisher(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances under J(q), shape (m, n); memory m · n · c."""
+        """Compute all squared distances, shape (m, n); memory m · n · c."""
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
         return jax.vmap(lambda f, z: jnp.sum(((V - z) @ f.T) ** 2, -1))(F, Z)

@@ -41,9 +41,9 @@ AT_RANDOM = "all"
 _PAIRS: str = field(default="", metadata={"static": True})
 
 NO_LINK = (
-    "link: this metric does not define P(same), the probability that two points are "
-    "of one class. After a fit to class labels use same_probability of the learner, or "
-    "a metric of `probmetric fit --store-votes`."
+    "P(same) is not available, because this metric has no link. After a fit to class "
+    "labels use same_probability of the learner, or a metric of `probmetric fit "
+    "--store-votes`."
 )
 
 
@@ -63,10 +63,9 @@ def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
     if link.kind != "calibrated" or link.pairs != AT_RANDOM:
         raise ValueError(
             f"prior_odds must be None for the {link.kind} link of "
-            f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. Calibrate a link on "
-            "pairs chosen at random given y: same_probability(..., new_classes=True, "
-            "prior_odds=...) of a learner of class labels. For your own pairs, "
-            "multiply P/(1 - P) by prior_odds / odds of the pairs."
+            f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. After a fit to class "
+            "labels use same_probability(..., new_classes=True, prior_odds=...). For "
+            "your own pairs, multiply P/(1 - P) by prior_odds / odds of the pairs."
         )
 
 
@@ -100,7 +99,7 @@ class _Base:
     def probability(
         self, squared: ArrayLike, prior_odds: Scalar | None = None
     ) -> Float[Array, "*n"]:
-        """Return P(same) at squared distances; ``prior_odds`` replace the pairs'."""
+        """Compute P(same) at squared distances, optionally for other prior odds."""
         link = cast("AnyLink", self)
         _check_odds_of(link, prior_odds)
         return _probability(link, jnp.asarray(squared), prior_odds)
@@ -119,17 +118,17 @@ def _probability(link: "AnyLink", squared: Array, prior_odds: Scalar | None) -> 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class Link(_Base):
-    """P(same | D) = exp(-(b + scale · D)) for a squared distance D: the model's link.
+    """P(same | D) = exp(-(b + scale · D)) for a squared distance D, as in the model.
 
-    For pairs built from labels, P(same) of this link falls more steeply with D than the
-    observed frequencies.
+    For pairs made from labels this is not calibrated: it decreases more steeply with D
+    than the observed frequency of *same*.
 
     Parameters
     ----------
     b, scale : arrays of shape ()
         Intercept b ≥ 0 and scale > 0.
     pairs : str, default=""
-        Choice of the pairs that the link was fitted to, or "" if unknown (files of
+        How the pairs of the fit were chosen, such as "nearest". "" if unknown (files of
         version 0.1.0).
 
     Examples
@@ -145,7 +144,7 @@ class Link(_Base):
 
     @_of_squares
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Return log P(same) at squared distances."""
+        """Compute log P(same) at squared distances."""
         return -(self.b + self.scale * squared)
 
 
@@ -157,14 +156,15 @@ class LogLogisticLink(_Base):
     Parameters
     ----------
     intercept, slope : arrays of shape ()
-        Coefficients a = γ log D₀ and γ ≥ 0 of the log odds a - γ log D.
+        Coefficients a and γ ≥ 0 of the log odds of *same*, a - γ log D. D₀ is exp(a/γ).
     floor : array of shape ()
-        Smallest distance D_min > 0. Closer pairs have the P(same) of pairs at D_min.
+        Smallest squared distance D_min > 0 of the fitted pairs. P(same) is constant
+        below it.
     odds : array of shape ()
-        Odds of *same* among the pairs that the link was fitted to.
+        Odds of *same* among the fitted pairs.
     pairs : str
-        Choice of these pairs: "nearest", "impostors", or "all" (randomly chosen
-        given y).
+        How these pairs were chosen: "nearest", "impostors", or "all" (regardless of
+        their distance).
 
     Examples
     --------
@@ -182,14 +182,14 @@ class LogLogisticLink(_Base):
 
     @_of_squares
     def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Return the logarithm of P/(1 - P) at squared distances."""
+        """Compute the log odds of *same*, log(P/(1 - P)), at squared distances."""
         # xlogy: for γ = 0 the link is constant, even at D = infinity.
         raised = jnp.maximum(squared, self.floor)
         return self.intercept - xlogy(self.slope, raised)
 
     @_of_squares
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Return log P(same) at squared distances."""
+        """Compute log P(same) at squared distances."""
         return jax.nn.log_sigmoid(self.log_odds(squared))
 
 
@@ -201,8 +201,9 @@ class IsotonicLink(_Base):
     Parameters
     ----------
     squared, same : arrays of shape (m,)
-        Increasing squared distances of the knots, and nonincreasing P(same) in (0, 1)
-        at the knots. The link is linear between knots and constant outside them.
+        Squared distances of the knots, increasing, and P(same) at the knots,
+        nonincreasing in (0, 1). P(same) is linear between knots and constant outside
+        them.
     odds, pairs
         See ``LogLogisticLink``.
 
@@ -221,12 +222,12 @@ class IsotonicLink(_Base):
 
     @_of_squares
     def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Return the logarithm of P/(1 - P) at squared distances."""
+        """Compute the log odds of *same*, log(P/(1 - P)), at squared distances."""
         return logit(jnp.interp(squared, self.squared, self.same))
 
     @_of_squares
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Return log P(same) at squared distances."""
+        """Compute log P(same) at squared distances."""
         return jnp.log(jnp.interp(squared, self.squared, self.same))
 
 

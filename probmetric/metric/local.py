@@ -116,28 +116,30 @@ SIDES = (1, CHUNK)
 class LocalMahalanobis(MetricBase):
     """Squared distance under a matrix that depends on the query (Eq. 1).
 
-    The theory is valid to second order in the distance to the neighbor, if the class
-    densities are correct. The rules also remove a *negative* bias, an error smaller
-    than the asymptotic error (maths 2.3, caveats).
+    The matrix is chosen to remove the leading bias of nearest-neighbor class
+    probabilities (``GLML``). This holds to second order in the distance to the
+    neighbor, if the class densities are correct. The rules also remove a *negative*
+    bias, although it makes the error smaller than the asymptotic error (maths 2.3,
+    caveats).
 
     Parameters
     ----------
     classes : ClassDensities
-        Class densities in the transformed coordinates z = F(x - centre).
+        Class densities in the transformed coordinates F(x - centre).
     frame : array of shape (d, d)
-        Invertible linear map F to the coordinates in which the rules prefer matrices
-        near I, usually the pooled whitening. The identity gives the paper's metric.
+        Invertible linear map F. The rules prefer matrices near I in the coordinates
+        after F. Usually F whitens the pooled covariance. The identity gives the paper's
+        metric.
     centre : array of shape (d,)
-        Point that is subtracted before F is applied, to keep the products of Eq. (2)
-        small.
+        Point that is subtracted before F is applied, to reduce rounding errors.
     gamma : array of shape (), default 0
-        Weight γ ≥ 0 of the base metric in γI + D·A/tr A. The metric is the base metric
-        FᵀF if γ = ∞.
+        Weight γ ≥ 0 of the base metric FᵀF. With a local matrix A of size D, the sum is
+        γI + D·A/tr A in transformed coordinates. With ∞ only the base metric is used.
     epsilon : array of shape (), default 0.05
         Ridge penalty > 0 of the rule "regularised", relative to B².
     rule : str
         "min_norm" (default), "zero_bias" (Eq. (10) of the paper), "regularised" or
-        "fisher" (information of the class posterior).
+        "fisher" (Fisher information of the class probabilities). See ``GLML``.
 
     Examples
     --------
@@ -165,7 +167,7 @@ class LocalMahalanobis(MetricBase):
     def rescaled(
         self, scale: Float[Array, "d"], offset: Float[Array, "d"]
     ) -> "LocalMahalanobis":
-        """Return the metric for inputs x' = offset + scale · x."""
+        """Return the same metric for inputs x' = offset + scale · x."""
         centre = offset + scale * self.centre
         return replace(self, frame=self.frame / scale, centre=centre)
 
@@ -175,9 +177,9 @@ class LocalMahalanobis(MetricBase):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
             raise ValueError(
-                f"{name}: points are too far apart for fourth powers in float64 "
-                "(coordinates must be at most 1e75 after centering and scaling), got "
-                f"{np.abs(X).max():.3g}. Rescale the points."
+                f"{name} must have coordinates below 1e75 after centering and scaling "
+                f"(fourth powers must not overflow), got {np.abs(X).max():.3g}. "
+                "Rescale the points."
             )
 
     @measured
@@ -188,9 +190,9 @@ class LocalMahalanobis(MetricBase):
         queries = jnp.asarray(X)
         if traced(queries) and not traced(X) and X.dtype != queries.dtype:
             raise ValueError(
-                f"X inside jax.jit is a constant of dtype {X.dtype}, which would be "
-                "computed in float32. Pass X as an argument of the jitted function, "
-                "or use jax.enable_x64."
+                f"X must not be a constant of dtype {X.dtype} inside jax.jit, because "
+                "it would be computed in float32. Pass X as an argument of the jitted "
+                "function, or use jax.enable_x64."
             )
         if traced(self, queries):  # Also for constants of a traced function.
             return _matrices(self, queries)
@@ -198,25 +200,25 @@ class LocalMahalanobis(MetricBase):
 
     @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Return the matrix of each row in input units, FᵀA(z)F."""
+        """Compute the matrix of the metric at each row, in input units."""
         return _in_input_units(self.frame, self.frame_matrix_at(X))
 
     @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return squared distances from a query q to the rows of Y (Eq. 1)."""
+        """Compute squared distances from a query q to the rows of Y."""
         return _from_one(self.frame, self.frame_matrix_at(q[None])[0], q, Y)
 
     @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances as one product, at least 0."""
+        """Compute all squared distances, shape (m, n), as one matrix product."""
         return _from_all(self.frame, self.centre, self.frame_matrix_at(Q), Q, P)
 
     def maps(self) -> list[Array]:
-        """Return the list [F] of the one linear map."""
+        """Return [F], the linear maps of the metric."""
         return [self.frame]
 
     def prepare(self, Q: Float[Array, "m d"]) -> QueryForms:

@@ -43,16 +43,17 @@ def _squared(factor: ArrayLike, A: Array, B: Array) -> Array:
 class Mahalanobis(MetricBase):
     """Squared distance (x - y)ᵀ LᵀL (x - y).
 
-    ``dissimilarity`` and ``pairwise`` are *squared* distances, which neighbors and soft
-    votes use. ``distance`` and a call ``metric(u, v)`` are not squared.
+    ``dissimilarity`` and ``pairwise`` compute *squared* distances, which neighbors and
+    soft votes use. ``distance`` and a call ``metric(u, v)`` compute distances (not
+    squared).
 
     Parameters
     ----------
     factor : array of shape (p, d)
         Linear map L, identified only up to an orthogonal transformation QL.
     link : Link, LogLogisticLink or IsotonicLink, optional
-        Function from a squared distance to P(same): the model's link, or a link
-        calibrated on held-out pairs.
+        Function from a squared distance to P(same): from the model, or calibrated on
+        held-out pairs. Without it, P(same) is not available.
 
     Examples
     --------
@@ -73,13 +74,13 @@ class Mahalanobis(MetricBase):
 
     @property
     def matrix(self) -> Float[Array, "d d"]:
-        """The matrix M = LᵀL: a squared distance is (u - v)ᵀ M (u - v)."""
+        """Matrix M = LᵀL. The squared distance is (u - v)ᵀ M (u - v)."""
         return check_factor(self.factor).T @ self.factor
 
     @measured
     @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
-        """Return the images Lx; their Euclidean distance is the distance of points."""
+        """Compute Lx. Euclidean distances of the results are the learned distances."""
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
@@ -87,7 +88,7 @@ class Mahalanobis(MetricBase):
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the squared distances from a query q to the rows of Y."""
+        """Compute the squared distances from a query q to the rows of Y."""
         # Differences first: ‖Lx‖² + ‖Ly‖² - 2·dot cancels for close points.
         return jnp.sum(_image_of_difference(self.factor, Y, q) ** 2, -1)
 
@@ -96,14 +97,14 @@ class Mahalanobis(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances; squares of coordinates below 2e-308 are 0."""
+        """Compute all squared distances. Squares below 2e-308 are returned as 0."""
         # Without the cast, float64 points with a float32 factor could lose precision.
         L = jnp.asarray(check_factor(self.factor), jnp.result_type(self.factor, Q, P))
         Z, V = jnp.asarray(Q) @ L.T, jnp.asarray(P) @ L.T
         return jax.vmap(lambda z: jnp.sum((V - z) ** 2, -1))(Z)
 
     def prepare(self, Q: Float[Array, "m d"]) -> Float[Array, "m p"]:
-        """Return the images of the rows of Q."""
+        """Compute Lq for the rows q of Q."""
         return Q @ self.factor.T
 
     def from_prepared(
@@ -115,7 +116,7 @@ class Mahalanobis(MetricBase):
         return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), prepared)
 
     def maps(self) -> list[Array]:
-        """Return the list [L] of the one linear map."""
+        """Return [L], the linear maps of the metric."""
         return [self.factor]
 
     @measured
@@ -123,7 +124,7 @@ class Mahalanobis(MetricBase):
     def distance(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return the distances (not squared) between matching rows of A and B."""
+        """Compute the distance (not squared) of each row of A and the same row of B."""
         delta = _image_of_difference(self.factor, A, B)
         # Divide by a power of two (without rounding): squares of 1e200 overflow.
         top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
@@ -134,7 +135,7 @@ class Mahalanobis(MetricBase):
     def __call__(
         self, u: Float[Array, "d"], v: Float[Array, "d"], *, squared: bool = False
     ) -> float:
-        """Return the distance between two points, as in metric-learn."""
+        """Compute the distance (not squared) between two points, as in metric-learn."""
         u, v = two_points(self, u, v)
         value = float(self.distance(u, v))
         return value**2 if squared else value
@@ -147,11 +148,11 @@ class Mahalanobis(MetricBase):
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Return P(same) of matching rows of A and B.
+        """Compute P(same) of each row of A and the same row of B.
 
-        ``prior_odds`` > 0 of *same* replace the odds among the pairs that the link was
-        fitted to. They require a link calibrated on pairs chosen at random given y
-        (``link.pairs == "all"``).
+        Use ``prior_odds`` > 0 if the odds of *same* among your pairs differ from the
+        pairs that the link was fitted to. This requires a link calibrated on pairs
+        chosen regardless of their distance (``link.pairs == "all"``).
         """
         if self.link is None:
             raise ValueError(NO_LINK)
@@ -160,18 +161,18 @@ class Mahalanobis(MetricBase):
     def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:
         """Return a faiss index that searches under this metric, exactly.
 
-        The index applies the linear map and then a flat L2 search.
-        ``index.search(queries, k)`` returns *squared* distances (m, k), float32, and
-        indices (m, k). faiss computes in float32, ``probmetric.nearest`` in float64:
-        neighbors whose distances agree to about 1e-6 of the largest distance may swap,
-        and ties are not broken by index. For other indices use ``transform(points)``
-        with the Euclidean metric.
+        The index applies the linear map, and searches all points (flat L2).
+        ``index.search(queries, k)`` returns *squared* distances (m, k) in float32, and
+        indices (m, k). Results may differ from ``probmetric.nearest``, which computes
+        in float64. Neighbors may be exchanged if their distances differ by less than
+        about 1e-6 of the largest distance, and ties are in no fixed order. For other
+        indices use ``transform(points)`` with the Euclidean metric.
 
         Parameters
         ----------
         points : array of shape (n, d), optional
-            Finite points to add to the index. Their mean is subtracted before the map,
-            which reduces rounding errors. By default the index has no points.
+            Finite points to add to the index. Their mean is subtracted before the map
+            to reduce rounding errors. By default the index has no points.
         """
         need("to_faiss", "ann", "faiss")
         import faiss

@@ -28,8 +28,8 @@ from probmetric.typing import Array
 class MeanDissimilarity(MetricBase):
     """The mean dissimilarity over draws of a metric, as one metric.
 
-    The mean dissimilarity ranks points, but it is not a distance, even if the draws are
-    distances. For votes use the draws: averaged probabilities are better calibrated
+    Use it to rank points. It is not a distance, even if the draws are distances. For
+    votes use the draws instead, because averaged probabilities are better calibrated
     than votes under a single metric.
 
     Parameters
@@ -67,7 +67,7 @@ class MeanDissimilarity(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return the mean dissimilarities, shape (m, n), adding one draw at a time."""
+        """Compute the mean dissimilarities, shape (m, n), adding one draw at a time."""
         by_draw = [jax.tree.leaves(draw) for draw in self.draws]
         leaves = tuple(jnp.stack(leaf) for leaf in zip(*by_draw, strict=True))
         structure = jax.tree.structure(self.draws[0])

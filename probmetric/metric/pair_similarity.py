@@ -51,18 +51,20 @@ SCORES: tuple[Score, ...] = get_args(Score.__value__)
 
 
 class Calibration(NamedTuple):
-    """Increasing map of log ratios l to a + b₁ max(l', 0) + b₂ min(l', 0).
+    """Increasing function from log ratios of the model to calibrated log ratios.
 
-    l' is l limited to [-bound, bound], and the result is limited, too.
+    A log ratio l is first limited to [-bound, bound]. The result is a + b₁ l for l ≥ 0
+    and a + b₂ l for l < 0, also limited to [-bound, bound].
 
     Parameters
     ----------
     intercept : float
-        a, in nats.
+        Intercept a in nats.
     slope_for, slope_against : float
-        Slopes b₁, b₂ ≥ 0 of evidence for and against one source.
+        Slope b₁ ≥ 0 of evidence for one source, and slope b₂ ≥ 0 of evidence against
+        it.
     bound : float
-        Limit of the results, > 0.
+        Largest absolute value of a log ratio, > 0.
 
     Examples
     --------
@@ -87,33 +89,35 @@ class Calibration(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class PairSimilarity(MetricBase):
-    """Log probability (ratio) of two observations under a common source.
+    """Evidence that two observations have a common source, as a similarity.
 
     Outside ``jit``, NaN entries are integrated out. ``symmetric`` is False for all
-    scores. The joint, log ratio and kernel are nevertheless symmetric up to rounding
-    unless ``noise_other`` is passed.
+    scores. Without ``noise_other``, the scores "joint", "log_ratio" and "kernel" are
+    symmetric up to rounding.
 
     Parameters
     ----------
     log_weights : array of shape (k,)
-        Logarithms of the component weights c_k. For blended models these are
-        log π_n + log c_nk, with the components of one model after another.
+        Log weight of each component. For a blend of models, components of one model
+        follow those of the previous model. The log weight is then log π_n + log c_nk,
+        for weight π_n of model n and weight c_nk of its component k.
     means : array of shape (k, d)
         Means of the components.
     between, noise : arrays of shape (k, d, d)
-        Covariance B_k of the representatives, and W_k of an instance around its
-        representative.
+        Covariance B_k of the representatives of sources, and covariance W_k of an
+        instance around its representative.
     noise_other : array of shape (k, d, d), optional
         Covariance W_k of database elements. Default: ``noise``.
     score : str, default="log_ratio"
-        Score whose negative is returned by ``dissimilarity`` and ``pairwise``: one of
-        "log_ratio", "joint", "conditional", "kernel" and "vq".
+        Score to use: "log_ratio", "joint", "conditional", "kernel" or "vq".
+        ``dissimilarity`` and ``pairwise`` return its negative.
     blocks : tuple of int, optional
-        Numbers of components of blended models, or () for one model. Q and Y have the
-        same model even if they have different sources. The denominator of the log ratio
-        is therefore blended as Pr_n(Q) Pr_n(Y).
+        Number of components of each model of a blend, or () for one model. Two
+        observations are assumed to come from the same model, even if they have
+        different sources. The denominator of the log ratio is therefore the weighted
+        sum of Pr_n(Q) Pr_n(Y) over models n.
     calibration : Calibration, optional
-        Map of the log ratio. Default: the log ratio of the model.
+        Calibration of the log ratio. By default the log ratio of the model is used.
 
     Examples
     --------
@@ -146,7 +150,7 @@ class PairSimilarity(MetricBase):
     def log_marginal(
         self, X: Float[Array, "*n d"], *, other: bool = False
     ) -> Float[Array, "*n"]:
-        """Return log Pr(x) of rows, or of database elements if ``other`` is True."""
+        """Compute log Pr(x) of rows. ``other=True`` uses the noise of the database."""
         rows = jnp.asarray(X)
         flat, missing = rows.reshape(-1, rows.shape[-1]), _has_missing(X)
         log_p = tiles.marginal(self._model, flat, other=other, missing=missing)
@@ -154,7 +158,7 @@ class PairSimilarity(MetricBase):
 
     @log_measured
     def log_responsibilities(self, X: Float[Array, "n d"]) -> Float[Array, "n k"]:
-        """Return log P(k | x) of every row."""
+        """Compute log P(component k | x) of every row."""
         return tiles.responsibilities(
             self._model, jnp.asarray(X), missing=_has_missing(X)
         )
@@ -163,25 +167,25 @@ class PairSimilarity(MetricBase):
     def log_joint(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return log Pr(Q, Y) of matching rows, by the exact EQ-2 of the paper."""
+        """Compute log Pr(Q, Y) of matching rows (EQ-2 of the paper, exact)."""
         return self._rows(A, B, "joint")
 
     @measured
     def log_ratio(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return the log likelihood ratio of one common source to two sources."""
+        """Compute the log likelihood ratio: one common source against two sources."""
         return self.calibrated(self._rows(A, B, "log_ratio"))
 
     def calibrated(self, log_ratio: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """Return calibrated log ratios, for log ratios of the model."""
+        """Compute calibrated log ratios from log ratios of the model."""
         return log_ratio if self.calibration is None else self.calibration(log_ratio)
 
     @measured
     def pair_score(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return the ``score`` of matching rows, larger for more similar rows."""
+        """Compute the ``score`` of matching rows. Larger is more similar."""
         score = self._rows(A, B, self.score)
         return self.calibrated(score) if self.score == "log_ratio" else score
 
@@ -193,7 +197,7 @@ class PairSimilarity(MetricBase):
         *,
         prior_odds: Scalar = 1.0,
     ) -> Float[Array, "*n"]:
-        """Return P(same source | Q, Y), given the prior odds of a common source."""
+        """Compute P(same source | Q, Y), given the prior odds of a common source."""
         check_odds(prior_odds)
         ratio = self.calibrated(self._rows(A, B, "log_ratio"))
         return jax.nn.sigmoid(ratio + jnp.log(prior_odds))
@@ -207,36 +211,38 @@ class PairSimilarity(MetricBase):
         known_items: ArrayLike | None = None,
         prior_odds: Scalar | int | None = None,
     ) -> pd.DataFrame:
-        """Compare items of one or several measurements, for all pairs of items.
+        """Compute the likelihood ratio of every pair of items (questioned, known).
 
-        All measurements of an item are assumed to have one source, and to be
-        independent given it. The calibration was learned from pairs of single
-        measurements, and is used for items of several (Benchmarks: likelihood_ratios).
+        An item is one or several measurements. They are assumed to have one source, and
+        to be independent given the source. The calibration was learned from pairs of
+        single measurements, and is also used for items with several (see Benchmarks:
+        likelihood_ratios).
 
         Parameters
         ----------
         questioned, known : array-like of shape (n, d) and (m, d)
             Measurements, without missing values.
         questioned_items, known_items : array-like of shape (n,) and (m,), optional
-            Item of each measurement. Default: each row is an item, named by its number.
+            Name of the item of each measurement. Default: each row is an item, named by
+            its row number.
         prior_odds : float > 0, optional
-            Prior odds of one source, for the posterior probability.
+            Prior odds of one source. They are used to compute the posterior
+            probability.
 
         Returns
         -------
         DataFrame
-            One row per pair of items: ``questioned`` and ``known`` (names of the
-            items), ``n_questioned`` and ``n_known`` (numbers of measurements),
-            ``log10_lr`` (for one source against two), and ``limit``, the largest
-            possible size of ``log10_lr``: log10(n + 1) for n training sources of two or
-            more rows, NaN without calibration. With ``prior_odds`` also ``posterior``,
-            P(one source).
+            One row per pair of items. Columns are ``questioned`` and ``known`` (names
+            of the items), ``n_questioned`` and ``n_known`` (numbers of measurements),
+            ``log10_lr`` (one source against two) and ``limit``. ``limit`` is the
+            largest possible absolute value of ``log10_lr``: log10(n + 1) for n training
+            sources with two or more rows, or NaN without calibration. With
+            ``prior_odds`` there is also a column ``posterior``, P(one source).
 
         Raises
         ------
         ValueError
-            If the database elements have their own noise (``noise_other``), or for
-            unusable measurements, items or odds.
+            If ``noise_other`` is set. If measurements, items or odds are not valid.
 
         Examples
         --------
@@ -253,8 +259,8 @@ class PairSimilarity(MetricBase):
         check_features(self, questioned=questioned, known=known)
         if self.noise_other is not None:
             raise ValueError(
-                "likelihood_ratios requires equal noise of questioned and known items. "
-                "Use TwoStageMixture(database_noise=1)."
+                "likelihood_ratios requires equal noise of questioned and known items, "
+                "got noise_other. Use TwoStageMixture(database_noise=1)."
             )
         left = items_of(questioned, questioned_items, "questioned")
         right = items_of(known, known_items, "known")
@@ -280,17 +286,18 @@ class PairSimilarity(MetricBase):
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return minus the scores, not calibrated, of a query with the rows of Y."""
+        """Return the negative scores (not calibrated) of a query with the rows of Y."""
         return -self._rows(jnp.broadcast_to(q, Y.shape), Y, self.score)
 
     @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return minus the scores of all pairs, by one matrix product per component.
+        """Return the negative scores of all pairs, by one matrix product per component.
 
-        Work memory is 2 k (d + 2) numbers per row, and about ten tiles. Cancellation
-        causes an absolute error of eps · ‖S‖/‖W‖, which ``refine`` avoids.
+        It uses memory for 2 k (d + 2) numbers per row, and about ten tiles.
+        Cancellation causes an absolute error of about eps · ‖B + W‖/‖W‖, which
+        ``refine`` avoids.
         """
         args = self._model, self.score, self.blocks
         if _has_missing(Q) or _has_missing(P):
@@ -301,7 +308,7 @@ class PairSimilarity(MetricBase):
     def refine(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"], idx: Int[Array, "m s"]
     ) -> Float[Array, "m s"]:
-        """Return minus the scores of queries with their short lists, by differences."""
+        """Return the negative scores of queries with selected rows, by differences."""
         Y = jnp.asarray(P)[jnp.asarray(idx)]
         A = jnp.broadcast_to(jnp.asarray(Q)[:, None], Y.shape)
         return -self._rows(A, Y, self.score)

@@ -29,10 +29,10 @@ from probmetric.typing import Array, ArrayLike
 
 @runtime_checkable
 class Dissimilarity(Protocol):
-    """The interface that the neighbor search requires, for your own metrics.
+    """Interface that your own metric needs for neighbors, votes and posteriors.
 
-    If ``is_distance`` is True, the method ``distance(A, B)`` is also required. It
-    returns the distances (not squared) between matching rows.
+    If ``is_distance`` is True, a method ``distance(A, B)`` is also required. It should
+    return the distance (not squared) between each row of A and the same row of B.
 
     Examples
     --------
@@ -74,16 +74,18 @@ class Dissimilarity(Protocol):
 
 @runtime_checkable
 class Metric(Dissimilarity, Protocol):
-    """The interface of all metrics of this package.
+    """Interface of all metrics of this package.
 
-    ``metric(u, v)`` is the distance if ``is_distance`` is True, otherwise the entry of
-    ``pairwise``. ``pairwise`` is the squared distance for ``Mahalanobis`` and
-    ``ClassDistribution``. For ``PairSimilarity`` it is minus the score, and may be
-    negative. Two metrics are equal only if they are the same object.
+    ``pairwise`` returns dissimilarities. These are squared distances for
+    ``Mahalanobis`` and ``ClassDistribution``, and negative scores for
+    ``PairSimilarity``, which may be below 0. ``metric(u, v)`` returns the distance if
+    ``is_distance`` is True, otherwise the dissimilarity. Two metrics are equal only if
+    they are the same object.
 
-    ``sklearn.metrics.pairwise_distances(X, metric=metric)`` accepts a metric. For one
-    set of points, scikit-learn computes only half of the matrix and mirrors it. If
-    ``symmetric`` is False, use ``pairwise_distances(Q, P, metric=metric)`` instead.
+    Metrics can be used in ``sklearn.metrics.pairwise_distances(X, metric=metric)``. If
+    ``symmetric`` is False, use ``pairwise_distances(Q, P, metric=metric)`` instead,
+    because for one set of points scikit-learn computes only half of the matrix and
+    mirrors it.
 
     Examples
     --------
@@ -99,7 +101,7 @@ class Metric(Dissimilarity, Protocol):
         ...
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the distance or dissimilarity of v from a query u."""
+        """Return the distance (or dissimilarity) of v from a query u."""
         ...
 
 
@@ -108,9 +110,9 @@ class Prepared(Protocol):
     """A metric with computations that depend only on the queries.
 
     The neighbor search passes the result of ``prepare`` to ``refine(Q, P, idx,
-    prepared=None)``, if the metric has this method. It calls ``prepare_alone(Q)``,
-    which returns the same as NumPy arrays, instead of tracing ``prepare``, if there is
-    one.
+    prepared=None)``, if the metric has this method. An optional ``prepare_alone(Q)``
+    should return the same values as NumPy arrays. It is then called instead of tracing
+    ``prepare``.
     """
 
     def prepare(self, Q: Float[Array, "m d"]) -> Any:
@@ -186,7 +188,7 @@ def check_features(metric: object, **points: ArrayLike) -> None:
         shape = np.shape(X if hasattr(X, "shape") else real(X, name))
         if shape[-1:] != (n_features,):
             raise ValueError(
-                f"{name} must have the metric's {n_features} features, got "
+                f"{name} must have {n_features} features, as the metric, got "
                 f"{shape[-1] if shape else 'a single number'}"
             )
 

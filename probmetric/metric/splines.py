@@ -50,15 +50,15 @@ EARTH = 6371.0088
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Coordinates:
-    """The columns that are the place of a site.
+    """Columns with the coordinates of a site.
 
     Parameters
     ----------
     columns : tuple of two int
         Longitude and latitude in degrees, or x and y in a plane.
     plane : bool, default=False
-        Whether distances are straight lines in the units of the columns. Otherwise
-        they are great circles, in km.
+        Use True for coordinates in a plane: distances are Euclidean, in the units of
+        the columns. By default distances are along great circles, in km.
 
     Examples
     --------
@@ -72,11 +72,11 @@ class Coordinates:
     plane: bool = False
 
     def others(self, d: int) -> list[int]:
-        """Return the columns of covariates among d columns."""
+        """Return the other columns (the covariates) among d columns."""
         return [k for k in range(d) if k not in self.columns]
 
     def places(self, X: Float[Array, "*n d"]) -> Float[Array, "*n m"]:
-        """Return points in the plane, or unit vectors (m = 3)."""
+        """Convert coordinates to points in the plane, or to unit vectors (m = 3)."""
         xp = _namespace(X)
         xy = xp.asarray(X)[..., list(self.columns)]
         if self.plane:
@@ -89,7 +89,7 @@ class Coordinates:
     def apart(
         self, A: Float[Array, "*#n m"], B: Float[Array, "*#n m"]
     ) -> Float[Array, "*n"]:
-        """Return the distances between matching places."""
+        """Compute the distance between each place and the same row of other places."""
         xp = _namespace(A, B)
         chord = xp.sqrt(xp.sum((A - B) ** 2, -1))
         if self.plane:
@@ -141,24 +141,24 @@ def i_splines(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class SplineCityBlock(MetricBase):
-    """The city-block distance of curves: ``Σ_f |s_f(x_f) - s_f(y_f)|``.
+    """City-block distance after monotone curves: ``Σ_f |s_f(x_f) - s_f(y_f)|``.
 
-    ``dissimilarity``, ``pairwise``, ``distance`` and a call all return this distance.
-    It is a pseudo-metric: points that differ only where the curves are flat, or outside
-    the knots, are at distance 0.
+    The curve s_f transforms feature f. ``dissimilarity``, ``pairwise``, ``distance``
+    and a call all return this distance (not squared). Different points are at distance
+    0 if they differ only where curves are flat, or outside the knots.
 
     Parameters
     ----------
     knots : array of shape (d, k)
-        Knots of each feature, in ascending order. With ``coordinates``, d - 1 rows:
-        first the covariates, then the distance.
+        Knots of each feature, in ascending order. With ``coordinates`` there are d - 1
+        rows: first the covariates, then the geographic distance.
     heights : array of shape (d, k)
-        Heights θ ≥ 0 of the I-splines, as ``knots``.
+        Heights θ ≥ 0 of the I-splines, in the order of ``knots``.
     link : Link, optional
         Function from the distance (not squared) to P(same). In a generalized
         dissimilarity model P(same) is 1 - E[dissimilarity].
     coordinates : Coordinates, optional
-        The two features that are the place of a site.
+        Two features that are the coordinates of a site.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class SplineCityBlock(MetricBase):
         return self.knots.shape[0] + (self.coordinates is not None)
 
     def curve_names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the curves, from the names of the features."""
+        """Return the names of the curves, given the names of the features."""
         if self.coordinates is None:
             return (*names,)
         far = "distance" if self.coordinates.plane else "distance (km)"
@@ -189,9 +189,9 @@ class SplineCityBlock(MetricBase):
     @measured
     @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n c"]:
-        """Return s_f(x_f) of the covariates (Eq. 2).
+        """Compute s_f(x_f) of the covariates (Eq. 2).
 
-        Without coordinates, the city-block distance of images is this metric.
+        Without coordinates, the metric is the city-block distance of the results.
         """
         return self._images(X)
 
@@ -206,7 +206,7 @@ class SplineCityBlock(MetricBase):
         return jnp.sum(i_splines(X, knots[:n_curves]) * heights[:n_curves], -1)
 
     def prepare(self, Q: Float[Array, "*m d"]) -> Float[Array, "*m e"]:
-        """Return the images of the rows of Q, and their places."""
+        """Compute the curves at the rows of Q, and their places."""
         images = self._images(Q)
         if self.coordinates is None:
             return images
@@ -230,7 +230,7 @@ class SplineCityBlock(MetricBase):
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the distances from a query q to the rows of Y."""
+        """Compute the distances from a query q to the rows of Y."""
         return self._between(self.prepare(Y), self.prepare(q))
 
     @measured
@@ -238,7 +238,7 @@ class SplineCityBlock(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all distances, shape (m, n); memory m · n · d."""
+        """Compute all distances, shape (m, n); memory m · n · d."""
         return self.from_prepared(self.prepare(Q), P)
 
     @one_program
@@ -253,7 +253,7 @@ class SplineCityBlock(MetricBase):
     def distance(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Return the distances between matching rows of A and B."""
+        """Compute the distance between each row of A and the same row of B."""
         return self._apart(A, B)
 
     @one_program
@@ -268,7 +268,7 @@ class SplineCityBlock(MetricBase):
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Return P(same) of matching rows; see ``Mahalanobis.same_probability``."""
+        """Compute P(same) of matching rows. See ``Mahalanobis.same_probability``."""
         if self.link is None:
             raise ValueError(NO_LINK)
         return self.link.probability(self._apart(A, B), prior_odds)

@@ -81,8 +81,8 @@ def common_type(classes: np.ndarray, label: object, name: str) -> np.dtype:
     }
     if label is None or labels.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
-            f"{name} must have the type of the classes {classes.tolist()} and "
-            f"must not be a class, got {label!r}. Choose another label."
+            f"{name} must have the type of the classes {classes.tolist()}, and must "
+            f"not be one of them, got {label!r}. Choose another label."
         )
     return np.result_type(classes, labels)
 
@@ -94,72 +94,72 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner, None, or list of them, default=None
-        Metric that determines the neighbors. None is the Euclidean distance. With a
-        posterior, class *probabilities* are averaged over draws, not distances. A
-        learner, such as ``LCA()``, is cloned and fitted in ``fit``. Cross-validation
-        then evaluates the learner and the classifier together. The parameters of a
-        learner are available as, for example, ``metric__regularization``. A learner
-        that is fitted to groups receives the classes as groups. If the metric was
-        learned before ``fit``, evaluate the classifier on points that were not used to
-        learn it. With a list, class probabilities are averaged over its metrics, with
-        the weights of Bayesian stacking (``neighbors.stacking``). Each metric is fitted
-        six times.
+        Metric used to find neighbors. None is the Euclidean distance. A learner, such
+        as ``LCA()``, is cloned and fitted in ``fit``, so cross-validation evaluates the
+        learner and the classifier together. Parameters of a learner have names such as
+        ``metric__regularization``. A learner that requires groups, such as
+        ``TwoStageMixture``, uses the classes as groups. If you pass a metric that was
+        learned before, evaluate the classifier on other points than the metric was
+        learned from. With a posterior, class *probabilities* (not distances) are
+        averaged over draws. With a list, class probabilities are averaged over its
+        metrics, with weights from Bayesian stacking (``neighbors.stacking``). Each
+        metric is then fitted six times.
     n_neighbors : int, default=5
-        Number k of neighbors that count if ``votes="count"``. If ``votes="soft"``, the
-        unit of the bandwidth is the median dissimilarity of the k-th neighbor. The
-        dissimilarity of a learned linear map is the squared distance.
+        With ``votes="count"``, the number k of neighbors that vote. With
+        ``votes="soft"`` all points vote, and k only sets the unit of the bandwidth: the
+        median dissimilarity (for linear maps, squared distance) of the k-th neighbor.
     votes : {"soft", "count"}, default="soft"
-        How training points determine the class probabilities. "soft": every point
-        counts, with a weight that decreases with its dissimilarity. "count": each of
-        the nearest neighbors counts once. Averages of "count" over draws are
-        underconfident. Averages of "soft" are not.
+        How training points vote for their classes. "soft": every point votes, with a
+        weight that decreases with its dissimilarity. "count": each of the k nearest
+        neighbors has one vote. If votes are averaged over draws use "soft", because
+        averages of "count" are underconfident.
     draws : {None, "prediction", "intervals"}, default=None
-        Posterior to average over, if ``metric`` is a learner: the ``purpose`` of its
-        ``posterior_metric``. None uses its single metric.
+        Use draws of the learner ``metric``, and average over them. The value is the
+        ``purpose`` of its ``posterior_metric``. With None the fitted metric is used.
     bandwidth : "loo" or float > 0, default="loo"
-        Bandwidth of soft votes in units of the metric's scale, so that rescaling a
-        metric changes nothing. "loo" chooses the bandwidth (0.05 to 4) and the
-        sharpness together. Each training point is predicted from the other points,
-        with probabilities averaged over draws. The choice has the best log score minus
-        a penalty, Eq. (5) of ``neighbors.votes``. At most 2000 points are predicted.
+        Bandwidth of soft votes. With a larger bandwidth, distant points have more
+        weight. Its unit is the scale of the metric, so rescaling a metric has no
+        effect. "loo" chooses the bandwidth (0.05 to 4) and the sharpness together. It
+        predicts each training point (at most 2000) from the other points, with
+        probabilities averaged over draws. It maximizes the log score minus a penalty,
+        Eq. (5) of ``neighbors.votes``.
     sharpness : "loo" or float > 0, default="loo"
-        Exponent of the mean weight of a class, Eq. (4) of ``neighbors.votes``. At 1 the
-        probability of a class is its fraction of all weights. Larger values allow
-        larger bandwidths, with which distant points contribute too. "loo" chooses among
-        1, 1.5, 2 and 3.
+        Exponent of the mean weight of a class, Eq. (4) of ``neighbors.votes``. With 1
+        the probability of a class is its fraction of all weights. Larger values
+        increase the probability of the class with the largest mean weight, and allow
+        larger bandwidths. "loo" chooses among 1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
-        Weight of the class frequencies of the training points. For "count" it is a
-        number of extra neighbors, and "loo" chooses among 0.5, 1, 2 and 4. For "soft"
-        it is a fraction in [0, 1), and "loo" is 0.02.
+        Weight of the training frequencies of the classes, which are mixed with the
+        votes. With "count" it is a number of extra neighbors, and "loo" chooses among
+        0.5, 1, 2 and 4. With "soft" it is a fraction in [0, 1), and "loo" uses 0.02.
     reject_below : float in [0, 1], default=0
-        ``predict`` abstains if the largest averaged probability is below this
-        threshold. If abstaining costs c and an error costs 1, the optimal threshold of
-        a calibrated classifier is 1 - c (Chow's rule). At such points several classes
-        are probable. A point far from all classes can have one large probability. To
-        find it use ``novelty``.
+        ``predict`` abstains if the largest class probability is below this threshold.
+        Use it to find points at which several classes are probable. If abstaining costs
+        c and an error costs 1, the optimal threshold of a calibrated classifier is 1 -
+        c (Chow's rule). To find points far from all classes use ``novelty``, because
+        such a point may have one large probability.
     reject_label : label, optional
-        Value that ``predict`` returns to abstain. It must have the type of the classes
-        and must not be a class. Required if ``reject_below`` > 0. ``score`` counts an
-        abstention as an error.
+        Value that ``predict`` returns if it abstains. It must have the type of the
+        classes and must not be a class. Required if ``reject_below`` > 0. ``score``
+        counts it as an error.
     class_prior : array-like of shape (c,), or mapping, optional
-        Class frequencies in the population of the predictions, in the order of
-        ``classes_`` or by class. The probability of a class is multiplied by
-        the ratio of its frequency in ``class_prior`` to its training frequency. Then
-        all probabilities are scaled to sum to one. Default: the training frequencies.
+        Class frequencies in the population to predict, in the order of ``classes_`` or
+        as a mapping from class to frequency. Use it if they differ from the training
+        frequencies (the default). Class probabilities are multiplied by the ratio of
+        the two frequencies, and normalized.
     novelty : float in (0, 1), optional
-        Threshold for the p-value `typicality`. If the p-value is at most ``novelty``,
-        ``predict`` returns ``outlier_label``. ``novelty`` is the nominal false-positive
-        rate: the fraction of new members of the training classes that are called novel.
-        At least 1/novelty - 1 training points are required (19 for 0.05). Probabilities
-        do not change. Default: no point is called novel.
+        ``predict`` returns ``outlier_label`` for points whose p-value ``typicality`` is
+        at most ``novelty``. Its value is the nominal false-positive rate: the fraction
+        of new points of the training classes that are called novel. At least 1/novelty
+        - 1 training points are required (19 for 0.05). Probabilities do not change.
+        Default: no point is called novel.
     outlier_label : label, optional
-        Value that ``predict`` returns for a novel point. As for ``reject_label``, it
-        must have the type of the classes and must not be a class. Required with
-        ``novelty``.
+        Value that ``predict`` returns for a novel point. It must have the type of the
+        classes and must not be a class. Required with ``novelty``.
     unlabeled : label, default="warn"
-        Label of rows to leave out in ``fit`` and ``score``, for example -1. If
-        ``unlabeled`` is NaN, rows with the label None are also left out. If it is None
-        or "warn", every label is a class; "warn" also warns if a label is -1.
+        Label of unlabeled rows, for example -1. ``fit`` and ``score`` ignore these
+        rows. With ``np.nan`` they also ignore rows whose label is None. With None or
+        "warn" every label is a class. "warn" also warns if a label is -1.
 
     Attributes
     ----------
@@ -170,20 +170,20 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     metric_ : Metric or PosteriorMetric
         Metric that is used to find neighbors.
     learner_ : estimator or None
-        Fitted learner, or None if no metric was learned.
+        Fitted learner, or None if ``metric`` is not a learner.
     parts_ : list of k KNeighborsClassifier
-        Classifiers of a list of metrics, otherwise empty. All other attributes, and
-        methods about neighbors, are those of the part with the largest weight.
+        Classifiers for a list of metrics, otherwise empty. All other attributes, and
+        methods about neighbors, come from the classifier with the largest weight.
     weights_, weights_sd_ : arrays of shape (k,)
-        Weights of the parts, which sum to one, and their posterior standard deviations.
-        Only for a list of metrics.
+        Weights of ``parts_``, which sum to one, and their posterior standard
+        deviations. Only for a list of metrics.
     bandwidth_, sharpness_, prior_weight_ : float
-        Bandwidth, sharpness and prior weight, chosen or passed.
+        Values used in predictions.
     scale_ : array of shape (s,)
         Scale of each draw for soft votes, Eq. (2) of ``neighbors.votes``.
     loo_scores_ : array of shape (g, t, a)
-        Mean leave-one-out log score for each bandwidth, sharpness and prior weight of
-        the grids. NaN if nothing was chosen. The scores are too high, because the
+        Mean leave-one-out log score for each bandwidth, sharpness and prior weight that
+        was tried. NaN if "loo" was not used. The scores are too high, because the
         metric was learned with the left-out point.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
@@ -233,14 +233,15 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or dataset on disk
-            Training points. A dataset on disk (``pm.open`` with labels) supports only
-            count votes, and each prediction reads all rows. ``prior_weight="loo"`` then
-            predicts at most 2000 rows, each from all other rows.
+            Training points, or a dataset on disk (``pm.open`` with labels). On disk
+            only ``votes="count"`` is supported, and each prediction reads all rows.
+            ``prior_weight="loo"`` then predicts at most 2000 rows, each from all other
+            rows.
         y : array-like of shape (n,), optional
-            Classes of the points; None for a dataset on disk.
+            Classes of the points. Must be None for a dataset on disk.
         sample_weight : array-like of shape (n,), optional
-            Weights ≥ 0 of the votes of points, and of their terms in the tuning. They
-            are passed to a learner that supports them. Default: 1 for all.
+            Weights ≥ 0 of points, used for their votes and their scores in the tuning.
+            They are also passed to a learner that supports them. Default: 1 for all.
         """
         if y is None:
             raise ValueError(
@@ -420,18 +421,18 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def same_probability(
         self, pairs: ArrayLike, labels: ArrayLike | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Compute P(same class) of pairs of points, from the votes of `predict_proba`.
+        """Compute P(same class) of pairs of points, using the class probabilities.
 
-        It is the probability that two independently drawn items with these features
-        share a class, Eq. (1) of ``neighbors.same``: below 1 for a point and itself.
-        Two measurements of one object need `TwoStageMixture`.
+        This is the probability that two independently drawn items with these features
+        share a class, Eq. (1) of ``neighbors.same``. It is below 1 for a point and
+        itself. For two measurements of one object use ``TwoStageMixture``.
 
         Parameters
         ----------
         pairs : array-like of shape (N, 2, d)
-            A point that equals a training row has the label of that row. If both points
-            do, both use leave-one-out votes. A dataset on disk is not searched for
-            equal rows.
+            If one point equals a training row, the label of that row is used as its
+            class. If both points equal training rows, both use leave-one-out votes.
+            Equal rows in a dataset on disk are not recognized.
         labels : array-like of shape (N,), optional
             Known classes of the second points.
 
@@ -465,7 +466,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return same_class((Q[i], Q[j]), known, training, c, self._probabilities)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class, or abstain; ties give the first class."""
+        """Predict the most probable class (the first if tied), or abstain."""
         probabilities = self.predict_proba(X)
         labels = self.classes_[probabilities.argmax(1)]
         if self.reject_below > 0:
@@ -488,17 +489,17 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def typicality(self, X: ArrayLike) -> Float[np.ndarray, "m"]:
         """Compute p-values of "this point belongs to some training class", shape (m,).
 
-        The p-value compares the distance to the nearest training point with the same
-        distances of training points, Eq. (2) of ``neighbors.typicality``. If new
-        members of the training classes follow the distribution of the training points,
-        a fraction of about α has a p-value ≤ α. This fraction can differ between
-        classes. Small values mean "none of the classes". A point between two classes
-        can have a large one.
+        A small p-value means that a point is far from all classes. A point between two
+        classes may have a large p-value. The p-value compares the distance to the
+        nearest training point with the corresponding distances of training points, Eq.
+        (2) of ``neighbors.typicality``. If new points of the training classes follow
+        the distribution of the training points, a fraction of about α has a p-value ≤
+        α. This fraction may differ between classes.
 
         With at most 1000 training points, a learner as ``metric`` is refitted in five
-        folds. With more points, or with a metric that was learned earlier from the same
-        points, there is no refit and p-values are too small. Under a posterior the mean
-        dissimilarity is used. A training point as a query has the p-value 1.
+        folds. Otherwise the metric is not refitted, and p-values are too small if it
+        was learned from the same points. Under a posterior the mean dissimilarity is
+        used. If a query is a training point, its p-value is 1.
         """
         Q = queries_of(self, X)
         if self._reference is None:
@@ -528,17 +529,16 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return Reference(X, metrics, scores)
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
-        """Compute the logarithms of ``predict_proba``, shape (m, c)."""
+        """Compute the logarithm of ``predict_proba``, shape (m, c)."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def score(
         self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Compute the accuracy; warn if the metric was learned from these rows.
+        """Compute the accuracy, and warn if X and y are the training data.
 
-        Only the training data in the same order give the warning, because data may have
-        duplicates.
+        The warning requires the same order of rows, because data may have duplicates.
         """
         if getattr(self, "learner_", None) is not None:
             warn_of_training_data(
@@ -555,16 +555,16 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Find the nearest training points, as in scikit-learn.
 
         Under a posterior the neighbors are ordered by their mean dissimilarity over
-        draws, which is the dissimilarity under E[M] for Mahalanobis metrics. See
-        ``PosteriorMetric.neighbor_probability`` for the uncertainty of neighbors.
+        draws. (For Mahalanobis metrics this is the dissimilarity under E[M].) For the
+        uncertainty of neighbors use ``PosteriorMetric.neighbor_probability``.
 
         Parameters
         ----------
         X : array-like of shape (m, d), optional
-            Queries. By default the queries are the training points, and no point is its
-            own neighbor.
+            Queries. By default the training points are used, and no point is its own
+            neighbor.
         n_neighbors : int, optional
-            Number of neighbors k. Default: ``n_neighbors`` of the classifier.
+            Number of neighbors k. Default: the parameter ``n_neighbors`` of the class.
         return_distance : bool, default=True
             Whether to return distances as well as indices.
 

@@ -68,7 +68,7 @@ def metric_for(
         check_choice("draws", draws, ("prediction", "intervals"))
         if not hasattr(metric, "posterior_metric"):
             raise ValueError(
-                f"draws must be None for {name}, which has no posterior, got {draws!r}"
+                f"draws must be None for {name} (without posterior), got {draws!r}"
             )
         learner = _fitted(metric, X, labels, w)
         return learner.posterior_metric(draws), learner
@@ -124,8 +124,8 @@ def warn_of_training_data(
         np.asarray(y), labels if codes is None else labels[codes]
     ):
         warnings.warn(
-            f"score: X and y are the {len(X)} rows that the metric was learned from: "
-            "the score is too high. Score other rows, or use cross_val_score.",
+            f"score: the metric was learned from these {len(X)} rows, so the score is "
+            "too high. Score other rows, or use cross_val_score.",
             stacklevel=3,
         )
 

@@ -71,7 +71,7 @@ def check_lost(
         factor = np.ldexp(factor, -np.frexp(np.abs(factor).max())[1])
         if any(np.sum(delta * row, -1).any() for row in factor):
             raise ValueError(
-                "points must be at distance zero or more than 1e-150 apart, got "
+                "points must be equal, or more than 1e-150 apart, got "
                 f"{np.abs(Q - P).max():.3g} (largest entry {np.abs(P).max():.3g}). "
                 f"{RESCALE}"
             )

@@ -41,31 +41,32 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner or None, default=None
-        As in ``KNeighborsClassifier``. A learner is fitted to classes made by dividing
-        y at its quantiles. Such a metric is not guaranteed to be better for y than
-        None; compare the two.
+        As in ``KNeighborsClassifier``. A learner is fitted to classes, which are made
+        by dividing y at its quantiles. The learned metric may predict y worse than the
+        Euclidean distance (None), so you should compare the two.
     n_neighbors : int, default=5
         As in ``KNeighborsClassifier``.
     votes : {"soft", "count"}, default="soft"
-        Mean of all points with weights that decrease with dissimilarity ("soft"), or
-        unweighted mean of the nearest neighbors ("count").
+        "soft" predicts the mean of all points, with weights that decrease with
+        dissimilarity. "count" predicts the unweighted mean of the nearest neighbors.
     draws : {None, "prediction", "intervals"}, default=None
         As in ``KNeighborsClassifier``.
     bandwidth : "loo" or float > 0, default="loo"
         As in ``KNeighborsClassifier``, but "loo" minimizes the mean squared error.
     n_bins : int ≥ 2, default=4
-        Number of classes of about equal size into which y is divided for a learner.
+        Number of classes into which y is divided for a learner. They have about equal
+        sizes.
 
     Attributes
     ----------
     metric_, learner_, scale_, n_features_in_, feature_names_in_
         As in ``KNeighborsClassifier``.
     bandwidth_ : float
-        Bandwidth, chosen or passed.
+        Bandwidth used in predictions.
     loo_scores_ : array of shape (g,)
-        Minus the mean squared leave-one-out error of each bandwidth, or NaN if nothing
-        was chosen. The metric was learned with the left-out point, so these scores are
-        too high.
+        Negative mean squared leave-one-out error of each bandwidth, or NaN if "loo" was
+        not used. The scores are too high, because the metric was learned with the
+        left-out point.
 
     Examples
     --------
@@ -117,8 +118,8 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         classes = quantile_codes(values, self.n_bins)
         if hasattr(self.metric, "fit") and not classes.any():
             raise ValueError(
-                "y must have enough distinct values for two classes of at least 2 "
-                f"points, to learn {type(self.metric).__name__}, got "
+                "y must have enough distinct values to make two classes of at least 2 "
+                f"points for {type(self.metric).__name__}, got "
                 f"{len(np.unique(values))} values in n_samples = {n}. Use metric=None."
             )
         self.metric_, self.learner_ = metric_for(
@@ -158,7 +159,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Compute R² of ``predict``; warn if the metric was learned from these rows."""
+        """Compute R² of ``predict``, and warn if X and y are the training data."""
         if getattr(self, "learner_", None) is not None:
             warn_of_training_data(queries_of(self, X), y, self.fit_X_, self.fit_y_)
         predicted, values = self.predict(X), real(y, "y")

@@ -32,9 +32,9 @@ def label_places(
     unknown = [label for label in values.tolist() if label not in place]
     if unknown:
         raise ValueError(
-            f"{name} must be classes of fit, got {unknown[0]!r}. For classes that were "
-            "not in fit, use same_probability(new_classes=True, prior_odds=...) of a "
-            "learner with pair_distance"
+            f"{name} must be classes of fit, got {unknown[0]!r}. For new classes use "
+            "same_probability(new_classes=True, prior_odds=...) of a learner such as "
+            "LCA"
         )
     return np.array([place[label] for label in values.tolist()], int)
 

@@ -353,6 +353,6 @@ def refuse_nan(
     if bad:
         size = max(np.abs(Q).max(), np.abs(P).max())
         raise ValueError(
-            "metric must return a number for every query and point, got NaN (largest "
+            "metric must return numbers, got NaN for a query and a point (largest "
             f"entry {size:.3g}). Rescale the points or the metric."
         )

@@ -48,35 +48,34 @@ def nearest(
     shortlist: int | None = None,
     tile: int = TILE,
 ) -> Nearest:
-    """Find the k nearest points of each query, exactly unless ``shortlist`` is set.
+    """Find the k nearest points of each query. The search is exact by default.
 
-    Points tie if their dissimilarities are equal after rounding to float64. Ties are
-    ordered by row number.
+    Points with equal dissimilarities (in float64) are ordered by row number.
 
     Parameters
     ----------
     metric : Metric
-        Metric of any kind, which may be asymmetric or a score. A user-defined metric
-        requires only the methods of ``probmetric.metric.Dissimilarity``.
+        Metric of any kind, also an asymmetric metric or a similarity score. Your own
+        metric requires only the methods of ``probmetric.metric.Dissimilarity``.
     queries, points : array-like of shape (m, d), (n, d)
         Finite numbers. ``points`` may be a dataset on disk (``pm.open``), which is read
-        once, in blocks. Within ``pm.distributed`` the workers of a cluster share them.
-        The result is bit-identical to the result in memory.
+        once, in blocks. Within ``pm.distributed`` the workers of a cluster share the
+        blocks. The result is the same as in memory, bit by bit.
     k : int
         Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 with ``exclude_self``.
     exclude_self : bool or array-like of int of shape (m,), default=False
-        If True, queries and points are the same array, and query i does not return
-        point i. Duplicates of point i count as neighbors. If an array, query i does not
-        return point ``exclude_self[i]``.
+        Use True if queries and points are the same array. Query i then does not return
+        point i, but may return duplicates of it. With an array, query i does not return
+        point ``exclude_self[i]``.
     shortlist : int, optional
-        Number of candidates to rerank, for local Mahalanobis metrics only. The
-        candidates are the nearest points under the base metric, so the result is not
-        exact. To measure its recall, compare some queries with ``shortlist=None``.
+        Use it for a faster, approximate search under a local Mahalanobis metric. Only
+        this number of candidates is compared: the nearest points under the base metric.
+        To measure the recall, compare some queries with ``shortlist=None``.
     tile : int, default=1024
-        Number t of queries and of points that are processed at a time. Let k'
-        be the number of candidates per query, k + 1 or more. For Mahalanobis metrics,
-        memory besides data and result is max(8 t², k' (d + 3)) numbers of 8 bytes. For
-        other metrics it is 9 t² numbers (or 9 k' if larger) and the memory of
+        Number t of queries, and of points, that are processed at a time. Use a smaller
+        number to reduce memory. With k' candidates per query (k + 1 or more),
+        Mahalanobis metrics use max(8 t², k' (d + 3)) numbers of 8 bytes, besides data
+        and result. Other metrics use 9 max(t², k') numbers and the memory of
         ``pairwise`` for t² pairs.
 
     Returns
@@ -92,7 +91,7 @@ def nearest(
         If shapes do not match, or k is out of range.
         If an entry is not finite.
         If an entry is 1e150 or more, before or after the linear map of the metric.
-        If neighbors under a linear map are closer than 1e-150 but not at distance zero.
+        If neighbors under a linear map are closer than 1e-150 but not equal.
         If the metric returns NaN or infinity.
 
     Examples
@@ -139,7 +138,7 @@ def excluded_rows(
             return None
         if queries != points:
             raise ValueError(
-                "exclude_self must be False or row numbers unless queries are the "
+                "exclude_self must be False or row numbers if queries are not the "
                 f"points, got True for shapes {queries} and {points}"
             )
         return np.arange(queries[0])

@@ -28,20 +28,21 @@ def neighbor_table(
 ) -> pd.DataFrame:
     """Find the k nearest points of each query and return them as a table.
 
-    Memory besides ``nearest`` is m k² numbers of 8 bytes under a posterior.
+    Under a posterior it uses m k² numbers of 8 bytes, besides the memory of
+    ``nearest``.
 
     Parameters
     ----------
     metric : Metric or PosteriorMetric
         Metric, or draws of a metric.
     points : array-like of shape (n, d), or dataset on disk
-        Points to search. A dataset on disk is read once per metric, and the rows of the
-        neighbors are read once more.
+        Points to search. A dataset on disk is read once for each metric, and the rows
+        of the neighbors are read once more.
     k : int
         Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 without ``queries``.
     queries : array-like of shape (m, d), optional
-        Queries, required for a dataset on disk. By default the queries are the points,
-        and no point is its own neighbor.
+        Queries. By default the points are used as queries, and no point is its own
+        neighbor. Required for a dataset on disk.
     labels : array-like of shape (n,), optional
         Labels of the points. For a dataset on disk, pass the labels to ``pm.open``
         instead.
@@ -53,16 +54,14 @@ def neighbor_table(
 
         * ``query`` and ``neighbor``: index labels of a DataFrame, otherwise row numbers
           from 0.
-        * ``rank``: rank of the neighbor, from 1.
-        * ``dissimilarity``: under a posterior the mean over draws, which is the
-          dissimilarity under E[M] for Mahalanobis metrics.
-        * ``distance``: distance (not squared), only if the metric is a distance and not
-          a posterior.
-        * ``label``: label of the neighbor, only if there are labels.
-        * ``same_probability``: P(same class), only with labels under a metric of
-          ``probmetric fit --store-votes``, whose classes must include the labels.
-        * ``probability``: fraction of draws in which the neighbor is among the k
-          nearest, only under a posterior.
+        * ``rank``: rank of the neighbor, from 1. * ``dissimilarity``: under a
+        posterior, the mean over draws. (For Mahalanobis metrics this is the
+        dissimilarity under E[M].) * ``distance``: distance (not squared). Only if the
+        metric is a distance, and not a posterior. * ``label``: label of the neighbor.
+        Only if there are labels. * ``same_probability``: P(same class). Only with
+        labels, under a metric of ``probmetric fit --store-votes``. The labels must be
+        classes of that fit. * ``probability``: fraction of draws in which the neighbor
+        is among the k nearest. Only under a posterior.
 
     Examples
     --------

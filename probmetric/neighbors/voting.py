@@ -29,9 +29,9 @@ class VotingMahalanobis(Mahalanobis):
     factor, link
         See ``Mahalanobis``.
     rows : array of shape (n, p)
-        Images of the training rows.
+        Training rows after the linear map.
     codes : array of shape (n,)
-        Places of their classes in ``classes``.
+        Positions of their classes in ``classes``.
     bandwidth, sharpness, prior_weight : arrays of shape ()
         Soft votes, as in ``KNeighborsClassifier``.
     classes : tuple
@@ -39,7 +39,8 @@ class VotingMahalanobis(Mahalanobis):
     weights : array of shape (n,), optional
         Weights of the rows in the votes. Default: 1 for all.
     class_prior : array of shape (c,), optional
-        Class probabilities of the points of a query. Default: the training shares.
+        Class frequencies in the population of the queries. Default: the training
+        frequencies.
     """
 
     rows: Float[Array, "n p"] = field(kw_only=True)
@@ -60,9 +61,9 @@ class VotingMahalanobis(Mahalanobis):
         labels: ArrayLike | None = None,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Return P(same class) of matching rows of A and B.
+        """Compute P(same class) of each row of A and the same row of B.
 
-        ``labels`` are the known classes of B; see
+        ``labels`` are the known classes of the rows of B. See
         ``KNeighborsClassifier.same_probability``. ``prior_odds`` must be None.
         """
         if prior_odds is not None:

@@ -41,10 +41,11 @@ def curves(
     Parameters
     ----------
     metric : SplineCityBlock
-        The fitted metric.
+        Fitted metric.
     uncertainty : PosteriorMetric or IntervalMetric, optional
-        Draws (for "intervals") or refits of the metric, with the same knots. Limits are
-        quantiles of draws, or s ± t √V for refits (not below 0).
+        Draws (with purpose "intervals") or jackknife refits of the metric, with the
+        same knots. Limits are quantiles of the draws, or s ± t √V with the jackknife
+        variance V (not below 0). Default: no limits.
     prob : float in (0, 1), default=0.9
         Nominal coverage of the limits at each x.
     n_points : int ≥ 2, default=101
@@ -53,9 +54,9 @@ def curves(
     Returns
     -------
     Curves
-        ``x``, evenly spaced from the first to the last knot, ``s``, ``lower`` and
-        ``upper``, each (d, g), and ``names``. With coordinates, the last curve is that
-        of the geographic distance.
+        Arrays ``x`` (evenly spaced from the first to the last knot), ``s``, ``lower``
+        and ``upper`` of shape (d, g), and ``names``. With coordinates, the last curve
+        belongs to the geographic distance.
 
     Examples
     --------
@@ -105,7 +106,7 @@ def _heights(
         )
     if any(not np.array_equal(m.knots, knots) for m in splines):
         raise ValueError(
-            "uncertainty must have the knots of metric, got other knots. Use draws or "
-            "refits of the same fit."
+            "uncertainty must have the same knots as metric, got other knots. Use "
+            "draws or refits of the same fit."
         )
     return np.stack([np.asarray(m.heights, float) for m in splines])

@@ -111,33 +111,33 @@ def draws_to_metric(
 ) -> PosteriorMetric:
     """Convert draws of any model to metrics, one per draw.
 
-    The result supports distances and ratios with intervals, P(nearer), the
-    probability that a point is among the k nearest, and votes with
-    ``KNeighborsClassifier``.
+    Use the result for distances and ratios with intervals, P(a is nearer than b), P(a
+    point is among the k nearest), and votes with ``KNeighborsClassifier``.
 
     Parameters
     ----------
     draws : DataTree
         Result of ``sample``.
     purpose : {"intervals", "prediction"}, default="intervals"
-        As in ``PosteriorMetric``. With "intervals" all questions are supported.
+        As in ``PosteriorMetric``. "intervals" allows all methods.
     pairs_independent : bool, optional
-        As in ``PosteriorMetric``. Default: as stored by the learner (True after
-        ``fit_pairs``, False after ``fit`` to labels), and False for other models.
+        As in ``PosteriorMetric``. Default: the value that the learner stored (True
+        after ``fit_pairs``, False after ``fit`` to labels), or False for other models.
     sel : mapping of str to label, optional
-        Label to select along an axis of the posterior, such as ``{"group": 0}`` for the
+        Label to select along an axis of the posterior. ``{"group": 0}`` selects the
         metric of group 0. If the axis has coordinates, use its labels, such as
         ``{"group": "north"}``.
     to_metric : callable, optional
-        ``to_metric(sites)`` is called once per draw, in float64. ``sites`` contains the
-        values of one draw by name (after ``sel``, without the axes chain and draw). The
-        function returns a metric, or the linear map W (p, d) of a ``Mahalanobis``
-        metric M = WᵀW. By default the matrix ``M`` (d, d) is used, or the draws of a
-        registered learner. The default has no P(same) for your own model. For P(same) =
-        exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``.
+        Function that computes a metric from one draw. ``to_metric(sites)`` is called
+        once for each draw, in float64. ``sites`` contains the values of the draw by
+        name (after ``sel``, without the axes chain and draw). It should return a
+        metric, or the linear map W (p, d) of a ``Mahalanobis`` metric M = WᵀW. For
+        P(same) = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``. By
+        default the draws of a registered learner are used, or the matrix ``M`` (d, d)
+        of your own model, without P(same).
     n_draws : int, optional
-        Number of draws, evenly spaced over the joined chains. Default: all. Class
-        probabilities hardly change with more than 100 draws.
+        Number of draws to use, evenly spaced over the joined chains. Default: all. 100
+        draws are enough for class probabilities.
 
     Returns
     -------
@@ -146,8 +146,7 @@ def draws_to_metric(
     Raises
     ------
     ValueError
-        If the draws contain no metric, or more axes than one matrix per draw.
-    TypeError
+        If the draws contain no metric, or more than one matrix for each draw. TypeError
         If ``to_metric`` returns neither a metric nor a linear map.
 
     Examples

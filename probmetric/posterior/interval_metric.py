@@ -47,7 +47,8 @@ from probmetric.typing import Array, ArrayLike
 class IntervalMetric:
     """A fitted metric with its jackknife refits, for intervals of distances.
 
-    There are no intervals of the entries of a matrix, which are not calibrated.
+    Intervals for the entries of M are not available, because they would not be
+    calibrated.
 
     Parameters
     ----------
@@ -55,22 +56,23 @@ class IntervalMetric:
         Metric fitted to all points.
     left_out : sequence of Metric
         Two or more refits of the same kind and shape, each without some of the points.
-        Each refit includes its refitted link.
+        For P(same), each should have a refitted link.
     factor : float > 0, default=1
-        Factor of the jackknife variance, Eq. (2) of ``posterior.jackknife``.
+        Factor that multiplies the jackknife variance, Eq. (2) of
+        ``posterior.jackknife``.
     df : int, optional
-        Degrees of freedom of t. Default: number of refits minus 1.
+        Degrees of freedom of the t quantile. Default: number of refits minus 1.
     about : str, default=""
-        Description of the fit (pairs, number of points, λ, link), shown when the metric
-        is printed.
+        Description of the fit (such as pairs and number of points), shown when the
+        metric is printed.
 
     Notes
     -----
-    In the methods, points A, B have shape (..., d), results have shape (...), and
-    ``prob`` is the nominal coverage. Limits are approximate, equal-tailed, and not
-    simultaneous. They refer to the expected result of the same method over training
-    samples of the same size. They do not account for a wrong model or for points of
-    another population. For coverage see Benchmarks: intervals.
+    In all methods, points A, B have shape (..., d), results have shape (...), and
+    ``prob`` is the nominal coverage. An interval is for the expected result of the same
+    method, averaged over training samples of the same size. Limits are approximate,
+    equal-tailed, and not simultaneous. They do not account for a wrong model or for
+    points of another population. For coverage see Benchmarks: intervals.
 
     Examples
     --------
@@ -134,7 +136,7 @@ class IntervalMetric:
     def distance(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute the fitted distance, or dissimilarity, of matching rows."""
+        """Compute the fitted distance (or dissimilarity) of matching rows."""
         shape, points = self._rows(A, B)
         values = over_draws(intervals.between_rows, (self.metric,), *points)
         return finite(values.reshape(shape), "distance", A, B)
@@ -142,9 +144,9 @@ class IntervalMetric:
     def same_probability(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute P(same) of matching rows of A and B by the link of the metric.
+        """Compute P(same) of matching rows of A and B.
 
-        Raises ValueError with the reason if the metric has no link.
+        Raises ValueError if the metric has no link.
         """
         return expit(self._log_odds(A, B)[0])
 
@@ -153,8 +155,8 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        lower ≤ ``distance(A, B)`` ≤ upper. The upper limit is infinite if some refits
-        give distance 0, because a feature is constant in their points.
+        It contains ``distance(A, B)``. The upper limit is infinite if some refits have
+        distance 0, which happens if a feature is constant in their points.
         """
         prob = checked_prob(prob)
         values = self._evaluate(intervals.between_rows, A, B)
@@ -175,8 +177,8 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for ``distance(*first) / distance(*second)`` by rows.
 
-        Raises ValueError if the metric is not a distance, a second distance is zero, or
-        a first distance is zero in the fit but not in every refit.
+        Raises ValueError if the metric is not a distance, if a second distance is zero,
+        or if a first distance is zero in the fit but not in every refit.
         """
         prob = checked_prob(prob)
         intervals.need_distance(self.metric)
@@ -267,9 +269,9 @@ def jackknifed(
     n, n_classes = len(rows), len(np.unique(codes[rows]))
     if n == n_classes:
         raise ValueError(
-            "y must have a class with at least two points, in different groups if "
-            f"there are groups, got {n} {'points' if unit is None else 'groups'} in "
-            f"{n_classes} classes. Add points."
+            "y must have a class with at least two points (in different groups), "
+            f"got {n} {'points' if unit is None else 'groups'} in {n_classes} classes. "
+            "Add points."
         )
     data = (X, codes) if unit is None else (X, codes, unit)
     rests = quarters(X, codes, seed, unit)
@@ -291,34 +293,34 @@ def with_intervals(
     about: str = "",
     n_jobs: int | None = None,
 ) -> IntervalMetric:
-    """Fit any learner with jackknife refits, for intervals of its distances.
+    """Fit any learner, with jackknife refits to compute intervals of distances.
 
     Parameters
     ----------
     learn : callable
-        ``learn(X, y) -> Metric``, or ``learn(source) -> Metric`` for a dataset on disk.
-        The function is called once for all points and 52 times without a quarter of
-        them (13 random divisions into quarters, stratified by class).
+        Function that fits a learner: ``learn(X, y) -> Metric``, or ``learn(source) ->
+        Metric`` for a dataset on disk. It is called once for all points, and 52 times
+        without a quarter of them (13 random divisions into quarters, stratified by
+        class).
     X, y : arrays of shape (n, d) and (n,)
-        Labeled points. If a class has one point, that point is in every refit. X can
-        also be a dataset on disk (``pm.open``, with or without labels), with y None.
-        Its quarters are a hash of the row number. Every fit reads the rows again. All
-        rows of a small class may be missing from one refit. Refits give the rows left
-        out a weight of 0. ``LCA`` does not support weights on disk, so it cannot be
-        used there.
+        Labeled points. The only point of a class is in every refit. X can also be a
+        dataset on disk (``pm.open``, with or without labels), with y None. Every fit
+        then reads the rows again, and rows left out have weight 0. ``LCA`` does not
+        support such weights. Quarters are chosen by a hash of the row number, so a
+        refit may have no rows of a small class.
     groups : array-like of shape (n,), optional
         Cluster of each row, such as its subject, specimen or file. Whole groups are
-        left out. Without ``groups`` rows are assumed to be independent; equal rows,
-        too, count as separate observations, which makes intervals too short if they
-        are copies. Not supported for a dataset on disk. ``learn`` does not receive
-        them: for ``LCA`` use ``fit(X, y, groups=...)`` and ``posterior_metric``.
+        left out. By default rows are assumed to be independent, and intervals are too
+        short if some are copies. Not supported for a dataset on disk. Groups are not
+        passed to ``learn``. For ``LCA`` use ``fit(X, y, groups=...)`` and
+        ``posterior_metric`` instead.
     seed : int ≥ 0, default=0
-        Seed of the quarters.
+        Seed for the division into quarters.
     about : str, default=""
         Description of the fit, shown when the metric is printed.
     n_jobs : int, optional
-        Number of processes for the refits, as in joblib. Default: 1, or the setting of
-        ``joblib.parallel_config``. The result does not depend on it.
+        Number of processes used for refits, as in joblib. Default: 1, or the setting of
+        ``joblib.parallel_config``. It does not change the result.
 
     Returns
     -------
@@ -326,9 +328,9 @@ def with_intervals(
 
     Notes
     -----
-    The limits refer to the expected distance over training samples of the same size.
-    For coverage see Benchmarks: intervals. For a fitted ``LCA`` use
-    ``posterior_metric("intervals")``.
+    An interval is for the expected distance, averaged over training samples of the same
+    size. For coverage see Benchmarks: intervals. For a fitted ``LCA`` use
+    ``posterior_metric("intervals")`` instead.
 
     Examples
     --------

@@ -36,7 +36,7 @@ LEAST = 1e-3
 
 
 class Interval(NamedTuple):
-    """Equal-tailed limits, lower ≤ upper, one per value.
+    """Limits of equal-tailed intervals, with lower ≤ upper.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def apart(values: np.ndarray) -> np.ndarray:
     """Return the denominators of a ratio; raise ValueError for zeros."""
     if (values == 0).any():
         raise ValueError(
-            "second must be pairs at a positive distance, got distance zero. Leave out "
+            "second must be pairs at a positive distance, got distance zero. Remove "
             "pairs of equal points."
         )
     return values
@@ -164,8 +164,8 @@ def same(metric: Dissimilarity, A: Array, B: Array) -> Array:
     """Compute P(same) of matching rows under one draw."""
     if not hasattr(metric, "same_probability"):
         raise ValueError(
-            "same_probability requires a metric that defines P(same), got "
-            f"{type(metric).__name__}"
+            "same_probability requires a metric with P(same), got "
+            f"{type(metric).__name__} without it"
         )
     return metric.same_probability(A, B)  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -143,8 +143,8 @@ def positive_limits(
     zero = values[0] == 0
     if np.any(zero & (values[1:] != 0).any(0)):
         raise ValueError(
-            f"{name} must be at a positive distance in the fit, or at zero in every "
-            "refit, got distance zero only in the fit. Leave out such pairs."
+            f"{name} must be pairs at a positive distance in the fit, got a distance "
+            "that is zero in the fit and positive in a refit. Remove such pairs."
         )
     ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor, df)
     with np.errstate(over="ignore"):  # No upper limit if a refit is zero.

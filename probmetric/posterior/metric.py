@@ -67,25 +67,23 @@ class PosteriorMetric:
     draws : sequence of Metric, or Metric
         One metric per draw, or one pytree whose arrays have a leading draw axis.
     purpose : {"prediction", "intervals"}
-        Purpose of the draws: averaging predictions, or intervals of distances. Draws
-        for prediction cannot be used for intervals.
+        Use of the draws: to average predictions, or to compute intervals of distances.
+        Draws for prediction cannot be used for intervals.
     pairs_independent : bool, default=False
-        Whether the pairs (or points) that the model was fitted to are independent
-        observations. Pairs built from labels are not independent.
+        Whether the observations (pairs or points) of the fit are independent. Pairs
+        made from labels are not independent.
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
     credible : bool, default=False
-        If True, intervals are quantiles of the draws' distances for draws of any kind.
-        These are credible limits under the prior. Use it for example for draws of a new
-        group, or of your own model. By default intervals are corrected for the noise of
-        sampled linear maps.
+        Use True for Bayesian credible intervals, for example for your own model or a
+        new group: limits are then quantiles of the distances of the draws. By default,
+        intervals are corrected for the noise of sampled linear maps.
 
     Notes
     -----
-    In the methods, points have shape (..., d), results have shape (...), and ``prob``
-    is the nominal coverage of quantiles over draws. Intervals require
-    ``purpose="intervals"``. They warn if the pairs that the model was fitted to are not
-    independent, except for bootstrap draws.
+    In all methods, points have shape (..., d), results have shape (...), and ``prob``
+    is the nominal coverage. Intervals require ``purpose="intervals"``. Methods for
+    intervals warn if ``pairs_independent`` is False, except for bootstrap draws.
 
     Examples
     --------
@@ -166,7 +164,7 @@ class PosteriorMetric:
         return self.draws[s]
 
     def mean_metric(self) -> Metric:
-        """Return the metric of mean dissimilarity over draws, without a link."""
+        """Return the metric of mean dissimilarity over draws, without P(same)."""
         return named(mean_metric(self.draws), names_of(self), unknown_of(self))
 
     def dissimilarity(
@@ -193,10 +191,11 @@ class PosteriorMetric:
     def distance(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute the value within ``interval``: the length of the mean of L(a - b).
+        """Compute a point estimate of the distance, which is inside ``interval``.
 
-        For metrics without one linear map, and for exact or ``credible`` draws, it is
-        the median of ``pair_draws``.
+        For sampled linear maps L it is the length of the mean of L(a - b). For other
+        metrics, and for "exact" or ``credible`` draws, it is the median of
+        ``pair_draws``.
         """
         need_own_spread("distance", self)
         return self._lengths(A, B)[1]
@@ -210,9 +209,9 @@ class PosteriorMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        For sampled linear maps, the limits are corrected for the noise of the draws,
-        which makes distances longer (Eq. 1 of ``posterior.intervals``). Limits of other
-        metrics, and of "exact" or ``credible`` draws, are quantiles of ``pair_draws``.
+        The noise of sampled linear maps makes distances longer. Limits are therefore
+        corrected for this noise (Eq. 1 of ``posterior.intervals``). For other metrics,
+        and for "exact" or ``credible`` draws, limits are quantiles of ``pair_draws``.
         """
         need_own_spread("interval", self)
         values, mean = self._lengths(A, B)
@@ -229,9 +228,8 @@ class PosteriorMetric:
         """Compute an interval for ``distance(*first) / distance(*second)`` by rows.
 
         The scale of the metric cancels in a ratio, so ratios are estimated more
-        precisely than distances. Sampled linear maps are corrected as in
-        ``interval``. Raises ValueError if the metric is not a distance, or the second
-        is zero.
+        precisely than distances. Limits are corrected as in ``interval``. Raises
+        ValueError if the metric is not a distance, or if a second distance is zero.
         """
         need_own_spread("ratio_interval", self)
         intervals.need_distance(self.draws[0])
@@ -283,7 +281,7 @@ class PosteriorMetric:
     ) -> Float[np.ndarray, "m n"]:
         """Compute the fraction of draws in which each point is among the k nearest.
 
-        Each row sums to k. The parameters are as in ``neighbors.nearest``.
+        Each row of the result sums to k. For parameters see ``neighbors.nearest``.
         """
         Q, P = self._points(Q=Q, P=P)
         counts = np.zeros((len(Q), len(P)))
@@ -295,7 +293,7 @@ class PosteriorMetric:
     def rank_interval(
         self, q: Float[Array, "d"], P: Float[Array, "n d"], *, prob: float = 0.9
     ) -> Interval:
-        """Compute an interval for the rank (from 1) of each point from q."""
+        """Compute an interval for the rank (1 is nearest to q) of each point."""
         need_own_spread("rank_interval", self)
         Q, P = self._points(q=np.asarray(q)[None], P=P)
         order = [found_but_own(draw, Q, P, len(P), None)[1][0] for draw in self.draws]
@@ -311,11 +309,11 @@ class PosteriorMetric:
     ) -> Float[np.ndarray, "*n"] | float:
         """Compute P(same) of matching rows of A and B, averaged over draws.
 
-        Only draws of a ``PairSimilarity`` have ``prior_odds`` of *same* (default: 1).
-        Other metrics use the odds of the training pairs. Raises ValueError for draws
-        from a posterior over pairs built from labels: the prior's spread in directions
-        without data adds to every distance, and averaging makes P(same) worse. Use
-        bootstrap draws or the point estimate.
+        ``prior_odds`` of *same* can be set only for draws of a ``PairSimilarity``
+        (default: 1). Other metrics use the odds of the training pairs. Raises
+        ValueError for posterior draws over pairs made from labels, unless they are
+        bootstrap draws. Averaging would make P(same) worse, because the spread of the
+        prior increases every distance. Use bootstrap draws or the fitted learner.
         """
         need_meaningful_link(self.source, self.pairs_independent)
         if prior_odds is not None:
@@ -331,7 +329,7 @@ class PosteriorMetric:
         prob: float = 0.9,
         prior_odds: Scalar | None = None,
     ) -> Interval:
-        """Compute an interval for P(same); see ``same_probability``."""
+        """Compute an interval for P(same). See ``same_probability``."""
         need_intervals("same_interval", self.purpose, self.source)
         need_meaningful_link(self.source, self.pairs_independent)
         if prior_odds is not None:
@@ -395,8 +393,8 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
     if purpose != "intervals":
         raise ValueError(
             f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
-            f"({source!r} draws). Draws for prediction have another spread than "
-            "estimates. Use posterior_metric('intervals')."
+            f"({source!r} draws). The spread of draws for prediction is not the "
+            "sampling error. Use posterior_metric('intervals')."
         )
 
 
@@ -405,7 +403,7 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
     need_intervals(name, posterior.purpose, posterior.source)
     if posterior.source != "bootstrap" and not posterior.pairs_independent:
         warnings.warn(
-            f"{name}: intervals of {posterior.source!r} draws have a wrong width if "
+            f"{name}: intervals from {posterior.source!r} draws have a wrong width if "
             "training pairs share points (see Benchmarks: label_draws). Use the "
             "jackknife instead: posterior_metric('intervals') of LCA, or "
             "with_intervals. If no pairs share points, set pairs_independent=True.",
@@ -418,7 +416,7 @@ def need_meaningful_link(source: str, pairs_independent: bool) -> None:
     if source != "bootstrap" and not pairs_independent:
         raise ValueError(
             "same_probability requires source='bootstrap' or pairs_independent=True, "
-            f"got source={source!r} over pairs that are not independent. Averages "
-            "over these draws would include the spread of the prior. Use "
-            "same_probability of the fitted learner."
+            f"got source={source!r} and dependent pairs. Averages over these draws "
+            "would include the spread of the prior. Use same_probability of the "
+            "fitted learner."
         )

@@ -108,53 +108,53 @@ def next_pairs(
     Parameters
     ----------
     posterior : PosteriorMetric
-        At least two draws that define P(same), as in
-        ``LCA().fit_pairs(pairs, y).posterior_metric("prediction", n_draws=200)``.
+        At least two draws with P(same), for example from ``LCA().fit_pairs(pairs,
+        y).posterior_metric("prediction", n_draws=200)``.
     candidates : array-like of shape (N, 2, d), or (N, 2) of int; Pairs; blocks
-        Pairs of points, or of row numbers of ``X``. The judgments of ``Pairs`` are
-        ignored. Many candidates can be passed in blocks: a list of such arrays or
-        ``Pairs``, or a function without arguments that returns them. The function is
-        called once per pass, and must return the same blocks each time.
+        Pairs of points, or of row numbers of ``X``. In ``Pairs`` the judgments are
+        ignored. Use blocks for many candidates: a list of such arrays or ``Pairs``, or
+        a function without arguments that returns them. The function is called once for
+        each pass, and must return the same blocks each time.
     n : int ≥ 1
-        Size of the batch, at most the number of candidates. No candidate is repeated.
+        Number of pairs to choose (the batch), at most the number of candidates. No
+        candidate is chosen twice.
     criterion : {"information", "disagreement"}, default="information"
-        "information" is the expected information of the judgments about the metric,
-        Eq. (2) of ``posterior.next_pairs``. "disagreement" is the variance of P(same)
-        over draws, without the part explained by the pairs already chosen, Eq. (3).
+        Quantity that each chosen pair maximizes. "information" is the expected
+        information of its judgment about the metric, given the pairs chosen before (Eq.
+        2 of ``posterior.next_pairs``). "disagreement" is the variance of P(same) over
+        draws that the pairs chosen before do not explain (Eq. 3).
     X : array-like of shape (n_points, d), optional
-        Points, if the candidates are row numbers.
+        Points. Required if the candidates are row numbers.
     seed : int, default=0
-        Seed of the sampled outcomes, used with "information" for batches of more than
-        ten pairs.
+        Seed for the sampled outcomes, which "information" uses for more than ten pairs.
 
     Returns
     -------
     NextPairs
-        ``indices`` among the candidates and ``scores`` (gain of each given the pairs
-        before it), in the order of choice. Information is in nats, and sums to the
-        information of the batch. Scores that are equal to 12 decimals are ordered as
-        the candidates.
+        ``indices`` of the chosen candidates and their ``scores``, in the order of
+        choice. A score is the gain of a pair, given the pairs chosen before.
+        Information is in nats, and the scores sum to the information of the batch.
+        Scores are ties if they agree to 12 decimals, and the first candidate is then
+        chosen.
 
     Notes
     -----
-    Start with randomly chosen pairs, and reuse the prior of this first fit in later
-    fits. LCA sets the scale of its prior from the training pairs, and pairs chosen by
-    ``next_pairs`` would bias this scale. With ``W0 =
-    np.asarray(first.fitted_.prior.mean)`` of the first fit, use
-    ``LCA(standardize=False, prior_mean=W0, regularization=3)`` for later fits, on
-    features that you standardized. The page *Benchmarks: next question* compares these
-    criteria with random choice.
+    Start with randomly chosen pairs, and use the prior of this first fit in later fits.
+    (LCA computes the scale of its prior from the training pairs, and pairs chosen by
+    ``next_pairs`` would bias it.) For later fits, standardize the features and use
+    ``LCA(standardize=False, prior_mean=W0, regularization=3)`` with ``W0 =
+    np.asarray(first.fitted_.prior.mean)``. For a comparison with random choice see
+    *Benchmarks: next question*.
 
-    Pairs that are informative in the model need not be the best for prediction. Chosen
-    pairs are not a random sample. Do not use them to estimate an error, a calibration
-    or the frequency of *same*.
+    The most informative pairs are not always the best for prediction. Chosen pairs are
+    not a random sample. They should not be used to estimate an error, a calibration or
+    the frequency of *same*.
 
-    The information of a batch is at most the logarithm of the number of draws: 200
-    draws (5.3 nats) are enough for batches of about ten. Memory is at most 200 MiB,
-    besides the candidates or one block of candidates. One pass is enough for 40,000
-    candidates with 100 draws. More candidates require at most n passes. With
-    "information" and batches of more than ten pairs, sampling error can hide the best
-    pair.
+    The information of a batch is at most the logarithm of the number of draws. 200
+    draws (5.3 nats) are enough for about ten pairs. ``next_pairs`` uses at most 200
+    MiB, besides the candidates or one block of candidates. One pass is enough for
+    40,000 candidates with 100 draws. More candidates require at most n passes. For more
+    than ten pairs, "information" has a sampling error and may miss the best pair.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def next_pairs(
     if isinstance(candidates, Iterator):
         raise ValueError(
             "candidates must be arrays, a list of blocks or a function that returns "
-            f"blocks, got {type(candidates).__name__}, which can be read only once"
+            f"blocks, got {type(candidates).__name__} (it can be read only once)"
         )
     state, total = rule.start(posterior.n_draws), None
     indices, scores = list[int](), list[float]()
@@ -218,7 +218,7 @@ def _check_draws(posterior: object) -> None:
     draw = posterior.draws[0]
     if not hasattr(draw, "same_probability") or getattr(draw, "link", 0) is None:
         raise ValueError(
-            f"posterior must have draws that define P(same), got {type(draw).__name__} "
+            f"posterior must have draws with P(same), got {type(draw).__name__} "
             "without P(same)"
         )
 
@@ -298,8 +298,8 @@ def _probabilities(
     p = over_draws(same, draws, *(X[rows] for X in points))
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
-            "posterior must define P(same) in [0, 1] for every draw and candidate. "
-            "Check the link of the draws."
+            "posterior must have P(same) in [0, 1] for every draw and candidate, got "
+            "other values. Check the link of the draws."
         )
     return p[:, :n]
 

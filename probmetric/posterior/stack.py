@@ -49,8 +49,8 @@ def unstack(
         sizes = {a.shape[0] if a.ndim else 0 for a in stacked}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError(
-                "draws must have arrays whose first axis is the draw, got first axes "
-                f"of lengths {sorted(sizes)}"
+                "draws must have arrays with one entry per draw in the first axis, got "
+                f"first axes of lengths {sorted(sizes)}"
             )
         every = [[a[s] for a in stacked] for s in range(sizes.pop())]
     if any(np.isnan(a).any() for leaves in every for a in leaves):

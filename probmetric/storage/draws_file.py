@@ -50,9 +50,9 @@ def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
 def load_draws(path: "str | Path") -> xr.DataTree:
     """Load the draws of ``sample`` from a NetCDF file into memory.
 
-    Raises ValueError if the file is missing or damaged, or contains no posterior.
-    Damage is always detected in files written by ``save_draws``, but not always in
-    files written by other programs.
+    Raises ValueError if the file is missing or damaged, or contains no posterior. In
+    files of ``save_draws`` a checksum always detects damage. In files of other programs
+    damage may remain undetected.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def _check_sum(path: Path) -> None:
     if start >= 0:
         digest = hashlib.sha256(memoryview(content)[:start]).hexdigest()
         if content[start:] != MARK + digest.encode():
-            raise ValueError("a changed or truncated file (its checksum differs): ")
+            raise ValueError("a damaged or truncated file (wrong checksum): ")
 
 
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
@@ -108,14 +108,14 @@ def posterior_of(
     Parameters
     ----------
     draws : DataTree
-        Result of ``sample``. The attribute ``learner`` is the name of the learner. If
-        the attribute is missing, the learner is inferred from the variables: matrices
-        ``M`` (with ``b`` if the learner defines P(same)), ``J``, or ``components`` of a
-        two-stage mixture.
+        Draws that ``sample`` returned. The attribute ``learner`` is the name of the
+        learner. Without this attribute the variables determine the learner: ``M`` (with
+        ``b`` if the learner has P(same)), ``J``, or ``components`` of a two-stage
+        mixture.
     purpose : {"prediction", "intervals"}, default="prediction"
-        See ``PosteriorMetric``.
+        Intended use of the result. See ``PosteriorMetric``.
     max_draws : int, optional
-        Number of draws to use, evenly spaced over all chains. Default: all.
+        Maximum number of draws to use, evenly spaced over all chains. Default: all.
 
     Examples
     --------

@@ -164,17 +164,18 @@ def save_metric(
     Parameters
     ----------
     metric : Metric or PosteriorMetric
-        Metric of this package or of your own class, without NaN. Your own class
-        requires a method ``to_arrays()``, which returns arrays of numbers by name, and
-        a class method ``from_arrays(arrays)``. A metric of this package cannot have a
-        link of your own class. Use ``pickle`` for an ``IntervalMetric``.
+        Metric of this package or of your own class, without NaN. Your own class should
+        have a method ``to_arrays()``, which returns arrays of numbers by name, and a
+        class method ``from_arrays(arrays)``. Metrics of this package with a link of
+        your own class are not supported. For an ``IntervalMetric`` use ``pickle``.
     path : str or Path
         File name, by convention with the suffix ``.npz``.
     feature_names : sequence of d str, optional
         Feature names to store. The loaded metric raises an error for a data frame with
-        other columns. Default: the names that the metric was learned with, if any.
+        other columns. Default: the feature names of the training data, if any.
     provenance : mapping, optional
-        Values that JSON can represent, and arrays of numbers.
+        Information to store about the origin of the metric, as values that JSON can
+        represent and arrays of numbers.
 
     Examples
     --------
@@ -238,11 +239,11 @@ def load_metric(
     Parameters
     ----------
     path : str or Path
-        File of ``save_metric``. ValueError is raised if it is missing, damaged, or of a
-        newer format version.
+        File written by ``save_metric``. A file that is missing or damaged, or has a
+        newer format version, raises ValueError.
     kinds : sequence of type, default=()
-        Your own classes that the file may contain. Classes are never imported by a name
-        in the file.
+        Your own classes of metrics in the file. They must be passed, because loading
+        never imports a class by a name in the file.
 
     Returns
     -------
@@ -294,7 +295,7 @@ def _header(text: np.ndarray | None, path: Path) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(
             "metric must be a file written by save_metric or `probmetric fit`, got "
-            f"{str(path)!r}, which has no such header"
+            f"{str(path)!r} (its header is missing)"
         )
     version = header.get("format_version")
     if not isinstance(version, int) or version > VERSION:

@@ -184,7 +184,7 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         ),
         ([], "--metric and --draws must be given, got neither"),
         (["--metric", "none.npz"], "none.npz'"),
-        (["--metric", "data.npz"], "which has no such header"),
+        (["--metric", "data.npz"], "its header is missing"),
         (["--metric", "data.csv"], "must be a readable metric file"),
         (["--draws", "data.npz"], "must be a readable NetCDF file"),
         (["--draws", "M"], "metric.npz'. Use the option --metric"),

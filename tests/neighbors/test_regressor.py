@@ -28,7 +28,7 @@ X = X[:, 2:5] / X[:, 2:5].std(0)
         "check_array_api_input": "needs SCIPY_ARRAY_API in the environment"
     },
 )
-@pytest.mark.filterwarnings("ignore:X. ", "ignore:score. X and y are")
+@pytest.mark.filterwarnings("ignore:X. ", "ignore:score. the metric was learned")
 def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 

@@ -169,7 +169,7 @@ def test_options_of_draws_and_of_the_jackknife_exclude_each_other(fitted):
         fitted.posterior_metric("intervals", n_draws=20)
     with pytest.raises(ValueError, match="method must be a sampler, got 'jackknife'"):
         fitted.posterior_metric("prediction", method="jackknife")
-    with pytest.raises(ValueError, match="'auto' for intervals with .*, got 'all'"):
+    with pytest.raises(ValueError, match=r"'auto' for intervals with .*, got 'all'"):
         fitted.posterior_metric("intervals", pairs="all")
     with pytest.raises(ValueError, match="target='all_pairs' requires purpose="):
         fitted.posterior_metric("prediction", target="all_pairs")
