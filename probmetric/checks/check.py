@@ -50,23 +50,23 @@ type Side = Values | xr.Dataset | xr.DataTree | Ranks
 
 @dataclass(frozen=True, eq=False)
 class Problem[D]:
-    """A problem to run checks on: data, parameters and settings of a model.
+    """Data, parameters and settings of a model, on which checks run.
 
-    Nothing is validated. Two problems are equal only if they are the same object. Use
-    ``dataclasses.replace`` to make a changed copy.
+    The arguments are not validated. Two problems are equal only if they are the same
+    object. Use ``dataclasses.replace`` to make a changed copy.
 
     Parameters
     ----------
     name : str
         Name in reports and tables.
     params : pytree of arrays
-        Fitted or true parameters of the model. None if the checks use none.
+        Fitted or true parameters of the model, or None if the checks use none.
     data : pytree of arrays
         Container of ``probmetric.data``, or any data that your checks read.
     prior : pytree of arrays, optional
         Prior of the model.
     options : mapping of str, optional
-        Static settings (learning rate, sizes) by name.
+        Settings by name, such as the learning rate or sizes.
 
     Examples
     --------
@@ -98,42 +98,44 @@ def zero(problem: Problem[object]) -> None:
 class Check:
     """A claim to test: an estimate, its reference, and wrong versions that must fail.
 
-    If the check agrees, the claim is right for these problems, within the tolerance.
-    The wrong versions show that the check can fail.
+    If estimate and reference agree, the claim is right for the tested problems, within
+    the tolerance. The wrong versions show that the check can fail.
 
     Parameters
     ----------
     name : str
         The claim as a sentence: "the fit is a mode of the NumPyro density".
     kind : {"exact", "approximate"}
-        Exact claims must *agree* with the reference. Approximate claims must be
+        Exact claims should *agree* with the reference. Approximate claims should be
         *within* ``bound``: their distance from the reference is at most the bound.
     reference : callable
-        ``reference(problem) -> values or draws``, independent of the code under test.
-        Use ``zero`` if all values must be zero, and ``uniform`` for ranks.
+        Function ``reference(problem)`` that computes values or draws. It should not use
+        the code under test. Use ``zero`` if all values must be zero, and ``uniform``
+        for ranks.
     estimate : callable
-        ``estimate(problem)`` computes the claimed values, draws or ranks. *Values* are
-        arrays by name. *Draws* are a Dataset or DataTree with dims chain and draw.
-        *Ranks* are a result of ``checks.ranks.sbc``.
+        Function ``estimate(problem)`` that computes the claimed values, draws or ranks.
+        *Values* are arrays by name. *Draws* are a Dataset or DataTree with dims chain
+        and draw. *Ranks* are a result of ``checks.ranks.sbc``.
     controls : mapping of str to callable, optional
-        Negative controls by name: wrong versions of ``estimate`` that ``judge`` must
+        Negative controls by name: wrong versions of ``estimate``, which the check must
         reject. An exact check requires at least one.
     rtol : float >= 0, default=1e-9
-        Tolerance for values, relative to the largest entry of the reference array of
-        the same name. It is ignored if a side has draws.
+        Tolerance for values, relative to the largest entry of the reference array. Not
+        used for draws.
     atol : float >= 0, default=0.0
-        Absolute tolerance, added to the relative tolerance.
+        Absolute tolerance for values, added to the relative tolerance.
     bound : float > 0, optional
-        Bound of an approximate check. For draws it limits the shift of a mean, in
-        posterior sd, and the log ratio of two sd. For values it limits the error,
+        Bound of an approximate check. For draws it limits the shift of each mean, in
+        posterior sd, and the log ratio of the two sd. For values it limits the error,
         relative to the largest entry of the reference.
     tol : float > 0, default=0.1
-        Shift of a mean that must be detectable, in posterior sd.
+        Shift of a mean, in posterior sd, that the check must be able to detect.
+        Otherwise it is inconclusive.
     ess_min : float > 0, default=1000
-        Smallest effective sample size. With fewer effective draws a check is
+        Minimum effective sample size. With fewer effective draws the check is
         inconclusive.
     layer : {"algebra", "quadrature", "gradient", "sampling", "sbc"}
-        Method of the reference, in order of cost.
+        Method that computes the reference, in order of cost.
     slow : bool, default=False
         Whether ``validate(quick=True)`` skips the check.
 
@@ -183,7 +185,7 @@ class Check:
             check_number("bound", self.bound, 0, open_low=True)
         if self.kind == "exact" and not self.controls:
             raise ValueError(
-                f"controls must have at least one wrong claim for the exact check "
+                f"controls must have at least one wrong version for the exact check "
                 f"{self.name!r}, got none"
             )
         if self.kind == "approximate" and self.bound is None:
@@ -258,8 +260,8 @@ def _compare(check: Check, reference: Any, estimate: Any, alpha: float) -> xr.Da
             )
             return table.assign_attrs(bound=float(check.bound))
         raise ValueError(
-            f"both sides of the approximate check {check.name!r} must be draws or "
-            f"values, got {type(reference)} and {type(estimate)}"
+            f"reference and estimate of the approximate check {check.name!r} must be "
+            f"draws or values, got {type(reference)} and {type(estimate)}"
         )
     if not any(drawn):
         return compare_values(reference, estimate, rtol=check.rtol, atol=check.atol)

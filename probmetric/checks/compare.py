@@ -96,39 +96,42 @@ def compare(
 
     Only means are compared, so posteriors with equal means and different widths agree.
     To compare more than means, add squares, indicators of quantiles or the log
-    likelihood to both sides.
+    likelihood to the reference and the draws.
 
     Parameters
     ----------
     reference : mapping of str to array, or Dataset or DataTree of draws
-        Posterior means of parameters or of functions of them, by name; or draws of
+        Posterior means of parameters (or functions of parameters) by name, or draws of
         another run. For draws, their Monte Carlo error, R-hat and effective sample size
-        are used, too. Only names in the reference are compared.
+        are also used. Only names in the reference are compared.
     draws : Dataset or DataTree
-        Draws with dims ``chain`` (at least 2) and ``draw`` (at least 4); a DataTree
+        Draws with dims ``chain`` (at least 2) and ``draw`` (at least 4). A DataTree
         must have the group ``posterior``.
     reference_mcse : mapping of str to array, optional
         Monte Carlo errors of the reference values. Default: 0.
     alpha : float in (0, 1), default=0.01
-        Family-wise false-alarm rate over all entries.
+        Probability that any entry of a right reference is judged "disagree"
+        (family-wise false-alarm rate).
     power : float in (0, 1), default=0.9
-        Probability with which a shift of ``tol`` must be detected.
+        Probability of detecting a shift of ``tol`` that is required for "agree".
     tol : float, default=0.1
-        Shift that must be detectable, in posterior standard deviations.
+        Shift, in posterior standard deviations, that must be detectable with
+        probability ``power``. Otherwise an entry is inconclusive.
     rhat_max : float, default=1.01
-        Upper limit of R-hat, above which an entry is inconclusive.
+        Upper limit of R-hat. Above it an entry is inconclusive.
     ess_min : float, default=1000
-        Lower limit of the effective sample size of the mean, below which an entry is
-        inconclusive. Smaller limits raise the false-alarm rate of skewed quantities.
+        Lower limit of the effective sample size of the mean. Below it an entry is
+        inconclusive. Smaller limits increase the false-alarm rate of skewed quantities.
 
     Returns
     -------
     Dataset
         Table with dim ``entry`` and the columns reference, estimate, sd, mcse, ess,
-        rhat, z (difference in Monte Carlo errors), p_holm, detectable (smallest
-        detectable shift) and verdict. The attributes are alpha, power, tol, m, z_crit
-        and verdict (the most severe verdict). Constant draws must equal the reference
-        up to a relative error of 1000 roundings.
+        rhat, z (difference divided by its Monte Carlo error), p_holm (adjusted
+        p-value), detectable (smallest detectable shift) and verdict. The attributes are
+        alpha, power, tol, m, z_crit and verdict (the most severe). If draws are
+        constant, they must equal the reference up to a relative error of 1000
+        roundings.
 
     Examples
     --------
@@ -146,8 +149,8 @@ def compare(
     if isinstance(reference, xr.Dataset | xr.DataTree):
         if reference_mcse is not None:
             raise ValueError(
-                "reference_mcse must be None if the reference has draws, got a "
-                "mapping. Their Monte Carlo error is computed."
+                "reference_mcse must be None if the reference has draws (their Monte "
+                "Carlo error is computed), got a mapping."
             )
         other = select(reference, None, "reference")
         table = align(other, select(draws, list(other), "draws"), "draws")
@@ -163,9 +166,7 @@ def compare(
         if reference_mcse is not None:
             error = flatten(reference_mcse, table, "reference_mcse")
         if np.any(error < 0):
-            raise ValueError(
-                "reference_mcse must be nonnegative, got a negative number"
-            )
+            raise ValueError("reference_mcse must be ≥ 0, got a negative number")
         constant, usable = error == 0, np.full(values.shape, True)
         third = np.zeros_like(values)
     constant = constant & ours.constant

@@ -76,9 +76,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelVerdict:
-    """Result of ``check_model``: the model's name, and the judged parts.
-
-    The overall verdict is the most severe verdict among the parts.
+    """Result of ``check_model``: a verdict for each part, and an overall verdict.
 
     Examples
     --------
@@ -102,7 +100,7 @@ class ModelVerdict:
         return max((p.verdict for p in self.parts), key=WORDS.index)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a row per part, with its verdict, p-value, size, result and remedy."""
+        """Return a table: verdict, p-value, size, result and remedy of each part."""
         rows = [
             {
                 "part": p.finding.part,
@@ -159,32 +157,32 @@ def surprise(
 def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     """Check a fitted model, or its draws, against its data.
 
-    *Adequate* does not mean *true*. It means that the checks found no discrepancy
-    between model and data at this sample size. See Benchmarks: model_verdict for error
-    rates and the misfits that are found. Pairs made from labels share points. Their
-    predictive bands allow for the dependence of pairs with the same first point, but
-    not of pairs that share another point. They may be too narrow.
+    *Use it before you trust a posterior: could the model have produced the data?
+    *Adequate* does not mean that the model is true. It means that the checks found no
+    discrepancy between model and data at this sample size. For error rates, and the
+    misfits that are detected, see Benchmarks: model_verdict. After fits to labels the
+    predictive bands may be too narrow. They allow for the dependence of pairs with the
+    same first point, but not of pairs that share another point.
 
     Parameters
     ----------
     fit : estimator or DataTree
-        Fitted learner or draws. A learner and its draws, by any sampler, have the same
-        verdict.
+        Fitted learner or its draws. Both have the same verdict, for any sampler.
 
-        - ``LCA`` with ``per_anchor=False``: the model of pairs, with its link
-          exp(-(b + dist²/2)). P(same) from class probabilities is not judged.
+        - ``LCA`` with ``per_anchor=False``: the model of pairs, with P(same) = exp(-(b
+          + dist²/2)). P(same) from class probabilities is not checked.
         - ``GaussianClasses``, ``GLML``, ``LDA``, ``RCA``: Gaussian classes. Rows with
-          missing entries are left out. The prior is not judged.
-        - Draws of your own model, ``TwoStageMixture`` or ``DCAGM``: a result of
-          ``sample(..., log_prior=True, predictive=True, prior_draws=1000)``.
+          missing entries are ignored. The prior is not checked.
+        - Draws of your own model, ``TwoStageMixture`` or ``DCAGM``. Use ``sample(...,
+          log_prior=True, predictive=True, prior_draws=1000)``.
     seed : int, default=0
-        Seed of the replicates and folds.
+        Seed for simulated data and folds.
 
     Returns
     -------
     ModelVerdict
         ``overall`` is the most severe verdict among ``parts``: "adequate", "doubtful"
-        or "conflict". ``print`` shows each part, with a remedy if it is not adequate.
+        or "conflict". ``print`` shows each part, and a remedy unless it is adequate.
 
     Examples
     --------
@@ -217,8 +215,8 @@ def _criticism(fit: Any) -> tuple[str, Any]:
         name = ""
     if name not in JUDGED:
         raise ValueError(
-            "fit must be draws of sample(model, ...) or of a learner's sample, or a "
-            f"fitted learner (LCA, LDA, RCA, GaussianClasses, GLML), got {kind}"
+            "fit must be a fitted learner (LCA, LDA, RCA, GaussianClasses, GLML) or "
+            f"draws from sample, got {kind}"
         )
     check_is_fitted(fit)
     return JUDGED[name], MODELS[name].criticism

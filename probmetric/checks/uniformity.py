@@ -51,15 +51,16 @@ def uniformity(
     Parameters
     ----------
     ranks : Ranks
-        Ranks by name: integers 0..n_draws of shape (n_simulations,). The verdict of
-        its ``constants`` is "agree" if they equal the true value, and otherwise
+        Ranks by name: integers 0..n_draws of shape (n_simulations,). Quantities in
+        ``constants`` have the verdict "agree" if they equal the true value, otherwise
         "disagree".
     alpha : float in (0, 1), default=0.01
-        Family-wise false-alarm rate over all quantities and both tests.
+        Probability that uniform ranks give any verdict "disagree" (family-wise
+        false-alarm rate over all quantities and both tests).
     power : float in (0, 1), default=0.9
-        Probability with which a shift of ``tol`` must be detected.
+        Probability of detecting a shift of ``tol`` that is required for "agree".
     tol : float, default=0.3
-        Shift of all posterior means that must be detectable, in posterior sd (Eq. 3).
+        Shift of all posterior means, in posterior sd, that must be detectable (Eq. 3).
         With ten quantities, 0.3 requires 270 simulations and 0.25 requires 400.
 
     Returns
@@ -69,8 +70,8 @@ def uniformity(
         quantity q. The columns are reference, estimate (mean of u, or χ²), z, p_holm,
         detectable and verdict. The attributes are alpha, power, tol, m, n_needed and
         verdict. A row is "inconclusive" if there are too few simulations to detect
-        ``tol``, or to expect five ranks in every bin. ``n_needed`` is the sufficient
-        number of simulations.
+        ``tol``, or to expect five ranks in every bin. ``n_needed`` simulations are
+        enough.
 
     Examples
     --------

@@ -74,10 +74,10 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """Result of ``validate``: a judgement per problem and check (or negative control).
+    """Result of ``validate``: a judgement for each problem and check.
 
-    ``name`` is the model's name, or "checks". ``broken`` is True if negative controls
-    were judged instead of the claims.
+    ``name`` is the name of the model, or "checks". ``broken`` is True if negative
+    controls were judged instead of the claims.
     """
 
     name: str
@@ -98,10 +98,10 @@ class Validation:
     def verdict(self) -> str:
         """Return the most severe verdict: "agree", "disagree" or "inconclusive".
 
-        For negative controls it is "rejected" if all were rejected, and otherwise
-        "missed". Without any claim it is "inconclusive". An approximation within its
-        bound with a k-hat of 0.7 or more does not change it, because its reference
-        draws do not depend on the approximation.
+        For negative controls it is "rejected" if all were rejected, otherwise "missed".
+        Without any claim it is "inconclusive". It ignores approximations within their
+        bound whose k-hat is 0.7 or more, because the reference draws do not depend on
+        the approximation.
         """
         counts = self.counts
         if self.broken:
@@ -128,9 +128,10 @@ class Validation:
         return int(self.verdict not in ("agree", "missed"))
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return every entry of every check as a row; see ``judge`` for the columns.
+        """Return a table with a row for every entry of every check.
 
-        A rejected negative control has the verdict "disagree".
+        Columns are as in ``checks.check.judge``. A rejected negative control has the
+        verdict "disagree".
         """
         frames = [
             j.table.to_dataframe().reset_index().assign(**j.names)
@@ -144,7 +145,7 @@ class Validation:
         return whole.reindex(columns=first + rest)
 
     def summary(self) -> pd.DataFrame:
-        """Return a row per check: entries, largest error and z, verdict, seconds."""
+        """Return a table of checks: entries, largest error and z, verdict, seconds."""
         return pd.DataFrame(
             [
                 {
@@ -160,7 +161,7 @@ class Validation:
         )
 
     def by_model(self) -> pd.DataFrame:
-        """Return a row per model: claims or controls, verdict, seconds."""
+        """Return a table of models: claims or controls, verdict, seconds."""
         rows: list[dict[str, object]] = []
         for name in dict.fromkeys(j.model for j in self.judgements):
             rows_of = tuple(j for j in self.judgements if j.model == name)
@@ -217,33 +218,37 @@ def validate(
 ) -> Validation:
     """Check every claim about a model, and return the verdicts.
 
+    Use it to compare closed forms with independent computations: quadrature, automatic
+    differentiation or sampling.
+
     Parameters
     ----------
     model : str, ModelSpec, sequence of Check, or callable
-        Name or ``ModelSpec`` of a registered model, your own checks, or a NumPyro model
-        ``model(data)``. A NumPyro model is checked by simulation-based calibration
-        (``sbc``).
+        Name (or ``ModelSpec``) of a registered model, your own checks, or a NumPyro
+        model ``model(data)``. For a NumPyro model simulation-based calibration
+        (``sbc``) is used.
     data : Problem, sequence of Problem, Labeled, or anything, optional
         Problems to check on.
 
-        - Registered model: a ``Problem``, or labeled data to which the model is fitted.
-          Default: two simulated problems (one with ``quick``).
-        - Your own checks: any data, which the checks read as ``problem.data``.
-        - NumPyro model: its data, or a ``Problem``. The ``prior`` of the problem is the
-          second argument of the model, and the ``options`` are its keyword arguments.
+        - For a registered model: a ``Problem``, or labeled data, to which the model is
+          fitted. Default: two simulated problems (one with ``quick``).
+        - For your own checks: any data. The checks read them as ``problem.data``.
+        - For a NumPyro model: its data, or a ``Problem``. The ``prior`` of the problem
+          is passed as the second argument of the model, and the ``options`` as keyword
+          arguments.
     quick : bool, default=False
-        Skip the checks marked slow. The check of a NumPyro model is never skipped.
+        Whether to skip slow checks. The check of a NumPyro model is never skipped.
     break_ : bool, default=False
-        Judge the negative controls instead of the claims. Each control must be
-        rejected.
+        Whether to judge the negative controls instead of the claims. Each control
+        should be rejected.
     seed : int, default=0
-        Seed of the simulated problems.
+        Seed for the simulated problems.
     progress : bool, optional
-        Default: a bar over the checks in terminals and notebooks.
+        Whether to show progress. Default: a bar in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
-        False-alarm rate of this call. Each of the T statistical tests (of draws or
-        ranks) has the rate alpha/T (Bonferroni). Within a test, Holm's method shares
-        this rate among the compared numbers.
+        Probability that any statistical test of this call rejects a right claim. It is
+        divided equally among the tests of draws or ranks (Bonferroni), and within a
+        test among the compared numbers (Holm).
 
     Examples
     --------
@@ -264,7 +269,7 @@ def validate(
     if not chosen:
         raise ValueError(
             f"model must have at least one check to run for {name!r}, got 0"
-            + (" quick ones. Leave quick out." if quick and checks else "")
+            + (" quick checks. Omit quick." if quick and checks else "")
         )
     check_within_0_1(alpha=alpha)
     work = [(problem, check) for problem in problems for check in chosen]

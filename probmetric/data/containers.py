@@ -31,7 +31,7 @@ class Points(NamedTuple):
 class Labeled(NamedTuple):
     """Observations with class codes y (n,) in 0..C-1, or y=None to simulate classes.
 
-    ``groups`` (n,) are codes of clusters of rows; only ``LCA`` uses them.
+    ``groups`` (n,) are codes of clusters of rows. Only ``LCA`` uses them.
 
     Examples
     --------
@@ -49,8 +49,8 @@ class Labeled(NamedTuple):
 class Pairs(NamedTuple):
     """Pairs (X[i], X[j]) with y (N,) = 1 for same and 0 for different.
 
-    ``anchor`` (N,) is the group of each pair, for models with one scale or map per
-    group. ``trials`` (N,) is the number of judgments of each pair; y is then the number
+    ``anchor`` (N,) is the group of each pair, for models with one scale or map for each
+    group. ``trials`` (N,) is the number of judgments of each pair. y is then the number
     of *same* judgments, 0..trials. Only ``LCA`` and ``GDM`` support counts.
 
     Examples
@@ -72,10 +72,10 @@ class Pairs(NamedTuple):
 
 
 class Triplets(NamedTuple):
-    """Comparisons: is X[near] nearer to X[anchor] than X[far] is?
+    """Comparisons of three points: is X[near] nearer to X[anchor] than X[far] is?
 
-    y (N,) is 1 for yes and 0 for no. Quadruplets also have ``other``: is X[near] nearer
-    to X[anchor] than X[far] is to X[other]?
+    y (N,) is 1 for yes and 0 for no. Quadruplets also have ``other``. The question is
+    then: is X[near] nearer to X[anchor] than X[far] is to X[other]?
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Triplets(NamedTuple):
 
     @property
     def beside(self) -> Int[Array, "N"]:
-        """The points that far is compared with: ``other``, or the anchors."""
+        """Second points of the pairs with far: ``other``, or the anchors."""
         return self.anchor if self.other is None else self.other
 
     @property
@@ -107,15 +107,15 @@ class Triplets(NamedTuple):
 
     @property
     def alternatives(self) -> tuple[tuple[Int[Array, "N"], Int[Array, "N"]], ...]:
-        """Pairs of points in the order of y: the response y = k names pair k."""
+        """Pairs of points to compare. Response y = k: pair k is the nearest."""
         return (self.beside, self.far), (self.anchor, self.near)
 
 
 class OddOneOut(Triplets):
     """Which of three objects X[anchor], X[near], X[far] is the odd one?
 
-    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. y is the
-    response of a triplet, with a third alternative: near and far are the nearest pair.
+    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. This is a
+    triplet with a third possible response: near and far are the nearest pair.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class OddOneOut(Triplets):
 
     @property
     def alternatives(self) -> tuple[tuple[Int[Array, "N"], Int[Array, "N"]], ...]:
-        """Pairs of points in the order of y: the response y = k names pair k."""
+        """Pairs of points to compare. Response y = k: pair k is the nearest."""
         return (*super().alternatives, (self.near, self.far))
 
 
@@ -202,6 +202,6 @@ def refuse_trials(pairs: Pairs, model: str) -> None:
     """Raise if pairs are counts, which ``model`` does not support."""
     if pairs.trials is not None:
         raise ValueError(
-            f"pairs.trials must be None for {model}, got counts (trials). Use LCA or "
-            "GDM, or replace each count by pairs with y = 0 or 1."
+            f"pairs.trials must be None for {model}, got counts. Use LCA or GDM, or "
+            "replace each count by pairs with y = 0 or 1."
         )

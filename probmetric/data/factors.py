@@ -78,7 +78,7 @@ def factors_of(X: Any) -> Factors:
         levels = sorted({_level(v) for v in entries})
         if not category and all(map(_is_number, levels)):
             raise ValueError(
-                f"X must have numeric columns, got {name!r}, whose numbers are text "
+                f"X must have numeric columns, got numbers as text in {name!r} "
                 f"({levels[0]!r}). Use pandas.to_numeric, or astype('category') if "
                 "they are categories"
             )

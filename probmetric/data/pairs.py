@@ -135,21 +135,22 @@ def impostor_pairs(
 ) -> Pairs:
     """Pair each point with its k targets and its impostors (paper, §3.2).
 
-    Targets of i are its first min(k, n_c - 1) neighbors of the same class by (squared
-    distance, index). Impostors are the points of other classes *strictly* nearer than
-    the last target, in the same order. A point without a target or without an impostor
-    anchors no pairs. Pairs are directed: (i, j) and (j, i) may both occur, with
-    different anchors.
+    Targets of a point are its k nearest neighbors of the same class (or all, if there
+    are fewer). Impostors are the points of other classes that are *strictly* nearer
+    than the last target. A point is the anchor of its pairs. It has no pairs if it has
+    no target or no impostor. (i, j) and (j, i) may both occur, with different anchors.
+    Ties are ordered by index.
 
     Parameters
     ----------
     X, labels : array-like of shape (n, d), (n,)
         Points, and class labels of at least two classes.
     k : int
-        Number of targets, from 1 to the size of the largest class minus 1.
+        Number of targets of each point, from 1 to the size of the largest class minus
+        1.
     max_impostors : int, optional
-        Largest number of impostors per anchor; the nearest are used. Default: all, as
-        in the paper.
+        Maximum number of impostors of each point. The nearest are used. Default: all,
+        as in the paper.
 
     Returns
     -------
@@ -159,11 +160,11 @@ def impostor_pairs(
     Raises
     ------
     ValueError
-        If no anchor has an impostor: the Euclidean distance agrees with the labels.
+        If no point has an impostor.
 
     Examples
     --------
-    Points of class b have no impostors and anchor no pairs.
+    Points of class b have no impostors, and therefore no pairs.
 
     >>> from probmetric.data import impostor_pairs
     >>> pairs = impostor_pairs([[0.0], [2.0], [1.0], [1.1]], ["a", "a", "b", "b"], k=1)
@@ -180,8 +181,8 @@ def impostor_pairs(
     parts = _impostors(rows, codes, k, max_impostors)
     if not any(len(i) for i, _, _ in parts):
         raise ValueError(
-            f"labels: there are no impostors. For every point, its {k} nearest points "
-            "of the same class are nearer than all points of other classes. Use "
+            f"labels must have impostors, got none: the {k} nearest points of the same "
+            "class are nearer than all points of other classes, for every point. Use "
             "nearest_pairs instead."
         )
     return _by_anchor(rows, parts)
@@ -198,23 +199,25 @@ def nearest_pairs(
 ) -> Pairs:
     """Pair each point with its nearest points of the same class and of other classes.
 
-    These are the default pairs of LCA. Unlike in ``impostor_pairs``, all points anchor
-    pairs. The member of a class of one only anchors pairs of different classes.
+    These are the default pairs of LCA. Each point is the anchor of its pairs. Unlike in
+    ``impostor_pairs``, all points have pairs. The only point of a class has only pairs
+    with other classes.
 
     Parameters
     ----------
     X, labels : array-like of shape (n, d), (n,)
         Points, and class labels of at least two classes.
     k, m : int, default=3
-        Numbers of same-class and other-class neighbors of each point. All neighbors are
-        used if there are fewer.
+        Number of neighbors of the same class (k) and of other classes (m). All are used
+        if there are fewer.
     factor : array-like of shape (p, d), optional
-        Linear map of the distance ‖factor (x - x')‖. Default: Euclidean distance.
+        Linear map used to compute the distance ‖factor (x - x')‖. Default: Euclidean
+        distance.
     groups : array of shape (n,) of integers, optional
-        Cluster of each point. No pair has two points of a group, and the neighbors of a
-        point are from different groups. Default: each point is a group.
+        Cluster of each point. Points of one group are not paired, and the neighbors of
+        a point come from different groups. Default: each point is a group.
     n_anchors : int, optional
-        Number of points that anchor pairs, a random sample stratified by class. Their
+        Number of points that are anchors: a random sample, stratified by class. Their
         neighbors are searched among all points. Default: all points.
 
     Returns
@@ -226,7 +229,7 @@ def nearest_pairs(
     Raises
     ------
     ValueError
-        If no class has two members.
+        If no class has two points.
 
     Examples
     --------
@@ -355,7 +358,7 @@ def from_rows(
 
 
 def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
-    """Make the n(n-1)/2 pairs i < j, with y=1 within a class.
+    """Make all n(n-1)/2 pairs of points, with y=1 within a class.
 
     Examples
     --------

@@ -71,9 +71,8 @@ def _warn_of_constant(which: Bool[np.ndarray, "d"], names: Names) -> None:
     if len(constant):
         more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
         warnings.warn(
-            f"X: constant columns {_columns(constant[:5], names)}{more}. They have no "
-            "information and do not change the learned distance. Drop them to avoid "
-            "this warning.",
+            f"X has constant columns {_columns(constant[:5], names)}{more}. They do "
+            "not change the learned distance. Drop them to avoid this warning.",
             stacklevel=5,
         )
 
@@ -108,9 +107,9 @@ def fit_scaler(
     small = np.flatnonzero((span > 0) & (span < 1 / LARGEST))
     if len(small):
         raise ValueError(
-            f"X: squares of the ranges {span[small].tolist()} of columns "
-            f"{_columns(small, names)} underflow float64 (ranges must be at least "
-            f"{1 / LARGEST:.3g}). Rescale these columns."
+            f"X must have ranges of at least {1 / LARGEST:.3g} (squares must not "
+            f"underflow), got {span[small].tolist()} in columns "
+            f"{_columns(small, names)}. Rescale these columns."
         )
     if not standardize:
         unit = np.ones(d)
@@ -171,14 +170,14 @@ def check_sizes(
     """Raise if squares of entries (or ``smallest``: of all ranges) leave float64."""
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(
-            "X: squares of the ranges of all columns underflow float64 (largest range "
-            f"{span:.3g}; it must be at least {1 / LARGEST:.3g}). Rescale X."
+            f"X must have a range of at least {1 / LARGEST:.3g} in a column (squares "
+            f"must not underflow), got a largest range of {span:.3g}. Rescale X."
         )
     size = np.max(np.abs(X), 0, where=~np.isnan(X), initial=0.0)
     large = np.flatnonzero(size > LARGEST)
     if len(large):
         raise ValueError(
-            f"X: squares of the values {size[large].tolist()} of columns "
-            f"{_columns(large, names)} overflow float64 (values must be at most "
-            f"{LARGEST:.3g}). Rescale these columns."
+            f"X must have values of at most {LARGEST:.3g} (squares must not overflow), "
+            f"got {size[large].tolist()} in columns {_columns(large, names)}. Rescale "
+            "these columns."
         )

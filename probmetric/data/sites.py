@@ -31,17 +31,18 @@ def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> 
     X : array-like of shape (n, d)
         Covariates of the sites.
     species : array-like of shape (n, S)
-        Numbers ≥ 0. Every site must have a species, because otherwise its dissimilarity
-        is undefined.
+        Amount of each species at each site, ≥ 0. Every site must have at least one
+        species, because otherwise its dissimilarity is undefined.
     measure : {"counts", "presence", "cover"}, default="counts"
-        "counts" requires integers: abundances, or presence as 0 and 1 or booleans.
-        "presence" counts each number above 0 as 1. "cover" accepts any amounts.
+        Meaning of ``species``. Use "counts" for integers: abundances, or presence as 0
+        and 1 or booleans. "presence" counts each number above 0 as 1. Use "cover" for
+        amounts that are not counts.
 
     Returns
     -------
     Pairs
-        Pairs with ``trials`` individuals or species, y of which are shared. Sites are
-        the rows of X.
+        Pairs of sites (rows of X). ``trials`` is the number of individuals or species
+        of a pair, and y of them are shared.
 
     Examples
     --------
@@ -92,7 +93,7 @@ def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> 
     if len(empty):
         raise ValueError(
             "species must have at least one species at every site, got none at site "
-            f"{', '.join(repr(labels[k]) for k in empty[:5])}. Leave these sites out"
+            f"{', '.join(repr(labels[k]) for k in empty[:5])}. Remove these sites"
         )
     i, j = np.triu_indices(n, 1)
     shared = np.empty(len(i))

@@ -25,8 +25,9 @@ def nearest_triplets(
 ) -> Triplets:
     """Make triplets of each anchor, its targets and its impostors, all with y = 1.
 
-    Parameters are as in ``nearest_pairs``: ``n_targets`` and ``n_impostors`` nearest
-    points of the same class and of other classes. Triplets are ordered by anchor.
+    Each point is an anchor. Its targets are the ``n_targets`` nearest points of the
+    same class, and its impostors the ``n_impostors`` nearest points of other classes.
+    Triplets are ordered by anchor. X and labels are as in ``nearest_pairs``.
 
     Examples
     --------
@@ -151,8 +152,8 @@ def triplets_from_arrays(
     if isinstance(triplets, Triplets):
         if y is not None or w is not None:
             raise ValueError(
-                "y and sample_weight must be None for a Triplets object, which "
-                "already contains them, got arrays. Pass them to Triplets."
+                "y and sample_weight must be None for a Triplets object, got arrays. "
+                "Pass them to Triplets."
             )
         y, w, X, kind = triplets.y, triplets.w, np.asarray(triplets.X), type(triplets)
         a, near, far, *other = triplets.ends

@@ -32,7 +32,7 @@ def shift_to(
     shares = column(class_prior, len(classes), "class_prior")
     if not (np.all(shares > 0) and np.isclose(shares.sum(), 1)):
         raise ValueError(
-            f"class_prior must be shares > 0 with sum 1, got {shares.tolist()}"
+            f"class_prior must be frequencies > 0 with sum 1, got {shares.tolist()}"
         )
     return np.log(shares) - np.log(np.asarray(before))
 
@@ -56,10 +56,11 @@ class TellsClasses(ClassifierMixin):
         y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the accuracy, as in scikit-learn's ``accuracy_score``.
+        """Compute the accuracy, as scikit-learn's ``accuracy_score``.
 
-        A class that was not in ``fit`` is never predicted. Rows with the label
-        ``unlabeled`` are left out. Labels must be of the type of the classes.
+        A class that was not in ``fit`` is never predicted, so its rows count as errors.
+        Rows with the label ``unlabeled`` are ignored. Labels must have the type of the
+        classes.
         """
         if y is None:
             raise ValueError("y must be the true labels, got None")

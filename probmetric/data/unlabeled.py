@@ -51,8 +51,8 @@ def leave_out(
         return labels, *others
     if not labeled.any():
         raise ValueError(
-            f"{name} must have labels, got only {unlabeled!r}, which is the value of "
-            "unlabeled"
+            f"{name} must have labels, got only {unlabeled!r} (the label of unlabeled "
+            "rows)"
         )
     for other in others:
         if other is not None and len(other) != len(labeled):
@@ -75,7 +75,7 @@ def refuse_unlabeled(unlabeled: object) -> None:
     if leaves_out(unlabeled):
         raise ValueError(
             f"unlabeled must be None or 'warn' for data on disk, got {unlabeled!r}. "
-            "Leave those rows out of the files."
+            "Remove those rows from the files."
         )
 
 
@@ -89,9 +89,9 @@ def warn_of_unlabeled(
         warnings.warn(
             f"{name} has -1 next to "
             f"{', '.join(others[:3])}{', ...' if len(others) > 3 else ''}, and -1 is "
-            f"used as a class. If -1 means 'no label', set unlabeled=-1{option}, which "
-            "leaves those rows out. If it is a class, set unlabeled=None to avoid "
-            "this warning.",
+            f"used as a class. If -1 means 'no label', set unlabeled=-1{option} to "
+            "ignore those rows. If it is a class, set unlabeled=None to avoid this "
+            "warning.",
             UserWarning,
             stacklevel=1,  # One line: Python's filters show the warning once.
         )

@@ -55,10 +55,11 @@ BUILT_IN = {name: getattr(sklearn.datasets, f"load_{name}") for name in STORED}
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A labeled data set, which unpacks as ``X, y = dataset``.
+    """A labeled data set. It can be unpacked as ``X, y = dataset``.
 
-    ``y`` are class codes 0..C-1 with names ``target_names``, ``groups`` codes 0..G-1 of
-    the source of each row, and ``label`` is the name of the column of classes.
+    ``y`` are class codes 0..C-1, and ``target_names`` the names of the classes.
+    ``groups`` are codes 0..G-1 of the source of each row. ``label`` is the name of the
+    column of classes.
 
     Examples
     --------
@@ -82,12 +83,12 @@ class Dataset:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """X as a DataFrame whose columns are the feature names."""
+        """X as a DataFrame, with feature names as columns."""
         return pd.DataFrame(self.X, columns=pd.Index(self.feature_names))
 
     @property
     def labels(self) -> np.ndarray:
-        """The class name of every row, shape (n,)."""
+        """Class name of every row, shape (n,)."""
         return np.asarray(self.target_names)[self.y]
 
 
@@ -199,10 +200,10 @@ def load(
     n: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Load labeled data.
+    """Load labeled data by name, from a file, or from a generator.
 
-    Whole files are read into memory. A text file needs several times its size. Use
-    ``pm.open`` for data that do not fit into memory.
+    Files are read into memory. A text file needs several times its size. For data that
+    do not fit into memory use ``pm.open``.
 
     Parameters
     ----------
@@ -210,37 +211,37 @@ def load(
         - A data set of scikit-learn: breast_cancer, digits, iris or wine.
         - A generator: waveform, twonorm or ringnorm.
         - A file: .csv, .tsv, .csv.gz, .tsv.gz, .parquet, or .npz with arrays X and y.
-        - ``"openml:NAME"`` or ``"openml:NUMBER"``, which needs a network.
+        - ``"openml:NAME"`` or ``"openml:NUMBER"``, which requires a network connection.
     label : str, optional
-        Column of classes. Default: the column ``groups`` if set, otherwise the last
-        column that is not dropped (``y`` in an NPZ file).
+        Column of classes. Default: the column ``groups`` if it is set, otherwise the
+        last column that is not dropped (``y`` in an NPZ file).
     groups : str, optional
         Column with the source of each row. It is not used as a feature.
     sep : str, optional
-        Column separator of text files. "tab" is a tab. Default: a tab for .tsv,
+        Column separator of text files, such as ";" or "tab". Default: a tab for .tsv,
         otherwise a comma.
     decimal, encoding : str, default="." and "utf-8"
         Decimal point and encoding of text files.
     na : sequence of str, optional
-        Texts ("?") or numbers ("-999") that mean missing in text files, in addition to
-        the defaults of pandas (an empty field, NA, NaN, ...).
+        Texts ("?") or numbers ("-999") to read as missing in text files. The defaults
+        of pandas (an empty field, NA, NaN, ...) are also missing.
     thousands : str, optional
-        Thousands separator of text files. With "," a feature 1,304.5 is 1304.5.
+        Thousands separator of text files. With "," the text 1,304.5 is read as 1304.5.
     drop : sequence of str, optional
-        Columns to leave out.
+        Columns to ignore.
     features : sequence of str, optional
         Feature columns, in this order. Default: all other columns.
     unlabeled : label, default="warn"
-        Rows of a file with this label or group are left out, for example -1, or NaN for
-        missing labels. With None or "warn" every label is a class, and "warn" warns
-        about -1.
+        Label or group of unlabeled rows of a file, for example -1, or NaN for missing
+        labels. These rows are ignored. With None or "warn" every label is a class.
+        "warn" also warns if a label is -1.
     n, seed : int, optional
-        Number of points from a generator (default 1000), and its seed.
+        Number of points from a generator (default: 1000), and its seed (default: 0).
 
     Returns
     -------
     Dataset
-        Features are float64 and may be NaN. Labels are not missing.
+        Features are float64 and may contain NaN. Every row has a label.
 
     Examples
     --------
@@ -261,15 +262,15 @@ def load(
     )
     if groups is not None and is_set(name):
         raise ValueError(
-            f"groups must be None for the stored dataset {name!r}, got a column name. "
-            "Load the table from a file."
+            f"groups must be None for the built-in data set {name!r}, got a column "
+            "name. Load the table from a file."
         )
     if name in GENERATORS:
         return _with(_generated(name, 1000 if n is None else n, seed), reading)
     if n is not None:
         raise ValueError(
-            f"n must be None for the stored dataset {name!r}, whose size is fixed, got "
-            f"{n}. Omit n."
+            f"n must be None for the built-in data set {name!r} (its size is fixed), "
+            f"got {n}. Omit n."
         )
     if name in BUILT_IN:
         return _with(_built_in(name), reading)
@@ -298,24 +299,24 @@ def load_points(
     bare: bool = False,
     names: Sequence[str] = (),
 ) -> Unlabeled:
-    """Load points that need no labels, such as queries for neighbors.
+    """Load points without labels, such as queries for neighbors.
 
     Parameters
     ----------
     name_or_path : str or Path
         Name or path, as in ``load``.
     n_features : int, optional
-        Number d of features. A table with d columns has no label. In a table with d + 1
-        columns the last column is the label. Default: the number of columns without
-        ``label``.
+        Number d of features. It determines whether a table has labels: a table with d
+        columns has none, and in a table with d + 1 columns the last column is the
+        label. Default: the number of columns other than ``label``.
     label : str, optional
         Column of classes.
     how : Reading
-        The arguments of ``load`` from ``sep`` to ``features``.
+        Options for reading: the arguments ``sep`` to ``features`` of ``load``.
     bare : bool, default=False
-        Whether the label and the columns to drop may be missing in the file.
+        Whether the file may lack the label column and the columns to drop.
     names : sequence of str, default=()
-        Names of the d features, if known, for the error.
+        Names of the d features, used in error messages.
 
     Examples
     --------

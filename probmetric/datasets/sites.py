@@ -25,16 +25,16 @@ class Sites(NamedTuple):
 
 
 def biocrust() -> Sites:
-    """Load bacteria of desert soil crusts, 3 minutes to 49.5 hours after wetting.
+    """Load counts of bacteria in desert soil crusts after wetting, with covariates.
 
     Crusts of four stages of succession, ``maturity`` 1 (early) to 4 (late), were
-    sampled at five ``hours`` after water was added. One of the 20 samples is missing.
-    Counts are reads of 466 bacteria (rplO genotypes).
+    sampled five times, 3 minutes to 49.5 ``hours`` after water was added. One of the 20
+    samples is missing. Counts are reads of 466 bacteria (rplO genotypes).
 
     Returns
     -------
     Sites
-        covariates (19, 2) in float64, and species (19, 466), integers.
+        ``covariates`` (19, 2) in float64, and ``species`` (19, 466) as integers.
 
     References
     ----------
@@ -97,8 +97,8 @@ def load_sites(
         if lacking:
             more = f" and {len(lacking) - 1} more" * (len(lacking) > 1)
             raise ValueError(
-                f"{words}, got none for {lacking[0]!r}{more}. Add them, or leave these "
-                "sites out of both tables"
+                f"{words}, got none for {lacking[0]!r}{more}. Add them, or remove the "
+                "sites from both tables"
             )
     return Sites(X, community.loc[X.index])
 

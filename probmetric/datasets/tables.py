@@ -84,14 +84,14 @@ class TextFile(NamedTuple):
             )
         except UnicodeError as error:
             raise ValueError(
-                f"{expected} (no text in the encoding {self.reading.encoding!r}; save "
-                "it as UTF-8, or use encoding='latin-1' (--encoding latin-1) or the "
-                "file's encoding)"
+                f"{expected}, which is not in the encoding {self.reading.encoding!r}. "
+                "Use the encoding of the file, such as encoding='latin-1' "
+                "(--encoding latin-1), or save the file as UTF-8"
             ) from error
         except pd.errors.EmptyDataError as error:
             raise ValueError(
-                f"data must have a line of names and lines of rows in {path!r}, got an "
-                "empty file"
+                f"data must have a line of names and at least one row in {path!r}, got "
+                "an empty file"
             ) from error
         except UNREADABLE as error:
             message = _unsplit_row(path, str(error))

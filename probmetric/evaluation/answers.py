@@ -21,18 +21,18 @@ def answer_scores(
     sample_weight: ArrayLike | None = None,
     n_bins: int = 15,
 ) -> dict[str, float]:
-    """Score probabilities by held-out responses.
+    """Compute scores of predicted probabilities from held-out responses.
 
     Parameters
     ----------
     P : array-like of shape (N,)
         Probabilities of *yes*, in [0, 1].
     y : array-like of shape (N,)
-        Responses, 1 for yes and 0 for no. With ``trials``, numbers of *yes* judgments.
+        Responses: 1 for yes, 0 for no. With ``trials``, the number of *yes* judgments.
     trials : array-like of shape (N,), optional
         Number of judgments of each response, at least 1.
     sample_weight : array-like of shape (N,), optional
-        Data weights ≥ 0, not all 0.
+        Data weights ≥ 0, at least one of them positive. Default: 1 for all.
     n_bins : int ≥ 1, default=15
         Number of bins of equal width for the calibration error.
 
@@ -41,13 +41,13 @@ def answer_scores(
     dict
         Scores by name:
 
-        * ``accuracy``: fraction of judgments predicted by P > ½ (P = ½ counts half).
-        * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0.
-        * ``brier``: mean of (P - judgment)², in [0, 1], which is half of the score of
-          ``evaluate`` for two classes.
-        * ``ece``: mean absolute difference between P and the fraction of *yes* over
-          bins of P.
-        * ``roc_auc``: area under the ROC curve of P, NaN if all judgments are equal.
+        * ``accuracy``: fraction of judgments that agree with P > ½ (P = ½ counts half).
+        * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0. *
+        ``brier``: mean of (P - judgment)², in [0, 1]. It is half of the Brier score
+        that ``evaluate`` computes for two classes. * ``ece``: calibration error, the
+        mean over bins of P of the absolute difference between mean P and the fraction
+        of *yes*. * ``roc_auc``: area under the ROC curve of P. NaN if all judgments are
+        equal.
 
     Examples
     --------

@@ -114,15 +114,16 @@ def held_out(
 ) -> pd.DataFrame:
     """Compare learners by the log score of neighbor votes for held-out points.
 
-    For each stratified fold a candidate is fitted on the other folds. A
-    ``KNeighborsClassifier`` with the same training points predicts the fold. It uses
-    ``posterior_metric("prediction")``, or ``get_metric()`` if the candidate has no
-    posterior. Class probabilities are averaged over draws.
+    Each candidate is fitted to all stratified folds except one. A
+    ``KNeighborsClassifier`` with the same training points predicts that fold. It uses
+    ``posterior_metric("prediction")`` and averages class probabilities over draws. If
+    the candidate has no posterior, it uses ``get_metric()``.
 
     Parameters
     ----------
     candidates : mapping of str to estimator
-        Unfitted learners with ``get_metric``, which are cloned.
+        Learners with ``get_metric``, by name. They are cloned, so they need not be
+        fitted.
     X : array-like of shape (n, d)
         Points.
     y : array-like of shape (n,)
@@ -132,17 +133,17 @@ def held_out(
     n_folds : int, default=5
         Number of folds, at most the size of the smallest class.
     seed : int, default=0
-        Seed of the folds, which all candidates share.
+        Seed for the folds. All candidates use the same folds.
 
     Returns
     -------
     DataFrame
-        One row per candidate, the best first. ``elpd`` is the sum over points of the
-        log probability of their class, with standard error ``se``. ``elpd_diff`` ≥ 0
-        is the difference to the best candidate, with standard error ``dse``. Both
-        standard errors are slightly too small, because points of one fold are
-        predicted by the same fit. Do not compare ``elpd`` with ``loo``, which predicts
-        the observations of the model (for LCA: labels of pairs).
+        One row per candidate, the best first. ``elpd`` is the sum of the log
+        probabilities of the true classes, with standard error ``se``. ``elpd_diff`` ≥ 0
+        is how much lower it is than for the best candidate, with standard error
+        ``dse``. Both standard errors are slightly too small, because one fit predicts
+        all points of a fold. ``elpd`` should not be compared with ``loo``, which
+        predicts the observations of the model (for LCA: labels of pairs).
 
     Examples
     --------

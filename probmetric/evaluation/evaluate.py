@@ -93,46 +93,46 @@ def evaluate(
     max_depth: int = 1000,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Evaluate a fitted classifier, a metric, or both on labeled points.
+    """Compute scores of a fitted classifier, a metric, or both, on labeled points.
 
     Parameters
     ----------
     X : array-like of shape (n, d), or Source
-        Held-out points, or a labeled dataset on disk (``pm.open``), which is read in
-        chunks.
+        Held-out points, or a labeled dataset on disk (``pm.open``). A dataset is read
+        in chunks.
     y : array-like of shape (n,)
-        Class labels, or None for a dataset on disk.
+        Class labels. Must be None for a dataset on disk.
     classifier : fitted classifier, optional
         Classifier with ``predict_proba`` and ``classes_``.
     metric : Metric or PosteriorMetric, optional
-        Default: ``classifier.metric_``, if present.
+        Metric to evaluate. Default: ``classifier.metric_``, if it exists.
     n_bins : int, default=15
         Number of bins of the calibration error.
     max_pairs : int, default=200000
-        Maximum number of pairs.
+        Maximum number of pairs used for ``pair_roc_auc`` and the costs.
     max_queries : int, optional
-        Maximum number of retrieval queries. Default: 10,000, or 1000 for a dataset on
-        disk. The standard error of a retrieval score is at most 0.5 / √max_queries.
+        Maximum number of points used as queries for retrieval scores. Default: 10,000,
+        or 1000 for a dataset on disk. The standard error of a retrieval score is at
+        most 0.5 / √max_queries.
     max_depth : int, default=1000
-        Maximum number of neighbors per query.
+        Maximum number of neighbors of each query, for ``r_precision`` and ``map_at_r``.
     seed : int, default=0
-        Seed of the sampled pairs and queries.
+        Seed for the samples of pairs and queries.
 
     Returns
     -------
     dict of str to float
         Scores by name:
 
-        * ``accuracy, log_loss, brier, ece`` with a classifier.
-        * ``false_alarms`` if the classifier has ``novelty``: fraction of the points of
-          training classes that are called novel. y may then also have new classes.
-          ``caught`` is the fraction of the points of new classes that are called novel.
-          The other scores of the classifier use only points of training classes.
-        * ``precision_at_1, r_precision, map_at_r, pair_roc_auc`` with a metric, and
-          ``queries`` or ``depth`` if one of these limits was reached.
-        * ``cllr, cllr_min, eer, min_dcf`` (`verification`) with a ``PairSimilarity``
-          whose score is "log_ratio". A warning is issued if ``cllr`` exceeds
-          ``cllr_min`` by more than 0.05.
+        * ``accuracy, log_loss, brier, ece``, with a classifier. * ``false_alarms`` and
+        ``caught``, if the classifier has ``novelty``. They are the fractions of points
+        that it calls novel, among points of training classes and among points of other
+        classes. y may then contain other classes. All other scores of the classifier
+        use only points of training classes. * ``precision_at_1, r_precision, map_at_r,
+        pair_roc_auc``, with a metric. ``queries`` or ``depth`` if ``max_queries`` or
+        ``max_depth`` was reached. * ``cllr, cllr_min, eer, min_dcf`` (see
+        ``verification``), with a ``PairSimilarity`` whose score is "log_ratio". If
+        ``cllr`` exceeds ``cllr_min`` by more than 0.05, ``evaluate`` warns.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def evaluate(
         if (unknown and novelty is None) or not known.any():
             raise ValueError(
                 f"y must contain only classes of the classifier, got {unknown}. Set "
-                "novelty to evaluate other classes as unknown ones."
+                "novelty of the classifier to evaluate other classes as novel."
             )
         P = classifier.predict_proba(table)
         P = _probabilities(P, (len(X), len(classes)))[known]
@@ -274,11 +274,11 @@ class Coverage(NamedTuple):
 
 
 def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
-    """Compute the share of intervals with lower ≤ truth ≤ upper.
+    """Compute the fraction of intervals that contain the true value.
 
     The standard error assumes independent intervals. Intervals of one fit are
-    dependent: for several fits, compute one share per fit, and use the standard
-    deviation of the shares. ``truth`` must have the shape of the limits.
+    dependent. With several fits, compute one fraction for each fit, and use the
+    standard deviation of these fractions. ``truth`` must have the shape of the limits.
 
     Examples
     --------

@@ -25,29 +25,30 @@ NEGLIGIBLE = 0.1
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
-    """Estimate the expected log predictive density (elpd), leaving one out (PSIS-LOO).
+    """Estimate the expected log predictive density (elpd) by PSIS-LOO.
 
-    It predicts the observations of the model, such as labels of pairs. To compare
-    learners by the classes of new points, use ``held_out``.
+    Each observation of the model, such as the label of a pair, is predicted from the
+    other observations. To compare learners by the classes of new points, use
+    ``held_out`` instead.
 
     Parameters
     ----------
     draws : DataTree
         Result of ``sample(..., method="nuts", log_likelihood=True)``. For
-        ``PointEffectsLCA`` each left-out observation is a point with all its pairs, so
-        each pair is in two terms.
+        ``PointEffectsLCA`` an observation is a point with all its pairs, so each pair
+        is in two observations.
     var_name : str, optional
-        Observed NumPyro site to use if there are several.
+        Name of the observed NumPyro site. Required if there are several.
 
     Returns
     -------
     arviz.ELPDData
-        Estimate with pointwise values and ``pareto_k``. A term with ``pareto_k`` above
-        ``good_k`` (0.7 or less) is unreliable. A warning is issued if the sizes of
-        unreliable terms sum to more than 0.1 standard errors of elpd. The size of a
-        term is the larger of ``abs(elpd_i)`` and the absolute difference of elpd_i and
-        the in-sample log density. ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})``
-        compares models on one dataset.
+        Estimate with pointwise values and ``pareto_k``. Use ``az.compare({"p = 1":
+        loo(a), "p = 2": loo(b)})`` to compare models on one dataset. The value elpd_i
+        of an observation is unreliable if its ``pareto_k`` is above ``good_k`` (0.7 or
+        less). ``loo`` warns if unreliable values could change elpd by more than 0.1
+        standard errors. For this, each counts as the larger of ``abs(elpd_i)`` and the
+        absolute difference between elpd_i and the in-sample log density.
 
     Raises
     ------
@@ -55,9 +56,9 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
         If no log likelihood is stored.
         If draws are from an approximation or the bootstrap.
         If the learning rate or a data weight is not 1.
-        If pairs in ``Pairs`` share points, except for ``PointEffectsLCA``. In custom
-        models shared points are *not* detected: do not use ``loo`` if two observations
-        share a point.
+        If pairs in ``Pairs`` share points, except for ``PointEffectsLCA``. Shared
+        points are *not* detected in your own models: do not use ``loo`` if two
+        observations share a point.
 
     References
     ----------
@@ -98,12 +99,12 @@ def _warn_of_unreliable(result: Any, terms: xr.Dataset, var_name: str | None) ->
     size = np.maximum(np.abs(elpd), np.abs(in_sample - elpd))[bad].sum()
     if bad.any() and not size <= NEGLIGIBLE * result.se:
         warnings.warn(
-            "loo: k-hat, the diagnostic of importance sampling, is above "
-            f"{result.good_k:.2f} for {bad.sum()} of {bad.size} observations. They "
-            f"contribute {elpd[bad].sum():.3g} to elpd {result.elpd:.3g} (standard "
-            f"error {result.se:.2g}), so elpd is unreliable. Refit without each of "
-            "these observations, or use a model that single observations influence "
-            "less.",
+            "loo: elpd is unreliable, because k-hat (the diagnostic of importance "
+            f"sampling) is above {result.good_k:.2f} for {bad.sum()} of {bad.size} "
+            f"observations. They contribute {elpd[bad].sum():.3g} to elpd "
+            f"{result.elpd:.3g} (standard error {result.se:.2g}). Refit without each "
+            "of these observations, or use a model that depends less on single "
+            "observations.",
             stacklevel=3,
         )
 

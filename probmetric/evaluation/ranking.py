@@ -128,7 +128,7 @@ def scored(
     same = codes[i] == codes[j]
     if same.all() or not same.any():
         raise ValueError(
-            "y must have at least two classes, one of them with two points, got only "
+            "y must have at least two classes, and a class with two points, got only "
             "pairs of one kind."
         )
     D = np.empty(len(i))

@@ -73,8 +73,8 @@ def judge_sources(
     n_able = int(np.sum(counts > 1))
     if len(counts) < 3 or n_able < 2:
         raise ValueError(
-            "sources: at least three are required, two of them with two rows or more, "
-            f"got {len(counts)} ({n_able} with two rows or more). Add rows."
+            "sources must be at least three, two of them with two rows or more, got "
+            f"{len(counts)} sources, {n_able} with two rows or more. Add rows."
         )
     single = {
         name: metric.mean_metric() if isinstance(metric, MetricDraws) else metric

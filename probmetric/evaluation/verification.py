@@ -48,12 +48,13 @@ LARGEST = (np.inf, 1.0, 0.5, 1.0)
 
 
 class Verification(NamedTuple):
-    """Costs of a verification system; lower is better.
+    """Costs of likelihood ratios. Lower is better.
 
-    ``cllr`` (bits) is Eq. (1), infinite if a ratio was 0 for a same-source pair or ∞
-    for a different-source pair. ``cllr_min`` in [0, 1] bits is its minimum over
-    monotone transformations, ``eer`` in [0, 1/2] the equal error rate, and ``min_dcf``
-    in [0, 1] Eq. (2).
+    ``cllr`` is the log-likelihood-ratio cost in bits, Eq. (1). It is infinite if a
+    same-source pair has ratio 0 or a different-source pair has ratio ∞. ``cllr_min`` in
+    [0, 1] bits is the smallest cost after a monotone transformation of the ratios.
+    ``eer`` in [0, 1/2] is the equal error rate. ``min_dcf`` in [0, 1] is the minimum
+    detection cost, Eq. (2).
     """
 
     cllr: float
@@ -81,20 +82,22 @@ def verification(
 ) -> Verification:
     """Compute the costs of log likelihood ratios of labeled pairs.
 
-    Costs are too small on the pairs that a system was fitted to.
+    Use pairs that were not in the fit, otherwise the costs are too small.
 
     Parameters
     ----------
     log_ratio : array-like of shape (N,)
         Natural log likelihood ratios, for example ``PairSimilarity.log_ratio(A, B)``.
-        ±inf is allowed. If you pass minus a dissimilarity, ``cllr`` is meaningless, and
-        the other costs are valid.
+        ±inf is allowed. If you pass negative dissimilarities, ``cllr`` is not
+        meaningful, but the other costs are valid.
     same : array-like of shape (N,), of bool
-        Whether the two members of a pair have the same source. Both kinds must occur.
+        Whether the two members of a pair have the same source. Both values must occur.
     p_same : float in (0, 1), default=0.01
-        Probability π of a same-source pair in the application, Eq. (2).
+        Probability π of a same-source pair in the application. Used by ``min_dcf``, Eq.
+        (2).
     cost_miss, cost_false_alarm : float > 0, default=1
-        Costs of the two errors in Eq. (2).
+        Cost of calling a same-source pair different, and cost of calling a
+        different-source pair the same. Used by ``min_dcf``.
 
     Returns
     -------
@@ -120,10 +123,11 @@ def warn_of_calibration(costs: Verification) -> None:
     """Warn if Cllr exceeds its minimum by more than ``LARGEST_LOSS``."""
     if costs.cllr - costs.cllr_min > LARGEST_LOSS:
         warnings.warn(
-            f"Cllr is {costs.cllr:.3g} bits, and would be {costs.cllr_min:.3g} after "
-            "calibration to these rows (less with few pairs). The likelihood ratios "
-            "may be miscalibrated. Use TwoStageMixture(calibration='auto') with "
-            "groups, learn from more sources, or evaluate on more sources.",
+            f"Cllr is {costs.cllr:.3g} bits, but could be {costs.cllr_min:.3g} bits "
+            "after calibration on these rows (with few pairs this number is too "
+            "small). The likelihood ratios may be miscalibrated. Use "
+            "TwoStageMixture(calibration='auto') with groups, learn from more "
+            "sources, or evaluate on more sources.",
             stacklevel=3,
         )
 
@@ -141,37 +145,37 @@ def verification_intervals(
 ) -> VerificationIntervals:
     """Compute jackknife intervals of the costs by leaving out sources.
 
-    Pairs that share a source are dependent. Each jackknife sample leaves out one source
-    with all its pairs. If there are more than 100 sources, each sample leaves out one
-    of 100 groups of sources. The t limits are computed on the log scale. They are
-    widened to include both the cost and the bias-corrected cost, because a cost that is
-    minimized on the same data is too small.
+    Pairs that share a source are dependent, so each jackknife sample leaves out one
+    source with all its pairs. With more than 100 sources, it leaves out one of 100
+    groups of sources. Limits use a t quantile on the log scale. A minimized cost is too
+    small on the same data. Limits are therefore widened to contain the cost and the
+    bias-corrected cost.
 
     Parameters
     ----------
     log_ratio, same, p_same, cost_miss, cost_false_alarm
-        As in `verification`.
+        As in ``verification``.
     sources : array-like of shape (N, 2), of int or str
-        Sources of the two members of each pair, equal if ``same`` is True and different
-        otherwise. At least three sources are required, and pairs of both kinds must
-        remain when any one source is left out.
+        Sources of the two members of each pair: equal if ``same`` is True, otherwise
+        different. At least three sources are required. Without any one source, pairs of
+        both kinds must remain.
     prob : float in (0, 1), default=0.9
         Nominal coverage.
     seed : int, default=0
-        Seed of the groups of sources, used with more than 100 sources.
+        Seed for the groups of sources. Used with more than 100 sources.
 
     Returns
     -------
     VerificationIntervals
-        Limits ``(lower, upper)`` of each cost, with ``upper`` at most the largest
+        Limits ``(lower, upper)`` of each cost. ``upper`` is at most the largest
         possible cost. If the cost is 0 or ∞, the interval is (0, largest possible
         cost).
 
     Notes
     -----
-    Coverage was measured only for normal features, and is slightly low for the equal
-    error rate; see What was measured. The intervals do not include the uncertainty from
-    fitting the system.
+    Coverage was measured only for normal features. It is slightly low for the equal
+    error rate (see What was measured). Intervals do not include the uncertainty of the
+    fit.
 
     Examples
     --------
@@ -195,8 +199,8 @@ def verification_intervals(
     if len(wrong):
         k = int(wrong[0])
         raise ValueError(
-            f"sources must be equal if same is True and different if not, got "
-            f"{names[k].tolist()} for pair {k} with same={bool(is_same[k])}."
+            "sources must be equal if same is True, and different if same is False, "
+            f"got {names[k].tolist()} for pair {k} with same={bool(is_same[k])}."
         )
     group = _groups(names, seed)
     costs = [_scores(scores, is_same, *cost)]
@@ -204,9 +208,8 @@ def verification_intervals(
         rest = (group != g).all(1)
         if not is_same[rest].any() or is_same[rest].all():
             raise ValueError(
-                f"sources: without jackknife group {g} of the sources, only "
-                "same-source or only different-source pairs remain. Add sources with "
-                "several pairs."
+                "sources must leave pairs of both kinds if one source is left out, got "
+                f"one kind without jackknife group {g}. Add sources with several pairs."
             )
         costs.append(_scores(scores[rest], is_same[rest], *cost))
     columns = zip(np.array(costs).T, LARGEST, strict=True)

@@ -43,18 +43,19 @@ def agreement(
 ) -> Figure:
     """Draw the result of ``compare``: z of each quantity, and the detectable shift.
 
-    The left panel shows z with critical values at the family-wise error rate. The right
-    panel shows the smallest shift, in posterior standard deviations, that the
-    comparison can detect. A quantity is inconclusive if this shift exceeds the
-    tolerance. Infinite values are drawn at the edge. A constant has no z, and is drawn
-    at 0 if it agrees and at the edge if it disagrees.
+    The left panel shows z, the difference divided by its Monte Carlo error. Dashed
+    lines are critical values at the family-wise error rate. The right panel shows the
+    smallest shift, in posterior standard deviations, that the comparison can detect. A
+    quantity is inconclusive if this shift exceeds the tolerance. Infinite values are
+    drawn at the edge. Constants have no z: they are drawn at 0 if they agree, otherwise
+    at the edge.
 
     Parameters
     ----------
     compared : Dataset
         Result of ``probmetric.compare``.
     title : str, optional
-        Default: the verdict and the number of quantities.
+        Title. Default: the verdict and the number of quantities.
     axes : sequence of 2 Axes, optional
 
     Examples
@@ -157,27 +158,30 @@ def predictive_check(
     seed: int = 0,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw observed and replicated fractions of *same* pairs, by distance.
+    """Draw observed and simulated fractions of *same* pairs, by distance.
 
-    Each band is simultaneous: it contains 95% of whole replicated curves. The bands do
-    not account for fitting, so the observed curve is inside more often than 95%.
-    ``check_model`` accounts for fitting by refits.
+    Use it to see if the model could have produced the labels of the pairs. Labels are
+    simulated under each draw. Each band contains 95% of the simulated curves as a
+    whole. The same data were used for the fit, so the observed curve is inside the band
+    more often than 95%. ``check_model`` corrects for this by refits.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         Posterior draws of ``M`` and ``b`` with P(same) = exp(-(b + ½ δᵀMδ)).
     pairs : Pairs
-        Observed pairs with ``y``. Counts of judgments are supported.
+        Observed pairs with labels ``y``, or with counts of judgments.
     prior : DataTree or Dataset, optional
         Prior draws of ``M`` and ``b``. Default: the group ``prior`` of ``draws``, if
         any.
     bins : int, default=10
-        Number of equal-count bins of the distance under the posterior mean of M.
+        Number of bins of the distance under the posterior mean of M. Bins have equal
+        numbers of pairs.
     max_draws : int, default=200
-        Maximum number of replicated datasets, one per draw, evenly spaced.
+        Maximum number of draws to use, evenly spaced. One dataset is simulated under
+        each.
     seed : int, default=0
-        Seed of the replicated datasets.
+        Seed for the simulated labels.
 
     Examples
     --------
@@ -258,25 +262,25 @@ def calibration(
 ) -> Figure:
     """Draw a calibration curve: observed frequency against predicted probability.
 
-    Bars are 95% Wilson intervals of the frequency. Bars and bands assume independent
-    outcomes; outcomes of pairs that share points vary more. Up to 64 curves have
-    distinct colors and markers.
+    A curve on the diagonal is calibrated. Bars are 95% Wilson intervals of the
+    frequency. Bars and bands assume independent outcomes, and are too narrow for pairs
+    that share points. Up to 64 curves have distinct colors and markers.
 
     Parameters
     ----------
     y : array of shape (n,), or mapping of str to such arrays
-        Outcomes, 0 or 1. Pass a mapping if outcomes differ between curves.
+        Outcomes, 0 or 1. Use a mapping if curves have different outcomes.
     probability : array of shape (n,), or mapping of str to such arrays
-        Predicted probabilities, without NaN. A mapping gives several named curves.
+        Predicted probabilities, without NaN. Use a mapping for several named curves.
     bins : int, default=10
-        Number of equal-count bins. If equal values leave a bin with less than half of
-        n / bins points, it is merged with the adjacent bin.
+        Number of bins with equal numbers of points. If many values are equal, a bin may
+        have less than half of n / bins points. It is then merged with the adjacent bin.
     label : str
-        Label of the axis of the probability.
+        Label of the horizontal axis.
     band : float in (0, 1), optional
-        Nominal coverage of a simultaneous band. If the predicted probabilities are
-        right, the whole curve is in the band with this probability. The legend contains
-        the number of bins outside the band.
+        Nominal coverage of a band around the diagonal. A curve of calibrated
+        probabilities is inside the band, in all bins, with this probability. The legend
+        shows the number of bins outside. Default: no band.
 
     Examples
     --------
@@ -344,8 +348,9 @@ def calibration(
 def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
     """Draw the binned frequencies of ``check_model``, a panel for each part with bins.
 
-    A panel shows observed and predicted frequencies, and a simultaneous 95% band. If
-    the model is right, the band contains the whole curve with probability 95%.
+    A panel shows observed frequencies, predicted frequencies and a 95% band. If the
+    model is right, the observed curve is inside the band, in all bins, with probability
+    95%.
 
     Examples
     --------
@@ -385,10 +390,11 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
 def sbc(found: Any) -> Figure:
     """Draw the ranks of ``probmetric.sbc``, which are uniform if the sampler is right.
 
-    Each line is the empirical distribution function of a quantity's ranks minus the
-    uniform distribution function. The band contains 99% of the differences at each rank
-    if the sampler is right. Quantities with the verdict *disagree* in ``found.table``
-    are red. Negative controls (``found.controls``) are not drawn.
+    A line near 0 means uniform ranks. Each line is the empirical distribution function
+    of the ranks of one quantity, minus the uniform distribution function. If the
+    sampler is right, the band contains 99% of the differences at each rank. Quantities
+    with the verdict *disagree* in ``found.table`` are red. Negative controls
+    (``found.controls``) are not drawn.
 
     Examples
     --------

@@ -28,8 +28,9 @@ def curves(
 ) -> Figure:
     """Draw the curve of each covariate over its range, tallest first.
 
-    All panels have the same vertical scale, so heights can be compared. A curve is
-    steep where sites differ most along the covariate. Limits are pointwise.
+    Use it to see which covariates matter, and at which values. All panels have the same
+    vertical scale, so heights can be compared. A curve is steep where sites differ most
+    along the covariate. Limits are pointwise.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def curves(
     most : int ≥ 1, default=9
         Maximum number of curves to draw.
     axes : sequence of Axes, optional
-        One per curve. Default: a new figure with three panels per row.
+        One for each curve. Default: a new figure with three panels per row.
 
     Examples
     --------

@@ -44,11 +44,10 @@ def metric(
 ) -> Figure:
     """Draw the matrix M of a metric as a heat map; for draws, their mean and spread.
 
-    Entries are multiplied by the standard deviations of both features if these are
-    available, from the points stored with draws or from a learner that standardizes.
-    Otherwise entries are in input units. Standard deviations over draws are not
-    intervals. Intervals of entries are not calibrated
-    (``PosteriorMetric.matrix_interval``).
+    Entries are multiplied by the standard deviations of both features, if draws with
+    points or a learner that standardizes are passed. Otherwise they are in input units.
+    The standard deviation over draws should not be used as an interval, because
+    intervals of entries are not calibrated.
 
     Parameters
     ----------
@@ -56,7 +55,7 @@ def metric(
         Learner or metric with one matrix M, a ``PosteriorMetric``, or the result of
         ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
     axes : sequence of Axes, optional
-        1 for a learner or a metric, 2 for draws.
+        One for a learner or a metric, two for draws.
 
     See Also
     --------
@@ -105,22 +104,23 @@ def eigenvalues(
     reference: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a forest plot of M's eigenvalues, which are invariant to rotations of W.
+    """Draw a forest plot of the eigenvalues of M over draws.
 
-    The eigenvalues of draws, of their mean and of M at the mode of W differ even if all
-    of them are right. With W = E[W] + noise and rows r of W, E[M] = E[W]ᵀE[W] + Σ_r
-    Cov(W_r): noise adds to every eigenvalue of the mean. Eigenvalues of a draw are more
-    spread than eigenvalues of the mean: the largest is larger, the smallest smaller. So
-    M at the mode of W may be outside most lines.
+    Use it to see how many directions matter. Eigenvalues of draws, of the mean E[M] and
+    of M at the mode of W differ, even if all are right. Noise in W increases every
+    eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r) for rows r of W. In a
+    draw, the largest eigenvalue is larger than in E[M], and the smallest is smaller. M
+    at the mode of W may therefore be outside most lines.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         Posterior draws of ``M``.
     prob : float, default=0.9
-        Fraction of the draws that a thin line contains. A thick line contains half.
+        Fraction of the draws that a thin line contains. A thick line contains half of
+        them.
     reference : array of shape (d, d), optional
-        M at the mode of W in input units (closed form), drawn as diamonds.
+        M at the mode of W in input units, drawn as diamonds.
 
     Examples
     --------

@@ -46,17 +46,18 @@ def matrix(
 ) -> Figure:
     """Draw the matrix M per standard deviation, and how much each direction matters.
 
-    The upper panel shows the entries of M times the standard deviations of both
-    features in X. The lower panel shows the eigenvalues of L Cov(X) Lᵀ (M = LᵀL),
-    divided by their sum. Each is the contribution of one direction to the mean squared
-    distance between two random points. At most 20 directions are shown.
+    The upper panel shows the entries of M, multiplied by the standard deviations of
+    both features in X. The lower panel shows the fraction that each direction
+    contributes to the mean squared distance between two random points. (Directions and
+    fractions are computed from the eigenvalues of L Cov(X) Lᵀ with M = LᵀL.) At most 20
+    directions are shown.
 
     Parameters
     ----------
     learned : estimator or Mahalanobis
     X : array of shape (n, d)
     feature_names : sequence of d str, optional
-        Default: column names of X, or names of the fit.
+        Default: column names of X, or feature names of the fit.
     axes : sequence of 2 Axes, optional
 
     Examples
@@ -103,23 +104,23 @@ def importance(
     """Draw a forest plot of the features, by how much each adds to the distance.
 
     The value of a feature is the distance between two points that differ by one
-    standard deviation in this feature and agree in all others: the root of a diagonal
-    entry of M, times the standard deviation. Values of correlated features must be read
-    together, because they can replace each other. At most 40 features are shown.
+    standard deviation in this feature only. (It is the root of the diagonal entry of M,
+    times the standard deviation.) Correlated features can replace each other, so their
+    values should be read together. At most 40 features are shown.
 
     A factor (text or categorical column) has one value: the root of half the mean
     squared distance between its levels in two random rows. For a column of numbers this
-    is the same quantity. The limits of a factor combine those of its pairs of levels,
-    and are too wide rather than too narrow.
+    formula gives the same value as above. Limits of a factor combine the limits of its
+    pairs of levels, and are too wide rather than too narrow.
 
     Parameters
     ----------
     learned : estimator, Mahalanobis, IntervalMetric or PosteriorMetric
-        A metric with one matrix M. Lines are intervals for an ``IntervalMetric`` or for
-        a ``PosteriorMetric`` that is made for intervals.
+        Learner or metric with one matrix M. Intervals are drawn as lines for an
+        ``IntervalMetric``, and for a ``PosteriorMetric`` with purpose "intervals".
     X : array of shape (n, d), optional
-        Points for the standard deviations. Default: the standard deviations of a
-        learner that standardizes; otherwise a step is one unit of each feature.
+        Points used to compute standard deviations. Default: the standard deviations of
+        a learner that standardizes. Otherwise the step is one unit of each feature.
     prob : float, default=0.9
         Nominal coverage of the lines.
 
@@ -211,9 +212,9 @@ def before_after(
 ) -> Figure:
     """Draw the points under the standardized Euclidean and under the learned metric.
 
-    Each panel is an ``embedding`` with its own plane and links to nearest neighbors.
-    Fewer links between classes mean that neighbors agree more often. If the metric was
-    learned from the same points, the lower panel is optimistic.
+    Each panel is an ``embedding`` with links to nearest neighbors, in the best plane
+    for its metric. Fewer links between classes mean that neighbors agree more often.
+    Use points that were not in the fit, otherwise the lower panel is too optimistic.
 
     Parameters
     ----------
@@ -252,8 +253,8 @@ def pair_histogram(
 ) -> Figure:
     """Draw histograms of the dissimilarities within classes and between classes.
 
-    At most 20,000 random pairs (by ``seed``) are used. Both histograms have area 1. The
-    largest 0.5% of the distances are not shown. The metric may be of any kind.
+    Any kind of metric is supported. At most 20,000 random pairs are used. Both
+    histograms have area 1. The largest 0.5% of the values are not shown.
 
     Examples
     --------

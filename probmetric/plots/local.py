@@ -38,7 +38,8 @@ def local_ellipses(
 ) -> Figure:
     """Draw ellipses of equal distance for a metric that depends on the point.
 
-    All points on an ellipse are equally far from its center. Both axes have the same
+    All points on an ellipse are equally far from its center. A narrow ellipse means
+    that distances increase quickly in its narrow direction. Both axes have the same
     scale, unless one feature has more than three times the range of the other.
 
     Parameters
@@ -49,12 +50,12 @@ def local_ellipses(
     at : array of shape (m, d), optional
         Centers of the ellipses. Default: ``number`` evenly spaced rows of X.
     features : (int, int), default=(0, 1)
-        Column numbers of the two features to draw. Each ellipse is the section of a
-        ball by the plane of these features.
+        Column numbers of the two features to draw. All other features are equal to
+        those of the center.
     number : int, default=25
         Number of ellipses.
     size : float, default=0.08
-        Radius of the median ellipse, as a share of the figure.
+        Radius of the median ellipse, as a fraction of the figure.
 
     Examples
     --------

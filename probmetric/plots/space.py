@@ -65,7 +65,7 @@ def embedding(
 ) -> Figure:
     """Draw the first two principal components of the transformed points.
 
-    This plane contains most of the learned squared distance. Up to 64 classes have
+    No other plane contains more of the learned squared distances. Up to 64 classes have
     distinct colors and markers. The other classes are drawn as "other classes".
 
     Parameters
@@ -73,9 +73,9 @@ def embedding(
     learned : estimator or metric with ``transform``
     X, y : arrays of shape (n, d), (n,)
     links : int, default=0
-        Number of nearest neighbors to which each point is linked by a line, gray for
-        the same class and red for another class. Neighbors are found under the metric
-        in all dimensions, not in the plane.
+        Number of nearest neighbors to link to each point by a line: gray for the same
+        class, red for another class. Neighbors are computed in all dimensions, not in
+        the plane.
     target_names : sequence of str, optional
         Name of each class code.
     title : str
@@ -150,11 +150,11 @@ def neighbor_probabilities(
     k : int
         Number of neighbors.
     top : int, default=12
-        Number of candidates to show, the most probable first.
+        Number of points to show, the most probable neighbors first.
     names : sequence of n str, optional
         Name of each point. Default: row numbers.
     y, target_names : optional
-        Classes of the points, for the colors, and the names of class codes.
+        Classes of the points, used for colors, and names of class codes.
 
     Examples
     --------
@@ -203,20 +203,20 @@ def objects(
     prob: float = 0.9,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a map of objects, with a probability ellipse for each from draws.
+    """Draw a map of objects, with a probability ellipse for each if there are draws.
 
-    Draws are aligned to their mean by rotation and reflection (Procrustes), because
-    only distances between objects are identified. Each ellipse contains ``prob`` of the
-    draws of one object if they are normal. With few judgments it is too small (see
-    Benchmarks: triplets). With more than two components, the plane shows
-    the first two principal components.
+    Only distances between objects are identified, so draws are aligned to their mean by
+    rotation and reflection (Procrustes). If the draws of an object are normal, its
+    ellipse contains a fraction ``prob`` of them. With few judgments ellipses are too
+    small (see Benchmarks: triplets). With more than two components, the map shows the
+    first two principal components.
 
     Parameters
     ----------
     learned : TripletEmbedding, Mahalanobis or PosteriorMetric
         Fitted learner, its metric, or its ``posterior_metric``.
     names : sequence of str of length n, optional
-        Names of the objects. Default: names or numbers in the fit.
+        Names of the objects. Default: names or numbers used in the fit.
     prob : float in (0, 1), default=0.9
         Probability of the ellipses.
 

@@ -146,8 +146,8 @@ def readable(names: Iterable[object]) -> list[str]:
         return texts
     letters = "".join(sorted(lacking))
     warnings.warn(
-        f"names: no installed font has the letters {letters[:20]!r}. Figures show the "
-        "codes of these letters. Install a font, for example Noto Sans CJK.",
+        f"names: no installed font has the letters {letters[:20]!r}. Figures show "
+        "codes instead. Install a font with these letters, such as Noto Sans CJK.",
         skip_file_prefixes=(str(Path(__file__).parents[1]),),
     )
     code = {ord(c): c.encode("ascii", "backslashreplace").decode() for c in lacking}
@@ -285,8 +285,8 @@ def linear_metric(learned: object) -> Any:
     if not hasattr(metric, "transform") or not hasattr(metric, "matrix"):
         raise ValueError(
             "learned must be a fitted learner, a metric with one matrix, or draws of "
-            f"such a metric, got {type(metric).__name__}. For a matrix at each place "
-            "use pm.plots.local_ellipses; for a GDM, pm.plots.curves."
+            f"such a metric, got {type(metric).__name__}. For a local metric use "
+            "pm.plots.local_ellipses, and for a GDM pm.plots.curves."
         )
     return metric
 
@@ -392,7 +392,7 @@ def class_names(
         return codes, [names[int(c)] for c in classes]
     if classes.dtype.kind not in "iufb":
         raise ValueError(
-            "target_names must be None if y contains names instead of codes, got "
+            "target_names must be None if y contains names, not codes, got "
             f"{len(names)} names."
         )
     if len(names) != len(classes):

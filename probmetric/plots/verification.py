@@ -35,22 +35,23 @@ def det(
     *,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a DET plot: misses against false alarms, on normal-quantile axes.
+    """Draw a DET plot: rate of misses against rate of false alarms.
 
-    Each axis is the normal quantile Φ⁻¹ of a rate. If the scores of both kinds of pairs
-    are normal, the curve is a straight line. The slope is -1 if the variances are
-    equal. Points are the equal error rates of ``verification``. They are on the convex
-    hull, which can be a little below the curve. A rate of 0 or 1 is drawn at 1/(2n) or
-    1 - 1/(2n), with n the number of pairs. There is no band, because pairs that share
-    sources are not independent. Use ``verification_intervals`` instead.
+    Lower curves are better. Axes are scaled by the normal quantile function. If the
+    scores of both kinds of pairs are normal, the curve is a straight line, with slope
+    -1 for equal variances. Points are the equal error rates of ``verification``. They
+    are on the convex hull of the curve, which may be a little below the curve. Rates of
+    0 and 1 are drawn at 1/(2n) and 1 - 1/(2n) for n pairs. For the uncertainty use
+    ``verification_intervals``. A band is not drawn, because pairs that share sources
+    are dependent.
 
     Parameters
     ----------
     log_ratio : array-like of shape (N,), or mapping of str to such arrays
-        Log likelihood ratios, as in ``verification``, or any score that is larger for
-        more similar pairs. A mapping gives several named curves.
+        Log likelihood ratios, as in ``verification``, or another score that is larger
+        for more similar pairs. Use a mapping for several named curves.
     same : array-like of shape (N,), of bool
-        Whether the two members of a pair have the same source. Both kinds are required.
+        Whether the two members of a pair have the same source. Both values must occur.
 
     References
     ----------
@@ -121,19 +122,19 @@ def likelihood_ratios(
 ) -> Figure:
     """Draw a Tippett plot, a calibration plot and an empirical cross-entropy plot.
 
-    * Tippett: share of pairs of each kind with a log10 LR at or above a value.
-    * Calibration: log10 LR after isotonic regression (PAV) on these pairs, against the
-      stated one. Calibrated ratios are near the diagonal. Infinite values are drawn at
-      the edge.
-    * Empirical cross-entropy (ECE) in bits against the prior log10 odds, for the stated
-      ratios, for the recalibrated ones, and for LR = 1. At log10 odds 0 it is Cllr.
+    * Tippett: fraction of pairs of each kind whose log10 LR is at least x. *
+    Calibration: log10 LR after isotonic regression (PAV) on these pairs, against the
+    log10 LR that was passed. Calibrated ratios are near the diagonal. Infinite values
+    are drawn at the edge. * Empirical cross-entropy (ECE) in bits against the prior
+    log10 odds: for the ratios, for the ratios after isotonic regression, and for LR =
+    1. At log10 odds 0 it equals Cllr.
 
     Parameters
     ----------
     log_ratio : array-like of shape (N,)
-        Natural log likelihood ratios of pairs that were not used to learn.
+        Natural log likelihood ratios of pairs that were not in the fit.
     same : array-like of shape (N,), of bool
-        Whether the two members of a pair have the same source. Both kinds are required.
+        Whether the two members of a pair have the same source. Both values must occur.
     axes : three matplotlib Axes, optional
         Where to draw. Default: a new figure.
 
@@ -205,19 +206,18 @@ def typicality(
     novelty: float = 0.05,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the share of points called novel at every threshold on their p-value.
+    """Draw the fraction of points called novel at every threshold on their p-value.
 
-    The curve of members of the training classes is near the diagonal if the p-values
-    are valid: a share of α is at most α. The curve of unknown classes is above it.
+    For points of the training classes the curve should be near the diagonal: a fraction
+    of at most α has a p-value of at most α. For other classes it should be far above.
 
     Parameters
     ----------
     p_values : array-like of shape (m,)
-        Result of ``KNeighborsClassifier.typicality`` for points that were not used to
-        learn.
+        Result of ``KNeighborsClassifier.typicality`` for points that were not in the
+        fit.
     known : array-like of shape (m,), of bool, optional
-        Whether the class of each point is a training class. Default: not known, one
-        curve.
+        Whether the class of each point is a training class. Default: one curve for all.
     novelty : float in (0, 1), default=0.05
         Threshold to mark.
 

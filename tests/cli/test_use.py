@@ -418,7 +418,7 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
 @pytest.mark.parametrize(
     "data, words, expected",
     [
-        ("two.csv", (), "--groups: at least three are required, two"),
+        ("two.csv", (), "--groups must be at least three, two"),
         ("alone.csv", (), "got 120 (0 with two rows or more)"),
         ("lacking.csv", (), "NaN"),
         ("other.csv", (), "without 'f1', with 'pitch'"),
@@ -435,7 +435,7 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
             ("--draws", "d.nc"),
             "--metric and --draws must be given, got both",
         ),
-        ("wine", (), "groups must be None for the stored dataset 'wine'"),
+        ("wine", (), "groups must be None for the built-in data set 'wine'"),
         ("new.csv", ("--test", "mixed.csv", "--folds", 2), "must be given, got both"),
         (
             "two.csv",

@@ -181,7 +181,7 @@ def test_unknown_levels(lda, tmp_path):
 def test_columns_that_are_no_factors_are_refused_by_name():
     for values, match in (
         ([f"row {k}" for k in range(60)], "'a' with a different level in each row"),
-        (["1.5", "2"] * 30, r"'a', whose numbers are text \('1.5'\)"),
+        (["1.5", "2"] * 30, r"numbers as text in 'a' \('1.5'\)"),
         (pd.date_range("2020", periods=60), "datetime"),
         (["x", 1] * 30, r"numeric columns, got 'a' \(object\)"),
     ):

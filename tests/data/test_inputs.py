@@ -60,7 +60,7 @@ def test_bad_labeled_input_is_refused_by_name(name):
 BAD_CALLS = {
     "k too large": (lambda: nearest_pairs(X4, Y4, 2), r"k must be at most 1 .*got 2"),
     "m too large": (lambda: nearest_pairs(X4, Y4, 1, 3), r"m must be at most 2"),
-    "none": (lambda: impostor_pairs(X4, Y4, 1), r"labels: there are no imp"),
+    "none": (lambda: impostor_pairs(X4, Y4, 1), r"labels must have impostors"),
     "factor": (
         lambda: nearest_pairs(X4, Y4, 1, 1, np.eye(3)),
         r"factor must have shape \(p, 2\), got \(3, 3\)",

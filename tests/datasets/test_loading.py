@@ -145,7 +145,7 @@ BAD_FILES = {
     "binary.csv": (
         lambda p: p.write_bytes(bytes(range(256)) * 9),
         # Which of the two faults is met first differs by the version of pandas.
-        "must have 1 column in every row|no text in the encoding 'utf-8'",
+        "must have 1 column in every row|not in the encoding 'utf-8'",
     ),
     "folder.npz": (lambda p: p.mkdir(), "must be a file, got a folder"),
     "flipped.npz": (write_flipped_npz, "must be a readable NPZ file"),

@@ -85,7 +85,7 @@ def test_text_and_dates_are_no_points_to_fit(name, kind):
 
 
 def test_a_column_of_text_is_named():
-    with pytest.raises(ValueError, match="got 'b', whose numbers are text"):
+    with pytest.raises(ValueError, match="got numbers as text in 'b'"):
         fit("LDA", TEXT["frame"])
 
 

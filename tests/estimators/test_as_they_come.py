@@ -54,7 +54,7 @@ LINEAR = ["DCAGM", "EigDML", "LCA", "LCAClassifier", "LDA", "PairLDA", "RCA"]
 def test_what_never_varied_has_no_weight_in_any_unit(name, standardize):
     constant = np.column_stack([X, np.full(len(X), 7.0)])
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X: constant columns")
+        warnings.filterwarnings("ignore", "X has constant columns")
         options = {**ESTIMATORS[name], "standardize": standardize}
         model = getattr(pm, name)(**options).fit(constant, y)
     moved = constant + [0.0, 0.0, 1e6]
@@ -97,7 +97,7 @@ def test_folds_of_digits_do_not_fail_because_a_pixel_is_constant():
     digits = [a[:300] for a in load_digits(return_X_y=True)]
     model = make_pipeline(pm.LDA(), pm.KNeighborsClassifier())
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X: constant columns")
+        warnings.filterwarnings("ignore", "X has constant columns")
         scores = cross_val_score(model, *digits, cv=3, error_score="raise")
     assert (scores > 0.8).all()
 

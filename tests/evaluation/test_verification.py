@@ -236,7 +236,7 @@ BAD = {
         lambda: verification_intervals(
             [1.0, 2, 3], [1, 0, 0], [[1, 1], [1, 2], [2, 3]]
         ),
-        "sources: without jackknife group",
+        "one kind without jackknife group",
     ),
 }
 

@@ -86,37 +86,39 @@ def sbc(
 ) -> Calibration:
     """Check by simulation that NUTS draws from the posterior of a model.
 
-    The model simulates parameters and observations, and NUTS samples the posterior of
-    each simulated data set. The rank of the true value among the draws must be uniform.
-    This detects errors in the density, priors that the sampler cannot explore, and
-    sites that are not identified. It does not show that the model fits data. For that
-    use ``check_model``.
+    Use it for your own NumPyro model. The model simulates parameters and observations,
+    and NUTS samples the posterior given each simulated data set. If all is right, the
+    rank of the true value among the draws is uniform. The check detects errors in the
+    density, priors that the sampler cannot explore, and sites that are not identified.
+    To see if the model fits data, use ``check_model`` instead.
 
     Parameters
     ----------
     model : callable
         NumPyro model ``model(data, *args, **kwargs)``. Its latent sites must be
-        continuous and have proper priors. It must be possible to draw its observed
-        sites (no ``numpyro.factor``).
+        continuous and have proper priors. Observed sites must have distributions that
+        can be sampled (no ``numpyro.factor``).
     data : pytree of arrays
         Data of the model, with observations. Only the shapes of the observations are
-        used. Other data (points, sizes) are shared by all simulations. A few dozen
-        observations are enough.
+        used, and a few dozen observations are enough. All simulations use the same
+        other data (points, sizes).
     args, kwargs, dtype, progress : optional
         As in ``sample``.
     seed : int, default=0
-        The same seed gives the same ranks.
+        Seed of the simulations. The same seed gives the same ranks.
     identified : sequence of str, optional
         Names of the sites and deterministics to rank. Default: all. The log likelihood
-        is always ranked. If a linear map W is identified only up to rotation, rank
-        M = WᵀW instead of W.
+        is always ranked. Omit sites that are not identified. For example, if a linear
+        map W is identified only up to rotation, rank M = WᵀW instead of W.
     n_simulations : int, default=400
-        Number of simulations. 400 detect a common shift of a quarter of a posterior sd
-        among ten quantities.
+        Number of simulations. With ten quantities, 400 simulations detect a shift of
+        all posterior means by a quarter of a posterior sd.
     n_control : int, default=100
-        Number of simulations for each wrong posterior; 0 for none.
+        Number of simulations for each wrong posterior (negative control). Use 0 for
+        none.
     n_draws, thin, n_warmup : int, defaults 99, 5 and 200
-        Draws per simulation, iterations per draw, and warm-up iterations.
+        Number of draws in each simulation, of iterations for each draw, and of warm-up
+        iterations.
     target_accept : float in (0, 1), default=0.8
         Target acceptance probability of ``NUTS``.
 
@@ -124,8 +126,8 @@ def sbc(
     -------
     Calibration
         ``verdict`` is "agree" if the ranks are uniform and every wrong posterior was
-        rejected. Otherwise it is "disagree" or "inconclusive". ``table`` has a row per
-        test. ``plots.sbc`` draws the ranks.
+        rejected. Otherwise it is "disagree" or "inconclusive". ``table`` has a row for
+        each test. Use ``plots.sbc`` to draw the ranks.
 
     Examples
     --------

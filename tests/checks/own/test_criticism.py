@@ -49,7 +49,7 @@ def test_groups_that_are_not_there_are_asked_for_by_the_arguments_that_store_the
     draws = pm.sample(line, (X, noisy), method="laplace", n_draws=50, n_chains=1)
     with pytest.raises(ValueError, match="Sample with prior_draws=1000, predictive=T"):
         pm.check_model(draws)
-    with pytest.raises(ValueError, match="fit must be draws of sample"):
+    with pytest.raises(ValueError, match="fit must be a fitted learner"):
         pm.check_model(X)
 
 

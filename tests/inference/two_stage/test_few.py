@@ -110,7 +110,7 @@ def test_the_estimator_and_the_fit_take_it_and_a_weak_one_differs():
     assert ratios[0] < 0.5 * ratios[1]
 
 
-@pytest.mark.filterwarnings("ignore:X. constant columns")
+@pytest.mark.filterwarnings("ignore:X has constant columns")
 def test_a_source_of_rows_has_the_prior_of_the_rows():
     X, codes = drawn(4, 5, 6)
     X[:, 3] = 1.0
