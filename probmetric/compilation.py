@@ -89,26 +89,25 @@ def _subfolder() -> str:
 def compilation_cache(
     folder: str | os.PathLike[str] | None = None,
 ) -> Generator[Path | None]:
-    """Cache compiled JAX programs on disk, in a ``with`` statement.
+    """Cache compiled JAX programs on disk, within a ``with`` statement.
 
-    Results do not change. The context manager yields the folder of the programs, or
-    None if the cache is disabled, if JAX's cache is used, or if the default folder
-    cannot be used.
+    Use it to avoid compiling again in later processes. Results do not change. The
+    context manager yields the folder of the programs. It yields None if the cache is
+    disabled, if JAX already has a cache, or if the default folder cannot be used.
 
     Parameters
     ----------
     folder : path, optional
-        Folder of the cache. The default is the environment variable PROBMETRIC_CACHE.
-        Without this variable, JAX's cache is used if JAX already has one. Otherwise the
-        default is ``probmetric`` in the user's cache folder, which ``probmetric cache``
-        prints.
+        Folder of the cache. Default: the environment variable PROBMETRIC_CACHE if it is
+        set, otherwise the cache of JAX if JAX has one, otherwise ``probmetric`` in the
+        user's cache folder. ``probmetric cache`` prints this folder.
 
     Notes
     -----
     Anyone who can write to the folder can run code in processes that read it. The
-    folder is therefore created for its owner only. The folder grows until ``probmetric
-    cache --clear`` empties it. JAX's options apply to the whole process, so other
-    threads use the cache, too.
+    folder is therefore created for its owner only. It grows until ``probmetric cache
+    --clear`` removes the programs. Options of JAX apply to the whole process, so other
+    threads also use the cache.
 
     Examples
     --------

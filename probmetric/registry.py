@@ -34,42 +34,44 @@ def _load(value: object) -> Any:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Functions and classes of a learner.
+    """Functions and classes of a learner. ``MODELS`` has one for each learner.
 
-    A field may be the place of its object, ``at("module:name")``.
+    A field may be a place, ``at("module:name")``. Its object is imported on access.
 
     Parameters
     ----------
     data_kind : type
-        One of the containers of ``probmetric.data.containers``.
+        Container of the data, in ``probmetric.data.containers``.
     params : type
         NamedTuple of the model's parameters.
     model : callable or None
-        NumPyro model ``model(data, prior, ...)``; None if there is none.
+        NumPyro model ``model(data, prior, ...)``, or None.
     simulate : callable or None
-        ``simulate(key, params, data) -> data`` with new labels or observations.
+        ``simulate(key, params, data) -> data`` draws new labels or observations.
     fit : callable
-        ``fit(problem) -> Fit``: fit to the problem's data, prior and options, from the
-        default initialization (not from ``problem.params``).
+        ``fit(problem) -> Fit`` fits data, prior and options of a problem. It starts at
+        the default initialization (not at ``problem.params``).
     to_metric, metric_kind : callable, type
-        ``to_metric(params) -> Metric``, and the class of this metric.
+        ``to_metric(params) -> Metric`` computes the metric. ``metric_kind`` is its
+        class.
     toy : callable
-        ``toy(seed) -> Problem``: a small simulated problem with true parameters.
+        ``toy(seed) -> Problem`` simulates a small problem with true parameters.
     invariants : mapping of str to callable
-        Functions ``f(problem) -> problem`` by name. Each changes the problem but must
-        not change the learned metric (permuting points, translating inputs, ...).
+        Functions ``f(problem) -> problem`` by name. Each changes the problem, for
+        example by permuting points. The learned metric should not change.
     from_labels : callable or None
-        ``from_labels(X, y) -> Problem``: the fitted problem of a labeled dataset.
+        ``from_labels(X, y) -> Problem`` fits labeled data.
     variants : mapping of str to place
-        Places of other estimators of the same model by name; access does not import
-        them.
+        Places of other estimators of the same model, by name. They are not imported on
+        access.
     methods : tuple of str
-        Values of ``method`` in ``sample``; empty if there are no draws.
+        Values of ``method`` in ``sample``. Empty if there are no draws.
     metrics_of_draws : callable, optional
-        ``metrics_of_draws(draws) -> list of Metric``: one metric for each draw in the
-        DataTree of ``sample``; None if the draws define no metric.
+        ``metrics_of_draws(draws) -> list of Metric`` computes one metric for each draw
+        of ``sample``. None if draws have no metric.
     criticism : callable, optional
-        ``criticism(fit or draws, *, seed) -> list of Finding`` for ``check_model``.
+        ``criticism(fit or draws, *, seed) -> list of Finding``. ``check_model`` uses
+        it.
 
     Examples
     --------
@@ -390,8 +392,8 @@ def fit_named(estimator: Any, data: Any) -> Any:
     if "groups" in signature(estimator.fit).parameters:
         return estimator.fit(data.frame, data.y, groups=groups)
     raise ValueError(
-        f"groups cannot be used with {type(estimator).__name__}, which learns from "
-        "classes. Leave groups out."
+        f"groups must be None for {type(estimator).__name__} (it learns from "
+        "classes), got groups. Omit groups."
     )
 
 

@@ -83,7 +83,7 @@ def read_table(
     """Read a table of judgments, or of questions; the columns determine the kind."""
     path = existing(name, option)
     if leaves_out(how.unlabeled):
-        why = f"{option}, whose row numbers count all rows of --data"
+        why = f"{option}, because its row numbers count all rows of --data"
         refuse({"--unlabeled": how.unlabeled}, why)
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame, _ = read_content(path, how._replace(drop=(), features=()) if text else AS_IS)
@@ -195,7 +195,7 @@ def about_points(
     """
     place = str(table.path.resolve())
     if objects is not None:
-        refuse({"--data": data}, f"{name}, whose objects have no features")
+        refuse({"--data": data}, f"{name} (objects without features)")
         X, called, source = None, table.path.name, place
         if table.names is not None and known is not None:
             with of_option("--answers", "triplets"):
@@ -206,7 +206,7 @@ def about_points(
     else:
         if data is None:
             raise ValueError(
-                "--data must be the table whose rows --answers refers to, got none."
+                "--data must be the table of points for --answers, got none."
             )
         loaded = load_points(data, label=spec.label, how=spec.how)
         X, names, called = points(loaded.X, "data"), loaded.feature_names, data
@@ -229,8 +229,8 @@ def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
         fit = None
     if fit is None:
         raise ValueError(
-            f"--answers has {kind}, from which {name} cannot learn. Use another "
-            "learner."
+            f"--answers must not have {kind} for {name}, which cannot use them. Use "
+            "another learner."
         )
     lacking = table.values.keys() - signature(fit).parameters.keys()
     if lacking:
@@ -291,8 +291,8 @@ def probabilities(
     score = -D.mean(0)
     if lapse_rate is None:
         reason = (
-            "P(near), the probability that the first point is nearer, requires a "
-            "metric learned from triplets"
+            "P(near is nearer) is not available, because it requires a metric "
+            "learned from triplets"
         )
         return None, score, reason
     P = (1 - lapse_rate) * softmax(-(D**2), -1) + lapse_rate / len(pairs)

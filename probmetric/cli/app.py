@@ -9,7 +9,7 @@ Exit codes:
      within their bound
 1    a claim disagrees, is outside its bound or is inconclusive (except by k-hat only),
      or a fit or its draws have a warning that they are unreliable
-2    unusable input or an unwritable file (one sentence on standard error)
+2    invalid input or an unwritable file (one sentence on standard error)
 130  interrupted
 """
 
@@ -155,7 +155,7 @@ def fit(options: Fit) -> None:
 
 @command(Neighbors)
 def neighbors(options: Neighbors) -> None:
-    """Find nearest rows, with distances, or with probabilities (--draws)."""
+    """Find nearest rows, with distances (--metric) or probabilities (--draws)."""
     with first(options):
         if options.out is not None:
             check_new(options.out.parent, (options.out.name,), force=options.force)
@@ -179,7 +179,7 @@ def sample(options: Sample) -> None:
 
 @command(Next)
 def next(options: Next) -> None:
-    """Choose the most informative pairs to judge (for --answers)."""
+    """Choose the pairs whose judgments are most informative (for --answers)."""
     with first(options):
         if options.out is not None:
             check_new(options.out.parent, (options.out.name,), force=options.force)
@@ -259,8 +259,8 @@ def cache(
 ) -> None:
     """Show the folder, number and size of the cached compiled programs.
 
-    With the cache the next command starts sooner. The variable PROBMETRIC_CACHE sets
-    its folder. The values "", "0" and "off" disable the cache.
+    The cache allows the next command to start sooner. The environment variable
+    PROBMETRIC_CACHE sets its folder. Its values "", "0" and "off" disable the cache.
     """
     from probmetric.compilation import cache_folder, clear_cache, stored_programs
 

@@ -98,8 +98,8 @@ PROB = 0.9
 UNSEEN = "use rows from sources that are not in the training data"
 ABOUT = "judgments use the same rows as judgments"
 SHARED = (
-    "training and test judgments share rows. For new rows the scores may be worse. "
-    "Use --test with judgments of other rows"
+    "training and test judgments share rows, so scores may be worse for new rows. Use "
+    "--test with judgments of other rows"
 )
 
 
@@ -272,8 +272,8 @@ def _test_data(test: str, spec: DataSpec, data: Dataset, *, known: bool) -> Data
     if others and known:
         raise ValueError(
             f"--test must have only classes that are in --data, got {len(others)} "
-            f"others, such as {others[0]!r}. For unknown classes use --novelty. To "
-            "evaluate new sources, use --data with --groups and without --test."
+            f"others, such as {others[0]!r}. For unknown classes use --novelty. For "
+            "new sources use --data with --groups, without --test."
         )
     return tested
 
@@ -301,7 +301,7 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
     for name, used in refused.items():
         if used:
             raise ValueError(
-                "--data is read in chunks, which requires --test, and --metric or "
+                "--data that is read in chunks requires --test, and --metric or "
                 f"--draws, got {name}. Fit first (probmetric fit), then use --metric."
             )
     test, seed, k = str(options.test), options.seed, options.k or 5
@@ -315,9 +315,9 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
     plain = tested.source if isinstance(tested, View) else tested
     sample, where = sample_of(plain, test, MOST), "of a sample of --test"
     remarks = [
-        "rows are read in chunks. Each neighbor has one vote (the default in memory "
-        "is soft votes). For the Euclidean distance, features are standardized by a "
-        "sample of --data",
+        "rows are read in chunks. Each neighbor has one vote (in memory, soft votes "
+        "are used). For the Euclidean distance, a sample of --data is used to "
+        "standardize features",
         *if_seen(stored, sample, where=where),
         *if_among(sample, hashes_of(rows), where),
     ]

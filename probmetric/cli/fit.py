@@ -201,7 +201,7 @@ def model_verdict(estimator: Learner, seed: int) -> ModelVerdict | None:
     try:
         verdict = check_model(estimator, seed=seed)
     except ValueError as error:
-        say(f"The fit of the model was not checked: {error}")
+        say(f"The model was not compared with the data: {error}")
         return None
     say(str(verdict))
     return verdict
@@ -217,8 +217,9 @@ def _in_chunks(estimator: Learner, rows: Source) -> str:
     anchors: int | None = getattr(estimator, "n_anchors_", None)
     pairs = "" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)"
     return (
-        f"rows were read in chunks: {n_rows(rows):,} rows with columns {names}{pairs}; "
-        "starting values, and priors chosen by votes, use a sample of the rows"
+        f"rows were read in chunks: {n_rows(rows):,} rows with columns {names}{pairs}. "
+        "A sample of the rows was used for starting values, and for priors chosen by "
+        "votes"
     )
 
 

@@ -127,7 +127,7 @@ def streamed(estimator: Learner, spec: DataSpec) -> Source | None:
         return None
     if not grouped:
         learner = type(estimator).__name__
-        refuse({"--groups": groups}, f"{learner}, which learns from classes")
+        refuse({"--groups": groups}, f"{learner} (it learns from classes)")
     if groups is not None:
         source = open_rows(name, groups, _without(spec, label))
     else:

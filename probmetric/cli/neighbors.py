@@ -61,8 +61,8 @@ def _rows(spec: DataSpec, queries: str | None, use: StoredMetric) -> Source | No
     if in_parts(spec.name):
         if queries is None:
             raise ValueError(
-                "--queries must be given if --data is read in chunks, got none. Store "
-                "the rows whose neighbors you want in a file."
+                "--queries must be given if --data is read in chunks, got none. Write "
+                "the rows to query to a file."
             )
     elif queries is not None and is_large(spec.name):
         about = stored(spec.name) if label is None else None

@@ -23,20 +23,20 @@ from probmetric.registry import MODELS, estimators, method_of, model_of
 VALIDATED = (
     "Exit code: 0 all claims agree; 1 a claim disagrees, is outside its bound or is "
     "inconclusive (except if only k-hat is high), or with --strict the model "
-    "conflicts with the data; 2 unusable input."
+    "conflicts with the data; 2 invalid input."
 )
 LEARNED = (
     "Exit code: 0 done; 1 a fit failed or did not converge, or the draws have problems "
-    "(see the notes); 2 unusable input or unwritable file; 130 interrupted."
+    "(see the notes); 2 invalid input or unwritable file; 130 interrupted."
 )
-USED = "Exit code: 0 done; 2 unusable input or unwritable file; 130 interrupted."
+USED = "Exit code: 0 done; 2 invalid input or unwritable file; 130 interrupted."
 SOURCES = (
     "Dataset: wine, iris, digits, breast_cancer, waveform, twonorm, ringnorm, "
     "openml:NAME, or a .csv, .tsv, .npz or .parquet file (text also as .gz)."
 )
 PARTS = (
-    f"{SOURCES[:-1]}. Read in chunks: a quoted glob ('rows/*.parquet'), a folder of "
-    "Parquet files, .npy files, one large .parquet."
+    f"{SOURCES[:-1]}. These are read in chunks: a quoted glob ('rows/*.parquet'), a "
+    "folder of Parquet files, .npy files, or one large .parquet file."
 )
 NAMES = ", ".join(estimators())
 
@@ -123,25 +123,24 @@ def argument(default: object, help: str, **settings: Any) -> Any:
 
 ANSWERS = (
     "Table of judgments about rows of --data (instead of labels). Columns of pairs: i, "
-    "j, y (trials for counts). Columns of triplets: anchor, near, far (y if far may be "
-    "nearer). Quadruplets also have other, which is compared with far. Columns of "
-    "odd-one-out responses: object1, object2, odd."
+    "j, y (also trials, if y counts judgments). Columns of triplets: anchor, near, far "
+    "(also y, if far may be nearer). Quadruplets also have other: near-anchor is "
+    "compared with far-other. Columns of odd-one-out responses: object1, object2, odd."
 )
 GROUPS = (
-    "Column with the source of each row (two_stage); default the class. Without --test "
-    "and --folds, evaluate compares same-source with different-source pairs."
+    "Column with the source of each row (two_stage). Default: the class. Without "
+    "--test and --folds, evaluate compares same-source with different-source pairs."
 )
-MAX_DRAWS = "Number of draws to use (evenly spaced); default all."
+MAX_DRAWS = "Maximum number of draws to use, evenly spaced."
 OVERWRITE = "Overwrite existing files."
-SETTING = "Argument of the learner, for example n_components=2; repeatable."
-TABLE_OUT = "Output .csv file; default standard output."
+SETTING = "Argument of the learner, for example n_components=2. Repeatable."
+TABLE_OUT = "Output .csv file. Default: standard output."
 NOVELTY = (
-    "Nominal share of known points that are called novel (none of the classes), for "
-    "example 0.05; at least 19 points are required for 0.05. Too many are called novel "
-    "under a stored metric that was learned from the same data. Default: no point is "
-    "called novel."
+    "Nominal fraction of points of known classes that are called novel, for example "
+    "0.05 (which requires at least 19 points). If a stored metric was learned from the "
+    "same data, too many points are called novel. Default: no point is called novel."
 )
-UNLABELED = "Label or group of rows to omit, such as -1; nan for a missing label."
+UNLABELED = "Label or group of rows to ignore, such as -1, or nan for a missing label."
 
 
 @dataclass(kw_only=True)
@@ -155,25 +154,25 @@ class Options:
 class ReadOptions(Options):
     """Options for reading --data."""
 
-    label: str | None = option(None, "Column of the class; default the last.")
+    label: str | None = option(None, "Column of the class. Default: the last.")
     sep: str | None = option(
-        None, "Column separator of a text file; default a comma, a tab in .tsv."
+        None, "Column separator of a text file. Default: a comma (a tab in .tsv)."
     )
     decimal: str = option(".", "Decimal point of a text file.")
     encoding: str = option("utf-8", "Encoding of a text file, such as latin-1.")
     na: list[str] | None = option(
         None,
-        "Text or number, such as -999, of a missing value in a text file; repeatable.",
+        "Text or number, such as -999, to read as missing in a text file. Repeatable.",
         metavar="TEXT",
     )
     thousands: str | None = option(
         None, "Thousands separator of a text file, such as a comma."
     )
     drop: list[str] | None = option(
-        None, "Column to ignore; repeatable.", metavar="COLUMN"
+        None, "Column to ignore. Repeatable.", metavar="COLUMN"
     )
     features: list[str] | None = option(
-        None, "Feature column to use, instead of all; repeatable.", metavar="COLUMN"
+        None, "Feature column to use (instead of all). Repeatable.", metavar="COLUMN"
     )
 
     def spec(self, name: str) -> DataSpec:
@@ -199,8 +198,8 @@ class SiteOptions(ReadOptions):
     )
     id: str | None = option(
         None,
-        "Column with the names of sites; default the only column that both tables "
-        "have.",
+        "Column with the names of sites. Default: the only column that is in both "
+        "tables.",
     )
     measure: str = option(
         "counts",
@@ -209,8 +208,8 @@ class SiteOptions(ReadOptions):
     )
     coordinates: str | None = option(
         None,
-        "Columns of --sites with the place, such as lon,lat: geographic distance is a "
-        "predictor. For a plane add --set distance=plane.",
+        "Columns of --sites with coordinates, such as lon,lat, to use geographic "
+        "distance as a predictor. For a plane add --set distance=plane.",
         metavar="LON,LAT",
     )
 
@@ -251,8 +250,8 @@ class Fit(LearnOptions, WorkerOptions):
     data: str | None = option(None, PARTS)
     store_votes: bool = option(
         False,
-        "Store the transformed training rows and their labels in metric.npz, for "
-        "P(same). Anyone with the file can read them. Size: rows × components.",
+        "Store the transformed training rows and their labels in metric.npz, to "
+        "compute P(same). Anyone with the file can read them. Size: rows × components.",
         "--store-votes",
     )
     checkpoint: Path | None = option(
@@ -263,8 +262,8 @@ class Fit(LearnOptions, WorkerOptions):
     )
     permutations: int | None = option(
         None,
-        "Number of permutations for the importance of predictors (--sites); default "
-        "none.",
+        "Number of permutations to compute the importance of predictors (--sites). "
+        "Default: none.",
         min=1,
     )
 
@@ -277,14 +276,14 @@ class Sample(LearnOptions):
         None,
         "nuts or exact (correct up to Monte Carlo error), laplace or svi "
         "(approximations), bootstrap (refits with random weights of the points), or "
-        "for gdm jackknife (refits without each site; default with --sites). Otherwise "
-        "default the first that the model supports.",
+        "jackknife (only gdm: refits without each site). Default: jackknife with "
+        "--sites, otherwise the first that the model supports.",
     )
     draws: int | None = option(
-        None, "Draws per chain; default 1000 (bootstrap: 200).", min=1
+        None, "Number of draws per chain. Default: 1000 (bootstrap: 200).", min=1
     )
     chains: int | None = option(
-        None, "Number of chains; default 4 (nuts) or 1 (other methods).", min=1
+        None, "Number of chains. Default: 4 for nuts, otherwise 1.", min=1
     )
     checkpoint: Path | None = option(
         None, "Folder for finished blocks of draws (nuts, bootstrap)."
@@ -311,7 +310,7 @@ class Neighbors(UseOptions, WorkerOptions):
     data: str = option(MISSING, PARTS)
     queries: str | None = option(
         None,
-        "Query points; default the rows of --data (a row is not its own neighbor).",
+        "Query points. Default: the rows of --data (a row is not its own neighbor).",
     )
     k: int = option(5, "Number of neighbors per query.", "-k", "--k", min=1)
     novelty: float | None = option(None, NOVELTY)
@@ -325,8 +324,8 @@ class Evaluate(UseOptions, SiteOptions, WorkerOptions):
     data: str | None = option(None, PARTS)
     answers: str | None = option(
         None,
-        "Table of judgments as in fit. --metric or --draws is evaluated on all "
-        "judgments, --model on its --folds or on the table --test.",
+        "Table of judgments, as in fit. A stored metric (--metric or --draws) is "
+        "evaluated on all of them, a --model on its --folds or on the table --test.",
     )
     model: str | None = option(None, f"Learner to fit to the training points: {NAMES}.")
     settings: list[str] | None = option(None, SETTING, "--set", metavar="NAME=VALUE")
@@ -338,7 +337,7 @@ class Evaluate(UseOptions, SiteOptions, WorkerOptions):
     )
     k: int | None = option(
         None,
-        "Number of neighbors that determine the bandwidth of the votes; default 5.",
+        "Number of neighbors used to set the bandwidth of the votes. Default: 5.",
         *("-k", "--k"),
         min=1,
     )
@@ -346,8 +345,8 @@ class Evaluate(UseOptions, SiteOptions, WorkerOptions):
     groups: str | None = option(None, GROUPS)
     out: Path | None = option(
         None,
-        "Folder for evaluation.csv, predictions.csv, summary.json and report.html; "
-        "default print only.",
+        "Folder for evaluation.csv, predictions.csv, summary.json and report.html. "
+        "Default: print only.",
     )
     max_draws: int = option(64, MAX_DRAWS, min=1)
     unlabeled: str = option("warn", UNLABELED, metavar="TEXT")
@@ -368,12 +367,12 @@ class Ratios(ReadOptions):
         MISSING, "File with measurements of known items.", "--known", "--right"
     )
     by: str | None = option(
-        None, "Column with the item of each measurement; default each row is an item."
+        None, "Column with the item of each measurement. Default: each row is an item."
     )
     prior_odds: str | None = option(
         None,
-        "Prior odds of one source, such as 1/319, for the posterior probability; "
-        "default none.",
+        "Prior odds of one source, such as 1/319, to compute the posterior "
+        "probability. Default: none.",
     )
     out: Path | None = option(None, TABLE_OUT)
     force: bool = option(False, OVERWRITE, "--force")
@@ -395,17 +394,17 @@ class Next(ReadOptions):
     data: str = option(MISSING, SOURCES)
     draws: Path = option(MISSING, "draws.nc of sample.")
     candidates: str | None = option(
-        None, "Table of candidate questions; default random candidates."
+        None, "Table of candidate pairs. Default: random pairs."
     )
     random: int | None = option(
-        None, "Number of random candidates; default 10000.", min=1
+        None, "Number of random candidates. Default: 10000.", min=1
     )
     answers: str | None = option(
-        None, "Table of judgments to exclude from the candidates."
+        None, "Table of judgments. Their pairs are not chosen again."
     )
-    n: int = option(10, "Number of questions.", "-n", "--n", min=1)
+    n: int = option(10, "Number of pairs to choose.", "-n", "--n", min=1)
     criterion: str = option(
-        "information", "Criterion of the questions: information or disagreement."
+        "information", "Criterion to choose pairs: information or disagreement."
     )
     max_draws: int = option(200, MAX_DRAWS, min=1)
     out: Path | None = option(None, TABLE_OUT)
@@ -421,12 +420,14 @@ class Validate(ReadOptions):
     every: bool = option(False, "All registered models.", "--all")
     data: str | None = option(None, f"{SOURCES} Default: simulated problems.")
     out: Path | None = option(None, "Folder for the report and its tables.")
-    quick: bool = option(False, "Skip slow checks; use fewer draws.", "--quick")
+    quick: bool = option(False, "Skip slow checks, and use fewer draws.", "--quick")
     broken: bool = option(
-        False, "Check wrong formulas; the exit code must be 1.", "--break"
+        False,
+        "Check wrong formulas instead. The exit code should then be 1.",
+        "--break",
     )
     strict: bool = option(
-        False, "Exit code 1 also for a conflict with --data.", "--strict"
+        False, "Return exit code 1 also if the model conflicts with --data.", "--strict"
     )
     seed: int = option(0, "Random seed.", min=0)
     force: bool = option(False, OVERWRITE, "--force")

@@ -79,16 +79,16 @@ def community(
         row, column = lacking[0]
         raise ValueError(
             f"--sites must have numbers in every row, got {rows[row, column]} in "
-            f"{data.feature_names[column]!r} at site {X.index[row]!r}. Leave the site "
-            "out of both tables, or the column with --drop"
+            f"{data.feature_names[column]!r} at site {X.index[row]!r}. Remove the site "
+            "from both tables, or omit the column with --drop"
         )
     for remark in doubtful_columns(rows, data.feature_names):
         note(remark)
     places = [name for name in X if name.lower() in PLACES]
     if len(places) > 1 and options.coordinates is None and names is None:
         note(
-            f"columns {' and '.join(places)} are covariates. For geographic distance "
-            f"use --coordinates LON,LAT"
+            f"columns {' and '.join(places)} are used as covariates. For geographic "
+            f"distance use --coordinates LON,LAT"
         )
     place = str(existing(options.sites).resolve())
     content = [rows, species.to_numpy()]
@@ -236,8 +236,8 @@ def judged(
     null = deviance(base)
     if null <= 1e-12 * np.sum(weight * trials):
         raise ValueError(
-            "--species must have different dissimilarities of the evaluated pairs of "
-            f"sites, got {observed[0]:.3g} for all. Use other sites."
+            "--species must have pairs of sites with different dissimilarities, got "
+            f"{observed[0]:.3g} for all. Use other sites."
         )
     for method, P in split.predicted.items():
         yield (

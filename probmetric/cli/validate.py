@@ -145,8 +145,8 @@ def _models(options: Validate) -> list[str]:
         return able
     if model not in able:
         raise ValueError(
-            f"--data cannot be used with {model!r}, which is checked on simulated "
-            f"problems, got {data!r}. Omit --data."
+            f"--data cannot be used with {model!r} (checked only on simulated "
+            f"problems), got {data!r}. Omit --data."
         )
     return [model]
 

@@ -57,11 +57,11 @@ def _client() -> "Client | None":
 
 @contextmanager
 def distributed(client: "Client | None" = None) -> "Generator[Client]":
-    """Run all passes over data on disk on a Dask cluster, within a block.
+    """Use a Dask cluster for data on disk, within a ``with`` statement.
 
-    Fits, ``nearest`` and ``evaluate`` of data on disk are divided among the workers.
-    Results are bit-identical to the results of one process if each worker has the same
-    type of CPU and the same number of threads. Otherwise they agree to about 1e-12.
+    Fits, ``nearest`` and ``evaluate`` of data on disk are divided among the workers. If
+    all workers have the same type of CPU and the same number of threads, results are
+    the same as in one process, bit by bit. Otherwise they agree to about 1e-12.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def distributed(client: "Client | None" = None) -> "Generator[Client]":
 
     Notes
     -----
-    * A lost worker costs only its tasks, which run again on another worker.
-    * All workers must have this version of the package and must see the files.
-    * Whoever can connect to a scheduler can run code on its workers. Use TLS
+    * If a worker is lost, only its tasks run again on another worker.
+    * All workers must have this version of the package and access to the files.
+    * Anyone who can connect to the scheduler can run code on its workers. Use TLS
       (``distributed.Security``), or a cluster that listens only on the loopback
       interface.
 

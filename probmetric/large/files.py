@@ -461,35 +461,35 @@ def open(
     features: Sequence[str] = (),
     drop: Sequence[str] = (),
 ) -> Source:
-    """Open data in files or arrays, which ``fit`` reads in chunks.
+    """Open data that are too large for memory. ``fit`` reads them in chunks.
 
     Parameters
     ----------
     data : str, Path or array of shape (n, d)
         A ``.parquet`` or ``.npy`` file, a glob of such files (sorted by name), a folder
-        of Parquet files, or an array. Parquet files may be at a URL that fsspec reads
-        (``s3://``, ``gs://``, ``https://``).
+        of Parquet files, or an array. URLs of Parquet files are allowed if fsspec can
+        read them (``s3://``, ``gs://``, ``https://``).
     label : str, Path or array of shape (n,), optional
-        Class of each row: a column of the Parquet files, ``.npy`` files (one for each
-        file of points), or an array.
+        Class of each row: name of a column of the Parquet files, ``.npy`` files (one
+        for each file of points), or an array.
     weight : str, Path or array of shape (n,), optional
         Data weights ≥ 0, in the same form as ``label``. Default: 1.
     features : sequence of str
-        Columns of Parquet files to use as features, in this order. It may be one column
-        of fixed-size lists. Default: all other columns.
+        Columns of Parquet files to use as features, in this order, or one column of
+        fixed-size lists. Default: all other columns.
     drop : sequence of str
-        Columns of Parquet files to leave out.
+        Columns of Parquet files to ignore.
 
     Returns
     -------
     Source
-        Source with ``feature_names``, ``parts``, ``labeled`` and ``weighted``. Only
-        the metadata have been read.
+        Data with ``feature_names``, ``parts``, ``labeled`` and ``weighted``. ``open``
+        reads only the metadata.
 
     Raises
     ------
     ValueError
-        If a file is a text file. The message contains the way to convert it.
+        If a file is a text file. The message shows how to convert it.
         If files are missing, unreadable or different from each other.
         If columns are missing or text.
         If a row group is above 1 GiB.

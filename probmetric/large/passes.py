@@ -56,15 +56,15 @@ class Pass(NamedTuple):
 def checkpointed(
     folder: "str | Path | None", *, resume: bool = False
 ) -> Generator[None]:
-    """Store the passes of all fits in a block; with ``resume``, read the stored ones.
+    """Store the passes of fits on disk, so that a stopped fit can be resumed.
 
     Parameters
     ----------
     folder : path or None
-        Created if it does not exist. None stores nothing.
+        Folder for the passes. It is created if it does not exist. None stores nothing.
     resume : bool
-        Read the stored passes first, if there are any. The block must be the same as in
-        the stopped run: the same fits, in the same order, of the same data.
+        Whether to use the stored passes, if there are any. The ``with`` block must run
+        the same fits as the stopped run, in the same order, on the same data.
 
     Raises
     ------
@@ -73,9 +73,11 @@ def checkpointed(
     ValueError
         If another run has locked the folder.
     ValueError
-        Within the block, if a stored pass is unreadable or belongs to another run.
+        Within the ``with`` block, if a stored pass is unreadable or belongs to another
+        run.
     OSError
-        Within the block, if a pass cannot be written. Earlier passes remain valid.
+        Within the ``with`` block, if a pass cannot be written. Earlier passes remain
+        valid.
 
     Examples
     --------
@@ -176,8 +178,8 @@ def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
     except UNREADABLE as error:
         raise ValueError(
             f"checkpoint: the file {path} cannot be read ({type(error).__name__}: "
-            f"{error}). Remove it and resume: this pass and all later ones are "
-            "computed again."
+            f"{error}). Remove it and set resume=True to compute this pass and all "
+            "later passes again."
         ) from error
     leaves, form = jax.tree.flatten(like)
     sums, params = (_listed(arrays, name) for name in ("sums:", "params:"))

@@ -50,10 +50,10 @@ ALIGNED = 64
 
 
 class Part(NamedTuple):
-    """Consecutive rows of a source: location for messages, first row, number of rows.
+    """Consecutive rows of a source: location, first row, and number of rows.
 
-    ``file`` is the number of the file. ``at`` is the row group or the first row in this
-    file. Messages count rows from ``start``.
+    ``where`` is the location in messages. ``file`` is the number of the file. ``at`` is
+    the row group or the first row in this file. Messages count rows from ``start``.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Labels(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block of stored rows X (m, d), labels, weights, and number of the first row.
+    """Block of rows: X (m, d), labels, weights, and the number of the first row.
 
     Examples
     --------
@@ -119,15 +119,15 @@ IMPLEMENTATIONS = {
 
 
 class Source(ABC):
-    """Data on disk or arrays that are read in chunks, as returned by ``pm.open``.
+    """Data on disk (or arrays) that are read in chunks. ``pm.open`` returns one.
 
-    A subclass sets the attributes and defines ``read``. On a Dask cluster it is
-    pickled.
+    A subclass should set the attributes and define ``read``. It must support pickling
+    if a Dask cluster is used.
 
     Attributes
     ----------
     name : str
-        Location of the rows, for messages.
+        Location of the rows, used in messages.
     feature_names : tuple of d str
     parts : sequence of Part
         Consecutive runs of rows.
@@ -156,8 +156,7 @@ class Source(ABC):
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the rows of a part in new arrays, at most ``rows`` at a time.
 
-        If ``features`` is False, only labels and weights are read, and X has no
-        columns.
+        If ``features`` is False, read only labels and weights. X then has no columns.
         """
 
     def implementation(self, name: str) -> Callable[..., Any]:

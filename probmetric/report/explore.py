@@ -79,35 +79,37 @@ def explore(
 ) -> Page:
     """Make a page to explore points under a learned metric.
 
-    Requires the extra ``explore`` (in a checkout: ``pip install '.[explore]'``). The
-    page contains Plotly (5 MB) and needs no network. ``.save(path)`` writes it, and a
-    notebook displays it.
+    Requires the extra ``explore`` (``pip install '.[explore]'``). A notebook displays
+    the page, and ``.save(path)`` writes it. It contains Plotly (5 MB) and needs no
+    network.
 
-    If the metric has ``transform``, the plane shows the first two principal components
-    of the transformed points, and their share of the squared distance. Otherwise the
-    plane shows the standardized points, whose distances are not the metric's. Neighbors
-    always use the whole metric.
+    If the metric has ``transform``, the map shows the first two principal components of
+    the transformed points, and their share of the squared distance. Otherwise it shows
+    the standardized points, and distances in the map are not distances of the metric.
+    Neighbors are always computed with the whole metric.
 
     The probability of a neighbor is the fraction of draws in which it is among the k
     nearest. The probability of a class is its mean frequency among the k nearest.
-    Without draws these frequencies are not calibrated. The page shows at most the 5k
-    most probable neighbors with probability at least 0.01, and counts the other points.
-    Distances have intervals (nominal 90%) if ``learned`` was made for intervals. The
-    standard deviations of the matrix are computed over draws and are not intervals. If
-    the points are training points, use ``evaluate`` for held-out performance.
+    Without draws these frequencies are not calibrated. For each query the page lists at
+    most 5k neighbors with probability at least 0.01, and counts the other points.
+    Distances have intervals (nominal 90%) if ``learned`` was made for intervals.
+    Standard deviations of the matrix are computed over draws and are not intervals. Use
+    ``evaluate`` with held-out points to measure performance.
 
     Parameters
     ----------
     learned : estimator, Metric, PosteriorMetric, IntervalMetric or DataTree
         Fitted estimator, metric, or draws. A DataTree must be from ``sample``.
     X : array of shape (n, d)
-        At most 2000 points. The neighbors of each point are among the other points.
+        Points, at most 2000. The neighbors of each point are found among the other
+        points.
     y : array of shape (n,)
         Class labels, for colors and class probabilities.
     k : int, default=10
         Number of neighbors, with 1 ≤ k < n.
     feature_names, target_names : sequence of str, optional
-        Names of the columns (default: of X or of the fit) and of the class codes.
+        Names of the columns (default: names of X or of the fit), and of the class
+        codes.
     title : str
         Title of the page.
 

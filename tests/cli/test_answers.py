@@ -170,7 +170,7 @@ def test_answers_that_cannot_be_used_are_refused(
 def test_points_or_answers_that_lack_are_named(world, tmp_path):
     paths, out = world[2], ("--out", tmp_path)
     said = refused("fit", "gdm", "--answers", paths["counts"], *out)
-    assert "--data must be the table whose rows --answers refers to, got none" in said
+    assert "--data must be the table of points for --answers, got none" in said
     said = refused("sample", "gdm", *out)
     assert "--data, --answers or --sites must be given, got neither" in said
     said = refused("sample", "triplet_embedding", "--data", "wine", *out)

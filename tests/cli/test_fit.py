@@ -122,7 +122,7 @@ def test_groups_are_a_column_and_no_feature(tmp_path):
     direct = pm.TwoStageMixture().fit(table()[NAMES], groups=table()["item"])
     np.testing.assert_array_equal(stored.metric.between, direct.between_)
     line = refused("fit", "lda", "--data", path, *more, "--out", tmp_path / "no")
-    assert "groups cannot be used with LDA" in line
+    assert "groups must be None for LDA" in line
 
 
 def test_files_that_exist_are_kept_without_force(data, tmp_path):

@@ -183,7 +183,7 @@ def test_a_stored_metric_is_evaluated_on_sites(tables, tmp_path):
         lambda t: t.assign(**dict.fromkeys(t.columns[1:], 1)),
     )
     line = refused("evaluate", *metric, *sites(tables, equal))
-    assert "--species must have different dissimilarities" in line
+    assert "--species must have pairs of sites with different" in line
 
 
 def edited(tables, tmp_path, name, edit):

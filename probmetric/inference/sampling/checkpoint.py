@@ -133,8 +133,8 @@ def write_block(
             np.savez(file, **arrays)
     except OSError as error:
         problem = (
-            f"checkpoint: could not write block {index}: {error.strerror or error}. "
-            f"The {index} earlier blocks remain: resume from them."
+            f"checkpoint: could not write block {index} ({error.strerror or error}). "
+            f"The {index} earlier blocks remain. Use resume=True to continue."
         )
         raise OSError(error.errno, problem, str(path)) from error
 
@@ -177,8 +177,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     except UNREADABLE as e:
         raise ValueError(
             f"checkpoint must have complete blocks, got {path}, which cannot be read "
-            f"({type(e).__name__}: {e}). Move it away and resume: the same draws are "
-            "computed again."
+            f"({type(e).__name__}: {e}). Remove this file and use resume=True to "
+            "compute the same draws again."
         ) from e
     return arrays
 
@@ -191,8 +191,8 @@ def _difference(stored: str, current: str) -> str:
 
 def _difference_of(name: str, a: object, b: object) -> str:
     if not isinstance(a, dict) or not isinstance(b, dict):
-        return f"{name} {a} and not {b}"
+        return f"{name} {a} instead of {b}"
     unequal = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
     if name == "data":
         return f"data differ in {', '.join(unequal)}"
-    return ", ".join(f"{name} {k} {a.get(k)} and not {b.get(k)}" for k in unequal)
+    return ", ".join(f"{name} {k} {a.get(k)} instead of {b.get(k)}" for k in unequal)

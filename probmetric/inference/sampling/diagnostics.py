@@ -38,7 +38,7 @@ UNDETERMINED = "undetermined"
 
 
 class Finding(NamedTuple):
-    """A problem with draws: its name, what is wrong (with numbers), and the remedy.
+    """A problem with draws: its name, a description with numbers, and the remedy.
 
     ``name`` is "divergences", "tree depth", "E-BFMI", "not finite", "equal chains",
     "R-hat", "bulk ESS", "tail ESS" or "k-hat".
@@ -53,23 +53,22 @@ class Finding(NamedTuple):
 
 
 def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Finding]:
-    """Return the problems with draws; an empty list if there are none.
+    """Return the problems with draws, or an empty list.
 
-    Draws without problems can still be wrong. For example, chains that all miss the
-    same mode agree with each other.
+    Draws without detected problems may still be wrong. For example, chains agree with
+    each other if all of them miss the same mode.
 
     Parameters
     ----------
     draws : DataTree
-        The result of ``sample``. If the draws are independent, only ``khat`` is
-        checked.
+        Result of ``sample``. For independent draws only ``khat`` is checked.
     names : sequence of str, optional
-        The quantities of the posterior to check. Default: all.
+        Quantities of the posterior to check. Default: all.
 
     Returns
     -------
     list of Finding
-        With ``name``, ``what`` and ``advice``.
+        Each has ``name``, ``what`` is wrong, and ``advice``.
 
     Examples
     --------
@@ -118,7 +117,7 @@ def findings(
         what = f"{listed(copies)} are equal in every draw"
         advice = (
             "R-hat and effective sample sizes are wrong for copies; use a different "
-            "key for each chain, and read each file once"
+            "seed for each chain, and read each file once"
         )
         results.append(Finding("equal chains", what, advice))
     return results + _check_entries(table, attributes.get(UNDETERMINED))
@@ -144,16 +143,16 @@ def _check_sampler(statistics: Mapping[str, np.ndarray]) -> list[Finding]:
     if diverging.any():
         what = f"{diverging.sum()} of {diverging.size} draws diverged"
         advice = (
-            "the sampler does not reach all regions of the posterior; raise "
-            "target_accept (to 0.95), or set a stronger prior"
+            "the sampler may miss regions of the posterior; raise target_accept "
+            "(to 0.95), or set a stronger prior"
         )
         results.append(Finding("divergences", what, advice))
     deepest = statistics.get("reached_max_treedepth", np.zeros(1, bool))
     if deepest.any():
         what = f"{deepest.sum()} of {deepest.size} draws reached the maximum tree depth"
         advice = (
-            "trajectories were cut short; raise max_tree_depth, or start from a fit "
-            "whose Laplace approximation is the mass matrix"
+            "trajectories were cut short, so draws are correlated; raise "
+            "max_tree_depth, or start from the Laplace approximation of a fit"
         )
         results.append(Finding("tree depth", what, advice))
     energy = statistics.get("energy")
@@ -166,7 +165,7 @@ def _check_sampler(statistics: Mapping[str, np.ndarray]) -> list[Finding]:
         if len(low):
             chains = ", ".join(f"chain {i}: {bfmi[i]:.2f}" for i in low)
             advice = (
-                "the sampler's steps in energy are too small for the tails; set a "
+                "the sampler explores the tails of the posterior too slowly; set a "
                 "stronger prior on scales, or use a non-centered model"
             )
             what = f"E-BFMI below {BFMI_MIN} ({chains})"

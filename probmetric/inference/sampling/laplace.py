@@ -100,8 +100,8 @@ def laplace_fit(
     result = Result(int(fit.result))
     if result is not Result.CONVERGED:
         raise ValueError(
-            f"start: no mode was found from this start ({result.name} after "
-            f"{int(fit.n_steps)} steps); {REMEDY[result]}"
+            f"start must lead to a mode, got {result.name} after "
+            f"{int(fit.n_steps)} steps; {REMEDY[result]}"
         )
     eigenvalues, vectors = map(np.asarray, _curvature(target, fit.params, data))
     floor = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
@@ -121,11 +121,11 @@ class Laplace:
     Parameters
     ----------
     max_steps : int, default=2000
-        Maximum number of L-BFGS iterations, if the start is not a Gaussian.
+        Maximum number of L-BFGS iterations. Used if the start is not a Gaussian.
     khat : bool, default=True
-        Whether to compute the k-hat, which shows how close the draws are to the exact
-        posterior. ``posterior_metric("prediction")`` does not: votes are judged by
-        their held-out loss.
+        Whether to compute the diagnostic k-hat. Below 0.7 the draws are close to the
+        exact posterior. ``posterior_metric("prediction")`` does not compute it, because
+        the held-out loss of the votes is used instead.
 
     Examples
     --------

@@ -35,7 +35,7 @@ from probmetric.typing import no_type_check
 @no_type_check
 @dataclass(frozen=True)
 class NUTS:
-    """The No-U-Turn sampler: asymptotically exact.
+    """The No-U-Turn sampler. Its draws are exact up to Monte Carlo error.
 
     Parameters
     ----------
@@ -43,28 +43,29 @@ class NUTS:
         Number of warm-up iterations. Default: 300 if the chains start from a Laplace
         approximation (a Gaussian start), otherwise 1000.
     target_accept : float in (0, 1), default=0.8
-        Target mean acceptance probability for the adaptation of the step size.
+        Target of the mean acceptance probability. Use a larger value (0.95) for smaller
+        steps if draws diverge.
     max_tree_depth : int, default=10
         Maximum tree depth. An iteration uses at most 2^depth - 1 gradients.
     adapt_mass : bool, optional
-        If True, adapt the mass matrix in warm-up. Default: True, except with a Gaussian
-        start and fewer than ten warm-up iterations per parameter. With a Gaussian
-        start, the initial inverse mass matrix is the covariance of the start.
+        Whether to adapt the mass matrix in warm-up. Default: True, except with a
+        Gaussian start and fewer than ten warm-up iterations per parameter. The
+        covariance of a Gaussian start is used as the initial inverse mass matrix.
     dense_mass : bool, optional
-        If True, adapt a dense mass matrix, otherwise a diagonal one. Default: True with
-        a Gaussian start, which also whitens the coordinates.
+        Whether the mass matrix is dense instead of diagonal. Default: True with a
+        Gaussian start, which is also used to whiten the coordinates.
     thin : int, default=1
-        Number of iterations per draw.
+        Number of iterations for each draw. Only the last of them is stored.
     block_size : int, default=100
-        Number of draws per compiled call and per checkpoint file.
+        Number of draws in each compiled call and in each checkpoint file.
     vectorized : bool, default=False
-        Run the chains in parallel by ``vmap``. On a CPU this is usually slower, because
-        all chains wait for the longest tree.
+        Whether to run the chains in parallel by ``vmap``. On a CPU this is usually
+        slower, because all chains wait for the longest tree.
     checkpoint : path, optional
-        Folder for finished blocks, one file per block.
+        Folder to store finished blocks, so that a stopped run can be resumed.
     resume : bool, default=False
-        Continue from the blocks in ``checkpoint``. The draws equal the draws of an
-        uninterrupted run.
+        Whether to continue from the blocks in ``checkpoint``. The draws are the same as
+        in an uninterrupted run.
 
     Examples
     --------

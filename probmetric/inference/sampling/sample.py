@@ -112,65 +112,70 @@ def sample(
     Parameters
     ----------
     model : callable or Target
-        A NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target``.
-        ``model.prepare``, if defined, is applied to the data on the host first.
+        NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target``. If
+        the model has an attribute ``prepare``, this function is applied to the data
+        first.
     data : pytree of arrays
-        The data, including the observations.
+        Data of the model, including the observations.
     method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
-        A name selects the sampler with default settings. NUTS is exact up to Monte
-        Carlo error. SVI and Laplace are approximations. They return independent draws
-        in one chain, with a k-hat.
+        Sampler, or its name for default settings. NUTS is exact up to Monte Carlo
+        error. SVI and Laplace are approximations. They return independent draws in one
+        chain, with the diagnostic k-hat.
     seed : int, default=0
-        The same seed gives the same draws on the same machine.
+        Seed of the draws. The same seed gives the same draws on the same machine.
     args : tuple of pytrees, default=()
-        Arguments of the model after the data. Python numbers are static for
-        compilation. Arrays are not static.
+        Arguments of the model after the data. Python numbers are compiled as constants.
+        Use arrays for values that change between calls.
     kwargs : mapping, optional
-        Keyword arguments of the model: ``learning_rate``, ``batch`` (SVI only), ...
+        Keyword arguments of the model, such as ``learning_rate`` or ``batch`` (only for
+        SVI).
     prior, options : optional
-        ``prior`` is another way to pass the first of ``args``, and ``options`` is
-        another name for ``kwargs``.
+        ``prior`` is the first of ``args``, and ``options`` is another name for
+        ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
-        The Laplace approximation in unconstrained coordinates, or an unconstrained
-        position. Required for a ``Target``. NUTS and SVI use the coordinates of a
-        Gaussian, and only the shapes of a position. Laplace draws from a Gaussian, and
-        starts the search for the mode at a position.
+        Laplace approximation in unconstrained coordinates (``Gaussian``), or an
+        unconstrained position. Required for a ``Target``. NUTS and SVI use a Gaussian
+        to whiten the coordinates. From a position they use only the shapes. Laplace
+        draws from a Gaussian. From a position it searches for the mode.
     n_draws : int, default=1000
     n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1. SVI and Laplace return ``n_chains * n_draws``
-        draws in one chain.
+        Number of chains. Default: 4 for NUTS, otherwise 1. SVI and Laplace return
+        ``n_chains * n_draws`` draws in one chain.
     feature_names : sequence of str, optional
-        Coordinates of the axes ``feature`` and ``feature_bis``. Default x0, x1, ...
+        Labels along the axes ``feature`` and ``feature_bis``. Default: x0, x1, ...
     dims : mapping of str to sequence of str, optional
-        Names of the axes of a quantity after chain and draw. Default: (feature,
-        feature_bis) for M and (latent, feature) for W.
+        Names of the axes of each quantity, after chain and draw. Default: (feature,
+        feature_bis) for M, and (latent, feature) for W.
     coords : mapping of str to sequence, optional
         Labels along other axes, for example ``{"group": ["a", "b"]}``.
     identified : sequence of str, optional
-        Quantities for which R-hat and effective sample sizes are computed (NUTS). Leave
-        out a linear map W that is identified only up to rotation, and include M = WᵀW.
-        Default: all.
+        Quantities for which NUTS computes R-hat and effective sample sizes. Omit
+        quantities that are not identified. For a linear map W that is identified only
+        up to rotation, use M = WᵀW instead. Default: all.
     log_likelihood : bool, default=False
-        Store the log likelihood of every observation under every draw (n_chains ×
-        n_draws × n_observations numbers), without learning rate or data weights. If the
-        learning rate or a weight is not 1, or pairs share points, observations are not
-        exchangeable. The group then has a second variable ``power``, and ``az.loo``
-        raises an error. Only for NumPyro models.
+        Whether to store the log likelihood of every observation under every draw
+        (n_chains × n_draws × n_observations numbers). ``loo`` requires it. The stored
+        values ignore the learning rate and data weights. If the learning rate or a
+        weight is not 1, or if pairs share points, observations are not exchangeable.
+        The group then has a second variable ``power``, and ``az.loo`` raises an error.
+        Only for NumPyro models.
     log_prior : bool, default=True
-        Store the log prior density of each site, and the log likelihood of all data,
-        under every draw. ``az.psense_summary`` needs them. A ``Target`` must have
-        ``parts`` for this.
+        Whether to store the log prior density of each site, and the log likelihood of
+        all data, under every draw. ``az.psense_summary`` requires them. A ``Target``
+        needs ``parts`` for this.
     predictive : bool, default=False
-        Store new observations under every draw in ``posterior_predictive``, which is as
-        large as the log likelihood. Compiles one more program. Only for NumPyro models.
+        Whether to simulate observations under every draw, and store them as
+        ``posterior_predictive``. It uses as much memory as the log likelihood, and one
+        more compilation. Only for NumPyro models.
     prior_draws : int, optional
-        Number of draws from the prior (``prior``) and of new observations given these
-        draws (``prior_predictive``). Compiles one or two more programs. Only for
-        NumPyro models with proper priors. Default: none.
+        Number of draws from the prior. Draws are stored as ``prior``, and observations
+        simulated from them as ``prior_predictive``. It uses one or two more
+        compilations. Only for NumPyro models with proper priors. Default: none.
     dtype : {"float64", "float32"}, default="float64"
-        Floating-point precision, set only during this call.
+        Floating-point precision. It is set only during this call.
     progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+        Whether to show progress. Default: a bar in terminals and notebooks, otherwise a
+        line every 10 s.
 
     Returns
     -------
@@ -179,7 +184,8 @@ def sample(
         log_prior, log_likelihood, observed_data, constant_data, and on request
         posterior_predictive, prior and prior_predictive. The attributes are versions,
         seed, method, data hash, learning rate, sum of weights and model arguments.
-        A ``SamplingWarning`` is issued for each problem of ``sampling.diagnose``.
+        ``sample`` issues a ``SamplingWarning`` for each problem that
+        ``sampling.diagnose`` detects.
 
     Examples
     --------
@@ -195,8 +201,8 @@ def sample(
     options = {**(options or {}), **(kwargs or {})}
     if options.get("batch") is not None and not isinstance(sampler, SVI):
         raise ValueError(
-            f"options must not have batch for {sampler}, got {options['batch']}: it "
-            "would keep one subsample throughout. Use method='svi'."
+            f"options must not have batch for {sampler}, got {options['batch']}. The "
+            "sampler would use one subsample in all iterations. Use method='svi'."
         )
     if isinstance(model, Target):
         if start is None:

@@ -203,7 +203,7 @@ class SVI:
     step_size : float, default=0.01
         Step size of Adam, in unconstrained units.
     n_particles : int, default=4
-        Number of draws per estimate of the evidence lower bound.
+        Number of draws used to estimate the evidence lower bound in each step.
 
     Examples
     --------
@@ -283,9 +283,9 @@ class SVI:
                 state, losses = _advance(problem, size, key, state, data)
             if not np.isfinite(losses).all():
                 raise ValueError(
-                    "step_size: the evidence lower bound became NaN or infinite with "
-                    f"step_size={self.step_size}. Decrease it, or look for NaN in the "
-                    "data."
+                    "the evidence lower bound became NaN or infinite with "
+                    f"step_size={self.step_size}. Decrease step_size, or look for NaN "
+                    "in the data."
                 )
             draws, log_weight = _finish(problem, n_draws, key, state, data)
             values = {name: np.asarray(v)[None] for name, v in draws.items()}

@@ -47,20 +47,20 @@ type Attribute = str | int | float | None
 
 
 class Target(NamedTuple):
-    """A posterior, defined by module-level pure functions (static for compilation).
+    """A posterior, defined by pure functions at module level.
 
     Attributes
     ----------
     log_density : callable
-        ``log_density(position, data)`` returns the natural log of the density of
-        ``position`` up to a constant. A position is a pytree of unconstrained arrays.
+        ``log_density(position, data)`` computes the natural log of the density of
+        ``position``, up to a constant. A position is a pytree of unconstrained arrays.
     functionals : callable
-        ``functionals(position, data)`` returns a dict of arrays: the quantities to
-        report, for which R-hat and effective sample sizes are computed. They should be
-        identified.
+        ``functionals(position, data)`` computes the quantities to report, as a dict of
+        arrays. They should be identified, because R-hat and effective sample sizes are
+        computed for them.
     parts : callable, optional
-        ``parts(position, data)`` returns the scalars (log prior by site, log
-        likelihood), for power scaling. The log prior is in the coordinates of the
+        ``parts(position, data)`` computes the scalars (log prior by site, log
+        likelihood). Power scaling uses them. The log prior is in the coordinates of the
         model, without the Jacobian of the transformation to ``position``. The log
         likelihood includes the learning rate and weights.
 
@@ -87,8 +87,9 @@ class Gaussian(NamedTuple):
     mean : pytree of arrays
         Mean, as a position.
     factor : array of shape (k, m)
-        A square root of the covariance (covariance = factor factorᵀ), in the order of
-        ``jax.flatten_util.ravel_pytree(mean)``. The covariance is singular if m < k.
+        Square root of the covariance: covariance = factor factorᵀ. Rows are in the
+        order of ``jax.flatten_util.ravel_pytree(mean)``. The covariance is singular if
+        m < k.
 
     Examples
     --------
@@ -103,7 +104,7 @@ class Gaussian(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """The input of a sampler.
+    """Input of a sampler: a target, its data, and a start.
 
     Attributes
     ----------
@@ -111,7 +112,7 @@ class Posterior(NamedTuple):
     data : pytree of arrays
         Second argument of the functions of the target.
     start : Gaussian, or pytree of arrays
-        The Laplace approximation, or a position.
+        Laplace approximation, or a position.
 
     Examples
     --------
@@ -129,18 +130,18 @@ class Posterior(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """The output of a sampler, as NumPy arrays.
+    """Output of a sampler, as NumPy arrays.
 
     Attributes
     ----------
     values : dict of arrays of shape (n_chains, n_draws, ...)
-        The functionals.
+        Functionals of the target.
     statistics : dict of arrays of shape (n_chains, n_draws)
-        Statistics of the sampler; empty for independent draws.
+        Statistics of the sampler. Empty for independent draws.
     attributes : dict
-        Method and settings, for the provenance. Approximations also have ``khat``.
+        Method and settings. Approximations also have ``khat``.
     log_prior : dict of arrays of shape (n_chains, n_draws)
-        Log prior by NumPyro site; empty if the target has no ``parts``.
+        Log prior by NumPyro site. Empty if the target has no ``parts``.
     log_likelihood : array of shape (n_chains, n_draws), optional
         Log likelihood of all data, with learning rate and weights.
 
@@ -398,8 +399,8 @@ def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
             if subsample is not None and subsample != size:
                 raise ValueError(
                     f"model must use the full data in plate {name!r}, got a subsample "
-                    f"of {subsample} of {size}, which MCMC would keep throughout. Use "
-                    "method='svi'."
+                    f"of {subsample} of {size}. MCMC would use one subsample in all "
+                    "iterations. Use method='svi'."
                 )
         if site["type"] != "sample":
             continue

@@ -34,22 +34,22 @@ def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
         if shared:
             return (
                 f"pairs must not share points, got {len(ends) // 2} pairs of "
-                f"{len(ends) - shared} points: LOO would be too optimistic, as pairs "
-                "that share points predict each other. Use held_out."
+                f"{len(ends) - shared} points. LOO would be too optimistic, because "
+                "pairs that share points predict each other. Use held_out."
             )
     rate = draws.attrs.get("learning_rate", 1.0)
     # A learning rate per unit is stored as JSON.
     rates = json.loads(rate) if isinstance(rate, str) else rate
     if not np.all(np.asarray(rates) == 1):
         return (
-            f"learning_rate must be 1, got {rate}: a posterior with a power of the "
-            "likelihood does not predict single units"
+            f"learning_rate must be 1, got {rate}. With another value LOO does not "
+            "predict single observations"
         )
     w = np.asarray(constant["w"]) if "w" in constant else np.ones(1)
     if not np.all(w == 1):
         return (
-            f"w must be 1 for all data, got {w.min():g} to {w.max():g}: a weighted "
-            "unit cannot be left out"
+            f"w must be 1 for all data, got {w.min():g} to {w.max():g}. A weighted "
+            "observation cannot be left out"
         )
     return None
 

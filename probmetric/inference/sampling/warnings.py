@@ -13,7 +13,7 @@ from probmetric.typing import Names
 
 
 class SamplingWarning(UserWarning):
-    """A problem with draws; ``sampling.diagnose`` returns the list of problems.
+    """Warning about a problem with draws. ``sampling.diagnose`` lists all problems.
 
     Examples
     --------
