@@ -171,7 +171,7 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
         Fitted learner or draws. A learner and its draws, by any sampler, have the same
         verdict.
 
-        - ``LCA`` with ``per_anchor=False``: the model of pairs, with its link
+        - ``LCA``: the model of pairs, with its link
           exp(-(b + dist²/2)). P(same) from class probabilities is not judged.
         - ``GaussianClasses``, ``GLML``, ``LDA``, ``RCA``: Gaussian classes. Rows with
           missing entries are left out. The prior is not judged.

@@ -62,7 +62,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     prior_mean : {"auto", "identity"}, default="auto"
         W₀. "auto" is chosen as in ``LCA``. "identity" is cI, or scaled principal axes
         if ``n_components < d``.
-    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
+    solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
     tol : float, optional
 
     Attributes

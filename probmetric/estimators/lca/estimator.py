@@ -127,11 +127,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         until the standard error of M is below 0.05 of M. Default: all points are
         anchors. If there are more than 32,000 points, the default is a sample of at
         least 10,000 points, and no standard error is computed.
-    per_anchor : bool, default=False
-        Whether to fit a scale κ² for each anchor. The model then has no P(same).
-    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
-        L-BFGS, accelerated EM, EM, or the paper's full EM (a slow reference). All
-        solvers maximize the same objective.
+    solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
+        L-BFGS, EM, or the paper's full EM (a slow reference). All solvers maximize the
+        same objective.
     tol : float > 0, optional
         Tolerance at which the solver stops. Default: a relative gap of 1.5e-8 for EM, a
         gain of 1e-8 nats per iteration for L-BFGS.
@@ -146,14 +144,12 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         its rows. Columns of features that are constant in training are zero, also in
         draws.
     intercept_ : float
-        b ≥ 0 of the model. P(same) of equal points is exp(-b). Not set with
-        ``per_anchor``.
+        b ≥ 0 of the model. P(same) of equal points is exp(-b).
     link_ : Link or None
         Link exp(-(b + ½ dist²)) of the model after ``fit_pairs``. None after ``fit``,
-        where P(same) comes from class probabilities, and with ``per_anchor``.
-    sigma2_, kappa2_ : float, array of shape (n_anchors,)
-        ``sigma2_`` is the noise variance σ², relative to κ² = 1. ``kappa2_`` are the
-        scales κ² of ``per_anchor``.
+        where P(same) comes from class probabilities.
+    sigma2_ : float
+        Noise variance σ², relative to κ² = 1.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
         if "cv" chose the prior mean W₀ as the map.
@@ -211,7 +207,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     prior_mean: PriorMean = "auto"
     n_refresh: Natural = 1
     n_anchors: Count | Literal["auto"] | None = None
-    per_anchor: bool = False
     solver: Solver = "lbfgs"
     standardize: bool = True
     max_iter: Count = 500
@@ -290,7 +285,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         y: ArrayLike,
         *,
         sample_weight: ArrayLike | None = None,
-        anchor: ArrayLike | None = None,
         trials: ArrayLike | None = None,
     ) -> Self:
         """Learn from pairs, and calibrate ``threshold_`` on them.
@@ -300,15 +294,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         y : array-like of shape (N,)
             Labels of the pairs: 1 for same, 0 for different. -1 may replace 0 in all
             labels. With ``trials``, the number of *same* judgments of each pair.
-        anchor : array-like of shape (N,) of integers, optional
-            Group of each pair. Required with ``per_anchor``.
         trials : array-like of shape (N,) of integers, optional
             Number of judgments of each pair, at least 1. y is binomial: judgments are
             independent given P(same). The fit and the threshold equal those of
             individual labels. The bootstrap and ``loo`` treat all judgments of a pair
             as one observation.
         """
-        checked, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
+        checked, scaler = pair_data(self, pairs, y, sample_weight, trials)
         refuse_rank(self, "pairs")
         recipe, lam = recipe_of(self, checked.X.shape[1])
         learned = self._store(fit_given_pairs(checked, recipe, lam), scaler)
@@ -338,11 +330,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         self.link_ = None if labeled else metric.link
         self._set_map(metric.factor, scaler, fitted.pairs.X)
         self.sigma2_ = float(np.exp(params.log_sigma2))
-        forget(self, "intercept_", "kappa2_", "n_anchors_", "matrix_error_")
-        if isinstance(metric.link, Link):
-            self.intercept_ = float(metric.link.b)
-        else:
-            self.kappa2_ = np.asarray(params.kappa2)
+        forget(self, "n_anchors_", "matrix_error_")
+        assert isinstance(metric.link, Link)
+        self.intercept_ = float(metric.link.b)
         self.regularization_ = float(fitted.prior.lam)
         self.learning_rate_ = fitted.learning_rate
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
@@ -364,11 +354,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     def _model_probability(
         self, A: Float[np.ndarray, "N d"], B: Float[np.ndarray, "N d"]
     ) -> Float[np.ndarray, "N"]:
-        if self.link_ is None:
-            raise ValueError(
-                "per_anchor must be False for P(same) after fit_pairs, got True. To "
-                "rank pairs, use pair_score."
-            )
         return np.asarray(self.get_metric().same_probability(A, B))
 
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -541,7 +526,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ValueError
             If ``pairs="all"`` after ``fit_pairs``.
             If there are too many points for all pairs.
-            If the fit has a scale per anchor.
             If options of draws are set for the jackknife, or the reverse.
         """
         self._check(purpose)
