@@ -12,11 +12,9 @@ few_classes           the same of GaussianClasses and GLML
 few_others            the same of EigDML and LCAClassifier
 few_mixtures          the same of DCAGM
 few_prior_mean        the prior mean of LCA by folds, beside W₀ = cI
-few_ranks             the number of rows of LCA's map by folds and by refits
 few_sources           the prior of TwoStageMixture
 lca_accuracy          LCA, its cross-validated form and the paper's recipe; 3-NN
 posterior_few_labels  votes averaged over draws of LCA's metric
-glml_posterior        votes averaged over draws of GLML's metric
 dca_gm                1-NN after a projection to two dimensions
 stacking              a stack of five, its parts and their mean, from the same fits
 none_of_these         each class left out in turn (three at most): is a point novel?
@@ -91,7 +89,7 @@ def drawn(mean=False, **options):
     """Return a method: votes averaged over draws of LCA's metric, or of their mean."""
 
     def method(A, a, seed):
-        draws = pm.LCA().fit(A, a).posterior_metric("prediction", seed=seed, **options)
+        draws = pm.LCA(**options).fit(A, a).posterior_metric("prediction", seed=seed)
         metric = draws.mean_metric() if mean else draws
         return pm.KNeighborsClassifier(metric, 5).fit(A, a).predict_proba
 
@@ -312,11 +310,6 @@ STUDIES = {
         values=("log_loss", "accuracy"),
         sets=FRESH,
     ),
-    "few_ranks": few(
-        EUCLID
-        | {"LCA": votes(of(pm.LCA)), "LCA, rows by folds": votes(of(pm.LCA, "cv"))}
-        | {"LCA, rows by refits": votes(of(pm.LCA, "loo"))},
-    ),
     "few_sources": few(
         EUCLID
         | {"default prior": votes(of(pm.TwoStageMixture))}
@@ -338,19 +331,10 @@ STUDIES = {
     ),
     "posterior_few_labels": few(
         EUCLID
-        | {"map": votes(of(pm.LCA)), "fitted": drawn(), "all": drawn(pairs="all")}
-        | {"E[M] fitted": drawn(mean=True), "E[M] all": drawn(True, pairs="all")}
-        | {"λ = 0.1": drawn(regularization=0.1)},
+        | {"map": votes(of(pm.LCA)), "fitted": drawn()}
+        | {"all": drawn(pairs="all"), "E[M] fitted": drawn(mean=True)}
+        | {"E[M] all": drawn(True, pairs="all")},
         sizes=(20, 40, 80),
-    ),
-    "glml_posterior": few(
-        {"pooled Mahalanobis": own(of(pm.GLML, gamma=np.inf, n_draws=0))}
-        | {"GLML, predictive densities": own(of(pm.GLML, n_draws=0))}
-        | {"GLML, votes over draws": own(of(pm.GLML, random_state=0))}
-        | {"Bayes classifier": own(of(pm.GaussianClasses))},
-        sizes=(40,),
-        baseline="GLML, predictive densities",
-        values=("log_loss", "accuracy"),
     ),
     "dca_gm": few(
         {"NCA": NEAREST_1(partial(nca, p=2)), "LCA": NEAREST_1(of(pm.LCA, 2))}

@@ -1,8 +1,7 @@
 """The protocol of the paper's figure 3: nearest neighbor under learned metrics.
 
     python benchmarks/glml_figure3.py [--data DIR] [--out DIR] [--panels wine,...]
-        [--methods "Euclid;LDA;..."] [--realizations N]
-        [--peers DIR | --write-problems DIR]
+        [--realizations N]
 
 Panel (a): two random Gaussians with fixed means, D = 5 ... 100, 500 training and 500
 test points. Other panels: accuracy against training points a class, test points the
@@ -12,19 +11,16 @@ iterations; GLML averages 8 draws. ``--data``: a folder of .npz files with X and
 scikit-learn's wine needs none. Realisations: as ``PANELS`` says, seeds (realization,
 size).
 
-metric-learn needs an environment of its own: ``--write-problems DIR`` writes the
-training sets, ``peers_metric_learn.py DIR`` learns maps from them, and with ``--peers
-DIR`` those that are there are columns too, over as many realizations as have a map.
-Without them LMNN and ITML are left out, and that is said.
+The rows of metric-learn's LMNN and ITML were measured by version 0.2 in an environment
+of its own. They stay in the tables and plots.
 
 Prints the tables; writes one plot a panel and glml_figure3.csv to ``--out``, of which
-rows that are not run again stay, so that panels and methods may be run one by one.
+rows that are not run again stay, so that panels may be run one by one.
 """
 
 import argparse
 import time
 import warnings
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -126,25 +122,24 @@ def row(name, size, method, values, seconds):
     }
 
 
-def panel(name, sizes, draw, realizations, methods):
+def panel(name, sizes, draw, realizations):
     """Yield a row for every size and method, and for GLML less Euclid, paired."""
     for size in sizes:
-        found, seconds = ({m: [] for m in methods} for _ in range(2))
+        found, seconds = ({m: [] for m in METHODS} for _ in range(2))
         for r in range(realizations):
             X, y, X_new, y_new = draw(size, np.random.default_rng([r, size]))
-            for m in methods:
+            for m in METHODS:
                 start = time.perf_counter()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     model = METHODS[m]().fit(X, y)
                 found[m].append(np.mean(model.predict(X_new) == y_new))
                 seconds[m].append(time.perf_counter() - start)
-        for m in methods:
+        for m in METHODS:
             yield row(name, size, m, found[m], seconds[m])
         for m in OURS:
-            if {m, "Euclid"} <= set(methods):
-                gap = np.subtract(found[m], found["Euclid"])
-                yield row(name, size, f"{m} - Euclid", gap, seconds[m])
+            gap = np.subtract(found[m], found["Euclid"])
+            yield row(name, size, f"{m} - Euclid", gap, seconds[m])
 
 
 def plot(name, rows, path):
@@ -211,39 +206,6 @@ def verdicts(rows):
             )
 
 
-def write_problems(name, sizes, draw, realizations, folder):
-    """Write the training sets as peers_metric_learn.py reads them."""
-    (folder / "problems").mkdir(parents=True, exist_ok=True)
-    for size in sizes:
-        for r in range(realizations):
-            X, y, *_ = draw(size, np.random.default_rng([r, size]))
-            path = folder / "problems" / f"{name}-{size}-{r}.npz"
-            np.savez_compressed(path, A=X, a=y)
-
-
-def peers(name, sizes, draw, realizations, folder):
-    """Yield rows of one neighbor under the maps that metric-learn has learned."""
-    for size in sizes:
-        found, seconds = ({m: [] for m in PEERS} for _ in range(2))
-        for r in range(realizations):
-            path = folder / "maps" / f"{name}-{size}-{r}.npz"
-            if not path.exists():
-                continue
-            X, y, X_new, y_new = draw(size, np.random.default_rng([r, size]))
-            maps = np.load(path)
-            for m in PEERS:
-                L = maps[m]
-                if L.dtype.kind == "U":
-                    print(f"{path.stem}: {m} failed, {L}")
-                    continue
-                knn = KNeighborsClassifier(1).fit(X @ L.T, y)
-                found[m].append(knn.score(X_new @ L.T, y_new))
-                seconds[m].append(float(maps[f"{m} seconds"]))
-        for m in PEERS:
-            if len(found[m]) > 1:
-                yield row(name, size, m, found[m], seconds[m])
-
-
 def main():
     """Run the panels, print as they come, write plots and tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -251,18 +213,12 @@ def main():
     parser.add_argument("--realizations", type=int)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--panels", default=",".join(PANELS))
-    parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
-    parser.add_argument("--peers", type=Path)
-    parser.add_argument("--write-problems", type=Path)
     a = parser.parse_args()
-    methods = [m for m in a.methods.split(";") if m]
     wanted = [p for p in a.panels.split(",") if a.data or p in ("synthetic", "wine")]
     file = a.out / "glml_figure3.csv" if a.out else None
     rows = []
     if file and file.exists():
         rows = pd.read_csv(file).to_dict("records")
-    if not a.peers:
-        print("no --peers folder: metric-learn's LMNN and ITML are not run")
     for name in wanted:
         sizes, realizations = PANELS[name]
         draw = gaussians
@@ -273,13 +229,7 @@ def main():
                 return sample(X, y, size, rng)
 
         given = sizes, draw, a.realizations or realizations
-        if a.write_problems:
-            write_problems(name, *given, a.write_problems)
-            continue
-        new = panel(name, *given, methods) if methods else iter(())
-        if a.peers:
-            new = chain(new, peers(name, *given, a.peers))
-        for found in new:
+        for found in panel(name, *given):
             print(found, flush=True)
             same = [found[key] for key in ("panel", "size", "method")]
             rows = [r for r in rows if [r["panel"], r["size"], r["method"]] != same]

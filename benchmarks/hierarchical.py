@@ -1,6 +1,6 @@
 """Partial pooling: held-out log loss, the spread found and covered, a real set.
 
-    python benchmarks/hierarchical.py [--seeds 100 120] [--data DIR] [--out FILE]
+    python benchmarks/hierarchical.py [--seeds 100 120] [--data DIR]
 
 Worlds: 8 groups of 150 independent pairs in d = 4, x ~ N(0, I), x' - x ~ N(0, r²I) with
 r uniform on (.2, 1.5). W = I + N(0, .1) by entry, W_g = W + ω N(0, 1), b = .3, and
@@ -110,8 +110,8 @@ def quantiles(spread, probability):
     return np.interp([0.05, 0.5, 0.95], middle, spread)
 
 
-def run(name, seed, nuts=True):
-    """Return one row of the table of worlds; with NUTS's spread if asked."""
+def run(name, seed):
+    """Return one row of the table of worlds."""
     loss, pooled = compared(*world(name, seed), standardize=False)
     row = {"world": name, "seed": seed, **loss, "spread": pooled.spread_}
     if WORLDS[name]:
@@ -119,10 +119,9 @@ def run(name, seed, nuts=True):
         low, middle, high = quantiles(*pooled.spread_posterior())
         row |= {"truth": truth, "laplace": middle}
         row["laplace covers"] = low <= truth <= high
-        if nuts:
-            draws = pooled.sample("nuts", n_draws=1000, n_chains=2, progress=False)
-            exact = np.quantile(draws["posterior"]["spread"], [0.05, 0.5, 0.95])
-            row |= {"nuts": exact[1], "nuts covers": exact[0] <= truth <= exact[2]}
+        draws = pooled.sample("nuts", n_draws=1000, n_chains=2, progress=False)
+        exact = np.quantile(draws["posterior"]["spread"], [0.05, 0.5, 0.95])
+        row |= {"nuts": exact[1], "nuts covers": exact[0] <= truth <= exact[2]}
     return row
 
 
@@ -223,23 +222,13 @@ def main():
     """Print the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", nargs=2, type=int, default=[100, 120])
-    parser.add_argument("--worlds", nargs="*", default=list(WORLDS))
     parser.add_argument("--data", help="folder with german_numeric, usps_8x8")
-    parser.add_argument("--nuts", type=int, default=1000, help="seeds below this")
-    parser.add_argument("--rows", help="CSV to which rows are written")
-    parser.add_argument("--read", nargs="*", default=[], help="such CSV files")
     args = parser.parse_args()
-    if args.read:
-        read = pd.concat([pd.read_csv(file) for file in args.read])
-        print(differences(read), "\n\n" + spreads(read), sep="")
-        return
     rows = []
-    for name in args.worlds:
+    for name in WORLDS:
         for seed in range(*args.seeds):
-            rows.append(run(name, seed, seed < args.nuts))
+            rows.append(run(name, seed))
             print(rows[-1], flush=True)
-    if args.rows:
-        pd.DataFrame(rows).to_csv(args.rows, index=False)
     if rows:
         print(differences(rows), "\n\n" + spreads(rows), sep="")
     if args.data:

@@ -8,11 +8,11 @@ process of its own, one BLAS thread, compiled programs thrown away: seconds of p
 (user and system) and of wall, and MB most resident, by ``wait4``.
 
 Figures are stored in ``results/large_set.csv`` as they come, those that are there are
-not measured again without ``--again``, and the table is written from them: what was
+not measured again, and the table is written from them: what was
 stopped goes on. ``--table`` only writes it. The load of the machine stands beside each:
 above 2 on two cores, seconds of wall say nothing and those of processor are upper ones.
-``--only`` takes what the names of commands begin with ("fit lca"), ``--anchors`` the
-number of LCA's. Files stay in ``--folder`` if that is given.
+``--only`` takes what the names of commands begin with ("fit lca"). Files stay in
+``--folder`` if that is given.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def fit(learner, kind, *settings, label=True, drop=False):
     return [*words, "--out", f"out/{learner}", "--force"]
 
 
-def commands(anchors):
+def commands():
     """Return the words of every command, by name and kind of file."""
     em = "n_components=8", "max_iter=20", "n_starts=1"
     metric = ["--metric", "out/lda/metric.npz"]
@@ -58,9 +58,8 @@ def commands(anchors):
         found["fit two_stage, groups", kind] = fit("two_stage", kind, *em)
         found["fit lda", kind] = fit("lda", kind, "prior_strength=64")
         found["fit glml", kind] = fit("glml", kind, "gamma=1")
-    found[f"fit lca, {anchors:,} anchors", "parquet"] = fit(
-        "lca", "parquet", f"n_anchors={anchors}"
-    )
+    lca = fit("lca", "parquet", "n_anchors=20000")
+    found["fit lca, 20,000 anchors", "parquet"] = lca
     near = ["neighbors", *metric, *rows, "--queries", "queries/*.parquet"]
     found["neighbors, 500 queries", "parquet"] = [*near, "--out", "near.csv", "--force"]
     judged = ["evaluate", *metric, *rows, "--test", "held/*.parquet"]
@@ -157,23 +156,8 @@ def table(found):
     words = {one["command"] for of in found.values() for one in of.values()}
     lines += ["", "The commands in full (`.npy` files are named alike):", ""]
     lines += [f"    probmetric {text}" for text in sorted(words) if ".npy" not in text]
-    lines += ["", f"Not measured: {', '.join(_missing(found))}.", ""]
+    lines += [""]
     STORED.with_suffix(".md").write_text("\n".join(lines))
-
-
-def _missing(found):
-    """Return what has no figure, of the sizes asked for and the default commands."""
-    every = {name.split(",")[0] for name, _ in commands(0)}
-    lacking = []
-    for rows in (PART, 10 * PART):
-        there = {name.split(",")[0].split(" |")[0] for name in found.get(str(rows), {})}
-        left = sorted(every - there)
-        if left:
-            what = (
-                "all" if set(left) == every else ", ".join(f"`{one}`" for one in left)
-            )
-            lacking.append(f"{what} at {rows:,} rows")
-    return lacking or ["nothing"]
 
 
 def main():
@@ -181,9 +165,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, nargs="*", default=[PART])
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--anchors", type=int, default=20_000)
     parser.add_argument("--only", nargs="*", default=[""])
-    parser.add_argument("--again", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--make", action="store_true")
     o = parser.parse_args()
@@ -196,19 +178,13 @@ def main():
             folder = (o.folder or Path(temporary)).absolute() / str(rows)
             folder.mkdir(parents=True, exist_ok=True)
             # In a process of its own: a child's peak is no less than its parent's.
-            words = [
-                sys.executable,
-                str(Path(__file__).absolute()),
-                "--make",
-                "--rows",
-                str(rows),
-            ]
+            script = str(Path(__file__).absolute())
+            words = [sys.executable, script, "--make", "--rows", str(rows)]
             subprocess.run(words, check=True, cwd=folder)
             own = found.setdefault(str(rows), {})
-            for (name, kind), words in commands(o.anchors).items():
+            for (name, kind), words in commands().items():
                 key = f"{name} | {kind}"
-                wanted = any(key.startswith(only) for only in o.only)
-                if not wanted or (key in own and not o.again):
+                if key in own or not any(key.startswith(only) for only in o.only):
                     continue
                 own[key] = measured(words, folder)
                 print(rows, key, own[key], flush=True)

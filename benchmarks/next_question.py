@@ -1,7 +1,7 @@
 """Which pairs to ask about next: labels needed, beside pairs chosen at random.
 
-    python benchmarks/next_question.py [--starts 20] [--first 0] [--lapse 0.1]
-        [--rules NAMES] [--minutes 20] [--out FOLDER] [--table]
+    python benchmarks/next_question.py [--starts 20] [--lapse 0.1]
+        [--out FOLDER] [--table]
 
 Question: an annotator says *same* or *different* of pairs, ten at a time. How many
 answers does ``pm.next_pairs`` need to reach the held-out log loss of P(same) that 100
@@ -147,7 +147,7 @@ def information(p):
     return entropy(p.mean(0)) - entropy(p).mean(0)
 
 
-def rows_of(name, X, y, start, lapse, rules, done):
+def rows_of(name, X, y, start, lapse, done):
     """Yield the rows of one start."""
     rng = np.random.default_rng([start, SETS.index(name)])
     points = rng.permutation(len(X))[: 2 * N_POOL]
@@ -161,7 +161,7 @@ def rows_of(name, X, y, start, lapse, rules, done):
     known = np.arange(START)  # Candidates are in random order.
     while len(set(answers[known])) < 2:
         known = rng.permutation(N_CANDIDATES)[:START]
-    for rule in rules:
+    for rule in RULES:
         if (lapse, name, start, rule) in done:
             continue
         # Both of random choice see one order.
@@ -288,10 +288,7 @@ def main():
     """Run what is missing, keep it, and report."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--starts", type=int, default=20)
-    parser.add_argument("--first", type=int, default=0, help="the first start")
     parser.add_argument("--lapse", type=float, default=0.0)
-    parser.add_argument("--rules", nargs="*", default=RULES, choices=RULES)
-    parser.add_argument("--minutes", type=float, default=np.inf, help="of CPU time")
     parser.add_argument("--out", type=Path, default=Path("out"))
     parser.add_argument("--table", action="store_true", help="only the report")
     options = parser.parse_args()
@@ -300,15 +297,12 @@ def main():
     packages = ("probmetric", "jax", "scikit-learn", "numpy")
     rows = pd.read_csv(file).to_numpy(object).tolist() if file.exists() else []
     lapse, found = options.lapse, {name: scores_of(name) for name in SETS}
-    last = options.first + (0 if options.table else options.starts)
-    for start in range(options.first, last):
-        if time.process_time() > 60 * options.minutes:
-            break
+    for start in range(0 if options.table else options.starts):
         for name, (X, y) in found.items():
             done = {tuple(row[:4]) for row in rows}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                rows += list(rows_of(name, X, y, start, lapse, options.rules, done))
+                rows += list(rows_of(name, X, y, start, lapse, done))
         pd.DataFrame(rows, columns=COLUMNS).to_csv(file, index=False)
         print("start", start, f"{time.process_time():.0f} CPU s", flush=True)
     provenance = ", ".join(f"{name} {version(name)}" for name in packages)

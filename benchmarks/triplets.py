@@ -86,11 +86,6 @@ def world(seed, n, size=3):
     return rng, X, W, triplets, y.astype(int), new
 
 
-def sharp_world(seed, n, method="laplace"):
-    """Return ``one_world`` of judges whose log odds have root mean square 12."""
-    return one_world(seed, n, method, 12)
-
-
 def responses(rng, W, X, triplets, odd, lapse_rate):
     """Draw responses: triplets ordered by their response, the nearest pair first."""
     a, p, q = triplets.T
@@ -103,22 +98,16 @@ def responses(rng, W, X, triplets, odd, lapse_rate):
     return np.array([np.stack(pair, 1) for pair in pairs])[chosen, np.arange(len(a))]
 
 
+KINDS = {"sharp": {"size": 12}, "odd": {"odd": True}, "lapses": {"lapse_rate": 0.15}}
+"""Judges with log odds of root mean square 12; odd-one-out; 15% of lapses."""
+
+
 def calibration(model, triplets):
     """Return mean P minus share of right responses, where the largest P is 0.8."""
     orders = [[0, 1, 2], [0, 2, 1], [1, 2, 0]][: 3 if model.odd_one_out else 2]
     P = np.stack([model.triplet_probability(triplets[:, k]) for k in orders])
     sure = P.max(0) >= 0.8
     return float(np.mean(P.max(0)[sure] - (P.argmax(0)[sure] == 0)))
-
-
-def odd_world(seed, n, method="laplace"):
-    """Return ``one_world`` of odd-one-out responses."""
-    return one_world(seed, n, method, odd=True)
-
-
-def lapses_world(seed, n, method="laplace"):
-    """Return ``one_world`` of which 15% of the responses are lapses."""
-    return one_world(seed, n, method, lapse_rate=0.15)
 
 
 def one_world(seed, n, method="laplace", size=3, *, odd=False, lapse_rate=0.0):
@@ -302,9 +291,8 @@ def main():
             found += [{} for _ in range(len(found), seed + 1)]
             if method in found[seed]:
                 continue
-            runs = {"fits": one_world, "sharp": sharp_world, "objects": one_embedding}
-            runs |= {"odd": odd_world, "lapses": lapses_world}
-            found[seed] |= runs[part](seed, n, method)
+            world_of = one_embedding if part == "objects" else one_world
+            found[seed] |= world_of(seed, n, method, **KINDS.get(part, {}))
         table(numbers)
 
 

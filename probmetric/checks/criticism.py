@@ -169,8 +169,8 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     fit : estimator or DataTree
         Fitted learner or its draws. Both have the same verdict, for any sampler.
 
-        - ``LCA`` with ``per_anchor=False``: the model of pairs, with P(same) = exp(-(b
-          + dist²/2)). P(same) from class probabilities is not checked.
+        - ``LCA``: the model of pairs, with P(same) = exp(-(b + dist²/2)). P(same) from
+          class probabilities is not checked.
         - ``GaussianClasses``, ``GLML``, ``LDA``, ``RCA``: Gaussian classes. Rows with
           missing entries are ignored. The prior is not checked.
         - Draws of your own model, ``TwoStageMixture`` or ``DCAGM``. Use ``sample(...,

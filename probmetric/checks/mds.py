@@ -9,7 +9,6 @@ from probmetric.checks.check import Problem, Values, by_algebra, zero
 from probmetric.checks.problems import fitted, standardized
 from probmetric.data.containers import Distances
 from probmetric.inference.mds.fit import additive_constant, embed_new, fit
-from probmetric.inference.mds.landmarks import fit_landmarks
 from probmetric.inference.solvers.result import Fit
 from probmetric.typing import Array
 
@@ -52,15 +51,6 @@ def _by_average_anchor(problem: Problem[Distances]) -> Values:
 def _by_plain_distances(problem: Problem[Distances]) -> Values:
     D = np.sqrt(np.asarray(problem.data.D))
     return _embedded(fit(Distances(D), **problem.options).params.embedding)
-
-
-def _from_landmarks(problem: Problem[Distances], squares: bool = True) -> Values:
-    """Embed all objects from a few rows of D; wrong: of distances not squared."""
-    D, k = np.asarray(problem.data.D), problem.options["n_components"]
-    every = np.arange(0, len(D), max(len(D) // 12, 1))
-    every = every if len(every) > k else np.arange(len(D))
-    rows = D[every] if squares else np.sqrt(D[every])
-    return _embedded(fit_landmarks(every, rows, k).embedding)
 
 
 def _distances(problem: Problem[Distances]) -> Values:
@@ -134,13 +124,6 @@ CHECKS = (
             "average over anchors (erratum P2)": _by_average_anchor,
             "distances not squared": _by_plain_distances,
         },
-        rtol=1e-6,
-    ),
-    by_algebra(
-        "landmarks recover all Euclidean distances",
-        reference=_distances,
-        estimate=_from_landmarks,
-        controls={"distances not squared": partial(_from_landmarks, squares=False)},
         rtol=1e-6,
     ),
     by_algebra(

@@ -317,7 +317,6 @@ def pair_data(
     pairs: ArrayLike,
     y: ArrayLike,
     w: ArrayLike | None,
-    anchor: ArrayLike | None = None,
     trials: ArrayLike | None = None,
 ) -> tuple[Pairs, Scaler]:
     """Check the settings and the pairs of the user; return standardized pairs.
@@ -330,7 +329,7 @@ def pair_data(
     check_settings(estimator)
     blocks = remember_preprocessor(estimator)
     stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
-    checked = pairs_from_arrays(pairs, y, w, X=stored, anchor=anchor, trials=trials)
+    checked = pairs_from_arrays(pairs, y, w, X=stored, trials=trials)
     X = np.asarray(checked.X)
     remember_rows(estimator, None)
     vars(estimator)["n_features_in_"] = X.shape[1]

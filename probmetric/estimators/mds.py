@@ -5,7 +5,7 @@ The derivation is ``inference.mds.fit``. Dissimilarities are computed, or checke
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.metrics import pairwise_distances
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_count
@@ -24,10 +24,10 @@ from probmetric.data.containers import Distances
 from probmetric.data.inputs import check_numeric, pair_points
 from probmetric.data.scaling import check_sizes
 from probmetric.estimators._labeled import checked_rows, forget
-from probmetric.estimators._settings import Count, RandomState, check_settings, settings
+from probmetric.estimators._settings import check_settings, settings
 from probmetric.inference import mds
-from probmetric.inference.mds.fit import Correction, MDSParams, corrected_squares
-from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
+from probmetric.inference.mds.fit import Correction, corrected_squares
+from probmetric.inference.mds.spectrum import Solver
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import with_names
@@ -110,8 +110,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Use this class to compute coordinates of objects from their dissimilarities. The
     embedding agrees with scikit-learn's ``ClassicalMDS``. This class adds
-    ``transform``, a report of negative eigenvalues, corrections, and solvers that use
-    only a part of the matrix of dissimilarities.
+    ``transform``, a report of negative eigenvalues, and corrections.
 
     Parameters
     ----------
@@ -126,15 +125,9 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         sufficient constant is added to the squared dissimilarities ("lingoes") or to
         the dissimilarities ("cailliez") of different objects. Points with exactly these
         distances then exist.
-    solver : {"auto", "eigh", "lanczos", "landmark"}, default="auto"
-        "eigh" is a dense eigendecomposition. "lanczos" computes only k eigenvalues. Use
-        "landmark" if the n x n matrix is too large: it uses only dissimilarities to
-        landmarks. "auto" is "eigh" for up to 600 objects, otherwise "lanczos".
-    n_landmarks : int, optional
-        Number of objects used as landmarks. Default: 100 + 20 ``n_components``, at most
-        n.
-    random_state : int, RandomState or None
-        Seed for the choice of the first landmark.
+    solver : {"auto", "eigh", "lanczos"}, default="auto"
+        "eigh" is a dense eigendecomposition. "lanczos" computes only k eigenvalues.
+        "auto" is "eigh" for up to 600 objects, otherwise "lanczos".
 
     Attributes
     ----------
@@ -144,15 +137,13 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     eigenvalues_ : array of shape (k,)
     min_eigenvalue_ : float
         Smallest eigenvalue before correction. It is negative if no points have exactly
-        these distances. "landmark" computes it only for the landmarks.
+        these distances.
     negative_share_ : float
         Σ|negative eigenvalues| / Σ|all eigenvalues| before correction, a measure of how
         far the dissimilarities are from Euclidean distances. NaN with "lanczos", which
         does not compute all eigenvalues.
     constant_ : float
         Constant that ``correction`` added.
-    landmarks_ : array of shape (m,)
-        Row numbers of the landmarks with "landmark", otherwise all row numbers.
     components_ : array of shape (k, d)
         Linear map with ``transform(X) = (X - mean_) @ components_.T``. Set only if the
         embedding is linear in the features: for Euclidean and Mahalanobis distances
@@ -170,9 +161,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     n_components: int = field(default=2, kw_only=False)
     metric: str | Dissimilarity | Callable[..., float] = "euclidean"
     correction: Correction = None
-    solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto"
-    n_landmarks: Count | None = None
-    random_state: RandomState = None
+    solver: Solver = "auto"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -200,23 +189,19 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         n = len(rows)
         k = check_count("n_components", self.n_components, n, "the number of objects")
         forget(self, "components_", "mean_")
-        if self.solver == "landmark":
-            params = self._fit_landmarks(rows, k)
-        else:
-            D = rows if self._precomputed else self._between(rows, rows)
-            params = mds.fit(
-                Distances(check_dissimilarities(D, square=True)),
-                k,
-                correction=self.correction,
-                solver=self.solver,
-            ).params
-            self.landmarks_ = np.arange(n)
+        D = rows if self._precomputed else dissimilarities(rows, rows, self.metric)
+        params = mds.fit(
+            Distances(check_dissimilarities(D, square=True)),
+            k,
+            correction=self.correction,
+            solver=self.solver,
+        ).params
         self.embedding_, self.eigenvalues_ = params.embedding, params.eigenvalues
         self.min_eigenvalue_ = params.min_eigenvalue
         self.negative_share_ = params.negative_share
         self.constant_ = params.constant
         self._params = params._replace(embedding=params.embedding[:0])
-        self._references = None if self._precomputed else rows[self.landmarks_]
+        self._references = None if self._precomputed else rows
         self._make_linear(rows)
         return self
 
@@ -227,29 +212,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if not self._precomputed:
             check_sizes(checked, smallest=reset)
         return checked
-
-    def _between(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        return dissimilarities(A, B, self.metric)
-
-    def _fit_landmarks(self, rows: np.ndarray, k: int) -> MDSParams:
-        n = len(rows)
-        m = min(n, 100 + 20 * k)
-        if self.n_landmarks is not None:
-            m = check_count("n_landmarks", self.n_landmarks, n, "the number of objects")
-        if self._precomputed:
-            rows = check_dissimilarities(rows, square=True)
-
-        def row(i: int) -> np.ndarray:
-            return rows[i] if self._precomputed else self._between(rows[[i]], rows)[0]
-
-        first = int(check_random_state(self.random_state).randint(n))
-        self.landmarks_, D = spread_out(row, first, m)
-        check_count(
-            "n_components", k, len(self.landmarks_), "the number of distinct landmarks"
-        )
-        check_dissimilarities(D[:, self.landmarks_], square=True)
-        D = check_dissimilarities(D, square=False)
-        return fit_landmarks(self.landmarks_, D, k, correction=self.correction)
 
     def _make_linear(self, rows: np.ndarray) -> None:
         """Store Gower's formula as a linear map, if the distance is Euclidean."""
@@ -262,7 +224,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return
         if self.constant_ == 0:
             self.mean_ = rows.mean(0)
-            references = (rows[self.landmarks_] - self.mean_) @ L.T
+            references = (rows - self.mean_) @ L.T
             # Rows of the coefficients sum to 0: of -‖z - z_i‖² only 2zᵀz_i remains.
             map_of_references = 2 * np.asarray(self._params.coefficients) @ references
             self.components_ = map_of_references @ L
@@ -280,12 +242,9 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         positions ``embedding_``.
         """
         check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        if self._precomputed:
-            D = rows[:, self.landmarks_]
-        else:
-            assert self._references is not None
-            D = self._between(rows, self._references)
+        D = self._validated(X, reset=False)
+        if self._references is not None:
+            D = dissimilarities(D, self._references, self.metric)
         D = check_dissimilarities(D, square=False)
         S = corrected_squares(D, self.constant_, self.correction)
         return np.asarray(mds.embed_new(self._params, S))

@@ -15,9 +15,8 @@ If a pair is judged m times, y times as *same* (``Pairs.trials``), y is binomial
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                          (3)
 
 LCA is thus a binomial regression with a log link on the squared distance δᵀ WᵀW δ. The
-parameters (W, σ, κ) are identified only up to a common factor. We set κ = 1 if κ is
-common to all pairs. With a κ per anchor, σ² is fixed at ½ instead. M = WᵀW/τ² and b are
-identified and are reported; W is identified only up to rotation.
+parameters (W, σ, κ) are identified only up to a common factor, so we set κ = 1. M =
+WᵀW/τ² and b are identified and are reported; W is identified only up to rotation.
 
 The prior is on (W, log b). e^{-b} is P(same) of identical points, which has the same
 meaning for every p; σ² does not, since b grows like pσ². Densities and modes are in
@@ -64,7 +63,7 @@ __all__ = [
 
 
 class LCAParams(NamedTuple):
-    """Parameters: W (p, d), log σ² (), κ² () or (n_anchors,).
+    """Parameters: W (p, d), log σ² (), κ² ().
 
     Examples
     --------
@@ -85,9 +84,8 @@ class LCAPrior(NamedTuple):
 
     ``lam`` is the strength of the prior: an entry of W has prior standard deviation
     c/√lam. ``lam=0`` is a flat, improper prior of W, and ``b_shape=b_rate=0`` of log b.
-    With both, the fit is maximum likelihood. With a κ per anchor, σ² is fixed and b has
-    no prior. For the same ``lam`` the prior is weaker for larger p: E‖Wδ‖² is (1 +
-    p/lam) c²‖δ‖² if ``mean`` is cI.
+    With both, the fit is maximum likelihood. For the same ``lam`` the prior is weaker
+    for larger p: E‖Wδ‖² is (1 + p/lam) c²‖δ‖² if ``mean`` is cI.
 
     Estimators set ``mean`` and ``c`` from the labeled pairs (empirical Bayes, which
     uses the data twice). For simulations and prior predictive checks, set ``mean`` and
@@ -370,14 +368,14 @@ def _sample_W(prior: "LCAPrior | dist.Distribution") -> Array:
 
 
 def sample_common(
-    prior: "LCAPrior | dist.Distribution", kappa2: Array | float = 1.0
+    prior: "LCAPrior | dist.Distribution",
 ) -> tuple[Array, Array, Array]:
     """Sample W and log b, with M and b; return W, log b and σ²."""
     W = _sample_W(prior)
     hyper = prior if isinstance(prior, LCAPrior) else LCAPrior(mean=W)
     log_b = sample_log_b(hyper.b_shape, hyper.b_rate)
-    sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0], kappa2))
-    numpyro.deterministic("M", W.T @ W / (kappa2 + 2 * sigma2))
+    sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0]))
+    numpyro.deterministic("M", W.T @ W / (1 + 2 * sigma2))
     numpyro.deterministic("b", jnp.exp(log_b))
     return W, log_b, sigma2
 
@@ -387,16 +385,14 @@ def lca(
     prior: "LCAPrior | dist.Distribution",
     *,
     learning_rate: Numeric = 1.0,
-    kappa2: Array | float = 1.0,
     latent: bool = False,
     batch: int | None = None,
 ) -> None:
     """Define the generative model of pair labels (NumPyro).
 
     The NumPyro sites are ``W`` (p, d), ``log_b`` () and ``y``. The site ``lam`` exists
-    if ``prior.lam`` is a Distribution, and ``z`` and ``z_prime`` if ``latent``. Under a
-    common κ, the deterministic sites are ``sigma2``, ``M`` (d, d) = WᵀW/(κ²+2σ²) and
-    ``b``.
+    if ``prior.lam`` is a Distribution, and ``z`` and ``z_prime`` if ``latent``. The
+    deterministic sites are ``sigma2``, ``M`` (d, d) = WᵀW/(1 + 2σ²) and ``b``.
 
     Parameters
     ----------
@@ -405,9 +401,6 @@ def lca(
     prior : LCAPrior or Distribution
         ``lam`` of an LCAPrior can be a Distribution. A Distribution of event shape (p,
         d) is the prior of W, with the default prior of log b.
-    kappa2 : float or array of shape (n_anchors,), default=1
-        Common κ² (use 1), or one κ² per anchor. With a κ² per anchor, σ² is ½ and there
-        is no ``log_b`` site (erratum 3 of seed 000).
     latent : bool, default=False
         Sample z and z' explicitly instead of integrating them out. Not for counts,
         because all judgments of a pair would share one z.
@@ -432,25 +425,18 @@ def lca(
         refuse_trials(pairs, "the latent form")
     # Some handlers trace plate indices, and NumPy arrays cannot be indexed by them.
     pairs = jax.tree.map(jnp.asarray, pairs)
-    per_anchor = jnp.ndim(kappa2) > 0
-    if per_anchor:
-        W, sigma2 = _sample_W(prior), jnp.asarray(0.5, pairs.X.dtype)
-    else:
-        W, _, sigma2 = sample_common(prior, kappa2)
+    W, _, sigma2 = sample_common(prior)
     numpyro.deterministic("sigma2", sigma2)
     with numpyro.plate("pair", len(pairs.i), subsample_size=batch) as chosen:
         a, b = pairs.X[pairs.i[chosen]], pairs.X[pairs.j[chosen]]
-        k2 = kappa2
-        if per_anchor and pairs.anchor is not None:
-            k2 = jnp.asarray(kappa2)[pairs.anchor[chosen]]
         if latent:
             sd = jnp.sqrt(sigma2)
             z = sample("z", dist.Normal(a @ W.T, sd).to_event(1))
             z_prime = sample("z_prime", dist.Normal(b @ W.T, sd).to_event(1))
-            log_p = -0.5 * jnp.sum((z - z_prime) ** 2, -1) / k2
+            log_p = -0.5 * jnp.sum((z - z_prime) ** 2, -1)
         else:
             squared = jnp.sum((jnp.subtract(a, b) @ W.T) ** 2, -1)
-            log_p = -coincidence_exponent(squared, sigma2, k2, W.shape[0])
+            log_p = -coincidence_exponent(squared, sigma2, 1.0, W.shape[0])
         sample(
             "y",
             observation(log_p, pairs, learning_rate, chosen),
@@ -477,23 +463,20 @@ def simulate(key: jax.Array, params: LCAParams, pairs: Pairs) -> Pairs:
     """
     pairs = checked_rows(pairs)
     rows = pairs.X[pairs.i], pairs.X[pairs.j]
-    log_p = on_host(_log_probability(params, *rows, pairs.anchor))
+    log_p = on_host(_log_probability(params, *rows))
     return pairs._replace(y=drawn(observation(log_p, pairs), key))
 
 
 @one_program
-def _log_probability(
-    params: LCAParams, A: Array, B: Array, anchor: Array | None
-) -> Array:
-    kappa2, images = jnp.asarray(params.kappa2), jnp.subtract(A, B) @ params.W.T
-    k2 = kappa2[anchor] if kappa2.ndim else kappa2
-    squared, sigma2 = jnp.sum(images**2, -1), jnp.exp(params.log_sigma2)
-    return -coincidence_exponent(squared, sigma2, k2, params.W.shape[0])
+def _log_probability(params: LCAParams, A: Array, B: Array) -> Array:
+    squared = jnp.sum((jnp.subtract(A, B) @ params.W.T) ** 2, -1)
+    sigma2, kappa2 = jnp.exp(params.log_sigma2), jnp.asarray(params.kappa2)
+    return -coincidence_exponent(squared, sigma2, kappa2, params.W.shape[0])
 
 
 @numpy_in_numpy_out
 def identified(params: LCAParams) -> dict[str, Array]:
-    """Return the quantities identified under a common κ: M (d, d) and b ()."""
+    """Return the identified quantities: M (d, d) and b ()."""
     xp = _namespace(*params)
     W, sigma2 = params.W, xp.exp(params.log_sigma2)
     return {
@@ -506,16 +489,12 @@ def identified(params: LCAParams) -> dict[str, Array]:
 def to_metric(params: LCAParams) -> Mahalanobis:
     """Return the learned metric, with linear map W/√(κ² + 2σ²) and its P(same).
 
-    With a κ per anchor there is no common P(same). The linear map is then W.
-
     Examples
     --------
     >>> to_metric(LCAParams(2 * np.eye(1), np.log(1.5))).factor.round(4).tolist()
     [[1.0]]
     """
     (W, log_sigma2, kappa2), xp = params, _namespace(*params)
-    if jnp.ndim(kappa2):
-        return Mahalanobis(W)
     with np.errstate(over="ignore"):
         sigma2, b = xp.exp(log_sigma2), xp.asarray(identified(params)["b"])
     return Mahalanobis(W / xp.sqrt(kappa2 + 2 * sigma2), Link(b, xp.full_like(b, 0.5)))

@@ -31,9 +31,7 @@ row (1 - UᵀU) d_j / √(s (C_jj·B + v_j)) for each chosen pair j.
 Gains (2) and (3) never increase as the batch grows. For (2) this is exact if all
 outcomes are enumerated (up to ten pairs), otherwise up to sampling error. Hence (i) a
 greedy batch has at least 63% of the information of the best batch, and (ii) a pair
-whose earlier gain is below the best current gain need not be evaluated again. Because
-of (ii) candidates can be streamed: one pass stores the best candidates with their p.
-Another pass follows only if a candidate that was not stored could be better.
+whose earlier gain is below the best current gain need not be evaluated again.
 
 References
 ----------
@@ -43,8 +41,8 @@ and preference learning", 2011. Kirsch, van Amersfoort and Gal, "BatchBALD", Neu
 1978.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -65,9 +63,6 @@ N_ANSWERS = 1024
 TILE = 1024
 """Pairs computed at a time; a constant shape compiles once."""
 
-KEPT_ENTRIES = 1 << 22
-"""Maximum number of stored probabilities p_is (32 MiB)."""
-
 DECIMALS = 12
 """Gains that agree to this many decimals are ties."""
 
@@ -87,16 +82,9 @@ class _Criterion(NamedTuple):
     after: Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
 
 
-class _Stored(NamedTuple):
-    rows: Int[np.ndarray, "m"]
-    p: Float[np.ndarray, "s m"]
-    gain: Float[np.ndarray, "m"]
-    outside: float
-
-
 def next_pairs(
     posterior: PosteriorMetric,
-    candidates: Any,
+    candidates: ArrayLike | Pairs,
     n: int,
     criterion: str = "information",
     *,
@@ -110,11 +98,9 @@ def next_pairs(
     posterior : PosteriorMetric
         At least two draws with P(same), for example from ``LCA().fit_pairs(pairs,
         y).posterior_metric("prediction", n_draws=200)``.
-    candidates : array-like of shape (N, 2, d), or (N, 2) of int; Pairs; blocks
+    candidates : array-like of shape (N, 2, d), or (N, 2) of int; or Pairs
         Pairs of points, or of row numbers of ``X``. In ``Pairs`` the judgments are
-        ignored. Use blocks for many candidates: a list of such arrays or ``Pairs``, or
-        a function without arguments that returns them. The function is called once for
-        each pass, and must return the same blocks each time.
+        ignored.
     n : int ≥ 1
         Number of pairs to choose (the batch), at most the number of candidates. No
         candidate is chosen twice.
@@ -151,10 +137,9 @@ def next_pairs(
     the frequency of *same*.
 
     The information of a batch is at most the logarithm of the number of draws. 200
-    draws (5.3 nats) are enough for about ten pairs. ``next_pairs`` uses at most 200
-    MiB, besides the candidates or one block of candidates. One pass is enough for
-    40,000 candidates with 100 draws. More candidates require at most n passes. For more
-    than ten pairs, "information" has a sampling error and may miss the best pair.
+    draws (5.3 nats) are enough for about ten pairs. For more than ten pairs,
+    "information" has a sampling error and may miss the best pair. Memory is 8 bytes for
+    each candidate and draw. If there are too many pairs, use a random sample of them.
 
     Examples
     --------
@@ -172,35 +157,23 @@ def next_pairs(
     check_choice("criterion", criterion, tuple(CRITERIA))
     n = check_number("n", n, 1, whole=True)
     rule, rng = CRITERIA[criterion], np.random.default_rng(seed)
-    if isinstance(candidates, Iterator):
+    ends = _ends_of(candidates, X)
+    size = len(ends[0])
+    if n > size:
         raise ValueError(
-            "candidates must be arrays, a list of blocks or a function that returns "
-            f"blocks, got {type(candidates).__name__} (it can be read only once)"
+            f"n must be at most the number of candidates ({size}), got {n}"
         )
-    state, total = rule.start(posterior.n_draws), None
+    p = _probabilities(posterior, ends)
+    gain = np.full(size, np.inf)
+    state = rule.start(posterior.n_draws)
     indices, scores = list[int](), list[float]()
-    while len(indices) < n:
-        stored, size = _one_pass(rule, state, posterior, _tiles(candidates, X), indices)
-        if n > size:
-            raise ValueError(
-                f"n must be at most the number of candidates ({size}), got {n}"
-            )
-        if total not in (None, size):
-            raise ValueError(
-                "candidates must return the same blocks in each call, got "
-                f"{total} pairs and then {size}"
-            )
-        total, settled = size, False
-        while len(indices) < n:
-            best = _refresh(rule, state, stored)
-            if settled and best <= stored.outside:
-                break
-            (ties,) = np.nonzero(stored.gain == best)
-            first = ties[np.argmin(stored.rows[ties])]
-            indices.append(int(stored.rows[first]))
-            scores.append(best)
-            state = rule.after(state, stored.p[:, first], rng)
-            stored.gain[first], settled = -np.inf, True
+    for _ in range(n):
+        best = _refresh(rule, state, p, gain)
+        first = int(np.argmax(gain == best))
+        indices.append(first)
+        scores.append(best)
+        state = rule.after(state, p[:, first], rng)
+        gain[first] = -np.inf
     return NextPairs(np.array(indices), np.array(scores))
 
 
@@ -223,97 +196,57 @@ def _check_draws(posterior: object) -> None:
         )
 
 
-def _tiles(candidates: Any, X: ArrayLike | None) -> Iterator[list[np.ndarray]]:
-    """Read the candidates as tiles: the first and the second points of pairs."""
-    blocks: Any = candidates() if callable(candidates) else candidates
-    if not callable(candidates) and not _is_list_of_blocks(candidates, X):
-        blocks = [candidates]
-    for block in blocks:
-        points, *places = _points_of(block, X)
-        for start in range(0, len(places[0]), TILE):
-            yield [points[place[start : start + TILE]] for place in places]
-
-
-def _is_list_of_blocks(candidates: Any, X: ArrayLike | None) -> bool:
-    if not isinstance(candidates, list | tuple) or len(candidates) == 0:
-        return False
-    first, ndim = candidates[0], 3 if X is None else 2
-    return not isinstance(candidates, Pairs) and (
-        isinstance(first, Pairs)
-        or (isinstance(first, np.ndarray) and first.ndim == ndim)
-    )
-
-
-def _points_of(block: Any, X: ArrayLike | None) -> tuple[np.ndarray, ...]:
-    if isinstance(block, Pairs):
+def _ends_of(
+    candidates: ArrayLike | Pairs, X: ArrayLike | None
+) -> list[Float[np.ndarray, "N d"]]:
+    """Return the first and the second points of the candidates."""
+    if isinstance(candidates, Pairs):
         if X is not None:
             raise ValueError(
                 "X must be None for candidates of type Pairs, which contain the "
                 "points, got points"
             )
-        X, block = np.asarray(block.X), np.stack([block.i, block.j], 1)
-    return pair_points(block, X, "candidates")
-
-
-def _one_pass(
-    rule: _Criterion,
-    state: np.ndarray,
-    posterior: PosteriorMetric,
-    tiles: Iterable[list[np.ndarray]],
-    chosen: list[int],
-) -> tuple[_Stored, int]:
-    """Store the best candidates that are not chosen; count all candidates."""
-    size = max(TILE, KEPT_ENTRIES // posterior.n_draws)
-    stored, total = list[_Stored](), 0
-    for points in tiles:
-        p = _probabilities(posterior, points)
-        rows = total + np.arange(p.shape[1])
-        new, total = ~np.isin(rows, chosen), total + len(rows)
-        gain = _gains(rule, state, p)[new]
-        stored.append(_Stored(rows[new], p[:, new], gain, -np.inf))
-        if sum(len(chunk.rows) for chunk in stored) > 2 * size:
-            stored = [_best_of(stored, size)]
-    return _best_of(stored, size), total
-
-
-def _best_of(chunks: list[_Stored], size: int) -> _Stored:
-    """Merge chunks and store the ``size`` candidates of largest gain, first if tied."""
-    if not chunks:
-        return _Stored(np.empty(0, int), np.empty((0, 0)), np.empty(0), -np.inf)
-    rows, gain = (np.concatenate([c[i] for c in chunks]) for i in (0, 2))
-    order = np.lexsort((rows, -gain))
-    outside = gain[order[size:]].max(initial=max(c.outside for c in chunks))
-    order = np.sort(order[:size])
-    p = np.concatenate([c.p for c in chunks], 1)[:, order]
-    return _Stored(rows[order], p, gain[order], float(outside))
+        X = np.asarray(candidates.X)
+        candidates = np.stack([candidates.i, candidates.j], 1)
+    points, *rows = pair_points(candidates, X, "candidates")
+    return [points[i] for i in rows]
 
 
 def _probabilities(
-    posterior: PosteriorMetric, points: list[np.ndarray]
-) -> Float[np.ndarray, "s m"]:
-    """Compute P(same) for every draw, in one shape."""
-    draws, n = posterior.draws, len(points[0])
-    check_dimension(draws[0], points[0], "candidates")
-    rows = np.append(np.arange(n), np.zeros(TILE - n, int))  # Repeat the first.
-    p = over_draws(same, draws, *(X[rows] for X in points))
+    posterior: PosteriorMetric, ends: list[Float[np.ndarray, "N d"]]
+) -> Float[np.ndarray, "s N"]:
+    """Compute P(same) for every draw, in tiles of one shape."""
+    draws, n = posterior.draws, len(ends[0])
+    check_dimension(draws[0], ends[0], "candidates")
+    p = np.empty((len(draws), n))
+    for start in range(0, n, TILE):
+        rows = np.arange(start, start + TILE)
+        rows[rows >= n] = start  # Repeat the first.
+        found = over_draws(same, draws, *(X[rows] for X in ends))
+        p[:, start : start + TILE] = found[:, : n - start]
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
             "posterior must have P(same) in [0, 1] for every draw and candidate, got "
             "other values. Check the link of the draws."
         )
-    return p[:, :n]
+    return p
 
 
-def _refresh(rule: _Criterion, state: np.ndarray, stored: _Stored) -> float:
+def _refresh(
+    rule: _Criterion,
+    state: np.ndarray,
+    p: Float[np.ndarray, "s N"],
+    gain: Float[np.ndarray, "N"],
+) -> float:
     """Return the best gain; update the gains that could be the best, in place."""
-    best, gain = -np.inf, stored.gain
-    order = np.lexsort((stored.rows, -gain))
+    best = -np.inf
+    order = np.argsort(-gain, kind="stable")
     order = order[gain[order] > -np.inf]
     for start in range(0, len(order), TILE):
         rows = order[start : start + TILE]
         if gain[rows[0]] < best:
             break
-        gain[rows] = _gains(rule, state, stored.p[:, rows])
+        gain[rows] = _gains(rule, state, p[:, rows])
         best = max(best, float(gain[rows].max()))
     return best
 

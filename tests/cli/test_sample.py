@@ -192,7 +192,6 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
             "--checkpoint requires .*got 'svi'",
         ),
         (["lca", "--checkpoint", __file__], "--checkpoint must be a folder"),
-        (["lca", "--set", "per_anchor=True"], "per_anchor must be False"),
     ],
 )
 def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):

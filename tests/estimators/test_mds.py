@@ -39,22 +39,13 @@ def test_metric_of_ours_is_euclid_after_its_transform():
 
 
 @pytest.mark.parametrize("correction", [None, "lingoes", "cailliez"])
-@pytest.mark.parametrize("solver", ["eigh", "landmark"])
-def test_transform_puts_known_objects_in_their_place(correction, solver):
-    fitted = ClassicalMDS(
-        3,
-        metric="precomputed",
-        correction=correction,
-        solver=solver,
-        n_landmarks=60,
-        random_state=0,
-    ).fit(ROUGH)
+def test_transform_puts_known_objects_in_their_place(correction):
+    fitted = ClassicalMDS(3, metric="precomputed", correction=correction).fit(ROUGH)
     np.testing.assert_allclose(fitted.transform(ROUGH), fitted.embedding_, atol=1e-8)
 
 
-@pytest.mark.parametrize("solver", ["eigh", "landmark"])
-def test_linear_map_is_what_transform_does(solver):
-    fitted = ClassicalMDS(solver=solver, n_landmarks=50, random_state=0).fit(X[:120])
+def test_linear_map_is_what_transform_does():
+    fitted = ClassicalMDS().fit(X[:120])
     np.testing.assert_allclose(
         fitted.transform(X), (X - fitted.mean_) @ fitted.components_.T, atol=1e-10
     )
@@ -74,20 +65,6 @@ def test_metric_measures_distances_in_the_embedding():
 def test_metric_is_refused_where_the_embedding_is_not_linear():
     with pytest.raises(ValueError, match="linear in the features"):
         ClassicalMDS(metric="manhattan").fit(X).get_metric()
-
-
-def test_landmarks_approach_the_full_embedding():
-    full = ClassicalMDS(2).fit(X).embedding_
-
-    def error(m):
-        few = ClassicalMDS(2, solver="landmark", n_landmarks=m, random_state=0).fit(X)
-        assert len(few.landmarks_) == m
-        overlap = np.linalg.svd(few.embedding_.T @ full, compute_uv=False).sum()
-        size = np.linalg.norm(few.embedding_) * np.linalg.norm(full)
-        return 1 - overlap / size  # Procrustes: 0 where equal up to a similarity
-
-    assert error(178) < 1e-10
-    assert error(120) < error(20) < 0.2
 
 
 def test_negative_eigenvalues_are_reported_and_corrected():
@@ -124,11 +101,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-@pytest.mark.parametrize("solver", ["eigh", "landmark"])
-def test_bad_dissimilarities_are_refused(name, solver):
+def test_bad_dissimilarities_are_refused(name):
     matrix, message = BAD[name]
     with pytest.raises(ValueError, match=message):
-        ClassicalMDS(metric="precomputed", solver=solver).fit(matrix)
+        ClassicalMDS(metric="precomputed").fit(matrix)
 
 
 class Divergence:
@@ -155,10 +131,3 @@ def test_bad_settings_are_refused_by_name(name):
     value, message = SETTINGS[name]
     with pytest.raises(ValueError, match=message):
         ClassicalMDS(**{name.strip(): value}).fit(X)
-
-
-def test_too_many_landmarks_are_refused():
-    with pytest.raises(ValueError, match="n_landmarks must be at most 178"):
-        ClassicalMDS(solver="landmark", n_landmarks=500).fit(X)
-    with pytest.raises(ValueError, match="number of distinct landmarks"):
-        ClassicalMDS(3, solver="landmark", random_state=0).fit(np.repeat(X[:2], 9, 0))

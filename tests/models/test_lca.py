@@ -123,18 +123,6 @@ def test_own_distribution_for_W_and_a_hyperprior_are_accepted(pairs):
     assert sites["lam"]["value"] > 0
 
 
-def test_kappa_per_anchor_fixes_sigma2_at_one_half(pairs):
-    kappa2 = np.array([0.5, 1.0, 2.0])
-    sites = handlers.trace(handlers.seed(lca, 0)).get_trace(pairs, PRIOR, kappa2=kappa2)
-    assert "log_b" not in sites
-    assert float(sites["sigma2"]["value"]) == 0.5
-    W = np.asarray(sites["W"]["value"])
-    g = (pairs.X[pairs.i] - pairs.X[pairs.j]) @ W.T
-    k2 = kappa2[pairs.anchor]
-    want = -(np.log1p(1 / k2) + np.sum(g**2, 1) / (2 * (k2 + 1)))
-    np.testing.assert_allclose(sites["y"]["fn"].log_p, want, rtol=1e-12)
-
-
 @pytest.mark.long
 def test_svi_runs_on_subsamples_of_the_plate(pairs):
     svi = SVI(lca, AutoNormal(lca), Adam(0.01), Trace_ELBO())
@@ -171,6 +159,3 @@ def test_metric_is_in_units_of_the_link():
     a, b = np.zeros((1, 3)), np.ones((1, 3))
     want = np.exp(-(identified(params)["b"] + 0.5 * metric.distance(a, b) ** 2))
     np.testing.assert_allclose(metric.same_probability(a, b), want, rtol=1e-12)
-    per_anchor = to_metric(params._replace(kappa2=np.ones(3)))
-    with pytest.raises(ValueError, match="link"):
-        per_anchor.same_probability(a, b)

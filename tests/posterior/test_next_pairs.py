@@ -221,51 +221,29 @@ def many():
     return X, rng.integers(0, 80, size=(5000, 2))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("criterion", RULES)
-def test_streamed_is_whole(posterior, many, criterion, monkeypatch):
-    """In blocks of any size, and with memory for few, which takes several passes."""
-    X, rows = many
-    n = 25 if criterion == "disagreement" else 9  # All answers of nine are kept.
+def test_gains_that_are_not_computed_again_change_no_choice(
+    posterior, many, criterion, monkeypatch
+):
+    """The choice is greedy with tiles so small that most gains are out of date."""
+    X, rows = many[0], many[1][:400]
+    n = 12 if criterion == "disagreement" else 6
     whole = pm.next_pairs(posterior, rows, n, criterion, X=X)
-    module = sys.modules["probmetric.posterior.next_pairs"]
-    passes = []
-
-    def blocks():
-        passes.append(1)
-        return iter(np.array_split(rows, 7))
-
-    def equal(found):
-        assert found.indices.tolist() == whole.indices.tolist()
-        assert found.scores.tolist() == whole.scores.tolist()
-
-    equal(pm.next_pairs(posterior, blocks, n, criterion, X=X))
-    assert len(passes) == 1
-    equal(pm.next_pairs(posterior, np.array_split(rows, 11), n, criterion, X=X))
-    parts = [X[part] for part in np.array_split(rows, 3)]
-    equal(pm.next_pairs(posterior, parts, n, criterion))
-    monkeypatch.setattr(module, "KEPT_ENTRIES", 8 * N_DRAWS)
-    monkeypatch.setattr(module, "TILE", 64)
-    passes.clear()
-    equal(pm.next_pairs(posterior, blocks, n, criterion, X=X))
-    assert 1 < len(passes) <= n
+    monkeypatch.setattr(sys.modules["probmetric.posterior.next_pairs"], "TILE", 64)
+    tiled = pm.next_pairs(posterior, rows, n, criterion, X=X)
+    assert tiled.indices.tolist() == whole.indices.tolist()
+    assert tiled.scores.tolist() == whole.scores.tolist()
 
 
 def test_every_form_of_candidates(posterior, many):
     X, rows = many[0], many[1][:40]
     expected = pm.next_pairs(posterior, X[rows], 6)
     unlabeled = pm.Pairs(X, rows[:, 0], rows[:, 1], None)
-    halves = [
-        unlabeled._replace(i=i, j=j)
-        for i, j in ((r[:, 0], r[:, 1]) for r in (rows[:9], rows[9:]))
-    ]
     for found in (
         pm.next_pairs(posterior, X[rows].tolist(), 6),
         pm.next_pairs(posterior, rows, 6, X=X),
         pm.next_pairs(posterior, rows.tolist(), 6, X=X.tolist()),
         pm.next_pairs(posterior, unlabeled, 6),
-        pm.next_pairs(posterior, halves, 6),
-        pm.next_pairs(posterior, lambda: halves, 6),
     ):
         assert found.indices.tolist() == expected.indices.tolist()
         assert found.scores.tolist() == expected.scores.tolist()
@@ -310,8 +288,6 @@ NEGATIVE = pm.Mahalanobis(np.eye(3), pm.metric.Link(-0.1, 1.0))
         (np.zeros((3, 2, 4)), 1, {}, "candidates must have"),
         (np.array([[0, 4]]), 1, {"X": X}, r"candidates must .*got 0 to 4"),
         (pm.Pairs(X, ROW, ROW + 1, None), 1, {"X": X}, "X .*Pairs"),
-        (iter([np.zeros((3, 2, 3))]), 1, {}, "candidates .*read only once"),
-        (lambda: iter([]), 1, {}, r"n .*\(0\), got 1"),
         (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion must .*got 'bald'"),
     ],
 )
@@ -339,18 +315,3 @@ def test_a_single_metric_is_no_posterior():
     """By the check itself: in tests annotations refuse it first."""
     with pytest.raises(ValueError, match=r"posterior .* got Mahalanobis"):
         _check_draws(LINKED)
-
-
-def test_blocks_that_change_between_passes_are_refused(posterior, many, monkeypatch):
-    module = sys.modules["probmetric.posterior.next_pairs"]
-    monkeypatch.setattr(module, "KEPT_ENTRIES", 8 * N_DRAWS)
-    monkeypatch.setattr(module, "TILE", 64)
-    X, rows = many
-    calls = []
-
-    def blocks():
-        calls.append(1)
-        return [rows[: 5000 - len(calls)]]
-
-    with pytest.raises(ValueError, match=r"candidates .*same blocks"):
-        pm.next_pairs(posterior, blocks, 25, X=X)

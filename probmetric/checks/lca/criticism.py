@@ -130,8 +130,6 @@ def _judged(fit: Any) -> tuple[Fitted, bool]:
             for name, values in fit[group].data_vars.items()
         }
     else:
-        if fit.per_anchor:
-            raise ValueError("fit must have one scale for all pairs, got per_anchor")
         mode = record(fit)
         data = input_units(fit.fitted_.pairs, Scaler(fit.mean_, fit.scale_))._asdict()
     at = {str(name): values.to_numpy() for name, values in mode.data_vars.items()}

@@ -19,8 +19,6 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     e = estimator
     if e.pairs != "nearest":
         raise ValueError(f"pairs must be 'nearest' with n_anchors, got {e.pairs!r}")
-    if e.per_anchor:
-        raise ValueError("per_anchor must be False with n_anchors, got True")
     if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
         raise ValueError(
             "prior_mean must be 'auto', 'identity', 'pca' or a matrix with n_anchors "

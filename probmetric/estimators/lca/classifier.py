@@ -62,7 +62,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     prior_mean : {"auto", "identity"}, default="auto"
         W₀ of all classes. "auto" chooses it as in ``LCA``. "identity" uses cI, or
         scaled principal axes if ``n_components < d``.
-    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
+    solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
     tol : float, optional
 
     Attributes

@@ -132,13 +132,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         standard error of M is below 5% of M. Default: all points are anchors. For more
         than 32,000 points, the default is a sample of at least 10,000 points, and no
         standard error is computed.
-    per_anchor : bool, default=False
-        Whether to fit a separate scale κ² for each anchor. An anchor is a point paired
-        with its nearest points, or a group ``anchor`` in ``fit_pairs``. The model then
-        has no P(same).
-    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
-        L-BFGS, accelerated EM, EM, or the paper's full EM (a slow reference). All
-        solvers maximize the same objective.
+    solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
+        L-BFGS, EM, or the paper's full EM (a slow reference). All solvers maximize the
+        same objective.
     tol : float > 0, optional
         Tolerance at which the solver stops: a relative gap for EM (default 1.5e-8), or
         a gain in nats per iteration for L-BFGS (default 1e-8).
@@ -152,15 +148,12 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Linear map L, in input units, identified only up to rotation and reflection of
         its rows. Columns of constant features are zero, also in draws.
     intercept_ : float
-        Intercept b ≥ 0 of the model: P(same) of equal points is exp(-b). Not set with
-        ``per_anchor``.
+        Intercept b ≥ 0 of the model: P(same) of equal points is exp(-b).
     link_ : Link or None
         Function from distance to P(same), exp(-(b + ½ dist²)), after ``fit_pairs``.
-        None after ``fit``, because P(same) then comes from class probabilities. None
-        with ``per_anchor``.
-    sigma2_, kappa2_ : float, array of shape (n_anchors,)
-        ``sigma2_`` is the noise variance σ², relative to κ² = 1. ``kappa2_`` are the
-        scales κ² of ``per_anchor``.
+        None after ``fit``, because P(same) then comes from class probabilities.
+    sigma2_ : float
+        Noise variance σ², relative to κ² = 1.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
         if "cv" chose to use the prior mean W₀ as the map, without learning.
@@ -218,7 +211,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     prior_mean: PriorMean = "auto"
     n_refresh: Natural = 1
     n_anchors: Count | Literal["auto"] | None = None
-    per_anchor: bool = False
     solver: Solver = "lbfgs"
     standardize: bool = True
     max_iter: Count = 500
@@ -297,7 +289,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         y: ArrayLike,
         *,
         sample_weight: ArrayLike | None = None,
-        anchor: ArrayLike | None = None,
         trials: ArrayLike | None = None,
     ) -> Self:
         """Learn from pairs, and calibrate ``threshold_`` on them.
@@ -307,15 +298,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         y : array-like of shape (N,)
             Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
             allowed. With ``trials``, the number of *same* judgments of each pair.
-        anchor : array-like of shape (N,) of integers, optional
-            Group of each pair. Required with ``per_anchor``.
         trials : array-like of shape (N,) of integers, optional
             Number of judgments of each pair, at least 1. Judgments are assumed to be
             independent given P(same), so y is binomial. The fit and the threshold are
             the same as for individual labels. The bootstrap and ``loo`` treat all
             judgments of a pair as one observation.
         """
-        checked, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
+        checked, scaler = pair_data(self, pairs, y, sample_weight, trials)
         refuse_rank(self, "pairs")
         recipe, lam = recipe_of(self, checked.X.shape[1])
         learned = self._store(fit_given_pairs(checked, recipe, lam), scaler)
@@ -345,11 +334,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         self.link_ = None if labeled else metric.link
         self._set_map(metric.factor, scaler, fitted.pairs.X)
         self.sigma2_ = float(np.exp(params.log_sigma2))
-        forget(self, "intercept_", "kappa2_", "n_anchors_", "matrix_error_")
-        if isinstance(metric.link, Link):
-            self.intercept_ = float(metric.link.b)
-        else:
-            self.kappa2_ = np.asarray(params.kappa2)
+        forget(self, "n_anchors_", "matrix_error_")
+        assert isinstance(metric.link, Link)
+        self.intercept_ = float(metric.link.b)
         self.regularization_ = float(fitted.prior.lam)
         self.learning_rate_ = fitted.learning_rate
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
@@ -371,11 +358,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     def _model_probability(
         self, A: Float[np.ndarray, "N d"], B: Float[np.ndarray, "N d"]
     ) -> Float[np.ndarray, "N"]:
-        if self.link_ is None:
-            raise ValueError(
-                "per_anchor must be False for P(same) after fit_pairs, got True. To "
-                "rank pairs, use pair_score."
-            )
         return np.asarray(self.get_metric().same_probability(A, B))
 
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -552,7 +534,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ValueError
             If ``pairs="all"`` after ``fit_pairs``.
             If there are too many points to use all pairs.
-            If the fit used ``per_anchor``.
             If options of draws are set for the jackknife, or the reverse.
         """
         self._check(purpose)

@@ -86,11 +86,6 @@ class Options(TypedDict, total=False):
 def drawable(estimator: Any) -> tuple[Fitted, Recipe]:
     """Return the fit of an estimator and its recipe, if it has a posterior."""
     check_is_fitted(estimator)
-    if estimator.per_anchor:
-        raise ValueError(
-            "per_anchor must be False for sample and posterior_metric, got True. Fit "
-            "with per_anchor=False"
-        )
     if np.isinf(estimator.regularization_):
         raise ValueError(
             "regularization must be finite for draws, got λ = inf, because 'cv' chose "

@@ -44,16 +44,10 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
     refuse_rank(e)
     lam = e.regularization
     p = d if e.n_components in ("cv", "loo") else n_rows(e.n_components, d)
-    if e.per_anchor and (lam in ("cv", "evidence") or e.pairs == "all"):
-        raise ValueError(
-            "per_anchor must be False with pairs='all' and with regularization='cv' or "
-            "'evidence', got True"
-        )
     return base_recipe(e, p)._replace(
         max_impostors=None if e.max_impostors is None else int(e.max_impostors),
         prior_mean=_prior_mean(e.prior_mean, p, d),
         n_refresh=e.n_refresh,
-        per_anchor=bool(e.per_anchor),
         solver=e.solver,
         max_iter=e.max_iter,
         tol=e.tol,
@@ -68,7 +62,6 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
     for wrong, what in (
         (data, data),
         (e.n_anchors is not None, "n_anchors"),
-        (e.per_anchor, "per_anchor"),
         (np.ndim(e.prior_mean) > 0, "a matrix as prior_mean"),
     ):
         if wrong:

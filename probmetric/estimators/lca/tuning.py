@@ -29,8 +29,8 @@ from sklearn.utils import check_random_state
 
 from probmetric.data.containers import Pairs
 from probmetric.data.hash import canonical_order
-from probmetric.data.padding import host_weights, pad_pairs
-from probmetric.data.pairs import as_labels, smallest
+from probmetric.data.padding import pad_pairs
+from probmetric.data.pairs import smallest
 from probmetric.inference import lca
 from probmetric.inference.lca.curvature import log_evidence
 from probmetric.inference.lca.likelihood import objective, to_params
@@ -146,33 +146,13 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
         raise ValueError(
             "regularization must be 'auto', 'evidence' or a number for pairs, got 'cv'"
         )
-    if recipe.per_anchor:
-        _check_anchors(pairs)
-    if lam == "auto" and recipe.per_anchor:
-        lam = auto_regularization(rate * float(host_weights(as_labels(pairs)).sum()))
-    elif isinstance(lam, str):
+    if isinstance(lam, str):
         margin = STRONG if lam == "auto" else 0.0
         lam = choose_by_evidence(pairs, recipe, rate, margin=margin)
     prior = prior_for(pairs, recipe, float(lam))
     fit = solve(pairs, prior, recipe, rate)
     steps = max(1, int(fit.n_steps))
     return Fitted(fit, pairs, prior, rate, 0, steps, mean_of(recipe, pairs.X.shape[1]))
-
-
-def _check_anchors(pairs: Pairs) -> None:
-    if pairs.anchor is None:
-        raise ValueError(
-            "anchor must be an array of group numbers if per_anchor=True, got None. "
-            "Pass the group number of each pair."
-        )
-    same = np.bincount(pairs.anchor, pairs.y, minlength=1)
-    total = np.bincount(pairs.anchor, pairs.trials)
-    bad = np.flatnonzero((same == 0) | (same == total))
-    if len(bad):
-        raise ValueError(
-            "anchor must be 0..G-1, with pairs of both labels in every group, got one "
-            f"label or none in groups {bad[:5].tolist()}"
-        )
 
 
 def choose_by_folds(
@@ -288,8 +268,9 @@ def choose_by_evidence(
         prior = prior_for(pairs, recipe, lam, codes, groups)
         fit = solve(pairs, prior, recipe, learning_rate, start)
         start = fit.params
-        common = fit.params._replace(kappa2=np.float64(1.0))
-        values[lam] = log_evidence(common, pairs, fit.objective, prior, learning_rate)
+        values[lam] = log_evidence(
+            fit.params, pairs, fit.objective, prior, learning_rate
+        )
     best = max(values.values())
     if margin:
         return min(lam for lam, value in values.items() if value >= best - margin)

@@ -64,7 +64,6 @@ def stacked(pairs: Pairs, n_groups: int | None = None) -> Statistics:
     padded = [
         stats._replace(
             X=pad_rows(stats.X, size),
-            same=pad_rows(stats.same, size),
             w=pad_rows(stats.w, size),
         )
         for stats in groups

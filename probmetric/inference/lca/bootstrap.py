@@ -107,7 +107,7 @@ def bootstrap(
     Parameters
     ----------
     pairs : Pairs
-        Labeled pairs, for a common κ².
+        Labeled pairs.
     prior : LCAPrior
         Prior of the fit. It has no bootstrap weight.
     start : LCAParams
@@ -167,9 +167,7 @@ def refit(shared: Shared, u: Array, tol: Scalar, max_steps: int) -> Fit:
         X=d0,
         i=None,
         j=None,
-        same=jnp.zeros(len(d0), bool),
         w=w_rows,
-        anchor=None,
         n_same=jnp.sum(w_same),
         T_same=T_same,
         n=jnp.sum(w_same) + jnp.sum(w_rows),

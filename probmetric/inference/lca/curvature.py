@@ -69,10 +69,6 @@ class Rows(NamedTuple):
 
 def rows(params: LCAParams, data: Statistics | Pairs) -> Rows:
     """Compute the quantities of the rows in Eqs. (1) and (2), for κ² = 1."""
-    if np.ndim(params.kappa2):
-        raise ValueError(
-            "params.kappa2 must be a common κ² of 1, got one for each anchor."
-        )
     W, X = np.asarray(params.W), np.asarray(data.X)
     p = W.shape[0]
     delta = X if data.i is None else X[np.asarray(data.i)] - X[np.asarray(data.j)]
@@ -91,11 +87,10 @@ def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
     """Return ∇ℓ in θ = (vec W, log b), length q = pd + 1 (Eq. 1)."""
     row = rows(params, stats)
     W = row.W
-    r = np.where(stats.same, 1.0, -row.nu)
     WT = W @ stats.T_same
     pooled_b = row.rb * (stats.n_same * W.shape[0] - np.sum(WT * W) / row.eta)
     pooled = np.append(np.ravel(WT / row.eta), pooled_b)
-    return -(stats.w * r) @ row.slope - pooled
+    return (stats.w * row.nu) @ row.slope - pooled
 
 
 def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
@@ -103,8 +98,7 @@ def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     row = rows(params, stats)
     W, p = row.W, len(row.W)
     rb, eta, D, delta = row.rb, row.eta, row.D, row.delta
-    wr = stats.w * np.where(stats.same, 1.0, -row.nu)
-    wh = stats.w * np.where(stats.same, 0.0, row.nu2)
+    wr, wh = -stats.w * row.nu, stats.w * row.nu2
     slope = row.slope
     outer = (slope * wh[:, None]).T @ slope
     # Σ w r ∇²t, rows and pooled pairs together.
@@ -148,7 +142,7 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     Parameters
     ----------
     params : LCAParams
-        Parameters with a common κ² of 1.
+        Parameters with κ² of 1.
     stats : Statistics
         From ``prepare``.
 
@@ -164,7 +158,7 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     """
     row = rows(params, stats)
     W = row.W
-    wr = stats.w * np.where(stats.same, 1.0, -row.nu)
+    wr = -stats.w * row.nu
     pull = 0.5 * stats.T_same
     Gamma = -0.5 * (row.delta * wr[:, None]).T @ row.delta - pull
     norm = np.linalg.norm(0.5 * stats.T, 2)

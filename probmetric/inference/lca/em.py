@@ -49,19 +49,13 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.inference.lca.latent import odds
-from probmetric.inference.lca.likelihood import log_prior, objective, to_params
-from probmetric.inference.lca.statistics import (
-    Statistics,
-    project,
-    scatter,
-    squared_lengths,
-)
+from probmetric.inference.lca.likelihood import log_prior, to_params
+from probmetric.inference.lca.statistics import Statistics, project, scatter
 from probmetric.inference.sampling.target import Arrays
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
     coincidence_exponent,
-    log1mexp,
     log_b_of,
 )
 from probmetric.precision import numpy_in_numpy_out, one_program
@@ -90,38 +84,29 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
     """Compute the sums of the E-step (Eqs. 1-5)."""
     W, p = params.W, params.W.shape[0]
     sigma2, kappa2 = jnp.exp(params.log_sigma2), jnp.asarray(params.kappa2)
-    k2 = kappa2 if stats.anchor is None else kappa2[stats.anchor]
-    s = sigma2 / (k2 + 2 * sigma2)
+    s = sigma2 / (kappa2 + 2 * sigma2)
     g = project(W, stats)
     D = jnp.sum(g**2, -1)
-    t = coincidence_exponent(D, sigma2, k2, p)
+    t = coincidence_exponent(D, sigma2, kappa2, p)
     nu, nu2 = odds(t)
     spread = nu2 * s**2 * D
-    a = jnp.where(stats.same, s, -nu * s)
-    eps2 = jnp.where(
-        stats.same, p * sigma2 * (1 - s), p * sigma2 * (1 + nu * s) - spread
-    )
-    cov_u = jnp.where(
-        stats.same,
-        2 * p * sigma2 * (1 - 2 * s),
-        2 * p * sigma2 * (1 + 2 * nu * s) - 4 * spread,
-    )
+    a = -nu * s
+    eps2 = p * sigma2 * (1 + nu * s) - spread
+    cov_u = 2 * p * sigma2 * (1 + 2 * nu * s) - 4 * spread
     w = stats.w
     rows = Moments(
         # log(1 - e^{-t}) from the terms of ν: its absolute error is of the order of
         # eps, the accuracy of a sum over rows.
-        stats.ways + jnp.sum(w * jnp.where(stats.same, -t, jnp.log(-jnp.expm1(-t)))),
+        stats.ways + jnp.sum(w * jnp.log(-jnp.expm1(-t))),
         scatter((w * a)[:, None] * g, stats),
         jnp.sum(w * a**2 * D),
         jnp.sum(w * eps2),
         jnp.sum(w * cov_u),
     )
-    if stats.anchor is not None:
-        return rows
     WT = W @ stats.T_same
     quadratic, n = jnp.sum(WT * W), stats.n_same
     pooled = Moments(
-        -n * 0.5 * p * jnp.log1p(2 * sigma2 / k2) - 0.5 * quadratic * s / sigma2,
+        -n * 0.5 * p * jnp.log1p(2 * sigma2 / kappa2) - 0.5 * quadratic * s / sigma2,
         s * WT,
         s**2 * quadratic,
         n * p * sigma2 * (1 - s),
@@ -225,62 +210,3 @@ def reduced_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
 def full_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
     """Compute one step of the corrected EM of the seed, for ``run_em``."""
     return _step(unconstrained, data, full=True)
-
-
-def kappa_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
-    """Compute one step of ECME with a κ² per anchor and σ² = ½ (erratum 3)."""
-    stats, prior, learning_rate, decomposed = data
-    params = to_params(unconstrained)
-    value = objective(unconstrained, data)
-    sums = moments(params, stats)
-    W, _ = m_step(params, sums, stats, prior, learning_rate, decomposed, full=False)
-    D = squared_lengths(W, stats)
-    return {
-        "W": W,
-        "log_kappa2": best_log_kappa2(
-            D, stats, unconstrained["log_kappa2"], W.shape[0]
-        ),
-    }, value
-
-
-def best_log_kappa2(
-    D: Float[Array, "r"],
-    stats: Statistics,
-    current: Float[Array, "anchors"],
-    p: int,
-    sigma2: Float[Array, ""] | float = 0.5,
-) -> Float[Array, "anchors"]:
-    """Maximize the observed likelihood of each anchor over log κ² (maths A9).
-
-    The zero of dℓ/dτ, with τ = log κ², is computed by bisection on [-30, 30]. If the
-    likelihood of an anchor does not improve, its κ² does not change. This happens if
-    the anchor has no weight, only one label, or a multimodal likelihood.
-    """
-
-    def group_sum(values: Array) -> jax.Array:
-        return jnp.zeros_like(current).at[stats.anchor].add(stats.w * values)
-
-    def exponent(tau: Array) -> tuple[Array, Array]:
-        k2 = jnp.exp(tau)[stats.anchor]
-        return coincidence_exponent(D, sigma2, k2, p), k2
-
-    def value(tau: Array) -> jax.Array:
-        t, _ = exponent(tau)
-        return group_sum(jnp.where(stats.same, -t, log1mexp(t)))
-
-    def slope(tau: Array) -> jax.Array:
-        t, k2 = exponent(tau)
-        eta = k2 + 2 * sigma2
-        r = jnp.where(stats.same, 1.0, -odds(t)[0])
-        return group_sum(r * (p * sigma2 / eta + k2 * D / (2 * eta**2)))
-
-    def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        rising = slope(middle) > 0
-        return jnp.where(rising, middle, low), jnp.where(rising, high, middle)
-
-    ends = jnp.full_like(current, -30.0), jnp.full_like(current, 30.0)
-    low, high = jax.lax.fori_loop(0, 60, halve, ends)
-    best = 0.5 * (low + high)
-    return jnp.where(value(best) > value(current), best, current)

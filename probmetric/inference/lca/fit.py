@@ -16,20 +16,19 @@ from scipy.linalg import qr
 
 from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.scaling import constant_columns
-from probmetric.inference.lca.em import full_step, kappa_step, reduced_step, spectrum
-from probmetric.inference.lca.likelihood import objective, to_params
+from probmetric.inference.lca.em import full_step, reduced_step, spectrum
+from probmetric.inference.lca.likelihood import to_params
 from probmetric.inference.lca.mode import maximize, pool
 from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.sampling.target import Arrays
 from probmetric.inference.solvers.em import run_em
-from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.models.lca import LCAParams, LCAPrior, log_b_of
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-type Solver = Literal["lbfgs", "squarem", "em", "full_em"]
+type Solver = Literal["lbfgs", "em", "full_em"]
 
 
 def scaled_identity(
@@ -235,7 +234,6 @@ def fit(
     init: LCAParams | None = None,
     solver: Solver = "lbfgs",
     learning_rate: float = 1.0,
-    per_anchor: bool = False,
     max_steps: int = 500,
     tol: float | None = None,
 ) -> Fit:
@@ -252,16 +250,12 @@ def fit(
     init : LCAParams, optional
         Start. Default: the prior mean and b = 0.3. W must have full rank: EM never
         raises the rank of W, and W = 0 is a saddle point.
-    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
+    solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
         - "lbfgs": L-BFGS on the log joint density.
-        - "squarem": SQUAREM acceleration of the reduced EM (monotone, no tuning).
         - "em": reduced EM.
         - "full_em": corrected EM of the paper (slow, for reference).
     learning_rate : float, default=1
         Power on the likelihood.
-    per_anchor : bool, default=False
-        Fit a κ² for each anchor in ``pairs.anchor`` by a line search, with σ² fixed at
-        ½ (maths A9). Each anchor must have pairs with both labels.
     max_steps : int, default=500
         Maximum number of iterations.
     tol : float, optional
@@ -294,49 +288,32 @@ def fit(
     >>> metric.same_probability(X[i], X[j]).round(3).tolist()
     [0.5, 0.125]
     """
-    if solver not in ("lbfgs", "squarem", "em", "full_em"):
-        raise ValueError(
-            f"solver must be 'lbfgs', 'squarem', 'em' or 'full_em', got {solver!r}."
-        )
-    if per_anchor and solver == "full_em":
-        raise ValueError(
-            "solver must be 'lbfgs', 'squarem' or 'em' if per_anchor, got 'full_em'."
-        )
+    if solver not in ("lbfgs", "em", "full_em"):
+        raise ValueError(f"solver must be 'lbfgs', 'em' or 'full_em', got {solver!r}.")
     check_prior(prior)
     W = np.asarray(prior.mean if init is None else init.W)
-    start: Arrays = {"W": W}
-    if per_anchor:
-        n_anchors = int(np.max(np.asarray(pairs.anchor))) + 1
-        kappa2 = np.asarray(1.0 if init is None else init.kappa2, W.dtype)
-        start["log_kappa2"] = np.log(np.broadcast_to(kappa2, n_anchors))
-    else:
-        log_b = (
-            np.log(0.3)
-            if init is None
-            else log_b_of(np.asarray(init.log_sigma2), len(W))
-        )
-        start["log_b"] = np.asarray(log_b, W.dtype)
+    log_b = (
+        np.log(0.3) if init is None else log_b_of(np.asarray(init.log_sigma2), len(W))
+    )
+    start: Arrays = {"W": W, "log_b": np.asarray(log_b, W.dtype)}
     prior = LCAPrior(*(np.asarray(v, W.dtype) for v in prior))
-    if solver == "lbfgs" and not per_anchor:
+    if solver == "lbfgs":
         tol = 1e-8 if tol is None else tol
         data = pool(pairs), prior, learning_rate
         return jax.device_put(maximize(*data, start, max_steps=max_steps, tol=tol))
-    stats = prepare(pairs, per_anchor=per_anchor)
-    data = (stats, prior, np.asarray(learning_rate, W.dtype))
-    if solver == "lbfgs":
-        tol = 1e-8 if tol is None else tol
-        result = lbfgs(objective, start, data, max_steps=max_steps, tol=tol)
-    else:
-        step = full_step if solver == "full_em" else reduced_step
-        result = run_em(
-            kappa_step if per_anchor else step,
-            start,
-            (*data, spectrum(stats.S if solver == "full_em" else stats.T)),
-            max_steps=max_steps,
-            tol=tol,
-            accelerate=solver == "squarem",
-        )
-    if not per_anchor:  # on the host, which compiles nothing
-        at = {**result.params, "log_b": np.asarray(result.params["log_b"])}
-        return result._replace(params=to_params(at))
-    return result._replace(params=to_params(result.params))
+    stats = prepare(pairs)
+    result = run_em(
+        full_step if solver == "full_em" else reduced_step,
+        start,
+        (
+            stats,
+            prior,
+            np.asarray(learning_rate, W.dtype),
+            spectrum(stats.S if solver == "full_em" else stats.T),
+        ),
+        max_steps=max_steps,
+        tol=tol,
+    )
+    # On the host, which compiles nothing.
+    at = {**result.params, "log_b": np.asarray(result.params["log_b"])}
+    return result._replace(params=to_params(at))

@@ -7,9 +7,9 @@ learning rate η.
 
        log P(y=1) = -t,   log P(y=0) = log(1 - e^{-t}),   ν = P1/P0 = 1/(e^t - 1).  (1)
 
-2. Log likelihood. Pairs with y = 1 and a common κ enter it only through n₁ and T₁:
+2. Log likelihood. Pairs with y = 1 enter it only through n₁ and T₁; rows have y = 0:
 
-       ℓ = -n₁ b - tr(W T₁ Wᵀ)/(2τ²) + Σ_rows w [ -y t + (1-y) log(1 - e^{-t}) ],   (2)
+       ℓ = -n₁ b - tr(W T₁ Wᵀ)/(2τ²) + Σ_rows w log(1 - e^{-t}),                    (2)
 
    plus Σ w log C(m, y) for counts.
 
@@ -51,7 +51,6 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     Parameters
     ----------
     params : LCAParams
-        Parameters; κ² has shape (n_anchors,) if ``stats`` are per anchor.
     stats : Statistics
         From ``prepare``.
 
@@ -69,14 +68,8 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     """
     W, p = params.W, params.W.shape[0]
     sigma2, kappa2 = jnp.exp(params.log_sigma2), jnp.asarray(params.kappa2)
-    rows_kappa2 = kappa2 if stats.anchor is None else kappa2[stats.anchor]
-    D = squared_lengths(W, stats)
-    t = coincidence_exponent(D, sigma2, rows_kappa2, p)
-    # Double where: the branch not taken must not leak an infinite gradient.
-    rows = jnp.where(stats.same, -t, log1mexp(jnp.where(stats.same, 1.0, t)))
-    total = jnp.sum(stats.w * rows) + stats.ways
-    if stats.anchor is not None:
-        return total
+    t = coincidence_exponent(squared_lengths(W, stats), sigma2, kappa2, p)
+    total = jnp.sum(stats.w * log1mexp(t)) + stats.ways
     pooled = coincidence_exponent(jnp.asarray(0.0, W.dtype), sigma2, kappa2, p)
     quadratic = jnp.sum((W @ stats.T_same) * W) / (2 * (kappa2 + 2 * sigma2))
     return total - stats.n_same * pooled - quadratic
@@ -84,7 +77,7 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
 
 @numpy_in_numpy_out
 def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
-    """Compute the log prior of (W, log b); flat priors and, by anchor, σ² add 0."""
+    """Compute the log prior of (W, log b); flat priors add 0."""
     W = params.W
     precision = prior.lam / jnp.asarray(prior.width) ** 2
     flat = precision == 0
@@ -92,8 +85,6 @@ def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     constant = 0.5 * W.size * jnp.log(safe / (2 * jnp.pi))
     density = constant - 0.5 * precision * jnp.sum((W - prior.mean) ** 2)
     density = jnp.where(flat, 0.0, density)
-    if jnp.ndim(params.kappa2):
-        return density
     log_b = log_b_of(params.log_sigma2, W.shape[0], params.kappa2)
     shape, rate = jnp.asarray(prior.b_shape, W.dtype), jnp.asarray(prior.b_rate)
     flat = shape == 0
@@ -150,18 +141,13 @@ def objective(unconstrained: Arrays, data: tuple[PyTree, ...]) -> Scalar:
 
 
 def to_params(unconstrained: Arrays) -> LCAParams:
-    """Map {W, log_b} or, per anchor, {W, log_kappa2} to parameters."""
+    """Map {W, log_b} to parameters."""
     W = unconstrained["W"]
-    if "log_kappa2" in unconstrained:
-        half = np.log(np.asarray(0.5, W.dtype))
-        return LCAParams(W, half, jnp.exp(unconstrained["log_kappa2"]))
     log_sigma2 = log_sigma2_of(unconstrained["log_b"], W.shape[-2])
     return LCAParams(W, log_sigma2, np.ones((), W.dtype))
 
 
 def to_unconstrained(params: LCAParams) -> Arrays:
-    """Map parameters to {W, log_b} or, per anchor, {W, log_kappa2}."""
+    """Map parameters to {W, log_b}."""
     W = params.W
-    if np.ndim(params.kappa2):
-        return {"W": W, "log_kappa2": jnp.log(params.kappa2)}
     return {"W": W, "log_b": log_b_of(params.log_sigma2, W.shape[0], params.kappa2)}

@@ -69,7 +69,6 @@ class Recipe(NamedTuple):
     prior_mean: str | float | np.ndarray = "auto"
     learning_rate: float | None = None
     n_refresh: int = 1
-    per_anchor: bool = False
     solver: str = "lbfgs"
     max_iter: int = 500
     tol: float | None = None
@@ -132,14 +131,12 @@ def _unweighted(
         return Pairs(X, i, j, (codes[i] == codes[j]).astype(int))
     if recipe.pairs == "nearest":
         k, m = neighbors_of(recipe, sizes)
-        most = None if recipe.per_anchor else most_anchors(len(X))
+        most = most_anchors(len(X))
         make = partial(nearest_pairs, k=k, m=m, factor=factor, n_anchors=most)
         return from_rows(make, X, codes, groups)
     n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
     impostors = partial(impostor_pairs, k=n_targets, max_impostors=recipe.max_impostors)
-    made = from_rows(impostors, X, codes)
-    anchor = np.unique(np.asarray(made.anchor), return_inverse=True)[1]
-    return made._replace(anchor=anchor)
+    return from_rows(impostors, X, codes)
 
 
 def most_anchors(n: int) -> int:
@@ -152,7 +149,7 @@ def most_anchors(n: int) -> int:
 
 def anchor_share(recipe: Recipe, n: int) -> float:
     """Return the fraction of n points that anchor pairs."""
-    if recipe.pairs != "nearest" or recipe.per_anchor:
+    if recipe.pairs != "nearest":
         return 1.0
     return most_anchors(n) / n
 
@@ -323,15 +320,13 @@ def solve(
         pairs = pairs._replace(X=(X - X.mean(0)) @ axes.T)
         prior = prior._replace(mean=W0 @ axes.T)
         init = init and init._replace(W=init.W @ axes.T)
-    compiled = recipe.solver != "lbfgs" or recipe.per_anchor
     with jax.enable_x64(True):
         found = fit(
-            pad_pairs(pairs) if compiled else pairs,
+            pairs if recipe.solver == "lbfgs" else pad_pairs(pairs),
             prior,
             init=init,
             solver=recipe.solver,  # pyright: ignore[reportArgumentType]
             learning_rate=learning_rate,
-            per_anchor=recipe.per_anchor,
             max_steps=recipe.max_iter,
             tol=recipe.tol,
         )

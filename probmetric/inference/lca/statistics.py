@@ -1,10 +1,9 @@
 """The sufficient statistics and rows in the likelihood of LCA, computed once per fit.
 
-Under a common κ a pair with y = 1 enters the log likelihood only through the number n₁
-= Σ w and the scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in
-‖Wδ‖² (maths A2). These pairs are *pooled*: after ``prepare`` the cost of an evaluation
-does not depend on their number. Pairs with y = 0 are *rows*. With a κ per anchor
-nothing is pooled and all pairs are rows. A pair with y of m judgments *same* is
+A pair with y = 1 enters the log likelihood only through the number n₁ = Σ w and the
+scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in ‖Wδ‖² (maths A2).
+These pairs are *pooled*: after ``prepare`` the cost of an evaluation does not depend on
+their number. Pairs with y = 0 are *rows*. A pair with y of m judgments *same* is
 equivalent to two labeled pairs with weights w y and w (m - y)
 (``data.pairs.as_labels``), up to a constant.
 
@@ -21,7 +20,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.special import gammaln
 
 from probmetric.data.containers import Pairs, weights
@@ -36,12 +35,11 @@ See docs/measured.md.
 
 
 class Statistics(NamedTuple):
-    """Statistics of the pooled pairs, and the remaining pairs as rows.
+    """Statistics of the pooled pairs (y = 1), and the other pairs (y = 0) as rows.
 
     ``X`` has differences δ if ``i`` is None, otherwise centered points, and ``i``,
-    ``j`` are the rows' points in ``X``. ``same`` is True for rows with y = 1 (none if
-    such pairs are pooled); ``w`` and ``anchor`` are data weights and groups of the
-    rows. ``n_same`` = Σ w and ``T_same`` = Σ w δδᵀ are sums over the pooled pairs.
+    ``j`` are the rows' points in ``X``. ``w`` are data weights of the rows. ``n_same``
+    = Σ w and ``T_same`` = Σ w δδᵀ are sums over the pooled pairs.
     ``n`` = Σ w, ``T`` = Σ w δδᵀ and ``S`` = Σ w (xxᵀ + x'x'ᵀ), not centered, are sums
     over all pairs. ``ways`` = Σ w log C(m, y) for counts does not depend on the
     parameters; it is 0 for labels.
@@ -50,9 +48,7 @@ class Statistics(NamedTuple):
     X: Float[Array, "m d"]
     i: Int[Array, "r"] | None
     j: Int[Array, "r"] | None
-    same: Bool[Array, "r"]
     w: Float[Array, "r"]
-    anchor: Int[Array, "r"] | None
     n_same: Float[Array, ""]
     T_same: Float[Array, "d d"]
     n: Float[Array, ""]
@@ -61,17 +57,13 @@ class Statistics(NamedTuple):
     ways: Float[Array, ""] | float = 0.0
 
 
-def prepare(
-    pairs: Pairs, *, per_anchor: bool = False, by_points: bool | None = None
-) -> Statistics:
+def prepare(pairs: Pairs, *, by_points: bool | None = None) -> Statistics:
     """Compute the statistics of labeled pairs, on the host.
 
     Parameters
     ----------
     pairs : Pairs
         Pairs with labels y in {0, 1} or counts. Pairs of weight zero have no effect.
-    per_anchor : bool, default=False
-        If True, store every pair as a row with its anchor, and pool no pairs.
     by_points : bool, optional
         If True, project points instead of differences. Default: True if there are fewer
         points than half the number of rows.
@@ -85,16 +77,13 @@ def prepare(
     >>> float(stats.n), float(stats.n_same), float(np.exp(stats.ways).round(3))
     (8.0, 4.0, 70.0)
     """
-    if per_anchor and pairs.anchor is None:
-        raise ValueError("pairs.anchor must be the group of each pair, got None.")
     pairs, ways = labeled(pairs)
     # NumPy: this runs once a fit, and every JAX operation of a new shape compiles.
     X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
     w = np.asarray(weights(pairs), X.dtype)
     delta = X[i] - X[j]
     same = y == 1
-    rows = np.arange(len(y)) if per_anchor else np.flatnonzero(~same)
-    w_same = np.zeros_like(w) if per_anchor else w * same
+    rows, w_same = np.flatnonzero(~same), w * same
     w_rows = w[rows]
     T_same = (delta * w_same[:, None]).T @ delta
     T_rows = (delta[rows] * w_rows[:, None]).T @ delta[rows]
@@ -105,9 +94,7 @@ def prepare(
         X=X - X.mean(0) if by_points else delta[rows],
         i=i[rows] if by_points else None,
         j=j[rows] if by_points else None,
-        same=same[rows] if per_anchor else np.zeros(len(rows), bool),
         w=w_rows,
-        anchor=np.asarray(pairs.anchor)[rows] if per_anchor else None,
         n_same=np.asarray(np.sum(w_same)),
         T_same=T_same,
         n=np.asarray(np.sum(w_same) + np.sum(w_rows)),

@@ -143,7 +143,7 @@ def closed_form(
     """Return the closed-form posterior of ``models.lca.lca``, started at its mode.
 
     The result is None without a closed form: for a user's prior, a hyperprior, a flat
-    prior, a κ per anchor, the latent form, or pairs without labels. It is None, with a
+    prior, the latent form, or pairs without labels. It is None, with a
     warning, if the fit has no mode with a Laplace approximation.
     """
     if not isinstance(prior, LCAPrior) or options or pairs.y is None:

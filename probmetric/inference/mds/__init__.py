@@ -9,7 +9,6 @@ In reading order:
 ``fit``         Gram matrix (1), coordinates (2), Gower's formula (3), corrections
                 (4)-(5).
 ``spectrum``    the eigenpairs of M, dense or by Lanczos.
-``landmarks``   embedding of many objects by a few landmarks, Eqs. (2)-(3) of ``fit``.
 """
 
 from probmetric._lazy import attach

@@ -48,9 +48,8 @@ type Correction = Literal["lingoes", "cailliez"] | None
 class MDSParams(NamedTuple):
     """An embedding, and the affine map that embeds new objects.
 
-    A new object at squared dissimilarities d² (m,) from the m reference objects has the
-    coordinates ``offset + coefficients (self_terms - d²)`` (Eq. 3). The reference
-    objects are all n objects, or the landmarks.
+    A new object at squared dissimilarities d² (n,) from the n objects has the
+    coordinates ``coefficients (self_terms - d²)`` (Eq. 3).
 
     Attributes
     ----------
@@ -60,15 +59,14 @@ class MDSParams(NamedTuple):
     eigenvalues : array of shape (k,)
         Eigenvalues in descending order. They are zero beyond the last positive
         eigenvalue.
-    coefficients : array of shape (k, m)
-    self_terms : array of shape (m,)
+    coefficients : array of shape (k, n)
+    self_terms : array of shape (n,)
         Diagonal of M.
-    offset : array of shape (k,)
     constant : float
         Constant that the correction adds to D² (Lingoes) or D (Cailliez); 0 without
         correction.
     min_eigenvalue : float
-        Smallest eigenvalue of M *before* correction; NaN for landmarks.
+        Smallest eigenvalue of M *before* correction.
     negative_share : float
         Σ|λ₋| / Σ|λ| before correction, in [0, 1); NaN if the solver did not compute
         every eigenvalue.
@@ -85,9 +83,8 @@ class MDSParams(NamedTuple):
 
     embedding: Float[Array, "n k"]
     eigenvalues: Float[Array, "k"]
-    coefficients: Float[Array, "k m"]
-    self_terms: Float[Array, "m"]
-    offset: Float[Array, "k"]
+    coefficients: Float[Array, "k n"]
+    self_terms: Float[Array, "n"]
     constant: float = 0.0
     min_eigenvalue: float = float("nan")
     negative_share: float = float("nan")
@@ -191,7 +188,6 @@ def fit(
         eigenvalues=positive,
         coefficients=(vectors * inverse_root).T,
         self_terms=rows - rows.mean() / 2,  # diag(M) with a zero diagonal of D
-        offset=np.zeros_like(positive),
         constant=constant,
         min_eigenvalue=lowest,
         negative_share=share,
@@ -200,8 +196,8 @@ def fit(
     return Fit.closed(params, -np.sqrt(strain))
 
 
-def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "m k"]:
-    """Embed new objects from squared dissimilarities to the reference objects, Eq. (3).
+def embed_new(params: MDSParams, squares: Float[Array, "m n"]) -> Float[Array, "m k"]:
+    """Embed new objects from squared dissimilarities to the n objects, Eq. (3).
 
     Examples
     --------
@@ -214,7 +210,7 @@ def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "
     >>> mds.embed_new(params, squares).ravel().round(6).tolist()  # 3 - 2 and 6 - 2
     [1.0, 4.0]
     """
-    return params.offset + (params.self_terms - squares) @ params.coefficients.T
+    return (params.self_terms - squares) @ params.coefficients.T
 
 
 def to_metric(params: MDSParams) -> Mahalanobis:

@@ -2,7 +2,7 @@
 
 ``result``         ``Fit``: parameters, objective, ``Result`` code, steps, trace; and
                    ``REMEDY``, the remedy for each code.
-``em``             ``run_em``: EM, plain or SQUAREM, with the stopping rule (1) on the
+``em``             ``run_em``: EM with the stopping rule (1) on the
                    estimated gap.
 ``lbfgs``          SciPy's L-BFGS with gradients from JAX, for one fit.
 ``lbfgs_traced``   L-BFGS as a traced loop, for many small fits in one program.

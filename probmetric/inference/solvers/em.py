@@ -1,4 +1,4 @@
-"""Expectation-maximization, plain and accelerated, for the EM step of any model.
+"""Expectation-maximization for the EM step of any model.
 
 The model supplies one pure function ``step(params, data) -> (new_params, objective)``,
 where the objective is evaluated at ``params``. EM cannot decrease the objective. A
@@ -12,15 +12,6 @@ uses the estimated gap,
 
 because near the optimum the objective is quadratic and the gap is multiplied by ρ² in
 each step.
-
-Acceleration is SQUAREM: from r = F(θ) - θ and v = F(F(θ)) - F(θ) - r it tries θ - 2αr +
-α²v with α = -‖r‖/‖v‖, which is accepted if its objective is at least the objective of
-F(θ). This condition makes the ascent monotone. Then F is applied once more.
-
-References
-----------
-Varadhan and Roland, "Simple and globally convergent methods for accelerating the
-convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008).
 """
 
 from collections.abc import Callable
@@ -49,15 +40,10 @@ class _State(NamedTuple):
     theta: jax.Array
     objective: jax.Array
     step_norm: jax.Array
-    reach: jax.Array
     result: Array
     n_steps: Array
     n_evaluations: Array
     trace: jax.Array
-
-
-type _Advance = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
-"""An EM step on flat parameters, with the objective of the old parameters."""
 
 
 @numpy_in_numpy_out
@@ -68,7 +54,6 @@ def run_em[P, D](
     *,
     max_steps: int = 1000,
     tol: ArrayLike | None = None,
-    accelerate: bool = False,
 ) -> Fit:
     """Iterate an EM step until it converges to a local optimum.
 
@@ -78,16 +63,14 @@ def run_em[P, D](
         ``step(params, data) -> (new_params, objective_at_params)``. Use a module-level
         pure function, because it is static for compilation.
     params : pytree of arrays
-        Start. It must be unconstrained if ``accelerate``.
+        Start.
     data : pytree of arrays
         Second argument of ``step``.
     max_steps : int, default=1000
-        Maximum number of EM steps, or of SQUAREM cycles (three EM steps each).
+        Maximum number of EM steps.
     tol : float, optional
         Stop when the estimated gap (Eq. 1) is below ``tol * max(1, |objective|)``.
         Default: the square root of the dtype's eps.
-    accelerate : bool, default=False
-        Use SQUAREM instead of plain EM.
 
     Returns
     -------
@@ -112,13 +95,12 @@ def run_em[P, D](
     )
     room = max(max_steps, ROOM)
     fit = _run(
-        step, params, data, np.asarray(limit, dtype), np.int32(max_steps),
-        room=room, accelerate=accelerate,
-    )  # fmt: skip
+        step, params, data, np.asarray(limit, dtype), np.int32(max_steps), room=room
+    )
     return fit if max_steps == room else fit._replace(trace=fit.trace[:max_steps])
 
 
-@partial(jax.jit, static_argnames=("step", "room", "accelerate"))
+@partial(jax.jit, static_argnames=("step", "room"))
 def _run[P, D](
     step: Callable[[P, D], tuple[P, Scalar]],
     params: P,
@@ -127,7 +109,6 @@ def _run[P, D](
     max_steps: Array,
     *,
     room: int,
-    accelerate: bool,
 ) -> Fit:
     flat, unravel = ravel_pytree(params)
 
@@ -135,13 +116,8 @@ def _run[P, D](
         new, objective = step(unravel(theta), data)
         return ravel_pytree(new)[0], jnp.asarray(objective)
 
-    cycle = _squarem_cycle if accelerate else _em_cycle
-    n_evaluations = 3 if accelerate else 1
-
     def body(state: _State) -> _State:
-        return _updated(
-            state, cycle(advance, state), limit, n_evaluations, accelerate=accelerate
-        )
+        return _updated(state, *advance(state.theta), limit)
 
     def going(state: _State) -> Array:
         return (state.result == Result.MAX_STEPS) & (state.n_steps < max_steps)
@@ -160,24 +136,26 @@ def _run[P, D](
 
 def _updated(
     state: _State,
-    outcome: tuple[jax.Array, ...],
+    theta: jax.Array,
+    objective: jax.Array,
     limit: Array | float,
-    n_evaluations: int,
-    *,
-    accelerate: bool,
     eps: Array | float | None = None,
 ) -> _State:
-    theta, objective, gain, before, after, reach = outcome
+    """Return the state after a step to ``theta``; ``objective`` is before the step."""
+    after = jnp.linalg.norm(theta - state.theta)
+    # The objective of ``theta`` is available at the next step: the gain is that of the
+    # step before.
+    gain = objective - state.objective
     if eps is None:
         eps = float(jnp.finfo(theta.dtype).eps)
     scale = jnp.maximum(1.0, jnp.abs(objective))
     # A step at the level of rounding is a fixed point. The ratio of two such steps is
     # meaningless, and the gap is 0.
     still = after <= 8 * eps * jnp.maximum(1.0, jnp.linalg.norm(theta))
-    rate2 = jnp.where(still, 0.0, jnp.minimum((after / before) ** 2, 1.0))
+    rate2 = jnp.where(still, 0.0, jnp.minimum((after / state.step_norm) ** 2, 1.0))
     gap = gain / jnp.maximum(1 - rate2, eps)  # Eq. (1)
-    # In plain EM the first step has no earlier step to compare with.
-    met = (gap <= limit * scale) & ((state.n_steps > 0) | accelerate)
+    # The first step has no earlier step to compare with.
+    met = (gap <= limit * scale) & (state.n_steps > 0)
     result = jnp.where(met, Result.CONVERGED, state.result)
     fell = state.objective - objective > ROUNDING * eps * scale
     result = jnp.where(fell, Result.DECREASED, result)
@@ -187,10 +165,9 @@ def _updated(
         theta,
         objective,
         after,
-        reach,
         result,
         state.n_steps + 1,
-        state.n_evaluations + n_evaluations,
+        state.n_evaluations + 1,
         state.trace.at[state.n_steps].set(objective),
     )
 
@@ -200,7 +177,6 @@ def _start(flat: jax.Array, max_steps: int) -> _State:
         theta=flat,
         objective=jnp.asarray(-jnp.inf, flat.dtype),
         step_norm=jnp.asarray(jnp.inf, flat.dtype),
-        reach=jnp.asarray(4.0, flat.dtype),
         result=jnp.asarray(int(Result.MAX_STEPS)),
         n_steps=jnp.asarray(0),
         n_evaluations=jnp.asarray(0),
@@ -222,8 +198,7 @@ def _after_pass(
     eps: Array | float,
 ) -> _State:
     stepped = ravel_pytree(new)[0], jnp.asarray(objective, state.theta.dtype)
-    outcome = _em_cycle(lambda _: stepped, state)
-    return _updated(state, outcome, limit, 1, accelerate=False, eps=eps)
+    return _updated(state, *stepped, limit, eps)
 
 
 def run_em_passes[P](
@@ -252,31 +227,3 @@ def run_em_passes[P](
         end.n_evaluations + 1,
         end.trace,
     )
-
-
-def _em_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:
-    new, objective = advance(state.theta)
-    norm = jnp.linalg.norm(new - state.theta)
-    # The objective of ``new`` is available at the next step: the gain is that of the
-    # step before.
-    gain = objective - state.objective
-    return new, objective, gain, state.step_norm, norm, state.reach
-
-
-def _squarem_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:
-    first, objective = advance(state.theta)
-    second, objective_first = advance(first)
-    r = first - state.theta
-    v = second - first - r
-    before, after = jnp.linalg.norm(r), jnp.linalg.norm(second - first)
-    stretch = jnp.clip(before / jnp.linalg.norm(v), 1.0, state.reach)
-    trial = state.theta + 2 * stretch * r + stretch**2 * v
-    beyond, objective_trial = advance(trial)
-    accept = objective_trial >= objective_first  # False for NaN
-    theta = jnp.where(accept, beyond, second)
-    reach = jnp.where(
-        accept,
-        jnp.where(stretch >= state.reach, 4 * state.reach, state.reach),
-        jnp.maximum(state.reach / 4, 1.0),
-    )
-    return theta, objective, objective_first - objective, before, after, reach

@@ -125,18 +125,6 @@ def test_other_pair_sets_fit_and_beat_chance(pairs):
     assert fitted.n_refresh_ == 0
 
 
-@pytest.mark.parametrize("pairs", ["nearest", "impostors"])
-def test_per_anchor_scales_are_per_anchor_and_have_no_link(pairs):
-    fitted = LCA(pairs=pairs, per_anchor=True).fit(IRIS_X, IRIS_Y)
-    n_anchors = len(np.unique(fitted.fitted_.pairs.anchor))
-    assert fitted.kappa2_.shape == (n_anchors,)
-    assert np.all(np.isfinite(fitted.kappa2_))
-    assert fitted.get_metric().link is None
-    assert 0.5 < fitted.same_probability(IRIS_X[:2][None])[0] < 1
-    with pytest.raises(ValueError, match=r"per_anchor must be False .* got True"):
-        fitted.posterior_metric("intervals")
-
-
 def test_a_pickle_of_an_older_version_is_refused():
     fitted = LCA().fit(*load_iris(return_X_y=True))
     state = fitted.__getstate__()

@@ -77,25 +77,11 @@ BAD_PAIRS = {
         lambda: LCA(prior_mean="within").fit_pairs(*pair_problem()),
         "prior_mean must .* for pairs, .* got 'within'",
     ),
-    "no anchor": (
-        lambda: LCA(per_anchor=True).fit_pairs(*pair_problem()),
-        "anchor must be .* if per_anchor",
-    ),
-    "one-label anchor": (
-        lambda: LCA(per_anchor=True).fit_pairs(
-            *pair_problem(), anchor=np.arange(120) // 2
-        ),
-        r"anchor must be 0\.\.G-1",
-    ),
     "few members": (
         lambda: LCA(regularization="cv").fit(
             IRIS_X[[0, 1, 2, 60, 61]], [0, 0, 0, 1, 1]
         ),
         "regularization='cv' requires 4 rows in each class",
-    ),
-    "per anchor all": (
-        lambda: LCA(per_anchor=True, pairs="all").fit(IRIS_X, IRIS_Y),
-        "per_anchor must be False with pairs='all'",
     ),
 }
 

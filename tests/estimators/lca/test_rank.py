@@ -133,7 +133,6 @@ def test_what_follows_a_fit_has_the_rows_chosen():
 @pytest.mark.parametrize(
     "given, what",
     [
-        ({"per_anchor": True, "pairs": "impostors"}, "per_anchor"),
         ({"n_anchors": 20}, "n_anchors"),
         ({"prior_mean": np.eye(5)[:2]}, "a matrix as prior_mean"),
     ],

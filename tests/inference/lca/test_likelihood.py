@@ -8,13 +8,11 @@ import pytest
 from probmetric.data import Pairs
 from probmetric.inference.lca import statistics
 from probmetric.inference.lca.likelihood import (
-    log_joint,
     log_likelihood,
     objective,
     to_unconstrained,
 )
 from probmetric.inference.lca.statistics import prepare, squared_lengths
-from probmetric.models.lca import LCAParams
 from tests.inference.lca.problem import model_value_and_grad, simulated
 from tests.oracles import lca_log_likelihood
 
@@ -74,16 +72,6 @@ def test_points_far_from_the_origin_are_centred(problem):
     far = pairs._replace(X=np.asarray(pairs.X) + 2.0**20)
     got, want = (prepare(p, by_points=True).X for p in (far, pairs))
     np.testing.assert_allclose(got, want, atol=1e-8)
-
-
-def test_log_joint_per_anchor_equals_the_numpyro_density(problem):
-    pairs, prior, truth = problem
-    pairs = pairs._replace(anchor=np.arange(240) % 7)
-    kappa2 = jnp.linspace(0.5, 2.0, 7)
-    params = LCAParams(jnp.asarray(truth.W), jnp.log(jnp.asarray(0.5)), kappa2)
-    want, _ = model_value_and_grad(pairs, prior, 1.0, params, kappa2=kappa2)
-    got = log_joint(params, prepare(pairs, per_anchor=True), prior)
-    np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
 def test_oracle_agrees_with_the_likelihood(problem):

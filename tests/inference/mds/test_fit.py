@@ -7,7 +7,6 @@ from scipy.spatial.distance import cdist
 from probmetric.data.containers import Distances
 from probmetric.inference import mds
 from probmetric.inference.mds.fit import additive_constant, to_metric
-from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.inference.mds.spectrum import double_center
 
 EPS = np.finfo(float).eps
@@ -91,12 +90,6 @@ def test_self_terms_are_the_diagonal_of_the_centred_matrix(rough):
     M = -0.5 * C @ rough**2 @ C
     params = mds.fit(Distances(rough), 3).params
     np.testing.assert_allclose(params.self_terms, np.diag(M), rtol=1e-10)
-    landmarks = np.arange(0, n, 4)
-    few = fit_landmarks(landmarks, rough[landmarks], 3)
-    D = rough[np.ix_(landmarks, landmarks)]
-    C = np.eye(len(D)) - 1 / len(D)
-    M = -0.5 * C @ D**2 @ C
-    np.testing.assert_allclose(few.self_terms, np.diag(M), rtol=1e-10)
 
 
 def test_dimensions_without_a_positive_eigenvalue_are_zero(planar):
@@ -120,15 +113,6 @@ def test_metric_of_profiles_is_distance_in_the_embedding(rough):
         cdist(params.embedding[:5], params.embedding, "sqeuclidean"),
         atol=1e-9,
     )
-
-
-def test_landmarks_are_distinct_and_stop_at_duplicates():
-    X = np.repeat(np.random.default_rng(0).standard_normal((5, 2)), 3, axis=0)
-    D = cdist(X, X)
-    landmarks, rows = spread_out(lambda i: D[i], 2, 10)
-    assert len(landmarks) == 5
-    assert rows.shape == (5, 15)
-    assert len(np.unique(landmarks // 3)) == 5
 
 
 def test_float32_is_kept(planar):
