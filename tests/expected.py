@@ -13,12 +13,13 @@ import re
 from pathlib import Path
 
 import numpy as np
+from matplotlib.colors import to_hex
 
 from probmetric.provenance import versions
 
 FOLDER = Path(__file__).parent / "expected"
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-SECONDS = re.compile(r'\d+\.\d+(?= s\b)|(?<="seconds": )[\d.e-]+')
+SECONDS = re.compile(r'\b\d{1,3}\.\d+(?= s\b)|(?<="seconds": )[\d.e-]+')
 PICTURE = re.compile(r'src="data:image/[^;]*;base64,([^"]*)"')
 
 
@@ -68,7 +69,7 @@ def shown(artist):
     """Write the name and the places of a line, patch, collection, image or text."""
     name, get = artist.get_label(), lambda what: getattr(artist, f"get_{what}")()
     if hasattr(artist, "get_xydata"):
-        return f"{name} {get('color')} {numbers(get('xydata').T)}"
+        return f"{name} {to_hex(get('color'))} {numbers(get('xydata').T)}"
     if hasattr(artist, "get_text"):
         return f"{get('text')!r} at {numbers(get('position'))}"
     if hasattr(artist, "get_bbox"):
@@ -76,8 +77,9 @@ def shown(artist):
         return f"box {numbers(box.extents)}" if box.width * box.height else ""
     if hasattr(artist, "get_extent"):
         return f"image {numbers(get('array'))} in {numbers(get('extent'))}"
-    places = [p.vertices for p in getattr(artist, "get_paths", lambda: [get("path")])()]
-    if hasattr(artist, "get_offsets") and (len(get("offsets")) > 1 or not places):
+    paths = getattr(artist, "get_paths", lambda: [get("path")])()
+    places = [np.empty((0, 2)), *(path.vertices for path in paths)]
+    if type(artist).__name__ == "PathCollection":  # The paths are the markers.
         places = [get("offsets")]
     return f"{name} {type(artist).__name__} {numbers(np.concatenate(places).T)}"
 
