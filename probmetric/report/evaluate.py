@@ -277,7 +277,7 @@ def _shares(predictions: pd.DataFrame) -> Section:
 def _table(folder: Path, figures: Summary, by: str, text: str) -> Section:
     splits = read_table(folder, "evaluation.csv")
     means: Any = pd.DataFrame(figures).T.rename(columns=WORDS)
-    means = means.map("{:.4f}".format, na_action="ignore").fillna("–")
+    means = means.map(lambda value: "–" if pd.isna(value) else f"{value:.4f}")
     means = means[[word for word in WORDS.values() if word in means]]
     means = means.rename_axis(by).reset_index()
     return Section(

@@ -69,10 +69,11 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         sections.append(training_section)
     d = len(about["features"])
     what = f"{d} objects" if of_objects(about) else f"points with {d} features"
+    kind = "distance" if metric.is_distance else "dissimilarity"
     return page(
         summary,
         title=f"{summary['model']} learned from {Path(about['source']).name}",
-        headline=f"A distance between {what}, learned in {summary['seconds']:.1f} s",
+        headline=f"A {kind} between {what}, learned in {summary['seconds']:.1f} s",
         explanation=f"{type(metric).__name__}, stored in metric.npz for "
         "“probmetric neighbors” and probmetric.load_metric; smaller is closer. "
         f"{_not_shown(summary)}",

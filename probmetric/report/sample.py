@@ -200,7 +200,7 @@ def _neighbor_parts(
     )
     return (
         f"Row {row} ({data.labels[row]}) has the most uncertain {k} nearest neighbors "
-        f"among {N_QUERIES} rows.",
+        f"among {min(N_QUERIES, len(data.X))} rows.",
         Picture(figure, f"Share of draws in which a point is among the {k} nearest."),
     )
 
