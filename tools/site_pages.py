@@ -9,18 +9,24 @@ alone, so that Sphinx does not read it again.
 """
 
 import ast
-import base64
 import io
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 API = "docs/api"
 GALLERY = "docs/gallery"
-THUMBNAIL = (800, 600)
+HEADINGS = {
+    "matrix": "The learned matrix",
+    "embedding": "Points and neighbors",
+    "calibration": "Probabilities and models",
+    "det": "One source or two",
+}
+"""Headings of the gallery, by the first figure below each."""
 GROUPS = {
     "estimators": "Learners",
     "neighbors": "Neighbors",
@@ -104,7 +110,35 @@ def name_page(room: Room, name: str) -> str:
     """Return the page of one public name."""
     kind = kind_of(room.names[name], name)
     page = f"{heading(name)}.. auto{kind}:: {room.module}.{name}\n"
-    return page + ("   :no-value:\n" if kind == "data" else "")
+    page += "   :no-value:\n" if kind == "data" else ""
+    if room.module == "probmetric.plots":
+        code = examples()[name].replace("\n", "\n   ")
+        page += (
+            f"\n.. rubric:: Figure\n\n.. image:: /{GALLERY}/{name}.png\n"
+            f"   :alt: Figure drawn by pm.plots.{name}\n\n.. code-block:: python\n"
+            f"   {code}"
+        )
+    called = f"{room.module}.{name}".replace("probmetric.", "pm.", 1)
+    pattern = re.compile(rf"\b{re.escape(called)}\b(?!\.)")
+    users = [f":doc:`/{path}`" for path, text in programs() if pattern.search(text)]
+    if users:
+        page += f"\n.. rubric:: Pages that use it\n\n{', '.join(users)}\n"
+    return page
+
+
+@cache
+def programs() -> list[tuple[str, str]]:
+    """Return the notebooks and the pages of the guide, with the code in each."""
+    found = []
+    for path in sorted(
+        [*ROOT.glob("docs/guide/*.md"), *ROOT.glob("notebooks/*.ipynb")]
+    ):
+        text = path.read_text()
+        if path.suffix == ".ipynb":
+            cells = json.loads(text)["cells"]
+            text = "".join("".join(c["source"]) for c in cells)
+        found.append((str(path.relative_to(ROOT).with_suffix("")), text))
+    return found
 
 
 def groups_of(room: Room) -> dict[str, list[str]]:
@@ -154,69 +188,63 @@ def api_pages() -> dict[str, str]:
     return text
 
 
-class Figure(NamedTuple):
-    """A stored figure of a notebook: its picture and where it stands."""
-
-    notebook: Path
-    title: str
-    section: str
-    number: int
-    png: bytes
+def examples() -> dict[str, str]:
+    """Return the code of each figure's example, from ``gallery.py``."""
+    for node in ast.parse((ROOT / "tools/gallery.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXAMPLES":
+            return ast.literal_eval(node.value)
+    raise LookupError("tools/gallery.py must define EXAMPLES.")
 
 
-def figures(notebook: Path) -> Iterator[Figure]:
-    """Yield the figures stored in a notebook."""
-    title = section = ""
-    number = 0
-    for cell in json.loads(notebook.read_text())["cells"]:
-        for line in cell["source"] if cell["cell_type"] == "markdown" else []:
-            found = re.match(r"(#+) +(.*)", line)
-            if found:
-                section = re.sub(r"^\d+\. +", "", found[2].strip())
-                title = title or section
-        for output in cell.get("outputs", []):
-            if "image/png" in output.get("data", {}):
-                number += 1
-                png = base64.b64decode("".join(output["data"]["image/png"]))
-                yield Figure(notebook, title, section, number, png)
-
-
-def thumbnail(png: bytes) -> bytes:
-    """Return a picture of a card's shape, with the whole figure in its middle."""
-    from PIL import Image, ImageOps
-
-    image = Image.open(io.BytesIO(png)).convert("RGB")
-    card = ImageOps.pad(image, THUMBNAIL, color="white")
-    small = io.BytesIO()
-    card.quantize(64).save(small, "PNG", optimize=True)
-    return small.getvalue()
-
-
-def gallery() -> tuple[str, dict[str, Figure]]:
-    """Return the page of the gallery, and the figures by the path of the thumbnail."""
-    found = [
-        f for path in sorted(ROOT.glob("notebooks/*.ipynb")) for f in figures(path)
-    ]
+def gallery() -> str:
+    """Return the page of the gallery: a card for each figure of ``pm.plots``."""
     text = (
-        "# Gallery\n\nFigures of the notebooks. Each card opens the notebook that "
-        "draws the figure.\n"
+        "# Gallery\n\nEach card has a figure of `pm.plots` and the code that draws it. "
+        "Every example starts with `import numpy as np` and `import probmetric as pm`."
+        "\n"
     )
-    pictures = {}
-    for notebook in dict.fromkeys(figure.notebook for figure in found):
-        inside = [figure for figure in found if figure.notebook == notebook]
-        text += f"\n## {inside[0].title}\n\n"
-        text += ":::::{grid} 1 2 2 3\n:gutter: 3\n\n"
-        for figure in inside:
-            name = f"{GALLERY}/{notebook.stem}_{figure.number}.png"
-            pictures[name] = figure
-            text += (
-                f"::::{{grid-item-card}} {figure.section}\n"
-                f":img-top: /{name}\n"
-                f":img-alt: Figure of the section “{figure.section}”\n"
-                f":link: /notebooks/{notebook.stem}\n:link-type: doc\n::::\n\n"
-            )
-        text += ":::::\n"
-    return text, pictures
+    sources = read_room("probmetric.plots").names
+    for name, code in examples().items():
+        if name in HEADINGS:
+            end = ":::::\n\n" * ("grid" in text)
+            text += f"{end}## {HEADINGS[name]}\n\n:::::{{grid}} 1 1 2 2\n:gutter: 3\n\n"
+        text += (
+            f"::::{{grid-item-card}} {{py:obj}}`{name} <probmetric.plots.{name}>`\n"
+            f":img-top: /{GALLERY}/{name}.png\n"
+            f":img-alt: Figure drawn by pm.plots.{name}\n"
+            ":class-card: figure\n\n"
+            f"{summary(sources[name], name)}\n\n```python{code}```\n::::\n\n"
+        )
+    return text + ":::::\n"
+
+
+def summary(source: str, name: str) -> str:
+    """Return the first line of a function's docstring."""
+    for node in ast.parse((ROOT / (source.replace(".", "/") + ".py")).read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return (ast.get_docstring(node) or "").split("\n")[0]
+    raise LookupError(f"{source} must define {name}.")
+
+
+def draw(names: list[str]) -> None:
+    """Draw the figures of the gallery that are missing or older than the code."""
+    code = [ROOT / "tools/gallery.py", *ROOT.glob("probmetric/plots/*.py")]
+    changed = max(path.stat().st_mtime for path in code)
+    paths = {name: ROOT / f"{GALLERY}/{name}.png" for name in names}
+    old = [n for n, p in paths.items() if not p.exists() or p.stat().st_mtime < changed]
+    if not old:
+        return
+    import gallery
+    import matplotlib.pyplot as plt
+    from PIL import Image
+
+    for name in old:
+        picture = io.BytesIO()
+        gallery.run(gallery.EXAMPLES[name]).savefig(picture, bbox_inches="tight")
+        plt.close("all")
+        paths[name].parent.mkdir(parents=True, exist_ok=True)
+        image = Image.open(picture).convert("RGB").quantize(64)
+        image.save(paths[name], optimize=True)
 
 
 def put(path: Path, content: bytes) -> None:
@@ -231,19 +259,12 @@ def write() -> None:
     pages = {f"{page}.rst": text for page, text in api_pages().items()}
     for path, text in pages.items():
         put(ROOT / path, text.encode())
-    page, pictures = gallery()
-    put(ROOT / f"{GALLERY}.md", page.encode())
-    for path, figure in pictures.items():
-        if not (ROOT / path).exists() or newer(figure.notebook, ROOT / path):
-            put(ROOT / path, thumbnail(figure.png))
+    put(ROOT / f"{GALLERY}.md", gallery().encode())
+    draw([*examples()])
+    pictures = {f"{GALLERY}/{name}.png" for name in examples()}
     for old in [*(ROOT / API).glob("*"), *(ROOT / GALLERY).glob("*")]:
         if str(old.relative_to(ROOT)) not in {*pages, *pictures}:
             old.unlink()
-
-
-def newer(a: Path, b: Path) -> bool:
-    """Whether file a was changed after file b."""
-    return a.stat().st_mtime > b.stat().st_mtime
 
 
 if __name__ == "__main__":

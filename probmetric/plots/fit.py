@@ -20,6 +20,7 @@ from probmetric.plots.style import (
     feature_scale,
     heatmap,
     labeled,
+    legend_columns,
     linear_metric,
     matrix_side,
     metric_of,
@@ -234,7 +235,8 @@ def before_after(
     points, codes, labels = labeled(metric, X, y, target_names)
     scale = points.std(0)
     euclid = Mahalanobis(np.diag(1 / np.where(scale > 0, scale, 1)))
-    figure, (first, second) = blank(2, size=(6.6, 9.6), down=True, axes=axes)
+    size = (max(6.6, 4.6 + legend_columns(labels)[1]), 9.6)
+    figure, (first, second) = blank(2, size=size, down=True, axes=axes)
     shown: dict[str, Any] = {"links": links, "target_names": labels}
     title = "Standardized Euclidean distance"
     embedding(euclid, points, codes, title=title, ax=first, **shown)

@@ -73,6 +73,11 @@ def local_ellipses(
     metric = metric_of(learned)
     names = named_features(feature_names, X, learned)
     X, codes, labels = labeled(metric, X, y, target_names)
+    if not all(0 <= k < len(names) for k in features):
+        raise ValueError(
+            f"features must be two column numbers from 0 to {len(names) - 1}, got "
+            f"{features}"
+        )
     chosen = np.unique(np.linspace(0, len(X) - 1, number).astype(int))
     places = X[chosen] if at is None else np.atleast_2d(np.asarray(at, float))
     if hasattr(metric, "matrix_at"):

@@ -73,9 +73,9 @@ def embedding(
     learned : estimator or metric with ``transform``
     X, y : arrays of shape (n, d), (n,)
     links : int, default=0
-        Number of nearest neighbors to link to each point by a line: gray for the same
-        class, red for another class. Neighbors are computed in all dimensions, not in
-        the plane.
+        Number of nearest neighbors to link to each point by a line, at most n - 1: gray
+        for the same class, red for another class. Neighbors are computed in all
+        dimensions, not in the plane.
     target_names : sequence of str, optional
         Name of each class code.
     title : str
@@ -100,6 +100,7 @@ def embedding(
     Z, share = plane(np.asarray(metric.transform(X)))
     columns, width = legend_columns(labels)
     figure, axis = blank(size=(max(6.6, 4.6 + width), 4.8), axes=ax)
+    links = min(links, len(X) - 1)
     if links:
         _, index = nearest(metric, X, X, links, exclude_self=True)
         rows = np.repeat(np.arange(len(X)), links)
@@ -256,7 +257,7 @@ def objects(
             angle = float(np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0])))
             axis.add_patch(Ellipse(xy, w, h, angle=angle, color=COLORS[0], alpha=0.15))
     axis.set_aspect("equal", adjustable="datalim")
-    share = float((size[:2] ** 2).sum() / (size**2).sum())
+    share = float(np.sum(size[:2] ** 2) / max(np.sum(size**2), np.finfo(float).tiny))
     axis.set(xlabel="first axis", ylabel="second axis")
     ellipses = f"\nellipses: {prob:.0%} of the draws" * (len(Z) > 2)
     axis.set_title(

@@ -43,6 +43,9 @@ MARKERS = "osD^vPX*"
 MOST_MARKS = len(COLORS) * len(MARKERS)
 """Number of distinct marks."""
 
+INSIDE = 40
+"""Maximum letters of a name in a legend within the axes."""
+
 NAME = 32
 """Maximum letters of a name in a figure; longer ones lose their middle."""
 
@@ -124,8 +127,8 @@ def legend_columns(labels: Sequence[str]) -> tuple[int, float]:
 
 
 def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
-    """Return the location of a legend, beside the axes for more than 4 curves."""
-    if len(curves) <= 4:
+    """Return the location of a legend, beside the axes for many or long names."""
+    if len(curves) <= 4 and max(map(len, curves), default=0) <= INSIDE:
         return {}, 0.0
     columns, width = legend_columns(curves)
     place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
@@ -288,6 +291,8 @@ def linear_metric(learned: object) -> Any:
             f"such a metric, got {type(metric).__name__}. For a local metric use "
             "pm.plots.local_ellipses, and for a GDM pm.plots.curves."
         )
+    if not np.isfinite(metric.matrix).all():
+        raise ValueError("learned must have finite entries, got NaN or infinity.")
     return metric
 
 

@@ -233,6 +233,8 @@ def typicality(
         raise ValueError(
             f"p_values and known must have shape (m,), got {p.shape} and {inside.shape}"
         )
+    if (bad := ~((p >= 0) & (p <= 1))).any():
+        raise ValueError(f"p_values must be in [0, 1], got {p[bad][0]:g}")
     names = ("points",) if known is None else ("known classes", "other classes")
     figure, axis = blank(size=(4.9, 4.2), axes=ax)
     for name, rows, color in zip(names, (inside, ~inside), COLORS[::5], strict=False):
