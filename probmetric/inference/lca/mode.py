@@ -130,16 +130,15 @@ def maximize(
         q = np.exp(-2 * b / p)
         g = X @ U.T if pairs.ends is None else pairs.ends @ (X @ U.T)
         D = np.einsum("ij,ij->i", g, g)
-        t = b + 0.5 * q * D
-        odds = w / np.expm1(t)
-        Q = T @ np.einsum("ij,ij->j", U, U)
-        away = U - center
-        value = w @ np.log(-np.expm1(-t)) - n_same * b - 0.5 * q * Q
-        value += shape * log_b - rate * b + constant
-        value -= 0.5 * P @ np.einsum("ij,ij->j", away, away)  # Eq. (1)
+        apart = -np.expm1(-b - 0.5 * q * D)  # 1 - e^{-t}
+        odds = w / apart - w
+        UT, away = U * T, U - center
+        AP, Q = away * P, np.vdot(U, UT)
+        value = w @ np.log(apart) - n_same * b - 0.5 * (q * Q + np.vdot(away, AP))
+        value += shape * log_b - rate * b + constant  # Eq. (1)
         g *= odds[:, None]
         along = g if pairs.ends is None else pairs.ends.T @ g
-        slope = q * (along.T @ X - U * T) - away * P  # Eq. (2)
+        slope = q * (along.T @ X - UT) - AP  # Eq. (2)
         by_b = odds @ (1 - q / p * D) - n_same + q / p * Q - rate
         return value, np.append(slope, (b * by_b + shape) * scale)  # Eq. (3)
 

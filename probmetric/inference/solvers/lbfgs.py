@@ -87,7 +87,7 @@ def climb(
     def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = value_and_gradient(x.astype(dtype, copy=False))
         value, gradient = float(value), np.asarray(gradient, float)
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+        if not np.isfinite(value + gradient.sum()):
             # A large value makes the line search back off from an inadmissible point.
             return 1e100, np.zeros_like(gradient)
         return -value, -gradient
