@@ -59,7 +59,7 @@ def test_the_page_of_two_chains_with_problems(sampled):
     diverging = np.zeros((2, 12), bool)
     diverging[[0, 0, 1], [1, 4, 7]] = True
     tree = drawn(2, 12, stats={"diverging": (("chain", "draw"), diverging)})
-    advice = "the sampler does not reach all regions of the posterior; raise "
+    advice = "the sampler may miss regions of the posterior; raise "
     advice += "target_accept (to 0.95), or set a stronger prior"
     notes = ["another note", f"3 of 24 draws diverged: {advice}"]
     prior = Finding("prior", 0.5, 0.61, 0.4, 2.0, "b is 0.4 sd out", "Widen it")

@@ -154,7 +154,7 @@ def test_draws_after_pairs_answer_all_questions_without_options():
 def test_draws_after_labels_are_marked_as_dependent():
     X, y = load_iris(return_X_y=True)
     drawn = LCA().fit(X, y).sample("laplace", n_draws=5, n_chains=1)
-    with pytest.warns(UserWarning, match="interval: intervals of 'laplace' draws"):
+    with pytest.warns(UserWarning, match="interval: intervals from 'laplace' draws"):
         pm.draws_to_metric(drawn).interval(X[0], X[60])
 
 
