@@ -60,7 +60,7 @@ def test_draws_that_have_no_intervals_have_no_limits_either():
     draws = metrics(3)
     with pytest.raises(ValueError, match=r"curves .*got purpose='prediction'"):
         curves(draws[0], pm.posterior.PosteriorMetric(draws, "prediction"))
-    with pytest.warns(UserWarning, match=r"curves: .*intervals of 'laplace' draws"):
+    with pytest.warns(UserWarning, match=r"curves: .*intervals from 'laplace' draws"):
         curves(draws[0], pm.posterior.PosteriorMetric(draws, "intervals"))
     curves(
         draws[0], pm.posterior.PosteriorMetric(draws, "intervals", source="bootstrap")
