@@ -317,7 +317,7 @@ class PosteriorMetric:
         without data adds to every distance, and averaging makes P(same) worse. Use
         bootstrap draws or the point estimate.
         """
-        need_meaningful_link(self.source, self.pairs_independent)
+        need_meaningful_link("same_probability", self)
         if prior_odds is not None:
             return expit(self._log_odds(A, B, prior_odds)).mean(0)
         same = self._by_rows(intervals.same, A, B)
@@ -333,7 +333,7 @@ class PosteriorMetric:
     ) -> Interval:
         """Compute an interval for P(same); see ``same_probability``."""
         need_intervals("same_interval", self.purpose, self.source)
-        need_meaningful_link(self.source, self.pairs_independent)
+        need_meaningful_link("same_interval", self)
         if prior_odds is not None:
             odds = self._log_odds(A, B, prior_odds)
             return Interval(*map(expit, quantiles(odds, prob)))
@@ -413,12 +413,12 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
         )
 
 
-def need_meaningful_link(source: str, pairs_independent: bool) -> None:
+def need_meaningful_link(name: str, posterior: PosteriorMetric) -> None:
     """Raise ValueError if averaged P(same) is worse than the point estimate."""
-    if source != "bootstrap" and not pairs_independent:
+    if posterior.source != "bootstrap" and not posterior.pairs_independent:
         raise ValueError(
-            "same_probability requires source='bootstrap' or pairs_independent=True, "
-            f"got source={source!r} over pairs that are not independent. Averages "
-            "over these draws would include the spread of the prior. Use "
+            f"{name} requires source='bootstrap' or pairs_independent=True, got "
+            f"source={posterior.source!r} over pairs that are not independent. "
+            "Averages over these draws would include the spread of the prior. Use "
             "same_probability of the fitted learner."
         )
