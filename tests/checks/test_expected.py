@@ -42,6 +42,7 @@ from probmetric.checks.criticism import (
 )
 from probmetric.checks.gaussian_classes import criticism as of_classes
 from probmetric.checks.lca import criticism as of_lca
+from probmetric.checks.own import calibration
 from probmetric.checks.own import criticism as of_draws
 from probmetric.checks.own.calibration import Calibration
 from probmetric.checks.summary import align, flatten, select, summarize
@@ -389,6 +390,46 @@ def test_calibration():
     assert_expected(text(shown), "checks/calibration.txt")
     assert ranks.CONTROLS == {"posterior = prior": (0.0, False), "η = 2": (2.0, False),
                               "shuffled observations": (1.0, True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("matters", [True, False])
+def test_settings_of_simulations(monkeypatch, matters):
+    """Which posteriors are simulated, and how often; read."""
+    asked = []
+
+    class Simulated:
+        def __init__(self, model, data, *rest):
+            asked.append(str(rest))
+
+        def __call__(self, wrong="", **settings):
+            asked.append(f"{wrong} {sorted(settings.items())}")
+            rows = np.arange(60) % (20 if wrong == "η = 2" else 40)
+            return Ranks({"a": rows}, 39)
+
+        def rows_matter(self):
+            return matters
+
+    def line(data):
+        pass
+
+    monkeypatch.setattr(calibration, "simulation", Simulated)
+    some = {"n_simulations": 60, "n_control": 20, "n_draws": 39, "thin": 2}
+    check = calibration.sbc_check(line)
+    problem = Problem("p", None, None, "prior", {"k": 2})
+    calls = {
+        "default": lambda: pm.sbc(line, None),
+        "some": lambda: pm.sbc(line, None, args=(2.0,), kwargs={"k": 1}, seed=5,
+                               identified=["a"], n_warmup=9, dtype="float32", **some),
+        "no controls": lambda: pm.sbc(line, None, n_control=0),
+        "negative": lambda: pm.sbc(line, None, n_control=-1),
+        "check": lambda: check.estimate(problem).ranks,
+        "no prior": lambda: check.controls["η = 2"](replace(problem, prior=None)).ranks,
+        "about": lambda: [check.name, *check.controls, check.layer, check.kind],
+    }  # fmt: skip
+    found = {k: v if isinstance(v, dict | list | str) else [str(v), *v.left_out,
+        *v.controls]
+             for k, v in outcomes(calls).items()}  # fmt: skip
+    assert_expected(text(found | {"asked": asked}), f"checks/sbc_{matters}.txt")
 
 
 def test_problems():

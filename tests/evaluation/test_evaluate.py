@@ -15,7 +15,6 @@ from probmetric.evaluation.evaluate import (
     retrieval,
     scored_pairs,
 )
-from probmetric.evaluation.ranking import class_figures, class_sums
 from probmetric.metric import Mahalanobis, PairSimilarity
 from probmetric.metric.pair_similarity import Calibration
 from probmetric.posterior.metric import PosteriorMetric
@@ -59,12 +58,6 @@ def test_map_at_r_weights_by_precision_as_in_the_hand_worked_case():
     assert found["precision_at_1"] == pytest.approx(2 / 3)
 
 
-def test_points_alone_in_their_class_are_no_queries():
-    X = np.array([[0.0], [1.0], [9.0]])
-    found = retrieval(Mahalanobis(np.eye(1)), X, np.array([0, 0, 1]))
-    assert found["r_precision"] == 1.0
-
-
 def test_retrieval_holds_no_full_matrix():
     rng = np.random.default_rng(0)
     n = 4000
@@ -94,20 +87,6 @@ def test_sampled_pairs_give_the_area_within_its_standard_error():
     # s.e. ≤ .5/√(10⁴): 4 s.e. is a false alarm once in 16 000 keys, and this is one.
     assert abs(some - full) < 4 * 0.5 / np.sqrt(1e4)
     assert some != full
-
-
-def ece(codes, P, n_bins=15):
-    return class_figures(class_sums([(codes, P, np.ones(len(P)))], n_bins))["ece"]
-
-
-def test_calibration_error_of_a_hand_worked_case():
-    P = np.array([[0.95, 0.05], [0.95, 0.05], [0.55, 0.45], [0.4, 0.6]])
-    # Ten bins: two at .95 (one right), one at .55 (wrong), one at .6 (right).
-    codes = np.array([0, 1, 1, 1])
-    expected = (abs(1 - 1.9) + abs(0 - 0.55) + abs(1 - 0.6)) / 4
-    assert ece(codes, P, n_bins=10) == pytest.approx(expected)
-    # Certainty falls into the last bin.
-    assert ece(np.array([0, 0]), np.array([[1.0, 0.0]] * 2)) == 0.0
 
 
 def test_a_data_frame_reaches_the_classifier_with_its_names():

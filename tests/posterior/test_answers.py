@@ -112,21 +112,6 @@ def test_draws_may_come_as_one_tree_with_a_leading_axis(X):
     )
 
 
-@pytest.mark.parametrize(
-    "draws, words",
-    [
-        ([], "at least one"),
-        ([Mahalanobis(np.eye(2)), Mahalanobis(np.eye(3))], "same kind and shape"),
-        ([Mahalanobis(np.eye(3)), build("LocalFisher")], "same kind and shape"),
-        ([Mahalanobis(np.full((3, 3), np.nan))], "NaN"),
-        (Scaled(np.array(1.0)), "whose first axis is the draw"),
-    ],
-)
-def test_draws_that_do_not_belong_together_are_refused(draws, words):
-    with pytest.raises(ValueError, match=f"draws .*{words}"):
-        PosteriorMetric(draws, "prediction")
-
-
 # --- Intervals ------------------------------------------------------------------------
 
 

@@ -21,7 +21,6 @@ from probmetric.posterior.jackknife import (
     checked_prob,
     groups_of,
     limits,
-    positive_limits,
     quarters,
 )
 from probmetric.posterior.metric import PosteriorMetric
@@ -261,17 +260,6 @@ def test_units_of_features_do_not_change_intervals(X):
     wanted = one.interval(X[:4], X[4:8])
     found = other.interval(X[:4] * UNITS, X[4:8] * UNITS)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
-
-
-def test_an_infinite_refit_leaves_no_limits():
-    values = np.array([[1.0, 1.0], [np.inf, 1.1], [2.0, 1.2], [5.0, 0.9]])
-    low, high = limits(values, 0.9)
-    assert (low[0], high[0]) == (-np.inf, np.inf)
-    np.testing.assert_array_equal([low[1], high[1]], limits(values[:, 1], 0.9))
-    low, high = positive_limits(values, 0.9)
-    assert (low[0], high[0]) == (0, np.inf)
-    low, high = limits(np.full((4, 1), np.inf), 0.9)
-    assert low == high == np.inf
 
 
 def test_an_infinite_refit_keeps_p_same_inside_0_and_1(X):
