@@ -156,9 +156,10 @@ def finite(result: np.ndarray, name: str, *inputs: object) -> np.ndarray:
     """Return the result of the function ``name``; raise ValueError unless finite."""
     if not np.isfinite(result).all():
         sizes = [np.abs(a).max() for a in map(np.asarray, inputs) if a.size]
+        largest = f" (largest input {max(sizes):.3g})" if sizes else ""
         raise ValueError(
-            f"{name}: the result is not finite in {result.dtype} (largest input "
-            f"{max(sizes, default=0.0):.3g}). Rescale the points or the metric."
+            f"{name}: the result is not finite in {result.dtype}{largest}. Rescale the "
+            "points or the metric."
         )
     return result
 

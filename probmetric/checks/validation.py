@@ -189,14 +189,14 @@ class Validation:
                 f"{self.name}: {c.rejected} of {c.controls} wrong claims rejected: "
                 f"{self.verdict}"
             )
-        parts = [
-            f"{c.agree} of {c.exact} exact claims agree",
-            f"{c.within + self.unreliable} of {c.approximate} approximations within "
-            "their bound",
-        ]
-        if c.inconclusive:
-            by_khat = f" ({self.unreliable} by k-hat)" if self.unreliable else ""
-            parts.append(f"{c.inconclusive} inconclusive{by_khat}")
+        by_khat = self.unreliable
+        within = f"{c.within + by_khat} of {c.approximate} approximations within their "
+        within += (
+            f"bound, {by_khat} of them inconclusive by k-hat" if by_khat else "bound"
+        )
+        parts = [f"{c.agree} of {c.exact} exact claims agree", within]
+        if c.inconclusive > by_khat:
+            parts.append(f"{c.inconclusive - by_khat} inconclusive")
         return f"{self.name}: {'; '.join(parts)}: {self.verdict}"
 
 

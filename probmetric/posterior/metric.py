@@ -315,7 +315,7 @@ class PosteriorMetric:
         bootstrap draws. Averaging would make P(same) worse, because the spread of the
         prior increases every distance. Use bootstrap draws or the fitted learner.
         """
-        need_meaningful_link(self.source, self.pairs_independent)
+        need_meaningful_link("same_probability", self)
         if prior_odds is not None:
             return expit(self._log_odds(A, B, prior_odds)).mean(0)
         same = self._by_rows(intervals.same, A, B)
@@ -331,7 +331,7 @@ class PosteriorMetric:
     ) -> Interval:
         """Compute an interval for P(same). See ``same_probability``."""
         need_intervals("same_interval", self.purpose, self.source)
-        need_meaningful_link(self.source, self.pairs_independent)
+        need_meaningful_link("same_interval", self)
         if prior_odds is not None:
             odds = self._log_odds(A, B, prior_odds)
             return Interval(*map(expit, quantiles(odds, prob)))
@@ -411,12 +411,12 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
         )
 
 
-def need_meaningful_link(source: str, pairs_independent: bool) -> None:
+def need_meaningful_link(name: str, posterior: PosteriorMetric) -> None:
     """Raise ValueError if averaged P(same) is worse than the point estimate."""
-    if source != "bootstrap" and not pairs_independent:
+    if posterior.source != "bootstrap" and not posterior.pairs_independent:
         raise ValueError(
-            "same_probability requires source='bootstrap' or pairs_independent=True, "
-            f"got source={source!r} and dependent pairs. Averages over these draws "
-            "would include the spread of the prior. Use same_probability of the "
+            f"{name} requires source='bootstrap' or pairs_independent=True, got "
+            f"source={posterior.source!r} and dependent pairs. Averages over these "
+            "draws would include the spread of the prior. Use same_probability of the "
             "fitted learner."
         )

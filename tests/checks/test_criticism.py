@@ -6,7 +6,7 @@ import pytest
 import probmetric as pm
 from benchmarks.harness import load
 from benchmarks.model_verdict import ARMS, OUT, run
-from probmetric.checks.criticism import Finding, surprise, verdict_of
+from probmetric.checks.criticism import Finding, verdict_of
 from probmetric.storage.draws_file import load_draws, save_draws
 
 
@@ -44,21 +44,6 @@ def test_conflict_is_what_is_surprising_and_matters(p, size, word):
 def test_the_levels_are_those_of_p_values_after_holm(p, words):
     result = verdict_of("lca", [finding(value, 1.0) for value in p])
     assert tuple(part.verdict for part in result.parts) == words
-
-
-def test_the_parts_share_their_false_alarms_and_the_worst_word_counts():
-    found = verdict_of("lca", [finding(p, 1.0) for p in (0.004, 0.004, 0.5)])
-    assert [part.verdict for part in found.parts] == [
-        "doubtful",
-        "doubtful",
-        "adequate",
-    ]
-    np.testing.assert_allclose([p.p_holm for p in found.parts], [0.012, 0.012, 0.5])
-    assert found.overall == "doubtful"
-    table = found.to_dataframe()
-    assert list(table["remedy"]) == ["remedy", "remedy", ""]
-    np.testing.assert_allclose(table["p_value"], [0.004, 0.004, 0.5])
-    np.testing.assert_allclose(table["p_holm"], [0.012, 0.012, 0.5])
 
 
 @pytest.mark.long
@@ -147,10 +132,3 @@ def test_what_cannot_be_checked_is_refused():
         pm.check_model(pm.PairLDA())
     with pytest.raises(Exception, match="not fitted"):
         pm.check_model(pm.LCA())
-
-
-def test_the_p_value_of_a_surprise_counts_the_data_as_a_replicate():
-    """The largest is |−6| / 2 = 3; of four replicates one reaches 3, one exceeds it."""
-    drawn = np.array([[0.0, 1.0], [3.0, 0.0], [0.0, -8.0], [-1.0, 2.0]])
-    found = surprise(np.array([1.0, -6.0]), drawn, np.array([1.0, 2.0]))
-    assert found == (3.0, 3 / 5)

@@ -8,9 +8,6 @@ import pytest
 from probmetric.checks.check import Problem
 from probmetric.checks.problems import (
     permuted,
-    renamed,
-    standardized,
-    swapped,
     translated,
 )
 from probmetric.data.containers import Groups, Labeled, Pairs
@@ -20,14 +17,6 @@ X = np.random.default_rng(0).normal(size=(6, 2)) * [3.0, 0.1] + 5.0
 Y = np.array([2, 0, 0, 1, 2, 1])
 PRIOR = NIWPrior(np.zeros(2), np.eye(2), 1.0, 4.0)
 PAIRS = Pairs(X, np.arange(5), np.arange(1, 6), np.array([1, 0, 0, 1, 0]), Y[:5] + 1.0)
-
-
-def test_points_are_standardized_and_classes_are_codes():
-    constant = np.column_stack([X, np.full(6, 7.0)])
-    Z, codes = standardized(constant, np.array(["b", "a", "a", "c", "b", "c"]))
-    np.testing.assert_allclose(Z.mean(0), 0, atol=1e-14)
-    np.testing.assert_allclose(Z.std(0), [1, 1, 0], rtol=1e-14)
-    np.testing.assert_array_equal(codes, [1, 0, 0, 2, 1, 2])
 
 
 def rows(data):
@@ -46,20 +35,6 @@ def test_a_permutation_moves_every_unit_as_a_whole(data):
     assert not np.array_equal(before, after)
     order = [np.lexsort(table.T) for table in (before, after)]
     np.testing.assert_array_equal(before[order[0]], after[order[1]])
-
-
-@pytest.mark.parametrize("data", [Labeled(X, Y), Groups(X, Y)])
-def test_other_names_keep_who_is_with_whom(data):
-    before, after = (rows(d)[:, 2] for d in (data, renamed(Problem("p", 0, data)).data))
-    assert not np.array_equal(before, after)
-    np.testing.assert_array_equal(before[:, None] == before, after[:, None] == after)
-
-
-def test_the_points_of_a_pair_are_exchanged_and_nothing_else():
-    after = swapped(Problem("p", None, PAIRS)).data
-    np.testing.assert_array_equal(after.i, PAIRS.j)
-    np.testing.assert_array_equal(after.j, PAIRS.i)
-    np.testing.assert_array_equal(rows(after)[:, 4:], rows(PAIRS)[:, 4:])
 
 
 def test_the_prior_mean_of_points_moves_with_them_that_of_a_map_does_not():

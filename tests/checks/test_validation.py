@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric import LCA
 from probmetric.checks.check import Check, Problem
-from probmetric.checks.compare import entry_table
 from probmetric.checks.own import calibration
 from probmetric.checks.uniformity import Ranks
-from probmetric.checks.validation import Judgement, Validation, validate
+from probmetric.checks.validation import validate
 from probmetric.data.containers import Labeled, Points
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS, ModelSpec
@@ -52,41 +50,6 @@ FAR = Check("far", "approximate", lambda p: draws(0, 3000),
 DATA = Points(np.arange(1.0, 9.0).reshape(4, 2))
 
 
-def test_all_agreeing_and_within_exits_with_zero():
-    found = validate([MEAN, CLOSE], DATA)
-    assert (found.verdict, found.exit_code) == ("agree", 0)
-
-
-@pytest.mark.parametrize(
-    "checks, verdict",
-    [
-        ([MEAN, WRONG], "disagree"),
-        ([MEAN, WEAK], "inconclusive"),
-        ([MEAN, FAR], "disagree"),
-        ([WRONG, WEAK], "disagree"),
-    ],
-)
-def test_anything_less_exits_with_one(checks, verdict):
-    found = validate(checks, DATA)
-    assert (found.verdict, found.exit_code) == (verdict, 1)
-
-
-def khat_of(value):
-    def estimate(problem):
-        return draws(0.05, 3000, 1).assign_attrs(khat=value)
-
-    return Check("near", "approximate", CLOSE.reference, estimate, bound=0.3)
-
-
-def test_a_khat_above_its_limit_is_inconclusive_and_leaves_the_exit_code():
-    found = validate([MEAN, khat_of(0.7)], DATA)
-    assert [j.verdict for j in found.judgements] == ["agree", "inconclusive"]
-    assert (found.counts.within, found.unreliable) == (0, 1)
-    assert (found.verdict, found.exit_code) == ("agree", 0)
-    assert "1 inconclusive (1 by k-hat): agree" in str(found)
-    assert validate([MEAN, khat_of(0.69)], DATA).counts.within == 1
-
-
 @pytest.mark.parametrize(
     ("shift", "n_reference", "verdict"),
     [(0.9, 3000, "outside"), (0, 50, "inconclusive")],
@@ -117,13 +80,6 @@ def test_the_rate_of_a_call_is_shared_by_its_tests():
         validate([MEAN], DATA, alpha=0.0)
 
 
-def test_the_line_names_both_counts():
-    assert str(validate([MEAN, WRONG, WEAK, CLOSE], DATA)) == (
-        "checks: 1 of 3 exact claims agree; 1 of 1 approximations within their bound; "
-        "1 inconclusive: disagree"
-    )
-
-
 def test_every_negative_control_is_judged_against_one_reference():
     CALLS.clear()
     found = validate([MEAN], DATA, break_=True)
@@ -133,29 +89,11 @@ def test_every_negative_control_is_judged_against_one_reference():
     assert str(found) == "checks: 2 of 2 wrong claims rejected: rejected"
 
 
-def test_a_control_that_gets_through_is_missed_and_exits_with_zero():
-    found = validate([MEAN, TOOTHLESS], DATA, break_=True)
-    assert (found.verdict, found.exit_code) == ("missed", 0)
-
-
 def test_the_only_check_of_a_numpyro_model_runs_under_quick(monkeypatch):
     ranks = Ranks({"mu": np.tile(np.arange(40), 10)}, n_draws=39)
     monkeypatch.setattr(calibration, "simulation", lambda *call: lambda *_, **by: ranks)
     result = validate(lambda data: None, DATA, quick=True)
     assert (result.verdict, result.counts.exact) == ("agree", 1)
-
-
-def test_quick_leaves_out_slow_checks():
-    assert len(validate([MEAN, WEAK], DATA, quick=True).judgements) == 1
-
-
-def test_the_table_has_a_row_an_entry_and_the_summary_a_row_a_check():
-    found = validate([MEAN, CLOSE], DATA)
-    table, summary = found.to_dataframe(), found.summary()
-    assert table["check"].tolist() == [MEAN.name, "close", "close"]
-    assert {"z", "detectable", "khat", "verdict", "layer"} <= set(table.columns)
-    assert summary["verdict"].tolist() == ["agree", "within"]
-    assert (summary["seconds"] > 0).all()
 
 
 def toy(seed):
@@ -197,58 +135,3 @@ def test_data_may_be_problems_or_labeled():
     assert problems_of(validate(SPEC, labeled)) == ["labeled"]
     assert problems_of(validate(SPEC, toy(7))) == ["toy 7"]
     assert problems_of(validate(SPEC, [toy(1), toy(2)])) == ["toy 1", "toy 2"]
-
-
-@pytest.mark.parametrize("model", [LCA(), [LCA()], MEAN, None])
-def test_what_is_no_model_is_refused_by_its_type(model):
-    with pytest.raises(TypeError, match=f"model must .*, got {type(model).__name__}$"):
-        validate(model, DATA)
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: validate("no such model"), "model must be one of"),
-        (lambda: validate([], DATA), "model must have at least one check"),
-        (lambda: validate([WEAK], DATA, quick=True), "model must have at least one"),
-        (lambda: validate(SPEC, DATA), "data must be a Problem or Labeled"),
-        (
-            lambda: validate("lda", Labeled(np.eye(4), [0, 0, 1, 1], np.ones(4))),
-            "data must be points without weights for 'lda', got weights",
-        ),
-    ],
-)
-def test_bad_input_is_refused_by_the_name_of_its_argument(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_tables_have_the_largest_size_and_the_seconds_of_each_model():
-    names = {"check": "c", "kind": "exact", "layer": "formula", "control": ""}
-    attrs = {**names, "unreliable": False}
-
-    def judged(model, error, seconds):
-        lacking = [np.nan] * len(error)
-        columns = {"error": error, "z": lacking, "khat": lacking}
-        columns["verdict"] = ["agree"] * len(error)
-        entries = list("abc"[: len(error)])
-        return Judgement(model, "toy", entry_table(columns, entries, attrs), seconds)
-
-    whole = Validation(
-        "all",
-        (
-            judged("lca", [0.5, -3.0, np.nan], 1.5),
-            judged("lda", [1.0], 2.0),
-            judged("lca", [2.0], 4.0),
-        ),
-    )
-    table = whole.summary()
-    assert table["largest_error"].tolist() == [3.0, 1.0, 2.0]
-    assert table["largest_z"].isna().all()
-    assert table["entries"].tolist() == [3, 1, 1]
-    by_model = whole.by_model().set_index("model")
-    assert by_model["seconds"].to_dict() == {"lca": 5.5, "lda": 2.0}
-    assert by_model["exact claims agree"].to_dict() == {
-        "lca": "2 of 2",
-        "lda": "1 of 1",
-    }

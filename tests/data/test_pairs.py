@@ -85,12 +85,6 @@ def test_an_impostor_at_equality_is_not_one():
     assert 0 not in impostor_pairs(X, labels, 1).i
 
 
-def test_max_impostors_keeps_the_nearest():
-    X, labels = tied_problem(7)
-    wanted = brute_impostors(X, labels, 5, cap=2)
-    assert triples(impostor_pairs(X, labels, 5, max_impostors=2)) == wanted
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("k", "m"), [(1, 2), (3, 3), (9, 11)])
 def test_nearest_pairs_equal_brute_force_on_tied_points(seed, k, m):
@@ -116,14 +110,6 @@ def test_as_many_other_points_as_the_smallest_class_has_may_be_used():
     assert np.bincount(made.anchor[made.y == 0]).tolist() == [2, 2, 2, 3, 3]
     with pytest.raises(ValueError, match="m must"):
         nearest_pairs(np.arange(5.0)[:, None], [0, 0, 0, 1, 1], 1, 4)
-
-
-def test_nearest_pairs_rank_under_the_given_map():
-    X, labels = tied_problem(1)
-    factor = np.array([[2.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
-    made = nearest_pairs(X, labels, 3, 2, factor)
-    assert triples(made) == brute_nearest(X @ factor.T, labels, 3, 2)
-    assert made.X.shape == X.shape
 
 
 def test_blocks_do_not_change_the_pairs(monkeypatch):

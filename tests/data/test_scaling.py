@@ -1,17 +1,13 @@
 """Scaling: what a constant column becomes, by definition."""
 
 import tracemalloc
-import warnings
 
 import numpy as np
 import pytest
 
 from probmetric.data.scaling import (
     constant_columns,
-    fit_scaler,
-    scaler_of,
     standardize_features,
-    taught_scale,
 )
 
 
@@ -51,20 +47,6 @@ def test_a_missing_entry_of_a_constant_column_stays_missing(X):
     np.testing.assert_array_equal(np.isnan(Z[:, 1]), np.arange(30) < 2)
 
 
-def test_without_scaling_a_constant_column_is_as_it_is(X):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Z, _ = standardize_features(with_constant(X, 3.0), standardize=False)
-    assert (Z[:, 1] == 3).all()
-
-
-def test_points_that_vary_in_no_column_are_refused(X):
-    with pytest.raises(
-        ValueError, match=r"one column that is not constant .* got only constant col"
-    ):
-        fit_scaler(np.ones((5, 2)))
-
-
 def test_standardizing_holds_the_result_and_little_more():
     X = np.random.default_rng(0).normal(size=(400_000, 8)) + 5
     tracemalloc.start()
@@ -75,31 +57,3 @@ def test_standardizing_holds_the_result_and_little_more():
     np.testing.assert_allclose(scaler.mean, X.mean(0), rtol=1e-12)
     np.testing.assert_allclose(scaler.scale, X.std(0), rtol=1e-12)
     np.testing.assert_allclose(Z[:9], ((X - X.mean(0)) / X.std(0))[:9], atol=1e-11)
-
-
-def test_rows_that_count_several_times_are_rows_repeated():
-    X, times = np.array([[0.0, 5.0], [1.0, 7.0], [4.0, 6.0]]), np.array([1, 3, 2])
-    result = fit_scaler(X, times=times)
-    np.testing.assert_allclose(result.mean, [11 / 6, 38 / 6])
-    square = [(1 * 3 + 16 * 2) / 6 - (11 / 6) ** 2, (25 + 147 + 72) / 6 - (38 / 6) ** 2]
-    np.testing.assert_allclose(result.scale, np.sqrt(square))
-
-
-def test_a_learned_map_gives_a_constant_column_no_weight():
-    X = np.array([[0.0, 5.0], [1.0, 5.0]])
-    assert taught_scale(X, np.array([2.0, 1.0])).tolist() == [2.0, np.inf]
-
-
-def test_the_scaler_of_known_moments_has_scale_1_for_a_constant_column():
-    low, high = np.array([0.0, 3.0]), np.array([8.0, 3.0])
-    mean, deviation = np.array([2.0, 3.0]), np.array([1.5, 0.0])
-    with pytest.warns(UserWarning, match=r"constant columns \['b'\]"):
-        scaler, constant = scaler_of(low, high, mean, deviation, ["a", "b"])
-    assert (scaler.mean.tolist(), scaler.scale.tolist()) == ([2, 3], [1.5, 1])
-    assert constant.tolist() == [False, True]
-
-
-def test_five_constant_columns_are_named_and_the_others_counted():
-    X = np.column_stack([np.arange(4.0), np.ones((4, 7))])
-    with pytest.warns(UserWarning, match=r"\[1, 2, 3, 4, 5\] and 2 more\. They"):
-        standardize_features(X, None)

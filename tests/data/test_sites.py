@@ -21,27 +21,6 @@ def test_dissimilarities_are_those_of_scipy(index):
     assert pairs.trials[0] == table[0].sum() + table[1].sum()
 
 
-@pytest.mark.parametrize(
-    "table, said",
-    [
-        (
-            np.ones((7, 3)),
-            r"species must have shape \(8, number of species\), got \(7, 3\)",
-        ),
-        (-np.ones((8, 3)), "species must be whole numbers of at least 0, got -1"),
-        (0.5 * np.ones((8, 3)), "species must be whole numbers of at least 0"),
-        (
-            np.diag([1, 0, 1, 1, 1, 1, 1, 1]),
-            "at least one species at every site, got none at site 1",
-        ),
-        (np.full((8, 1), 2.0**31), "at most 2³⁰ at each site"),
-    ],
-)
-def test_other_tables_are_refused_by_name(table, said):
-    with pytest.raises(ValueError, match=said):
-        site_pairs(X, table)
-
-
 def test_cover_counts_each_pair_once():
     table = np.random.default_rng(0).random((8, 5))
     pairs = site_pairs(X, table, measure="cover")
@@ -50,11 +29,3 @@ def test_cover_counts_each_pair_once():
     np.testing.assert_allclose(got, pdist(table, "braycurtis"), atol=1e-6)
     with pytest.raises(ValueError, match=r"measure must be one of .*got 'biomass'"):
         site_pairs(X, table, measure="biomass")
-
-
-def test_presence_is_any_amount_above_zero():
-    table = np.array([[0.5, 2.0, 0.0], [0.2, 0.0, 3.0], [0.0, 0.1, 0.1]])
-    pairs = site_pairs(np.arange(3.0)[:, None], table, measure="presence")
-    whole = site_pairs(np.arange(3.0)[:, None], table > 0, measure="presence")
-    assert pairs.y.tolist() == whole.y.tolist()
-    assert pairs.trials.tolist() == whole.trials.tolist()

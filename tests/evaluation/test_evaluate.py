@@ -7,20 +7,16 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from probmetric.evaluation import ranking
 from probmetric.evaluation.evaluate import (
-    coverage,
     evaluate,
     retrieval,
     scored_pairs,
 )
-from probmetric.evaluation.ranking import class_figures, class_sums
 from probmetric.metric import Mahalanobis, PairSimilarity
 from probmetric.metric.pair_similarity import Calibration
-from probmetric.neighbors import KNeighborsClassifier
-from probmetric.posterior.intervals import Interval
 from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import build
 from tests.oracles import retrieval_figures
@@ -62,21 +58,6 @@ def test_map_at_r_weights_by_precision_as_in_the_hand_worked_case():
     assert found["precision_at_1"] == pytest.approx(2 / 3)
 
 
-def test_depth_and_queries_are_figures_only_if_they_bind():
-    X, codes = np.array([[0.0], [1.0], [2.1], [3.3]]), np.array([0, 0, 1, 0])
-    metric = Mahalanobis(np.eye(1))
-    whole = retrieval(metric, X, codes, max_depth=2, max_queries=3)
-    assert set(whole) == {"precision_at_1", "r_precision", "map_at_r"}
-    some = retrieval(metric, X, codes, max_depth=1, max_queries=2)
-    assert (some["depth"], some["queries"]) == (1, 2)
-
-
-def test_points_alone_in_their_class_are_no_queries():
-    X = np.array([[0.0], [1.0], [9.0]])
-    found = retrieval(Mahalanobis(np.eye(1)), X, np.array([0, 0, 1]))
-    assert found["r_precision"] == 1.0
-
-
 def test_retrieval_holds_no_full_matrix():
     rng = np.random.default_rng(0)
     n = 4000
@@ -86,21 +67,6 @@ def test_retrieval_holds_no_full_matrix():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.1 * 8 * n**2
-
-
-def test_the_area_over_all_pairs_is_scikit_learns(blobs):
-    X, y = blobs
-    metric = build("Mahalanobis")
-    i, j = np.triu_indices(len(X), 1)
-    expected = roc_auc_score(y[i] == y[j], -metric.pairwise(X, X)[i, j])
-    assert area(metric, X, codes_of(y)) == pytest.approx(expected)
-
-
-def test_pairs_are_taken_in_both_orders_for_a_metric_that_is_not_symmetric():
-    i, j = ranking.chosen_pairs(3, 10, 0, symmetric=False)
-    assert sorted(zip(i.tolist(), j.tolist(), strict=True)) == [
-        *((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
-    ]
 
 
 def test_sampled_pairs_are_of_all_rows():
@@ -123,57 +89,6 @@ def test_sampled_pairs_give_the_area_within_its_standard_error():
     assert some != full
 
 
-def ece(codes, P, n_bins=15):
-    return class_figures(class_sums([(codes, P, np.ones(len(P)))], n_bins))["ece"]
-
-
-def test_the_brier_score_is_scikit_learns_for_two_classes_and_sums_over_classes():
-    rng = np.random.default_rng(4)
-    P, codes = rng.dirichlet([1.0, 1.0, 1.0], 200), rng.integers(0, 3, 200)
-    expected = 0.0
-    for code, row in zip(codes, P, strict=True):
-        expected += sum((p - (c == code)) ** 2 for c, p in enumerate(row)) / len(codes)
-    found = class_figures(class_sums([(codes, P, np.ones(200))], 15))["brier"]
-    assert found == pytest.approx(expected)
-    P, codes = np.stack([1 - P[:, 0], P[:, 0]], 1), (codes > 0).astype(int)
-    found = class_figures(class_sums([(codes, P, np.ones(200))], 15))["brier"]
-    assert found == pytest.approx(2 * brier_score_loss(codes, P[:, 1]))
-
-
-def test_calibration_error_of_a_hand_worked_case():
-    P = np.array([[0.95, 0.05], [0.95, 0.05], [0.55, 0.45], [0.4, 0.6]])
-    # Ten bins: two at .95 (one right), one at .55 (wrong), one at .6 (right).
-    codes = np.array([0, 1, 1, 1])
-    expected = (abs(1 - 1.9) + abs(0 - 0.55) + abs(1 - 0.6)) / 4
-    assert ece(codes, P, n_bins=10) == pytest.approx(expected)
-    # Certainty falls into the last bin.
-    assert ece(np.array([0, 0]), np.array([[1.0, 0.0]] * 2)) == 0.0
-
-
-def test_a_classifier_and_its_metric_are_evaluated_together(blobs):
-    X, y = blobs
-    knn = KNeighborsClassifier(build("Mahalanobis")).fit(X[::2], y[::2])
-    figures = evaluate(X[1::2], y[1::2], classifier=knn, n_bins=4)
-    P = knn.predict_proba(X[1::2])
-    assert figures["accuracy"] == knn.score(X[1::2], y[1::2])
-    assert figures["log_loss"] == pytest.approx(
-        log_loss(y[1::2], P, labels=knn.classes_)
-    )
-    truth = np.eye(3)[codes_of(y)[1::2]]
-    square = np.sum((P - truth) ** 2, 1).mean()
-    assert figures["brier"] == pytest.approx(square)
-    right, top = P.argmax(1) == truth.argmax(1), P.max(1)
-    bins = np.minimum((4 * top).astype(int), 3)
-    gaps = [abs(np.sum((right - top)[bins == k])) for k in range(4)]
-    assert figures["ece"] == pytest.approx(sum(gaps) / len(P))
-    D = knn.metric_.pairwise(X[1::2], X[1::2])
-    ranked = retrieval_figures(D, y[1::2])
-    assert {name: figures[name] for name in ranked} == pytest.approx(ranked)
-    i, j = np.triu_indices(len(D), 1)
-    auc = roc_auc_score(truth.argmax(1)[i] == truth.argmax(1)[j], -D[i, j])
-    assert figures["pair_roc_auc"] == pytest.approx(auc)
-
-
 def test_a_data_frame_reaches_the_classifier_with_its_names():
     frame, y = load_iris(return_X_y=True, as_frame=True)
     model = LogisticRegression(max_iter=1000).fit(frame, y)
@@ -186,61 +101,6 @@ def test_a_posterior_is_evaluated_by_its_mean_metric(blobs):
     figures = evaluate(X, y, metric=posterior)
     assert figures == evaluate(X, y, metric=posterior.mean_metric())
     assert "accuracy" not in figures
-
-
-def test_coverage_counts_limits_as_inside():
-    limits = Interval(np.zeros(4), np.ones(4))
-    found = coverage(limits, np.array([0.0, 1.0, 0.5, 1.5]))
-    assert found.share == 0.75
-    assert found.n == 4
-    assert found.standard_error == pytest.approx(np.sqrt(0.75 * 0.25 / 4))
-    with pytest.raises(ValueError, match=r"truth must .*got \(3,\)"):
-        coverage(limits, np.zeros(3))
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        (dict(metric=None), "classifier or metric must"),
-        (dict(y=np.zeros(3)), r"y must have one label per row of X, shape"),
-        (dict(y=np.arange(43)), "y must have a class"),
-        (dict(y=np.zeros(43)), "y must have at least two classes"),
-        (dict(X=np.full((43, 3), np.inf)), "X must be finite"),
-        (dict(max_pairs=0), "max_pairs must be"),
-    ],
-)
-def test_bad_input_is_named(blobs, change, words):
-    given = dict(X=blobs[0], y=blobs[1], metric=build("Mahalanobis")) | change
-    with pytest.raises(ValueError, match=words):
-        evaluate(given.pop("X"), given.pop("y"), **given)
-
-
-def test_unknown_classes_and_bins_are_named(blobs):
-    X, y = blobs
-    knn = KNeighborsClassifier().fit(X[:37], y[:37])
-    with pytest.raises(ValueError, match="got \\['c'\\]"):
-        evaluate(X, y, classifier=knn)
-    with pytest.raises(ValueError, match="n_bins must be"):
-        evaluate(X[:37], y[:37], classifier=knn, n_bins=0)
-
-
-@pytest.mark.parametrize(
-    ("P", "words"),
-    [
-        (np.full((43, 3), 0.5), r"shape \(43, 2\), got \(43, 3\)"),
-        (np.full((43, 2), 1.5), r"in \[0, 1\], got 1.5 to 1.5"),
-        (np.full((43, 2), np.nan), r"in \[0, 1\], got nan"),
-    ],
-)
-def test_wrong_probabilities_of_a_classifier_are_refused(blobs, P, words):
-    class Wrong:
-        classes_ = np.array([0, 1])
-
-        def predict_proba(self, X):
-            return P
-
-    with pytest.raises(ValueError, match=f"predict_proba must return .*{words}"):
-        evaluate(blobs[0], np.arange(43) % 2, classifier=Wrong())
 
 
 def test_evaluation_warns_of_ratios_that_are_not_calibrated():

@@ -185,25 +185,6 @@ def test_held_out_votes_are_averaged_where_there_are_draws():
     np.testing.assert_allclose(table["elpd_diff"], 0, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"candidates": {}}, "candidates must .* got none"),
-        ({"candidates": {"a": pm.LCAClassifier()}}, "learners with get_metric.*got a"),
-        (
-            {"candidates": {"a": pm.LDA()}, "n_folds": 60},
-            "n_folds must be 2 to 50, .* got 60",
-        ),
-    ],
-)
-def test_held_out_names_what_is_wrong(arguments, message):
-    X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match=message):
-        pm.held_out(X=X, y=y, **arguments)
-    with pytest.raises(TypeError, match=r"candidates must be a mapping.*got list"):
-        pm.held_out([pm.LCA()], X, y)
-
-
 @pytest.mark.long
 def test_held_out_gives_labels_to_learners_of_groups_as_groups():
     seen = []

@@ -9,8 +9,7 @@ from sklearn.metrics import det_curve
 import probmetric as pm
 from probmetric.evaluation import verification, verification_intervals
 from probmetric.evaluation.ranking import chosen_pairs
-from probmetric.evaluation.sources import judge_sources, source_pairs
-from probmetric.evaluation.verification import error_rates
+from probmetric.evaluation.sources import source_pairs
 from tests.metric_kinds import build
 
 
@@ -176,73 +175,3 @@ def test_the_few_pairs_of_two_sources_are_kept_beside_a_large_one():
     of_two = sources[a] != sources[b]
     assert of_two.sum() == 200 * 4 + 4
     assert (~of_two).sum() == 1000
-
-
-def test_error_rates_are_counted_at_every_ratio_that_occurs():
-    # One source: 2, 0.5, -1; two: 0.5 and -2.
-    alarms, missed = error_rates([2.0, 0.5, 0.5, -2.0, -1.0], [1, 1, 0, 0, 1])
-    np.testing.assert_allclose(alarms, [0, 0, 1 / 2, 1 / 2, 1])
-    np.testing.assert_allclose(missed, [1, 2 / 3, 1 / 3, 0, 0])
-
-
-def test_sources_are_judged_by_all_their_pairs():
-    rng = np.random.default_rng(8)
-    sources = np.array([0, 1, 1, 2, 2, 2, 3, 3])
-    X = rng.normal(size=(8, 2)) + sources[:, None]
-    i, j = np.triu_indices(8, 1)
-    same, D = sources[i] == sources[j], np.abs(X[i, 0] - X[j, 0])
-    metric = pm.Mahalanobis(np.array([[1.0, 0.0]]))
-    result = judge_sources({"mine": metric}, X, sources, prob=0.6)
-    assert (result.in_all, result.ordered) == ((23, 5), False)
-    assert sorted(zip(result.i, result.j, strict=True)) == [*zip(i, j, strict=True)]
-    np.testing.assert_array_equal(result.same, sources[result.i] == sources[result.j])
-    judged = result.judged["mine"]
-    np.testing.assert_allclose(
-        judged.score, -np.abs(X[result.i, 0] - X[result.j, 0]), rtol=1e-12
-    )
-    assert judged.costs[1:] == pytest.approx(verification(-D, same)[1:], rel=1e-12)
-    assert np.isnan(judged.costs.cllr)
-    named = np.c_[sources[i], sources[j]]
-    wanted = verification_intervals(-D, same, named, prob=0.6)
-    np.testing.assert_allclose(judged.intervals[1:], wanted[1:], rtol=1e-9)
-    assert np.isnan(judged.intervals.cllr.upper)
-    # A dissimilarity that depends on the order is computed in both orders.
-    both = judge_sources(
-        {"local": build("LocalMahalanobis")}, np.c_[X, X[:, 0]], sources
-    )
-    assert (both.in_all, both.ordered, len(both.i)) == ((46, 10), True, 56)
-
-
-BAD = {
-    "shapes": (lambda: verification([1.0, 2.0], [1]), "log_ratio and same must"),
-    "nan": (lambda: verification([1.0, np.nan], [1, 0]), "log_ratio must .*NaN"),
-    "kinds": (lambda: verification([1.0, 2.0], [1, 2]), "same must be True or False"),
-    "one kind": (lambda: verification([1.0, 2.0], [1, 1]), "same must .*one kind"),
-    "prior": (lambda: verification([1.0, 2.0], [1, 0], p_same=1.0), "p_same"),
-    "cost": (lambda: verification([1.0, 2.0], [1, 0], cost_miss=0.0), "cost_miss"),
-    "sources": (
-        lambda: verification_intervals([1.0, 2.0], [1, 0], [[1, 1]]),
-        "sources must have shape",
-    ),
-    "contradiction": (
-        lambda: verification_intervals([1.0, 2.0], [1, 0], [[1, 2], [1, 2]]),
-        "sources must be equal",
-    ),
-    "two sources": (
-        lambda: verification_intervals([1.0, 2.0], [1, 0], [[1, 1], [1, 2]]),
-        "sources must contain at least three",
-    ),
-    "one source holds a kind": (
-        lambda: verification_intervals(
-            [1.0, 2, 3], [1, 0, 0], [[1, 1], [1, 2], [2, 3]]
-        ),
-        "one kind without jackknife group",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_named(case):
-    call, words = BAD[case]
-    with pytest.raises(ValueError, match=words):
-        call()

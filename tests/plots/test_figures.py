@@ -105,26 +105,6 @@ def let_go():
     plt.close("all")
 
 
-def test_metric_shows_feature_names_and_both_panels(draws):
-    figure = plots.metric(draws)
-    assert_drawn(figure, *NAMES, "Posterior mean", "Standard deviation")
-    images = [axis.images[0] for axis in figure.axes if axis.images]
-    M = draws["posterior"]["M"].mean(("chain", "draw")).to_numpy()
-    np.testing.assert_allclose(images[0].get_array(), M, rtol=1e-12)
-
-
-def test_eigenvalues_has_a_row_each_and_the_reference(draws):
-    figure = plots.eigenvalues(draws, reference=np.diag([4.0, 1, 0.01]))
-    assert_drawn(figure, "Eigenvalues", "M at the mode of W", "mean over draws, E[M]")
-    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["1", "2", "3"]
-
-
-def test_agreement_names_each_verdict_with_its_count(compared):
-    figure = agreement(compared)
-    disagreeing = int((compared["verdict"] == "disagree").sum())
-    assert_drawn(figure, f"disagree ({disagreeing})", "a[2]", "family-wise")
-
-
 def test_calibration_has_no_bin_of_a_handful_where_values_are_equal():
     stated = np.r_[np.linspace(0, 0.9, 50), 0.95, np.full(45, 0.98), np.full(4, 1)]
     axis = plots.calibration(np.ones(100), stated).axes[0]
@@ -139,16 +119,6 @@ def test_calibration_has_no_bin_of_a_handful_where_values_are_equal():
     np.testing.assert_allclose(shown, [0.1, 0.5, 0.92])
 
 
-def test_predictive_check_covers_the_truth_it_was_drawn_from(draws, pairs):
-    prior = wishart_draws(1, 50)
-    assert_drawn(
-        plots.predictive_check(draws, pairs, prior=prior),
-        "posterior predictive",
-        "prior predictive",
-        "observed",
-    )
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("plot", [rank, trace])
 def test_chains_are_shown_on_identified_quantities_only(plot, draws):
@@ -156,40 +126,6 @@ def test_chains_are_shown_on_identified_quantities_only(plot, draws):
     found = assert_drawn(figure, "eigenvalue 1", "b")
     assert any("R-hat" in text for text in found) == (plot is trace)
     assert "W" not in found
-
-
-def test_embedding_counts_classes_and_links():
-    X, y = datasets.load("iris")
-    figure = plots.embedding(
-        Mahalanobis(np.eye(4)), X, y, links=3, target_names=["a", "b", "c"]
-    )
-    assert_drawn(figure, "a (50)", "c (50)", "to another class")
-
-
-def test_neighbor_probabilities_are_shares_of_draws():
-    points = np.array([[0.0, 0], [1, 0], [0, 1.05], [9, 9]])
-    metrics = [Mahalanobis(np.diag([1.0, s])) for s in (0.5, 0.9, 1.0, 2.0)]
-    posterior = PosteriorMetric(metrics, "prediction")
-    figure = plots.neighbor_probabilities(
-        posterior, np.zeros(2), points, 2, y=[0, 0, 1, 1], names=["p", "q", "r", "s"]
-    )
-    assert_drawn(figure, "p", "q", "r", "4 draws")
-    widths = [bar.get_width() for bar in figure.axes[0].patches][:3]
-    # The query's own place always; then (1, 0) if s·1.05 > 1, else (0, 1.05).
-    np.testing.assert_allclose(widths, [1, 0.5, 0.5])
-
-
-def test_each_curve_of_calibration_may_have_its_own_outcomes():
-    p = np.linspace(0, 1, 100)
-    y = {"right": p > 0.5, "wrong": p < 0.5}
-    figure = plots.calibration(y, {"right": p, "wrong": p}, bins=2)
-    assert_drawn(figure, "right", "wrong")
-    heights = [c[0].get_ydata() for c in figure.axes[0].containers]
-    np.testing.assert_array_equal(heights, [[0, 1], [1, 0]])
-    with pytest.raises(
-        ValueError, match=r"y must have the same names as probability, \['a'\]"
-    ):
-        plots.calibration(y, {"a": p})
 
 
 def test_bands_of_calibration_hold_what_is_stated_if_it_is_right():
@@ -236,45 +172,6 @@ def test_det_draws_no_errors_and_nothing_but_errors(scores):
     assert np.isfinite([axis.get_xlim(), axis.get_ylim()]).all()
 
 
-def test_typicality_draws_the_share_of_p_values_at_most_each_threshold():
-    p, known = np.array([0.02, 0.3, 0.04, 0.5]), np.array([1, 1, 0, 1], bool)
-    axis = plots.typicality(p, known, novelty=0.3).axes[0]
-    x, share = axis.get_lines()[0].get_data()
-    np.testing.assert_array_equal(x[1:], [0.02, 0.3, 0.5])
-    np.testing.assert_allclose(share[1:], [1 / 3, 2 / 3, 1])
-    legend = [text.get_text() for text in axis.get_legend().get_texts()]
-    assert legend == ["known classes (67% novel)", "other classes (100% novel)"]
-    with pytest.raises(ValueError, match="must have shape"):
-        plots.typicality(p, known[:2])
-
-
-def test_likelihood_ratios_are_drawn_in_log10_with_their_cost_at_odds_one():
-    log_ratio = np.log(10) * np.array([2.0, -1.0, 0.5, 1.0, -2.0, 0.5])
-    same = np.array([1, 1, 1, 0, 0, 0], bool)
-    figure = plots.likelihood_ratios(log_ratio, same)
-    tippett, diagonal, entropy = figure.axes
-    one, two = tippett.get_lines()[:2]
-    assert one.get_label() == "same source"
-    above = {v: float(np.mean([2, -1, 0.5] > v - np.array(1e-9))) for v in (-1, 0.5, 2)}
-    for line, shares in ((one, above), (two, {-2: 1.0, 0.5: 2 / 3, 1: 1 / 3})):
-        x, y = line.get_data()
-        for value, share in shares.items():
-            assert max(y[np.isclose(x, value)]) == pytest.approx(share)
-    # Sorted: -2 (0), -1 (1), 0.5 (0 and 1), 1 (0), 2 (1): -1 to 1 pool to 2 of 4.
-    x, y = diagonal.get_lines()[1].get_data()
-    np.testing.assert_allclose(x, [-2, -1, 0.5, 0.5, 1, 2])
-    np.testing.assert_allclose(y[1:5], 0, atol=1e-12)
-    assert y[0] == diagonal.get_lines()[0].get_xdata()[0]
-    costs = verification(log_ratio, same)
-    for line, cost in zip(
-        entropy.get_lines(), (costs.cllr, costs.cllr_min, 1), strict=False
-    ):
-        assert line.get_ydata()[60] == pytest.approx(cost)
-    # At odds 10 (log10 = 1): P = 10/11, by hand for LR = 1.
-    entropy_of_prior = -(10 * np.log2(10 / 11) + np.log2(1 / 11)) / 11
-    assert entropy.get_lines()[2].get_ydata()[80] == pytest.approx(entropy_of_prior)
-
-
 def test_ellipses_of_objects_are_the_covariances_of_aligned_draws():
     rng = np.random.default_rng(0)
     places = np.array([[3.0, -1.0, -3.0, 1.0], [0.0, 0.5, -0.2, 0.7]])
@@ -300,23 +197,6 @@ def test_ellipses_of_objects_are_the_covariances_of_aligned_draws():
         assert ellipse.width * ellipse.height == pytest.approx(area, rel=0.02)
 
 
-def test_det_says_what_is_wrong():
-    with pytest.raises(ValueError, match=r"same .*only one kind"):
-        plots.det([1.0, 2.0], [1, 1])
-    with pytest.raises(ValueError, match=r"log_ratio .*got none"):
-        plots.det({}, [1, 0])
-
-
-def test_local_ellipses_are_drawn_where_asked():
-    X, y = datasets.load("iris")
-    local = types.SimpleNamespace(
-        matrix_at=lambda P: np.stack([np.diag(1 + p**2) for p in P])
-    )
-    figure = plots.local_ellipses(local, X, y, number=9, feature_names=list("abcd"))
-    assert_drawn(figure, "a", "b", "Balls of the metric")
-    assert len(figure.axes[0].patches) == 9
-
-
 def test_an_ellipse_lies_where_the_metric_is_constant():
     metric = Mahalanobis(
         np.array([[2.0, 1.0], [0.0, 1.0]]), Link(np.array(0.1), np.array(0.5))
@@ -330,20 +210,6 @@ def test_an_ellipse_lies_where_the_metric_is_constant():
     np.testing.assert_allclose(distances, distances[0], rtol=1e-10)
 
 
-@pytest.mark.long
-def test_entries_are_per_sd_where_the_points_are_stored(draws):
-    X = RNG.standard_normal((40, 3)) * [1, 10, 100]
-    data = xr.Dataset({"X": (("point", "feature"), X)})
-    tree = xr.DataTree.from_dict({"posterior": wishart_draws(), "constant_data": data})
-    figure = plots.metric(tree)
-    assert_drawn(figure, "per sd of each feature")
-    mean = tree["posterior"]["M"].mean(("chain", "draw")).to_numpy()
-    shown = figure.axes[0].images[0].get_array()
-    np.testing.assert_allclose(shown, mean * np.outer(X.std(0), X.std(0)), rtol=1e-12)
-    assert_drawn(plots.eigenvalues(tree), "per sd")
-    assert_drawn(plots.metric(draws), "in input units")
-
-
 def two_curves():
     """Curves of heights 1 and 3, with limits."""
     knots, heights = (
@@ -353,20 +219,6 @@ def two_curves():
     draws = [SplineCityBlock(knots, h * heights) for h in (0.5, 1.0, 1.5)]
     posterior = PosteriorMetric(draws, "intervals", pairs_independent=True)
     return curves(draws[1], posterior)
-
-
-def test_curves_are_drawn_tallest_first_on_one_scale_with_their_limits():
-    figure = plots.curves(two_curves(), ["rain", "pH"])
-    assert [axis.get_title("left") for axis in figure.axes] == ["pH: 3", "rain: 1"]
-    assert len({axis.get_ylim() for axis in figure.axes}) == 1
-    line = figure.axes[0].lines[0]
-    np.testing.assert_allclose(line.get_ydata()[[0, -1]], [0, 3])
-    band = figure.axes[0].collections[0].get_paths()[0].vertices
-    # Of three draws: halfway along 90 % of the step between middle and end.
-    np.testing.assert_allclose(band[:, 1].max(), 3 * 1.45)
-    assert len(plots.curves(two_curves(), most=1).axes) == 1
-    with pytest.raises(ValueError, match="names must have 2"):
-        plots.curves(two_curves(), ["rain"])
 
 
 def everything(draws, compared, pairs):
@@ -458,9 +310,3 @@ def test_a_figure_is_pyplots_and_shown_once_in_a_notebook(draws, monkeypatch):
     assert len(shown) == 2
     trace(draws)
     assert plt.get_fignums()
-
-
-def test_one_chain_has_nothing_to_be_compared_with():
-    with pytest.raises(ValueError, match=r"draws .* 2 chains, got 1"):
-        rank(wishart_draws(1, 50))
-    assert_drawn(trace(wishart_draws(1, 50)), "bulk ESS")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.metric import Link, Mahalanobis
+from probmetric.metric import Mahalanobis
 from probmetric.neighbors import nearest
 from probmetric.posterior import intervals
 from probmetric.posterior.metric import PosteriorMetric
@@ -112,50 +112,12 @@ def test_draws_may_come_as_one_tree_with_a_leading_axis(X):
     )
 
 
-@pytest.mark.parametrize(
-    "draws, words",
-    [
-        ([], "at least one"),
-        ([Mahalanobis(np.eye(2)), Mahalanobis(np.eye(3))], "same kind and shape"),
-        ([Mahalanobis(np.eye(3)), build("LocalFisher")], "same kind and shape"),
-        ([Mahalanobis(np.full((3, 3), np.nan))], "NaN"),
-        (Scaled(np.array(1.0)), "one entry per draw in the first axis"),
-    ],
-)
-def test_draws_that_do_not_belong_together_are_refused(draws, words):
-    with pytest.raises(ValueError, match=f"draws .*{words}"):
-        PosteriorMetric(draws, "prediction")
-
-
-def test_purpose_and_source_are_names_from_a_list():
-    with pytest.raises(TypeError):
-        PosteriorMetric(draws_of())  # pyright: ignore[reportCallIssue]
-    with pytest.raises(ValueError, match="purpose must be"):
-        PosteriorMetric(draws_of(), "both")
-    with pytest.raises(ValueError, match="source must be"):
-        PosteriorMetric(draws_of(), "intervals", source="guess")
-
-
 # --- Intervals ------------------------------------------------------------------------
 
 
 @pytest.fixture
 def exact():
     return PosteriorMetric(draws_of(), "intervals", source="exact")
-
-
-@pytest.mark.filterwarnings("ignore:.*wrong width")
-def test_an_interval_of_exact_draws_holds_quantiles_of_distances(exact, X, distances):
-    lower, upper = exact.interval(X[:4], X[4:8], prob=0.8)
-    np.testing.assert_allclose(lower, np.quantile(distances, 0.1, axis=0), rtol=1e-10)
-    np.testing.assert_allclose(upper, np.quantile(distances, 0.9, axis=0), rtol=1e-10)
-
-
-@pytest.mark.filterwarnings("ignore:.*wrong width")
-def test_ratio_intervals_of_exact_draws_are_quantiles_of_ratios(exact, X, distances):
-    ratio = distances[:, 0] / distances[:, 1]
-    found = exact.ratio_interval((X[0], X[4]), (X[1], X[5]), prob=0.5)
-    np.testing.assert_allclose(found, np.quantile(ratio, [0.25, 0.75]), rtol=1e-10)
 
 
 def noisy_maps(W, noise, n, seed=0):
@@ -211,40 +173,7 @@ def test_limits_follow_the_units_of_features_and_of_the_metric(unit):
     np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
-def test_an_interval_for_p_same_is_one_for_the_exponent(X):
-    link = Link(np.array(0.2), np.array(0.5))
-    draws = [Mahalanobis(m.factor, link) for m in draws_of()]
-    posterior = PosteriorMetric(draws, "intervals", source="bootstrap")
-    P = np.array([m.same_probability(X[:4], X[4:8]) for m in draws])
-    prob = 1 - 2 / (N_DRAWS - 1)  # Limits are draws: nothing is interpolated.
-    found = posterior.same_interval(X[:4], X[4:8], prob=prob)
-    np.testing.assert_allclose(found, np.sort(P, 0)[[1, -2]], rtol=1e-10)
-    far = posterior.same_interval(X[0], X[0] + 1e3)  # P underflows.
-    assert far.lower == far.upper == 0
-
-
 # --- Orders ---------------------------------------------------------------------------
-
-
-def test_closer_probability_counts_draws_and_halves_ties():
-    q, a, b = np.zeros(2), np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    draws = [Mahalanobis(np.diag(w)) for w in ([1.0, 2.0], [1.0, 3.0], [2.0, 1.0])]
-    draws.append(Mahalanobis(np.eye(2)))
-    posterior = PosteriorMetric(draws, "prediction")
-    assert posterior.closer_probability(q, a, b) == 2.5 / 4
-    assert posterior.closer_probability(q, b, a) == 1.5 / 4
-
-
-def test_neighbor_probability_is_the_share_of_draws(posterior, X):
-    found = posterior.neighbor_probability(X, X, 3, exclude_self=True)
-    expected = np.zeros((12, 12))
-    for metric in draws_of():
-        D = metric.pairwise(X, X).copy()
-        np.fill_diagonal(D, np.inf)
-        for i in range(12):
-            expected[i, np.argsort(D[i])[:3]] += 1 / N_DRAWS
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    np.testing.assert_allclose(found.sum(1), 3.0)
 
 
 def test_a_rank_interval_holds_ranks_from_one(posterior, X):
@@ -298,12 +227,6 @@ def test_draws_of_a_similarity_answer_at_prior_odds(X):
     np.testing.assert_allclose(even, found.same_interval(A, B, **half), rtol=1e-9)
     with pytest.raises(ValueError, match="prior_odds"):
         found.same_interval(A, B, prior_odds=0.0)
-
-
-def test_draws_of_a_map_take_no_prior_odds(posterior, X):
-    for ask in (posterior.same_probability, posterior.same_interval):
-        with pytest.raises(ValueError, match=r"prior_odds .*got 0.1"):
-            ask(X[:2], X[2:4], prior_odds=0.1)
 
 
 def test_intervals_of_noisy_draws_contain_their_distance():

@@ -28,16 +28,6 @@ def grouped():
     )
 
 
-def test_the_metric_of_a_group_has_its_M_and_the_common_b():
-    draws = grouped()
-    found = pm.draws_to_metric(draws, "prediction", sel={"group": "b"})
-    assert (found.n_draws, found.source, found.pairs_independent) == (10, "nuts", False)
-    L = found.draw(7).factor
-    np.testing.assert_allclose(L.T @ L, W[1, 2, 1].T @ W[1, 2, 1], atol=1e-12)
-    b = draws["posterior"]["b"].to_numpy()[1, 2]
-    assert found.draw(7).link.b == b
-
-
 def test_a_function_makes_a_factor_or_a_metric_of_one_draw():
     def link(sites):
         assert set(sites) == {"M", "W", "b"}
@@ -61,27 +51,6 @@ def test_a_function_makes_a_factor_or_a_metric_of_one_draw():
     np.testing.assert_array_equal(every.draw(7).factor, W[1, 2, 2])
     low, high = metrics.interval(np.zeros(2), np.ones(2))
     assert 0 < low < high
-
-
-@pytest.mark.parametrize(
-    ("draws", "given", "error", "words"),
-    [
-        (grouped(), {}, ValueError, r"sel .*one matrix M .* \['group', 'feat"),
-        (grouped(), {"sel": {"site": 0}}, ValueError, r"sel .*axes among"),
-        (grouped(), {"sel": {"group": 1}}, ValueError, r"one of \['a', 'b', 'c'\] for"),
-        (tree(b=(("chain", "draw"), W[..., 0, 0, 0])), {}, ValueError, "to_metric"),
-        (
-            grouped(),
-            {"to_metric": lambda s: s["b"]},
-            TypeError,
-            r"linear map \(p, d\) or",
-        ),
-        (xr.DataTree(), {}, ValueError, "draws .*group 'posterior'"),
-    ],
-)
-def test_what_is_no_metric_is_refused_with_what_helps(draws, given, error, words):
-    with pytest.raises(error, match=words):
-        pm.draws_to_metric(draws, "prediction", **given)
 
 
 def student_t(data):

@@ -21,7 +21,6 @@ from probmetric.posterior.jackknife import (
     checked_prob,
     groups_of,
     limits,
-    positive_limits,
     quarters,
 )
 from probmetric.posterior.metric import PosteriorMetric
@@ -60,35 +59,6 @@ def by_hand(value, left_out, prob=0.9):
     se = np.sqrt((g - 1) ** 2 / g * np.var(left_out, axis=0, ddof=1))
     half = stats.t.ppf((1 + prob) / 2, g - 1) * se
     return value - half, value + half
-
-
-def test_points_are_those_of_the_fit_and_lie_inside(made, X):
-    A, B = X[:4], X[4:8]
-    metric = made.metric
-    np.testing.assert_allclose(made.distance(A, B), metric.distance(A, B), rtol=1e-12)
-    P = metric.same_probability(A, B)
-    np.testing.assert_allclose(made.same_probability(A, B), P, rtol=1e-10)
-    ratio = metric.distance(A, B) / metric.distance(B, A[::-1])
-    for value, (low, high) in (
-        (metric.distance(A, B), made.interval(A, B)),
-        (P, made.same_interval(A, B)),
-        (ratio, made.ratio_interval((A, B), (B, A[::-1]))),
-    ):
-        assert np.all((low < value) & (value < high))
-
-
-def test_ratios_and_p_same_are_jackknife_t_on_their_scales(made, X):
-    A, B, C = X[:4], X[4:8], X[8:]
-    every = (made.metric, *made.left_out)
-    first = np.log([m.distance(A, B) for m in every])
-    ratio = first - np.log([m.distance(A, C) for m in every])
-    found = made.ratio_interval((A, B), (A, C), prob=0.8)
-    wanted = np.exp(by_hand(ratio[0], ratio[1:], 0.8))
-    np.testing.assert_allclose(found, wanted, rtol=1e-9)
-    P = np.array([m.same_probability(A, B) for m in every])
-    low, high = by_hand(*(lambda o: (o[0], o[1:]))(np.log(P / (1 - P))))
-    wanted = 1 / (1 + np.exp([-low, -high]))
-    np.testing.assert_allclose(made.same_interval(A, B), wanted, rtol=1e-9)
 
 
 def test_far_points_keep_limits_in_order(made, X):
@@ -158,39 +128,6 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
     np.testing.assert_allclose([low, high], x.mean() + half * np.array([-1, 1]))
 
 
-def test_the_factor_multiplies_the_variances_of_all_three_intervals():
-    """Half-widths are t √(factor V), with V of the jackknife, and t of ``df``."""
-    slopes = np.array([[9.0, 3.0], [9.1, 2.9], [8.8, 3.2], [9.3, 3.1], [8.9, 2.7]])
-    b = np.array([0.2, 0.5, -0.1, 0.3, 0.25])
-    every = [
-        Mahalanobis(row[None], LogLogisticLink(intercept, 1.5, 1e-9, 1.0, "all"))
-        for row, intercept in zip(slopes, b, strict=True)
-    ]
-    made = IntervalMetric(every[0], every[1:], factor=2.5, df=2)
-    zero, first = np.zeros((2, 2)), np.array([[1.0, 2.0], [4.0, -1.0]])
-    second = np.array([[2.0, 0.0], [1.0, 5.0]])
-    near, far = (np.abs(slopes @ ends.T) for ends in (first, second))
-
-    def half(values, prob):
-        left_out = values[1:]
-        squares = np.sum((left_out - left_out.mean(0)) ** 2, 0)
-        return stats.t.ppf((1 + prob) / 2, 2) * np.sqrt(2.5 * 3 / 4 * squares)
-
-    low, high = np.log(made.interval(zero, first, prob=0.8))
-    distance = np.log(near)
-    np.testing.assert_allclose(high - distance[0], half(distance, 0.8), rtol=1e-9)
-    np.testing.assert_allclose(distance[0] - low, half(distance, 0.8), rtol=1e-9)
-    ratio = np.log(near / far)
-    ends = np.log(made.ratio_interval((zero, first), (zero, second), prob=0.8))
-    np.testing.assert_allclose(ends[1] - ratio[0], half(ratio, 0.8), rtol=1e-9)
-    np.testing.assert_allclose(ratio[0] - ends[0], half(ratio, 0.8), rtol=1e-9)
-    odds = b[:, None] - 3 * np.log(near)
-    P = np.array(made.same_interval(zero, first, prob=0.8))
-    ends = np.log(P / (1 - P))
-    np.testing.assert_allclose(ends[1] - odds[0], half(odds, 0.8), rtol=1e-9)
-    np.testing.assert_allclose(odds[0] - ends[0], half(odds, 0.8), rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     "name", ["PairSimilarity", "ClassDistribution", "LocalMahalanobis"]
 )
@@ -207,17 +144,6 @@ def test_the_factor_multiplies_the_variance_of_other_dissimilarities(name):
     wanted = np.sqrt(2.5) * (by_hand(D[0], D[1:])[1] - D[0])
     np.testing.assert_allclose(high - D[0], wanted, rtol=1e-6)
     np.testing.assert_allclose(D[0] - low, wanted, rtol=1e-6)
-
-
-def test_degrees_of_freedom_set_the_quantile(X):
-    metric, left = fits()
-    few, many = (IntervalMetric(metric, left, df=df) for df in (3, None))
-    half = [np.log(m.interval(X[:4], X[4:8]).upper) for m in (few, many)]
-    half = [h - np.log(metric.distance(X[:4], X[4:8])) for h in half]
-    wanted = stats.t.ppf(0.95, 3) / stats.t.ppf(0.95, G - 1)
-    np.testing.assert_allclose(half[0] / half[1], wanted, rtol=1e-9)
-    with pytest.raises(ValueError, match="factor must be"):
-        IntervalMetric(metric, left, factor=0.0)
 
 
 def clustered(n=40, seed=2):
@@ -334,17 +260,6 @@ def test_units_of_features_do_not_change_intervals(X):
     wanted = one.interval(X[:4], X[4:8])
     found = other.interval(X[:4] * UNITS, X[4:8] * UNITS)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
-
-
-def test_an_infinite_refit_leaves_no_limits():
-    values = np.array([[1.0, 1.0], [np.inf, 1.1], [2.0, 1.2], [5.0, 0.9]])
-    low, high = limits(values, 0.9)
-    assert (low[0], high[0]) == (-np.inf, np.inf)
-    np.testing.assert_array_equal([low[1], high[1]], limits(values[:, 1], 0.9))
-    low, high = positive_limits(values, 0.9)
-    assert (low[0], high[0]) == (0, np.inf)
-    low, high = limits(np.full((4, 1), np.inf), 0.9)
-    assert low == high == np.inf
 
 
 def test_an_infinite_refit_keeps_p_same_inside_0_and_1(X):

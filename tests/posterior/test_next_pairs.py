@@ -277,40 +277,6 @@ LINKED = pm.Mahalanobis(np.eye(3), pm.metric.Link(0.1, 1.0))
 NEGATIVE = pm.Mahalanobis(np.eye(3), pm.metric.Link(-0.1, 1.0))
 
 
-@pytest.mark.parametrize(
-    ("candidates", "n", "options", "match"),
-    [
-        (np.zeros((3, 2, 3)), 4, {}, r"n .*\(3\), got 4"),
-        (np.zeros((3, 2, 3)), 0, {}, "n must .*got 0"),
-        (NAN, 1, {}, "candidates must .*got NaN"),
-        (np.zeros((3, 3, 3)), 1, {}, r"candidates must .*got \(3, 3, 3\)"),
-        ([], 1, {}, r"candidates must have shape \(N, 2, d\)"),
-        (np.zeros((3, 2, 4)), 1, {}, "candidates must have"),
-        (np.array([[0, 4]]), 1, {"X": X}, r"candidates must .*got 0 to 4"),
-        (pm.Pairs(X, ROW, ROW + 1, None), 1, {"X": X}, "X .*Pairs"),
-        (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion must .*got 'bald'"),
-    ],
-)
-def test_bad_input_is_named(posterior, candidates, n, options, match):
-    with pytest.raises(ValueError, match=match):
-        pm.next_pairs(posterior, candidates, n, **options)
-
-
-@pytest.mark.parametrize(
-    ("draws", "match"),
-    [
-        ([LINKED], "at least 2 draws"),
-        ([pm.Mahalanobis(np.eye(3))] * 2, r"P\(same\), got Mahalanobis"),
-        ([build("LocalMahalanobis", s) for s in (0, 1)], "got LocalMaha"),
-        ([NEGATIVE] * 2, r"in \[0, 1\]"),
-    ],
-)
-def test_what_has_no_draws_of_the_probability_is_refused(draws, match):
-    posterior = pm.posterior.PosteriorMetric(draws, "prediction")
-    with pytest.raises(ValueError, match=f"posterior .*{match}"):
-        pm.next_pairs(posterior, np.zeros((3, 2, 3)), 1)
-
-
 def test_a_single_metric_is_no_posterior():
     """By the check itself: in tests annotations refuse it first."""
     with pytest.raises(ValueError, match=r"posterior .* got Mahalanobis"):

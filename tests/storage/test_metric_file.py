@@ -14,7 +14,7 @@ from probmetric.metric import Mahalanobis
 from probmetric.metric.pair_similarity import Calibration
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage import metric_file as storage
-from probmetric.storage.metric_file import load_metric, read_metric, save_metric
+from probmetric.storage.metric_file import load_metric, save_metric
 from tests.metric_kinds import NAMES, build
 
 Q = np.random.default_rng(1).normal(size=(4, 3))
@@ -83,27 +83,6 @@ def test_the_mean_over_draws_of_a_kind_comes_back(tmp_path):
 def test_special_values_and_static_facts_come_back(metric, tmp_path):
     save_metric(metric, tmp_path / "m.npz")
     assert_same_bits(metric, load_metric(tmp_path / "m.npz"))
-
-
-def test_the_header_says_what_it_is_and_where_it_came_from(tmp_path):
-    where = {"data_hash": "abc", "arguments": {"n_components": 2}}
-    save_metric(
-        build("Mahalanobis"),
-        tmp_path / "m.npz",
-        feature_names=["höhe", "b", "c"],
-        provenance=where,
-    )
-    stored = read_metric(tmp_path / "m.npz")
-    assert stored.feature_names == ("höhe", "b", "c")
-    assert stored.provenance == where
-    assert stored.version == pm.__version__
-    with np.load(tmp_path / "m.npz", allow_pickle=False) as file:
-        header = json.loads(str(file["header"]))
-    assert header["format"] == "probmetric-metric"
-    assert header["metric"]["kind"] == "Mahalanobis"
-    # Without feature_names, those of the metric.
-    save_metric(load_metric(tmp_path / "m.npz"), tmp_path / "again.npz")
-    assert read_metric(tmp_path / "again.npz").feature_names == ("höhe", "b", "c")
 
 
 def damaged(path, edit):
@@ -196,13 +175,6 @@ def test_a_file_cut_anywhere_or_with_a_flipped_bit_is_refused_or_whole(tmp_path)
     assert refused > 75
 
 
-def test_provenance_that_json_cannot_hold_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="provenance must have"):
-        save_metric(
-            build("Mahalanobis"), tmp_path / "m.npz", provenance={"a": object()}
-        )
-
-
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "m.npz"
     save_metric(build("Mahalanobis"), path)
@@ -241,20 +213,3 @@ def test_what_is_no_metric_is_told_where_one_is(wrong, said, tmp_path):
     with pytest.raises(ValueError, match=r"numbers in metric\.factor"):
         pm.save_metric(Mahalanobis(np.full((1, 2), np.nan)), tmp_path / "m.npz")
     assert not list(tmp_path.iterdir())
-
-
-def test_arrays_of_the_provenance_come_back_bit_for_bit(tmp_path):
-    hashes = np.array([2**63 + 1, 7], np.uint64)
-    told = {"by": "hand", "row_hashes": hashes}
-    save_metric(pm.Mahalanobis(np.eye(2)), tmp_path / "m.npz", provenance=told)
-    found = read_metric(tmp_path / "m.npz").provenance
-    assert found.keys() == told.keys()
-    assert found["row_hashes"].dtype == np.uint64
-    np.testing.assert_array_equal(found["row_hashes"], hashes)
-    assert told["row_hashes"] is hashes  # The caller's mapping is left alone.
-    with pytest.raises(ValueError, match="numbers in names"):
-        save_metric(
-            pm.Mahalanobis(np.eye(2)),
-            tmp_path / "t.npz",
-            provenance={"names": np.array(["a"])},
-        )

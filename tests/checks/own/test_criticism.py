@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.stats import norm
 
 import probmetric as pm
-from probmetric.checks.own.criticism import _departure, _predictive, _scores
+from probmetric.checks.own.criticism import _departure, _predictive
 
 N = 200
 X = np.random.default_rng(3).normal(size=(N, 2))
@@ -51,14 +51,6 @@ def test_groups_that_are_not_there_are_asked_for_by_the_arguments_that_store_the
         pm.check_model(draws)
     with pytest.raises(ValueError, match="fit must be a fitted learner"):
         pm.check_model(X)
-
-
-def test_normal_scores_of_draws_among_themselves_are_standard_normal():
-    among = np.random.default_rng(1).gamma(2.0, size=2001)
-    scores = _scores(among, among)
-    assert abs(scores.mean()) < 1e-9
-    assert abs(scores.std() - 1) < 5e-3
-    assert _scores(np.array([np.median(among)]), among) == pytest.approx(0, abs=1e-9)
 
 
 def test_a_number_of_which_the_data_say_little_is_no_conflict():
