@@ -68,8 +68,7 @@ class EigDML(PairLearner):
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes from labels, as in ``LCA``.
     n_targets, n_impostors : int, default=3
-        Number of nearest points of the same class (n_targets) and of other classes
-        (n_impostors) that are paired with each point. Not used by ``pairs="all"``.
+        As in ``LCA``. Not used by ``pairs="all"``.
     tol : float > 0, optional
         The solver stops when ``dual_ - primal_ ≤ tol · primal_``. Default: 1e-6, or
         1e-2 for "frank_wolfe".

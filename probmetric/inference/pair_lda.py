@@ -146,7 +146,6 @@ def class_second_moments(
 def _means(
     close: np.ndarray, near: float, far: np.ndarray, apart: float
 ) -> SecondMoments:
-    """Divide sums by their weights."""
     if min(near, apart) <= 0:
         raise ValueError(
             "y must have at least one close (1) and one far (0) pair of positive "
@@ -407,7 +406,6 @@ def _solve(
     alpha: float | int,
     weighting: Weighting,
 ) -> PairLDAParams:
-    """Solve Eqs. (1)-(4) from C̄ and F̄."""
     ridge = alpha * np.eye(len(close), dtype=close.dtype)
     if method == "generalized":
         return _generalized(close + ridge, far, n_components, weighting)

@@ -388,7 +388,6 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def _probabilities(
         self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None = None
     ) -> Float[np.ndarray, "m c"]:
-        """Compute `predict_proba` of checked points; row ``own[i]`` is left out."""
         shift = shift_to(self.class_prior, self.classes_, self.class_prior_)
         if self.parts_:
             parts = zip(self.weights_, self.parts_, strict=True)
@@ -403,7 +402,6 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def _votes(
         self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None
     ) -> Float[np.ndarray, "m c"]:
-        """Compute votes with the training shares, Eq. (3) of ``neighbors.votes``."""
         c, k, prior = len(self.classes_), self.n_neighbors, self.class_prior_
         if own is not None:
             w = np.ones(len(self.codes_)) if self._w is None else self._w

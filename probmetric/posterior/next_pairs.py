@@ -205,7 +205,6 @@ def next_pairs(
 
 
 def _check_draws(posterior: object) -> None:
-    """Raise unless there are at least two draws that define P(same)."""
     if not isinstance(posterior, PosteriorMetric):
         raise ValueError(
             "posterior must be a PosteriorMetric, as from "
@@ -291,7 +290,6 @@ def _best_of(chunks: list[_Stored], size: int) -> _Stored:
 def _probabilities(
     posterior: PosteriorMetric, points: list[np.ndarray]
 ) -> Float[np.ndarray, "s m"]:
-    """Compute P(same) for every draw, in one shape."""
     draws, n = posterior.draws, len(points[0])
     check_dimension(draws[0], points[0], "candidates")
     rows = np.append(np.arange(n), np.zeros(TILE - n, int))  # Repeat the first.
@@ -328,7 +326,6 @@ def _gains(rule: _Criterion, state: np.ndarray, p: np.ndarray) -> np.ndarray:
 def _information(
     joint: Float[np.ndarray, "k s"], p: Float[np.ndarray, "s m"]
 ) -> Float[np.ndarray, "m"]:
-    """Compute Eq. (2) for each pair."""
     q = joint.sum(1)
     predicted = np.clip(joint @ p / q[:, None], 0, 1)  # Rounding may give 1 + ε.
     return q @ _entropy(predicted) - joint.sum(0) @ _entropy(p)
@@ -362,7 +359,6 @@ def _with_judgment(
 def _disagreement(
     U: Float[np.ndarray, "b s"], p: Float[np.ndarray, "s m"]
 ) -> Float[np.ndarray, "m"]:
-    """Compute Eq. (3) for each pair."""
     d = p - p.mean(0)
     return np.mean(d**2, 0) - np.sum((U @ d) ** 2, 0) / len(d)
 

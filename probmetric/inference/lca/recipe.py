@@ -160,7 +160,6 @@ def anchor_share(recipe: Recipe, n: int) -> float:
 def _sizes(
     codes: Int[np.ndarray, "n"], groups: Int[np.ndarray, "n"] | None
 ) -> Int[np.ndarray, "c"]:
-    """Return the number of points, or of groups, of each class."""
     if groups is not None:
         codes = np.unique(np.stack([codes, groups]), axis=1)[0]
     return np.bincount(codes)
