@@ -526,8 +526,8 @@ def _opened(
         return Parquet(paths, label, weight, features, drop)
     if features or drop:
         raise ValueError(
-            "features and drop must be empty for .npy files, whose columns have no "
-            "names."
+            "features and drop must be empty for .npy files (their columns have no "
+            "names)."
         )
     beside = [
         None if given is None else files_at(given, name)

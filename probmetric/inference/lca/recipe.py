@@ -260,8 +260,8 @@ def prior_for(
     elif mean in WITHIN or not isinstance(mean, str):
         if codes is None:
             raise ValueError(
-                "prior_mean must be 'auto', 'identity', 'pca' or a matrix for pairs, "
-                f"whose points have no classes, got {mean!r}."
+                "prior_mean must be 'auto', 'identity', 'pca' or a matrix for pairs "
+                f"(their points have no classes), got {mean!r}."
             )
         power = WITHIN[mean] if isinstance(mean, str) else float(mean)
         W0, c = scaled_within(pairs, codes, power, p, groups)
