@@ -59,9 +59,9 @@ class EigDML(PairLearner):
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the Euclidean metric, as a number of points. With n points, the
         learned metric is the optimum with weight n/(n + s), plus the Euclidean metric
-        of standardized features with weight s/(n + s), scaled to the same trace. 0 is
-        the optimum only, and ∞ the Euclidean metric only. "cv" tries 1, 4, 16, 64, 256
-        and ∞. It computes the log loss of ``KNeighborsClassifier`` in five folds
+        of standardized features with weight s/(n + s), scaled to the same trace. With s
+        = 0 it is the optimum, and with ∞ the Euclidean metric. "cv" tries 1, 4, 16, 64,
+        256 and ∞. It computes the log loss of ``KNeighborsClassifier`` in five folds
         (``neighbors.strength``). It chooses the largest s that is at most two standard
         errors worse than the best. This takes five to fifteen short fits with "pdhg".
         In ``fit_pairs``, s counts pairs, and "cv" means 0.

@@ -99,7 +99,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         learner and the classifier together. Parameters of a learner have names such as
         ``metric__regularization``. A learner that requires groups, such as
         ``TwoStageMixture``, uses the classes as groups. If you pass a metric that was
-        learned before, evaluate the classifier on other points than the metric was
+        learned before, evaluate the classifier on points that the metric was not
         learned from. With a posterior, class *probabilities* (not distances) are
         averaged over draws. With a list, class probabilities are averaged over its
         metrics, with weights from Bayesian stacking (``neighbors.stacking``). Each
