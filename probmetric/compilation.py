@@ -202,9 +202,8 @@ def give_back() -> None:
 def bound_programs() -> None:
     """Clear JAX's caches after ``MOST_PROGRAMS`` compilations.
 
-    Public functions call ``bound_programs`` at their start. Cleared programs
-    are compiled again at their next use, also programs of the user. Results do not
-    change.
+    Public functions call ``bound_programs`` at their start. Cleared programs are
+    compiled again at their next use, also programs of the user. Results do not change.
     """
     import jax
 

@@ -117,7 +117,6 @@ def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
 
 
 def _rows_in(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder, or all its files if all are text."""
     if rows := sorted(folder.glob("*.parquet")):
         return rows
     files = sorted(path for path in folder.iterdir() if path.is_file())

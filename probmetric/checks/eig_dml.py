@@ -41,7 +41,6 @@ def fit_problem(problem: Problem[Pairs]) -> Fit:
 
 
 def _pairs_of(problem: Problem[Pairs], same: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return differences and weights of the pairs with a label."""
     pairs = problem.data
     rows = np.asarray(pairs.y) == same
     X = np.asarray(pairs.X)

@@ -81,7 +81,6 @@ def _shown(pairs: Pairs, values: dict[str, Any]) -> xr.Dataset:
 
 
 def _world() -> tuple[Pairs, HierarchicalLCAPrior]:
-    """Return 160 pairs of 80 points in d = 2 in 4 groups."""
     pairs = random_pairs(np.random.default_rng(6), 80, 160, 2)
     pairs = pairs._replace(y=np.zeros(160, int), anchor=np.arange(160) % 4)
     common = LCAPrior(0.8 * np.eye(2), c=0.8, lam=5.0)

@@ -113,7 +113,6 @@ def _shown(pairs: Pairs, values: dict[str, Any]) -> xr.Dataset:
 
 
 def _world() -> tuple[Pairs, PointEffectsPrior]:
-    """Return 120 pairs of 15 points in d = 2."""
     rng = np.random.default_rng(6)
     X = rng.normal(size=(15, 2))
     i = np.arange(120) % 15

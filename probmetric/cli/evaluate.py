@@ -185,7 +185,6 @@ def _task(options: Evaluate) -> Task:
 
 
 def _learner(options: Evaluate) -> Learner | None:
-    """Make the learner to fit; None if a stored metric is evaluated."""
     if options.model is None:
         if options.settings:
             raise ValueError("--set requires --model.")
@@ -203,7 +202,6 @@ def _check_split(options: Evaluate) -> None:
 
 
 def _means(scored: Iterable[Scored], **more: object) -> Result:
-    """Collect tables of all splits, and means over splits."""
     figures: list[dict[str, object]] = []
     predictions: list[pd.DataFrame] = []
     for method, split, scores, frame in scored:
@@ -483,7 +481,6 @@ def _judgment_table(
 
 
 def _sites(options: Evaluate) -> Task:
-    """Compare dissimilarities of held-out sites with predictions."""
     refuse({"--test": options.test, "-k": options.k}, "--sites")
     learner, spec = _learner(options), options.spec(str(options.sites))
     remarks: list[str] = []

@@ -122,7 +122,6 @@ def run(options: Fit) -> int:
 
 
 def _with_votes(estimator: Learner, data: Data) -> Dissimilarity:
-    """Return the metric with the rows whose votes give P(same)."""
     voters = getattr(estimator, "_classifier", None)
     if voters is None or not isinstance(data, Dataset):
         raise ValueError(

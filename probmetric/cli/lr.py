@@ -46,7 +46,6 @@ def run(options: Ratios) -> int:
 def _side(
     options: Ratios, side: str, use: StoredMetric
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Load the measurements of one side, and their items."""
     by = options.by or options.label
     spec = options.spec(getattr(options, side))._replace(label=by)
     with of_option(f"--{side}"), of_option("--by", "label"):

@@ -77,7 +77,6 @@ def _rows(spec: DataSpec, queries: str | None, use: StoredMetric) -> Source | No
 
 
 def _queries(spec: DataSpec, use: StoredMetric) -> np.ndarray:
-    """Load all queries; they need no labels."""
     if not in_parts(spec.name):
         return points_for(spec, use, bare=True).X
     try:

@@ -93,7 +93,6 @@ def run(options: Next) -> int:
 
 
 def _pairs(name: str, options: Next, n: int, option: str) -> Int[np.ndarray, "N 2"]:
-    """Read the pairs of a table, with or without answers."""
     table = read_table(name, options.spec("").how, option, answers=False)
     if table.kind != "pairs":
         raise ValueError(

@@ -139,7 +139,6 @@ def run(options: Sample) -> int:
 
 @contextmanager
 def _blocks_logged() -> Generator[None]:
-    """Show the log of the samplers about blocks on disk."""
     logger, handler = logging.getLogger("probmetric"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("  %(message)s"))
     level = logger.level

@@ -41,7 +41,6 @@ def level_names(name: str, levels: Sequence[str]) -> list[str]:
 
 
 def _columns(X: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the names and columns of a data frame of pandas or polars."""
     if not (hasattr(X, "dtypes") and hasattr(X, "columns")):
         return ()
     polars = hasattr(X, "iter_columns")

@@ -94,7 +94,6 @@ def _class_blocks(
 def _targets(
     Z: np.ndarray, queries: np.ndarray, place: np.ndarray, members: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return squared distances and rows of the k nearest other members."""
     D = cdist(Z[queries], Z[members], "sqeuclidean")
     D[np.arange(len(place)), place] = np.inf
     chosen = smallest(D, min(k, len(members) - 1))

@@ -117,7 +117,6 @@ def _rows(
 
 
 def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
-    """Raise for a point twice in a triplet, or a pair twice in a quadruplet."""
     quadruplets = index if index.shape[1] == 4 else index[:, [0, 1, 0, 2]]
     pairs = np.sort(quadruplets.reshape(-1, 2, 2), -1)
     one_point = (pairs[..., 0] == pairs[..., 1]).any(1)

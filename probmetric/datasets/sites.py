@@ -164,7 +164,6 @@ def _covariate(values: pd.Series, how: Reading) -> pd.Series:
 
 
 def _wide(table: Any, id: str, how: Reading) -> pd.DataFrame:
-    """Return a table with a row for each site and a column for each species."""
     table = table.assign(**{id: _labels(table[id], id, "species")})
     rest = [name for name in table if name != id]
     numbers = {

@@ -119,7 +119,6 @@ class TextFile(NamedTuple):
         return frame
 
     def _check_split(self, head: pd.Series) -> None:
-        """Raise if the first line has one column and contains another separator."""
         line = str(head.iloc[0]).strip()
         others = [mark for mark in ";\t|, " if mark in line]
         if len(head) > 1 or not others:

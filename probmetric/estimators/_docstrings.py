@@ -44,9 +44,9 @@ class Shared:
         references are its row numbers. With a function, references are numbers or text,
         which the function converts to an array of points.
     unlabeled : label, default="warn"
-        Label of unlabeled rows, for example -1. ``fit`` ignores these rows. With
-        ``np.nan`` it also ignores rows whose label is None. With None or "warn" every
-        label is a class. "warn" also warns if a label is -1.
+        Label of unlabeled rows in y or ``groups``, for example -1. ``fit`` ignores
+        these rows. With ``np.nan`` it also ignores rows whose label is None. With None
+        or "warn" every label is a class (or group). "warn" also warns about a label -1.
     handle_unknown : {"error", "ignore"}, default="error"
         Treatment of unknown levels. A level is a value of a factor (text or categorical
         column of a data frame). It is unknown if it did not occur in ``fit``. "error"
@@ -63,6 +63,9 @@ class Shared:
         y : array-like of shape (n,)
             Class labels, numbers or strings. At least two classes are required, and at
             least one class with two or more rows.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
+            twice. "cv" ignores the weights. Default: 1 for all points.
         """
 
     def fit_pairs(self) -> None:

@@ -77,7 +77,6 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return recipe._replace(prior_mean=np.asarray(W0)) if power else recipe
 
     def _store_fit(self, fitted: Fitted, metric: Mahalanobis, scaler: Scaler) -> None:
-        """Store the fit, and its common map in input units."""
         report(fitted.fit, type(self).__name__)
         self._set_map(metric.factor, scaler, fitted.pairs.X)
         self.spread_ = float(fitted.fit.params.spread)
@@ -93,7 +92,6 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return taught_scale(np.asarray(self.fitted_.pairs.X), self.scale_)
 
     def _spreads(self) -> SpreadPosterior:
-        """Return the posterior of ω on its grid (computed lazily and cached)."""
         if not self._grid:
             self._grid = [effects.grid(self.fitted_)]
         return self._grid[0]

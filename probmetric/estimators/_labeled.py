@@ -180,7 +180,6 @@ def unlabeled_of(estimator: object) -> object:
 def _classes(
     labels: np.ndarray, smallest: int
 ) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
-    """Return the sorted classes and the codes of labels; warn of classes of one row."""
     classes, codes = label_codes(labels)
     if len(classes) < 2:
         class_codes(labels, "y")

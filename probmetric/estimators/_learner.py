@@ -80,7 +80,6 @@ class Learner[M](BaseEstimator):
         """Draw from the posterior. Not used by learners that write ``sample``."""
 
     def _method_for(self, purpose: Purpose) -> str:
-        """Return the default method of ``posterior_metric``."""
         return self._default_method
 
     def _size(self, n: int, method: str | M) -> tuple[int, int | None]:
@@ -95,7 +94,6 @@ class Learner[M](BaseEstimator):
 
     @property
     def _names(self) -> list[str] | None:
-        """Names of the features, if ``fit`` had any."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else list(names)
 

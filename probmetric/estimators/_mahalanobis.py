@@ -116,7 +116,6 @@ class MahalanobisMixin(
 
 
 def _has_threshold(estimator: object) -> bool:
-    """Raise AttributeError if there is no threshold yet."""
     fits_pairs = hasattr(estimator, "fit_pairs")
     fitted = hasattr(estimator, "components_")
     if hasattr(estimator, "threshold_") or (fits_pairs and not fitted):

@@ -120,7 +120,6 @@ class SameProbability:
         return same_class((a, b), known, training, c, self._class_probabilities)
 
     def _training_rows(self) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
-        """Return the training rows in input units, and their class codes."""
         training: Labeled | None = getattr(self, "_training", None)
         if training is None:
             raise ValueError(
@@ -133,7 +132,6 @@ class SameProbability:
     def _model_probability(
         self, A: Float[np.ndarray, "N d"], B: Float[np.ndarray, "N d"]
     ) -> Float[np.ndarray, "N"]:
-        """Return P(same) of a fit to pairs."""
         raise ValueError(
             f"same_probability of {type(self).__name__} requires a fit to class "
             "labels, got a fit to pairs. For pairs use LCA().fit_pairs"

@@ -184,14 +184,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn the projection and the mixtures.
-
-        Parameters
-        ----------
-        sample_weight : array-like of shape (n,), optional
-            Weights of the points, ≥ 0. Weight 2 equals entering the row twice. Default:
-            1 for all. Tuning ("cv") counts each row once.
-        """
+        """Learn the projection and the mixtures."""
         data, self.classes_, scaler = labeled_data(
             self, X, y, sample_weight, counts=True
         )

@@ -59,17 +59,16 @@ class EigDML(PairLearner):
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the Euclidean metric, as a number of points. With n points, the
         learned metric is the optimum with weight n/(n + s), plus the Euclidean metric
-        of standardized features with weight s/(n + s), scaled to the same trace. 0 is
-        the optimum only, and ∞ the Euclidean metric only. "cv" tries 1, 4, 16, 64, 256
-        and ∞. It computes the log loss of ``KNeighborsClassifier`` in five folds
+        of standardized features with weight s/(n + s), scaled to the same trace. With s
+        = 0 it is the optimum, and with ∞ the Euclidean metric. "cv" tries 1, 4, 16, 64,
+        256 and ∞. It computes the log loss of ``KNeighborsClassifier`` in five folds
         (``neighbors.strength``). It chooses the largest s that is at most two standard
         errors worse than the best. This takes five to fifteen short fits with "pdhg".
         In ``fit_pairs``, s counts pairs, and "cv" means 0.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes from labels, as in ``LCA``.
     n_targets, n_impostors : int, default=3
-        Number of nearest points of the same class (n_targets) and of other classes
-        (n_impostors) that are paired with each point. Not used by ``pairs="all"``.
+        As in ``LCA``. Not used by ``pairs="all"``.
     tol : float > 0, optional
         The solver stops when ``dual_ - primal_ ≤ tol · primal_``. Default: 1e-6, or
         1e-2 for "frank_wolfe".

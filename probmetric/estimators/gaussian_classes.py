@@ -331,15 +331,10 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labeled data on disk (``pm.open``). A class may have fewer points
-            than features, even one. For data on disk, ``prior="cv"`` uses a random
-            sample of about 50,000 rows, which is the same in every fit. All other
-            computations use all rows.
-        y : array-like of shape (n,)
-            Class labels. Must be None for data on disk.
-        sample_weight : array-like of shape (n,), optional
-            Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
-            twice. "cv" ignores the weights. Default: 1 for all points.
+            Points, or labeled data on disk (``pm.open``) with y None. A class may have
+            fewer points than features, even one. For data on disk, ``prior="cv"`` uses
+            a random sample of about 50,000 rows, which is the same in every fit. All
+            other computations use all rows.
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))

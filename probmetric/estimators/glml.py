@@ -183,11 +183,9 @@ class GLML(SameProbability, GaussianLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labeled data on disk (``pm.open``). Data on disk require a
-            number as ``gamma``. The Gaussians are learned as in ``GaussianClasses``,
-            and ``predict`` is not available.
-        y : array-like of shape (n,)
-            Class labels. Must be None for data on disk.
+            Points, or labeled data on disk (``pm.open``) with y None. Data on disk
+            require a number as ``gamma``. The Gaussians are learned as in
+            ``GaussianClasses``, and ``predict`` is not available.
         """
         check_settings(self)
         self._check_options()

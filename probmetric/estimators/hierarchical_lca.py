@@ -69,10 +69,6 @@ class HierarchicalLCA(EffectLearner):
         Scale of the half-normal prior of ω.
     max_iter : int, default=500
         Maximum number of iterations of the solver for each value of ω.
-    unlabeled : label, default="warn"
-        Label of unlabeled rows in y or ``groups``, for example -1. ``fit`` ignores
-        these rows. With ``np.nan`` it also ignores rows whose label is None. With None
-        or "warn" every label is a class or group. "warn" also warns if a label is -1.
 
     Attributes
     ----------
@@ -316,7 +312,6 @@ class HierarchicalLCA(EffectLearner):
     def _matrices(
         self, values: dict[str, np.ndarray], place: int | None, *, seed: int
     ) -> Float[np.ndarray, "s d d"]:
-        """Return one M a draw, of a fitted group or of a new one (None)."""
         if place is not None:
             return values["M_group"][:, place]
         return new_groups(

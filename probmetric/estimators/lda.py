@@ -34,8 +34,6 @@ from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_ch
 
 @settings
 class _TiedClasses(PairsMixin, Learner[Exact], ABC):
-    """Base of LDA and RCA: Gaussian classes with one covariance Σ_W."""
-
     _streams = True
     _default_method = "exact"
 
@@ -67,14 +65,8 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labeled data on disk (``pm.open``). For data on disk
-            ``prior_strength`` must be a number, and ``sample`` is not available.
-        y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes are required, and at
-            least one class with two or more rows. Must be None for data on disk.
-        sample_weight : array-like of shape (n,), optional
-            Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
-            twice. "cv" ignores the weights. Default: 1 for all points.
+            Points, or labeled data on disk (``pm.open``). For data on disk y must be
+            None and ``prior_strength`` a number, and ``sample`` is not available.
         """
         data, self.classes_, scaler = labeled_data(
             self, cast("ArrayLike", X), y, sample_weight, counts=True

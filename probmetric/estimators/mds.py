@@ -214,7 +214,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return checked
 
     def _make_linear(self, rows: np.ndarray) -> None:
-        """Store Gower's formula as a linear map, if the distance is Euclidean."""
         metric = self.metric
         if isinstance(metric, str) and metric == "euclidean":
             L = np.eye(rows.shape[1])

@@ -61,8 +61,7 @@ class PairLDA(PairLearner):
         Pairs that ``fit`` makes from labels, as in ``LCA``. "all" is fast, because it
         is computed from sums over points.
     n_targets, n_impostors : int, default=3
-        Number of nearest points of the same class (n_targets) and of other classes
-        (n_impostors) that are paired with each point. Not used by ``pairs="all"``.
+        As in ``LCA``. Not used by ``pairs="all"``.
 
     Attributes
     ----------
@@ -139,12 +138,8 @@ class PairLDA(PairLearner):
         ----------
         X : array-like of shape (n, d), (N, 2, d) for pairs, or Source
             Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
-            ``fit_pairs``. Data on disk require ``pairs="all"`` and a number as
-            ``prior_strength``.
-        y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes are required, and at
-            least one class with two or more rows. For labels of pairs see
-            ``fit_pairs``. Must be None for data on disk.
+            ``fit_pairs``, which describes their labels. For data on disk y must be
+            None, ``pairs`` "all" and ``prior_strength`` a number.
         sample_weight : array-like of shape (n,), optional
             Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
             twice. "cv" ignores the weights. Requires ``pairs="all"``. Default: 1 for

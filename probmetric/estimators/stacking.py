@@ -91,16 +91,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
 
     @no_type_check
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit the classifiers, and compute their weights.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-        y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes are required, and at
-            least one class with two or more rows.
-        """
+        """Fit the classifiers, and compute their weights."""
         y, X = leave_out(self.unlabeled, y, X)
         rows, self.classes_, codes = check_labeled(self, X, y)
         check_settings(self)
@@ -147,7 +138,6 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
 
 
 def _named(part: Any) -> tuple[str, Any]:
-    """Return the name of a part and a classifier with ``predict_proba``."""
     name, part = part if isinstance(part, tuple) else (type(part).__name__, part)
     if hasattr(part, "predict_proba"):
         return name, part

@@ -121,7 +121,6 @@ def _check_range(
 def _weights(
     n: int, y: ArrayLike, trials: ArrayLike | None, sample_weight: ArrayLike | None
 ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Weights of the *yes* and the *no* judgments, which sum to 1 in total."""
     ones = np.ones(n)
     count = _column(y, "y")
     total = _column(ones if trials is None else trials, "trials")

@@ -69,7 +69,6 @@ def cross_validate(
 
 
 def _other_label(y: np.ndarray) -> Any:
-    """Return a label of the type of y that is none of its values."""
     numbers = y.dtype.kind in "iufb"
     return y.max() + 1 if numbers else f"not {max(map(str, y))}"
 
@@ -210,7 +209,6 @@ def _learns_a_metric(candidate: object) -> bool:
 
 
 def _metric(fitted: object) -> Dissimilarity | MetricDraws:
-    """Draws for prediction if the learner can make them, otherwise its metric."""
     make = getattr(fitted, "posterior_metric", None)
     if make is None or next(iter(signature(make).parameters)) != "purpose":
         return getattr(fitted, "get_metric")()  # noqa: B009

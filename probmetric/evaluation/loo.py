@@ -91,7 +91,6 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
 
 
 def _warn_of_unreliable(result: Any, terms: xr.Dataset, var_name: str | None) -> None:
-    """Warn if terms with a high k-hat are a relevant part of elpd."""
     log_p = terms[next(iter(terms)) if var_name is None else var_name]
     log_p = log_p.stack(sample=("chain", "draw")).transpose("sample", ...).to_numpy()
     in_sample = logsumexp(log_p, 0) - np.log(len(log_p))

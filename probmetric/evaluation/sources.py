@@ -135,7 +135,6 @@ def _sample(total: int, most: int, seed: int) -> Int[np.ndarray, "N"]:
 
 
 def _symmetric(metric: Dissimilarity) -> bool:
-    """Whether both orders of a pair have one score, up to rounding."""
     if isinstance(metric, MeanDissimilarity):
         return all(map(_symmetric, metric.draws))
     if isinstance(metric, PairSimilarity):

@@ -276,7 +276,6 @@ def _checked(
 def _cost(
     p_same: float, cost_miss: float | int, cost_false_alarm: float | int
 ) -> tuple[float, float]:
-    """Relative costs of a miss and a false alarm in Eq. (2)."""
     check_within_0_1(p_same=p_same)
     check_number("cost_miss", cost_miss, 0, open_low=True)
     check_number("cost_false_alarm", cost_false_alarm, 0, open_low=True)

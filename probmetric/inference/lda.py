@@ -184,7 +184,6 @@ def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
 
 
 def _root(within: np.ndarray) -> np.ndarray:
-    """Compute the Cholesky root of Σ_W; raise if it is singular."""
     d = len(within)
     singular = (
         "prior must give a within-class covariance of full rank, got a singular one "

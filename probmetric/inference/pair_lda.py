@@ -146,7 +146,6 @@ def class_second_moments(
 def _means(
     close: np.ndarray, near: float, far: np.ndarray, apart: float
 ) -> SecondMoments:
-    """Divide sums by their weights."""
     if min(near, apart) <= 0:
         raise ValueError(
             "y must have at least one close (1) and one far (0) pair of positive "
@@ -232,9 +231,9 @@ def _generalized(
     keep = wider if k is None else k if weighting == "one" else min(k, wider)
     if keep == 0:
         raise ValueError(
-            "pairs: in no direction are far pairs farther apart than close pairs "
-            f"(largest ratio of variances: {values[0]:.3g}). Check that y is 1 for "
-            "close pairs."
+            "pairs must be farther apart in some direction if y is 0 than if y is 1, "
+            f"got a largest ratio of variances of {values[0]:.3g}. Check that y is 1 "
+            "for close pairs."
         )
     values, U = values[:keep], U[:, :keep]
     if weighting == "one":
@@ -252,8 +251,8 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
     positive = int(np.sum(values > len(M) * np.finfo(M.dtype).eps * values[0]))
     if values[0] <= 0:
         raise ValueError(
-            "pairs: in no direction are far pairs farther apart than close pairs (M "
-            "has no positive eigenvalue). Check that y is 1 for close pairs."
+            "pairs must be farther apart in some direction if y is 0 than if y is 1, "
+            "got M without positive eigenvalues. Check that y is 1 for close pairs."
         )
     keep = positive if k is None else min(k, positive)
     return PairLDAParams(
@@ -407,7 +406,6 @@ def _solve(
     alpha: float | int,
     weighting: Weighting,
 ) -> PairLDAParams:
-    """Solve Eqs. (1)-(4) from C̄ and F̄."""
     ridge = alpha * np.eye(len(close), dtype=close.dtype)
     if method == "generalized":
         return _generalized(close + ridge, far, n_components, weighting)

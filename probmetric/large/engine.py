@@ -198,7 +198,6 @@ def _gathered(client: "Client", results: list[Any]) -> list[Any]:
 
 
 def _divided[T](items: list[T], number: int) -> list[list[T]]:
-    """Divide items into at most ``number`` consecutive lists of similar length."""
     number = min(number, len(items))
     ends = [len(items) * i // number for i in range(number + 1)] if items else [0]
     return [items[a:b] for a, b in pairwise(ends)]

@@ -72,7 +72,6 @@ class _File(NamedTuple):
 
 @contextmanager
 def _readable(what: str) -> Generator[None]:
-    """Convert errors of a reader to a ValueError that names the file."""
     try:
         yield
     except (OSError, ValueError, EOFError, RuntimeError) as error:
@@ -272,7 +271,6 @@ class Parquet(Source):
         drop: Sequence[str],
         at: Place,
     ) -> None:
-        """Choose the columns by the schema of the first file."""
         import pyarrow as pa
 
         names: list[str] = schema.names
@@ -314,7 +312,6 @@ class Parquet(Source):
     def _same_columns(
         self, this: "pa.Schema", schema: "pa.Schema", path: Place
     ) -> None:
-        """Raise if the columns of a file differ from the first file's."""
         wanted = [*self._features, self._label, self._weight]
         for name in (name for name in wanted if name is not None):
             here = this.field(name).type if name in this.names else "none"
@@ -431,7 +428,6 @@ def _too_large(where: str, stored: Any) -> str:
 
 
 def _named(paths: Sequence[Place]) -> str:
-    """Describe files: the first, and the number of the others."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{paths[0]}{more}"
 
@@ -530,8 +526,8 @@ def _opened(
         return Parquet(paths, label, weight, features, drop)
     if features or drop:
         raise ValueError(
-            "features and drop must be empty for .npy files, whose columns have no "
-            "names."
+            "features and drop must be empty for .npy files (their columns have no "
+            "names)."
         )
     beside = [
         None if given is None else files_at(given, name)

@@ -66,12 +66,10 @@ def _no_columns(shapes: Columns) -> Columns:
 
 
 def _share(n: Array, more: Array) -> Array:
-    """Compute n'/(n + n'), or 0 if both are 0."""
     return more / jnp.where(n + more > 0, n + more, 1.0)
 
 
 def _joined_columns(a: Columns, b: Columns) -> Columns:
-    """Combine the columns of two sets of rows, Eq. (1)."""
     share, off = _share(a.n, b.n), b.mean - a.mean
     return Columns(
         a.n + b.n,

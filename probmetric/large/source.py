@@ -318,7 +318,6 @@ def filled(
 
 
 def _usable(X: np.ndarray) -> bool:
-    """Return whether rows need no copy."""
     return X.dtype == np.float64 and X.flags.c_contiguous
 
 

@@ -39,8 +39,6 @@ TUNED = 2000
 
 @dataclass(frozen=True)
 class _Coded:
-    """Replaces the labels of a block by the numbers of sorted classes."""
-
     classes: np.ndarray
 
     def __call__(self, block: Block) -> Block:

@@ -116,7 +116,6 @@ def _terms(items: Items, mean: np.ndarray, a: np.ndarray, V: np.ndarray) -> _Ter
 def _log_density(
     terms: _Terms, a: Float[np.ndarray, "d"], logdet: float
 ) -> Float[np.ndarray, "*m"]:
-    """Compute Eq. (1)."""
     n, u, s = terms
     d = len(a)
     v = 1 - a + a / n[..., None]
@@ -128,7 +127,6 @@ def _log_density(
 def _log_unions(
     left: _Terms, right: _Terms, a: Float[np.ndarray, "d"], logdet: float
 ) -> Float[np.ndarray, "l r"]:
-    """Compute Eq. (1) of all unions, by Eq. (2)."""
     step = max(1, BLOCK // max(1, right.u.size))
     parts: list[np.ndarray] = []
     for start in range(0, len(left.n), step):

@@ -255,7 +255,6 @@ def _axes_of(annotation: Any) -> str:
 
 
 def _check_rank(name: str, X: Array, axes: str) -> None:
-    """Raise ValueError for a wrong number of axes, except for a free "*n"."""
     names = axes.split()
     if not axes.startswith("*") and np.ndim(X) != len(names):
         shape = ", ".join(names) + ("," if len(names) == 1 else "")

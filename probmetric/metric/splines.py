@@ -214,7 +214,6 @@ class SplineCityBlock(MetricBase):
         return jnp.concatenate([images, places], -1)
 
     def _between(self, U: Array, V: Array) -> Array:
-        """Return the distances of matching prepared rows (Eq. 3)."""
         if self.coordinates is None:
             return jnp.sum(jnp.abs(U - V), -1)
         c = self.knots.shape[0] - 1

@@ -332,8 +332,8 @@ def _metric_of(
         )
     if params.fisher is None:
         raise ValueError(
-            "X must be the points over which the metric is averaged, because "
-            "params.fisher is None, got None"
+            "X must be the points over which the metric is averaged if params.fisher "
+            "is None, got None"
         )
     in_whitened = half.T @ params.fisher @ half
     factor = root_of(xp, in_whitened) @ whitened

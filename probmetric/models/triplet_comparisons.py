@@ -99,7 +99,6 @@ class TripletPrior(NamedTuple):
 
 
 def _squared(W: Array, triplets: Triplets) -> Array:
-    """Return D of Eq. (1), (N, K)."""
     Z = jnp.asarray(triplets.X) @ W.T
     pairs = triplets.alternatives
     return jnp.stack([jnp.sum((Z[i] - Z[j]) ** 2, -1) for i, j in pairs], -1)
@@ -111,7 +110,6 @@ def _log_odds(W: Array, triplets: Triplets) -> Array:
 
 
 def _log_probability(W: Array, triplets: Triplets, lapse_rate: Numeric) -> Array:
-    """Return log P* of Eq. (5), (N, K)."""
     log_p = jax.nn.log_softmax(-_squared(W, triplets), -1)
     lapse = jnp.asarray(lapse_rate, log_p.dtype)
     return jnp.logaddexp(log_p + jnp.log1p(-lapse), jnp.log(lapse / log_p.shape[-1]))

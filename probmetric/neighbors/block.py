@@ -261,7 +261,6 @@ class _Screen:
     def _passed(
         self, rows: Int[np.ndarray, "q"], points: slice, worst: Float[np.ndarray, "q"]
     ) -> Int[np.ndarray, "n"]:
-        """Select the pairs of a tile, flat, that pass Eq. (1)."""
         with np.errstate(over="ignore", under="ignore"):
             worst = worst * self.unit
         passed = np.zeros(0, np.intp)

@@ -99,7 +99,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         learner and the classifier together. Parameters of a learner have names such as
         ``metric__regularization``. A learner that requires groups, such as
         ``TwoStageMixture``, uses the classes as groups. If you pass a metric that was
-        learned before, evaluate the classifier on other points than the metric was
+        learned before, evaluate the classifier on points that the metric was not
         learned from. With a posterior, class *probabilities* (not distances) are
         averaged over draws. With a list, class probabilities are averaged over its
         metrics, with weights from Bayesian stacking (``neighbors.stacking``). Each
@@ -388,7 +388,6 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def _probabilities(
         self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None = None
     ) -> Float[np.ndarray, "m c"]:
-        """Compute `predict_proba` of checked points; row ``own[i]`` is left out."""
         shift = shift_to(self.class_prior, self.classes_, self.class_prior_)
         if self.parts_:
             parts = zip(self.weights_, self.parts_, strict=True)
@@ -403,7 +402,6 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def _votes(
         self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None
     ) -> Float[np.ndarray, "m c"]:
-        """Compute votes with the training shares, Eq. (3) of ``neighbors.votes``."""
         c, k, prior = len(self.classes_), self.n_neighbors, self.class_prior_
         if own is not None:
             w = np.ones(len(self.codes_)) if self._w is None else self._w

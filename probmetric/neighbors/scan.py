@@ -293,7 +293,6 @@ def _refined(
     index: Int[np.ndarray, "q k"],
     shared: object,
 ) -> Float[np.ndarray, "q k"]:
-    """Call ``refine`` at padded shapes, on blocks of candidate columns."""
     index, q = pad_rows(index, len(Q)), len(index)
     k = index.shape[1]
     wide = min(k, max(1, REFINED // Q.size))

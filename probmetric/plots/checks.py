@@ -240,7 +240,6 @@ def predictive_check(
 def _frequencies(
     stated: np.ndarray, which: np.ndarray, prob: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return simultaneous limits of frequencies if the stated ones are right."""
     rng, counts = np.random.default_rng(0), np.bincount(which)
     shares = [
         np.bincount(which, rng.random(len(stated)) < stated) / counts

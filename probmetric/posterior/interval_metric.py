@@ -201,7 +201,6 @@ class IntervalMetric:
     def _rows(
         self, A: Array, B: Array
     ) -> tuple[tuple[int, ...], tuple[np.ndarray, ...]]:
-        """Return the shape of the result, and the points as rows."""
         coded = check_columns(self, A=A, B=B)
         A, B = coded.values()
         intervals.same_features(self.metric, A=A, B=B)
@@ -216,7 +215,6 @@ class IntervalMetric:
     def _evaluate(
         self, function: Callable[..., Array], A: Array, B: Array
     ) -> np.ndarray:
-        """Evaluate a function for the fit and every refit, shape (1 + g, ...)."""
         shape, points = self._rows(A, B)
         values = over_draws(function, (self.metric, *self.left_out), *points)
         return values.reshape(-1, *shape)

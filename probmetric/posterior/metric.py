@@ -341,7 +341,6 @@ class PosteriorMetric:
     def _log_odds(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"], prior_odds: Scalar
     ) -> Float[np.ndarray, "s *n"]:
-        """Compute the log odds of *same* at prior odds for every draw."""
         if not isinstance(self.draws[0], PairSimilarity):
             raise ValueError(
                 f"prior_odds must be None for draws of {type(self.draws[0]).__name__}, "
@@ -366,7 +365,6 @@ class PosteriorMetric:
         return values.reshape(self.n_draws, *shape[:-1])
 
     def _points(self, **arguments: Array) -> tuple[np.ndarray, ...]:
-        """Check points by argument name; the first are queries."""
         arguments = check_columns(self, **arguments)
         points = {name: inputs.points(X, name) for name, X in arguments.items()}
         for name, X in points.items():

@@ -178,7 +178,6 @@ def next_pairs(
 
 
 def _check_draws(posterior: object) -> None:
-    """Raise unless there are at least two draws that define P(same)."""
     if not isinstance(posterior, PosteriorMetric):
         raise ValueError(
             "posterior must be a PosteriorMetric, as from "
@@ -215,7 +214,6 @@ def _ends_of(
 def _probabilities(
     posterior: PosteriorMetric, ends: list[Float[np.ndarray, "N d"]]
 ) -> Float[np.ndarray, "s N"]:
-    """Compute P(same) for every draw, in tiles of one shape."""
     draws, n = posterior.draws, len(ends[0])
     check_dimension(draws[0], ends[0], "candidates")
     p = np.empty((len(draws), n))
@@ -261,7 +259,6 @@ def _gains(rule: _Criterion, state: np.ndarray, p: np.ndarray) -> np.ndarray:
 def _information(
     joint: Float[np.ndarray, "k s"], p: Float[np.ndarray, "s m"]
 ) -> Float[np.ndarray, "m"]:
-    """Compute Eq. (2) for each pair."""
     q = joint.sum(1)
     predicted = np.clip(joint @ p / q[:, None], 0, 1)  # Rounding may give 1 + ε.
     return q @ _entropy(predicted) - joint.sum(0) @ _entropy(p)
@@ -295,7 +292,6 @@ def _with_judgment(
 def _disagreement(
     U: Float[np.ndarray, "b s"], p: Float[np.ndarray, "s m"]
 ) -> Float[np.ndarray, "m"]:
-    """Compute Eq. (3) for each pair."""
     d = p - p.mean(0)
     return np.mean(d**2, 0) - np.sum((U @ d) ** 2, 0) / len(d)
 

@@ -122,7 +122,6 @@ def evaluate_page(
 
 
 def _confusion(predictions: pd.DataFrame, *, sampled: bool = False) -> Section:
-    """Count the held-out points by true and predicted class."""
     truth, predicted = predictions["truth"], predictions["predicted"]
     table = pd.crosstab(truth, predicted).rename_axis("true class").reset_index()
     what = "A sample of held-out points" if sampled else "Held-out points"
@@ -132,7 +131,6 @@ def _confusion(predictions: pd.DataFrame, *, sampled: bool = False) -> Section:
 
 
 def _error_of_gain(predictions: pd.DataFrame, base: str, name: str) -> float:
-    """Compute the standard error of the paired difference in accuracy."""
     right = predictions["truth"] == predictions["predicted"]
     keys = [predictions[key] for key in ("split", "row", "method")]
     table: Any = right.astype(float).groupby(keys).first().unstack()

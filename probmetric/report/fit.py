@@ -112,7 +112,6 @@ def _of_answers(metric: Dissimilarity, about: Summary) -> list[Picture | Table]:
 
 
 def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
-    """Draw the metric, and at most ``MOST_POINTS`` points, evenly spaced."""
     rows = np.unique(np.linspace(0, len(data.X) - 1, MOST_POINTS).astype(int))
     X, y = data.X[rows], data.y[rows]
     pictures: list[Picture] = []

@@ -199,7 +199,6 @@ def _check_section(result: Validation) -> Section:
 
 
 def _entries(result: Validation, limit: int = 400) -> pd.DataFrame:
-    """Entries of the checks; with more than ``limit`` only the worst."""
     whole = result.to_dataframe().drop(columns=["model", "layer"])
     if not result.broken:
         whole = whole.drop(columns="control")

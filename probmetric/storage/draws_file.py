@@ -79,7 +79,6 @@ def load_draws(path: "str | Path") -> xr.DataTree:
 
 
 def _check_sum(path: Path) -> None:
-    """Raise ValueError if the file has a checksum, or a part of one, that differs."""
     content = path.read_bytes()
     start = content.rfind(MARK[:8], max(len(content) - TAIL, 0))
     if start >= 0:

@@ -89,7 +89,6 @@ def describe(value: object, name: str) -> tuple[Any, Arrays]:
 
 
 def _numbers(values: object, name: str) -> np.ndarray:
-    """Return an array of numbers without NaN, or raise ValueError."""
     array = np.asarray(values)
     if array.dtype.kind in "biuf":
         with np.errstate(invalid="ignore"):
@@ -287,7 +286,6 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
 
 
 def _header(text: np.ndarray | None, path: Path) -> dict[str, Any]:
-    """Return the header; raise ValueError if this is another kind of file."""
     try:
         header = json.loads(str(text))
     except (ValueError, RecursionError):

@@ -20,8 +20,7 @@ degrees of freedom, and n_c points in the class of a point, the statistics are
                 (1 - h)^((f-1)/2),  h = |u|² n_c/(n_c - 1);                         (2)
 *skewness*      ‖E q⊗q⊗q‖², Mardia's: all third moments, also of curved classes;
 *clusters*      the smallest kurtosis over directions, by gradient descent from the
-                principal components: 3 for a normal, 1 for two equal
-                clusters;
+                principal components: 3 for a normal, 1 for two equal clusters;
 *labels*        third moment towards the means of the other classes: mislabeled points
                 lie there;
 *covariances*   ("tied") Σ_c n_c ‖E_c qqᵀ - I‖²;

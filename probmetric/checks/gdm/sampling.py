@@ -28,7 +28,6 @@ def _posterior(problem: Problem[Pairs]) -> Posterior:
 
 
 def _world() -> tuple[Pairs, GDMPrior]:
-    """Return 80 pairs of 30 sites in d = 2, of 1 to 6 units."""
     rng = np.random.default_rng(6)
     X, i = rng.gamma(2.0, size=(30, 2)), rng.integers(0, 30, 80)
     j = (i + rng.integers(1, 30, 80)) % 30

@@ -78,7 +78,6 @@ def svi_estimate(problem: Problem[Pairs]) -> xr.Dataset:
 
 
 def _world() -> tuple[Pairs, LCAPrior]:
-    """Return 100 pairs of 60 points in d = 2."""
     pairs = random_pairs(np.random.default_rng(6), 60, 100, 2)
     prior = LCAPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
     return pairs._replace(y=np.zeros(100, int)), prior

@@ -52,7 +52,6 @@ def _log_distances(
 
 
 def _world() -> tuple[Triplets, TripletPrior]:
-    """Return 150 triplets of 40 points in d = 2."""
     rng = np.random.default_rng(6)
     X = rng.normal(size=(40, 2))
     a, near, far = triples(rng, 40, 150)

@@ -31,7 +31,6 @@ N_WORLDS = 380
 
 
 def _world() -> tuple[Stacks, TwoStagePrior]:
-    """Return 15 sources of 2 instances in d = 1."""
     prior = TwoStagePrior(
         3.0, np.zeros(1), 0.2, 8.0, 6 * np.eye(1), 8.0, np.eye(1), 2.0, 2.0
     )

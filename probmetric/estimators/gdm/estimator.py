@@ -412,7 +412,6 @@ class GDM(
 
     @property
     def _far(self) -> str | None:
-        """Name of the curve of geographic distance."""
         return None if self.prior_.coordinates is None else self.curve_names_[-1]
 
     def _predictors(self) -> dict[str, list[int]]:
@@ -516,7 +515,6 @@ class GDM(
     def _model_probability(
         self, A: Float[np.ndarray, "N d"], B: Float[np.ndarray, "N d"]
     ) -> Float[np.ndarray, "N"]:
-        """Return the expected similarity of each pair, exp(-(b + distance))."""
         return np.asarray(self.get_metric().same_probability(A, B))
 
     def pair_dissimilarity(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:

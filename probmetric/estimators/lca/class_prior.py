@@ -209,7 +209,6 @@ def held_out(
 def _along(
     pairs: Pooled, priors: list[ClassPrior]
 ) -> Iterator[tuple[Float[np.ndarray, "p d"], float]]:
-    """Yield W and b of fits under each prior in turn."""
     mean, log_b = priors[0].of_class().mean, np.log(0.3)
     p, d = mean.shape
     W = mean

@@ -235,12 +235,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ----------
         X : array-like of shape (n, d), or (N, 2, d) for pairs, or Source
             Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
-            ``fit_pairs``. For data on disk the fit uses ``n_anchors`` anchors, by
-            default 100,000.
-        y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes are required, and at
-            least one class with two or more rows. For labels of pairs see
-            ``fit_pairs``.
+            ``fit_pairs``, which describes their labels. For data on disk y must be
+            None, and the fit uses ``n_anchors`` anchors, by default 100,000.
         sample_weight : array-like of shape (n,), optional
             Data weights w ≥ 0. The weight of a pair is the product of the weights of
             its points. All pairs together count as Σw observations. Nearest pairs,

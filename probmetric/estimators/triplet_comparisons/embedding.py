@@ -208,7 +208,6 @@ class TripletEmbedding(TripletLearner):
         return self
 
     def _cross_validated(self, data: Triplets, rate: float) -> int:
-        """Choose the number of dimensions by the one-standard-error rule."""
         n, y, w = len(data.X), np.asarray(data.y), np.asarray(weights(data))
         grid = range(1, min(MOST_DIMENSIONS, n - 1) + 1)
         rates = {"learning_rate": rate, "lapse_rate": float(self.lapse_rate)}

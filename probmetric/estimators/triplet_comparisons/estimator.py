@@ -211,7 +211,6 @@ class TripletMetric(PairsMixin, TripletLearner):
         return triplets_from_arrays(triplets, y, w, X=stored, odd_one_out=odd)
 
     def _store(self, data: Triplets, rate: float, lam: float, scaler: Scaler) -> Self:
-        """Fit, with a learning rate and λ for "auto"."""
         if self.learning_rate != "auto":
             rate = float(self.learning_rate)
         if self.regularization != "auto":

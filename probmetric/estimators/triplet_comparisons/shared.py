@@ -83,7 +83,6 @@ class TripletLearner(Learner[NutsOrLaplace]):
             )
 
     def _rates(self) -> dict[str, float]:
-        """Return the keyword arguments of the model."""
         lapse_rate = float(self.lapse_rate)
         return {"learning_rate": self.learning_rate_, "lapse_rate": lapse_rate}
 

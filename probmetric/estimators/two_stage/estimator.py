@@ -122,10 +122,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Maximum number of steps of EM.
     tol : float, optional
     random_state : int, RandomState or None, default=0
-    unlabeled : label, default="warn"
-        Label of rows without a group in ``groups``, for example -1. ``fit`` ignores
-        these rows. With ``np.nan`` it also ignores rows whose label is None. With None
-        or "warn" every label is a group. "warn" also warns if a label is -1.
     calibration : {"auto", None}, default="auto"
         Calibration of log likelihood ratios (LR) after ``fit(X, groups=)``. "auto" fits
         an increasing function of the log LR to pairs of left-out sources, in five

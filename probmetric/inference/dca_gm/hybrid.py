@@ -195,6 +195,5 @@ def _polak_ribiere(
 
 
 def _inverse_root(S: Float[Array, "p p"]) -> Float[Array, "p p"]:
-    """Compute S^{-1/2} of a symmetric positive definite matrix."""
     eigenvalues, vectors = jnp.linalg.eigh(S)
     return (vectors / jnp.sqrt(eigenvalues)) @ vectors.T

@@ -123,8 +123,8 @@ def game(
     zero = ~np.any(far, 1)
     if zero.any():
         raise ValueError(
-            f"pairs: in {zero.sum()} far pairs both points are equal, and no metric "
-            "can separate them. Remove these pairs."
+            f"pairs must have different points in every far pair, got {zero.sum()} far "
+            "pairs of equal points. Remove these pairs."
         )
     H = close.T @ close
     H = H + ridge * np.trace(H) / d * np.eye(d, dtype=H.dtype)

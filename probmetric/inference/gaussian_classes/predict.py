@@ -127,7 +127,6 @@ def _predict(post: ClassPosterior, X: Array, missing: bool) -> Array:
 
 
 def _log_joint(post: ClassPosterior, X: Array, missing: bool) -> Array:
-    """Compute log P(class, x | data), shape (n, c)."""
     log_prior = jnp.log(post.alpha) - jnp.log(jnp.sum(post.alpha))
     if is_diagonal(post):
         each = jax.vmap(lambda x: _diagonal_log_densities(post, x))(X)

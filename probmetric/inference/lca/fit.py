@@ -198,8 +198,9 @@ def _scaled(W0: Array, pairs: Pairs) -> tuple[Array, float]:
     median = _median(np.sum(apart**2, 1), times[used])
     if not median > 0:
         raise ValueError(
-            f"pairs: in all {int(used.sum())} pairs with y = 1 both points are equal, "
-            "so the prior has no scale. Add pairs of different points with y = 1."
+            "pairs must have different points in a pair with y = 1, got only equal "
+            f"points in {int(used.sum())} pairs. The scale of the prior is computed "
+            "from such pairs. Add pairs of different points with y = 1."
         )
     c = 1 / np.sqrt(median)
     return c * W0, float(c)
@@ -219,10 +220,9 @@ def check_prior(prior: LCAPrior) -> None:
     """Raise ValueError if the prior of W is proper and centered at zero."""
     if np.all(np.asarray(prior.lam) > 0) and not np.any(np.asarray(prior.mean)):
         raise ValueError(
-            "prior.mean must not be zero with lam > 0, got zeros. Around zero the "
-            "prior shrinks the size of the metric, not its shape, and is flat along "
-            "rotations of W. Center it at scaled_identity(pairs) or "
-            "scaled_pca(pairs, p)."
+            "prior.mean must not be zero with lam > 0, got zeros. A prior with mean "
+            "zero shrinks the size of the metric, but not its shape. Use "
+            "scaled_identity(pairs) or scaled_pca(pairs, p)."
         )
 
 

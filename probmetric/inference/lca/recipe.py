@@ -157,7 +157,6 @@ def anchor_share(recipe: Recipe, n: int) -> float:
 def _sizes(
     codes: Int[np.ndarray, "n"], groups: Int[np.ndarray, "n"] | None
 ) -> Int[np.ndarray, "c"]:
-    """Return the number of points, or of groups, of each class."""
     if groups is not None:
         codes = np.unique(np.stack([codes, groups]), axis=1)[0]
     return np.bincount(codes)
@@ -258,8 +257,8 @@ def prior_for(
     elif mean in WITHIN or not isinstance(mean, str):
         if codes is None:
             raise ValueError(
-                "prior_mean must be 'auto', 'identity', 'pca' or a matrix for pairs, "
-                f"whose points have no classes, got {mean!r}."
+                "prior_mean must be 'auto', 'identity', 'pca' or a matrix for pairs "
+                f"(their points have no classes), got {mean!r}."
             )
         power = WITHIN[mean] if isinstance(mean, str) else float(mean)
         W0, c = scaled_within(pairs, codes, power, p, groups)

@@ -1,8 +1,7 @@
 """Classical MDS: symbols, and the file that derives each equation.
 
 Symbols. D (n, n) are dissimilarities, not squared; C = I - 11ᵀ/n; M = -½ C D² C = VΛVᵀ
-with D² entry by entry; Q (n, k) are coordinates, and q are coordinates
-of a new object.
+with D² entry by entry; Q (n, k) are coordinates, and q are coordinates of a new object.
 
 In reading order:
 

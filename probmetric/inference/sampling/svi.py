@@ -122,8 +122,6 @@ class Bound(infer.Trace_ELBO):
 
 
 class _Problem(NamedTuple):
-    """The static arguments of the compiled programs of a fit."""
-
     model: Model
     settings: "SVI"
     tree: Tree

@@ -73,8 +73,8 @@ def check_connected(triplets: Triplets) -> None:
     groups = len(np.unique(label[starts]))
     if groups > 1:
         raise ValueError(
-            f"triplets: the objects form {groups} groups that no triplet connects. Fit "
-            "each group separately, or add triplets."
+            f"triplets must connect all objects, got {groups} groups without a triplet "
+            "between them. Fit each group separately, or add triplets."
         )
 
 
@@ -92,7 +92,7 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
     values, vectors = np.linalg.eigh(M)
     if not values[-1] > len(M) * np.finfo(M.dtype).eps * np.sum(data.w):
         raise ValueError(  # tr M₁ = 0: without a positive eigenvalue, M₁ = 0.
-            "triplets.y: the responses cancel exactly, so there is no starting point. "
+            "triplets.y must give a starting point, got responses that cancel exactly. "
             "Add triplets."
         )
     values, W = values[::-1][:n_components], vectors.T[::-1][:n_components]

@@ -97,7 +97,6 @@ def _frame(W: Array, B: Array) -> _Frame:
 
 
 def _log_group(frame: _Frame, mean: Array, data: GroupData) -> Array:
-    """Compute log p(X_i | k) for all groups under one component, Eq. (1)."""
     n, d = data.size, len(mean)
     u = (data.mean - mean) @ frame.T.T
     v = (1 - frame.a) + frame.a / n[:, None]

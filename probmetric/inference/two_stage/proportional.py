@@ -94,7 +94,6 @@ class ProportionalParams(NamedTuple):
 
 
 def _traces(S: Array, A: Array) -> Array:
-    """Compute Σ_k tr S_k⁻¹ A_k."""
     return jnp.sum(jax.vmap(lambda S, A: jnp.trace(solve_spd(S, A)))(S, A))
 
 

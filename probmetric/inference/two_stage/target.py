@@ -95,7 +95,6 @@ def pack(fitted: Fitted) -> Data:
 
 
 def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
-    """Compute log c_k p(X_i | k), Eq. (1)."""
     g, d = data.groups, params.means.shape[1]
 
     def of_component(log_c: Array, mean: Array, W: Array, B: Array) -> Array:

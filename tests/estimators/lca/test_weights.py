@@ -68,7 +68,7 @@ def test_a_common_weight_is_so_much_more_data_under_the_same_prior():
 )
 def test_scikit_learns_checks_on_copies_pass_where_pairs_are_not_all_of_copies(check):
     check("LCA", pm.LCA(pairs="all"))
-    with pytest.raises(ValueError, match="y = 1 both points are equal"):
+    with pytest.raises(ValueError, match="different points in a pair with y = 1"):
         check("LCA", pm.LCA())
 
 

@@ -136,7 +136,6 @@ def _fit(
 
 
 def _matrix(params: LCAParams) -> Float[np.ndarray, "d d"]:
-    """Return M in units of the link."""
     L = np.asarray(to_metric(params).factor)
     return L.T @ L
 

@@ -130,7 +130,6 @@ def _joined(
 
 
 def _lowest(lists: Iterable[Least], size: int) -> Least:
-    """Return the ``size`` rows with the smallest hashes, in order."""
     hashes, row, Z = (np.concatenate(arrays) for arrays in zip(*lists, strict=True))
     order = np.lexsort((row, hashes))[:size]
     return hashes[order], row[order], Z[order]
