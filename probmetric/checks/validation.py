@@ -172,7 +172,7 @@ class Validation:
                 if self.broken
                 else {
                     "exact claims agree": f"{c.agree} of {c.exact}",
-                    "within bound": f"{c.within} of {c.approximate}",
+                    "within bound": f"{c.within + part.unreliable} of {c.approximate}",
                     "inconclusive": c.inconclusive,
                 }
             )

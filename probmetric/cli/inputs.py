@@ -85,7 +85,7 @@ def check_finite(data: Dataset) -> None:
     """Raise for points with NaN or infinity."""
     for missing, bad in ((True, np.isnan(data.X)), (False, np.isinf(data.X))):
         if bad.any():
-            todo = f"correct {data.name}, or omit columns with --drop"
+            todo = f"Correct {data.name}, or omit columns with --drop"
             raise ValueError(not_finite(data.frame, missing, "data", todo))
     points(data.X)
 

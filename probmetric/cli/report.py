@@ -47,7 +47,7 @@ def explore(options: Explore) -> int:
     return 0
 
 
-def _page(stored: StoredMetric, data: Dataset, k: int = 10) -> Page:
+def _page(stored: StoredMetric, data: Dataset, k: int) -> Page:
     try:
         return explorer(
             stored.metric,
@@ -79,4 +79,4 @@ def explorer_of(folder: Path) -> Page:
     data, lacking = data_again(summary, None)
     if data is None:
         raise ValueError(f"--explore requires the data of the run. {lacking}")
-    return _page(stored, data)
+    return _page(stored, data, min(10, len(data.X) - 1))

@@ -1,7 +1,6 @@
 """Answers on the command line: what is learned is what Python learns from them."""
 
 import json
-import re
 
 import numpy as np
 import pandas as pd
@@ -132,57 +131,6 @@ def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
     assert said["data"]["features"] == SITES
 
 
-@pytest.mark.parametrize(
-    ("model", "answers", "words"),
-    [
-        ("lda", "pairs", "--answers has pairs, from which LDA cannot learn"),
-        ("gdm", "triplets", "--answers has triplets, from which GDM"),
-        ("point_effects", "counts", "no column 'trials' for PointEffectsLCA"),
-        ("gdm", "sites", "columns i, j, y for pairs.* got rain, pH in sites.csv"),
-        (
-            "gdm",
-            "wrong",
-            "whole numbers from 0.* wrong.csv, got '1.5' as j in",
-        ),
-        ("gdm", "high", r"row numbers of .*sites.csv \(0 to 20\), got 21"),
-        ("gdm", "nowhere", "existing file, got .*nowhere.csv"),
-        (
-            "triplet_embedding",
-            "triplets",
-            "--data cannot be combined with TripletEmbedding",
-        ),
-    ],
-)
-def test_answers_that_cannot_be_used_are_refused(
-    world, tmp_path, model, answers, words
-):
-    paths = dict(world[2])
-    for name, j in ("wrong", 1.5), ("high", 21):
-        paths[name] = tmp_path / f"{name}.csv"
-        pd.DataFrame({"i": [0], "j": [j], "y": [1]}).to_csv(paths[name], index=False)
-    paths["nowhere"] = tmp_path / "nowhere.csv"
-    given = "--data", paths["sites"], "--answers", paths[answers]
-    said = refused("fit", model, *given, "--out", tmp_path / "run")
-    assert re.search(words, said), said
-    assert not (tmp_path / "run").exists()
-
-
-def test_points_or_answers_that_lack_are_named(world, tmp_path):
-    paths, out = world[2], ("--out", tmp_path)
-    said = refused("fit", "gdm", "--answers", paths["counts"], *out)
-    assert "--data must be the table of points for --answers, got none" in said
-    said = refused("sample", "gdm", *out)
-    assert "--data, --answers or --sites must be given, got neither" in said
-    said = refused("sample", "triplet_embedding", "--data", "wine", *out)
-    assert "--answers must be a table of triplets for TripletEmbedding" in said
-    grouped = "--data", paths["sites"], "--groups", "rain"
-    said = refused("fit", "gdm", *grouped, "--answers", paths["counts"], *out)
-    assert "--groups cannot be combined with --answers" in said
-    left = "--data", paths["sites"], "--unlabeled", "-1"
-    said = refused("fit", "gdm", *left, "--answers", paths["counts"], *out)
-    assert "--unlabeled cannot be combined with --answers" in said
-
-
 @pytest.fixture(scope="module")
 def halves(world, tmp_path_factory):
     """Every other row of the tables, to learn from and to judge by."""
@@ -235,23 +183,6 @@ def test_answers_held_out_judge_a_metric_as_in_python(world, halves, tmp_path):
     )
     seen = run("evaluate", *sites, *answers, *metric)
     assert "learned from the same judgments" in seen.output
-
-
-def test_the_share_of_same_is_that_of_all_judgments_by_their_weights(world, tmp_path):
-    rows = {"i": [0, 1, 2], "j": [3, 4, 5], "y": [1, 2, 0], "trials": [2, 5, 3]}
-    judge, metric = tmp_path / "judge.csv", tmp_path / "metric.npz"
-    pd.DataFrame(rows).assign(weight=[1.0, 4.0, 2.0]).to_csv(judge, index=False)
-    pm.save_metric(pm.Mahalanobis(np.eye(2), pm.metric.Link(0.1, 0.5)), metric)
-    words = "--data", world[2]["sites"], "--answers", judge, "--metric", metric
-    done = run("evaluate", *words, "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    _, base, _ = judged(tmp_path / "out")
-    yes, no = 1 * 1 + 4 * 2 + 2 * 0, 1 * 1 + 4 * 3 + 2 * 3
-    share = yes / (yes + no)
-    np.testing.assert_allclose(base["brier"], share * (1 - share))
-    stated = pd.read_csv(tmp_path / "out" / "predictions.csv")
-    np.testing.assert_allclose(stated.P[stated.method == "share of same"], share)
-    assert (stated.method == "share of same").sum() == 3
 
 
 @pytest.mark.long

@@ -92,21 +92,6 @@ def quick_checks(monkeypatch):
     return use
 
 
-def test_a_page_says_that_a_khat_alone_does_not_count(
-    quick_checks, tmp_path, monkeypatch
-):
-    def judged(name, problem, **options):
-        doubted = sampled(2).assign_attrs(khat=0.9)
-        near = replace(fake_checks()[2], estimate=lambda problem: doubted)
-        return validation.validate([near], problem, **options)
-
-    monkeypatch.setattr(cli_validate, "validate", judged)
-    assert run("validate", "lca", "--out", tmp_path).exit_code == 0
-    page = (tmp_path / "report.html").read_text()
-    assert "1 of them inconclusive by k-hat" in page
-    assert "A high k-hat does not change the verdict" in page
-
-
 COMMANDS = ("validate", "fit", "sample", "next", "neighbors", "explore", "evaluate")
 COMMANDS += ("report", "")
 HELP = """
@@ -202,13 +187,6 @@ def test_a_conflict_exits_with_1_only_under_strict(quick_checks):
     assert "conflict  predictive: one said" in done.output
 
 
-@pytest.mark.parametrize("words", [(), ("--data", "iris", "--break")])
-def test_strict_without_data_to_hold_against_is_refused(words):
-    done = run("validate", "lca", "--strict", *words)
-    assert done.exit_code == 2
-    assert "--strict requires --data" in done.output
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--break",), ("--data", "iris")])
 def test_the_page_of_a_validation_is_made_again_from_its_folder(
@@ -239,61 +217,6 @@ def test_a_validation_without_one_of_its_files_is_refused(quick_checks, tmp_path
     done = run("report", tmp_path, "--force")
     assert done.exit_code == 2, done.output
     assert name in done.output.replace("\n", "")
-
-
-def broken_files(folder):
-    """Write unusable data sets; return what the sentence about each must say."""
-    texts = {
-        "nan.csv": (
-            "a,b,y\n1,2,0\n,4,1\n3,3,0\n1,1,1\n",
-            "got NaN in 1 of 4 rows, columns ['a']",
-        ),
-        "inf.csv": (
-            "a,y\n1,0\ninf,1\n2,0\n3,1\n",
-            "got infinity in 1 of 4 rows, columns ['a']",
-        ),
-        "one.csv": ("a,y\n1,0\n2,0\n", "at least 2 classes"),
-        "alone.csv": (
-            "a,y\n1,0\n2,0\n3,1\n",
-            "label must have at least 2 rows of each class",
-        ),
-        "text.csv": ("a,y\nred,0\nblue,1\n", "must have numbers"),
-        "empty.csv": ("", "empty.csv', got an empty file"),
-        "ragged.csv": ("a,y\n1,0\n1,2,1\n", "must have 2 columns in every row of"),
-    }
-    for name, (text, _) in texts.items():
-        (folder / name).write_text(text)
-    return {str(folder / name): wanted for name, (_, wanted) in texts.items()}
-
-
-def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
-    for path, wanted in broken_files(tmp_path).items():
-        done = run("validate", "lca", "--data", path)
-        assert done.exit_code == 2, path
-        assert wanted in done.output
-        assert len(done.output.strip().splitlines()) == 1
-        assert "Traceback" not in done.output
-
-
-@pytest.mark.parametrize(
-    "arguments, expected",
-    [
-        (["validate"], "MODEL must be one of"),
-        (["validate", "no_such"], "got 'no_such'"),
-        (["validate", "lca", "--all"], "MODEL cannot be combined with --all"),
-        (["validate", "lca", "--data", "wein"], "must be one of breast_cancer"),
-        (["validate", "lca", "--data", "none.csv"], "must be an existing file"),
-        (["validate", "lca", "--label", "y"], "--label requires --data"),
-        (["validate", "lca", "--data", "iris", "--out", __file__], "must be a folder"),
-        (["validate", "lca", "--seed", "-1"], "--seed"),
-        (["validate", "lca", "--no-such-option"], "no-such-option"),
-    ],
-)
-def test_bad_arguments_exit_with_2(arguments, expected):
-    done = run(*arguments)
-    assert done.exit_code == 2
-    assert expected in done.output
-    assert "Traceback" not in done.output
 
 
 @pytest.mark.filterwarnings("always")
@@ -345,18 +268,6 @@ def two_models(monkeypatch):
 
     use(toothless=False)
     return use
-
-
-def test_all_models_end_in_one_table(two_models, tmp_path):
-    done = run("validate", "--all", "--out", str(tmp_path), "--force")
-    assert done.exit_code == 0
-    # Without the last column, which is seconds.
-    rows = [line.split()[:-1] for line in done.output.splitlines()]
-    assert ["first", *"3 of 3 1 of 1 0 agree".split()] in rows
-    assert done.output.strip().splitlines()[-1].startswith("all: 6 of 6 exact")
-    table = pd.read_csv(tmp_path / "validation.csv")
-    assert set(table["model"]) == {"first", "second"}
-    assert len(table) == 8
 
 
 def test_one_wrong_claim_that_gets_through_is_seen_among_all(two_models):

@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import multivariate_normal as normal
 
 import probmetric as pm
-from probmetric.metric import Mahalanobis, PairSimilarity
+from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Calibration
-from tests.cli.runs import refused, run
+from tests.cli.runs import run
 
 W, B, MEAN = np.diag([0.5, 1.0]), np.array([[4.0, 1.0], [1.0, 2.0]]), np.array([1, 0])
 CALIBRATION = Calibration(0.2, 0.8, 0.5, bound=np.log(41))
@@ -71,17 +71,3 @@ def test_without_items_each_row_is_one_and_its_ratio_that_of_pairs(files):
     expected = metric.log_ratio(np.repeat(X, 3, 0), np.tile(Y, (3, 1))) / np.log(10)
     np.testing.assert_allclose(found["log10_lr"], expected, atol=1e-12)
     assert found["questioned"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-
-
-def test_unusable_input_gives_one_sentence(files):
-    pm.save_metric(Mahalanobis(np.eye(2)), files / "distance.npz")
-    cases = {
-        "--metric must be the metric.npz of a fit of two_stage": words(
-            files, "distance.npz"
-        ),
-        "--by must be a column of q.csv": (*words(files), "--by", "pane"),
-        "or a ratio such as 1/319, got '1/0'": (*words(files), "--prior-odds", "1/0"),
-        "got '-2'": (*words(files), "--prior-odds", "-2"),
-    }
-    for sentence, command in cases.items():
-        assert sentence in refused(*command)

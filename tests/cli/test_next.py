@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 
 import numpy as np
 import pandas as pd
@@ -148,47 +147,6 @@ def test_text_of_another_form_is_written_in_that_form(world, tmp_path):
     old = pd.read_csv(out[1], sep=";", encoding="utf-16")
     new = pd.read_csv(io.StringIO(again.stdout), sep=";")
     assert not len(old.merge(new, on=["i", "j"]))
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--criterion", "bald"), "--criterion must be one of 'information', "),
-        (("--n", 191), r"--n must be at most 190, .* got 191"),
-        (("--max-draws", 1), "--draws must have at least 2 draws"),
-        (("--candidates", "sites"), "--candidates must have columns i, j"),
-        (("--candidates", "high"), r"--candidates must .*\(0 to 19\), got 20"),
-        (("--candidates", "half"), "--candidates must have row .* '1.5' as j"),
-        (("--candidates", "none"), "--candidates must be an existing file"),
-        (("--candidates", "three", "-n", 1), "--candidates must contain pairs .* trip"),
-        (("--candidates", "known", "--random", 9), "--random cannot .* got 9"),
-        (("--answers", "three"), "--answers must contain pairs .*, got triplets"),
-        (("--answers", "high"), r"--answers must have .*\(0 to 19\), got 20"),
-        (("--data", "other"), "data must have in other.csv"),
-        (("--data", "hole"), "data must be finite numbers"),
-        (("--draws", "sites"), "readable NetCDF file"),
-        (("--out", "new.txt"), "--out must end in .csv"),
-        (("--sep", ";;"), "sep must be one character"),
-        (("--data", "wein"), "data must be one of"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_used_is_named(world, tmp_path, monkeypatch, words, said):
-    folder, X, _ = world
-    monkeypatch.chdir(tmp_path)
-    for name, j in ("high", 20), ("half", 1.5):
-        pd.DataFrame({"i": [0], "j": [j]}).to_csv(f"{name}.csv", index=False)
-    three = pd.DataFrame([[0, 1, 2]], columns=["anchor", "near", "far"])
-    three.to_csv("three.csv", index=False)
-    pd.DataFrame(X, columns=["rain", "wind"]).to_csv("other.csv", index=False)
-    hole = pd.DataFrame(X, columns=SITES)
-    hole.iloc[3, 1] = np.nan
-    hole.to_csv("hole.csv", index=False)
-    here = {name: f"{name}.csv" for name in ("high", "half", "none", "three", "other")}
-    here |= {"hole": "hole.csv"}
-    here |= {name: folder / f"{name}.csv" for name in ("sites", "known")}
-    line = refused("next", *given(folder), *(here.get(word, word) for word in words))
-    assert re.search(said, line), line
-    assert no_debris(tmp_path)
 
 
 def test_draws_of_triplets_are_refused(world, tmp_path):

@@ -177,29 +177,6 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
     assert block.name in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments, expected",
-    [
-        (
-            ["pair_lda"],
-            "must be a learner with draws .dca_gm, gdm, glml, hierarchical_lca, lca.*"
-            "got PairLDA",
-        ),
-        (["lca", "--method", "gibbs"], "--method must be one of nuts"),
-        (["lca", "--resume"], "--resume requires --checkpoint"),
-        (
-            ["lca", "--method", "svi", "--checkpoint", "x"],
-            "--checkpoint requires .*got 'svi'",
-        ),
-        (["lca", "--checkpoint", __file__], "--checkpoint must be a folder"),
-    ],
-)
-def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
-    line = refused("sample", *arguments, "--data", data, "--out", tmp_path / "out")
-    assert re.search(expected, line), line
-    assert not (tmp_path / "out" / "draws.nc").exists()
-
-
 def test_draws_cut_anywhere_are_refused(laplace, tmp_path):
     whole = (laplace / "draws.nc").read_bytes()
     path = tmp_path / "draws.nc"

@@ -256,21 +256,3 @@ def test_wrong_tables_are_refused_in_one_sentence(
     line = refused("fit", "gdm", *words, "--out", tmp_path / "out")
 
     assert re.search(message, line), line
-
-
-def test_options_that_do_not_fit_together_are_refused(tables, tmp_path):
-    out = "--out", tmp_path / "out"
-    said = refused("fit", "gdm", "--sites", tables / "env.csv", *out)
-    assert "--sites and --species must be given together, got --sites" in said
-    said = refused("fit", "lca", *sites(tables), *out)
-    assert "--sites must be used with gdm, got LCA" in said
-    said = refused("fit", "gdm", *sites(tables), "--data", "wine", *out)
-    assert "--data cannot be combined with --sites" in said
-    said = refused("fit", "lca", "--data", "wine", *PLACES, *out)
-    assert "--coordinates requires --sites" in said
-    said = refused("fit", "gdm", *sites(tables), "--coordinates", "lon,la", *out)
-    assert "two columns of X (rain, lon, lat, soil=clay, soil=sand)" in said
-    said = refused("sample", "lca", "--data", "wine", "--method", "jackknife", *out)
-    assert "--method must be one of" in said
-    said = refused("evaluate", "--model", "gdm", *sites(tables), "--test", "x.csv")
-    assert "--test" in said

@@ -78,24 +78,6 @@ def test_stored_votes_give_p_same_of_neighbors(work, tmp_path):
     assert "metric must be a Mahalanobis metric to store votes" in told
 
 
-def test_queries_of_their_own_need_no_labels(work, tmp_path):
-    queries = table(7, seed=5)[NAMES]
-    queries.to_csv(tmp_path / "q.csv", index=False)
-    out = tmp_path / "near.csv"
-    done = run(
-        *("neighbors", "--metric", metric_of(work), "--data", work / "data.csv"),
-        *("--queries", tmp_path / "q.csv", "-k", 3, "--out", out),
-    )
-    assert done.exit_code == 0, done.output
-    assert "the 3 nearest of 7 queries among 60 points" in done.output
-    found = pd.read_csv(out)
-    assert found["query"].max() == 6
-    data = datasets.load(work / "data.csv")
-    metric = pm.load_metric(metric_of(work))
-    index = pm.nearest(metric, queries.to_numpy(), data.X, 3)[1]
-    np.testing.assert_array_equal(found["neighbor"], index.ravel())
-
-
 @pytest.mark.long
 def test_novel_queries_and_unknown_classes_are_counted(work, tmp_path):
     held = table(40, seed=3).drop(columns="item")
@@ -175,53 +157,6 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
     assert "distance" in neighbor_table(build("ClassDistribution"), X, 2)
 
 
-@pytest.mark.parametrize(
-    "arguments, expected",
-    [
-        (
-            ["--metric", "M", "--draws", "D"],
-            "--metric and --draws must be given, got both",
-        ),
-        ([], "--metric and --draws must be given, got neither"),
-        (["--metric", "none.npz"], "none.npz'"),
-        (["--metric", "data.npz"], "its header is missing"),
-        (["--metric", "data.csv"], "must be a readable metric file"),
-        (["--draws", "data.npz"], "must be a readable NetCDF file"),
-        (["--draws", "M"], "metric.npz'. Use the option --metric"),
-        (["--metric", "D"], "draws.nc'. Use the option --draws"),
-        (["--metric", "M", "-k", "60"], "k must be 1 to 59 for 60 points, got 60"),
-        (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
-        (
-            ["--metric", "M", "--queries", "turned.csv"],
-            "another order: 'mass' for 'height', 'height' for 'mass'. Select",
-        ),
-        (
-            ["--metric", "M", "--queries", "wide.csv"],
-            "--queries must have 3 features and at most one label column in wide.csv",
-        ),
-        (["--metric", "M", "--queries", "turned.csv"], "probmetric: --queries must"),
-        (["--draws", "D", "--queries", "none.csv"], "probmetric: --queries must"),
-        (["--draws", "D", "--queries", "other.csv"], "without 'width'"),
-        (
-            ["--metric", "M", "--out", "near.txt"],
-            "--out must end in .csv, got 'near.txt'",
-        ),
-        (["--metric", "M", "--label", "nope"], "label must be a column"),
-    ],
-)
-def test_neighbors_says_what_was_wanted(arguments, expected, work):
-    points = table(4)[NAMES]
-    points.rename(columns={"width": "depth"}).to_csv(work / "other.csv", index=False)
-    points[NAMES[::-1]].to_csv(work / "turned.csv", index=False)
-    points.assign(u=1.0, v=2.0).to_csv(work / "wide.csv", index=False)
-    known = {"M": metric_of(work), "D": work / "draws.nc"}
-    words = [
-        known.get(word, work / word if "." in word else word) for word in arguments
-    ]
-    line = refused("neighbors", *words, "--data", work / "data.csv")
-    assert expected in line
-
-
 def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(
     work, tmp_path, rendered
 ):
@@ -286,41 +221,6 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
     assert [len(rows) for rows in seen] == [40, 40, 40]
     everyone = {tuple(row) for row in data.X}
     assert set.union(*(everyone - rows for rows in seen)) == everyone
-
-
-@pytest.mark.parametrize(
-    "arguments, expected",
-    [
-        (["--metric", "M"], "--test and --folds must be given, got neither"),
-        (["--metric", "M", "--folds", "2", "--test", "data.csv"], "got both"),
-        (["--metric", "M", "--folds", "31"], "--folds must be 2 to 30, "),
-        (
-            ["--metric", "M", "--folds", "2", "--model", "lda"],
-            "--metric cannot be combined with --model",
-        ),
-        (["--model", "nope", "--folds", "2"], "model must be one of"),
-        (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set requires --model"),
-        (
-            ["--metric", "M", "--test", "third.csv"],
-            "--test must have only classes that are in --data",
-        ),
-        (["--metric", "M", "--test", "swapped.csv"], "without 'width'"),
-        (["--model", "lda", "--test", "swapped.csv"], "probmetric: --test must have"),
-        (["--model", "lda", "--test", "swapped.csv"], "features of --data, got 3, wi"),
-        (["--metric", "M", "--folds", "2", "--label", "x"], "label must be a column"),
-    ],
-)
-def test_evaluate_says_what_was_wanted(arguments, expected, work):
-    third = table(6).drop(columns="item").assign(kind=list("abcabc"))
-    third.to_csv(work / "third.csv", index=False)
-    swapped = table(6).drop(columns="item").rename(columns={"width": "depth"})
-    swapped.to_csv(work / "swapped.csv", index=False)
-    words = [
-        metric_of(work) if word == "M" else work / word if ".csv" in word else word
-        for word in arguments
-    ]
-    line = refused("evaluate", *words, "--data", work / "data.csv")
-    assert expected in line, line
 
 
 @pytest.fixture(scope="module")
@@ -415,42 +315,6 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
     assert re.search(r"eer +0\.\d+ \[.*\] +0\.\d+ \[", done.stdout)
 
 
-@pytest.mark.parametrize(
-    "data, words, expected",
-    [
-        ("two.csv", (), "--groups must be at least three, two"),
-        ("alone.csv", (), "got 120 (0 with two rows or more)"),
-        ("lacking.csv", (), "NaN"),
-        ("other.csv", (), "without 'f1', with 'pitch'"),
-        ("hole.csv", (), "--groups must have a value in every row of hole.csv"),
-        (
-            "new.csv",
-            ("-k", "5"),
-            "-k cannot be combined with --answers or only --groups",
-        ),
-        ("new.csv", ("--groups", "nope"), "groups must be a column of new.csv"),
-        ("new.csv", ("--set", "a=1"), "--set requires --model"),
-        (
-            "new.csv",
-            ("--draws", "d.nc"),
-            "--metric and --draws must be given, got both",
-        ),
-        ("wine", (), "groups must be None for the built-in data set 'wine'"),
-        ("new.csv", ("--test", "mixed.csv", "--folds", 2), "must be given, got both"),
-        (
-            "two.csv",
-            ("--test", "new.csv"),
-            "got 40 others, such as 's0'. For unknown classes use --novelty",
-        ),
-    ],
-)
-def test_pairs_of_sources_say_what_was_wanted(voices, data, words, expected):
-    words = [voices / word if ".csv" in str(word) else word for word in words]
-    asked = ("--metric", voices / "m.npz", "--groups", "who", *words)
-    name = data if data == "wine" else voices / data
-    assert expected in refused("evaluate", "--data", name, *asked)
-
-
 @pytest.mark.long
 def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path, rendered):
     out = tmp_path / "run"
@@ -465,20 +329,6 @@ def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path, rendere
     (out / "report.html").unlink()  # It was there.
     (out / "report.html").mkdir()
     assert "--out must be a file to write" in refused("report", out)
-
-
-def test_report_without_the_data_says_so(tmp_path):
-    paths = write_data(tmp_path)
-    out = tmp_path / "run"
-    run("fit", "lda", "--data", paths["csv"], "--out", out)
-    frame = pd.read_csv(paths["csv"])
-    frame.loc[0, "mass"] += 1
-    frame.to_csv(paths["csv"], index=False)
-    assert run("report", out, "--force").exit_code == 0
-    assert "has changed since the run" in (out / "report.html").read_text()
-    paths["csv"].unlink()
-    assert run("report", out, "--force").exit_code == 0
-    assert "must be an existing file" in (out / "report.html").read_text()
 
 
 @pytest.mark.long
@@ -499,39 +349,6 @@ def test_report_writes_an_explorer_of_a_fit_and_leads_to_it(work, tmp_path):
     wanted = "--explore requires the data of the run"
     assert wanted in refused("report", out, "--explore")
     assert (out / "explorer.html").read_text() == page
-
-
-def test_there_is_no_explorer_of_an_evaluation(work, tmp_path):
-    out = tmp_path / "run"
-    words = "--metric", metric_of(work), "--data", work / "data.csv", "--folds", 2
-    assert run("evaluate", *words, "--out", out).exit_code == 0
-    assert "a run of fit or sample, got a run of evaluate" in refused(
-        "report", out, "--explore"
-    )
-
-
-@pytest.mark.long
-def test_report_refuses_what_is_no_run(work, tmp_path):
-    assert "DIR must be the folder of a run" in refused("report", tmp_path / "none")
-    assert "without summary.json" in refused("report", tmp_path)
-    out = tmp_path / "run"
-    run("fit", "lda", "--data", work / "data.csv", "--out", out)
-    (out / "report.html").unlink()
-    whole = (out / "summary.json").read_text()
-    for text, wanted in {
-        whole[:200]: "a readable summary.json",
-        "[]": "must contain a run's summary",
-        whole.replace('"format_version": 1', '"format_version": 9'): "written by",
-        whole.replace('"command": "fit"', '"command": "dance"'): "got 'dance'",
-        re.sub(r'"training"', '"lost"', whole): "without 'training'",
-    }.items():
-        (out / "summary.json").write_text(text)
-        assert wanted in refused("report", out)
-    (out / "summary.json").write_text(whole)
-    stored = (out / "metric.npz").read_bytes()
-    (out / "metric.npz").write_bytes(stored[:-50])
-    assert "readable metric file" in refused("report", out)
-    assert not (out / "report.html").exists()
 
 
 TEXT = ("--sep", ";", "--decimal", ",", "--encoding", "latin-1", "--drop", "when")
