@@ -277,9 +277,7 @@ STUDIES = {
         | {"GaussianClasses by evidence, own": own(
             of(pm.GaussianClasses, prior="evidence"))}
         | SHRUNK
-        | {"GLML": own(of(pm.GLML, random_state=0))}
-        | {"GLML by evidence and loo": own(
-            of(pm.GLML, prior="evidence", gamma="loo", random_state=0))},
+        | {"GLML": own(of(pm.GLML, random_state=0))},
         groups=FEW_GROUPS,
         chosen=range(3),
     ),

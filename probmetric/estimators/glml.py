@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -35,7 +35,6 @@ from probmetric.inference.gaussian_classes.local_metric import (
     EUCLID,
     LogEuclidean,
     choose_by_folds,
-    choose_gamma,
     log_euclidean,
     posterior_metrics,
     with_euclids_distance,
@@ -51,14 +50,9 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
 from probmetric.typing import ArrayLike, Purpose, Self, no_type_check
 
-TUNING_DRAWS = 8
-"""Draws whose votes are averaged while γ is chosen."""
 
-
-def _whole_rows(
-    fitted: ClassFit,
-) -> tuple[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]]:
-    """Return the points without NaN, which can be neighbors, and their codes."""
+def _whole_rows(fitted: ClassFit) -> Bool[np.ndarray, "n"]:
+    """Mark the points without NaN, which can be neighbors."""
     whole = ~np.isnan(fitted.points).any(1)
     members = np.bincount(fitted.codes[whole], minlength=len(fitted.classes))
     if (members == 0).any():
@@ -66,7 +60,7 @@ def _whole_rows(
             "X must have at least one row without NaN in every class (only these rows "
             f"can be neighbors), got none in {fitted.classes[members == 0].tolist()}"
         )
-    return fitted.points[whole], fitted.codes[whole]
+    return whole
 
 
 @settings
@@ -91,15 +85,13 @@ class GLML(SameProbability, GaussianLearner):
         - "regularised": the minimum of the squared bias plus a ridge penalty.
         - "fisher": the Fisher information of the class probabilities. Use it as a
           baseline.
-    gamma : "cv", "loo" or float ≥ 0, default "cv"
+    gamma : "cv" or float ≥ 0, default "cv"
         Weight γ of the pooled metric, the Mahalanobis metric of the covariance within
         classes. ∞ uses only the pooled metric. "cv" tries the Euclidean metric of
         scaled features, then γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. It computes the log loss
         of ``KNeighborsClassifier`` in folds, with about 15 fits (5 if there are 300
-        points or more). It chooses the first setting that is at most two standard
-        errors worse than the best. "loo", the default before 0.2, chooses the best
-        leave-one-out log score, with densities fitted to all points. With missing
-        entries or ``densities="mle"``, "cv" means "loo".
+        points or more), from rows without missing entries. It chooses the first setting
+        that is at most two standard errors worse than the best.
     densities : {"posterior", "mle"}, default "posterior"
         Densities of the classes. "posterior" integrates parameters out. "mle" uses the
         Gaussians of the paper, fitted by maximum likelihood and shrunk by
@@ -130,8 +122,8 @@ class GLML(SameProbability, GaussianLearner):
         Metric whose weight is γ: the pooled metric, or the Euclidean metric of scaled
         features. With "identity" ``gamma_`` is ∞, and nothing was learned.
     gamma_scores_ : array or None
-        Held-out log score of each γ that was tried, from ∞ to the smallest. With "cv"
-        the score of the Euclidean metric comes first. None if ``gamma`` is a number.
+        Held-out log score of the Euclidean metric and of each γ, from ∞ to 0. None if
+        ``gamma`` is a number.
     classifier_ : KNeighborsClassifier
         Classifier that ``predict`` uses. Not set after a fit to data on disk.
     prior_, posterior_, log_evidence_
@@ -170,7 +162,7 @@ class GLML(SameProbability, GaussianLearner):
     n_neighbors: Count = field(default=5, kw_only=False)
     votes: Literal["soft", "count"] = "soft"
     rule: Rule = "min_norm"
-    gamma: Extended | Literal["cv", "loo"] = "cv"
+    gamma: Extended | Literal["cv"] = "cv"
     densities: Literal["posterior", "mle"] = "posterior"
     shrinkage: Share = 0.1
     n_draws: Natural = 24
@@ -192,14 +184,11 @@ class GLML(SameProbability, GaussianLearner):
         seed = int(check_random_state(self.random_state).randint(2**31))
         fitted = self._fit_classes(cast("ArrayLike", X), required(self, y), seed)
         self._set_classes(fitted)
-        points, codes = _whole_rows(fitted)
+        whole = _whole_rows(fitted)
+        points, codes = fitted.points[whole], fitted.codes[whole]
         remember_rows(self, Labeled(points, codes))
         base, metrics = self._learn(fitted, seed)
-        posterior = self.densities == "posterior" and fitted.stats is not None
-        if self.gamma == "cv" and posterior:
-            chosen, self.gamma_scores_ = self._choose_by_folds(fitted, seed)
-        else:
-            chosen, self.gamma_scores_ = self._choose(metrics, points, codes)
+        chosen, self.gamma_scores_ = self._chosen(fitted, whole, seed)
         self.frame_ = "identity" if chosen == EUCLID else "pooled"
         if chosen == EUCLID:
             metrics[0] = self._in_input_units(with_euclids_distance(base))
@@ -260,21 +249,13 @@ class GLML(SameProbability, GaussianLearner):
             )
         return self.classifier_
 
-    def _choose(
-        self,
-        metrics: list[LocalMahalanobis],
-        points: Float[np.ndarray, "m d"],
-        codes: Int[np.ndarray, "m"],
-    ) -> tuple[float, np.ndarray | None]:
+    def _chosen(
+        self, fitted: ClassFit, whole: Bool[np.ndarray, "n"], seed: int
+    ) -> tuple[str | float, np.ndarray | None]:
+        """Return γ of the setting, or chosen by folds of the rows without NaN."""
         if not isinstance(self.gamma, str):
             return float(self.gamma), None
-        metrics = metrics[1 : TUNING_DRAWS + 1] or metrics
-        return choose_gamma(metrics, points, codes, int(self.n_neighbors))
-
-    def _choose_by_folds(
-        self, fitted: ClassFit, seed: int
-    ) -> tuple[str | float, np.ndarray]:
-        Z, codes = np.asarray(fitted.data.X), fitted.codes
+        Z, codes = np.asarray(fitted.data.X)[whole], fitted.codes[whole]
 
         def learn(rows: Int[np.ndarray, "m"]) -> LocalMahalanobis | None:
             # On the host, with the shapes of all rows: nothing is compiled for a fold.
@@ -289,7 +270,10 @@ class GLML(SameProbability, GaussianLearner):
             fold = fitted._replace(
                 stats=stats, prior=prior, posterior=post, log_evidence=float(evidence)
             )
-            return self._metrics(fold, seed)[0]
+            try:
+                return self._metrics(fold, seed)[0]
+            except ValueError:  # A class of a fold has too few points for "mle".
+                return None
 
         return choose_by_folds(learn, Z, codes)
 

@@ -21,16 +21,14 @@ for every A (maths 2.1; the expectation belongs inside the integral, Eq. (6) of 
 paper: erratum G2). With more than two classes only the error is unbiased, not each
 class probability.
 
-``choose_gamma`` chooses the share γ of the base metric by leave-one-out. Ranking by
+``choose_by_folds`` chooses the share γ of the base metric. Ranking by
 
     γI + D·A/tr A                                                                 (4)
 
-needs the base distance and the distance under A once for all γ. The base metric, γ = ∞,
-is always a candidate. Each training point is predicted from the other points by k
-votes, averaged over the metrics. The densities were fitted to that point too, hence the
-choice prefers small γ, which predicts badly with 20 to 40 points. ``choose_by_folds``
-fits the densities without the predicted points. Its candidates are, from no learning to
-most learning,
+needs the base distance and the distance under A once for all γ. The densities are
+fitted without the predicted points; otherwise the choice would prefer small γ, which
+predicts badly with 20 to 40 points. The candidates are, from no learning to most
+learning,
 
     the Euclidean metric in scaled units,  γ = ∞, 10, 3, 1, 0.3, 0.1, 0,          (5)
 
@@ -42,7 +40,7 @@ References
 Noh, Zhang and Lee, NIPS 2010; maths 2.1, 2.3, 2.5, 2.7.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
@@ -56,8 +54,6 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
 from probmetric.compilation import COMPILED_SOONEST
-from probmetric.data.hash import canonical_order, first_best
-from probmetric.data.pairs import smallest
 from probmetric.densities.classes import ClassDensities, posterior_and_hessians
 from probmetric.inference.gaussian_classes.choice import folds_of
 from probmetric.inference.gaussian_classes.posterior import (
@@ -247,60 +243,10 @@ def expected_squared_reach(
     return jnp.exp(log_r2)
 
 
-GAMMAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, float("inf"))
-"""Grid of γ: from the metric of the rule to the base metric."""
-
-
-def choose_gamma(
-    metrics: Sequence[LocalMahalanobis],
-    X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
-    n_neighbors: int,
-    *,
-    gammas: Sequence[float] = GAMMAS,
-    max_points: int = 500,
-) -> tuple[float, Float[np.ndarray, "g"]]:
-    """Choose the share γ of the base metric, Eq. (4), by leave-one-out on a grid.
-
-    The votes of one metric per draw are averaged; the γ of the metrics is not used. At
-    most ``max_points`` points are predicted, by at most n - 1 neighbors. The result is
-    the largest of the best γ, and the mean log scores from γ = ∞ in descending order.
-    """
-    n, c, k = len(X), int(codes.max()) + 1, min(n_neighbors, len(X) - 1)
-    grid = sorted({*map(float, gammas), float("inf")}, reverse=True)
-    shares = np.array([1.0 if np.isinf(g) else g / (1 + g) for g in grid])
-    order = canonical_order(X, codes)  # Ties go to the first in this order.
-    rows = order[np.linspace(0, n - 1, min(n, max_points)).astype(int)]
-    members = np.bincount(codes, minlength=c)
-    of_class = np.eye(c)[codes[rows]]
-    prior = (members - of_class) / (n - 1)
-    votes = np.zeros((len(grid), len(rows), c))
-    for metric in metrics:
-        metric.refuse_far(X[rows], "X")
-        metric = replace(metric, gamma=np.zeros(()))
-        Z = (X - metric.centre) @ metric.frame.T
-        for start in range(0, len(rows), TILE):
-            part = slice(start, start + TILE)
-            local = _local_distances(metric, X, rows[part])
-            base = cdist(Z[rows[part]], Z, "sqeuclidean")
-            for g, share in enumerate(shares):
-                D = share * base + (1 - share) * local
-                D[np.arange(len(D)), rows[part]] = np.inf
-                near = order[smallest(D[:, order], k)]
-                votes[g, part] += np.eye(c)[codes[near]].sum(1) / len(metrics)
-    predicted = (votes + prior) / (k + 1)
-    # The only point of a class cannot be predicted from the others.
-    scored = np.sum(prior * of_class, 1) > 0
-    if not scored.any():
-        return grid[0], np.full(len(grid), np.nan)
-    scores = np.log(np.sum(predicted * of_class, -1)[:, scored]).mean(1)
-    return grid[first_best(scores)], scores
-
-
 EUCLID = "Euclid"
 """Name of the metric of Eq. (5) without learning."""
 
-LADDER = (EUCLID, *sorted(GAMMAS, reverse=True))
+LADDER = (EUCLID, float("inf"), 10.0, 3.0, 1.0, 0.3, 0.1, 0.0)
 """Candidates of ``choose_by_folds``, from no learning to most."""
 
 TOLERANCE = 2.0

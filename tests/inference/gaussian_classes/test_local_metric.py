@@ -12,7 +12,6 @@ from probmetric.data.containers import Labeled
 from probmetric.densities.classes import class_log_densities
 from probmetric.inference.gaussian_classes import local_metric as local
 from probmetric.inference.gaussian_classes import posterior as gc
-from probmetric.inference.gaussian_classes.local_metric import choose_gamma
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
     NIWPrior,
@@ -127,46 +126,6 @@ def test_log_euclidean_of_a_matrix_and_its_inverse_is_the_identity():
     np.testing.assert_allclose(
         spread[0], np.sqrt(np.sum(np.log(np.linalg.eigvalsh(A)) ** 2)), rtol=1e-12
     )
-
-
-def test_gamma_is_infinite_where_the_local_metric_is_nonsense():
-    """Densities of two classes that have nothing to do with the labels."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 3))
-    codes = (X[:, 2] > 0).astype(int)
-    wrong = gaussians(seed=3)
-    wrong = wrong._replace(chol=wrong.chol * np.array([0.05, 1.0, 3.0])[:, None])
-    metric = to_metric(wrong, rule="zero_bias", frame="identity")
-    gamma, scores = choose_gamma([metric], X, codes, 5)
-    assert scores.shape == (7,)
-    assert gamma >= 1
-    assert scores[0] > scores[-1]
-
-
-def test_gamma_scores_are_those_of_a_direct_count():
-    rng = np.random.default_rng(1)
-    X, codes = rng.normal(size=(30, 3)), np.arange(30) % 2
-    metric = to_metric(gaussians())
-    _, scores = choose_gamma([metric], X, codes, 3, gammas=(1.0,))
-    A = np.asarray(metric.matrix_at(X))
-    F = np.asarray(metric.frame)
-    A = A * (3 / np.trace(np.linalg.solve(F.T @ F, A), axis1=1, axis2=2))[:, None, None]
-    total = 0.0
-    for i in range(30):
-        D = np.einsum("nj,jk,nk->n", X - X[i], 0.5 * A[i] + 0.5 * F.T @ F, X - X[i])
-        D[i] = np.inf
-        same = np.sum(codes[np.argsort(D)[:3]] == codes[i])
-        total += np.log((same + 14 / 29) / 4)
-    np.testing.assert_allclose(scores[1], total / 30, rtol=1e-10)
-
-
-def test_gamma_scores_of_draws_are_those_of_their_mean_votes():
-    rng = np.random.default_rng(1)
-    X, codes = rng.normal(size=(30, 3)), np.arange(30) % 2
-    metric = to_metric(gaussians())
-    _, once = choose_gamma([metric], X, codes, 3)
-    _, thrice = choose_gamma([metric] * 3, X, codes, 3)
-    np.testing.assert_allclose(thrice, once, rtol=1e-12)
 
 
 def sites_of(model, *args, **kwargs):
