@@ -79,15 +79,18 @@ class TripletMetric(PairsMixin, TripletLearner):
         If True, each response names the odd one of three points: the other two are the
         nearest of the three pairs. Without ``y`` the odd one is the last of the
         three points.
-    lapse_rate : float in [0, 1), default=0
+    lapse_rate : float in [0, 1) or "auto", default=0
         Probability ε that a response ignores the points: all alternatives are then
-        equally probable. Without it, lapses reduce the scale of the distances.
+        equally probable. Without it, lapses reduce the scale of the distances. "auto"
+        learns ε under the prior Beta(1, 10).
 
     Attributes
     ----------
     components_ : array of shape (p, d)
         Linear map, in input units, identified up to rotation and reflection.
     learning_rate_ : float
+    lapse_rate_ : float
+        Lapse rate; with "auto" at the posterior mode of the map and logit ε.
     gap_ : float
         Certificate of the mode: an estimated upper bound, in nats, on how far the log
         posterior at the fit is below its nearest local maximum. The estimate uses a
@@ -107,10 +110,10 @@ class TripletMetric(PairsMixin, TripletLearner):
     Optima are local.
 
     ``sample`` supports "nuts" (default) and "laplace" for M (feature, feature_bis) in
-    input units. All chains start at the mode. ``sample`` requires p·d ≤ 10 000 and a
-    fit that is a mode. ``posterior_metric`` uses NUTS by default. "laplace" ignores the
-    rotations of the linear map, and warns if it is inaccurate. Intervals require
-    independent triplets. See Benchmarks: triplets.
+    input units, and for a learned ``lapse_rate``. All chains start at the mode.
+    ``sample`` requires p·d ≤ 10 000 and a fit that is a mode. ``posterior_metric`` uses
+    NUTS by default. "laplace" ignores the rotations of the linear map, and warns if it
+    is inaccurate. Intervals require independent triplets. See Benchmarks: triplets.
 
     Examples
     --------
@@ -232,7 +235,7 @@ class TripletMetric(PairsMixin, TripletLearner):
             raise ValueError(
                 f"triplets must have {d} features, as in fit, got {data.X.shape[1]}"
             )
-        return probability(self.components_, data, float(self.lapse_rate))
+        return probability(self.components_, data, self.lapse_rate_)
 
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
