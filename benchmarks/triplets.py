@@ -4,6 +4,7 @@
     python benchmarks/triplets.py --part sharp      (log odds four times as large)
     python benchmarks/triplets.py --part odd        (odd-one-out responses)
     python benchmarks/triplets.py --part lapses     (15% of the responses at random)
+    python benchmarks/triplets.py --part learned    (... and the lapse rate is learned)
     python benchmarks/triplets.py --part objects    (an embedding without features)
     python benchmarks/triplets.py --part soe        (where cblearn is installed)
 
@@ -50,11 +51,14 @@ PARTS = {
     "sharp": "A metric of features, sharp judgments (log odds of root mean square 12)",
     "odd": "A metric of features, odd-one-out responses",
     "lapses": "A metric of features, 15% lapses",
+    "learned": "A metric of features, 15% lapses, and their rate is learned",
 }
 WORDS = {
     "scale": "scale of distances",
     "plain scale": "without a lapse rate",
     "calibration": "P minus share",
+    "rate": "lapse rate",
+    "rate covered": "lapse rate in its interval",
 }
 
 
@@ -98,8 +102,13 @@ def responses(rng, W, X, triplets, odd, lapse_rate):
     return np.array([np.stack(pair, 1) for pair in pairs])[chosen, np.arange(len(a))]
 
 
-KINDS = {"sharp": {"size": 12}, "odd": {"odd": True}, "lapses": {"lapse_rate": 0.15}}
-"""Judges with log odds of root mean square 12; odd-one-out; 15% of lapses."""
+KINDS = {
+    "sharp": {"size": 12},
+    "odd": {"odd": True},
+    "lapses": {"lapse_rate": 0.15},
+    "learned": {"lapse_rate": 0.15, "learned": True},
+}
+"""Judges with log odds of root mean square 12; odd-one-out; 15% of lapses, learned."""
 
 
 def calibration(model, triplets):
@@ -110,12 +119,14 @@ def calibration(model, triplets):
     return float(np.mean(P.max(0)[sure] - (P.argmax(0)[sure] == 0)))
 
 
-def one_world(seed, n, method="laplace", size=3, *, odd=False, lapse_rate=0.0):
+def one_world(
+    seed, n, method="laplace", size=3, *, odd=False, lapse_rate=0.0, learned=False
+):
     """Return what the docstring says of one fit, and of one method's intervals."""
     import probmetric as pm
 
     rng, X, W, triplets, y, new = world(seed, n, size)
-    settings = {"odd_one_out": odd, "lapse_rate": lapse_rate}
+    settings = {"odd_one_out": odd, "lapse_rate": "auto" if learned else lapse_rate}
     model = pm.TripletMetric(preprocessor=X, **settings)
     if odd or lapse_rate:
         of_new = responses(rng, W, X, new, odd, lapse_rate)
@@ -136,6 +147,10 @@ def one_world(seed, n, method="laplace", size=3, *, odd=False, lapse_rate=0.0):
         found["plain scale"] = float(np.exp(np.mean(np.log(length) - true)))
         found["calibration"] = calibration(model, of_new)
     drawn = drawn_by(model, method, seed, 200, 300)
+    if learned:
+        low, high = np.quantile(drawn["posterior"]["lapse_rate"], [0.05, 0.95])
+        found["rate"] = model.lapse_rate_
+        found["rate covered"] = float(low <= lapse_rate <= high)
     metric, zero = pm.draws_to_metric(drawn), np.zeros_like(delta)
     low, high = np.log(metric.interval(delta, zero))
     found[f"{method} distance"] = float(np.mean((low <= true) & (true <= high)))
@@ -236,7 +251,9 @@ def table(numbers):
         head += [f"distances, {name}", "ratios", "width"]
     for part, title in PARTS.items():
         lines += [f"## {title}", ""]
-        more = ["scale", "plain scale", "calibration"] * (part in ("odd", "lapses"))
+        more = ["scale", "plain scale", "calibration"]
+        more = more * (part in ("odd", "lapses", "learned"))
+        more += ["rate", "rate covered"] * (part == "learned")
         rows = []
         for n in SIZES:
             found = numbers[part].get(str(n), [])

@@ -338,6 +338,7 @@ class _Split(NamedTuple):
     data: Answered
     rows: np.ndarray
     metric: Dissimilarity | MetricDraws
+    lapse_rate: float | None = None
 
 
 def _judgments(options: Evaluate, answers: str) -> Task:
@@ -350,14 +351,14 @@ def _judgments(options: Evaluate, answers: str) -> Task:
         lapse_rate = stored.lapse_rate if judged_triplets else None
         objects = spec is not None and without_points(spec.estimator)
         data, splits, remarks = _of_stored(options, answers, stored, objects)
+        splits = [split._replace(lapse_rate=lapse_rate) for split in splits]
     else:
         data, splits, remarks = _refits(options, answers, learner)
-        lapse_rate = learner.get_params().get("lapse_rate")
 
     reasons: dict[str, None] = {}
 
     def scored() -> Iterator[Scored]:
-        for number, (tested, rows, metric) in enumerate(splits):
+        for number, (tested, rows, metric, lapse_rate) in enumerate(splits):
             P, score, reason = probabilities(metric, tested, lapse_rate)
             reasons.update({reason: None} if reason else {})
             base, constant = _constant(tested)
@@ -419,7 +420,8 @@ def _refits(
     def fitted(train: Answered, test: Answered, rows: np.ndarray) -> _Split:
         fresh = cast("Learner", clone(learner))
         fit_answers(fresh, train)
-        return _Split(test, rows, fresh.get_metric())
+        rate = vars(fresh).get("lapse_rate_")
+        return _Split(test, rows, fresh.get_metric(), rate)
 
     if options.test is not None:
         names = data.feature_names

@@ -168,10 +168,13 @@ def origin(
     options: LearnOptions, estimator: Learner, about: dict[str, Any]
 ) -> dict[str, Any]:
     """Describe a result: learner, arguments, seed, data, versions."""
+    arguments = estimator.get_params()
+    if (rate := vars(estimator).get("lapse_rate_")) is not None:
+        arguments["lapse_rate"] = rate  # "auto" states no probability.
     return {
         "model": options.model,
         "estimator": type(estimator).__name__,
-        "arguments": {k: repr(v) for k, v in estimator.get_params().items()},
+        "arguments": {k: repr(v) for k, v in arguments.items()},
         "seed": options.seed,
         "data": about,
         "versions": versions(),

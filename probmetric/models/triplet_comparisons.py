@@ -34,7 +34,11 @@ response is
     P*(y = k) = (1 - ε) P(y = k) + ε/K.                                            (5)
 
 Without a lapse rate (ε = 0), a random response to points that are clearly apart is an
-outlier, and the scale of M decreases.
+outlier, and the scale of M decreases. A lapse rate that is not known has a prior,
+
+    ε ~ Beta(α, β),        u = log(ε/(1 - ε)),                                     (6)
+
+and is sampled as u. Psychometric functions have the prior Beta(1, 10).
 
 References
 ----------
@@ -44,7 +48,9 @@ comparisons as probabilities (other links, no features); Schultz and Joachims, "
 a Distance Metric from Relative Comparisons", NIPS 2003, for Eq. (3) with a margin;
 Zheng, Pereira, Baker and Hebart, "Revealing interpretable object representations from
 human behavior" (SPoSE), ICLR 2019, for Eq. (2) of three pairs, with scalar products
-instead of -D.
+instead of -D; Schütt, Harmeling, Macke and Wichmann, "Painfree and accurate Bayesian
+estimation of psychometric functions for (potentially) overdispersed data", Vision
+Research 122, 2016, for the prior of lapses.
 """
 
 from typing import NamedTuple
@@ -54,6 +60,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Float
+from numpyro.distributions.transforms import SigmoidTransform
 
 from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.metric import Mahalanobis
@@ -75,6 +82,8 @@ __all__ = [
 class TripletParams(NamedTuple):
     """Parameters: the linear map W (p, d), identified up to rotation.
 
+    ``lapse_rate`` is ε if it was learned, and None if it is an argument of the model.
+
     Examples
     --------
     >>> to_metric(TripletParams(2 * jnp.eye(1))).matrix.tolist()  # M = WᵀW
@@ -82,10 +91,17 @@ class TripletParams(NamedTuple):
     """
 
     W: Float[Array, "p d"]
+    lapse_rate: Float[Array, ""] | float | None = None
+
+    def rate(self, lapse_rate: Numeric) -> Numeric:
+        """Return the lapse rate: the learned one, or otherwise the argument."""
+        return lapse_rate if self.lapse_rate is None else self.lapse_rate
 
 
 class TripletPrior(NamedTuple):
     """W ~ N(mean, c²/lam) entry by entry; lam > 0.
+
+    ``lapse`` are α and β of the prior of the lapse rate, Eq. (6), if it is learned.
 
     Examples
     --------
@@ -96,6 +112,7 @@ class TripletPrior(NamedTuple):
     mean: Float[Array, "p d"]
     c: Float[Array, ""] | float = 1.0
     lam: Float[Array, ""] | float = 1.0
+    lapse: tuple[Numeric, Numeric] | None = None
 
 
 def _squared(W: Array, triplets: Triplets) -> Array:
@@ -127,6 +144,8 @@ def triplet_comparisons(
     ``OddOneOut`` triplets have responses y in {0, 1, 2}, otherwise y is in {0, 1}.
 
     The NumPyro sites are ``W`` (p, d), ``y`` and the deterministic ``M`` (d, d) = WᵀW.
+    With ``prior.lapse`` there are ``logit_lapse`` (), u of Eq. (6), and the
+    deterministic ``lapse_rate`` (), which replaces the argument.
 
     Examples
     --------
@@ -140,6 +159,11 @@ def triplet_comparisons(
     scale = prior.c / jnp.sqrt(prior.lam)
     W = sample("W", dist.Normal(prior.mean, scale).to_event(2))
     numpyro.deterministic("M", W.T @ W)
+    if prior.lapse is not None:
+        logit, rate = SigmoidTransform().inv, dist.Beta(*prior.lapse)
+        u = sample("logit_lapse", dist.TransformedDistribution(rate, logit))
+        lapse_rate = jax.nn.sigmoid(u)
+        numpyro.deterministic("lapse_rate", lapse_rate)
     with numpyro.plate("triplet", len(triplets.anchor)):
         log_p = _log_probability(W, triplets, lapse_rate)
         response = ClassLabel(log_p, weights(triplets), learning_rate)
@@ -174,7 +198,8 @@ def log_probability(
     >>> [round(float(p), 3) for p in P[0]]
     [0.047, 0.953]
     """
-    return _log_probability_at(params.W, triplets._replace(y=None), lapse_rate)
+    rate = params.rate(lapse_rate)
+    return _log_probability_at(params.W, triplets._replace(y=None), rate)
 
 
 @numpy_in_numpy_out

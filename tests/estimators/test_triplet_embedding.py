@@ -262,6 +262,17 @@ def test_a_lapse_rate_keeps_the_scale_of_distances_and_the_probabilities():
     assert abs(gap) < 4 * error
     assert scale_and_gap(pm.TripletEmbedding())[0] < 0.7
 
+    learned = pm.TripletEmbedding(lapse_rate="auto")
+    scale, gap, error = scale_and_gap(learned)
+    assert abs(scale - 1) < 0.1
+    assert abs(gap) < 4 * error
+    assert learned.gap_ < 1e-6
+    drawn = learned.sample("laplace", n_draws=200)["posterior"]["lapse_rate"]
+    # 5000 responses tell ε to about 0.012: five standard errors.
+    assert 0.09 < learned.lapse_rate_ < 0.21
+    assert abs(float(drawn.mean()) - learned.lapse_rate_) < 0.01
+    assert 0.005 < float(drawn.std()) < 0.03
+
 
 def test_lapse_rates_outside_0_to_1_are_refused():
     _, rows, y = answers(size=20)

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from numpyro.infer.util import compute_log_probs
+from numpyro.infer.util import compute_log_probs, log_density
 from scipy import stats
 from scipy.optimize import brentq
 
@@ -27,7 +27,7 @@ from probmetric.inference.triplet_comparisons.likelihood import (
     value_and_gradient,
 )
 from probmetric.inference.triplet_comparisons.statistics import differences
-from probmetric.inference.triplet_comparisons.target import posterior
+from probmetric.inference.triplet_comparisons.target import TARGET, posterior
 from probmetric.models.triplet_comparisons import (
     TripletParams,
     TripletPrior,
@@ -431,3 +431,62 @@ def test_the_hessian_is_the_derivative_of_the_gradient(odd, kind, lapse_rate):
         up, down = (value_and_gradient(W + s, stacked, prior)[1] for s in (step, -step))
         wanted[k] = np.ravel(down - up) / 2e-5
     np.testing.assert_allclose(found, wanted, atol=1e-7 * np.abs(found).max())
+
+
+@pytest.fixture(scope="module")
+def rated(odd):
+    """The same responses with a learned lapse rate, a map and u = logit ε."""
+    data, prior, W = odd
+    return data, prior._replace(lapse=(1.5, 8.0)), W, np.array(-1.3)
+
+
+def test_the_prior_of_the_lapse_rate_is_beta_in_its_logit(rated):
+    data, prior, W, u = rated
+    eps = 1 / (1 + np.exp(-u))
+    with jax.enable_x64(True):
+        at = {"W": W, "logit_lapse": u}
+        of_site, log_likelihood = TARGET.parts(at, (differences(data, 0.7), prior))
+    wanted = stats.beta.logpdf(eps, 1.5, 8.0) + np.log(eps * (1 - eps))
+    np.testing.assert_allclose(of_site["logit_lapse"], wanted, rtol=1e-12)
+    wanted = 0.7 * data.w @ np.log((1 - eps) * chosen(W, data) + eps / 3)
+    np.testing.assert_allclose(log_likelihood, wanted, rtol=1e-12)
+
+
+def test_slopes_and_curvature_with_a_lapse_rate_are_those_of_the_numpyro_model(rated):
+    data, prior, W, u = rated
+    stacked = differences(data, 0.7, 1 / (1 + np.exp(-u)))
+    value, in_W, in_u = value_and_gradient(W, stacked, prior)
+    with jax.enable_x64(True):
+
+        def model(x):
+            sites = {"W": x[:6].reshape(2, 3), "logit_lapse": x[6]}
+            given = (data, prior), {"learning_rate": 0.7}
+            return log_density(triplet_comparisons, *given, sites)[0]
+
+        def all_of(x):
+            return model(x), jax.grad(model)(x), jax.hessian(model)(x)
+
+        wanted, slope, H = jax.jit(all_of)(np.append(W.ravel(), u))
+    np.testing.assert_allclose(value, wanted, rtol=1e-12)
+    np.testing.assert_allclose(np.append(in_W.ravel(), in_u), slope, rtol=1e-9)
+    found = hessian(TripletParams(W), stacked, prior)
+    np.testing.assert_allclose(found, -H, atol=1e-10 * np.abs(H).max())
+
+
+def test_the_mode_of_a_lapse_rate_counts_the_expected_lapses(rated):
+    # Eq. (4) is zero where ε = (Σ ηw (1 - a) + α) / (Σ ηw + α + β), an EM step.
+    data, prior, _, _ = rated
+    (W, eps), *_ = triplet.fit(data, prior, learning_rate=0.7)
+    picked = (1 - eps) * chosen(W, data)
+    lapses = 0.7 * data.w @ (1 - picked / (picked + eps / 3))
+    wanted = (lapses + 1.5) / (0.7 * data.w.sum() + 9.5)
+    np.testing.assert_allclose(eps, wanted, rtol=1e-5)
+    params = TripletParams(W, eps)
+    assert triplet.gap(params, data, prior, learning_rate=0.7) < 1e-8
+    off = params._replace(lapse_rate=1.3 * eps)
+    assert triplet.gap(off, data, prior, learning_rate=0.7) > 1e-3
+    around = posterior(params, data, prior, learning_rate=0.7).start
+    np.testing.assert_allclose(around.mean["logit_lapse"], np.log(eps / (1 - eps)))
+    # Where ε = 0 is the argument, the learned rate is used.
+    P = np.exp(log_probability(params, data, 0.0))
+    np.testing.assert_allclose(P[np.arange(30), data.y], picked + eps / 3, rtol=1e-10)

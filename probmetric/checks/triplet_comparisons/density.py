@@ -1,9 +1,11 @@
 """Log joint density, gradient, Hessian and mode, compared with NumPyro's density."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 
 from probmetric.checks.check import Problem
 from probmetric.checks.claims import (
@@ -20,8 +22,8 @@ from probmetric.checks.triplet_comparisons.problems import (
 )
 from probmetric.data.containers import OddOneOut, Triplets
 from probmetric.inference.triplet_comparisons.curvature import hessian as curvature
-from probmetric.inference.triplet_comparisons.likelihood import log_joint
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
+from probmetric.inference.triplet_comparisons.target import TARGET
 from probmetric.models.triplet_comparisons import (
     TripletParams,
     TripletPrior,
@@ -36,8 +38,9 @@ WRONG = {
 
 
 def maps_around(problem: Problem[Triplets]) -> list[Sites]:
-    """Return three maps: the fit's and around it."""
-    return around({"W": problem.params.W})
+    """Return three maps: the fit's and around it, with lapse rates if learned."""
+    rate = {} if problem.prior.lapse is None else {"logit_lapse": -2.0}
+    return around({"W": problem.params.W, **rate})
 
 
 def closed(problem: Problem[Triplets], fourth: bool = True) -> Any:
@@ -48,7 +51,7 @@ def closed(problem: Problem[Triplets], fourth: bool = True) -> Any:
 
 
 def _density(sites: Sites, stacked: Differences, prior: TripletPrior) -> Scalar:
-    return log_joint(sites["W"], stacked, prior)
+    return TARGET.log_density(sites, (stacked, prior))
 
 
 def _paired(problem: Problem[Triplets]) -> Problem[Triplets]:
@@ -66,6 +69,13 @@ def odd(problem: Problem[Triplets]) -> Problem[Triplets]:
     return replace(problem, data=data._replace(y=y), options=options)
 
 
+def rated(
+    problem: Problem[Triplets], lapse: tuple[float, float] = (1.5, 8.0)
+) -> Problem[Triplets]:
+    """Learn the lapse rate of odd-one-out responses."""
+    return replace(odd(problem), prior=problem.prior._replace(lapse=lapse))
+
+
 def _attentive(problem: Problem[Triplets]) -> Problem[Triplets]:
     return replace(problem, options={**problem.options, "lapse_rate": 0.09})
 
@@ -81,7 +91,11 @@ def _curvature(problem: Problem[Triplets], at: Sites) -> Any:
 
 
 def _end(problem: Problem[Triplets]) -> Sites:
-    return {"W": fit_problem(problem).params.W}
+    W, rate = fit_problem(problem).params
+    return {"W": W} if rate is None else {"W": W, "logit_lapse": logit(rate)}
+
+
+_MORE_LAPSES = {"another prior of lapses": partial(rated, lapse=(1.5, 6.0))}
 
 
 CHECKS = (
@@ -105,6 +119,22 @@ CHECKS = (
             "without the third alternative": _two_alternatives,
             "another lapse rate": _attentive,
         },
+    ),
+    density(
+        triplet_comparisons,
+        maps_around,
+        closed,
+        name="log joint density of the map and the lapse rate equals NumPyro's",
+        changed=rated,
+        wrong={**WRONG, **_MORE_LAPSES},
+    ),
+    mode(
+        triplet_comparisons,
+        _end,
+        name="the fit with a learned lapse rate is a mode of the NumPyro density",
+        changed=rated,
+        wrong=_MORE_LAPSES,
+        atol=1e-6,
     ),
     hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG),
     mode(

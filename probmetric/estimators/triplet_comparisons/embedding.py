@@ -79,16 +79,18 @@ class TripletEmbedding(TripletLearner):
     odd_one_out : bool, default=False
         Use True if each response names the odd one of three objects. The other two are
         then the nearest of the three pairs. Without y, the odd one is the last.
-    lapse_rate : float in [0, 1), default=0
+    lapse_rate : float in [0, 1) or "auto", default=0
         Probability ε of a lapse: a response that ignores the objects, with all
         alternatives equally probable. If there are lapses and ε is 0, the distances are
-        too small.
+        too small. "auto" learns ε under the prior Beta(1, 10).
 
     Attributes
     ----------
     embedding_ : array of shape (n, p)
         Positions at the posterior mode, centered and rotated to their principal axes.
         Only the distances between positions are identified.
+    lapse_rate_ : float
+        Lapse rate; with "auto" at the posterior mode of the map and logit ε.
     n_components_ : int
         Number p of dimensions.
     component_losses_ : array
@@ -118,10 +120,10 @@ class TripletEmbedding(TripletLearner):
     require p·(n - 1) ≤ 10,000.
 
     ``sample`` draws M (object, object), the Gram matrix of the centered positions:
-    d²(i, j) = M_ii + M_jj - 2M_ij. All chains start at the mode of the fit, and other
-    modes are not explored. For methods and intervals see ``TripletMetric``. With few
-    triplets, intervals of ratios of distances contain the true ratio less often than
-    stated. See Benchmarks: triplets.
+    d²(i, j) = M_ii + M_jj - 2M_ij, and a learned ``lapse_rate``. All chains start at
+    the mode of the fit, and other modes are not explored. For methods and intervals see
+    ``TripletMetric``. With few triplets, intervals of ratios of distances contain the
+    true ratio less often than stated. See Benchmarks: triplets.
 
     References
     ----------
@@ -210,19 +212,24 @@ class TripletEmbedding(TripletLearner):
     def _cross_validated(self, data: Triplets, rate: float) -> int:
         n, y, w = len(data.X), np.asarray(data.y), np.asarray(weights(data))
         grid = range(1, min(MOST_DIMENSIONS, n - 1) + 1)
-        rates = {"learning_rate": rate, "lapse_rate": float(self.lapse_rate)}
+        lam = float(self.regularization)
+        fixed = self._lapses(embedding_prior(n, 1, lam))[1]
 
         def learn(rows: Int[np.ndarray, "l"]) -> Iterator[TripletParams]:
             train = selected(data, rows)
             for p in grid:
-                prior = embedding_prior(n, p, float(self.regularization))
-                start, steps = embedding_start(train, p), int(self.max_iter)
+                prior, lapse_rate = self._lapses(embedding_prior(n, p, lam))
                 yield triplet.fit(
-                    train, prior, start=start, max_steps=steps, **rates
+                    train,
+                    prior,
+                    start=embedding_start(train, p),
+                    learning_rate=rate,
+                    lapse_rate=lapse_rate,
+                    max_steps=int(self.max_iter),
                 ).params
 
         def losses(params: TripletParams, fold: Fold) -> Float[np.ndarray, "1 m"]:
-            log_p = np.asarray(log_probability(params, data, rates["lapse_rate"]))
+            log_p = np.asarray(log_probability(params, data, fixed))
             return -(w / w.mean() * log_p[np.arange(len(y)), y])[None, fold.asked]
 
         questions = np.stack(data.ends, 1).astype(float)
@@ -271,7 +278,7 @@ class TripletEmbedding(TripletLearner):
         return self._probability(self._triplets(triplets))[:, 1]
 
     def _probability(self, data: Triplets) -> Float[np.ndarray, "N K"]:
-        return probability(self.embedding_.T, data, float(self.lapse_rate))
+        return probability(self.embedding_.T, data, self.lapse_rate_)
 
     def predict(self, triplets: ArrayLike) -> Int[np.ndarray, "N"]:
         """Predict the most probable response, coded as y in ``fit``."""

@@ -79,16 +79,18 @@ class TripletMetric(PairsMixin, TripletLearner):
     odd_one_out : bool, default=False
         Use True if each response names the odd one of three points. The other two are
         then the nearest of the three pairs. Without y, the odd one is the last.
-    lapse_rate : float in [0, 1), default=0
+    lapse_rate : float in [0, 1) or "auto", default=0
         Probability ε of a lapse: a response that ignores the points, with all
         alternatives equally probable. If there are lapses and ε is 0, the distances are
-        too small.
+        too small. "auto" learns ε under the prior Beta(1, 10).
 
     Attributes
     ----------
     components_ : array of shape (p, d)
         Linear map, in input units, identified up to rotation and reflection.
     learning_rate_ : float
+    lapse_rate_ : float
+        Lapse rate; with "auto" at the posterior mode of the map and logit ε.
     gap_ : float
         Estimated upper bound, in nats, on how far the log posterior at the fit is below
         its nearest local maximum. The estimate uses a local quadratic approximation.
@@ -107,11 +109,12 @@ class TripletMetric(PairsMixin, TripletLearner):
     -----
     Optima are local.
 
-    ``sample`` draws M (feature, feature_bis) in input units, by "nuts" (default) or
-    "laplace". All chains start at the mode. ``sample`` requires p·d ≤ 10,000, and a fit
-    at a maximum (finite ``gap_``). ``posterior_metric`` uses NUTS by default. "laplace"
-    ignores rotations of the linear map, and warns if it is inaccurate. Intervals
-    require independent triplets. See Benchmarks: triplets.
+    ``sample`` draws M (feature, feature_bis) in input units, and a learned
+    ``lapse_rate``, by "nuts" (default) or "laplace". All chains start at the mode.
+    ``sample`` requires p·d ≤ 10,000, and a fit at a maximum (finite ``gap_``).
+    ``posterior_metric`` uses NUTS by default. "laplace" ignores rotations of the linear
+    map, and warns if it is inaccurate. Intervals require independent triplets. See
+    Benchmarks: triplets.
 
     Examples
     --------
@@ -234,7 +237,7 @@ class TripletMetric(PairsMixin, TripletLearner):
             raise ValueError(
                 f"triplets must have {d} features, as in fit, got {data.X.shape[1]}"
             )
-        return probability(self.components_, data, float(self.lapse_rate))
+        return probability(self.components_, data, self.lapse_rate_)
 
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None

@@ -1,7 +1,7 @@
 """Base of both estimators of triplets: solve, draw, and score."""
 
 import warnings
-from typing import Annotated
+from typing import Annotated, Literal
 
 import jax
 import numpy as np
@@ -24,6 +24,9 @@ from probmetric.models.triplet_comparisons import (
     log_probability,
 )
 
+LAPSE_PRIOR = 1.0, 10.0
+"""α and β of a learned lapse rate: mean 0.09, and 90% of the prior below 0.21."""
+
 
 @settings
 class TripletLearner(Learner[NutsOrLaplace]):
@@ -31,7 +34,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
 
     max_iter: Count = 500
     odd_one_out: bool = False
-    lapse_rate: Annotated[float, Number(0, 1 - 1e-9)] = 0.0
+    lapse_rate: Annotated[float, Number(0, 1 - 1e-9)] | Literal["auto"] = 0.0
 
     def _solve(
         self,
@@ -40,8 +43,8 @@ class TripletLearner(Learner[NutsOrLaplace]):
         rate: float,
         start: Float[np.ndarray, "p d"] | None = None,
     ) -> TripletParams:
-        self.learning_rate_ = rate
-        rates = self._rates()
+        prior, fixed = self._lapses(prior)
+        rates = {"learning_rate": rate, "lapse_rate": fixed}
         fit = triplet.fit(
             data, prior, **rates, max_steps=int(self.max_iter), start=start
         )
@@ -56,6 +59,8 @@ class TripletLearner(Learner[NutsOrLaplace]):
                 ConvergenceWarning,
                 stacklevel=4,
             )
+        self.learning_rate_ = rate
+        self.lapse_rate_ = float(fit.params.rate(fixed))
         self.n_iter_ = max(1, int(fit.n_steps))
         self.triplets_: Triplets = data
         self.prior_: TripletPrior = prior
@@ -82,9 +87,14 @@ class TripletLearner(Learner[NutsOrLaplace]):
                 **run,
             )
 
+    def _lapses(self, prior: TripletPrior) -> tuple[TripletPrior, float]:
+        """Return the prior with that of a learned lapse rate, or the fixed rate."""
+        if self.lapse_rate == "auto":
+            return prior._replace(lapse=LAPSE_PRIOR), 0.0
+        return prior, float(self.lapse_rate)
+
     def _rates(self) -> dict[str, float]:
-        lapse_rate = float(self.lapse_rate)
-        return {"learning_rate": self.learning_rate_, "lapse_rate": lapse_rate}
+        return {"learning_rate": self.learning_rate_, "lapse_rate": self.lapse_rate_}
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
         return metrics(draws)

@@ -7,11 +7,11 @@ y_i, data weights w_i, learning rate η, lapse rate ε, prior W ~ N(W₀, c²/λ
 In reading order:
 
 ``statistics``   the rows δ_ik, y_i and ηw_i.
-``likelihood``   log joint density (1), gradient (2), lapses (3).
+``likelihood``   log joint density (1), gradient (2), lapses (3), (4).
 ``start``        a prior around the Euclidean map, without the responses.
 ``embedding``    objects without features: rows (1), prior (2), start (3).
 ``fit``          the mode.
-``curvature``    Hessian (1, 2), certificate (3).
+``curvature``    Hessian (1, 2, 4), certificate (3).
 ``target``       the log joint density for samplers; Laplace's Gaussian.
 ``draws``        draws by every method.
 """

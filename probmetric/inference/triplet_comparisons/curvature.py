@@ -9,7 +9,12 @@ minus the Hessian in vec W, row by row, is
 
     H = 4 Σ_ikl C_ikl vec g_ik vec g_ilᵀ - I ⊗ 2 Σ_ik r_ik δ_ik δ_ikᵀ + τI.          (2)
 
-as ∂a/∂ log P = a (1 - a). The rows of C_i sum to 0, so the sum runs over k, l ≥ 1 with
+as ∂a/∂ log P = a (1 - a). A learned lapse rate adds a row and a column for u. With
+v_i = ηw_i a_i (1 - a_i) and ∂a/∂u = -a (1 - a), their entries are
+
+    2W Σ_ik v_i e_ik δ_ik δ_ikᵀ    and    ε (1 - ε) (Σ_i ηw_i + α + β) - Σ_i v_i.    (4)
+
+The rows of C_i sum to 0, so the sum runs over k, l ≥ 1 with
 g_ik - g_i0 instead of g_ik.
 
 The certificate of a mode is the gap in nats between the maximum of the local quadratic
@@ -23,6 +28,7 @@ are 0 in these directions. H is then restricted to the orthogonal directions
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import expit, log_softmax
@@ -46,7 +52,7 @@ BLOCK_ENTRIES = 1 << 22
 def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
-    """Compute minus the Hessian of the log joint density (Eq. 2), in blocks."""
+    """Compute minus the Hessian of the log joint density (Eqs. 2, 4), in blocks."""
     W, d = np.asarray(params.W), data.delta.shape[-1]
     mapped = data.delta @ W.T
     log_p = log_softmax(-np.sum(mapped**2, -1), -1)
@@ -73,7 +79,14 @@ def hessian(
         g = mapped[at, ..., None] * data.delta[at, :, None]
         g = (g[:, :1] - g[:, 1:]).reshape(*C[at].shape[:2], -1)
         H += g.reshape(-1, W.size).T @ (C[at] @ g).reshape(-1, W.size)
-    return H
+    if prior.lapse is None:
+        return H
+    v = data.w * a * (1 - a)
+    with_W = 2 * W @ (flat * (v[:, None] * e).reshape(-1, 1)).T @ flat
+    total = np.sum(data.w) + sum(prior.lapse)
+    alone = data.lapse * (1 - data.lapse) * total - np.sum(v)  # Eq. (4)
+    edge = with_W.reshape(-1, 1)
+    return np.block([[H, edge], [edge.T, alone]])
 
 
 @native_arrays
@@ -102,20 +115,22 @@ def gap(
     >>> m.gap(params, triplets, prior) < 1e-9  # At a mode
     True
     """
-    data, W = differences(triplets, learning_rate, lapse_rate), np.asarray(params.W)
+    W = np.asarray(params.W)
+    data = differences(triplets, learning_rate, params.rate(lapse_rate))
     if W.size > MAX_PARAMETERS:
         return np.nan
     prior = as_arrays(prior, W.dtype)
     with jax.enable_x64(W.dtype == np.float64):
-        slope = np.asarray(_slope(W, data, prior)).ravel()
+        slope = np.asarray(_slope(W, data, prior))
     H = hessian(params, data, prior)
     try:
         root = inverse_root(H) if np.any(prior.mean) else root_across(H, W)
     except ValueError:
         return np.inf
-    return float(0.5 * np.sum((root.T @ slope) ** 2))
+    return float(0.5 * np.sum((root.T @ slope[: len(H)]) ** 2))
 
 
 @jax.jit
 def _slope(W: Array, data: Differences, prior: TripletPrior) -> Array:
-    return value_and_gradient(W, data, prior)[1]
+    _, in_W, in_u = value_and_gradient(W, data, prior)
+    return jnp.append(in_W.ravel(), in_u)

@@ -33,7 +33,7 @@ def draw(
     progress: bool | None = None,
     objects: bool = False,
 ) -> Draws:
-    """Draw M near a mode, in input units.
+    """Draw M near a mode, in input units, and the lapse rate if it is learned.
 
     Parameters
     ----------
@@ -79,7 +79,8 @@ def draw(
     drawn = sampler.draw(
         around, seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress
     )
-    drawn = drawn._replace(values={"M": drawn.values["M"] / np.outer(scale, scale)})
+    M = drawn.values["M"] / np.outer(scale, scale)
+    drawn = drawn._replace(values={**drawn.values, "M": M})
     drawn = of_objects(drawn) if objects else drawn
     warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
     return drawn

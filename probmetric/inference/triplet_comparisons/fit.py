@@ -4,7 +4,8 @@
 coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. Triplets are
 padded by rows of weight 0 to a few sizes, so datasets share compiled programs. The
 density is not concave in W. The result is the mode reached from W₀, and other modes can
-exist at other rotations of W. ``curvature.gap`` is the certificate of the mode.
+exist at other rotations of W. A learned lapse rate adds the coordinate u of Eq. (4).
+``curvature.gap`` is the certificate of the mode.
 """
 
 from functools import partial
@@ -28,20 +29,26 @@ from probmetric.typing import Array
 @partial(jax.jit, static_argnums=4)
 def _climb(
     data: Differences, prior: TripletPrior, start: Array, tol: Array, max_steps: int
-) -> tuple[Array, Minimum]:
-    root = jnp.sqrt(prior.lam) / prior.c
+) -> tuple[TripletParams, Minimum]:
+    root, size = jnp.sqrt(prior.lam) / prior.c, prior.mean.size
+    learned = prior.lapse is not None
 
-    def at(x: Array) -> Array:
-        return prior.mean + x.reshape(prior.mean.shape) / root
+    def at(x: Array) -> tuple[Array, Differences]:
+        W = prior.mean + x[:size].reshape(prior.mean.shape) / root
+        rate = jax.nn.sigmoid(x[size]) if learned else data.lapse
+        return W, data._replace(lapse=rate)
 
     def descent(x: Array) -> tuple[Array, Array]:
-        value, slope = value_and_gradient(at(x), data, prior)
-        return -jnp.asarray(value), -slope.ravel() / root
+        value, in_W, in_u = value_and_gradient(*at(x), prior)
+        slope = jnp.append(in_W.ravel() / root, in_u)[: len(x)]
+        return -jnp.asarray(value), -slope
 
-    end = minimize(
-        descent, ((start - prior.mean) * root).ravel(), max_steps=max_steps, tol=tol
-    )
-    return at(end.x), end
+    x = ((start - prior.mean) * root).ravel()
+    if prior.lapse is not None:  # From the prior mean α/(α + β).
+        x = jnp.append(x, jnp.log(prior.lapse[0] / prior.lapse[1]))
+    end = minimize(descent, x, max_steps=max_steps, tol=tol)
+    W, rated = at(end.x)
+    return TripletParams(W, rated.lapse if learned else None), end
 
 
 @native_arrays
@@ -68,7 +75,8 @@ def fit(
     learning_rate : float, default=1
         Power η on the likelihood.
     lapse_rate : float in [0, 1), default=0
-        Probability ε that a response ignores the objects.
+        Probability ε that a response ignores the objects. It is not used if
+        ``prior.lapse`` is given: then ε is learned.
     max_steps : int, default=500
         Maximum number of L-BFGS steps.
     tol : float, default=1e-12
@@ -112,9 +120,9 @@ def fit(
         data = differences(triplets, learning_rate, lapse_rate)
         prior = as_arrays(prior, dtype)
         tolerance = np.asarray(tol, dtype)
-        W, end = _climb(data, prior, start, tolerance, max_steps)
+        params, end = _climb(data, prior, start, tolerance, max_steps)
         return Fit(
-            TripletParams(np.asarray(W)),
+            jax.tree.map(np.asarray, params),
             np.asarray(-end.value),
             np.asarray(end.result),
             np.asarray(end.n_steps),

@@ -8,6 +8,11 @@ Eqs. (1), (2), (5) of ``models.triplet_comparisons`` and τ = λ/c²,
     r_ik = η w_i a_i (P(k) - [y_i = k]),                                            (2)
     a_i = (1 - ε) P(y_i) / P*(y_i),                                                 (3)
 
+and, if ε is learned, with u and the prior Beta(α, β) of Eq. (6) of the model, the term
+
+    log p(u) = α log ε + β log(1 - ε) - log B(α, β),
+    ∂/∂u = Σ_i η w_i (1 - a_i - ε) + α (1 - ε) - βε,                                (4)
+
 as ∂ log P(y)/∂D_k = P(k) - [y = k] and ∂ log P*/∂ log P = a. The share a_i is the
 posterior probability that response i is no lapse: responses that contradict the map
 have little weight. For two alternatives the gradient is the difference of two scatters,
@@ -18,6 +23,7 @@ linear in M and log P is concave in D. Eq. (1) is not concave in W.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln
 
 from probmetric.inference.triplet_comparisons.statistics import Differences
 from probmetric.models.triplet_comparisons import TripletPrior
@@ -38,26 +44,36 @@ def _log_responses(log_p: Array, data: Differences) -> tuple[Array, Array]:
 
 @numpy_in_numpy_out
 def parts(W: Array, data: Differences, prior: TripletPrior) -> tuple[Scalar, Scalar]:
-    """Return the log prior and the log likelihood; their sum is Eq. (1)."""
+    """Return the log prior of W and the log likelihood; their sum is Eq. (1)."""
     tau = prior.lam / jnp.square(prior.c)
     normal = 0.5 * W.size * jnp.log(tau / (2 * np.pi))
     log_prior = normal - 0.5 * tau * jnp.sum((W - prior.mean) ** 2)
     return log_prior, jnp.sum(data.w * _log_responses(_log_shares(W, data), data)[1])
 
 
+def log_lapse(rate: Array, prior: TripletPrior) -> Scalar:
+    """Return log p(u) of Eq. (4) at ε, or 0 if ε is not learned."""
+    if prior.lapse is None:
+        return jnp.zeros_like(rate)
+    alpha, beta = prior.lapse
+    density = alpha * jnp.log(rate) + beta * jnp.log1p(-rate)
+    # betaln of jax.scipy has errors of 1e-6.
+    return density + gammaln(alpha + beta) - gammaln(alpha) - gammaln(beta)
+
+
 @numpy_in_numpy_out
 @one_program
 def log_joint(W: Array, data: Differences, prior: TripletPrior) -> Scalar:
-    """Compute the log joint density (Eq. 1), constants included."""
-    return sum(parts(W, data, prior))
+    """Compute the log joint density (Eqs. 1 and 4), constants included."""
+    return sum(parts(W, data, prior)) + log_lapse(data.lapse, prior)
 
 
 @numpy_in_numpy_out
 @one_program
 def value_and_gradient(
     W: Array, data: Differences, prior: TripletPrior
-) -> tuple[Scalar, Array]:
-    """Compute the log joint density, Eq. (1), and its gradient, Eq. (2)."""
+) -> tuple[Scalar, Array, Scalar]:
+    """Compute the log joint density, and its slopes in W, Eq. (2), and u, Eq. (4)."""
     log_p = _log_shares(W, data)
     own, log_response = _log_responses(log_p, data)
     p, a = jnp.exp(log_p), jnp.exp(own - log_response)  # Eq. (3)
@@ -65,4 +81,7 @@ def value_and_gradient(
     flat = data.delta.reshape(-1, data.delta.shape[-1])
     pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = prior.lam / jnp.square(prior.c)
-    return log_joint(W, data, prior), 2 * W @ pull - tau * (W - prior.mean)
+    alpha, beta = prior.lapse or (0.0, 0.0)
+    in_u = jnp.sum(data.w * (1 - a - data.lapse))
+    in_u = in_u + alpha * (1 - data.lapse) - beta * data.lapse
+    return log_joint(W, data, prior), 2 * W @ pull - tau * (W - prior.mean), in_u

@@ -1,5 +1,6 @@
 """The prior of triplets: around the Euclidean map, in units of log odds."""
 
+import jax
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import DTypeLike
@@ -95,4 +96,4 @@ def rate_for(triplets: Triplets) -> float:
 
 def as_arrays(prior: TripletPrior, dtype: DTypeLike) -> TripletPrior:
     """Return a prior with arrays of one dtype."""
-    return TripletPrior(*(np.asarray(value, dtype) for value in prior))
+    return jax.tree.map(lambda value: np.asarray(value, dtype), prior)

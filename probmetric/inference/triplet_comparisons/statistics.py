@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.data.padding import bucket, pad_rows
-from probmetric.typing import Array
+from probmetric.typing import Array, Numeric
 
 
 class Differences(NamedTuple):
@@ -20,7 +20,7 @@ class Differences(NamedTuple):
 
 
 def differences(
-    triplets: Triplets, learning_rate: float = 1.0, lapse_rate: float = 0.0
+    triplets: Triplets, learning_rate: float = 1.0, lapse_rate: Numeric = 0.0
 ) -> Differences:
     """Compute the differences of triplets with responses, padded to a bucket."""
     if triplets.y is None:

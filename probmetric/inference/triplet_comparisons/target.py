@@ -7,6 +7,7 @@ a prior centered at 0 the density is constant along rotations. In the covariance
 precision along rotations is then set to the mean precision.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,7 +15,11 @@ from probmetric.data.containers import Triplets
 from probmetric.inference.rotations import inverse_root, root_across, root_around
 from probmetric.inference.sampling.target import Arrays, Gaussian, Posterior, Target
 from probmetric.inference.triplet_comparisons import curvature
-from probmetric.inference.triplet_comparisons.likelihood import log_joint, parts
+from probmetric.inference.triplet_comparisons.likelihood import (
+    log_joint,
+    log_lapse,
+    parts,
+)
 from probmetric.inference.triplet_comparisons.start import as_arrays
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
@@ -24,22 +29,35 @@ from probmetric.typing import Scalar
 type TripletData = tuple[Differences, TripletPrior]
 
 
+def _rated(at: Arrays, data: TripletData) -> TripletData:
+    """Return the data with the lapse rate of a position, if it is learned."""
+    rows, prior = data
+    if prior.lapse is None:
+        return data
+    return rows._replace(lapse=jax.nn.sigmoid(at["logit_lapse"])), prior
+
+
 def _log_density(at: Arrays, data: TripletData) -> Scalar:
-    return log_joint(at["W"], *data)
+    return log_joint(at["W"], *_rated(at, data))
 
 
 def _functionals(at: Arrays, data: TripletData) -> Arrays:
-    del data
-    return {"M": at["W"].T @ at["W"]}
+    rows, prior = _rated(at, data)
+    values = {"M": at["W"].T @ at["W"]}
+    return values if prior.lapse is None else {**values, "lapse_rate": rows.lapse}
 
 
 def _parts(at: Arrays, data: TripletData) -> tuple[Arrays, Scalar]:
-    log_prior, log_likelihood = parts(at["W"], *data)
-    return {"W": jnp.asarray(log_prior)}, log_likelihood
+    rows, prior = _rated(at, data)
+    log_prior, log_likelihood = parts(at["W"], rows, prior)
+    of_site: Arrays = {"W": jnp.asarray(log_prior)}
+    if prior.lapse is not None:
+        of_site["logit_lapse"] = jnp.asarray(log_lapse(rows.lapse, prior))
+    return of_site, log_likelihood
 
 
 TARGET = Target(_log_density, _functionals, _parts)
-"""Target for positions {W} and data (``Differences``, prior)."""
+"""Target for positions {W} or {W, logit_lapse}, and data (``Differences``, prior)."""
 
 
 @native_arrays
@@ -64,11 +82,14 @@ def posterior(
             f"params must have at most {curvature.MAX_PARAMETERS} parameters (p·d) for "
             f"second derivatives, got {W.size}. Fit fewer components."
         )
-    data = differences(triplets, learning_rate, lapse_rate)
+    data = differences(triplets, learning_rate, params.rate(lapse_rate))
     prior = as_arrays(prior, W.dtype)
     H = curvature.hessian(params, data, prior)
     if quotient:
         root = root_across(H, W)
     else:
         root = inverse_root(H) if np.any(prior.mean) else root_around(H, W)
-    return Posterior(TARGET, (data, prior), Gaussian({"W": W}, root))
+    mode = {"W": W}
+    if prior.lapse is not None:
+        mode["logit_lapse"] = np.log(data.lapse / (1 - data.lapse))
+    return Posterior(TARGET, (data, prior), Gaussian(mode, root))
