@@ -1,19 +1,51 @@
 """Run the command line; Ctrl-C ends it with exit code 130.
 
 Python raises KeyboardInterrupt wherever the code is. Files stay whole because they are
-written under a temporary name and then moved into place (``files.replacing``).
+written under a temporary name and then moved into place (``files.replacing``). While
+XLA compiles, or runs a compiled program, Python raises nothing. Therefore a thread ends
+the process one second after the signal.
 """
 
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import NoReturn
+
+INTERRUPTED = 130
+LIMIT = 1.0
+"""Seconds from Ctrl-C to the end of the process."""
 
 
 def run_command(command: Callable[[], object]) -> NoReturn:
     """Run a command line, which imports its modules; exit with 130 after Ctrl-C."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)  # Receives each signal's number at once.
+
+    def end() -> None:
+        while os.read(reader, 1)[0] != signal.SIGINT:
+            pass
+        time.sleep(LIMIT)
+        _leave("probmetric: interrupted\n")
+
+    threading.Thread(target=end, daemon=True).start()
     try:
         command()
     except KeyboardInterrupt:
-        sys.stderr.write("probmetric: interrupted\n")
-        sys.exit(130)
+        _leave("probmetric: interrupted\n")
+    except SystemExit as error:
+        if error.code != INTERRUPTED:
+            raise
+        _leave()
     sys.exit(0)
+
+
+def _leave(message: str = "") -> NoReturn:
+    """Exit at once; a usual exit waits for the programs that XLA runs."""
+    sys.stderr.write(message)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)

@@ -28,7 +28,7 @@ from probmetric.inference.sampling.datatree import INDEPENDENT, provenance, to_d
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.target import Draws, Kwargs, Model
 from probmetric.metric import Dissimilarity
-from probmetric.metric.feature_names import with_names
+from probmetric.metric.feature_names import unknown_of, with_names
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose
@@ -214,6 +214,7 @@ class Learner[M](BaseEstimator):
             attributes={
                 **provenance(model, data, arguments),
                 INDEPENDENT: int(self._independent()),
+                "handle_unknown": unknown_of(self),
             },
         )
 

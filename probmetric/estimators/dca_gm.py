@@ -375,6 +375,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             sum_of_weights=float(np.asarray(self._data.w).sum()),
             learning_rate=float(self.learning_rate),
             n_components=len(self.params_.A),
+            handle_unknown=self.handle_unknown,
         )
         strength = self._strength_of_euclid()
         if strength > 0:

@@ -75,7 +75,8 @@ def posterior_metric(
                 pairs_independent=pairs_independent,
                 credible=credible or bool(draws.attrs.get(OWN_MODEL)),
             )
-            return named(posterior, _features(draws))
+            unknown = draws.attrs.get("handle_unknown")
+            return named(posterior, _features(draws), unknown)
     raise ValueError(
         "draws must contain a matrix M or J, or the components of a two-stage "
         f"mixture, got {', '.join(sorted(map(str, draws['posterior'].data_vars)))}. "

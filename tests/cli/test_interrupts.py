@@ -57,6 +57,24 @@ def test_an_interrupt_outside_a_command_ends_with_130():
     assert done.stderr == "probmetric: interrupted\n"
 
 
+def test_an_interrupt_ends_code_that_python_cannot_interrupt():
+    # A mutex that is locked twice: as XLA, it waits without Python's lock.
+    code = """
+import ctypes, threading
+from probmetric import interrupts
+interrupts.LIMIT = 0.1
+def command():
+    mutex, lock = ctypes.create_string_buffer(64), ctypes.CDLL(None).pthread_mutex_lock
+    here = threading.get_ident(), signal.SIGINT
+    threading.Timer(0.1, signal.pthread_kill, here).start()
+    lock(mutex), lock(mutex)
+interrupts.run_command(command)
+"""
+    done = python(code)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "probmetric: interrupted\n"
+
+
 def test_sampling_passes_a_keyboard_interrupt_on(tmp_path):
     def advance(state, n, index):
         raise KeyboardInterrupt

@@ -261,3 +261,17 @@ def test_a_numeric_column_may_look_like_a_level_but_not_be_one():
     np.testing.assert_allclose(D[:, 0], 0, atol=1e-12)
     with pytest.raises(ValueError, match="the name of a level, got 'soil=clay' twice"):
         pm.LDA().fit(X.assign(**{"soil=clay": X["rain"]}), Y)
+
+
+def test_stored_draws_know_whether_unknown_levels_are_ignored(tmp_path):
+    easy = pm.LCA(handle_unknown="ignore", regularization=10.0).fit(X, Y)
+    draws = easy.sample("laplace", n_draws=4, n_chains=1, progress=False)
+    pm.save_draws(draws, tmp_path / "draws.nc")
+    ice = X[:2].assign(soil="ice")
+    memory, file = (
+        pm.KNeighborsClassifier(pm.draws_to_metric(tree, "prediction"))
+        .fit(X, Y)
+        .predict_proba(ice)
+        for tree in (draws, pm.load_draws(tmp_path / "draws.nc"))
+    )
+    np.testing.assert_array_equal(file, memory)

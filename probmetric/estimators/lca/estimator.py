@@ -451,6 +451,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             seed=seed,
         )
         tree.attrs[INDEPENDENT] = int(self._independent())
+        tree.attrs["handle_unknown"] = self.handle_unknown
         return tree.assign({"fit": xr.DataTree(record(self))})
 
     @overload

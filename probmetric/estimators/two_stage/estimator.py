@@ -596,7 +596,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             predictive=predictive,
             prior_draws=prior_draws,
             seed=seed,
-            attributes=self._score(),
+            attributes=self._score() | {"handle_unknown": self.handle_unknown},
         )
 
     def _drawable(self) -> Fitted:
