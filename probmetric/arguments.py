@@ -58,8 +58,8 @@ def interval(
     if high == largest or (whole and high == np.inf):
         high, open_high = np.inf, True
     ends = "(" if open_low else "[", ")" if open_high else "]"
-    low, high = (str(n) if isinstance(n, int) else f"{n:g}" for n in (low, high))
-    return f"{ends[0]}{low}, {high}{ends[1]}"
+    limits = (str(n) if isinstance(n, int) else f"{n:g}" for n in (low, high))
+    return f"{ends[0]}{', '.join(limits)}{ends[1]}"
 
 
 def check_bool(name: str, value: object) -> None:
