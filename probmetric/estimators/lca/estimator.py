@@ -13,7 +13,7 @@ import xarray as xr
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_number
 from probmetric.data.chunked import Chunked, chunked
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labeled import (
@@ -87,12 +87,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Parameters
     ----------
-    n_components : int, "cv" or "loo", optional
-        Number of rows of the linear map, 1 to d. Default: d. "cv" and "loo" try 1, 2,
-        3, 4, 6, 8, ..., d rows. They compute the held-out log loss of
-        ``KNeighborsClassifier`` (``ranks_``), and choose the smallest number within one
-        standard error of the lowest loss. "cv" uses five folds, repeated three times
-        below 300 points. "loo" refits without each point.
+    n_components : int or "cv", optional
+        Number of rows of the linear map, 1 to d. Default: d. "cv" tries 1, 2, 3, 4, 6,
+        8, ..., d rows. It computes the log loss of ``KNeighborsClassifier`` in five
+        folds (``ranks_``), repeated three times below 300 points, and chooses the
+        smallest number within one standard error of the lowest loss.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes. "nearest": each point with its nearest points of the
         same class and of other classes. "impostors": the pairs of the paper. They are
@@ -158,7 +157,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         refreshes, held-out accuracy averaged over k = 1, 3, 5, 7, and held-out accuracy
         at k = 3. Otherwise empty.
     ranks_ : list of RankChoice
-        Numbers of rows tried by ``n_components="cv"`` or "loo". Each has the mean
+        Numbers of rows tried by ``n_components="cv"``. Each has the mean
         held-out loss in nats per point, and the standard error of its difference from
         the smallest loss. Otherwise empty.
     classes_ : array of shape (c,)
@@ -197,7 +196,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     _streams = True
 
-    n_components: int | Literal["cv", "loo"] | None = field(default=None, kw_only=False)
+    n_components: int | Literal["cv"] | None = field(default=None, kw_only=False)
     pairs: PairSet = "nearest"
     n_targets: Count | None = None
     n_impostors: Count | None = None
@@ -246,9 +245,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             are not paired with each other, stay in one cross-validation fold, and count
             as one observation in the learning rate and λ. By default rows are
             independent. Duplicate rows count separately: give copies one group. Not
-            supported for ``pairs="impostors"``, ``n_anchors``, ``n_components="cv"`` or
-            ``"loo"``, pairs of points, and data on disk. ``posterior_metric`` then
-            supports only the jackknife. ``same_probability`` uses groups only with
+            supported for ``pairs="impostors"``, ``n_anchors``, ``n_components="cv"``,
+            pairs of points, and data on disk. ``posterior_metric`` then supports only
+            the jackknife. ``same_probability`` uses groups only with
             ``new_classes=True``.
 
         Raises
@@ -473,10 +472,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         method: LCAMethod | Literal["jackknife"] | None = None,
         n_draws: int | None = None,
         seed: int = 0,
-        target: Literal["fit", "all_pairs"] = "fit",
-        pairs: Literal["auto", "fitted", "all"] = "auto",
-        learning_rate: float | Literal["auto"] = "auto",
-        regularization: float | Literal["auto"] = "auto",
         progress: bool | None = None,
     ) -> PosteriorMetric | IntervalMetric:
         """Return the metric with its uncertainty, for prediction or for intervals.
@@ -490,28 +485,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             Default for prediction: "laplace". Default for intervals: "jackknife" after
             ``fit``, and "laplace" after ``fit_pairs``, which assumes independent pairs.
             The jackknife repeats the fit 52 times without a quarter of the points, or
-            of the groups of ``fit``. It has no draws.
+            of the groups of ``fit``. Each refit chooses the prior mean and λ again, but
+            not the number of components or what "cv" chose. It has no draws.
         n_draws : int, optional
             Number of metrics. Default: 32 for prediction, 100 for intervals, or all
             ``draws``. Not supported by the jackknife.
-        target : {"fit", "all_pairs"}, default="fit"
-            Fit that the jackknife repeats. "fit" is this fit; each refit chooses the
-            prior mean and λ again, but not the number of components or what "cv" chose.
-            "all_pairs" is ``LCA(pairs="all", learning_rate=1, regularization=1)``, or
-            with ``learning_rate`` and ``regularization``. The scale of its distances
-            does not depend on n. Nearest pairs become closer as n increases.
-        pairs : {"auto", "fitted", "all"}, default="auto"
-            Pairs of the posterior draws: the pairs of the fit, or all pairs of its
-            labeled points. "auto" is "all" for intervals after ``fit``, otherwise
-            "fitted".
-        learning_rate : "auto" or float > 0, default="auto"
-            Power on the likelihood of draws. After ``fit``, "auto" is η_G for
-            prediction (NOTATION.md) and 1 for intervals. After ``fit_pairs`` it is the
-            rate of the fit.
-        regularization : "auto" or float > 0, default="auto"
-            λ of draws. After ``fit``, "auto" is 1 for intervals. For prediction it is
-            the best of 1, 10 and 100 by the leave-one-out log score of soft votes
-            averaged over the draws. After ``fit_pairs`` it is λ of the fit.
 
         Returns
         -------
@@ -524,13 +502,19 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Raises
         ------
         ValueError
-            If ``pairs="all"`` after ``fit_pairs``.
-            If there are too many points for all pairs.
-            If options of draws are set for the jackknife, or the reverse.
+            If ``n_draws`` is set for the jackknife.
+            If there are more than 1000 points for draws for intervals.
+
+        Notes
+        -----
+        Draws for prediction after ``fit`` have the learning rate η_G (NOTATION.md), and
+        the best of λ = 1, 10 and 100 by the leave-one-out log score of soft votes
+        averaged over the draws. Draws for intervals after ``fit`` belong to
+        ``LCA(pairs="all", learning_rate=1, regularization=1)``. The scale of its
+        distances does not depend on n; nearest pairs become closer as n increases.
+        After ``fit_pairs`` draws have the learning rate and λ of the fit.
         """
         self._check(purpose)
-        check_choice("pairs", pairs, ("auto", "fitted", "all"))
-        check_choice("target", target, ("fit", "all_pairs"))
         fitted = drawable(self)[0]
         if draws is not None:
             return self._posterior_metric(
@@ -539,9 +523,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         if hasattr(self, "classes_"):
             check_no_anchors(self)
             check_no_weights(fitted)
-        rest = pairs, learning_rate, regularization, progress
-        shared = purpose, method, n_draws, seed
-        return metric_for(self, *shared, target, *rest)
+        return metric_for(self, purpose, method, n_draws, seed, progress)
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
         return metrics(draws)
