@@ -18,7 +18,6 @@ from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
 from tests.precision_others import asked
 
 RECIPE = Recipe(n_components=2, max_iter=20)
-SHARES = np.full((2, 24), 1.0)
 
 
 GENERIC = {
@@ -75,9 +74,6 @@ LCA = {
     "inference.lca.fit.scaled_pca": lambda f, g: f(g.pairs, 1),
     "inference.lca.fit.principal_axes": lambda f, g: f(g.X, 1),
     "inference.lca.fit.scaled_within": lambda f, g: f(g.pairs, g.y),
-    "inference.lca.bootstrap.bootstrap": lambda f, g: f(
-        g.few, g.lca.prior, g.lca.params, SHARES, max_steps=5
-    ),
     "inference.lca.curvature.certificate": lambda f, g: f(g.lca.params, g.lca.stats),
     "inference.lca.curvature.generalized_rate": lambda f, g: f(
         g.lca.params, g.pairs, g.lca.prior, 0.5

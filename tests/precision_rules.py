@@ -27,7 +27,6 @@ SHIFT_FREE = {
     "inference.lca.fit.scaled_pca": ALL,
     "inference.lca.fit.principal_axes": ALL,
     "inference.lca.fit.scaled_within": ALL,
-    "inference.lca.bootstrap.bootstrap": lambda r: r.objective,
     "inference.lca.curvature.generalized_rate": ALL,
     "inference.lca.curvature.gradient": ALL,
     "inference.lca.curvature.hessian": ALL,

@@ -20,14 +20,14 @@ lca.posterior_metric("wrong")
 pm.LCA(max_iter="many")
 pm.EigDML(solver="wrong")
 pm.TwoStageMixture(blend="wrong")
-lca.posterior_metric("prediction", pairs="wrong")
+lca.posterior_metric("prediction", n_draws="wrong")
 pm.load_metric("metric.npz").no_such_thing
 """
 RIGHT = """
 import probmetric as pm
 
 lca = pm.LCA(2, pairs="all", regularization=3, tol=None)
-lca.posterior_metric("prediction", pairs="all")
+lca.posterior_metric("prediction", n_draws=9)
 pm.EigDML(solver="pdhg")
 pm.TwoStageMixture((1, 2), blend="bic", prior="flat")
 reveal_type(lca.sample())

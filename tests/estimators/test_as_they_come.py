@@ -75,7 +75,7 @@ def test_draws_give_no_weight_to_what_never_varied_either():
     for M in (tree[group]["M"].to_numpy() for group in ("posterior", "prior")):
         assert np.all(M[..., 2, :] == 0)
         assert np.all(M[..., 0, 0] > 0)
-    own = model.posterior_metric("prediction", n_draws=20, regularization=10.0)
+    own = model.posterior_metric("prediction", n_draws=20)
     for draws in own, model.posterior_metric("prediction", draws=tree):
         moved = constant + [0.0, 0.0, 1e6]
         assert np.all(draws.mean_metric().pairwise(constant, moved).diagonal() <= 1e-9)

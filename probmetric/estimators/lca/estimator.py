@@ -89,12 +89,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Parameters
     ----------
-    n_components : int, "cv" or "loo", optional
-        Number of rows p of the linear map, from 1 to d. Default: d. "cv" and "loo"
-        choose among 1, 2, 3, 4, 6, 8, ..., d. They compute the held-out log loss of
-        ``KNeighborsClassifier`` (``ranks_``), and choose the smallest number whose loss
-        is within one standard error of the lowest. "cv" uses five folds, repeated three
-        times below 300 points. "loo" refits without each point.
+    n_components : int or "cv", optional
+        Number of rows p of the linear map, from 1 to d. Default: d. "cv" chooses among
+        1, 2, 3, 4, 6, 8, ..., d. It computes the log loss of ``KNeighborsClassifier``
+        in five folds (``ranks_``), repeated three times below 300 points. It chooses
+        the smallest number whose loss is within one standard error of the lowest.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes. "nearest": each point with its nearest points of the
         same class and of other classes. "impostors": each point with its nearest points
@@ -162,7 +161,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         mean, λ, the number of refreshes, and the held-out accuracy averaged over k = 1,
         3, 5, 7, and at k = 3. Otherwise empty.
     ranks_ : list of RankChoice
-        Numbers of rows that ``n_components="cv"`` or "loo" tried. Each has the mean
+        Numbers of rows that ``n_components="cv"`` tried. Each has the mean
         held-out loss in nats per point, and the standard error of its difference from
         the smallest loss. Otherwise empty.
     classes_ : array of shape (c,)
@@ -201,7 +200,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     _streams = True
 
-    n_components: int | Literal["cv", "loo"] | None = field(default=None, kw_only=False)
+    n_components: int | Literal["cv"] | None = field(default=None, kw_only=False)
     pairs: PairSet = "nearest"
     n_targets: Count | None = None
     n_impostors: Count | None = None
@@ -247,9 +246,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             paired with each other. They stay in one cross-validation fold, and count as
             one observation in the learning rate and λ. By default rows are independent.
             Groups are not supported for ``pairs="impostors"``, ``n_anchors``,
-            ``n_components="cv"`` or ``"loo"``, pairs of points, and data on disk. With
-            groups ``posterior_metric`` supports only the jackknife.
-            ``same_probability`` uses groups only with ``new_classes=True``.
+            ``n_components="cv"``, pairs of points, and data on disk. With groups
+            ``posterior_metric`` supports only the jackknife. ``same_probability`` uses
+            groups only with ``new_classes=True``.
 
         Raises
         ------
@@ -475,9 +474,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         n_draws: int | None = None,
         seed: int = 0,
         target: Literal["fit", "all_pairs"] = "fit",
-        pairs: Literal["auto", "fitted", "all"] = "auto",
-        learning_rate: float | Literal["auto"] = "auto",
-        regularization: float | Literal["auto"] = "auto",
         progress: bool | None = None,
     ) -> PosteriorMetric | IntervalMetric:
         """Return the metric with its uncertainty, for prediction or for intervals.
@@ -498,24 +494,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         target : {"fit", "all_pairs"}, default="fit"
             Fit that the jackknife repeats. "fit" uses the settings of this fit. Each
             refit chooses the prior mean and λ again, but not the number of components
-            or the choices of "cv". "all_pairs" uses all pairs, with ``learning_rate``
-            and ``regularization`` of 1 unless they are set. The scale of its distances
+            or the choices of "cv". "all_pairs" is the fit with ``pairs="all"``,
+            ``learning_rate=1`` and ``regularization=1``. The scale of its distances
             does not depend on n. With "fit" it may, because nearest pairs become closer
             as n increases.
-        pairs : {"auto", "fitted", "all"}, default="auto"
-            Pairs used for posterior draws: the pairs of the fit, or all pairs of its
-            labeled points. "auto" is "all" for intervals after ``fit``, otherwise
-            "fitted".
-        learning_rate : "auto" or float > 0, default="auto"
-            Power to which the likelihood is raised for draws. After ``fit``, "auto"
-            uses 1 for intervals. For prediction it uses η_G, which is computed from the
-            scores of points (NOTATION.md). After ``fit_pairs`` it uses the value of the
-            fit.
-        regularization : "auto" or float > 0, default="auto"
-            Strength λ of the prior for draws. After ``fit``, "auto" uses 1 for
-            intervals. For prediction it chooses among 1, 10 and 100 by the
-            leave-one-out log score of soft votes, averaged over draws. After
-            ``fit_pairs`` it uses λ of the fit.
 
         Returns
         -------
@@ -529,12 +511,18 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Raises
         ------
         ValueError
-            If ``pairs="all"`` after ``fit_pairs``.
-            If there are too many points to use all pairs.
-            If options of draws are set for the jackknife, or the reverse.
+            If ``n_draws`` is set for the jackknife, or ``target`` for draws.
+            If there are more than 1000 points for draws for intervals.
+
+        Notes
+        -----
+        Draws for prediction after ``fit`` have the learning rate η_G (NOTATION.md).
+        They have the best of λ = 1, 10 and 100 by the leave-one-out log score of soft
+        votes, averaged over the draws. Draws for intervals after ``fit`` are draws of
+        the target "all_pairs". After ``fit_pairs`` draws have the learning rate and λ
+        of the fit.
         """
         self._check(purpose)
-        check_choice("pairs", pairs, ("auto", "fitted", "all"))
         check_choice("target", target, ("fit", "all_pairs"))
         fitted = drawable(self)[0]
         if draws is not None:
@@ -544,9 +532,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         if hasattr(self, "classes_"):
             check_no_anchors(self)
             check_no_weights(fitted)
-        rest = pairs, learning_rate, regularization, progress
-        shared = purpose, method, n_draws, seed
-        return metric_for(self, *shared, target, *rest)
+        return metric_for(self, purpose, method, n_draws, seed, target, progress)
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
         return metrics(draws)

@@ -10,9 +10,8 @@ posterior_few_labels.
 
 *Intervals* belong to the fit itself: the recipe of the fit, with the settings that it
 chooses, is repeated without quarters of the points (``posterior.jackknife``). They
-refer to the expected distance over training samples of this size. The fit at η = 1 and
-λ = 1 over all pairs is another target with intervals of its own (``ALL_PAIRS``). See
-Benchmarks: intervals.
+refer to the expected distance over training samples of this size. See Benchmarks:
+intervals. Draws for intervals are of another fit: to all pairs, at η = 1 and λ = 1.
 
 After ``fit_pairs``, with independent pairs, intervals come from the posterior,
 corrected for the noise of the draws (``posterior.intervals``). See Benchmarks:
@@ -27,7 +26,7 @@ import numpy as np
 import xarray as xr
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_number
 from probmetric.data.hash import first_best
 from probmetric.data.padding import host_weights
 from probmetric.data.scaling import Scaler, fit_scaler, taught_scale
@@ -61,10 +60,10 @@ LOO_GRID = (1.0, 10.0, 100.0)
 """λ tried for prediction: prior standard deviations from c to c/10."""
 
 INTERVAL_LAM = 1.0
-"""λ of intervals, a weak prior."""
+"""λ of draws for intervals, a weak prior."""
 
 MOST_POINTS = 1000
-"""Largest number of points for which draws for intervals use all pairs by default."""
+"""Largest number of points for draws for intervals, which use all pairs."""
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
 
@@ -77,9 +76,6 @@ class Options(TypedDict, total=False):
     n_draws: int | None
     seed: int
     target: Literal["fit", "all_pairs"]
-    pairs: Literal["auto", "fitted", "all"]
-    learning_rate: float | Literal["auto"]
-    regularization: float | Literal["auto"]
     progress: bool | None
 
 
@@ -103,28 +99,8 @@ def refit(fitted: Fitted, recipe: Recipe, **changes: float | None) -> Fitted:
     return new
 
 
-def for_purpose(
-    fitted: Fitted,
-    recipe: Recipe,
-    purpose: str,
-    *,
-    labeled: bool,
-    lam: float | None = None,
-    learning_rate: int | float | str = "auto",
-) -> Fitted:
-    """Return the mode of the posterior for a purpose, on the pairs of the fit.
-
-    The parameters are described in ``LCA.posterior_metric``. If ``lam`` is None, λ of
-    the fit is used.
-    """
-    if not isinstance(learning_rate, str):
-        rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
-        return refit(fitted, recipe, learning_rate=rate, lam=lam)
-    check_choice("learning_rate", learning_rate, ("auto",))
-    if not labeled:
-        return refit(fitted, recipe, lam=lam)
-    if purpose == "intervals":
-        return refit(fitted, recipe, learning_rate=1.0, lam=lam)
+def for_votes(fitted: Fitted, recipe: Recipe, lam: float) -> Fitted:
+    """Return the mode of the posterior for prediction, at η_G and λ, after labels."""
     pairs = fitted.pairs
     n = len(pairs.X) * anchor_share(recipe, len(pairs.X))
     plain = n / float(host_weights(pairs).sum())
@@ -133,33 +109,20 @@ def for_purpose(
     return refit(fitted, recipe, learning_rate=rate, lam=lam)
 
 
-def lams_for(
-    lam: int | float | str, purpose: str, *, labeled: bool
-) -> tuple[float | None, ...]:
-    """Return the λ to try; None is λ of the fit."""
-    if not isinstance(lam, str):
-        return (float(check_number("regularization", lam, 0, open_low=True)),)
-    check_choice("regularization", lam, ("auto",))
-    if not labeled:
-        return (None,)
-    return (INTERVAL_LAM,) if purpose == "intervals" else LOO_GRID
+def for_intervals(fitted: Fitted, recipe: Recipe, codes: np.ndarray) -> Fitted:
+    """Return the mode of the posterior for intervals: all pairs, η = 1, λ = 1."""
+    at = recipe._replace(learning_rate=1.0)
+    every = on_all_pairs(fitted, codes, at, INTERVAL_LAM)
+    report(every.fit, "LCA")
+    return refit(every, recipe, learning_rate=1.0, lam=INTERVAL_LAM)
 
 
-def repeated(
-    estimator: Any,
-    *,
-    target: str,
-    seed: int,
-    learning_rate: int | float | str,
-    regularization: int | float | str,
-) -> IntervalMetric:
+def repeated(estimator: Any, seed: int, target: str) -> IntervalMetric:
     """Return a fit to labels with its refits without quarters of the points.
 
     Whole groups are left out, if the fit had groups. Each refit standardizes its points
-    and chooses the settings that the fit chose,
-    except for the number of rows of the map and the choices of "cv".
-    ``target="all_pairs"`` replaces the fit by the fit to all pairs, at learning rate 1
-    and λ = 1 by default.
+    and chooses the settings that the fit chose, except for the number of rows of the
+    map and the choices of "cv".
     """
     fitted: Fitted = estimator.fitted_
     Z, codes = np.asarray(fitted.pairs.X), estimator._codes
@@ -184,45 +147,12 @@ def repeated(
         factor = to_metric(new.fit.params).factor
         return Mahalanobis(factor / taught_scale(Z, scaler.scale) / scale)
 
+    metric, about = Mahalanobis(estimator.components_.copy()), "the fit"
     if target == "all_pairs":
-        rate = 1.0 if isinstance(learning_rate, str) else learning_rate
-        lam = INTERVAL_LAM
-        if not isinstance(regularization, str):
-            lam = check_number("regularization", regularization, 0, open_low=True)
-        rate = float(check_number("learning_rate", rate, 0, open_low=True))
-        recipe = recipe._replace(pairs="all", learning_rate=rate)
-        metric = learn(Z, codes, fitted.groups)
-    else:
-        metric = Mahalanobis(estimator.components_.copy())
-    pairs = "the fit" if target == "fit" else f"all pairs, λ = {lam:g}"
-    about = f"{pairs} of {len(Z)} points"
+        recipe, lam = recipe._replace(pairs="all", learning_rate=1.0), INTERVAL_LAM
+        metric, about = learn(Z, codes, fitted.groups), f"all pairs, λ = {lam:g}"
+    about = f"{about} of {len(Z)} points"
     return jackknifed(metric, learn, Z, codes, fitted.groups, seed=seed, about=about)
-
-
-def _check_jackknife(
-    purpose: str,
-    labeled: bool,
-    target: str,
-    n_draws: int | None,
-    pairs: str,
-    rates: dict[str, int | float | str],
-) -> None:
-    if purpose != "intervals" or not labeled:
-        raise ValueError(
-            "method must be a sampler, got 'jackknife'. The jackknife is only for "
-            "intervals after fit(X, y)"
-        )
-    if n_draws is not None:
-        raise ValueError(
-            f"n_draws must be None for the jackknife (without draws), got {n_draws}. "
-            "Use method='bootstrap'"
-        )
-    if target == "fit" and (pairs, *rates.values()) != ("auto",) * 3:
-        raise ValueError(
-            "pairs, learning_rate and regularization must be 'auto' for intervals with "
-            f"target='fit', got {pairs!r} and {rates}. Fit with these settings, or use "
-            "target='all_pairs'"
-        )
 
 
 def check_no_anchors(estimator: object) -> None:
@@ -244,7 +174,7 @@ def check_no_weights(fitted: Fitted) -> None:
         )
 
 
-def _with_folder(method: Any, lam: float | None) -> Any:
+def _with_folder(method: Any, lam: float) -> Any:
     """Return a sampler whose checkpoint, if it has one, is a folder for this λ."""
     folder = getattr(method, "checkpoint", None)
     if folder is None:
@@ -270,22 +200,26 @@ def metric_for(
     n_draws: int | None,
     seed: int,
     target: str,
-    pairs: str,
-    learning_rate: int | float | str,
-    regularization: int | float | str,
     progress: bool | None,
 ) -> PosteriorMetric | IntervalMetric:
     """Return a fitted ``LCA`` with its uncertainty, as ``LCA.posterior_metric``."""
     fitted, recipe = drawable(estimator)
     labeled = hasattr(estimator, "classes_")
-    codes = getattr(estimator, "_codes", np.empty(0, int))  # None after fit_pairs.
     spread = labeled and purpose == "intervals"
     default = "jackknife" if spread else "laplace"
     sampler: Any = default if method is None else method
-    rates = {"learning_rate": learning_rate, "regularization": regularization}
     if bool(sampler == "jackknife"):
-        _check_jackknife(purpose, labeled, target, n_draws, pairs, rates)
-        return repeated(estimator, target=target, seed=seed, **rates)
+        if not spread:
+            raise ValueError(
+                "method must be a sampler, got 'jackknife'. The jackknife is only for "
+                "intervals after fit(X, y)"
+            )
+        if n_draws is not None:
+            raise ValueError(
+                f"n_draws must be None for the jackknife (without draws), got {n_draws}"
+                ". Use method='bootstrap'"
+            )
+        return repeated(estimator, seed, target)
     if target != "fit":
         raise ValueError(
             "target='all_pairs' requires purpose='intervals' and the jackknife after "
@@ -297,40 +231,26 @@ def metric_for(
             f"the jackknife, got purpose={purpose!r}, method={sampler!r}. For "
             "prediction, pass draws=lca.sample()."
         )
-    if pairs == "all" and not labeled:
-        raise ValueError("pairs must be 'fitted' after fit_pairs, got 'all'")
-    n = len(fitted.pairs.X)
-    if pairs == "auto" and spread:
-        if n > MOST_POINTS:
-            raise ValueError(
-                f"pairs must be 'all' or 'fitted' for more than {MOST_POINTS} points, "
-                f"got 'auto' with {n} points. 'all' uses {n * (n - 1) // 2} pairs in "
-                "every refit. With 'fitted' only ratio_interval is valid"
-            )
-        pairs = "all"
-    lams = lams_for(regularization, purpose, labeled=labeled)
-    if pairs == "all":
-        aim, lam = recipe, None
-        if spread:  # Fit once, directly at the learning rate of the intervals.
-            rate = 1.0 if isinstance(learning_rate, str) else learning_rate
-            check_number("learning_rate", rate, 0, open_low=True)
-            aim, lam = recipe._replace(learning_rate=float(rate)), lams[0]
-        fitted = on_all_pairs(fitted, codes, aim, lam)
-        report(fitted.fit, type(estimator).__name__)
-    scale = taught_scale(estimator.fitted_.pairs.X, estimator.scale_)
-    candidates: list[PosteriorMetric] = []
-    for lam in lams:
-        mode = for_purpose(
-            fitted,
-            recipe,
-            purpose,
-            lam=lam,
-            labeled=labeled,
-            learning_rate=learning_rate,
+    X = estimator.mean_ + fitted.pairs.X * estimator.scale_
+    if spread and len(X) > MOST_POINTS:
+        raise ValueError(
+            f"method must be 'jackknife' for intervals of more than {MOST_POINTS} "
+            f"points, got {sampler!r} with {len(X)} points. Omit method."
         )
+    samplers = [sampler]
+    if spread:
+        modes = [for_intervals(fitted, recipe, estimator._codes)]
+    elif labeled:
+        modes = [for_votes(fitted, recipe, lam) for lam in LOO_GRID]
+        samplers = [_with_folder(sampler, lam) for lam in LOO_GRID]
+    else:
+        modes = [fitted]
+    scale = taught_scale(fitted.pairs.X, estimator.scale_)
+    candidates: list[PosteriorMetric] = []
+    for mode, one in zip(modes, samplers, strict=True):
         drawn = lca_draws.draw(
             mode,
-            sampler if len(lams) == 1 else _with_folder(sampler, lam),
+            one,
             scale=scale,
             seed=seed,
             n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,
@@ -348,8 +268,7 @@ def metric_for(
         )
     if len(candidates) == 1:
         return candidates[0]
-    X = estimator.mean_ + estimator.fitted_.pairs.X * estimator.scale_
-    return best_for_votes(candidates, X, codes)
+    return best_for_votes(candidates, X, estimator._codes)
 
 
 def record(estimator: Any) -> xr.Dataset:

@@ -43,7 +43,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
     e = estimator
     refuse_rank(e)
     lam = e.regularization
-    p = d if e.n_components in ("cv", "loo") else n_rows(e.n_components, d)
+    p = d if isinstance(e.n_components, str) else n_rows(e.n_components, d)
     return base_recipe(e, p)._replace(
         max_impostors=None if e.max_impostors is None else int(e.max_impostors),
         prior_mean=_prior_mean(e.prior_mean, p, d),
@@ -57,7 +57,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
 def refuse_rank(estimator: Any, data: str = "") -> None:
     """Raise for options (or ``data``) that do not support a choice of the rank."""
     e = estimator
-    if e.n_components not in ("cv", "loo"):
+    if not isinstance(e.n_components, str):
         return
     for wrong, what in (
         (data, data),

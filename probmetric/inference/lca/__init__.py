@@ -21,7 +21,6 @@ In reading order:
 ``target``       the log joint density for samplers.
 ``bootstrap``    refits under product weights u_i u_j.
 ``link``         the log-logistic link of labeled pairs (1).
-``jackknife``    refits without groups of points.
 ``draws``        draws by every method, and the pointwise log likelihood.
 """
 

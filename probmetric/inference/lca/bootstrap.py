@@ -11,10 +11,10 @@ Each refit uses coordinates in which the curvature is near the identity. With T�
 (ηT₁/(1 + 2σ²) + λ/c²) if the y = 0 pairs are far apart. These coordinates save most
 evaluations (docs/measured.md).
 
-The function ``bootstrap`` refits under given weights. The sampler ``Bootstrap`` draws
-the weights inside one compiled program, in blocks that are stored and resumed like
-blocks of NUTS. Draw k depends only on the seed and k, not on the number of draws, the
-size of a block, or an interruption.
+``refit`` refits under given weights. The sampler ``Bootstrap`` draws the weights inside
+one compiled program, in blocks that are stored and resumed like blocks of NUTS. Draw k
+depends only on the seed and k, not on the number of draws, the size of a block, or an
+interruption.
 
 References
 ----------
@@ -37,7 +37,7 @@ from jaxtyping import Float, PyTree
 from probmetric.arguments import check_bool, check_number, store_counts
 from probmetric.data.containers import Pairs, weights
 from probmetric.data.pairs import as_labels
-from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
+from probmetric.inference.lca.likelihood import objective, to_unconstrained
 from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.lca.target import TARGET
 from probmetric.inference.sampling.checkpoint import (
@@ -50,7 +50,6 @@ from probmetric.inference.sampling.target import Arrays, Draws, Posterior, cast,
 from probmetric.inference.solvers.lbfgs_traced import minimize
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
-from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Scalar
 
 
@@ -88,73 +87,6 @@ def gather(
         to_unconstrained(start),
     )
     return cast(jax.tree.map(np.asarray, shared), X.dtype)
-
-
-@numpy_in_numpy_out
-def bootstrap(
-    pairs: Pairs,
-    prior: LCAPrior,
-    start: LCAParams,
-    u: Float[Array, "s n"],
-    *,
-    learning_rate: float = 1.0,
-    batch: int = 1,
-    max_steps: int = 500,
-    tol: float = 1e-6,
-) -> Fit:
-    """Refit LCA under each row of weights on points.
-
-    Parameters
-    ----------
-    pairs : Pairs
-        Labeled pairs.
-    prior : LCAPrior
-        Prior of the fit. It has no bootstrap weight.
-    start : LCAParams
-        The fit to the data, where every refit starts.
-    u : array of shape (s, n)
-        Weights of the points, ≥ 0, one row per draw.
-    learning_rate : float, default=1
-    batch : int, default=1
-        Number of refits that run in parallel (``vmap``).
-    max_steps, tol
-        See ``solvers.lbfgs_traced.minimize``.
-
-    Returns
-    -------
-    Fit
-        The refits: every entry has a leading axis of draws. Check ``result`` for
-        failures.
-
-    Examples
-    --------
-    >>> i, j, y = np.array([0, 0]), np.array([1, 2]), np.array([1, 0])
-    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
-    >>> start, u = LCAParams(np.eye(1), np.log(1.5)), np.array([[1, 1, 1], [1, 1, 0.0]])
-    >>> refits = bootstrap(pairs, LCAPrior(np.eye(1)), start, u)
-    >>> refits.params.W.ravel().round(2).tolist()  # Without the pair of the last point
-    [1.02, 0.97]
-    """
-    shared = gather(pairs, prior, learning_rate, start)
-    u = np.asarray(u, shared.learning_rate.dtype)
-    # Whole batches: the remainder of lax.map would compile the refit a second time.
-    batch = min(batch, len(u))
-    whole = np.pad(u, ((0, -len(u) % batch), (0, 0)), mode="edge")
-    refits = _refit_all(shared, whole, tol, batch=batch, max_steps=max_steps)
-    refits = jax.tree.map(lambda a: a[: len(u)], jax.device_get(refits))
-    params = to_params(refits.params)
-    ones = np.ones(len(u), u.dtype)
-    return refits._replace(params=params._replace(kappa2=ones))
-
-
-@partial(jax.jit, static_argnames=("batch", "max_steps"))
-def _refit_all(
-    shared: Shared, u: Array, tol: Scalar, *, batch: int, max_steps: int
-) -> Fit:
-    def weighted(weights: Array) -> Fit:
-        return refit(shared, weights, tol, max_steps)
-
-    return jax.lax.map(weighted, u, batch_size=None if batch == 1 else batch)
 
 
 def refit(shared: Shared, u: Array, tol: Scalar, max_steps: int) -> Fit:
@@ -231,9 +163,6 @@ class Bootstrap:
 
     Parameters
     ----------
-    batch : int, default=1
-        Number of refits that run in parallel (``vmap``), for accelerators. A batch
-        takes as long as its slowest refit, and memory is proportional to ``batch``.
     block_size : int, default=50
         Number of draws per compiled call and per checkpoint file.
     max_steps : int, default=500
@@ -256,7 +185,6 @@ class Bootstrap:
     (1, 4, 4, 4)
     """
 
-    batch: int = 1
     block_size: int = 50
     max_steps: int = 500
     tol: float | int = 1e-6
@@ -264,7 +192,7 @@ class Bootstrap:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        store_counts(self, "batch", "block_size", "max_steps")
+        store_counts(self, "block_size", "max_steps")
         check_number("tol", self.tol, 0)
         check_bool("resume", self.resume)
 
@@ -297,11 +225,11 @@ class Bootstrap:
                 _: tuple[()], n_block: int, index: int
             ) -> tuple[tuple[()], Arrays, Arrays]:
                 first = np.asarray(index * size)
-                static = len(pairs.X), size, self.batch, self.max_steps
+                static = len(pairs.X), size, self.max_steps
                 values, results = _block(
                     shared, seeded, n, first, np.asarray(n_block), self.tol, *static
                 )
-                check_results("bootstrap", np.asarray(results)[:n_block], index * size)
+                check_results(np.asarray(results)[:n_block], index * size)
                 return (), jax.tree.map(lambda a: np.asarray(a)[None], values), {}
 
             values, _ = run_blocks(
@@ -316,7 +244,6 @@ class Bootstrap:
                     seed=seed,
                     n_draws=total,
                     n_points=int(n),
-                    batch=self.batch,
                     block_size=size,
                     max_steps=self.max_steps,
                     tol=self.tol,
@@ -327,17 +254,17 @@ class Bootstrap:
         return Draws(values, {}, {"method": "bootstrap", "seed": seed})
 
 
-def check_results(name: str, results: np.ndarray, first: int) -> None:
+def check_results(results: np.ndarray, first: int) -> None:
     """Raise RuntimeError if a refit did not converge."""
     for code in (Result.NONFINITE, Result.DECREASED, Result.MAX_STEPS):
         if np.any(results == code):
             raise RuntimeError(
-                f"{name}: {code.name} in {int(np.sum(results == code))} of the "
+                f"bootstrap: {code.name} in {int(np.sum(results == code))} of the "
                 f"{len(results)} refits from draw {first} on. {REMEDY[code]}"
             )
 
 
-@partial(jax.jit, static_argnums=(6, 7, 8, 9))
+@partial(jax.jit, static_argnums=(6, 7, 8))
 def _block(
     shared: Shared,
     seed: Array | np.integer,
@@ -347,10 +274,9 @@ def _block(
     tol: Scalar,
     n_padded: int,
     size: int,
-    batch: int,
     max_steps: int,
 ) -> tuple[Arrays, Array]:
-    """Make draws first, …, first + count - 1 in arrays of length ``size`` or more."""
+    """Make draws first, …, first + count - 1 in arrays of length ``size``."""
     dtype, key = shared.learning_rate.dtype, jax.random.key(seed)
 
     def draw(k: Array) -> tuple[Arrays, Array]:
@@ -359,19 +285,9 @@ def _block(
         return TARGET.functionals(fit.params, None), fit.result
 
     def fill(k: Array, draws: PyTree) -> PyTree:
-        at = k * batch
-        indices = first + at + jnp.arange(batch)
-        # Without vmap for a batch of one: its loop would carry masks.
-        rows = jax.vmap(draw)(indices) if batch > 1 else jax.lax.map(draw, indices)
+        row = draw(first + k)
+        return jax.tree.map(lambda array, new: array.at[k].set(new), draws, row)
 
-        def write(array: Array, row: Array) -> Array:
-            return jax.lax.dynamic_update_slice_in_dim(array, row, at, 0)
-
-        return jax.tree.map(write, draws, rows)
-
-    n_batches = -(-size // batch)
     shapes = jax.eval_shape(draw, first)
-    empty = jax.tree.map(
-        lambda s: jnp.zeros((n_batches * batch, *s.shape), s.dtype), shapes
-    )
-    return jax.lax.fori_loop(0, -(-count // batch), fill, empty)
+    empty = jax.tree.map(lambda s: jnp.zeros((size, *s.shape), s.dtype), shapes)
+    return jax.lax.fori_loop(0, count, fill, empty)

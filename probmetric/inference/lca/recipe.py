@@ -409,11 +409,10 @@ def refitted(
 
 
 def on_all_pairs(
-    fitted: Fitted, codes: np.ndarray, recipe: Recipe, lam: float | None = None
+    fitted: Fitted, codes: np.ndarray, recipe: Recipe, lam: float
 ) -> Fitted:
-    """Fit to all pairs, with their prior, at ``lam`` or the same λ."""
+    """Fit to all pairs, with their prior, at ``lam``."""
     if recipe.pairs == "all":
         return fitted
-    lam = float(fitted.prior.lam) if lam is None else lam
     recipe = recipe._replace(pairs="all")
     return fit_labeled(np.asarray(fitted.pairs.X), codes, recipe, lam)

@@ -88,9 +88,9 @@ def test_a_draw_depends_on_seed_and_number_alone(whole):
     more = draws(n_draws=8)
     for name in whole:
         np.testing.assert_array_equal(more[name][:, :7], whole[name])
-    # Side by side or not and in other blocks: rounding apart, within refits that
-    # converge to a relative gap, the same draw.
-    other = draws(batch=4, block_size=8)
+    # In other blocks: rounding apart, within refits that converge to a relative gap,
+    # the same draw.
+    other = draws(block_size=8)
     np.testing.assert_allclose(other["M"], whole["M"], rtol=1e-6)
     assert np.abs(draws(seed=2)["M"] - whole["M"]).max() > 1e-3
 
@@ -133,7 +133,7 @@ def test_a_refit_that_does_not_converge_is_an_error_that_keeps_the_blocks(tmp_pa
         draws(max_steps=1, tol=1e-14, checkpoint=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["n_draws", "batch", "block_size"])
+@pytest.mark.parametrize("name", ["n_draws", "block_size"])
 def test_sizes_below_one_are_refused(name):
     with pytest.raises(ValueError, match=f"{name}.* got 0"):
         draws(**{name: 0})
