@@ -17,6 +17,7 @@ that contain the truth, and their mean width divided by the ideal width. Errors 
 training sets.
 """
 
+import time
 import warnings
 from pathlib import Path
 
@@ -150,11 +151,12 @@ def main():
     warnings.filterwarnings("ignore")
     cells = [(d, n) for d in options.sets or SHARES for n in options.sizes or SIZES]
     worlds = [] if options.table else [World(*cell) for cell in cells]
-    first = options.first or 0
+    first, end = options.first or 0, time.monotonic() + 60 * options.minutes
     for seed in range(first, first + options.seeds):
         for world in worlds:
             for name in options.methods or LEARNERS:
-                if (name, world.name, world.n, seed) not in done:
+                known = (name, world.name, world.n, seed) in done
+                if not known and time.monotonic() < end:
                     row = pd.DataFrame([world.row(name, seed)])
                     table = pd.concat([table, row])
                     table.to_csv(path, index=False)

@@ -135,11 +135,14 @@ def run(path, options):
     end = time.process_time() + 60 * options.minutes
     cases = [("ranks", "1", options.fits, 1, "nuts")]
     cases += [("ranks", "2", options.fits // 4, 2, "nuts")]
-    for seed in range(options.worlds):
-        for name in POPULATIONS:
-            cases += [
-                (k, name, n, seed, "laplace") for n in SIZES for k in ("auto", "10")
-            ]
+    fresh_first = sorted(POPULATIONS, key=CHOSEN.__contains__)
+    cases += [
+        (lam, name, n, seed, "laplace")
+        for lam in ("auto", "10")
+        for seed in range(options.worlds)
+        for name in fresh_first
+        for n in SIZES
+    ]
     cases += [("auto", name, 350, s, "nuts") for s in range(2) for name in "abc"]
     for case in cases:
         part, name, n, seed, method = case
