@@ -419,7 +419,7 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
     "data, words, expected",
     [
         ("two.csv", (), "--groups must be at least three, two"),
-        ("alone.csv", (), "got 120 (0 with two rows or more)"),
+        ("alone.csv", (), "got 120 sources, 0 with two rows or more"),
         ("lacking.csv", (), "NaN"),
         ("other.csv", (), "without 'f1', with 'pitch'"),
         ("hole.csv", (), "--groups must have a value in every row of hole.csv"),

@@ -147,7 +147,7 @@ def test_pickles_from_before_the_folder_load():
         ({"n_objects": 3}, [[0, 1, -1]], None, r"row numbers of X \(0 to 2\), got -1"),
         ({}, [[0, 1, 1e300]], None, r"to 2000 objects, got 1e\+300"),
         ({}, [[0, 1, 2], [0, 2, 1]], None, "cancel exactly"),
-        ({}, [[0, 1, 2], [3, 4, 5]], None, "form 2 groups"),
+        ({}, [[0, 1, 2], [3, 4, 5]], None, "got 2 groups"),
         ({}, [[0, 1, 2]], [3], "y must be pair labels"),
         ({}, [[0, 1], [1, 2]], None, r"of shape \(N, 3\)"),
         ({"n_components": 0}, [[0, 1, 2]], None, "n_components"),

@@ -152,7 +152,7 @@ ASKED = {
 @pytest.mark.parametrize("asked", ASKED)
 def test_points_with_other_features_are_refused(name, asked):
     argument, ask = ASKED[asked]
-    words = rf"^{argument} must have the metric's 3 features, got 2(\n|$)"
+    words = rf"^{argument} must have 3 features, as the metric, got 2(\n|$)"
     with pytest.raises(ValueError, match=words):
         ask(make(name), np.ones((5, 2)))
 
@@ -185,6 +185,6 @@ def test_an_argument_of_one_feature_is_never_broadcast(unchecked, name):
         "v": lambda: metric(ones(3), ones(1)),
     }.items():
         with pytest.raises(
-            ValueError, match=f"^{argument} must have the metric's 3 features"
+            ValueError, match=f"^{argument} must have 3 features, as the metric"
         ):
             ask()

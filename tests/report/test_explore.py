@@ -131,7 +131,7 @@ def test_names_cannot_leave_the_script():
     ("changed", "words"),
     [
         ({"learned": "lca"}, "learned must be a fitted estimator"),
-        ({"X": np.zeros((4, 2))}, "X must have the metric's 3 features"),
+        ({"X": np.zeros((4, 2))}, "X must have 3 features, as the metric"),
         (
             {"X": np.zeros((MOST_POINTS + 1, 3))},
             "X must have at most 2000 points, got 2001",
