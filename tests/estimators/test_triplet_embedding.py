@@ -106,7 +106,7 @@ def test_groups_that_no_triplet_of_weight_joins_are_refused():
     model, w = pm.TripletEmbedding(), np.ones(len(two[0]))
     assert model.fit(*two, sample_weight=w).gap_ < 1e-6
     w[-1] = 0
-    with pytest.raises(ValueError, match=r"triplets: .* 2 groups"):
+    with pytest.raises(ValueError, match=r"triplets must .* 2 groups"):
         model.fit(*two, sample_weight=w)
 
 
