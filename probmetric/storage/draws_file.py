@@ -84,7 +84,7 @@ def _check_sum(path: Path) -> None:
     if start >= 0:
         digest = hashlib.sha256(memoryview(content)[:start]).hexdigest()
         if content[start:] != MARK + digest.encode():
-            raise ValueError("its checksum differs: it was changed or truncated")
+            raise ValueError("wrong checksum, the file is damaged or truncated")
 
 
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:

@@ -251,9 +251,7 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
     said = refused(*asked, "--model", "gdm", "--folds", 1)
     assert "--folds must be 2 to 210, the number of judgments, got 1" in said
     test = "--test", paths["triplets"]
-    assert "triplets, from which GDM cannot learn" in refused(
-        *asked, "--model", "gdm", *test
-    )
+    assert "must not have triplets for GDM" in refused(*asked, "--model", "gdm", *test)
     said = refused("evaluate", *metric)
     assert "--data, --answers or --sites must be given, got neither" in said
 
@@ -377,7 +375,7 @@ def test_odd_one_out_responses_are_learned_and_evaluated_by_name(tmp_path):
     loss = judged(tmp_path / "again")[0]["log_loss"]
     np.testing.assert_allclose(loss, -np.log(P).mean(), rtol=1e-6)
     said = refused("fit", "gdm", *model[:2], "--out", tmp_path / "none")
-    assert "--answers has odd_one_out, from which GDM cannot learn" in said
+    assert "--answers must not have odd_one_out for GDM" in said
 
 
 def test_even_scores_count_half_where_there_are_no_probabilities():

@@ -163,7 +163,7 @@ WRONG = {
     "row": (
         X,
         [0, 80],
-        r"^X must be row numbers 0\.\.79 of the prep.*got 0\.\.80",
+        r"^X must be row numbers of the preprocessor, 0\.\.79, got 0\.\.80",
     ),
     "negative": (X, [-1, 0], r"^X must be row numbers .* got -1\.\.0"),
     "fraction": (X, [0.0, 1.0], r"^X must be row numbers .* got float64"),

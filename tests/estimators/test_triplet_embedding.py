@@ -106,7 +106,7 @@ def test_groups_that_no_triplet_of_weight_joins_are_refused():
     model, w = pm.TripletEmbedding(), np.ones(len(two[0]))
     assert model.fit(*two, sample_weight=w).gap_ < 1e-6
     w[-1] = 0
-    with pytest.raises(ValueError, match=r"triplets: .* 2 groups"):
+    with pytest.raises(ValueError, match=r"triplets must .* 2 groups"):
         model.fit(*two, sample_weight=w)
 
 
@@ -147,7 +147,7 @@ def test_pickles_from_before_the_folder_load():
         ({"n_objects": 3}, [[0, 1, -1]], None, r"row numbers of X \(0 to 2\), got -1"),
         ({}, [[0, 1, 1e300]], None, r"to 2000 objects, got 1e\+300"),
         ({}, [[0, 1, 2], [0, 2, 1]], None, "cancel exactly"),
-        ({}, [[0, 1, 2], [3, 4, 5]], None, "form 2 groups"),
+        ({}, [[0, 1, 2], [3, 4, 5]], None, "got 2 groups"),
         ({}, [[0, 1, 2]], [3], "y must be pair labels"),
         ({}, [[0, 1], [1, 2]], None, r"of shape \(N, 3\)"),
         ({"n_components": 0}, [[0, 1, 2]], None, "n_components"),

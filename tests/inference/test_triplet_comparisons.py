@@ -329,7 +329,7 @@ def test_quadruplets_without_two_different_pairs_are_refused(row):
 def test_pairs_of_a_quadruplet_do_not_join_their_objects():
     rows = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
     apart = triplets_from_arrays(rows, X=object_rows(4))
-    with pytest.raises(ValueError, match=r"triplets: .* 2 groups"):
+    with pytest.raises(ValueError, match=r"triplets must .* 2 groups"):
         check_connected(apart)
     joined = np.append(rows, [[0, 1, 1, 2]], axis=0)
     check_connected(triplets_from_arrays(joined, X=object_rows(4)))

@@ -75,7 +75,7 @@ BAD_PAIRS = {
     ),
     "within": (
         lambda: LCA(prior_mean="within").fit_pairs(*pair_problem()),
-        "prior_mean must .* for pairs, .* got 'within'",
+        "prior_mean must .* for pairs .*got 'within'",
     ),
     "few members": (
         lambda: LCA(regularization="cv").fit(
