@@ -95,6 +95,7 @@ def read_table(
         wanted += " (optional: weight; trials for pairs; y for triplets, quadruplets)"
     if not isinstance(frame, pd.DataFrame) or not len(frame):
         raise ValueError(f"{wanted}, got no table in {path.name}.")
+    frame = frame.drop(columns=[name for name in how.drop if name in frame])
     for alias in ALIASES:
         if alias.keys() <= {*frame.columns}:
             frame = frame.rename(columns=alias)
@@ -117,7 +118,8 @@ def read_table(
                 if name in columns
             }
             return Table(kind, rows, values, path, names)
-    raise ValueError(f"{wanted}, got {', '.join(columns)} in {path.name}.")
+    todo = " Leave out other columns with --drop."
+    raise ValueError(f"{wanted}, got {', '.join(columns)} in {path.name}.{todo}")
 
 
 def _whole(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarray:

@@ -66,13 +66,14 @@ def load_sites(
         column of species names, and at most one of amounts). The order of rows does not
         matter.
     id : str, optional
-        Column of the names of sites. Default: the only column of both tables.
+        Column of the names of sites. Default: the only column of both tables. A first
+        column without a name, as R writes row names, is called "site".
     how : Reading
         Options to read text files. ``drop`` applies to both tables, ``features`` to the
         sites.
     """
     tables = [
-        _read(name, what, how)
+        _read(name, what, how, id)
         for name, what in ((sites, "sites"), (species, "species"))
     ]
     X, community = tables
@@ -103,12 +104,14 @@ def load_sites(
     return Sites(X, community.loc[X.index])
 
 
-def _read(name: str, what: str, how: Reading) -> Any:
+def _read(name: str, what: str, how: Reading, id: str | None) -> Any:
     path = existing(name, what)
     frame, _ = read_content(path, how)
     if not isinstance(frame, pd.DataFrame) or not len(frame):
         raise ValueError(f"{what} must be a table with rows, got {path.name!r}")
     frame.columns = [str(name) for name in frame.columns]
+    if id is None and "site" not in frame:
+        frame = frame.rename(columns={"Unnamed: 0": "site"})
     frame = frame.drop(columns=[name for name in how.drop if name in frame])
     places = chosen(list(frame.columns), how._replace(drop=(), features=()), path.name)
     return frame.iloc[:, places]

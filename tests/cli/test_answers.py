@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric.cli.answers import Answered, Table, figures_of
+from probmetric.cli.answers import Answered, Table, figures_of, read_table
 from probmetric.evaluation import answer_scores
+from probmetric.names import Reading
 from probmetric.storage.draws_file import load_draws, posterior_of
 from tests.cli.runs import assert_same_metric, refused, run
 
@@ -342,7 +343,11 @@ def test_odd_one_out_responses_are_learned_and_evaluated_by_name(tmp_path):
     columns = ["object1", "object2", "odd"]
     paths = tmp_path / "learn.csv", tmp_path / "judge.csv"
     for path, half in zip(paths, (last[:100], last[100:]), strict=True):
-        pd.DataFrame(names[half], columns=columns).to_csv(path, index=False)
+        frame = pd.DataFrame(names[half], columns=columns)
+        frame.to_csv(path, index=False)
+    frame.assign(rt=1).to_csv(tmp_path / "timed.csv", index=False)
+    timed = read_table(str(tmp_path / "timed.csv"), Reading(drop=["rt"]))
+    assert (timed.kind, timed.rows.shape) == ("odd_one_out", (50, 3))
     rates = "--set", "n_components=1", "--set", "lapse_rate=0.1"
     model = "--answers", paths[0], *rates
     done = run("fit", "triplet_embedding", *model, "--out", tmp_path / "fit")
@@ -374,6 +379,21 @@ def test_odd_one_out_responses_are_learned_and_evaluated_by_name(tmp_path):
     P = (0.9 * shares[0] / shares.sum(0) + 0.1 / 3).mean(0)
     loss = judged(tmp_path / "again")[0]["log_loss"]
     np.testing.assert_allclose(loss, -np.log(P).mean(), rtol=1e-6)
+    # A learned rate is part of the stated probabilities, also of a stored metric.
+    learned = direct.set_params(lapse_rate="auto").fit(names[last[:100]])
+    P = learned.triplet_probability(names[last[100:]])
+    auto = *model[:4], "--set", "lapse_rate=auto"
+    assert (
+        run("fit", "triplet_embedding", *auto, "--out", tmp_path / "auto").exit_code
+        == 0
+    )
+    stored = "--metric", tmp_path / "auto" / "metric.npz", "--out", tmp_path / "stored"
+    tested = "--model", "triplet_embedding", *auto, "--test", paths[1], "--out"
+    assert run(*words[:3], *stored).exit_code == 0
+    assert run("evaluate", *tested, tmp_path / "refit").exit_code == 0
+    for folder in ("stored", "refit"):
+        loss = judged(tmp_path / folder)[0]["log_loss"]
+        np.testing.assert_allclose(loss, -np.log(P).mean(), rtol=1e-6)
     said = refused("fit", "gdm", *model[:2], "--out", tmp_path / "none")
     assert "--answers must not have odd_one_out for GDM" in said
 

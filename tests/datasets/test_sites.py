@@ -7,6 +7,7 @@ import pytest
 
 from probmetric import datasets
 from probmetric.datasets import biocrust
+from probmetric.datasets.sites import load_sites
 
 
 def test_the_crusts_are_those_of_their_source():
@@ -33,3 +34,17 @@ def test_the_crusts_are_those_of_their_source():
 def test_the_file_of_the_crusts_says_whose_it_is(words):
     path = Path(datasets.__path__[0]) / "biocrust.txt"
     assert words in path.read_text(encoding="utf-8")
+
+
+def test_row_names_as_r_writes_them_are_the_sites(tmp_path):
+    files = [tmp_path / "env.csv", tmp_path / "community.csv"]
+    files[0].write_text('"","rain"\n"a",1.5\n"b",2.5\n')
+    files[1].write_text('"","oak","elm"\n"b",0,3\n"a",1,2\n')
+    X, species = load_sites(*map(str, files))
+    assert X.to_dict() == {"rain": {"a": 1.5, "b": 2.5}}
+    assert species.to_numpy().tolist() == [[1, 2], [0, 3]]
+    # With an id, a column without a name is an oversight.
+    files[0].write_text(',plot,rain\n0,"a",1.5\n1,"b",2.5\n')
+    files[1].write_text("plot,oak,elm\nb,0,3\na,1,2\n")
+    with pytest.raises(ValueError, match="got none for column 1"):
+        load_sites(*map(str, files), id="plot")

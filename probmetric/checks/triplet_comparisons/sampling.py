@@ -64,11 +64,6 @@ def _odd_world() -> tuple[Triplets, TripletPrior]:
     return OddOneOut(*triplets), prior
 
 
-def _rated_world() -> tuple[Triplets, TripletPrior]:
-    triplets, prior = _odd_world()
-    return triplets, prior._replace(lapse=(1.0, 10.0))
-
-
 CHECKS = (
     nuts(
         nuts_draws(triplet_comparisons, _entries, n_draws=1000, sampler=CAREFUL),
@@ -90,12 +85,6 @@ CHECKS = (
         _odd_world,
         name="the posterior of odd-one-out responses with lapses is calibrated (SBC)",
         options={"lapse_rate": 0.1},
-        n_simulations=400,
-    ),
-    calibrated(
-        triplet_comparisons,
-        _rated_world,
-        name="the posterior of the map and the lapse rate is calibrated (SBC)",
         n_simulations=400,
     ),
 )
