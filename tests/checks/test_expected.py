@@ -184,6 +184,8 @@ def test_uniformity():
         "long": lambda: uniformity(Ranks({"a": np.tile(rows["a"], 9)}, 39), tol=0.2,
             power=0.8),
         "few": lambda: uniformity(Ranks({"a": rows["a"] % 8}, 7), alpha=0.05),
+        "four a bin": lambda: uniformity(Ranks({"a": np.arange(40) % 10}, 9), tol=9.0),
+        "five a bin": lambda: uniformity(Ranks({"a": np.arange(50) % 10}, 9), tol=9.0),
         "none": lambda: uniformity(Ranks({}, 9)),
         "floats": lambda: uniformity(Ranks({"a": rows["a"] * 1.0}, 9)),
         "range": lambda: uniformity(ranked._replace(n_draws=24)),
