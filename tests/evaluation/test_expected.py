@@ -104,6 +104,7 @@ def test_evaluate():
         "unknown": lambda: evaluate.evaluate(
             X, Y, classifier=Bag(classes_=[0], predict_proba=len)),
         "shape": lambda: evaluate.evaluate(X, Y[:3], metric=metric),
+        "deep": lambda: evaluate.retrieval(metric, X, Y),
         "identifiers": lambda: evaluate.evaluate(X, np.arange(11), metric=metric),
         "one class": lambda: evaluate.evaluate(X, Y * 0, metric=metric),
         "infinite": lambda: evaluate.evaluate(X / 0.0, Y, metric=metric),

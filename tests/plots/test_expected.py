@@ -328,8 +328,12 @@ def test_local_ellipses():
         target_names=["u", "v", "w"], feature_names=["a", "b", "c"],
     )  # fmt: skip
     assert_figure(figure, "local_ellipses")
-    flat = X * [1, 9, 1]
-    assert_figure(plots.local_ellipses(ONE, flat, Y, at=flat[2:4]), "local_ellipses_at")
+    flat, long = X * [1, 9, 1], [f"class {k} of a group of many" for k in range(3)]
+    assert_figure(
+        plots.local_ellipses(ONE, flat, Y, at=flat[2:4], target_names=long),
+        "local_ellipses_at",
+    )
+    assert_figure(plots.local_ellipses(ONE, X[:1], Y[:1]), "local_ellipses_point")
     chosen, unit = X[[0, 2, 4, 6]], np.ptp(X[:, 2])
     assert np.ptp(X[:, 2]) <= 3 * np.ptp(X[:, 0])
     M = local.matrix_at(chosen)[:, [2, 0]][:, :, [2, 0]]
@@ -392,6 +396,8 @@ def test_verification():
     assert_figure(plots.det(np.sin(np.arange(3000)) + many, many), "det_ticks")
     figure = plots.likelihood_ratios(RATIOS, SAME)
     assert_figure(figure, "likelihood_ratios")
+    small = plots.likelihood_ratios(RATIOS / 30, SAME)
+    assert_figure(small, "likelihood_ratios_small")
     odds, costs = 10.0 ** np.array([-1, 0, 2]), []
     for o in odds:  # Expected bits at P(same) = o/(1 + o).
         own = np.where(SAME, -np.log2(1 - 1 / (1 + o * np.exp(RATIOS))),

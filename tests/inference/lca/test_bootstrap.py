@@ -62,14 +62,14 @@ def test_checkpoints_do_not_change_the_draws_and_a_stop_does_not(whole, tmp_path
 
 
 OTHER = {
-    "seed": (dict(seed=2), "seed 1 and not 2"),
+    "seed": (dict(seed=2), "seed 1 instead of 2"),
     "data": (
         dict(pairs=PAIRS._replace(X=PADDED + 1e-9 * PADDED)),
         "data differ in .*sides_0_0",
     ),
     "prior": (dict(prior=PRIOR._replace(lam=6.0)), "data differ in prior_lam$"),
     "rate": (dict(rate=0.5), "data differ in learning_rate$"),
-    "settings": (dict(block_size=2), "block_size 3 and not 2"),
+    "settings": (dict(block_size=2), "block_size 3 instead of 2"),
 }
 
 
