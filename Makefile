@@ -121,9 +121,10 @@ readme: $(STAMP) ## write the table of learners; ARGS=figures redraws docs/*.png
 
 # Notebooks are shown with their stored output; a second run builds what has changed.
 SITE ?= out/site
-docs: $(STAMP) ## build the site in out/site and check its links
+docs: $(STAMP) ## build the site in out/site, check its links, and use it in a browser
 	$(PY) -m sphinx -W --keep-going -q -c docs -d $(SITE)_trees . $(SITE)
 	$(PY) tools/site_links.py $(SITE)
+	$(PY) tools/site_browser.py $(SITE)
 
 lock: ## write requirements.lock again, from the newest versions
 	@python=$$(sh tools/find_python.sh) && "$$python" tools/lock.py requirements.lock

@@ -170,6 +170,20 @@ def test_a_figure_has_a_picture_and_a_learner_names_the_pages_that_use_it(api):
     assert ":doc:`/docs/guide/sites`" not in api["docs/api/probmetric.RCA"]
 
 
+@pytest.mark.parametrize(
+    ("page", "fault"),
+    [
+        ('<p id="a"></p><a href="#a">here</a>', None),
+        ('<a href="page.html#a" id="a">here</a>', None),
+        ('<a href="other.html">there</a>', "broken: other.html"),
+        ('<a href="#b">nowhere</a>', "no such anchor: #b"),
+        ('<script src="https://example.org/x.js"></script>', "from the network"),
+        ('<link rel="stylesheet" href="//example.org/x.css">', "from the network"),
+        ('<img src="page.html">', "no text: page.html"),
+        ("<p>see :ref:`there`</p>", "left over"),
+        ("<code>:ref:`there`</code>", None),
+    ],
+)
 def test_the_check_of_a_built_page_sees_what_is_wrong(tmp_path, page, fault):
     path = tmp_path / "page.html"
     path.write_text(page)

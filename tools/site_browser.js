@@ -1,0 +1,90 @@
+// Loads the pages of the site in a frame, and posts what is wrong with them.
+const frame = document.querySelector("iframe"), faults = [];
+const wait = ms => new Promise(done => setTimeout(done, ms));
+const page = () => frame.contentDocument;
+
+async function open(path, width) {
+  frame.style.width = `${width}px`;
+  const loaded = new Promise(done => frame.addEventListener("load", done, {once: true}));
+  frame.src = path;
+  await loaded;
+  await wait(20);
+}
+
+// Wait until a condition holds, for at most five seconds.
+async function until(what, condition) {
+  for (let n = 0; n < 100; n++) {
+    if (condition()) return;
+    await wait(50);
+  }
+  faults.push(what);
+}
+
+function light(element) {
+  const [r, g, b] = getComputedStyle(element).backgroundColor.match(/\d+/g).map(Number);
+  return (r + g + b) / 765;
+}
+
+async function check(path) {
+  await open(path, 390);
+  const wide = page().scrollingElement.scrollWidth;
+  if (wide > 390) {
+    const parts = [...page().body.querySelectorAll("*")];
+    const last = parts.filter(e => e.getBoundingClientRect().right > 391).pop();
+    faults.push(`${path}: ${wide} px wide at 390 px, ${last?.outerHTML.slice(0, 120)}`);
+  }
+  const timing = frame.contentWindow.performance;
+  const loads = [...timing.getEntriesByType("navigation"), ...timing.getEntriesByType("resource")];
+  const bytes = loads.reduce((sum, load) => sum + load.encodedBodySize, 0);
+  if (bytes > 2e6) faults.push(`${path}: ${(bytes / 1e6).toFixed(1)} MB`);
+  for (const image of page().images) {
+    if (!image.alt) faults.push(`${path}: no alt text: ${image.src}`);
+    if (image.complete && !image.naturalWidth) faults.push(`${path}: not shown: ${image.src}`);
+  }
+}
+
+async function use() {
+  for (const words of ["uncertainty", "confidence interval", "missing values", "LCA"]) {
+    await open(`search.html?q=${encodeURIComponent(words)}`, 1280);
+    await until(`search finds nothing for ${words}`, () => page().querySelector("#search-results li a"));
+  }
+  await open("docs/guide/labels.html", 1280);
+  const next = page().querySelector("a.right-next");
+  next.click();
+  await until("the link to the next page does not lead there", () => page()?.URL === next.href);
+  await open("docs/guide/labels.html", 390);
+  page().querySelector(".primary-toggle").click();
+  await until("the menu does not open at 390 px", () => page().querySelector("#pst-primary-sidebar-modal[open] a"));
+  await open("docs/index.html", 1280);
+  for (const mode of ["dark", "light"]) {
+    page().querySelector(`.theme-change-button[data-mode=${mode}]`).click();
+    await until(`the background is not ${mode}`, () => (light(page().body) < 0.3) === (mode === "dark"));
+    await open("docs/gallery.html", 1280);
+    await until(`the next page is not ${mode}`, () => (light(page().body) < 0.3) === (mode === "dark"));
+  }
+}
+
+async function explorer() {
+  await open("explore.html", 390);
+  const query = () => page().getElementById("query").textContent;
+  await until("the explorer shows no neighbors", () => page().querySelector("#neighbors tr"));
+  const wide = page().scrollingElement.scrollWidth;
+  if (wide > 390) faults.push(`explorer: ${wide} px wide at 390 px`);
+  const before = query(), row = page().querySelector("#neighbors tr[tabindex]");
+  row.focus();
+  row.dispatchEvent(new frame.contentWindow.KeyboardEvent("keydown", {key: "Enter", bubbles: true}));
+  await until("Enter on a neighbor does not make it the query", () => query() !== before);
+  await open("explore.html?again#row=5", 1280);
+  await until("the explorer does not show the row of its address", () => query().startsWith("Row 5,"));
+}
+
+(async () => {
+  try {
+    for (const path of pages) await check(path);
+    await use();
+    await explorer();
+  } catch (error) {
+    faults.push(`${frame.src}: ${error}`);
+  }
+  await fetch("faults", {method: "POST", body: JSON.stringify(faults)});
+})();
