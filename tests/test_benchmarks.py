@@ -6,7 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import accuracy, coverage, effects_coverage, harness, pairs_coverage
+from benchmarks import (
+    accuracy,
+    cost,
+    coverage,
+    effects_coverage,
+    harness,
+    pairs_coverage,
+)
 
 
 def page(name, lines, folder):
@@ -17,6 +24,7 @@ def page(name, lines, folder):
 
 
 TABLES = {
+    "cost": cost.tables,
     "effects_coverage": effects_coverage.tables,
     "intervals": coverage.tables,
     "pairs_coverage": pairs_coverage.tables,

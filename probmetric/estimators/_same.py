@@ -31,6 +31,7 @@ from probmetric.metric.feature_names import described
 from probmetric.metric.link import AT_RANDOM, LogLogisticLink
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.neighbors.same import label_places, same_class
+from probmetric.progress import progress_bar
 from probmetric.typing import ArrayLike
 
 N_FOLDS = 5
@@ -197,7 +198,7 @@ def link_of_new_classes(
     fold[np.random.default_rng(0).permutation(large)] = np.arange(len(large)) % n_folds
     order = canonical_order(X, codes)
     squared, same = [], []
-    for k in range(n_folds):
+    for k in progress_bar(range(n_folds), "left-out classes", None, "fold"):
         rest = (fold[codes] != k) & (fold[codes] >= 0)
         out = order[fold[codes[order]] == k][:MOST_ROWS]
         more = {"sample_weight": w, "groups": groups}

@@ -7,7 +7,6 @@ every ``Reduction`` does.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from jaxtyping import Int
@@ -25,6 +24,7 @@ from probmetric.large.source import (
 from probmetric.metric import Dissimilarity
 from probmetric.posterior.interval_metric import IntervalMetric, refits, same_size
 from probmetric.posterior.jackknife import FACTOR, QUARTERS, REPEATS
+from probmetric.progress import progress_bar
 
 BEYOND = 1 << 62
 """A row number that does not occur: its bits are the seed of the groups."""
@@ -116,7 +116,8 @@ def with_intervals(
         for repeat in range(REPEATS)
         for k in range(QUARTERS)
     )
-    samples = chain([(X,)], zip(rests, strict=True))
+    samples = [(X,), *zip(rests, strict=True)]
+    samples = progress_bar(samples, "intervals", None, "refit")
     metric, *left_out = same_size(refits(learn, samples, n_jobs))
     about = about or f"{n} rows of {X.name}"
     n_classes = len(class_counts(X)[0]) if X.labeled else 1

@@ -25,9 +25,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.metric import Mahalanobis
+from probmetric.progress import progress_bar
 
 PIECE = 1024
 """Rows at a time: the operating system pages larger arrays in anew each time."""
+
+MULTIPLICATIONS = 1 << 31
+"""Multiplications of a search: Ctrl-C waits for its end, some tenths of a second."""
 
 MAX_TREE_DIMENSION = 15
 """Largest dimension for trees, as in scikit-learn's "auto" rule."""
@@ -100,8 +104,9 @@ def nearest_linear(
     ).fit(V)
     wanted = min(len(P), k + 1 + (excluded is not None))
     D, neighbors = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
-    step = max(1, min(tile, 8 * tile**2 // (wanted * (P.shape[1] + 3))))
-    for start in range(0, len(Q), step):
+    quick = 256 * max(1, MULTIPLICATIONS // (256 * V.size))  # Scikit-learn's chunks.
+    step = max(1, min(tile, quick, 8 * tile**2 // (wanted * (P.shape[1] + 3))))
+    for start in progress_bar(range(0, len(Q), step), "neighbors", None, "block"):
         rows = slice(start, min(start + step, len(Q)))
         far, near = search.kneighbors(Z[rows], wanted)
         exact = squared(L, Q[rows, None, :] - P[near])

@@ -47,6 +47,7 @@ from probmetric.linalg import one_blas_thread
 from probmetric.metric import Dissimilarity, LocalMahalanobis, Mahalanobis
 from probmetric.metric.protocol import Prepared
 from probmetric.neighbors.linear import Nearest, nearest_linear
+from probmetric.progress import progress_bar
 from probmetric.typing import Array
 
 HIDDEN = np.iinfo(np.int32).max
@@ -198,7 +199,7 @@ def nearest_scanned(
     excluded = np.full(len(Q), HIDDEN) if excluded is None else excluded
     D, neighbors = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
     step = max(1, tile**2 // max(tile, 2 * k + 8))
-    for start in range(0, len(Q), step):
+    for start in progress_bar(range(0, len(Q), step), "neighbors", None, "block"):
         rows = slice(start, min(start + step, len(Q)))
         queries = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
         shared = prepare(metric, queries)

@@ -41,6 +41,7 @@ from probmetric.posterior.jackknife import (
 )
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
+from probmetric.progress import progress_bar
 from probmetric.typing import Array, ArrayLike
 
 
@@ -272,7 +273,8 @@ def jackknifed(
             "Add points."
         )
     data = (X, codes) if unit is None else (X, codes, unit)
-    rests = quarters(X, codes, seed, unit)
+    rests = list(quarters(X, codes, seed, unit))
+    rests = progress_bar(rests, "intervals", None, "refit")
     samples = (tuple(v[rest] for v in data) for rest in rests)
     left_out = refits(learn, samples, n_jobs)
     metric, *left_out = same_size([metric, *left_out])
