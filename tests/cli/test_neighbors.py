@@ -45,6 +45,8 @@ def test_the_next_pairs(world, tmp_path):  # noqa: F811
     words = "next", "--data", "mine.csv", "--draws", "draws.nc", "-n", 2
     some = "--candidates", "some.csv", "--answers", "pairs.csv"
     shown(world, "next", *words, *some)
+    own = ["own.nc" if word == "draws.nc" else word for word in words]
+    shown(world, "next", *own, *some)
     shown(world, "next_file", *words, *some, out=tmp_path / "next.csv")
     rule = "--criterion", "disagreement"
     shown(
