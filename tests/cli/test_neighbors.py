@@ -1,4 +1,4 @@
-"""``neighbors``, ``next`` and ``explore``: all that they print and write.
+"""``neighbors``, ``next`` and ``explore``: all that a run prints and writes.
 
 Computed again with NumPy: distances (x - y)'M(x - y), ranks, shares of the draws,
 p-values of places, P(same) of the link.
