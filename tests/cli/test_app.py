@@ -180,13 +180,6 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "agree; the model: conflict" in last
 
 
-def test_a_conflict_exits_with_1_only_under_strict(quick_checks):
-    assert run("validate", "lca", "--data", "iris").exit_code == 0
-    done = run("validate", "lca", "--data", "iris", "--strict")
-    assert done.exit_code == 1, done.output
-    assert "conflict  predictive: one said" in done.output
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--break",), ("--data", "iris")])
 def test_the_page_of_a_validation_is_made_again_from_its_folder(

@@ -1,4 +1,4 @@
-"""``evaluate``: all that it prints and writes, of files of fixed numbers.
+"""``evaluate``: all that a run prints and writes, of files of fixed numbers.
 
 Computed again with NumPy from the files: P and distances of judgments, their scores,
 dissimilarities of sites, likelihood ratios as stacked normal densities, costs.

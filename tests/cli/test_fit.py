@@ -81,19 +81,6 @@ def test_the_file_holds_the_metric_of_the_estimator(
     assert "Figures of the data are left out" not in page
 
 
-def test_the_summary_says_what_was_learned_from_what(data, tmp_path):
-    assert fit(data["csv"], tmp_path, "--set", "n_components=1").exit_code == 0
-    said = json.loads((tmp_path / "summary.json").read_text())
-    assert said["command"] == "fit"
-    assert said["arguments"]["n_components"] == "1"
-    assert said["data"]["source"] == str(data["csv"])
-    assert said["data"]["classes"] == {"a": 30, "b": 30}
-    assert said["data"]["features"] == NAMES
-    assert len(said["data"]["hash"]) == 64
-    assert said["probmetric_version"] == pm.__version__
-    assert 0.5 < said["training"]["learned"]["pair_roc_auc"] <= 1
-
-
 @pytest.mark.long
 def test_settings_are_python_literals_or_words(tmp_path, data):
     words = [

@@ -1,6 +1,7 @@
 """What commands refuse, note and exit with: all command lines in one text.
 
-Each sentence was compared with the files of ``tests.cli.world`` and the options given.
+A line of the text that begins with "$ " is a command line; others are added there. Each
+sentence was compared with the files of ``tests.cli.world`` and the options given.
 """
 
 import numpy as np
@@ -10,152 +11,7 @@ import pytest
 from probmetric.cli.inputs import parse_settings
 from tests.cli.runs import run
 from tests.cli.world import NAMES, world, write_world  # noqa: F401
-from tests.expected import assert_expected
-
-USE, FIT = "--metric metric.npz", "--data mine.csv --out out"
-MINE, TEST = f"{USE} --data mine.csv", "--test held.csv"
-JUDGED = "--data points.csv --answers pairs.csv"
-SITES = "--sites sites.csv --species species.csv"
-REFUSED = f"""
-fit lca --out out
-fit lca --data points.csv --out out --answers pairs.csv --groups who
-fit triplet_embedding --out out
-fit triplet_embedding --data mine.csv --answers triplets.csv --out out
-fit triplet_embedding --answers pairs.csv --out out
-fit lca --answers pairs.csv --out out
-fit gdm --data points.csv --answers triplets.csv --out out
-fit gdm --data points.csv --answers none.csv --out out
-fit lda {FIT} --answers pairs.csv
-fit lda {FIT} --set n_components
-fit lda {FIT} --set n_components=1 --set n_components=2
-fit lda {FIT} --set unlabeled=1
-fit lda {FIT} --set nothing=1
-fit lda {FIT} --label none
-fit lda {FIT} --label a
-fit lda {FIT} --groups kind
-fit lda {FIT} --resume
-fit lda {FIT} --coordinates a,b
-fit lda --data hole.csv --out out
-fit lda --data single.csv --out out
-fit lda --data single.csv --label kind --out out
-fit lda --data wein --out out
-fit lda --data none.csv --out out
-fit lda --data empty.csv --out out
-fit lda --data ragged.csv --out out
-fit lda --data one.csv --out out
-fit lda --data sites.csv --out out
-fit lda --data mine.csv --out world.txt
-fit lda --data mine.csv --out made
-fit pair_lda --data points.csv --answers high.csv --out out
-fit pair_lda --data points.csv --answers half.csv --out out
-fit pair_lda --data points.csv --answers named.csv --out out
-fit pair_lda --data points.csv --answers sites.csv --out out
-fit pair_lda --data points.csv --answers pairs.csv --unlabeled -1 --out out
-fit triplet_comparisons --data points.csv --answers odd.csv --label none --out out
-fit lca {SITES} --out out
-fit gdm --sites sites.csv --out out
-fit gdm {SITES} --label rain --out out
-fit gdm {SITES} --id place --out out
-fit gdm {SITES} --data wine --out out
-fit gdm {SITES} --coordinates rain,la --out out
-fit gdm --sites gap.csv --species species.csv --out out
-sample lca {FIT} --method gibbs
-sample lca {FIT} --method jackknife
-sample lca {FIT} --resume
-sample lca {FIT} --method laplace --checkpoint out
-sample lca {FIT} --checkpoint blocks
-sample lca {FIT} --checkpoint mine.csv
-sample pair_lda {FIT}
-sample lca {FIT} --set per_anchor=True
-neighbors --data mine.csv
-neighbors {MINE} --draws draws.nc
-neighbors {MINE} --novelty 0.3
-neighbors {MINE} --queries held.csv --novelty 0.01
-neighbors {MINE} -k 9
-neighbors {MINE} -k 0
-neighbors {MINE} --out near.txt
-neighbors {MINE} --out made.csv
-neighbors {USE} --data turned.csv
-neighbors {USE} --data sites.csv
-neighbors --metric draws.nc --data mine.csv
-neighbors --draws metric.npz --data mine.csv
-neighbors --metric none.npz --data mine.csv
-neighbors --metric mine.csv --data mine.csv
-neighbors --draws mine.csv --data mine.csv
-neighbors {MINE} --queries none.csv
-neighbors {MINE} --queries turned.csv
-neighbors {MINE} --queries sites.csv
-neighbors {MINE} --queries sources.csv --label none
-neighbors {USE} --data p/*.parquet
-evaluate {MINE}
-evaluate {MINE} {TEST} --folds 2
-evaluate {MINE} --folds 3
-evaluate --model nope {TEST} --data mine.csv
-evaluate --model lda {TEST} --data turned.csv
-evaluate {MINE} {TEST} --label none
-evaluate {MINE} --test other.csv
-evaluate {MINE} --test turned.csv
-evaluate {USE} --data turned.csv --folds 2
-evaluate {MINE} {TEST} --set a=1
-evaluate --model lda {MINE} {TEST}
-evaluate {USE} {JUDGED} --folds 2
-evaluate {USE} {JUDGED} --groups kind
-evaluate {USE} {JUDGED} -k 3
-evaluate --model lca {JUDGED}
-evaluate --model lca {JUDGED} --folds 7
-evaluate --model lca {JUDGED} --test triplets.csv
-evaluate {USE} --answers pairs.csv
-evaluate {USE} --data sources.csv --groups who --novelty 0.2
-evaluate {USE} --data sources.csv --groups whom
-evaluate {USE} --data two.csv --groups who
-evaluate {USE} --data alone.csv --groups who
-evaluate {USE} --data hole.csv --groups kind
-evaluate {USE} --data turned.csv --groups kind
-evaluate {USE} --data wine --groups who
-evaluate {USE} --data sources.csv --groups who --set a=1
-evaluate --metric gdm.npz {SITES} --folds 2
-evaluate --metric gdm.npz {SITES} -k 2
-evaluate --model lca {SITES} --folds 2
-evaluate --model gdm {SITES} --test mine.csv
-evaluate --model gdm {SITES} --folds 6
-evaluate {USE} --data p/*.npy {TEST} --folds 2
-evaluate --model lca --data p/*.npy {TEST}
-next --data mine.csv --draws draws.nc --criterion bald
-next --data mine.csv --draws draws.nc -n 37
-next --data mine.csv --draws draws.nc --candidates some.csv --random 5
-next --data mine.csv --draws draws.nc --candidates triplets.csv
-next --data mine.csv --draws draws.nc --answers high.csv
-next --data mine.csv --draws draws.nc --max-draws 1
-next --data mine.csv --draws draws.nc --candidates sites.csv
-next --data mine.csv --draws draws.nc --candidates half.csv
-next --data mine.csv --draws draws.nc --candidates none.csv
-next --data turned.csv --draws draws.nc
-next --data hole.csv --draws draws.nc
-next --data mine.csv --draws mine.csv
-next --data mine.csv --draws draws.nc --out new.txt
-next --data mine.csv --draws draws.nc --sep ;;
-lr {USE} --questioned mine.csv --known held.csv
-lr --metric similarity.npz --questioned mine.csv --known held.csv --by whom
-lr --metric similarity.npz --questioned mine.csv --known held.csv --prior-odds 0/3
-lr --metric similarity.npz --questioned mine.csv --known held.csv --prior-odds -2
-explore {MINE} --out page.txt
-explore {MINE} --out page.html -k 9
-explore {USE} --data turned.csv --out page.html
-report none
-report made
-report made --explore
-validate
-validate lca --all
-validate lca --label kind
-validate lca --strict
-validate lca --data mine.csv --strict --break
-validate nope
-validate lca --data none.csv
-validate lca --data wein
-validate lca --data mine.csv --out world.txt
-validate lca --seed -1
-validate lca --no-such-option
-"""
+from tests.expected import FOLDER, assert_expected
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -183,7 +39,8 @@ def test_what_is_refused_and_how(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     lines = []
-    for words in REFUSED.strip().splitlines():
+    told = (FOLDER / "cli/refused.txt").read_text("utf8").splitlines()
+    for words in [line[2:] for line in told if line.startswith("$ ")]:
         done = run(*words.split())
         lines += [f"$ {words}", f"{done.exit_code}: {done.output.strip()}"]
     assert not (tmp_path / "out").exists() or not [*(tmp_path / "out").glob("*")]

@@ -64,6 +64,7 @@ def test_every_pair_of_items_has_its_calibrated_ratio_and_posterior(files):
 
 def test_without_items_each_row_is_one_and_its_ratio_that_of_pairs(files):
     done = run(*words(files), "--drop", "item")
+    assert done.exit_code == 0, done.output
     found = pd.read_csv(io.StringIO(done.stdout))
     assert "posterior" not in found
     metric = pm.load_metric(files / "metric.npz")

@@ -1,4 +1,4 @@
-"""``neighbors``, ``next`` and ``explore``: all that they print and write.
+"""``neighbors``, ``next`` and ``explore``: all that a run prints and writes.
 
 Computed again with NumPy: distances (x - y)'M(x - y), ranks, shares of the draws,
 p-values of places, P(same) of the link.
@@ -45,6 +45,8 @@ def test_the_next_pairs(world, tmp_path):  # noqa: F811
     words = "next", "--data", "mine.csv", "--draws", "draws.nc", "-n", 2
     some = "--candidates", "some.csv", "--answers", "pairs.csv"
     shown(world, "next", *words, *some)
+    own = ["own.nc" if word == "draws.nc" else word for word in words]
+    shown(world, "next", *own, *some)
     shown(world, "next_file", *words, *some, out=tmp_path / "next.csv")
     rule = "--criterion", "disagreement"
     shown(

@@ -1,4 +1,4 @@
-"""``fit``, ``sample`` and ``report``: all that they print and write.
+"""``fit``, ``sample`` and ``report``: all that a run prints and writes.
 
 The fit is checked against scikit-learn and the closed form elsewhere; here its files
 are compared with each other and with the table of points. Draws are fixed numbers.

@@ -17,7 +17,7 @@ from probmetric.evaluation.cross_validate import EUCLID
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors.table import neighbor_table
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
+from probmetric.storage.draws_file import save_draws
 from tests.cli.runs import NAMES, refused, run, table, write_data
 
 
@@ -38,21 +38,6 @@ def work(tmp_path_factory):
 
 def metric_of(work):
     return work / "fit" / "metric.npz"
-
-
-@pytest.mark.long
-def test_the_table_is_that_of_nearest(work):
-    done = run("neighbors", "--metric", metric_of(work), "--data", work / "data.csv")
-    assert done.exit_code == 0, done.output
-    found = pd.read_csv(io.StringIO(done.stdout))
-    data = datasets.load(work / "data.csv")
-    metric = pm.load_metric(metric_of(work))
-    D, index = pm.nearest(metric, data.X, data.X, 5, exclude_self=True)
-    np.testing.assert_array_equal(found["neighbor"].to_numpy().reshape(60, 5), index)
-    np.testing.assert_allclose(found["dissimilarity"], D.ravel(), rtol=1e-12)
-    np.testing.assert_allclose(found["distance"] ** 2, D.ravel(), rtol=1e-9)
-    assert (found["label"] == data.labels[found["neighbor"]]).all()
-    assert found["rank"].tolist() == [1, 2, 3, 4, 5] * 60
 
 
 @pytest.mark.long
@@ -122,20 +107,6 @@ def test_a_page_to_explore_is_written_once(work, tmp_path):
     assert "Add --force" in line
     line = refused("explore", *given, "--out", tmp_path / "page.txt")
     assert "--out must end in .html, got 'page.txt'" in line
-
-
-def test_draws_give_each_neighbor_its_probability(work):
-    words = ("--draws", work / "draws.nc", "--data", work / "data.csv", "-k", 4)
-    done = run("neighbors", *words)
-    assert done.exit_code == 0, done.output
-    found = pd.read_csv(io.StringIO(done.stdout))
-    data = datasets.load(work / "data.csv")
-    tree = load_draws(work / "draws.nc")
-    posterior = posterior_of(tree)
-    shares = posterior.neighbor_probability(data.X, data.X, 4, exclude_self=True)
-    wanted = shares[found["query"], found["neighbor"]]
-    np.testing.assert_allclose(found["probability"], wanted)
-    assert 0 < found["probability"].min() <= found["probability"].max() <= 1
 
 
 def test_a_stored_posterior_is_taken_as_a_metric_file(work, tmp_path):

@@ -1,4 +1,4 @@
-"""``validate``: all that it prints and writes, with claims written by hand.
+"""``validate``: all that a run prints and writes, with claims written by hand.
 
 Read against the tables of ``tests.report.test_validate``.
 """

@@ -8,6 +8,8 @@ import pytest
 import xarray as xr
 
 import probmetric as pm
+from probmetric.data import Labeled
+from probmetric.data.hash import data_hash
 from probmetric.metric import Link, PairSimilarity, SplineCityBlock
 from probmetric.storage.draws_file import save_draws
 from tests.cli.runs import run
@@ -64,7 +66,10 @@ def write_world(folder):
         table.to_csv(folder / f"{name}.csv", index=False)
     SITES.to_csv(folder / "sites.csv", index=False)
     SPECIES.to_csv(folder / "species.csv", index=False)
-    origin = {"data": {"hash": "f"}, "arguments": {"lapse_rate": 0.1}}
+    origin = {
+        "data": {"hash": data_hash(Labeled(X, Y))},
+        "arguments": {"lapse_rate": 0.1},
+    }
     for name, model in ("metric", "lca"), ("near", "triplet_comparisons"):
         about = {"model": model, **origin}
         scaled = LINKED if name == "metric" else pm.Mahalanobis(LINKED.factor / 4)
@@ -85,6 +90,7 @@ def write_world(folder):
         xr.Dataset({"rows": ("row", np.arange(3, dtype=np.uint64))})
     )
     save_draws(tree, folder / "draws.nc")
+    save_draws(drawn(1, 12), folder / "own.nc")  # Of a model of one's own.
     return folder
 
 

@@ -51,28 +51,6 @@ def content(page):
     return json.loads(re.search(r"const data = (\{.*\});", page.html)[1])
 
 
-def test_votes_and_probabilities_are_shares_of_draws():
-    X, y = data()
-    posterior = draws()
-    said = content(explore(posterior, X, y, k=3))
-    P = posterior.neighbor_probability(X, X, 3, exclude_self=True)
-    index = np.array(said["index"])
-    np.testing.assert_allclose(
-        said["probability"], np.take_along_axis(P, index, 1), rtol=1e-4
-    )
-    votes = np.stack([P[:, y == c].sum(1) / 3 for c in (0, 1)], 1)
-    np.testing.assert_allclose(said["votes"], votes, rtol=1e-4)
-    far = [
-        [posterior.mean_metric().distance(X[i], X[j]) for j in row]
-        for i, row in enumerate(index)
-    ]
-    np.testing.assert_allclose(said["far"], far, rtol=1e-4)
-    drawn = np.stack([np.asarray(m.factor.T @ m.factor) for m in posterior.metrics()])
-    units = np.outer(X.std(0), X.std(0))
-    np.testing.assert_allclose(said["matrix"]["sd"], drawn.std(0) * units, rtol=1e-4)
-    assert said["limits"] is None
-
-
 def test_intervals_have_limits_and_one_metric_has_none():
     X, y = data()
     fits = [pm.Mahalanobis(np.eye(3) * s) for s in (1.0, 0.9, 1.1)]

@@ -11,8 +11,9 @@ from probmetric.metric import Mahalanobis
 from probmetric.posterior.curves import Curves
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.report.sample import _least_certain
-from probmetric.report.sites import stored_curves
+from probmetric.report.sites import curves_section, stored_curves
 from probmetric.report.validate import _entries
+from tests.report.test_fit import gdm
 
 
 def judged(kind, verdict, *, unreliable=False):
@@ -22,10 +23,27 @@ def judged(kind, verdict, *, unreliable=False):
     return Judgement("lca", "toy", entry_table(columns, ["a"], attrs), 1.0)
 
 
-def test_the_least_certain_row_has_other_neighbors_in_each_draw():
+def test_the_least_certain_row_has_other_neighbors_in_each_draw(monkeypatch):
     X = np.array([[9.0, 9], [9.5, 9], [0, 0], [1, 0], [0, 1.1]])
     draws = [Mahalanobis(np.diag([1, s])) for s in (0.8, 1.3)]
-    assert _least_certain(PosteriorMetric(draws, "prediction"), X, 1) == 2
+    posterior = PosteriorMetric(draws, "prediction")
+    assert _least_certain(posterior, X, 1) == 2
+    # The sums of squares are 1.25 and 1.375, those of cubes 1.06 and 0.97.
+    shares = np.array([[9, 1, 0.25, 0.25, 0.25, 0.25], [0.75, 9, 0.75, 0.5, 0, 0]])
+    shares = np.vstack([shares, np.eye(6)[[1, 1, 1, 1]] * [[2], [3], [4], [5]]])
+    monkeypatch.setattr(
+        PosteriorMetric, "neighbor_probability", lambda *_: shares.copy()
+    )
+    assert _least_certain(posterior, np.zeros((6, 2)), 2) == 0
+
+
+def test_of_many_curves_the_twelve_largest_are_shown():
+    s = np.outer(np.arange(1.0, 14), [0, 1])
+    found = Curves(s, s, names=tuple(f"c{k}" for k in range(13)))
+    shown = curves_section({"gdm": gdm()}, found).pictures[0].figure.axes
+    assert [axis.get_title("left").split(":")[0] for axis in shown] == [
+        f"c{k}" for k in range(12, 0, -1)
+    ]
 
 
 def test_curves_are_stored_with_their_names_and_read_again(tmp_path):

@@ -9,6 +9,7 @@ import pandas as pd
 from probmetric.checks.compare import entry_table
 from probmetric.checks.criticism import Finding, ModelVerdict, Part
 from probmetric.checks.validation import Judgement, Validation
+from probmetric.report.model_fit import parts_of, verdict_in
 from probmetric.report.validate import agreement_table, described, khat_words
 from tests.expected import assert_expected
 
@@ -94,6 +95,15 @@ def test_the_page_of_wrong_claims(made):
     assert_expected(page, "report/validate_broken.html")
     page = shown(made, (wrong[2], wrong[6]), broken=True)[1]
     assert '<div class="verdict agree"><strong>2 of 2 wrong claims were' in page
+
+
+def test_a_verdict_of_an_old_run_is_read():
+    old = parts_of(verdict())
+    for entry in old:
+        entry["said"] = entry.pop("summary")
+    summary = {"model": "lca", "fit": old}
+    assert str(verdict_in(summary)) == str(verdict())
+    assert verdict_in({"model": "lca"}) is None
 
 
 def test_a_high_khat_in_words():
