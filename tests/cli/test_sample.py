@@ -156,7 +156,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
 
     # Blocks of another seed, model or data go with another run.
     for more, said in {
-        ("--seed", 1): "log density at the start .*, seed 0 and not 1",
+        ("--seed", 1): "log density at the start .*, seed 0 instead of 1",
         ("--set", "regularization=3"): "data differ in .*data_1_lam",
         (
             "--data",
