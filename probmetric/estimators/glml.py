@@ -326,16 +326,19 @@ class GLML(SameProbability, GaussianLearner):
         """
         points = checked_rows(self, X, finite=True)
         if not self.draws_:
-            raise ValueError("n_draws must be at least 1 for a spread, got 0")
+            raise ValueError(
+                "n_draws must be at least 1 for local_metric_summary, got 0. Fit "
+                "with densities='posterior' and n_draws=24."
+            )
         if np.isinf(self.gamma_):
             raise ValueError(
-                "gamma must be finite for a spread, got infinity. With infinity all "
-                "draws have the same metric. Use gamma=1."
+                "gamma must be finite for local_metric_summary, got infinity. With "
+                "infinity all draws have the same metric. Fit with gamma=1."
             )
         if self.rule in ("zero_bias", "fisher") and self.gamma_ == 0:
             raise ValueError(
-                "gamma must be above 0 for a spread, got 0. With 0 the matrices may be "
-                "singular, and have no logarithm. Use gamma=1."
+                "gamma must be above 0 for local_metric_summary, got 0. With 0 the "
+                "matrices may be singular, and have no logarithm. Fit with gamma=1."
             )
         F = self.metric_.frame
         varied = np.flatnonzero(F.any(0))

@@ -403,8 +403,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         check_is_fitted(self, "weights_")
         if self._single is None:
             raise ValueError(
-                f"{caller} requires one model, got an average of several (blend). Fit "
-                "with one n_components."
+                f"{caller} requires a single model, got a blend of several. Fit with "
+                "blend=None."
             )
         weights, means, within, between = self._single
         return MixtureParams(weights, means, within + between)
@@ -478,16 +478,21 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         not count ``alpha``, the prior and ``flattening``. Raises ValueError for a blend
         of models.
         """
-        return self._criterion(X, np.log)
+        return self._criterion(X, np.log, "bic")
 
     def aic(self, X: ArrayLike) -> float:
         """Compute the AIC, -2 log p(X) + 2m with m as in ``bic``. Lower is better."""
-        return self._criterion(X, lambda _: 2.0)
+        return self._criterion(X, lambda _: 2.0, "aic")
 
-    def _criterion(self, X: ArrayLike, price: Callable[[int], float]) -> float:
+    def _criterion(
+        self, X: ArrayLike, price: Callable[[int], float], name: str
+    ) -> float:
         log_p, (k, d) = self.score_samples(X), self._model.means.shape
         if self._model.blocks:
-            raise ValueError(f"blend must be None, got {self._model.blocks} models")
+            raise ValueError(
+                f"{name} requires a single model, got a blend of "
+                f"{len(self._model.blocks)} models. Fit with blend=None."
+            )
         free = (k - 1) + k * d + k * d * (d + 1) // 2
         return float(-2 * np.sum(log_p) + free * price(len(log_p)))
 
