@@ -391,7 +391,7 @@ class GLML(SameProbability, GaussianLearner):
                 purpose, draws, method, n_draws, seed, progress
             )
         if not self.draws_:
-            raise ValueError("n_draws must be at least 1 for a posterior, got 0")
+            raise ValueError("n_draws must be at least 1 for posterior_metric, got 0")
         return PosteriorMetric(
             self.draws_, purpose, pairs_independent=True, source="exact"
         )

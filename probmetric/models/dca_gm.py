@@ -184,8 +184,8 @@ def dca_gm(
     """Define the generative model of class labels (NumPyro).
 
     The NumPyro sites are the fields of ``DCAGMSites`` and ``y`` (n,). Without
-    ``batch``, the deterministic site ``J`` (d, d) is the Fisher matrix averaged over
-    the points.
+    ``batch`` there is a deterministic site ``J`` (d, d): the Fisher information matrix
+    of the class probabilities, averaged over the points.
 
     Parameters
     ----------

@@ -93,9 +93,10 @@ def hierarchical_lca(
 ) -> None:
     """Define the generative model of the labels of pairs in groups (NumPyro).
 
-    The NumPyro sites are ``W`` (p, d), ``log_b`` (), ``spread`` (), ``E`` (G, p, d) and
-    ``y``. The deterministic sites are ``M`` (d, d) of the common map, ``M_group`` (G,
-    d, d) and ``b``.
+    The NumPyro sites are the common map ``W`` (p, d), ``log_b`` (), the standard
+    deviation ``spread`` () of the effect of a group, the standardized effects ``E`` (G,
+    p, d), and ``y``. The deterministic sites are the metric ``M`` (d, d) of the common
+    map, the metrics ``M_group`` (G, d, d), and ``b``.
 
     Parameters
     ----------
@@ -103,7 +104,8 @@ def hierarchical_lca(
         ``anchor`` is the group of each pair, 0..G-1.
     prior : HierarchicalLCAPrior
     n_groups : int
-        G. A group without pairs is a new group, for which E is drawn from the prior.
+        Number G of groups. A group without pairs is a new group, for which E is drawn
+        from the prior.
 
     Examples
     --------

@@ -556,8 +556,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Find the nearest training points, as in scikit-learn.
 
         Under a posterior the neighbors are ordered by their mean dissimilarity over
-        draws. (For Mahalanobis metrics this is the dissimilarity under E[M].) For the
-        uncertainty of neighbors use ``PosteriorMetric.neighbor_probability``.
+        draws. (For Mahalanobis metrics this is the dissimilarity under the posterior
+        mean of the matrix M.) For the uncertainty of neighbors use
+        ``PosteriorMetric.neighbor_probability``.
 
         Parameters
         ----------

@@ -205,8 +205,8 @@ def draw(
     sampler = careful(method)
     if fitted.known and isinstance(sampler, NUTS):
         raise ValueError(
-            "method must be 'laplace' if the spread is known or there is one group, "
-            "got 'nuts'. If the spread is 0, use LCA."
+            "method must be 'laplace' if spread was set in the fit or there is one "
+            "group, got 'nuts'. If the spread is 0, use LCA."
         )
     posterior = grid(fitted) if posterior is None else posterior
     if isinstance(sampler, Laplace):

@@ -189,7 +189,9 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
 def error_expansion(
     classes: ClassDensities, x: Float[Array, "d"], A: Float[Array, "d d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Expand the error rate of a nearest neighbor as (limit, coefficient of r²).
+    """Expand the error rate of a nearest neighbor in its squared distance r².
+
+    Returns the limit for r = 0, and the coefficient of r².
 
     Parameters
     ----------
@@ -197,7 +199,7 @@ def error_expansion(
         The true densities, in the coordinates of x.
     x : array of shape (d,)
     A : array of shape (d, d)
-        Matrix of any scale: A is divided by ``|A|^{1/d}``, and r is the distance under
+        Matrix of the metric. It is scaled to determinant 1, and r is the distance under
         the scaled matrix.
 
     Examples

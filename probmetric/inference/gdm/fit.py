@@ -200,7 +200,8 @@ def fit(
         Power η on the likelihood.
     max_steps : int, default=100
     tol : float, default=1e-12
-        The search stops at a gap below ``tol * max(1, |f|)`` nats.
+        The search stops if the estimated distance from the maximum is below ``tol *
+        max(1, |f|)`` nats, where f is the log joint density.
 
     Returns
     -------
@@ -211,8 +212,8 @@ def fit(
     Raises
     ------
     ValueError
-        If the pairs have no y, the prior is flat or has another dimension, or the knots
-        do not ascend.
+        If the pairs have no y, the prior is flat, the prior has another number of
+        covariates than the pairs, or the knots do not ascend.
 
     Examples
     --------
