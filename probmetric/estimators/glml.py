@@ -313,9 +313,10 @@ class GLML(SameProbability, GaussianLearner):
     def local_metric_summary(self, X: ArrayLike) -> LogEuclidean:
         """Compute the log-Euclidean mean of the matrices over draws, and their spread.
 
-        The spread is √(E ‖log A - E log A‖²) for the matrix A of a draw. It is computed
-        in whitened coordinates, and does not depend on units. A factor of two along one
-        direction is a spread of 0.7.
+        The spread is a standard deviation of the matrix logarithm: √(E ‖log A - E log
+        A‖²), where A is the matrix of a draw and E the mean over draws. It is computed
+        in whitened coordinates, and does not depend on units. If draws differ by a
+        factor of two along one direction, the spread is about 0.7.
 
         Raises
         ------

@@ -117,7 +117,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         database). 0 treats them as representatives, without noise (EQ-5 of the paper).
         The fit does not use it.
     n_starts : int, default=1
-        Number of starts of EM (k-means++).
+        Number of times that EM starts, each time from another k-means++ clustering. The
+        best fit is used.
     max_iter : int, default=1000
         Maximum number of steps of EM.
     tol : float, optional
@@ -153,7 +154,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     Notes
     -----
     NaN entries are assumed to be missing at random, and are integrated out.
-    ``fit_alpha`` and ``partial_fit`` do not allow NaN. The optimum is local.
+    ``fit_alpha`` and ``partial_fit`` do not allow NaN. The fit is a local optimum.
 
     Calibration is computed at the first use of the log ratio (``pair_score``,
     ``same_probability``, ``get_metric``, ``metric_``), not in ``fit``. It takes five
@@ -161,8 +162,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     need neighbors or the order of pairs. For equations see
     ``inference.two_stage.calibration``.
 
-    ``sample`` draws near the fitted mode and does not explore other modes. After
-    ``fit(X)`` α is fixed. The group ``posterior`` of the draws contains mean,
+    ``sample`` draws near the fit, and does not explore other modes of the posterior.
+    After ``fit(X)`` α is fixed. The group ``posterior`` of the draws contains mean,
     within_average (W_k averaged over components by weight), covariance_total (of an
     instance), and α if it is sampled. R-hat is computed for these variables. The group
     ``components`` contains weights, means, within and between. Its components are
@@ -566,8 +567,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            "nuts" is exact up to Monte Carlo error near the fitted mode. "laplace" and
-            "svi" are approximations, and report the diagnostic k-hat.
+            "nuts" is exact up to Monte Carlo error near the fit. "laplace" and "svi"
+            are approximations, and report the diagnostic k-hat.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
             ``loo`` requires it. The stored values ignore data weights, and ``loo``
