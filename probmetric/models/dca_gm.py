@@ -97,8 +97,8 @@ class DCAGMSites(NamedTuple):
 class DCAGMPrior(NamedTuple):
     """The priors in the module docstring, and a mask of the components of each class.
 
-    ``mean`` is A0; the prior standard deviation of an entry of A is c/√λ.
-    ``present[c, k]`` is True if class c has a component k.
+    ``mean`` is A0, the prior mean of A. The prior standard deviation of an entry of A
+    is c/√λ. ``present[c, k]`` is True if class c has a component k.
 
     Examples
     --------

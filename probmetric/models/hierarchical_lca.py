@@ -71,8 +71,9 @@ class HierarchicalLCAParams(NamedTuple):
 class HierarchicalLCAPrior(NamedTuple):
     """``LCAPrior`` of the common W and of b, with lam > 0, and ω ~ HalfNormal(spread).
 
-    With the default scale ½, ω < 1 with 95% probability. If ω < 1, the standard
-    deviation of an entry of W_g around W is less than c, the diagonal entries of W₀.
+    ω is the spread of the groups: an entry of the map W_g of a group has standard
+    deviation ωc around the common map W, where c is the scale of the prior of W. With
+    the default scale ½, ω < 1 with 95% probability.
 
     Examples
     --------

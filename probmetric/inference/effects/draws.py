@@ -109,9 +109,10 @@ def laplace_draws(
 
 
 def start(posterior: SpreadPosterior) -> Gaussian:
-    """Return the Gaussian at the mode given the median spread, as the start of NUTS.
+    """Return a Gaussian approximation of the posterior, from which NUTS starts.
 
-    The standard deviation of log ω is from its grid, at least 0.05, and independent.
+    It is the Laplace approximation given the median ω. log ω is independent of the
+    other parameters, and has the standard deviation of its grid (at least 0.05).
     """
     middle = int(np.searchsorted(np.cumsum(posterior.probability), 0.5))
     mode, log = posterior.modes[middle], np.log(posterior.spread)

@@ -109,11 +109,11 @@ class Dense(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """The mode of (W, log b, effect) at one ω.
+    """The posterior mode of (W, log b, effect) given a value of ω.
 
-    ``at`` is {W, log_b, E or z}; ``log_density`` is log p(ω) + log p(y | ω); ``gap`` is
-    the certificate in nats. ``log_density`` is -inf and ``factors`` None if the search
-    did not end at a mode.
+    ``at`` is {W, log_b, E or z}, and ``log_density`` is log p(ω) + log p(y | ω).
+    ``gap`` estimates, in nats, how far the log density is below its maximum. If the
+    search did not end at a mode, ``log_density`` is -inf and ``factors`` is None.
     """
 
     at: Arrays

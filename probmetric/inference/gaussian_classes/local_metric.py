@@ -260,10 +260,11 @@ def choose_by_folds(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
 ) -> tuple[str | float, Float[np.ndarray, "g"]]:
-    """Choose the Euclidean metric or the share γ, Eq. (5), in folds of scaled points.
+    """Choose the Euclidean metric or the weight γ, Eq. (5), by cross-validation.
 
-    ``learn`` makes a metric of the training rows, or None if it cannot be fitted. Its γ
-    is not used. The result is an entry of ``LADDER``, and the mean held-out log scores.
+    X are scaled points. ``learn`` makes a metric of the training rows, or returns None
+    if it cannot be fitted. The γ of this metric is not used. The result is an entry of
+    ``LADDER``, and the mean held-out log scores.
     """
     parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))

@@ -173,7 +173,7 @@ def _newton(beta: np.ndarray, slope: np.ndarray, H: np.ndarray) -> np.ndarray:
 
 
 def first(rows: Rows, q: int) -> Float[np.ndarray, "q"]:
-    """Return a start with equal b and θ that fits the mean share of shared units."""
+    """Return equal starting values of b and θ that fit the share of shared units."""
     shared, other = rows.shared.sum(), rows.other.sum()
     t = -np.log((shared + 0.5) / (shared + other + 1.0))
     weight = (rows.shared + rows.other) @ rows.Z.sum(1) / max(shared + other, 1e-300)

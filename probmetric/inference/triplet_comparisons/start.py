@@ -11,7 +11,7 @@ from probmetric.models.triplet_comparisons import TripletPrior
 
 
 def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
-    """Raise for a prior of another dimension, a flat one or (unless started) mean 0."""
+    """Raise if the prior has a wrong shape, is flat or (unless started) has mean 0."""
     shape = np.shape(prior.mean)
     if len(shape) != 2 or shape[1] != d:
         raise ValueError(f"prior.mean must have shape (p, {d}), got {shape}.")

@@ -35,7 +35,7 @@ from probmetric.typing import Array
 def start_groups(
     data: GroupData, n_components: int, *, alpha: float = 0.5, seed: int = 0
 ) -> TwoStageParams:
-    """Make a start: clusters of group means, and W pooled within groups (else α S)."""
+    """Make starting values: clusters of group means, and W within groups (else α S)."""
     args = np.asarray(data.mean), np.asarray(data.w), n_components
     mixture = start_mixture(*args, seed=seed, prior=None)
     degrees = float(np.sum((np.asarray(data.size) - 1) * np.asarray(data.w)))
