@@ -113,7 +113,8 @@ def compare(
         Probability that any entry of a right reference is judged "disagree"
         (family-wise false-alarm rate).
     power : float in (0, 1), default=0.9
-        Probability of detecting a shift of ``tol`` that is required for "agree".
+        The verdict "agree" requires that a shift of ``tol`` would be detected with at
+        least this probability.
     tol : float, default=0.1
         Shift, in posterior standard deviations, that must be detectable with
         probability ``power``. Otherwise an entry is inconclusive.
@@ -129,9 +130,9 @@ def compare(
         Table with dim ``entry`` and the columns reference, estimate, sd, mcse, ess,
         rhat, z (difference divided by its Monte Carlo error), p_holm (adjusted
         p-value), detectable (smallest detectable shift) and verdict. The attributes are
-        alpha, power, tol, m, z_crit and verdict (the most severe). If draws are
-        constant, they must equal the reference up to a relative error of 1000
-        roundings.
+        alpha, power, tol, m (number of tests that Holm's method corrects for), z_crit
+        (critical absolute value of z) and verdict (the most severe). Draws that do not
+        vary must equal the reference up to a relative error of 1000 roundings.
 
     Examples
     --------

@@ -51,27 +51,31 @@ def uniformity(
     Parameters
     ----------
     ranks : Ranks
-        Ranks by name: integers 0..n_draws of shape (n_simulations,). Quantities in
-        ``constants`` have the verdict "agree" if they equal the true value, otherwise
-        "disagree".
+        Ranks by name: integers 0..n_draws of shape (n_simulations,). Quantities whose
+        draws do not vary are in ``constants``, and are not tested. Their verdict is
+        "agree" if all draws equal the true value, otherwise "disagree".
     alpha : float in (0, 1), default=0.01
         Probability that uniform ranks give any verdict "disagree" (family-wise
         false-alarm rate over all quantities and both tests).
     power : float in (0, 1), default=0.9
-        Probability of detecting a shift of ``tol`` that is required for "agree".
+        The verdict "agree" requires that a shift of ``tol`` would be detected with at
+        least this probability.
     tol : float, default=0.3
-        Shift of all posterior means, in posterior sd, that must be detectable (Eq. 3).
-        With ten quantities, 0.3 requires 270 simulations and 0.25 requires 400.
+        Shift of all posterior means, in posterior standard deviations, that must be
+        detectable (Eq. 3). With ten quantities, 0.3 requires 270 simulations and 0.25
+        requires 400.
 
     Returns
     -------
     Dataset
         Table with dim ``entry``: "mean rank of q" and "shape of ranks of q" for each
-        quantity q. The columns are reference, estimate (mean of u, or χ²), z, p_holm,
-        detectable and verdict. The attributes are alpha, power, tol, m, n_needed and
-        verdict. A row is "inconclusive" if there are too few simulations to detect
-        ``tol``, or to expect five ranks in every bin. ``n_needed`` simulations are
-        enough.
+        quantity q. The ``estimate`` of the first is the mean of u = (rank + ½)/(n_draws
+        + 1), and of the second χ². ``reference`` is the expected value. The other
+        columns are z, p_holm (adjusted p-value), detectable (smallest detectable shift)
+        and verdict. A row is "inconclusive" if there are too few simulations to detect
+        ``tol``, or to expect five ranks in every bin. The attributes are alpha, power,
+        tol, m (number of tests that Holm's method corrects for), n_simulations,
+        n_needed (number of simulations that is enough) and verdict (the most severe).
 
     Examples
     --------

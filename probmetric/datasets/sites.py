@@ -66,8 +66,9 @@ def load_sites(
         column of species names, and at most one of amounts). The order of rows does not
         matter.
     id : str, optional
-        Column of the names of sites. Default: the only column of both tables. A first
-        column without a name, as R writes row names, is called "site".
+        Column of the names of sites. Default: the column that both tables share, if
+        there is only one. A first column without a name, as R writes row names, is
+        called "site".
     how : Reading
         Options to read text files. ``drop`` applies to both tables, ``features`` to the
         sites.

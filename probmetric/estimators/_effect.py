@@ -97,10 +97,10 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return self._grid[0]
 
     def spread_posterior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return a grid of ω, shape (k,), and the posterior probability of each value.
+        """Return a grid of the spread ω, shape (k,), and the probability of each value.
 
-        The probabilities are computed by Laplace's method and are approximate. For
-        exact draws of ω use NUTS: ``sample()["posterior"]["spread"]``.
+        The posterior probabilities are computed by Laplace's method, and are
+        approximate. For exact draws of ω use NUTS: ``sample()["posterior"]["spread"]``.
         """
         check_is_fitted(self)
         posterior = self._spreads()

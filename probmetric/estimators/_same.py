@@ -135,7 +135,8 @@ class SameProbability:
     ) -> Float[np.ndarray, "N"]:
         raise ValueError(
             f"same_probability of {type(self).__name__} requires a fit to class "
-            "labels, got a fit to pairs. For pairs use LCA().fit_pairs"
+            "labels, got a fit to pairs. For P(same) after a fit to pairs, use LCA: "
+            "LCA().fit_pairs(...)."
         )
 
     def _class_probabilities(

@@ -80,24 +80,25 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         covariance.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the prior, as a number of points. With larger s less is learned.
-        "cv" chooses s among 1, 4, 16, 64, 256 and ∞. It uses the log loss of
-        ``KNeighborsClassifier`` under the start, in folds
+        "cv" chooses s among 1, 4, 16, 64, 256 and ∞. It uses the cross-validated log
+        loss of ``KNeighborsClassifier`` under the starting value of A
         (``inference.dca_gm.choice``), and requires no fit. 0, the default before 0.2,
         turns these priors off. s is used in four places:
-        - The start consists of LDA and RCA directions. Their covariance within classes
-          is shrunk toward the diagonal matrix of feature variances, which counts as s
-          points.
-        - The prior of A has its mean at the start. Its precision is multiplied by 10 (1
-          + s/n), with s/n at most 100.
+
+        - The starting value of A has LDA and RCA directions as rows. Their covariance
+          within classes is shrunk toward the diagonal matrix of feature variances,
+          which counts as s points.
+        - The prior mean of A is the starting value. The precision of this prior is
+          multiplied by 10 (1 + s/n), with s/n at most 100.
         - In the metric, the Euclidean distance of standardized features has weight s/(n
           + s). With ∞ the metric is this distance. This mixing is not used if
-          ``n_components`` is set or the metric is "subspace"; with ∞ only variances
-          then whiten the start.
+          ``n_components`` is set or the metric is "subspace". With ∞ the covariance of
+          the starting value is then diagonal.
         - With "lbfgs" and any s > 0, the prior of the mixtures counts as 22 points.
     regularization : float > 0, default=1.0
-        Strength λ of the prior of A around the start. An entry of A has prior standard
-        deviation c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean square of
-        the entries of the start.
+        Strength λ of the prior of A around its starting value. An entry of A has prior
+        standard deviation c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean
+        square of the entries of the starting value.
     learning_rate : float > 0, default=1.0
         Power to which the likelihood is raised. Use 1 (Bayes' rule) for independent
         points.
@@ -105,7 +106,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         "lbfgs" computes the joint posterior mode. "hybrid" and "hybrid_tied" alternate
         EM and conjugate gradient steps, as in the paper. In the gradient steps,
         "hybrid" fixes the centers of the mixtures. "hybrid_tied" uses projections Aμ'
-        of points μ' as centers, which move with A. The alternation does not ascend a
+        of points μ' as centers, which move with A. The alternation does not maximize a
         single objective, and returns its best iterate.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
         Metric that ``components_`` and ``transform`` use. See ``get_metric``.
@@ -116,7 +117,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         L-BFGS stops when an iteration increases the log posterior by less than this.
         The alternation stops when the gradient is smaller than this.
     random_state : int, default=0
-        Seed of k-means in the start.
+        Seed of k-means, which computes the starting values of the mixtures.
 
     Attributes
     ----------
@@ -139,10 +140,10 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
 
     Notes
     -----
-    The optimum is local. A is identified only up to an invertible linear map. This map
-    does not affect metrics and probabilities. By default ``posterior_metric`` computes
-    200 metrics, with "laplace" and fixed mixtures. For log losses with few labels see
-    Benchmarks: few_mixtures.
+    The fit is a local optimum. A is identified only up to an invertible linear map,
+    which does not affect metrics and probabilities. By default ``posterior_metric``
+    computes 200 metrics, with "laplace" and fixed mixtures. For log losses with few
+    labels see Benchmarks: few_mixtures.
 
     References
     ----------
@@ -306,7 +307,9 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw the average Fisher matrix J (input units) and class probabilities.
+        """Draw the average Fisher information matrix J, and class probabilities.
+
+        J is the matrix of the metric "average_fisher", in input units.
 
         Parameters
         ----------
@@ -316,8 +319,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             with ``log_likelihood``, ``predictive`` or ``prior_draws``.
         mixtures : {"sampled", "fixed"}, optional
             Whether the parameters of the mixtures are sampled with A, or fixed at their
-            mode. Default: "fixed" for "laplace", which is inaccurate with sampled
-            mixtures. "sampled" for the other methods.
+            posterior mode. Default: "fixed" for "laplace", which is inaccurate with
+            sampled mixtures. "sampled" for the other methods.
         log_prior : bool, default=True
             Whether to store the log prior of each NumPyro site and the log likelihood
             of all data. Power scaling (``az.psense_summary``) uses them. With fixed

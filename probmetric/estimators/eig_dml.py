@@ -40,9 +40,9 @@ class EigDML(PairLearner):
     The points of a close pair have the same class, the points of a far pair different
     classes. The learner maximizes the distance of the *nearest* far pair. The
     constraint is that the squared distances of all close pairs sum to κ. The optimum is
-    global, and ``dual_`` certifies it: under every metric that satisfies the
-    constraint, some far pair has a squared distance of at most ``dual_``. The optimum
-    is then mixed with the Euclidean metric, according to ``prior_strength``.
+    global. ``dual_`` certifies it, because no metric that satisfies the constraint has
+    a nearest far pair with a squared distance above ``dual_``. The optimum is then
+    mixed with the Euclidean metric, according to ``prior_strength``.
 
     Parameters
     ----------

@@ -73,9 +73,9 @@ from probmetric.typing import ArrayLike, Purpose, Self, no_type_check
 class ClassFit(NamedTuple):
     """Results of both estimators of Gaussian classes, in scaled units.
 
-    ``stats`` is None if entries are missing; ``posterior`` is then a mean over
-    completions. ``points`` are in input units, ``data`` are scaled; both are empty
-    after a fit to data on disk. ``constant`` marks columns that do not vary.
+    If entries are missing, ``stats`` is None, and ``posterior`` is a mean over
+    completed data sets. ``points`` are in input units, and ``data`` are scaled. Both
+    are empty after a fit to data on disk. ``constant`` marks columns that do not vary.
     """
 
     points: Float[np.ndarray, "n d"]

@@ -313,9 +313,10 @@ class GLML(SameProbability, GaussianLearner):
     def local_metric_summary(self, X: ArrayLike) -> LogEuclidean:
         """Compute the log-Euclidean mean of the matrices over draws, and their spread.
 
-        The spread is √(E ‖log A - E log A‖²) for the matrix A of a draw. It is computed
-        in whitened coordinates, and does not depend on units. A factor of two along one
-        direction is a spread of 0.7.
+        The spread is a standard deviation of the matrix logarithm: √(E ‖log A - E log
+        A‖²), where A is the matrix of a draw and E the mean over draws. It is computed
+        in whitened coordinates, and does not depend on units. If draws differ by a
+        factor of two along one direction, the spread is about 0.7.
 
         Raises
         ------
@@ -326,16 +327,19 @@ class GLML(SameProbability, GaussianLearner):
         """
         points = checked_rows(self, X, finite=True)
         if not self.draws_:
-            raise ValueError("n_draws must be at least 1 for a spread, got 0")
+            raise ValueError(
+                "n_draws must be at least 1 for local_metric_summary, got 0. Fit "
+                "with densities='posterior' and n_draws=24."
+            )
         if np.isinf(self.gamma_):
             raise ValueError(
-                "gamma must be finite for a spread, got infinity. With infinity all "
-                "draws have the same metric. Use gamma=1."
+                "gamma must be finite for local_metric_summary, got infinity. With "
+                "infinity all draws have the same metric. Fit with gamma=1."
             )
         if self.rule in ("zero_bias", "fisher") and self.gamma_ == 0:
             raise ValueError(
-                "gamma must be above 0 for a spread, got 0. With 0 the matrices may be "
-                "singular, and have no logarithm. Use gamma=1."
+                "gamma must be above 0 for local_metric_summary, got 0. With 0 the "
+                "matrices may be singular, and have no logarithm. Fit with gamma=1."
             )
         F = self.metric_.frame
         varied = np.flatnonzero(F.any(0))
@@ -388,7 +392,7 @@ class GLML(SameProbability, GaussianLearner):
                 purpose, draws, method, n_draws, seed, progress
             )
         if not self.draws_:
-            raise ValueError("n_draws must be at least 1 for a posterior, got 0")
+            raise ValueError("n_draws must be at least 1 for posterior_metric, got 0")
         return PosteriorMetric(
             self.draws_, purpose, pairs_independent=True, source="exact"
         )

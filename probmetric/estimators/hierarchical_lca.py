@@ -80,8 +80,8 @@ class HierarchicalLCA(EffectLearner):
     groups_ : array of shape (G,)
         Sorted labels of the groups. None after a fit without groups.
     spread_ : float
-        Spread ω, in units of c = ‖W₀‖/√p. 0 if groups do not differ, or if there is one
-        group.
+        Standard deviation ω of the linear maps of groups, in units of c = ‖W₀‖/√p. 0 if
+        groups do not differ, or if there is one group.
     intercept_ : float
         Intercept b ≥ 0 of all groups: P(same) of equal points is exp(-b).
     learning_rate_ : float
@@ -98,20 +98,23 @@ class HierarchicalLCA(EffectLearner):
     -----
     The estimate of ω maximizes its marginal posterior density, computed by Laplace's
     method. (The joint mode is not used, because it is always at ω = 0.) The linear maps
-    and b are the mode given ω. Optima are local. Laplace's method underestimates ω if
-    groups differ much. For coverage, and for real data on which pooling did not help,
-    see Benchmarks: hierarchical.
+    and b then maximize the posterior density given this ω. These maxima are local.
+    Laplace's method underestimates ω if groups differ much. For coverage, and for real
+    data on which pooling did not help, see Benchmarks: hierarchical.
 
     P(same) of the metrics is averaged over draws, and is not calibrated. After ``fit``
     it applies to pairs like those of the fit: by default, a point and a near point of
     its group.
 
-    ``sample`` draws the common M (feature, feature_bis), M_group (group, feature,
-    feature_bis), b and spread, near the mode of the fit. "nuts" (default) is
+    ``sample`` draws the matrix M (feature, feature_bis) of the common metric, the
+    matrices M_group (group, feature, feature_bis) of the groups, the intercept b and
+    the spread ω. It draws near the fit, and does not explore other modes of the
+    posterior. "nuts" (default) is
     ``NUTS(target_accept=0.95)``. With few groups that have many pairs and differ much,
-    NUTS may warn; use ``target_accept=0.99`` then. "laplace" draws the spread from its
-    approximate posterior on a grid, and the other parameters from the Gaussian at the
-    mode given the spread. It ignores rotations of the linear maps. ``posterior_metric``
+    NUTS may warn. Use ``target_accept=0.99`` then. "laplace" draws ω from its
+    approximate posterior on a grid, and the other parameters from a Gaussian
+    approximation of their posterior given ω. It does not draw rotations of the linear
+    maps, which do not change the metrics. ``posterior_metric``
     uses "laplace" for prediction and "nuts" for intervals. NUTS requires two or more
     groups and a learned spread. Intervals require independent pairs (``fit_pairs``).
 

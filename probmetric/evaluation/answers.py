@@ -42,16 +42,16 @@ def answer_scores(
         Scores by name:
 
         * ``accuracy``: fraction of judgments that agree with P > ½ (P = ½ counts half).
-        * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0. *
-        ``brier``: mean of (P - judgment)², in [0, 1]. It is half of the Brier score
-        that ``evaluate`` computes for two classes. * ``ece``: calibration error, the
-        mean over bins of P of the absolute difference between mean P and the fraction
-        of *yes*. * ``roc_auc``: area under the ROC curve of P. NaN if all judgments are
-        equal.
+        * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0.
+        * ``brier``: mean of (P - judgment)², in [0, 1]. It is half of the Brier score
+          that ``evaluate`` computes for two classes.
+        * ``ece``: calibration error. In each bin of P, the absolute difference between
+          the mean of P and the fraction of *yes* is computed, and then averaged.
+        * ``roc_auc``: area under the ROC curve of P. NaN if all judgments are equal.
 
     Examples
     --------
-    Three of four judges agree with a probability of ¾:
+    The predicted probability of *yes* is ¾, and three of four judges say yes:
 
     >>> scores = answer_scores([0.75], [3], trials=[4])
     >>> {name: round(value, 4) for name, value in scores.items()}

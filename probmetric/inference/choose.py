@@ -78,12 +78,12 @@ def choose_strength(
     images: bool = False,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Chosen:
-    """Choose the strength of a prior by the log loss of neighbor votes in folds.
+    """Choose the strength of a prior by the cross-validated log loss of neighbor votes.
 
-    With the default ``losses`` the models of ``learn`` are linear maps (p, d), or, with
-    ``images``, the images (n, p) of all points under them.
-    ``codes`` are classes 0..c-1; the only point of a class is used for training and
-    never predicted. ``strengths`` begin with the strongest. ``tolerance`` is the number
+    With the default ``losses`` the models of ``learn`` are linear maps (p, d). With
+    ``images`` they are the images (n, p) of all points under linear maps. ``codes`` are
+    classes 0..c-1. If a class has one point, it is used for training and never
+    predicted. ``strengths`` begin with the strongest. ``tolerance`` is the number
     of standard errors by which a stronger prior may be worse. The result is the weakest
     if no strength can be fitted in every fold. The rows of a group are in one fold.
     """

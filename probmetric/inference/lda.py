@@ -243,7 +243,7 @@ def fit(
     prior: NIWPrior | None = None,
     n_components: int | None = None,
 ) -> Fit:
-    """Fit LDA under the prior of the tied model, Eqs. (1)-(4).
+    """Fit LDA under a prior of Gaussian classes with one covariance, Eqs. (1)-(4).
 
     Parameters
     ----------
@@ -251,19 +251,22 @@ def fit(
         Points with y in 0..C-1 and a positive weight in every class, or the statistics
         of data on disk (``moments``).
     prior : NIWPrior, optional
-        Prior of the tied model. The default is the flat ``shrinkage_prior(I, 0)``.
+        Prior of the class means and the common covariance. The default is flat:
+        ``shrinkage_prior(I, 0)``.
     n_components : int, optional
         Number k of directions, from 1 to min(C - 1, d). The default is min(C - 1, d).
 
     Returns
     -------
     Fit
-        ``params`` is an ``LDAParams``. ``objective`` is the trace criterion Σλ.
+        ``params`` is an ``LDAParams``. ``objective`` is the sum over directions of the
+        ratio λ of the variance between to the variance within classes.
 
     Raises
     ------
     ValueError
-        If k is out of range, a class has no weight, or Σ_W is singular.
+        If k is out of range, a class has no weight, or the covariance within classes is
+        singular.
 
     Examples
     --------
@@ -306,19 +309,21 @@ def choose_strength(
     *,
     chunks: bool = False,
 ) -> Chosen:
-    """Choose the strength s of the prior, Eq. (3), by votes of neighbors in folds.
+    """Choose the strength s of the prior, Eq. (3), by cross-validation.
+
+    The loss is the log loss of the votes of neighbors.
 
     Parameters
     ----------
     data : Labeled
         Unweighted points.
     target : array of shape (d, d)
-        Prior mean T of Σ.
+        Prior mean T of the covariance within classes.
     n_components : int, optional
-        Number of directions of LDA. The default is min(C - 1, d), but d at s = ∞: no
-        learning means the metric T⁻¹.
+        Number of directions of LDA. The default is min(C - 1, d). At s = ∞ it is d,
+        because nothing is learned and the metric is T⁻¹.
     chunks : bool, default=False
-        Whether to return the metric of RCA, Eq. (5), instead of LDA.
+        Whether to use the metric of RCA, Eq. (5), instead of LDA.
 
     Examples
     --------

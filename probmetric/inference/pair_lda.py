@@ -282,14 +282,16 @@ def fit(
         eigenvalues.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
     alpha : float, default=0.01
-        Ridge α ≥ 0, in units of squared differences.
+        Ridge α ≥ 0 that is added to the mean outer products of differences. It has the
+        units of squared differences.
     weighting : {"log", "excess", "one"}, default="log"
         Weights g of the directions in Eq. (1).
     prior_strength : float, default=0
-        Strength s ≥ 0 of the prior, Eq. (5). ∞ is represented by ``INFINITE`` · n.
+        Strength s ≥ 0 of the prior, Eq. (5), in units of points (or of explicit pairs).
+        ∞ is computed as ``INFINITE`` · n.
     n : float, optional
-        Weight of the data relative to s. The default is the total weight of the points,
-        or of explicit pairs.
+        Weight of the data, in the same units as s. The default is the total weight of
+        the points, or of explicit pairs.
 
     Returns
     -------
@@ -300,8 +302,9 @@ def fit(
     Raises
     ------
     ValueError
-        If labels are missing, C̄ + αI is singular, far pairs are not farther apart than
-        close pairs in any direction, or α ≤ α_min for method "notes".
+        If labels are missing, or the differences of close pairs do not span all
+        dimensions and α is 0. If far pairs are not farther apart than close pairs in
+        any direction. If α ≤ α_min, Eq. (4), for method "notes".
 
     Examples
     --------
@@ -356,7 +359,9 @@ def choose_strength(
     alpha: float | int = 0.01,
     weighting: Weighting = "log",
 ) -> Chosen:
-    """Choose the strength s of the prior, Eq. (5), by votes of neighbors in folds.
+    """Choose the strength s of the prior, Eq. (5), by cross-validation.
+
+    The loss is the log loss of the votes of neighbors.
 
     Parameters
     ----------

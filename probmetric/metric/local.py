@@ -118,9 +118,8 @@ class LocalMahalanobis(MetricBase):
 
     The matrix is chosen to remove the leading bias of nearest-neighbor class
     probabilities (``GLML``). This holds to second order in the distance to the
-    neighbor, if the class densities are correct. The rules also remove a *negative*
-    bias, although it makes the error smaller than the asymptotic error (maths 2.3,
-    caveats).
+    neighbor, if the class densities are correct. A *negative* bias makes the error
+    smaller than the asymptotic error. The rules remove it too (maths 2.3, caveats).
 
     Parameters
     ----------

@@ -99,8 +99,8 @@ class PairSimilarity(MetricBase):
     ----------
     log_weights : array of shape (k,)
         Log weight of each component. For a blend of models, components of one model
-        follow those of the previous model. The log weight is then log π_n + log c_nk,
-        for weight π_n of model n and weight c_nk of its component k.
+        follow the components of the previous model. The weight of a component is then
+        multiplied by the weight of its model.
     means : array of shape (k, d)
         Means of the components.
     between, noise : arrays of shape (k, d, d)
@@ -115,7 +115,8 @@ class PairSimilarity(MetricBase):
         Number of components of each model of a blend, or () for one model. Two
         observations are assumed to come from the same model, even if they have
         different sources. The denominator of the log ratio is therefore the weighted
-        sum of Pr_n(Q) Pr_n(Y) over models n.
+        sum of Pr_n(Q) Pr_n(Y) over models n, where Pr_n is the density of an
+        observation under model n.
     calibration : Calibration, optional
         Calibration of the log ratio. By default the log ratio of the model is used.
 

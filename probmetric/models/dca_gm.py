@@ -97,8 +97,8 @@ class DCAGMSites(NamedTuple):
 class DCAGMPrior(NamedTuple):
     """The priors in the module docstring, and a mask of the components of each class.
 
-    ``mean`` is A0; the prior standard deviation of an entry of A is c/√λ.
-    ``present[c, k]`` is True if class c has a component k.
+    ``mean`` is A0, the prior mean of A. The prior standard deviation of an entry of A
+    is c/√λ. ``present[c, k]`` is True if class c has a component k.
 
     Examples
     --------
@@ -184,8 +184,8 @@ def dca_gm(
     """Define the generative model of class labels (NumPyro).
 
     The NumPyro sites are the fields of ``DCAGMSites`` and ``y`` (n,). Without
-    ``batch``, the deterministic site ``J`` (d, d) is the Fisher matrix averaged over
-    the points.
+    ``batch`` there is a deterministic site ``J`` (d, d): the Fisher information matrix
+    of the class probabilities, averaged over the points.
 
     Parameters
     ----------
@@ -269,16 +269,19 @@ def to_metric(
 ) -> Mahalanobis | LocalFisher | ClassDistribution:
     """Return the learned metric.
 
-    All kinds except "subspace" depend only on p(c|x).
+    J is the Fisher information matrix of p(c|x), the class probabilities at x. It
+    equals AᵀJ_yA, where A is the projection and J_y the Fisher information matrix at y
+    = Ax. All kinds except "subspace" depend only on p(c|x).
 
     Parameters
     ----------
     params : DCAGMParams
     X : array of shape (n, d), optional
-        Points to average J over. Default: the points of the fit (``params.fisher``).
+        Points over which "average_fisher" averages J. Default: the points of the fit
+        (``params.fisher``).
     kind : str
-        - "average_fisher": Mahalanobis metric of J̄ = Aᵀ E[J_y] A. It does not depend
-          on the normalization of A.
+        - "average_fisher": Mahalanobis metric whose matrix is the average of J. It does
+          not depend on the normalization of A.
         - "subspace": Euclidean distance after the projection A, normalized so that the
           pooled covariance within components is I. The paper does not specify the
           normalization of A, on which its accuracies depend (erratum 6).
@@ -287,8 +290,9 @@ def to_metric(
 
     Notes
     -----
-    J is 0 where p(c|x) is one-hot. If the trace of E[J_y] in the whitened subspace is
-    below 1e-8, the subspace metric is returned instead.
+    J is 0 where one class has probability 1. If this holds at nearly all points,
+    "average_fisher" returns the metric of "subspace": if the trace of the average J_y,
+    in whitened coordinates, is below 1e-8.
 
     Examples
     --------

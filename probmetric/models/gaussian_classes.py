@@ -56,11 +56,12 @@ class NIWPrior(NamedTuple):
     Attributes
     ----------
     mean, Psi : arrays of shape (d,) and (d, d)
-        m, and Ψ, positive definite.
+        Prior mean m of a class mean, and positive definite scale matrix Ψ of the prior
+        of a class covariance.
     kappa : float
         κ > 0. The prior mean has the weight of κ points.
     nu : float
-        ν > d - 1 (for "diagonal": ν > 0).
+        Degrees of freedom ν > d - 1 (for "diagonal": ν > 0).
     alpha : float
         Dirichlet concentration of every class, > 0.
 
@@ -136,7 +137,7 @@ def gaussian_classes(
         If ``y`` is None, classes and points are simulated, one for each row of X.
     prior : NIWPrior
     n_classes : int
-        C ≥ 2.
+        Number C ≥ 2 of classes.
     covariance : {"full", "tied", "diagonal"}
     missing : bool, default=False
         If True, integrate out NaN entries of X (additional cost n d³). If False, NaN

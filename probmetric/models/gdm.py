@@ -104,8 +104,9 @@ def _exponent(
 def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     """Define the generative model of shared units (NumPyro).
 
-    The NumPyro sites are ``b`` (), ``theta`` (d, k) and ``y``. The deterministic site
-    ``height`` (d,) is the rise of each curve.
+    The NumPyro sites are the intercept ``b`` (), the heights ``theta`` (d, k) of the
+    I-splines, and ``y``. The deterministic site ``height`` (d,) is the total increase
+    of each curve.
 
     y of the pairs is the number of shared units among ``trials`` units, or 0 or 1.
 
@@ -132,7 +133,7 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
 def height(
     theta: Float[Array, "*s d k"], knots: Float[Array, "d k"]
 ) -> Float[Array, "*s d"]:
-    """Return the rise Σ_k θ_fk of the curve of each covariate.
+    """Return the total increase Σ_k θ_fk of the curve of each covariate.
 
     I-splines with zero width are left out.
     """

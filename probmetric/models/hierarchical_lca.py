@@ -71,8 +71,9 @@ class HierarchicalLCAParams(NamedTuple):
 class HierarchicalLCAPrior(NamedTuple):
     """``LCAPrior`` of the common W and of b, with lam > 0, and ω ~ HalfNormal(spread).
 
-    With the default scale ½, ω < 1 with 95% probability. If ω < 1, the standard
-    deviation of an entry of W_g around W is less than c, the diagonal entries of W₀.
+    ω is the spread of the groups: an entry of the map W_g of a group has standard
+    deviation ωc around the common map W, where c is the scale of the prior of W. With
+    the default scale ½, ω < 1 with 95% probability.
 
     Examples
     --------
@@ -93,9 +94,10 @@ def hierarchical_lca(
 ) -> None:
     """Define the generative model of the labels of pairs in groups (NumPyro).
 
-    The NumPyro sites are ``W`` (p, d), ``log_b`` (), ``spread`` (), ``E`` (G, p, d) and
-    ``y``. The deterministic sites are ``M`` (d, d) of the common map, ``M_group`` (G,
-    d, d) and ``b``.
+    The NumPyro sites are the common map ``W`` (p, d), ``log_b`` (), the standard
+    deviation ``spread`` () of the effect of a group, the standardized effects ``E`` (G,
+    p, d), and ``y``. The deterministic sites are the metric ``M`` (d, d) of the common
+    map, the metrics ``M_group`` (G, d, d), and ``b``.
 
     Parameters
     ----------
@@ -103,7 +105,8 @@ def hierarchical_lca(
         ``anchor`` is the group of each pair, 0..G-1.
     prior : HierarchicalLCAPrior
     n_groups : int
-        G. A group without pairs is a new group, for which E is drawn from the prior.
+        Number G of groups. A group without pairs is a new group, for which E is drawn
+        from the prior.
 
     Examples
     --------

@@ -172,20 +172,22 @@ def weakest_axis(
 def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
     """Return the prior ½ p(W) + ½ p(HW), which has equal density at both mirror images.
 
-    W and HW have the same likelihood for a reflection H, but different prior densities.
-    The posterior under ``prior`` therefore has two modes with different heights and
-    different M = WᵀW/τ². If p < d, no sampler moves between the two modes. Under the
-    mixture, M and b have *the same posterior distribution* as under ``prior``. The two
-    modes are then mirror images, so chains at either mode agree. Use it to sample
-    ``lca`` with other samplers; ``pm.sample`` uses it automatically.
+    W is the linear map, and H a reflection. W and HW have the same likelihood, but
+    different prior densities p. The posterior under ``prior`` therefore has two modes
+    with different heights and different metrics M. If p < d, no sampler moves between
+    the two modes. Under the mixture, M and b have *the same posterior distribution* as
+    under ``prior``. The two modes are then mirror images, so chains at either mode
+    agree. Use it to sample ``lca`` with other samplers. ``pm.sample`` uses it
+    automatically.
 
     Parameters
     ----------
     prior : LCAPrior
         Prior of W with ``lam`` > 0. The prior of b is the default.
     W : array of shape (p, d)
-        The mode of W, which defines H = I - 2uuᵀ (``weakest_axis``). Any fixed H is
-        valid. Chains mix best if u is near the weakest axis of the mode.
+        Posterior mode of W. It defines H = I - 2uuᵀ, where u (p,) is the axis along
+        which W is closest to its mirror image (``weakest_axis``). Any fixed H is valid,
+        but chains mix best with this one.
 
     Returns
     -------
@@ -390,9 +392,10 @@ def lca(
 ) -> None:
     """Define the generative model of pair labels (NumPyro).
 
-    The NumPyro sites are ``W`` (p, d), ``log_b`` () and ``y``. The site ``lam`` exists
-    if ``prior.lam`` is a Distribution, and ``z`` and ``z_prime`` if ``latent``. The
-    deterministic sites are ``sigma2``, ``M`` (d, d) = WᵀW/(1 + 2σ²) and ``b``.
+    The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` () and ``y``. The site
+    ``lam`` exists if ``prior.lam`` is a Distribution. With ``latent`` there are sites
+    ``z`` and ``z_prime``: the latent positions of both points. The deterministic sites
+    are the latent noise ``sigma2``, the metric ``M`` (d, d) = WᵀW/(1 + 2σ²), and ``b``.
 
     Parameters
     ----------
@@ -402,8 +405,8 @@ def lca(
         ``lam`` of an LCAPrior can be a Distribution. A Distribution of event shape (p,
         d) is the prior of W, with the default prior of log b.
     latent : bool, default=False
-        Sample z and z' explicitly instead of integrating them out. Not for counts,
-        because all judgments of a pair would share one z.
+        Sample z and z' explicitly instead of integrating them out. It does not support
+        counts, because all judgments of a pair would share one z.
     batch : int, optional
         Number of pairs in a random subsample, for SVI. Do not use it with MCMC, which
         would use the same subsample in all iterations.

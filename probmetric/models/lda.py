@@ -36,7 +36,7 @@ class LDAParams(NamedTuple):
         λ ≥ 0: ratio of the between-class to the within-class variance along each row of
         ``factor``.
     mean, within, weights : arrays of shape (c, d), (d, d) and (c,)
-        m_c, Σ_W and π_c.
+        Class means, covariance within classes, and class weights.
 
     Examples
     --------

@@ -126,9 +126,10 @@ def point_effects(
 ) -> None:
     """Define the generative model of labels of pairs that share points (NumPyro).
 
-    The NumPyro sites are ``W`` (p, d), ``log_b`` (), ``spread`` (), ``z`` (n,) and
-    ``y``. The deterministic sites are ``M`` (d, d) = WᵀW/τ², ``b``, ``b_point`` (n,)
-    and ``b_new``, the b' of Eq. (3).
+    The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` (), the standard
+    deviation ``spread`` () of the effects, the standardized effects ``z`` (n,), and
+    ``y``. The deterministic sites are the metric ``M`` (d, d) = WᵀW/τ², ``b``, the
+    intercepts ``b_point`` (n,) of the points, and ``b_new``, the b' of Eq. (3).
     Each row of X is one point and has one effect.
 
     Examples

@@ -143,9 +143,10 @@ def triplet_comparisons(
 
     ``OddOneOut`` triplets have responses y in {0, 1, 2}, otherwise y is in {0, 1}.
 
-    The NumPyro sites are ``W`` (p, d), ``y`` and the deterministic ``M`` (d, d) = WᵀW.
-    With ``prior.lapse`` there are ``logit_lapse`` (), u of Eq. (6), and the
-    deterministic ``lapse_rate`` (), which replaces the argument.
+    The NumPyro sites are the linear map ``W`` (p, d), ``y``, and the deterministic
+    metric ``M`` (d, d) = WᵀW. With ``prior.lapse`` the lapse rate is learned. There are
+    then two more sites: ``logit_lapse`` (), u of Eq. (6), and the deterministic
+    ``lapse_rate`` (), which replaces the argument.
 
     Examples
     --------

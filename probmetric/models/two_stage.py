@@ -207,14 +207,15 @@ def two_stage(
     prior : TwoStagePrior or None
         None is a flat, improper prior (maximum likelihood).
     n_components : int
-        k ≥ 1.
+        Number k ≥ 1 of components.
     covariance : "free" or "proportional"
     alpha : float, optional
-        Value of α. By default α is sampled. Only for "proportional".
+        Fraction α of the variance that is within sources. By default α is sampled. Only
+        for "proportional".
     latent : bool, default=False
-        Sample the representatives explicitly. The component is summed out with and
-        without ``latent``. With it, x_i ~ Σ_k c_k N(μ_k, B_k), and the instances given
-        x_i are a mixture with weights P(k | x_i).
+        Sample the representative x_i of each source explicitly. The component is always
+        summed out: x_i ~ Σ_k c_k N(μ_k, B_k), and the instances given x_i are a mixture
+        with weights P(k | x_i).
     observe : bool, default=True
         If False, simulate instances in groups of the same sizes.
 

@@ -228,7 +228,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> "KNeighborsClassifier":
-        """Fit the metric if it is a learner, store the points, and tune the votes.
+        """Fit the metric if it is a learner, and store the points.
+
+        Settings of the votes that are "loo" are chosen by leave-one-out log score.
 
         Parameters
         ----------
@@ -240,8 +242,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         y : array-like of shape (n,), optional
             Classes of the points. Must be None for a dataset on disk.
         sample_weight : array-like of shape (n,), optional
-            Weights ≥ 0 of points, used for their votes and their scores in the tuning.
-            They are also passed to a learner that supports them. Default: 1 for all.
+            Weights ≥ 0 of points. They multiply the votes of the points and their
+            leave-one-out scores. They are also passed to a learner that supports them.
+            Default: 1 for all.
         """
         if y is None:
             raise ValueError(
@@ -553,8 +556,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Find the nearest training points, as in scikit-learn.
 
         Under a posterior the neighbors are ordered by their mean dissimilarity over
-        draws. (For Mahalanobis metrics this is the dissimilarity under E[M].) For the
-        uncertainty of neighbors use ``PosteriorMetric.neighbor_probability``.
+        draws. (For Mahalanobis metrics this is the dissimilarity under the posterior
+        mean of the matrix M.) For the uncertainty of neighbors use
+        ``PosteriorMetric.neighbor_probability``.
 
         Parameters
         ----------

@@ -88,7 +88,10 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: int = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Fit the metric if it is a learner, store the points, and tune the votes.
+        """Fit the metric if it is a learner, and store the points.
+
+        With ``bandwidth="loo"``, choose the bandwidth of soft votes by leave-one-out
+        error.
 
         Parameters
         ----------

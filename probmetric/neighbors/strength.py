@@ -106,9 +106,9 @@ def deal(
     order: Int[np.ndarray, "n"] | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Assign stratified folds 0..n_folds-1; -1 for the only point of a class.
+    """Assign stratified folds 0..n_folds-1, and -1 to points that are alone in a class.
 
-    The rows of a group have the fold of one of them, and no other row decides.
+    All rows of a group are in the fold of one of them, chosen by canonical order.
     """
     if groups is not None:
         rows, unit = one_of_each(X, codes, groups)

@@ -106,11 +106,12 @@ def eigenvalues(
 ) -> Figure:
     """Draw a forest plot of the eigenvalues of M over draws.
 
-    Use it to see how many directions matter. Eigenvalues of draws, of the mean E[M] and
-    of M at the mode of W differ, even if all are right. Noise in W increases every
+    Use it to see how many directions matter. The matrix M = WᵀW of the metric has
+    different eigenvalues in draws, in its posterior mean E[M], and at the posterior
+    mode of the linear map W, even if all are right. Noise in W increases every
     eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r) for rows r of W. In a
-    draw, the largest eigenvalue is larger than in E[M], and the smallest is smaller. M
-    at the mode of W may therefore be outside most lines.
+    draw, the largest eigenvalue is larger than in E[M], and the smallest is smaller.
+    The eigenvalues at the mode may therefore be outside most lines.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ def eigenvalues(
         Fraction of the draws that a thin line contains. A thick line contains half of
         them.
     reference : array of shape (d, d), optional
-        M at the mode of W in input units, drawn as diamonds.
+        M at the posterior mode of W (the fit), in input units. Drawn as diamonds.
 
     Examples
     --------

@@ -44,8 +44,9 @@ def curves(
         Fitted metric.
     uncertainty : PosteriorMetric or IntervalMetric, optional
         Draws (with purpose "intervals") or jackknife refits of the metric, with the
-        same knots. Limits are quantiles of the draws, or s ± t √V with the jackknife
-        variance V (not below 0). Default: no limits.
+        same knots. With draws, limits are quantiles. With the jackknife, they are the
+        fitted curve plus or minus a t quantile times the jackknife standard error, and
+        not below 0. Default: no limits.
     prob : float in (0, 1), default=0.9
         Nominal coverage of the limits at each x.
     n_points : int ≥ 2, default=101

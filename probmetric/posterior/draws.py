@@ -147,7 +147,8 @@ def draws_to_metric(
     Raises
     ------
     ValueError
-        If the draws contain no metric, or more than one matrix for each draw. TypeError
+        If the draws contain no metric, or more than one matrix for each draw.
+    TypeError
         If ``to_metric`` returns neither a metric nor a linear map.
 
     Examples

@@ -303,8 +303,8 @@ def with_intervals(
         without a quarter of them (13 random divisions into quarters, stratified by
         class).
     X, y : arrays of shape (n, d) and (n,)
-        Labeled points. The only point of a class is in every refit. X can also be a
-        dataset on disk (``pm.open``, with or without labels), with y None. Every fit
+        Labeled points. If a class has one point, no refit leaves it out. X can also be
+        a dataset on disk (``pm.open``, with or without labels), with y None. Every fit
         then reads the rows again, and rows left out have weight 0. ``LCA`` does not
         support such weights. Quarters are chosen by a hash of the row number, so a
         refit may have no rows of a small class.

@@ -89,7 +89,7 @@ def quarters(
     """Yield the points of each refit: all but a quarter of them, Eq. (1).
 
     The quarters are stratified by class and do not depend on the order of the points.
-    The only point of a class is in every refit. Groups are left out whole.
+    If a class has one point, no refit leaves it out. Groups are left out whole.
     """
     for repeat in range(seed * REPEATS, (seed + 1) * REPEATS):
         part = deal(X, codes, QUARTERS, repeat, groups=groups)

@@ -199,7 +199,7 @@ def test_other_fits_raise():
     few = pm.RCA(prior_strength=4).fit(X[:18], Y[:18])
     with pytest.raises(ValueError, match=r"at least 4 classes .* got 3"):
         few.same_probability(PAIRS, new_classes=True, prior_odds=1.0)
-    with pytest.raises(ValueError, match="new_classes must be False for GaussianCl"):
+    with pytest.raises(ValueError, match="got True for GaussianClasses"):
         fitted("GaussianClasses").same_probability(
             PAIRS, new_classes=True, prior_odds=1.0
         )

@@ -83,8 +83,8 @@ class GDM(
     of sites. The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) -
     s_f(x'_f)|))``, with an increasing curve s_f for each covariate f. Curves are sums
     of I-splines with heights ≥ 0. A pair has a number of ``trials`` (individuals or
-    species); y of them are common to both sites. The fit is the posterior mode under
-    half-normal priors. The mode is unique, and ``gap_`` bounds the error of the fit.
+    species). y of them are common to both sites. The fit is the posterior mode under
+    half-normal priors, which is unique. ``gap_`` bounds the error of the fit.
 
     Parameters
     ----------
@@ -147,10 +147,11 @@ class GDM(
     Curves are flat beyond the knots. A covariate outside the range of the training
     sites has the same effect as the nearest end of the range.
 
-    ``sample`` draws b, theta (feature, spline) and height (feature). "nuts" (default,
+    ``sample`` draws the intercept b, the heights theta (feature, spline) of the
+    I-splines, and the total increase height (feature) of each curve. "nuts" (default,
     ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs, and the trials of a
-    pair, are independent. Pairs that share sites are not independent, and the draws are
-    then too narrow for intervals. "bootstrap" refits with random weights n·Dirichlet(1,
+    pair, are independent. Pairs that share sites are not independent. The draws then
+    vary too little for intervals. "bootstrap" refits with random weights n·Dirichlet(1,
     …, 1) on sites, or on pairs if no site is shared. For intervals use the jackknife
     (the default) or the bootstrap. See Benchmarks: gdm.
 
@@ -444,7 +445,7 @@ class GDM(
         n_repeats : int ≥ 1, default=20
             Number of permutations of each predictor.
         prob : float in (0, 1), default=0.9
-            Nominal coverage of the limits, which a jackknife over sites computes.
+            Nominal coverage of the limits. They are computed by a jackknife over sites.
         seed : int, default=0
 
         Returns

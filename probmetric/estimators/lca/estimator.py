@@ -135,8 +135,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         L-BFGS, EM, or the paper's full EM (a slow reference). All solvers maximize the
         same objective.
     tol : float > 0, optional
-        Tolerance at which the solver stops: a relative gap for EM (default 1.5e-8), or
-        a gain in nats per iteration for L-BFGS (default 1e-8).
+        L-BFGS stops if an iteration increases the log posterior by less than ``tol``
+        nats (default 1e-8). EM stops at an estimated relative distance from the maximum
+        (default 1.5e-8).
     random_state : int, RandomState or None, default=0
         Seed for the folds of ``regularization="cv"`` and the choice of anchors. With
         None they differ in every fit.
@@ -152,7 +153,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Function from distance to P(same), exp(-(b + ½ dist²)), after ``fit_pairs``.
         None after ``fit``, because P(same) then comes from class probabilities.
     sigma2_ : float
-        Noise variance σ², relative to κ² = 1.
+        Variance σ² of the noise of a point in the model, in units in which the squared
+        width κ² of the coincidence is 1 (NOTATION.md).
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
         if "cv" chose to use the prior mean W₀ as the map, without learning.
@@ -182,9 +184,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Notes
     -----
-    The optimum is local in general. For pairs made from labels, exp(-(b + ½ dist²)) is
-    not a calibrated probability, because such pairs are not draws of the model. For
-    calibration errors of ``same_probability`` see Benchmarks: same_probability.
+    The fit is a local optimum in general. For pairs made from labels, exp(-(b + ½
+    dist²)) is not a calibrated probability, because such pairs are not draws of the
+    model. For calibration errors of ``same_probability`` see Benchmarks:
+    same_probability.
 
     References
     ----------
@@ -516,11 +519,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
         Notes
         -----
-        Draws for prediction after ``fit`` have the learning rate η_G (NOTATION.md).
-        They have the best of λ = 1, 10 and 100 by the leave-one-out log score of soft
-        votes, averaged over the draws. Draws for intervals after ``fit`` are draws of
-        the target "all_pairs". After ``fit_pairs`` draws have the learning rate and λ
-        of the fit.
+        After ``fit``, draws for prediction use a learning rate η_G that is estimated
+        from the scores of points (NOTATION.md). They use the λ among 1, 10 and 100
+        with the best leave-one-out log score of soft votes, averaged over the draws.
+        Draws for intervals are draws of the target "all_pairs". After ``fit_pairs``,
+        draws use the learning rate and λ of the fit.
         """
         self._check(purpose)
         check_choice("target", target, ("fit", "all_pairs"))

@@ -120,9 +120,9 @@ def for_intervals(fitted: Fitted, recipe: Recipe, codes: np.ndarray) -> Fitted:
 def repeated(estimator: Any, seed: int, target: str) -> IntervalMetric:
     """Return a fit to labels with its refits without quarters of the points.
 
-    Whole groups are left out, if the fit had groups. Each refit standardizes its points
-    and chooses the settings that the fit chose, except for the number of rows of the
-    map and the choices of "cv".
+    Whole groups are left out, if the fit had groups. Each refit standardizes its
+    points, and chooses again the settings that the data chose in the fit. The number of
+    rows of the map and the choices of "cv" are not chosen again.
     """
     fitted: Fitted = estimator.fitted_
     Z, codes = np.asarray(fitted.pairs.X), estimator._codes

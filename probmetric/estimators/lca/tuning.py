@@ -257,10 +257,11 @@ def choose_by_evidence(
     margin: float = 0.0,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> float:
-    """Return the λ of largest Laplace evidence on one pair set, the larger if tied.
+    """Return the λ with the largest Laplace evidence on one set of pairs.
 
-    With ``margin`` > 0, return the smallest λ whose log evidence is at most ``margin``
-    below the largest.
+    If several λ have the largest evidence, return the largest of them. With ``margin``
+    > 0, return the smallest λ whose log evidence is at most ``margin`` below the
+    largest.
     """
     values: dict[float, float] = {}
     start: LCAParams | None = None

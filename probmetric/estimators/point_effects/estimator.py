@@ -65,7 +65,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     components_ : array of shape (p, d)
         Linear map, in input units, identified up to rotation and reflection.
     spread_ : float
-        Spread ω. 0 if points do not differ.
+        Standard deviation ω of the effects u_i. 0 if points do not differ.
     intercept_ : float
         Intercept b of a typical point (with u_i = 0).
     point_intercepts_ : array of shape (n,)
@@ -91,13 +91,16 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     Notes
     -----
     The estimate of ω maximizes its marginal posterior density, computed by Laplace's
-    method. The linear map, b and the effects are the mode given ω. Optima are local. A
-    fit can have at most 5000 parameters, including one for each point. P(same) of new
+    method. The linear map, b and the effects then maximize the posterior density given
+    this ω. These maxima are local. A fit can have at most 5000 parameters, including
+    one for each point. P(same) of new
     points assumes that the points of the fit are a random sample of all points. It is
     not calibrated.
 
-    ``sample`` draws M (feature, feature_bis), b, b_point (point), b_new for new points
-    and spread, near the mode of the fit. ``posterior_metric`` uses "laplace" for
+    ``sample`` draws the matrix M (feature, feature_bis) of the metric, the intercepts b
+    (of a typical point), b_point (point) and b_new (of a new point), and the spread ω.
+    It draws near the fit, and does not explore other modes of the posterior.
+    ``posterior_metric`` uses "laplace" for
     prediction and "nuts" for intervals, with P(same) of new points. NUTS requires a
     learned spread. Intervals require judged pairs (``fit_pairs``), which may share
     points. See Benchmarks: point_effects.
@@ -254,10 +257,10 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-            "nuts" is ``NUTS(target_accept=0.95)``, exact up to Monte Carlo error near
-            the fitted mode. "laplace" draws the spread from its approximate posterior
-            on a grid, and the other parameters from the Gaussian at the mode given the
-            spread.
+            "nuts" is ``NUTS(target_accept=0.95)``. It is exact up to Monte Carlo error
+            near the fit. "laplace" draws the spread ω from its approximate posterior on
+            a grid, and the other parameters from a Gaussian approximation of their
+            posterior given ω.
         log_likelihood : bool, default=False
             Whether to store ``point_log_likelihood``: for each point, the log density
             of its pairs, with the effect of the point integrated out. ``pm.loo`` uses

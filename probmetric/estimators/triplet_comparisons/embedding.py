@@ -69,8 +69,9 @@ class TripletEmbedding(TripletLearner):
         is within one standard error of the best. Intervals ignore the uncertainty of
         this choice.
     regularization : float > 0, default=1
-        Strength λ of the prior of the coordinates, which is N(0, c²/λ). Coordinates
-        with standard deviation c give log odds with root mean square 2.
+        Strength λ of the prior of the coordinates, which is N(0, c²/λ). c is the
+        standard deviation at which the log odds of responses have root mean square 2.
+        It depends only on p.
     n_objects : int, optional
         Number n of objects, at most 2000. Default: the largest object number plus one,
         or the number of names.
@@ -90,7 +91,8 @@ class TripletEmbedding(TripletLearner):
         Positions at the posterior mode, centered and rotated to their principal axes.
         Only the distances between positions are identified.
     lapse_rate_ : float
-        Lapse rate; with "auto" at the posterior mode of the map and logit ε.
+        Lapse rate ε of the fit. If it is learned, it is the value at the joint
+        posterior mode of the positions and log(ε/(1 - ε)).
     n_components_ : int
         Number p of dimensions.
     component_losses_ : array
@@ -101,27 +103,31 @@ class TripletEmbedding(TripletLearner):
         Identity matrix. Row i represents object i in ``get_metric`` and
         ``posterior_metric``.
     gap_ : float
-        Distance from a maximum in nats, as in ``TripletMetric``. Rotations, which do
-        not change the posterior, are excluded.
+        Estimated upper bound, in nats, on how far the log posterior at the fit is below
+        its nearest local maximum (see ``TripletMetric``). Rotations of the positions
+        are excluded, because they do not change the posterior.
     triplets_, prior_, params_
-        Training triplets, prior and mode, with n - 1 coordinates for each object.
+        Training triplets, prior, and posterior mode of the linear map. The map has n -
+        1 features, because centered positions have n - 1 degrees of freedom in each
+        dimension.
     learning_rate_, n_iter_ : float, int
 
     Notes
     -----
-    The mode is local. The solver starts at the classical scaling of a first estimate of
-    the Gram matrix, which is one gradient step from zero. With few responses per
-    object, the positions at the mode are too close to the center along their principal
-    axes. The mean of draws is less shrunk. An object that occurs in no triplet has
-    position 0 and the variance of the prior.
+    The mode is local. The solver starts at a first estimate of the positions: one
+    gradient step from zero gives a Gram matrix, and classical scaling turns it into
+    positions. With few responses per object, the positions at the mode are too close to
+    the center. The mean over draws is less shrunk. An object that occurs in no triplet
+    has position 0 and the variance of the prior.
 
     Use this class for up to a few hundred objects. A fit to N triplets stores 2 N n
     numbers. ``gap_`` and draws use (p n)² more numbers and (p n)³ operations. They
     require p·(n - 1) ≤ 10,000.
 
-    ``sample`` draws M (object, object), the Gram matrix of the centered positions:
-    d²(i, j) = M_ii + M_jj - 2M_ij, and a learned ``lapse_rate``. All chains start at
-    the mode of the fit, and other modes are not explored. For methods and intervals see
+    ``sample`` draws M (object, object), the matrix of inner products of the centered
+    positions. The squared distance of objects i and j is M_ii + M_jj - 2M_ij. If the
+    lapse rate is learned, ``lapse_rate`` is drawn too. All chains start at the mode of
+    the fit, and other modes are not explored. For methods and intervals see
     ``TripletMetric``. With few triplets, intervals of ratios of distances contain the
     true ratio less often than stated. See Benchmarks: triplets.
 

@@ -64,18 +64,18 @@ class TripletMetric(PairsMixin, TripletLearner):
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        Strength λ of the prior of the linear map. An entry has prior standard deviation
-        c/√λ around the Euclidean map cI. "auto" uses 0.3 in ``fit_triplets`` and 1 in
-        ``fit``. c is computed from the points, without responses: the log odds under cI
-        have root mean square 2.
+        Strength λ of the prior of the linear map. The prior mean is the Euclidean map
+        cI, and the prior standard deviation of an entry is c/√λ. c is computed from the
+        points, without responses, such that the log odds under cI have root mean square
+        2. "auto" uses 0.3 in ``fit_triplets`` and 1 in ``fit``.
     n_targets, n_impostors : int, default=3
         Number of nearest points of the same class (targets) and of other classes
         (impostors). ``fit`` makes triplets (point, target, impostor) for each target
         and impostor of a point.
     learning_rate : "auto" or float > 0, default="auto"
         Power to which the likelihood is raised. "auto" uses 1 in ``fit_triplets``,
-        which assumes that triplets are independent. In ``fit``, triplets share points,
-        and "auto" uses the number of points divided by the number of triplets.
+        which assumes independent triplets. In ``fit`` triplets share points. "auto"
+        then uses the number of points divided by the number of triplets.
     odd_one_out : bool, default=False
         Use True if each response names the odd one of three points. The other two are
         then the nearest of the three pairs. Without y, the odd one is the last.
@@ -90,7 +90,8 @@ class TripletMetric(PairsMixin, TripletLearner):
         Linear map, in input units, identified up to rotation and reflection.
     learning_rate_ : float
     lapse_rate_ : float
-        Lapse rate; with "auto" at the posterior mode of the map and logit ε.
+        Lapse rate ε of the fit. If it is learned, it is the value at the joint
+        posterior mode of the linear map and log(ε/(1 - ε)).
     gap_ : float
         Estimated upper bound, in nats, on how far the log posterior at the fit is below
         its nearest local maximum. The estimate uses a local quadratic approximation.
@@ -101,20 +102,21 @@ class TripletMetric(PairsMixin, TripletLearner):
     threshold_, pair_classes_
         See ``calibrate_threshold``.
     triplets_, prior_, params_
-        Training triplets, prior and mode, in standardized units.
+        Training triplets, prior, and posterior mode of the linear map, in standardized
+        units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    Optima are local.
+    The fit is a local maximum of the posterior density.
 
-    ``sample`` draws M (feature, feature_bis) in input units, and a learned
-    ``lapse_rate``, by "nuts" (default) or "laplace". All chains start at the mode.
-    ``sample`` requires p·d ≤ 10,000, and a fit at a maximum (finite ``gap_``).
-    ``posterior_metric`` uses NUTS by default. "laplace" ignores rotations of the linear
-    map, and warns if it is inaccurate. Intervals require independent triplets. See
-    Benchmarks: triplets.
+    ``sample`` draws the matrix M (feature, feature_bis) of the metric in input units,
+    by "nuts" (default) or "laplace". If the lapse rate is learned, ``lapse_rate`` is
+    drawn too. All chains start at the mode. ``sample`` requires p·d ≤ 10,000, and a fit
+    at a maximum (finite ``gap_``). ``posterior_metric`` uses NUTS by default. "laplace"
+    does not draw rotations of the linear map, which do not change M. It warns if it is
+    inaccurate. Intervals require independent triplets. See Benchmarks: triplets.
 
     Examples
     --------

@@ -117,7 +117,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         database). 0 treats them as representatives, without noise (EQ-5 of the paper).
         The fit does not use it.
     n_starts : int, default=1
-        Number of starts of EM (k-means++).
+        Number of times that EM starts, each time from another k-means++ clustering. The
+        best fit is used.
     max_iter : int, default=1000
         Maximum number of steps of EM.
     tol : float, optional
@@ -153,7 +154,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     Notes
     -----
     NaN entries are assumed to be missing at random, and are integrated out.
-    ``fit_alpha`` and ``partial_fit`` do not allow NaN. The optimum is local.
+    ``fit_alpha`` and ``partial_fit`` do not allow NaN. The fit is a local optimum.
 
     Calibration is computed at the first use of the log ratio (``pair_score``,
     ``same_probability``, ``get_metric``, ``metric_``), not in ``fit``. It takes five
@@ -161,8 +162,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     need neighbors or the order of pairs. For equations see
     ``inference.two_stage.calibration``.
 
-    ``sample`` draws near the fitted mode and does not explore other modes. After
-    ``fit(X)`` α is fixed. The group ``posterior`` of the draws contains mean,
+    ``sample`` draws near the fit, and does not explore other modes of the posterior.
+    After ``fit(X)`` α is fixed. The group ``posterior`` of the draws contains mean,
     within_average (W_k averaged over components by weight), covariance_total (of an
     instance), and α if it is sampled. R-hat is computed for these variables. The group
     ``components`` contains weights, means, within and between. Its components are
@@ -403,8 +404,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         check_is_fitted(self, "weights_")
         if self._single is None:
             raise ValueError(
-                f"{caller} requires one model, got an average of several (blend). Fit "
-                "with one n_components."
+                f"{caller} requires a single model, got a blend of several. Fit with "
+                "blend=None."
             )
         weights, means, within, between = self._single
         return MixtureParams(weights, means, within + between)
@@ -478,16 +479,21 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         not count ``alpha``, the prior and ``flattening``. Raises ValueError for a blend
         of models.
         """
-        return self._criterion(X, np.log)
+        return self._criterion(X, np.log, "bic")
 
     def aic(self, X: ArrayLike) -> float:
         """Compute the AIC, -2 log p(X) + 2m with m as in ``bic``. Lower is better."""
-        return self._criterion(X, lambda _: 2.0)
+        return self._criterion(X, lambda _: 2.0, "aic")
 
-    def _criterion(self, X: ArrayLike, price: Callable[[int], float]) -> float:
+    def _criterion(
+        self, X: ArrayLike, price: Callable[[int], float], name: str
+    ) -> float:
         log_p, (k, d) = self.score_samples(X), self._model.means.shape
         if self._model.blocks:
-            raise ValueError(f"blend must be None, got {self._model.blocks} models")
+            raise ValueError(
+                f"{name} requires a single model, got a blend of "
+                f"{len(self._model.blocks)} models. Fit with blend=None."
+            )
         free = (k - 1) + k * d + k * d * (d + 1) // 2
         return float(-2 * np.sum(log_p) + free * price(len(log_p)))
 
@@ -561,8 +567,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            "nuts" is exact up to Monte Carlo error near the fitted mode. "laplace" and
-            "svi" are approximations, and report the diagnostic k-hat.
+            "nuts" is exact up to Monte Carlo error near the fit. "laplace" and "svi"
+            are approximations, and report the diagnostic k-hat.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
             ``loo`` requires it. The stored values ignore data weights, and ``loo``

@@ -27,8 +27,8 @@ def component_counts(k: int | Sequence[int], blend: str | None) -> tuple[int, ..
     counts = tuple(check_number("n_components", c, 1, whole=True) for c in counts)
     if blend is not None and len(counts) < 2:
         raise ValueError(
-            f"blend must be None unless n_components is a range, got {blend!r} with "
-            f"n_components={k!r}"
+            "blend must be None unless n_components has two numbers or more, got "
+            f"{blend!r} with n_components={k!r}"
         )
     return counts
 

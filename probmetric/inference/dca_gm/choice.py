@@ -66,7 +66,7 @@ def held(strength: float, n: float | int) -> float:
 
 
 def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrior:
-    """Tighten the default prior (``fit.default_prior``) by s points, if s > 0."""
+    """Increase the strength of ``fit.default_prior`` by s points, if s > 0."""
     if strength == 0:
         return prior
     return prior._replace(
@@ -77,7 +77,7 @@ def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrio
 
 
 def choose_strength(data: Labeled, n_latent: int, *, mixed: bool = True) -> Chosen:
-    """Choose s by votes of neighbors in folds; if ``mixed``, for M_s of Eq. (1)."""
+    """Choose s by cross-validation of neighbor votes; if ``mixed``, under Eq. (1)."""
     X, y = np.asarray(data.X), np.asarray(data.y)
     live = ~constant_columns(X)
 

@@ -152,15 +152,17 @@ _closing = host_or_program(_closed)
 def default_prior(
     params: DCAGMParams, data: Labeled, *, lam: float = 1.0
 ) -> DCAGMPrior:
-    """Make the default prior, scaled by a start of the fit.
+    """Make the default prior, centered at and scaled by the starting values of a fit.
 
-    The prior depends on the data through the start, hence it is an empirical prior.
+    The starting values depend on the data, hence this is an empirical prior.
 
     Parameters
     ----------
     params : DCAGMParams
-        Start of the fit, which A0 equals. The root mean square of A is c, the prior has
-        its components, and the projected points set the scale of the centers.
+        Starting values of the fit. The prior mean of the projection is their A, and c
+        is the root mean square of the entries of A. The prior has the same components.
+        The standard deviation of the centers is the root mean square of the projected
+        points.
     data : Labeled
     lam : float, default=1
         The prior standard deviation of an entry of A is c/√lam.
@@ -215,33 +217,34 @@ def fit(
     ----------
     data : Labeled
     prior : DCAGMPrior, optional
-        The prior determines n_latent and n_gaussians. The default is ``default_prior``
-        at the start. The hybrid solvers use only the norm penalty.
+        The prior determines n_latent and n_gaussians. Default: ``default_prior`` of the
+        starting values. The hybrid solvers use only the prior of the projection.
     n_latent : int, optional
-        Number p of latent dimensions. The default is ``start.default_rows``. Ignored
-        with ``init``.
+        Number p of latent dimensions. Default: the number of classes minus 1, at least
+        2 and at most d. Ignored with ``init``.
     n_gaussians, covariance, seed
         See ``start``. Ignored with ``init``.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        "lbfgs" finds the posterior mode of Eq. (1). The others are the paper's hybrid,
-        with free or tied centers.
+        "lbfgs" finds a mode of the posterior, Eq. (1). The others are the paper's
+        hybrid method. The centers of the components are free, or with "hybrid_tied"
+        tied to the projection.
     lam : float, default=1
-        λ of the default prior.
+        Strength λ of the default prior of the projection.
     learning_rate : float, default=1
-        η.
+        Power η on the likelihood.
     init : DCAGMParams, optional
-        Start of the fit.
+        Starting values. Default: computed by ``start``.
     max_steps : int, optional
         Largest number of iterations. The default is 500 for L-BFGS and 30 for the
         hybrid.
     tol : float, default=1e-5
-        L-BFGS stops at this gain of an iteration in nats, the alternation at this
-        gradient.
+        L-BFGS stops if an iteration increases the log density by less than ``tol``
+        nats. The hybrid method stops if the gradient is below ``tol``.
 
     Returns
     -------
     Fit
-        ``params.fisher`` is averaged over the points of ``data``.
+        ``params.fisher`` is the Fisher matrix averaged over the points of ``data``.
 
     Examples
     --------

@@ -126,7 +126,7 @@ def start(
     ----------
     data : Labeled
     n_latent : int
-        p, between 1 and d.
+        Number p of rows of the projection, between 1 and d.
     n_gaussians : int or sequence of int, default=3
         One number of components for all classes, or one per class. A class with fewer
         distinct projected points has one component per distinct point.
@@ -134,7 +134,8 @@ def start(
     n_em : int, default=10
         EM steps after k-means.
     strength : float ≥ 0, infinity included, default=0
-        s of Eq. (1), in points.
+        Strength s of the shrinkage of the covariance within classes, Eq. (1). It is in
+        units of points.
     seed : int, default=0
         Seed of k-means.
 

@@ -109,9 +109,10 @@ def laplace_draws(
 
 
 def start(posterior: SpreadPosterior) -> Gaussian:
-    """Return the Gaussian at the mode given the median spread, as the start of NUTS.
+    """Return a Gaussian approximation of the posterior, from which NUTS starts.
 
-    The standard deviation of log ω is from its grid, at least 0.05, and independent.
+    It is the Laplace approximation given the median ω. log ω is independent of the
+    other parameters, and has the standard deviation of its grid (at least 0.05).
     """
     middle = int(np.searchsorted(np.cumsum(posterior.probability), 0.5))
     mode, log = posterior.modes[middle], np.log(posterior.spread)
@@ -156,28 +157,31 @@ def draw(
 ) -> Draws:
     """Draw from the posterior near a fit, with matrices in input units.
 
-    The draws have M, b and spread. With groups they also have M_group. With point
-    effects they also have b_point and b_new.
+    The draws have the metric M, the intercept b, and ``spread``: the standard deviation
+    ω of the random effect. With groups they also have M_group, the metric of each
+    group. With point effects they also have the intercepts ``b_point`` of the points
+    and ``b_new`` of a new point.
 
     Parameters
     ----------
     fitted : Fitted
         The fit in standardized units: features were divided by ``scale`` (d,).
     method : sampler, or "nuts", "laplace"
-        ``Laplace`` uses the grid of ω with a Gaussian at each grid point. ``NUTS``
-        starts at the median of ω. "nuts" is ``NUTS(target_accept=0.95)``.
+        ``Laplace`` draws ω from its posterior on a grid, and the other parameters from
+        a Gaussian at each grid point. ``NUTS`` starts at the median of ω. "nuts" is
+        ``NUTS(target_accept=0.95)``.
     seed, n_draws, n_chains, progress
         See ``pm.sample``.
     posterior : SpreadPosterior, optional
-        Posterior of ω on its grid. Default: it is computed.
+        Posterior of ω on a grid. Default: computed by ``spread_posterior``.
     feature_names : sequence of d str, optional
         Names of the features in warnings.
 
     Raises
     ------
     ValueError
-        If the method is unknown, or is NUTS and the spread is known. See also the
-        sampler.
+        If the method is unknown, or if it is NUTS and ω was fixed in the fit. See also
+        the sampler.
 
     Warns
     -----
@@ -202,8 +206,8 @@ def draw(
     sampler = careful(method)
     if fitted.known and isinstance(sampler, NUTS):
         raise ValueError(
-            "method must be 'laplace' if the spread is known or there is one group, "
-            "got 'nuts'. If the spread is 0, use LCA."
+            "method must be 'laplace' if spread was set in the fit or there is one "
+            "group, got 'nuts'. If the spread is 0, use LCA."
         )
     posterior = grid(fitted) if posterior is None else posterior
     if isinstance(sampler, Laplace):

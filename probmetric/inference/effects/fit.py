@@ -109,11 +109,11 @@ class Dense(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """The mode of (W, log b, effect) at one ω.
+    """The posterior mode of (W, log b, effect) given a value of ω.
 
-    ``at`` is {W, log_b, E or z}; ``log_density`` is log p(ω) + log p(y | ω); ``gap`` is
-    the certificate in nats. ``log_density`` is -inf and ``factors`` None if the search
-    did not end at a mode.
+    ``at`` is {W, log_b, E or z}, and ``log_density`` is log p(ω) + log p(y | ω).
+    ``gap`` estimates, in nats, how far the log density is below its maximum. If the
+    search did not end at a mode, ``log_density`` is -inf and ``factors`` is None.
     """
 
     at: Arrays
@@ -289,7 +289,10 @@ def fit(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Fit:
-    """Fit LCA with an effect: the marginal mode of the spread, then the mode given it.
+    """Fit LCA with a random effect, by empirical Bayes.
+
+    The fit maximizes the marginal posterior density of ω, the spread of the effect. The
+    other parameters then maximize their posterior density given this ω.
 
     Parameters
     ----------
@@ -303,19 +306,20 @@ def fit(
     learning_rate : float, default=1
         Power on the likelihood.
     spread : float >= 0, optional
-        Value of ω; 0 is LCA. Default: ω is fitted.
+        Fixed value of ω. 0 is LCA without the effect. Default: ω is fitted.
     max_steps : int, default=500
         Maximum number of L-BFGS iterations at one ω.
     tol : float, default=1e-6
-        Gain of an iteration of L-BFGS, in nats, at which it stops.
+        L-BFGS stops if an iteration increases the log density by less than ``tol``
+        nats.
 
     Returns
     -------
     Fit
         ``objective`` is log p(ω, y), with the other parameters integrated out by
-        Laplace's method. ``result`` is the solver's result at the returned mode. Steps
-        are summed over all evaluated ω. The mode given ω and the mode of ω are local
-        modes.
+        Laplace's method. ``result`` is the solver's result at the returned mode.
+        ``n_steps`` is summed over all evaluated ω. The fitted ω and the other
+        parameters are local modes.
 
     Raises
     ------
@@ -406,7 +410,10 @@ def spread_posterior(
     n_grid: int = N_GRID,
     drop: float = 8.0,
 ) -> SpreadPosterior:
-    """Return the posterior of ω on a grid near the fitted ω, with the mode at each ω.
+    """Compute the posterior of the spread ω of the random effect, on a grid.
+
+    The grid is near the fitted ω. The result has the mode of the other parameters at
+    each grid point.
 
     Parameters
     ----------
@@ -417,13 +424,13 @@ def spread_posterior(
     n_grid : int, default=17
         Number of equally spaced grid points. With 1, the grid is only the fitted ω.
     drop : float, default=8
-        The grid ends where the log density is lower than at the fit by ``drop``, or at
-        ω = 0.
+        The grid ends at ω = 0, or where the log density is lower than at the fit by
+        ``drop`` nats.
 
     Raises
     ------
     ValueError
-        If there is no mode at any grid point.
+        If the other parameters have no mode at any grid point.
 
     Examples
     --------

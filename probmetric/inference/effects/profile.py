@@ -60,7 +60,7 @@ class Profile[M: ModeAt]:
 def climb[M: ModeAt](
     profile: Profile[M], first: float, bounds: tuple[float, float]
 ) -> M:
-    """Return the mode at the ω with the largest density: 0, or within ``bounds``."""
+    """Maximize the density of ω, at 0 or within ``bounds``; return the mode there."""
     for spread in (first, 0.0):
         profile(spread)
     minimize_scalar(

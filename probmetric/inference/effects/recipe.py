@@ -33,7 +33,8 @@ class Fitted(NamedTuple):
     """A fit with its pairs, prior and settings, in standardized units.
 
     ``known`` is True if ω was not fitted, because it was passed or there is only one
-    group. ``n_groups`` is only used with groups. ``gap`` is the certificate, in nats.
+    group. ``n_groups`` is only used with groups. ``gap`` estimates, in nats, how far
+    the log density is below its maximum.
     """
 
     fit: Fit

@@ -62,7 +62,9 @@ def shrunk(
 def choose_strength(
     data: Labeled, pairs: Callable[[Labeled], Pairs], *, ridge: float | int = 0.0
 ) -> Chosen:
-    """Choose the strength s of the mixture, Eq. (11), by votes of neighbors in folds.
+    """Choose the strength s of the prior, Eq. (11), by cross-validation.
+
+    The loss is the log loss of the votes of neighbors.
 
     Parameters
     ----------

@@ -60,14 +60,14 @@ class EigDMLParams(NamedTuple):
     ----------
     factor : array of shape (r, d)
         Factor L with LᵀL = M, rows by descending eigenvalue of S. r is the rank of S,
-        usually far below d. L is identified up to a rotation.
+        usually far below d.
     S : array of shape (d, d)
-        Solution of the game, Eq. (2), with trace κ.
+        Solution of the max-min problem, Eq. (2). Its trace is the budget κ.
     u : array of shape (n_F,)
         Dual weights of the far pairs, Eq. (3); positive for active pairs.
     primal, dual, gap : float
-        ``primal`` is min_τ x_τᵀ M x_τ. ``dual`` is an upper bound on this value for
-        every M. ``gap`` is dual - primal.
+        ``primal`` is the smallest squared distance of a far pair under M. ``dual`` is
+        an upper bound on this value for every M. ``gap`` is dual - primal.
 
     Examples
     --------
@@ -163,16 +163,20 @@ def fit(
     max_steps: int = 100_000,
     tol: float | int | None = None,
 ) -> Fit:
-    """Fit the metric that maximizes the smallest far distance, with its certificate.
+    """Fit the metric M that maximizes the smallest distance of a far pair.
+
+    The sum of the squared distances of close pairs is at most the budget κ. The fit
+    includes an upper bound (``dual``) on what any M can reach.
 
     Parameters
     ----------
     data : Pairs
         y = 1 for close, 0 for far pairs. Positive weights of far pairs have no effect.
     kappa : float, optional
-        Budget κ > 0, a factor of the metric. The default is d.
+        Budget κ > 0. M is proportional to κ. The default is d.
     ridge : float, default=0
-        δ = ridge · tr(H)/d is added to the diagonal of H.
+        Ridge, relative to the mean diagonal entry of H. H is the sum of xxᵀ over the
+        differences x of close pairs. A singular H requires a ridge above 0.
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
     max_steps : int, default=100_000
     tol : float, optional

@@ -189,7 +189,9 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
 def error_expansion(
     classes: ClassDensities, x: Float[Array, "d"], A: Float[Array, "d d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Expand the error rate of a nearest neighbor as (limit, coefficient of r²).
+    """Expand the error rate of a nearest neighbor in its squared distance r².
+
+    Returns the limit for r = 0, and the coefficient of r².
 
     Parameters
     ----------
@@ -197,7 +199,7 @@ def error_expansion(
         The true densities, in the coordinates of x.
     x : array of shape (d,)
     A : array of shape (d, d)
-        Matrix of any scale: A is divided by ``|A|^{1/d}``, and r is the distance under
+        Matrix of the metric. It is scaled to determinant 1, and r is the distance under
         the scaled matrix.
 
     Examples
@@ -258,10 +260,11 @@ def choose_by_folds(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
 ) -> tuple[str | float, Float[np.ndarray, "g"]]:
-    """Choose the Euclidean metric or the share γ, Eq. (5), in folds of scaled points.
+    """Choose the Euclidean metric or the weight γ, Eq. (5), by cross-validation.
 
-    ``learn`` makes a metric of the training rows, or None if it cannot be fitted. Its γ
-    is not used. The result is an entry of ``LADDER``, and the mean held-out log scores.
+    X are scaled points. ``learn`` makes a metric of the training rows, or returns None
+    if it cannot be fitted. The γ of this metric is not used. The result is an entry of
+    ``LADDER``, and the mean held-out log scores.
     """
     parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))

@@ -285,7 +285,8 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     ----------
     key : typed PRNG key
     post : ClassPosterior
-        After a fit with missing entries, draws are divided evenly among completions.
+        After a fit with missing entries, the draws are divided evenly among the
+        completed data sets.
     n_draws : int
 
     Returns

@@ -48,13 +48,15 @@ def draw(
     n_chains: int | None = None,
     progress: bool | None = None,
 ) -> Draws:
-    """Draw b, the heights θ of the I-splines and the heights of the curves.
+    """Draw the intercept b, the coefficients θ of the I-splines, and the curves.
+
+    A curve is represented by its total height.
 
     Parameters
     ----------
     params, pairs, prior, learning_rate
-        The fit, and the arguments of ``fit``. For the bootstrap, each site must be one
-        point of the pairs.
+        The fit, and the arguments of ``fit``. The bootstrap resamples sites, so each
+        site must be one row of ``pairs.X``.
     method : sampler, or "nuts", "laplace", "bootstrap"; default="nuts"
         "nuts" is ``NUTS(target_accept=0.95)``. Laplace and the bootstrap return
         ``n_draws * n_chains`` independent draws in one chain.

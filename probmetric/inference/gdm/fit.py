@@ -173,7 +173,7 @@ def _newton(beta: np.ndarray, slope: np.ndarray, H: np.ndarray) -> np.ndarray:
 
 
 def first(rows: Rows, q: int) -> Float[np.ndarray, "q"]:
-    """Return a start with equal b and θ that fits the mean share of shared units."""
+    """Return equal starting values of b and θ that fit the share of shared units."""
     shared, other = rows.shared.sum(), rows.other.sum()
     t = -np.log((shared + 0.5) / (shared + other + 1.0))
     weight = (rows.shared + rows.other) @ rows.Z.sum(1) / max(shared + other, 1e-300)
@@ -200,7 +200,8 @@ def fit(
         Power η on the likelihood.
     max_steps : int, default=100
     tol : float, default=1e-12
-        The search stops at a gap below ``tol * max(1, |f|)`` nats.
+        The search stops if the estimated distance from the maximum is below ``tol *
+        max(1, |f|)`` nats, where f is the log joint density.
 
     Returns
     -------
@@ -211,8 +212,8 @@ def fit(
     Raises
     ------
     ValueError
-        If the pairs have no y, the prior is flat or has another dimension, or the knots
-        do not ascend.
+        If the pairs have no y, the prior is flat, the prior has another number of
+        covariates than the pairs, or the knots do not ascend.
 
     Examples
     --------

@@ -168,7 +168,8 @@ class Bootstrap:
     max_steps : int, default=500
         Maximum number of L-BFGS steps of a refit.
     tol : float, default=1e-6
-        Relative gradient at which a refit stops.
+        A refit stops if its estimated distance from the maximum, relative to the log
+        density, is below ``tol``.
     checkpoint : path, optional
         Folder for the finished blocks, one file each.
     resume : bool, default=False

@@ -132,17 +132,17 @@ def precision(
 
 
 def certificate(params: LCAParams, stats: Statistics) -> Certificate:
-    """Compute the certificate that a maximum-likelihood fit with p = d is global.
+    """Compute the certificate that a maximum-likelihood fit is a global maximum.
 
-    At the optimum both entries are of the order of the square root of the relative gap
-    of the fit. With p < d a positive ``largest`` only means that a higher rank has a
-    larger likelihood. With a prior on W there is no certificate, because the objective
-    is not concave.
+    It applies if the linear map W has p = d rows. The fit is global if both entries are
+    zero up to the error of the fit: about the square root of its relative gap. With p <
+    d a positive ``largest`` only means that a higher rank has a larger likelihood. With
+    a prior on W there is no certificate, because the objective is not concave.
 
     Parameters
     ----------
     params : LCAParams
-        Parameters with κ² of 1.
+        Parameters with κ² = 1, as from ``fit``.
     stats : Statistics
         From ``prepare``.
 

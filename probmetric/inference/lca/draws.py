@@ -45,8 +45,8 @@ def posterior(fitted: Fitted, sampler: object) -> Posterior:
     """Return the posterior near a fit as the input of a sampler, with padded shapes.
 
     NUTS starts at over-dispersed draws around the mode, in the coordinates of the
-    Laplace approximation. ``Laplace`` leaves out the rotations of W. ``Bootstrap``
-    refits to the pairs.
+    Laplace approximation. ``Laplace`` does not draw rotations of W, which do not change
+    M. ``Bootstrap`` refits to the pairs.
     """
     pairs, prior, rate = fitted.pairs, fitted.prior, fitted.learning_rate
     params = fitted.fit.params

@@ -237,7 +237,9 @@ def fit(
     max_steps: int = 500,
     tol: float | None = None,
 ) -> Fit:
-    """Fit LCA: maximize the log joint density in (W, log b).
+    """Fit LCA: maximize the log joint density of the labels and (W, log b).
+
+    W (p, d) is the linear map, and b is -log P(same) at distance 0.
 
     Parameters
     ----------
@@ -248,8 +250,8 @@ def fit(
         Prior of W and b. Use ``LCAPrior(mean, lam=0, b_shape=0, b_rate=0)`` for maximum
         likelihood.
     init : LCAParams, optional
-        Start. Default: the prior mean and b = 0.3. W must have full rank: EM never
-        raises the rank of W, and W = 0 is a saddle point.
+        Starting values. Default: the prior mean of W, and b = 0.3. W must have full
+        rank, because EM never raises the rank of W, and W = 0 is a saddle point.
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
         - "lbfgs": L-BFGS on the log joint density.
         - "em": reduced EM.
@@ -259,14 +261,15 @@ def fit(
     max_steps : int, default=500
         Maximum number of iterations.
     tol : float, optional
-        Tolerance: relative gap for the EM solvers (default √eps), gain of an iteration
-        in nats for L-BFGS (default 1e-8).
+        L-BFGS stops if an iteration increases the log density by less than ``tol`` nats
+        (default 1e-8). The EM solvers stop at an estimated relative distance from the
+        maximum (default √eps of the precision).
 
     Returns
     -------
     Fit
-        ``result`` is the outcome of the solver. The optimum is local in general. It is
-        global if p = d and the prior is flat (``lca.curvature.certificate``).
+        ``result`` is the outcome of the solver. The optimum is local in general. With p
+        = d and a flat prior it is global (``lca.curvature.certificate``).
 
     Raises
     ------

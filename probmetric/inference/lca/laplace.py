@@ -55,10 +55,10 @@ def laplace(
 ) -> Laplace:
     """Compute the Laplace approximation of the posterior at a mode.
 
-    ``params`` is the mode, computed by ``lca.fit`` with the same arguments.
-    ``quotient`` removes the tangents of the rotations of W, Eq. (1), and requires p ≤
-    d; without it the full covariance is used. ValueError is raised if the precision is
-    not positive definite (no mode, or a direction with neither data nor prior).
+    ``params`` is the mode, computed by ``lca.fit`` with the same arguments. With
+    ``quotient`` the variance along rotations of W is zero, Eq. (1). This requires p ≤
+    d. ValueError is raised if the precision is not positive definite: ``params`` is not
+    a mode, or neither data nor prior determine some direction.
     """
     W = np.asarray(params.W)
     p = len(W)

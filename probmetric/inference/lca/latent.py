@@ -60,6 +60,9 @@ def pair_posterior(
 ) -> PairPosterior:
     """Compute the exact posterior mean and covariance of (z, z') (Eqs. 1-3).
 
+    z and z' are the latent positions of the two points of a pair: Wx and Wx' plus
+    noise. The posterior is given the label y of the pair.
+
     Parameters
     ----------
     x, x_prime : arrays of shape (N, d)
@@ -69,7 +72,8 @@ def pair_posterior(
     sigma2 : float
         Latent noise σ² > 0.
     kappa2 : float or array of shape (N,), default=1
-        Width of the coincidence, κ² > 0.
+        Squared width κ² > 0 of the coincidence: P(y = 1 | z, z') decreases with
+        ‖z - z'‖²/κ².
 
     Returns
     -------

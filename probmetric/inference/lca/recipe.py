@@ -202,11 +202,11 @@ def choose_power(
     codes: Int[np.ndarray, "n"],
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> float:
-    """Choose g of the prior mean W₀ ∝ S^(-g/2) by soft votes of neighbors in folds.
+    """Choose g of the prior mean W₀ ∝ S^(-g/2) by cross-validation.
 
-    The rule is Eq. (1) of ``neighbors.strength``: the smallest g within half a standard
-    error of the best. Distances under W₀ are compared, not fits. The points of a group
-    are in one fold.
+    The loss is the log loss of soft votes of neighbors under the metric W₀ᵀW₀, which
+    requires no fit. The rule is Eq. (1) of ``neighbors.strength``: the smallest g
+    within half a standard error of the best. The points of a group are in one fold.
     """
     n = len(X) if groups is None else len(np.unique(groups))
     powers = POWERS if n >= FEW else POWERS[:2]
@@ -397,7 +397,7 @@ def refitted(
     learning_rate: float | None = None,
     lam: float | None = None,
 ) -> Fitted:
-    """Refit the same pairs with another learning rate or λ; None means no change."""
+    """Refit the same pairs with another learning rate or λ (None: unchanged)."""
     rate = fitted.learning_rate if learning_rate is None else learning_rate
     prior = fitted.prior
     if lam is not None:

@@ -121,10 +121,10 @@ def target_data(
 def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gaussian:
     """Return the Laplace approximation at the mode, for data from ``target_data``.
 
-    By default the covariance includes the rotations of W, for the start and the
-    coordinates of NUTS. A prior that is not centered at zero makes their variance
-    finite. If ``quotient``, the rotations are left out (``lca.laplace``), for draws
-    from the approximation.
+    NUTS starts from this approximation, and uses it to whiten the coordinates. Its
+    covariance includes rotations of W, whose variance is finite because the prior is
+    not centered at zero. With ``quotient`` the variance along rotations is zero
+    (``lca.laplace``). Draws from the approximation use this.
     """
     root = laplace(params, *data[:3], quotient=quotient).root
     return Gaussian(position(params), root)

@@ -48,8 +48,8 @@ type Correction = Literal["lingoes", "cailliez"] | None
 class MDSParams(NamedTuple):
     """An embedding, and the affine map that embeds new objects.
 
-    A new object at squared dissimilarities d² (n,) from the n objects has the
-    coordinates ``coefficients (self_terms - d²)`` (Eq. 3).
+    Let d² (n,) be the squared dissimilarities of a new object from the n objects. Its
+    coordinates are the product of ``coefficients`` and ``self_terms - d²`` (Eq. 3).
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class MDSParams(NamedTuple):
         eigenvalue.
     coefficients : array of shape (k, n)
     self_terms : array of shape (n,)
-        Diagonal of M.
+        Diagonal of M, the matrix of inner products of Eq. (1).
     constant : float
         Constant that the correction adds to D² (Lingoes) or D (Cailliez); 0 without
         correction.

@@ -100,8 +100,8 @@ def laplace_fit(
     result = Result(int(fit.result))
     if result is not Result.CONVERGED:
         raise ValueError(
-            f"start must lead to a mode, got {result.name} after "
-            f"{int(fit.n_steps)} steps; {REMEDY[result]}"
+            f"start must lead to a mode of the posterior, but L-BFGS ended with "
+            f"{result.name} after {int(fit.n_steps)} steps; {REMEDY[result]}"
         )
     eigenvalues, vectors = map(np.asarray, _curvature(target, fit.params, data))
     floor = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]

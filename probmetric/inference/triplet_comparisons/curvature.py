@@ -98,11 +98,11 @@ def gap(
     learning_rate: float = 1.0,
     lapse_rate: float = 0.0,
 ) -> float:
-    """Compute the certificate of a mode, Eq. (3), in nats.
+    """Estimate how far the log density is below its local maximum, Eq. (3), in nats.
 
-    The result is ∞ if minus the Hessian is not positive definite (not a mode), and NaN
-    if W has more than ``MAX_PARAMETERS`` entries, as the cost is (pd)³. The arguments
-    are those of ``fit``, and its parameters.
+    The result is ∞ if minus the Hessian is not positive definite: the fit is not a
+    mode. It is NaN if W has more than ``MAX_PARAMETERS`` entries, because the cost is
+    (pd)³. The arguments are the parameters of a fit, and the arguments of ``fit``.
 
     Examples
     --------

@@ -33,7 +33,10 @@ def draw(
     progress: bool | None = None,
     objects: bool = False,
 ) -> Draws:
-    """Draw M near a mode, in input units, and the lapse rate if it is learned.
+    """Draw the metric M = WᵀW, in input units, and a learned lapse rate.
+
+    Draws are from the posterior around the fit, a local posterior mode of the linear
+    map W.
 
     Parameters
     ----------
@@ -42,9 +45,11 @@ def draw(
     triplets, prior, learning_rate, lapse_rate
         The arguments of ``fit``, with features divided by ``scale``.
     method : sampler, or "nuts", "laplace"; default="nuts"
-        "nuts" is ``NUTS(target_accept=0.95)``. ``Laplace`` leaves out the rotations.
+        "nuts" is ``NUTS(target_accept=0.95)``. ``Laplace`` does not draw rotations of
+        W, which do not change M.
     scale : array of shape (d,)
-        Scale s of the features. The returned M is diag(1/s) M diag(1/s).
+        Scale s by which the features were divided. M_ij of the fit is divided by s_i
+        s_j, so that draws are in input units.
     seed, n_draws, n_chains, progress
         See ``pm.sample``.
     objects : bool, default=False

@@ -62,7 +62,7 @@ def fit(
     max_steps: int = 500,
     tol: float = 1e-12,
 ) -> Fit:
-    """Fit the linear map W: a posterior mode, reached from the prior mean or a start.
+    """Fit the linear map W by a local mode of the posterior.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ def fit(
     prior : TripletPrior
         A proper prior. Without ``start`` it must not be centered at zero.
     start : array of shape (p, d), optional
-        Start of L-BFGS. Default: the prior mean.
+        Starting value of W for L-BFGS. Default: the prior mean.
     learning_rate : float, default=1
         Power η on the likelihood.
     lapse_rate : float in [0, 1), default=0
-        Probability ε that a response ignores the objects. It is not used if
-        ``prior.lapse`` is given: then ε is learned.
+        Probability ε that a response ignores the objects. If ``prior.lapse`` is not
+        None, ε is learned instead.
     max_steps : int, default=500
         Maximum number of L-BFGS steps.
     tol : float, default=1e-12
@@ -86,8 +86,8 @@ def fit(
     Returns
     -------
     Fit
-        ``objective`` is the log joint density at the local mode. ``gap`` computes the
-        certificate of the mode.
+        ``objective`` is the log joint density at the local mode. The function ``gap``
+        checks that the fit is a mode.
 
     Raises
     ------

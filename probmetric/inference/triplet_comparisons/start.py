@@ -11,7 +11,7 @@ from probmetric.models.triplet_comparisons import TripletPrior
 
 
 def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
-    """Raise for a prior of another dimension, a flat one or (unless started) mean 0."""
+    """Raise if the prior has a wrong shape, is flat or (unless started) has mean 0."""
     shape = np.shape(prior.mean)
     if len(shape) != 2 or shape[1] != d:
         raise ValueError(f"prior.mean must have shape (p, {d}), got {shape}.")
@@ -33,20 +33,20 @@ SPREAD = 2.0
 def prior_for(
     triplets: Triplets, n_components: int | None = None, lam: float = 1.0
 ) -> TripletPrior:
-    """Return a prior centered at the Euclidean map cI; responses are not used.
+    """Return a prior of W centered at the Euclidean map cI. It ignores the responses.
 
-    c is chosen such that the log odds of the triplets under W₀ have root mean square 2.
-    If p < d, W₀ is c times the leading principal directions of the points, weighted by
-    the number of triplets of each point. Triplets of weight 0 are ignored; all others
-    have equal weight.
+    Under the prior mean the log odds of the triplets have root mean square 2, which
+    determines c. If p < d, the prior mean is c times the leading p principal directions
+    of the points. For these, a point is weighted by its number of triplets. Triplets of
+    weight 0 are ignored. All others have equal weight.
 
     Parameters
     ----------
     triplets : Triplets
     n_components : int, optional
-        p. Default: d.
+        Number p of rows of W. Default: d.
     lam : float > 0, default=1
-        λ: the prior standard deviation of an entry of W is c/√λ.
+        Strength λ of the prior. The prior standard deviation of an entry of W is c/√λ.
 
     Examples
     --------

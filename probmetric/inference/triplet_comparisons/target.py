@@ -70,11 +70,11 @@ def posterior(
     lapse_rate: float = 0.0,
     quotient: bool = False,
 ) -> Posterior:
-    """Return the posterior for samplers, with Laplace's Gaussian at a mode as start.
+    """Return the posterior for samplers, with the Laplace approximation as start.
 
-    ``quotient`` leaves the rotations of W out of the Gaussian, for Laplace draws. NUTS
-    cannot start from this singular Gaussian. If ``params`` is not a mode, ValueError is
-    raised.
+    With ``quotient`` the Gaussian has no variance along rotations of W, which do not
+    change M = WᵀW. Laplace draws use it. NUTS cannot start from this singular Gaussian.
+    If ``params`` is not a mode of the posterior, ValueError is raised.
     """
     W = np.asarray(params.W)
     if W.size > curvature.MAX_PARAMETERS:

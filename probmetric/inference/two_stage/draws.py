@@ -77,14 +77,18 @@ def draw(
     n_chains: int | None = None,
     progress: bool | None = None,
 ) -> Draws:
-    """Draw c, μ, W, B (relabeled), label-invariant functionals, and α if not fixed.
+    """Draw the parameters of the two-stage mixture.
+
+    These are the weights c, the means μ, the covariances W (within) and B (between),
+    and α if it is not fixed. Components are in the order of the fit in every draw. The
+    draws also have functionals that do not depend on the order of components.
 
     Parameters
     ----------
     fitted : Fitted
     method : sampler, or "nuts", "laplace", "svi"
-        NUTS starts from the Laplace approximation. NUTS and the variational guide use
-        coordinates whitened by the Laplace approximation.
+        NUTS starts from the Laplace approximation. NUTS and "svi" use coordinates
+        whitened by it.
     seed : int
     n_draws : int, default=1000
     n_chains : int, optional
@@ -95,7 +99,8 @@ def draw(
     Warns
     -----
     SamplingWarning
-        If the label-invariant functionals have not converged.
+        If the functionals that do not depend on the order of components have not
+        converged.
 
     Examples
     --------
@@ -198,7 +203,7 @@ def new_points(
     if not np.array_equal(np.sort(rows), np.arange(len(X))):
         raise ValueError(
             "predictive must be False unless each point is in exactly one pair, got "
-            f"{len(rows) // 2} pairs of {len(X)} points."
+            f"True with {len(rows) // 2} pairs of {len(X)} points."
         )
     codes = np.unique(np.asarray(groups.group), return_inverse=True)[1]
     rng, n_sources = np.random.default_rng(seed), int(codes.max()) + 1

@@ -35,7 +35,7 @@ from probmetric.typing import Array
 def start_groups(
     data: GroupData, n_components: int, *, alpha: float = 0.5, seed: int = 0
 ) -> TwoStageParams:
-    """Make a start: clusters of group means, and W pooled within groups (else α S)."""
+    """Make starting values: clusters of group means, and W within groups (else α S)."""
     args = np.asarray(data.mean), np.asarray(data.w), n_components
     mixture = start_mixture(*args, seed=seed, prior=None)
     degrees = float(np.sum((np.asarray(data.size) - 1) * np.asarray(data.w)))
@@ -110,8 +110,9 @@ def fit(
     Parameters
     ----------
     data : Points, Pairs or Groups
-        Points do not identify α, hence W = αΣ with the argument ``alpha``. Pairs (y = 1
-        for the same source) and groups identify W and B.
+        Points do not identify the fraction α of the variance that is within sources.
+        The argument ``alpha`` sets it. Pairs (y = 1 for the same source) and groups
+        identify the covariances W within and B between sources.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
         "default" is Eq. (1) of ``few`` for one component with free W and B if there are
@@ -121,12 +122,12 @@ def fit(
         "free" fits W_k and B_k. "proportional" fits W = αΣ and B = (1 - α)Σ. Points
         always use the proportional form.
     alpha : float, default=0.5
-        Value of α for points; start of α for the proportional form.
+        Value of α for points. Starting value of α for "proportional".
     n_starts : int, default=1
         Number of k-means++ starts. The best local optimum is returned.
     seed : int, default=0
     start : TwoStageParams, optional
-        Start of EM, instead of k-means++ starts.
+        Starting values of EM, instead of k-means++ starts.
     max_steps, tol
         See ``run_em``.
 

@@ -180,13 +180,16 @@ def fit_alpha(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Fit α by maximum likelihood to same-source pairs with fixed (c, μ, Σ).
+    """Fit α, the fraction of the variance within sources, to same-source pairs.
+
+    The likelihood is maximized with fixed weights, means and covariances of the
+    mixture.
 
     Parameters
     ----------
     mixture : MixtureParams
     Q, Y : array of shape (N, d)
-        Two instances of each of N representatives.
+        First and second point of each of N pairs from one source.
     w : array of shape (N,), optional
         Pair weights.
     per_component : bool, default=False

@@ -121,10 +121,11 @@ def prior_of(
 
 
 def choose_prior(data: Groups, strengths: Sequence[float] = STRENGTHS) -> ChosenPrior:
-    """Choose the strength s of the prior, Eq. (1), by votes of neighbors in folds.
+    """Choose the strength s of the prior, Eq. (1), by cross-validated neighbor votes.
 
-    Points are unweighted and complete, in sources 0..G-1. ``strengths`` begins with the
-    strongest. The prior is computed from all points. Raises as ``variances``.
+    Points are unweighted and complete, and come from sources 0..G-1. ``strengths``
+    begins with the strongest. The prior is computed from all points. The same errors
+    are raised as by ``variances``.
     """
     X, codes = np.asarray(data.X), np.asarray(data.group)
     variances(X, codes)
@@ -209,7 +210,8 @@ def learned(sums: Sums, prior: TwoStagePrior, start: TwoStageParams) -> TwoStage
 def settled(end: Fit, strength: float | int) -> Fit:
     """Correct the result code of a fit under the prior of s = ∞.
 
-    At s = ∞ one step reaches the mode, up to a relative error of order 1/``INFINITE``.
+    At s = ∞ one EM step reaches the posterior mode, up to a relative error of order
+    1/``INFINITE``.
     The terms of the prior are so large that their rounding errors may look like a
     decreasing objective.
     """
