@@ -45,7 +45,9 @@ def run_command(command: Callable[[], object]) -> NoReturn:
 
 def _leave(message: str = "") -> NoReturn:
     """Exit at once; a usual exit waits for the programs that XLA runs."""
-    sys.stderr.write(message)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(INTERRUPTED)
+    try:
+        sys.stderr.write(message)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:  # Also if Ctrl-C has ended the reader of a pipe.
+        os._exit(INTERRUPTED)

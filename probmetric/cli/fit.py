@@ -169,12 +169,12 @@ def origin(
 ) -> dict[str, Any]:
     """Describe a result: learner, arguments, seed, data, versions."""
     arguments = estimator.get_params()
-    if (rate := vars(estimator).get("lapse_rate_")) is not None:
-        arguments["lapse_rate"] = rate  # "auto" states no probability.
+    rate = vars(estimator).get("lapse_rate_")
     return {
         "model": options.model,
         "estimator": type(estimator).__name__,
         "arguments": {k: repr(v) for k, v in arguments.items()},
+        **({} if rate is None else {"lapse_rate": rate}),
         "seed": options.seed,
         "data": about,
         "versions": versions(),

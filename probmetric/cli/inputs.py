@@ -282,7 +282,6 @@ def load_metric(path: Path) -> StoredMetric:
     with _kind_checked("--metric", path, "--draws", load_draws):
         stored = read_metric(path)
     data, hashes = stored.provenance.get("data", {}), stored.provenance.get(ROWS)
-    arguments: Any = stored.provenance.get("arguments")
     metric: Any = stored.metric  # Kinds of this package have n_features.
     return StoredMetric(
         metric,
@@ -292,13 +291,15 @@ def load_metric(path: Path) -> StoredMetric:
         path.name,
         learner=stored.provenance.get("model"),
         rows=None if hashes is None else np.asarray(hashes),
-        lapse_rate=_lapse_rate(arguments),
+        lapse_rate=_lapse_rate(stored.provenance),
     )
 
 
-def _lapse_rate(arguments: object) -> float:
+def _lapse_rate(about: Mapping[str, Any]) -> float:
+    """Return the fitted rate, or the fixed rate of earlier files."""
+    arguments = about.get("arguments")
     arguments = arguments if isinstance(arguments, dict) else {}
-    return float(arguments.get("lapse_rate", 0.0))
+    return float(about.get("lapse_rate", arguments.get("lapse_rate", 0.0)))
 
 
 @contextmanager

@@ -33,6 +33,7 @@ class Number(NamedTuple):
     high: float = np.inf
     whole: bool = False
     open_low: bool = False
+    open_high: bool = False
 
     def __repr__(self) -> str:
         return f"{'whole ' if self.whole else ''}{interval(*self)}"

@@ -63,7 +63,7 @@ from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn_statistics
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import Dissimilarity, LocalMahalanobis
-from probmetric.metric.feature_names import blocks_of, with_names
+from probmetric.metric.feature_names import blocks_of, unknown_of, with_names
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
@@ -231,7 +231,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         fitted = self._found
         if not len(fitted.points):
             raise no_rows("sample")
-        return sample(
+        draws = sample(
             fitted.posterior,
             fitted.scaler,
             Labeled(fitted.points, fitted.codes, fitted.data.w),
@@ -243,6 +243,8 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             n_chains=run["n_chains"],
             **options,
         )
+        draws.attrs["handle_unknown"] = unknown_of(self)
+        return draws
 
 
 @settings

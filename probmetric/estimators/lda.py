@@ -93,7 +93,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         check_choice("method", method, ("exact",))
         if self._found is None:
             raise no_rows("sample")
-        return lda.sample(
+        draws = lda.sample(
             *self._found,
             Scaler(self.mean_, self.scale_),
             n_components=self._directions(),
@@ -103,6 +103,8 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
             n_draws=run["n_draws"],
             n_chains=run["n_chains"],
         )
+        draws.attrs["handle_unknown"] = self.handle_unknown
+        return draws
 
     def _directions(self) -> int | None:
         """Return the rank of a draw of M, None for all of Σ_W⁻¹."""

@@ -57,6 +57,15 @@ def test_an_interrupt_outside_a_command_ends_with_130():
     assert done.stderr == "probmetric: interrupted\n"
 
 
+def test_an_interrupt_ends_a_command_whose_pipe_has_no_reader():
+    code = "import os\nfrom probmetric.interrupts import run_command\n"
+    code += "reader, writer = os.pipe()\nos.close(reader)\n"
+    code += "sys.stdout = open(writer, 'w')\nprint('text')\n"
+    code += "run_command(lambda: signal.raise_signal(signal.SIGINT))"
+    done = python(code)
+    assert (done.returncode, done.stderr) == (130, "probmetric: interrupted\n")
+
+
 def test_an_interrupt_ends_code_that_python_cannot_interrupt():
     # A mutex that is locked twice: as XLA, it waits without Python's lock.
     code = """

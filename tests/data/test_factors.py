@@ -263,9 +263,18 @@ def test_a_numeric_column_may_look_like_a_level_but_not_be_one():
         pm.LDA().fit(X.assign(**{"soil=clay": X["rain"]}), Y)
 
 
-def test_stored_draws_know_whether_unknown_levels_are_ignored(tmp_path):
-    easy = pm.LCA(handle_unknown="ignore", regularization=10.0).fit(X, Y)
-    draws = easy.sample("laplace", n_draws=4, n_chains=1, progress=False)
+@pytest.mark.parametrize(
+    "learner",
+    [
+        pm.LCA(regularization=10.0),
+        pm.RCA(prior_strength=1.0),
+        pm.GLML(gamma=1.0, random_state=0),
+    ],
+)
+def test_stored_draws_know_whether_unknown_levels_are_ignored(learner, tmp_path):
+    easy = learner.set_params(handle_unknown="ignore").fit(X, Y)
+    method = "laplace" if isinstance(learner, pm.LCA) else None
+    draws = easy.sample(method, n_draws=4, n_chains=1, progress=False)
     pm.save_draws(draws, tmp_path / "draws.nc")
     ice = X[:2].assign(soil="ice")
     memory, file = (

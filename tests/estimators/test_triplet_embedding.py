@@ -267,11 +267,21 @@ def test_a_lapse_rate_keeps_the_scale_of_distances_and_the_probabilities():
     assert abs(scale - 1) < 0.1
     assert abs(gap) < 4 * error
     assert learned.gap_ < 1e-6
+    assert pickle.loads(pickle.dumps(learned)).lapse_rate_ == learned.lapse_rate_
     drawn = learned.sample("laplace", n_draws=200)["posterior"]["lapse_rate"]
     # 5000 responses tell ε to about 0.012: five standard errors.
     assert 0.09 < learned.lapse_rate_ < 0.21
     assert abs(float(drawn.mean()) - learned.lapse_rate_) < 0.01
     assert 0.005 < float(drawn.std()) < 0.03
+
+
+def test_pickles_of_fits_before_learned_lapse_rates_predict():
+    old = pm.TripletEmbedding(1, lapse_rate=0.1).fit([[0, 1, 2], [0, 1, 3], [1, 0, 3]])
+    P = old.triplet_probability([[0, 1, 2]])
+    del old.lapse_rate_
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(old)).triplet_probability([[0, 1, 2]]), P
+    )
 
 
 def test_lapse_rates_outside_0_to_1_are_refused():

@@ -18,6 +18,7 @@ corrected for the noise of the draws (``posterior.intervals``). See Benchmarks:
 pairs_coverage.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -54,6 +55,7 @@ from probmetric.models.lca import lca, to_metric
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.interval_metric import IntervalMetric, jackknifed
 from probmetric.posterior.metric import PosteriorMetric
+from probmetric.progress import silent
 from probmetric.typing import Purpose
 
 LOO_GRID = (1.0, 10.0, 100.0)
@@ -219,7 +221,8 @@ def metric_for(
                 f"n_draws must be None for the jackknife (without draws), got {n_draws}"
                 ". Use method='bootstrap'"
             )
-        return repeated(estimator, seed, target)
+        with silent() if progress is False else nullcontext():
+            return repeated(estimator, seed, target)
     if target != "fit":
         raise ValueError(
             "target='all_pairs' requires purpose='intervals' and the jackknife after "

@@ -1,7 +1,7 @@
 """Base of both estimators of triplets: solve, draw, and score."""
 
 import warnings
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -34,7 +34,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
 
     max_iter: Count = 500
     odd_one_out: bool = False
-    lapse_rate: Annotated[float, Number(0, 1 - 1e-9)] | Literal["auto"] = 0.0
+    lapse_rate: Annotated[float, Number(0, 1, open_high=True)] | Literal["auto"] = 0.0
 
     def _solve(
         self,
@@ -66,6 +66,12 @@ class TripletLearner(Learner[NutsOrLaplace]):
         self.prior_: TripletPrior = prior
         self.params_: TripletParams = fit.params
         return self.params_
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Load also pickles of fits without ``lapse_rate_``."""
+        if "params_" in state:
+            state = {"lapse_rate_": float(state.get("lapse_rate", 0.0)), **state}
+        super().__setstate__(state)
 
     def _draw(
         self,
