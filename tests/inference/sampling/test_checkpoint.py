@@ -90,19 +90,19 @@ def test_blocks_of_another_run_are_refused_by_what_differs(tmp_path, monkeypatch
         ):
             nuts(other, checkpoint=tmp_path, resume=True, **run)
 
-    refused("seed 1 and not 2$", seed=2)
+    refused("seed 1 instead of 2$", seed=2)
     refused("data differ in data$", POSTERIOR._replace(data=DATA + 1e-9))
     refused("data differ in start$", POSTERIOR._replace(start=np.full(2, 0.5)))
-    refused("n_chains 2 and not 3", n_chains=3)
+    refused("n_chains 2 instead of 3", n_chains=3)
     other = POSTERIOR._replace(target=Target(other_density, REPORT))
-    refused("model density and not other_density", other)
+    refused("model density instead of other_density", other)
     same_name = POSTERIOR._replace(target=Target(changed_density, REPORT))
     monkeypatch.setattr(changed_density, "__qualname__", "density")
     refused("log density at the start", same_name)
     monkeypatch.setattr(
         sampling_checkpoint, "versions", lambda *names: dict.fromkeys(names, "0")
     )
-    refused("version of jax .* and not 0")
+    refused("version of jax .* instead of 0")
 
 
 @pytest.mark.long
@@ -111,7 +111,7 @@ def test_models_are_told_apart_by_name_and_by_static_arguments(tmp_path):
     run["method"] = NUTS(n_warmup=2, checkpoint=tmp_path)
     sample(counts_model, COUNTS, options={"power": 1}, **run)
     run["method"] = NUTS(n_warmup=2, checkpoint=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"model counts_model\(1,\) and not .*\(2,\)"):
+    with pytest.raises(ValueError, match=r"model counts_model\(1,\) instead of .*\(2,\)"):
         sample(counts_model, COUNTS, options={"power": 2}, **run)
 
 
