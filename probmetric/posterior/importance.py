@@ -103,7 +103,8 @@ def _refit(rows: Rows, precision: np.ndarray, start: np.ndarray) -> np.ndarray:
     beta, result, trace, _ = climb(rows, precision, start, tol=1e-9)
     if result != Result.CONVERGED:
         raise RuntimeError(
-            f"refit: {result.name} after {len(trace)} steps. {REMEDY[result]}"
+            f"A refit did not converge ({result.name} after {len(trace)} steps): "
+            f"{REMEDY[result]}."
         )
     return beta
 

@@ -458,7 +458,8 @@ def spread_posterior(
         )
     if all(mode.factors is None for mode in posterior.modes):
         raise ValueError(
-            "The posterior has no mode for any spread near the fitted one, so draws "
-            "are not available. Increase max_iter, or set a stronger prior."
+            "Draws are not available, because the posterior of the other parameters "
+            "has no mode at any spread near the fitted spread. Increase max_iter, or "
+            "set a stronger prior."
         )
     return posterior

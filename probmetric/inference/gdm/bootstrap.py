@@ -77,8 +77,8 @@ def refits(
         beta, result, trace, _ = climb(weighted, precision, start)
         if result != Result.CONVERGED:
             raise RuntimeError(
-                f"refit {len(betas)}: {result.name} after {len(trace)} steps. "
-                f"{REMEDY[result]}"
+                f"Refit {len(betas)} did not converge ({result.name} after "
+                f"{len(trace)} steps): {REMEDY[result]}."
             )
         betas.append(beta)
     return to_params(np.stack(betas), params)

@@ -116,7 +116,7 @@ def laplace_fit(
 
 @dataclass(frozen=True)
 class Laplace:
-    """Independent draws from the Gaussian at the mode: an approximation with a k-hat.
+    """Independent draws from a Gaussian at the posterior mode, with a diagnostic k-hat.
 
     Parameters
     ----------

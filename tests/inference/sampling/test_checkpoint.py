@@ -111,7 +111,7 @@ def test_models_are_told_apart_by_name_and_by_static_arguments(tmp_path):
     run["method"] = NUTS(n_warmup=2, checkpoint=tmp_path)
     sample(counts_model, COUNTS, options={"power": 1}, **run)
     run["method"] = NUTS(n_warmup=2, checkpoint=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"model counts_model\(1,\) and not .*\(2,\)"):
+    with pytest.raises(ValueError, match=r"counts_model\(1,\) instead of .*\(2,\)"):
         sample(counts_model, COUNTS, options={"power": 2}, **run)
 
 
