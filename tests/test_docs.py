@@ -155,8 +155,8 @@ def test_every_formula_becomes_mathml_with_nothing_left_over():
 
 def test_the_gallery_has_a_card_for_each_public_figure():
     text = site_pages.gallery()
-    assert {*site_pages.examples()} == offered("probmetric.plots")
-    for name in site_pages.examples():
+    assert {*site_pages.EXAMPLES} == offered("probmetric.plots")
+    for name in site_pages.EXAMPLES:
         assert text.count(f":img-top: /docs/gallery/{name}.png\n") == 1
         assert f"pm.plots.{name}(" in text
     assert all(f"## {title}\n" in text for title in site_pages.HEADINGS.values())
