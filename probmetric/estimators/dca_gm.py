@@ -84,6 +84,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         ``KNeighborsClassifier`` under the start, in folds
         (``inference.dca_gm.choice``), and requires no fit. 0, the default before 0.2,
         turns these priors off. s is used in four places:
+
         - The start consists of LDA and RCA directions. Their covariance within classes
           is shrunk toward the diagonal matrix of feature variances, which counts as s
           points.

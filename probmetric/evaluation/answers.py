@@ -42,12 +42,12 @@ def answer_scores(
         Scores by name:
 
         * ``accuracy``: fraction of judgments that agree with P > ½ (P = ½ counts half).
-        * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0. *
-        ``brier``: mean of (P - judgment)², in [0, 1]. It is half of the Brier score
-        that ``evaluate`` computes for two classes. * ``ece``: calibration error, the
-        mean over bins of P of the absolute difference between mean P and the fraction
-        of *yes*. * ``roc_auc``: area under the ROC curve of P. NaN if all judgments are
-        equal.
+        * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0.
+        * ``brier``: mean of (P - judgment)², in [0, 1]. It is half of the Brier score
+          that ``evaluate`` computes for two classes.
+        * ``ece``: calibration error, the mean over bins of P of the absolute difference
+          between mean P and the fraction of *yes*.
+        * ``roc_auc``: area under the ROC curve of P. NaN if all judgments are equal.
 
     Examples
     --------

@@ -124,15 +124,16 @@ def evaluate(
     dict of str to float
         Scores by name:
 
-        * ``accuracy, log_loss, brier, ece``, with a classifier. * ``false_alarms`` and
-        ``caught``, if the classifier has ``novelty``. They are the fractions of points
-        that it calls novel, among points of training classes and among points of other
-        classes. y may then contain other classes. All other scores of the classifier
-        use only points of training classes. * ``precision_at_1, r_precision, map_at_r,
-        pair_roc_auc``, with a metric. ``queries`` or ``depth`` if ``max_queries`` or
-        ``max_depth`` was reached. * ``cllr, cllr_min, eer, min_dcf`` (see
-        ``verification``), with a ``PairSimilarity`` whose score is "log_ratio". If
-        ``cllr`` exceeds ``cllr_min`` by more than 0.05, ``evaluate`` warns.
+        * ``accuracy, log_loss, brier, ece``, with a classifier.
+        * ``false_alarms`` and ``caught``, if the classifier has ``novelty``. They are
+          the fractions of points that it calls novel, among points of training classes
+          and among points of other classes. y may then contain other classes. All other
+          scores of the classifier use only points of training classes.
+        * ``precision_at_1, r_precision, map_at_r, pair_roc_auc``, with a metric.
+          ``queries`` or ``depth`` if ``max_queries`` or ``max_depth`` was reached.
+        * ``cllr, cllr_min, eer, min_dcf`` (see ``verification``), with a
+          ``PairSimilarity`` whose score is "log_ratio". If ``cllr`` exceeds
+          ``cllr_min`` by more than 0.05, ``evaluate`` warns.
 
     Examples
     --------

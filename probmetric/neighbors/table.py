@@ -54,14 +54,16 @@ def neighbor_table(
 
         * ``query`` and ``neighbor``: index labels of a DataFrame, otherwise row numbers
           from 0.
-        * ``rank``: rank of the neighbor, from 1. * ``dissimilarity``: under a
-        posterior, the mean over draws. (For Mahalanobis metrics this is the
-        dissimilarity under E[M].) * ``distance``: distance (not squared). Only if the
-        metric is a distance, and not a posterior. * ``label``: label of the neighbor.
-        Only if there are labels. * ``same_probability``: P(same class). Only with
-        labels, under a metric of ``probmetric fit --store-votes``. The labels must be
-        classes of that fit. * ``probability``: fraction of draws in which the neighbor
-        is among the k nearest. Only under a posterior.
+        * ``rank``: rank of the neighbor, from 1.
+        * ``dissimilarity``: under a posterior, the mean over draws. (For Mahalanobis
+          metrics this is the dissimilarity under E[M].)
+        * ``distance``: distance (not squared). Only if the metric is a distance, and
+          not a posterior.
+        * ``label``: label of the neighbor. Only if there are labels.
+        * ``same_probability``: P(same class). Only with labels, under a metric of
+          ``probmetric fit --store-votes``. The labels must be classes of that fit.
+        * ``probability``: fraction of draws in which the neighbor is among the k
+          nearest. Only under a posterior.
 
     Examples
     --------

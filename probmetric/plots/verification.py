@@ -122,12 +122,13 @@ def likelihood_ratios(
 ) -> Figure:
     """Draw a Tippett plot, a calibration plot and an empirical cross-entropy plot.
 
-    * Tippett: fraction of pairs of each kind whose log10 LR is at least x. *
-    Calibration: log10 LR after isotonic regression (PAV) on these pairs, against the
-    log10 LR that was passed. Calibrated ratios are near the diagonal. Infinite values
-    are drawn at the edge. * Empirical cross-entropy (ECE) in bits against the prior
-    log10 odds: for the ratios, for the ratios after isotonic regression, and for LR =
-    1. At log10 odds 0 it equals Cllr.
+    * Tippett: fraction of pairs of each kind whose log10 LR is at least x.
+    * Calibration: log10 LR after isotonic regression (PAV) on these pairs, against the
+      log10 LR that was passed. Calibrated ratios are near the diagonal. Infinite values
+      are drawn at the edge.
+    * Empirical cross-entropy (ECE) in bits against the prior log10 odds: for the
+      ratios, for the ratios after isotonic regression, and for LR = 1. At log10 odds 0
+      it equals Cllr.
 
     Parameters
     ----------
