@@ -6,6 +6,7 @@ checked); what is tested is what the pages are built from.
 
 import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def load_tool(name: str) -> Any:
     return module
 
 
+sys.path.append(str(ROOT / "tools"))
 site_pages = load_tool("site_pages")
 
 

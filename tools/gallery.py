@@ -2,10 +2,11 @@
 
     python tools/gallery.py [FIGURE ...]      writes the sheet, out/figures/index.html
 
-``examples.py`` has a few lines of code for each function of ``probmetric.plots``. The
-gallery of the site runs them (``site_pages.py``). The contact sheet runs only the last
-statement of each, with names that are made for each hard input. A cell of the sheet is
-a figure, or the message of a ValueError. Any other exception stops the command.
+``gallery_examples.py`` has a few lines of code for each function of
+``probmetric.plots``. The gallery of the site runs them (``site_pages.py``). The contact
+sheet runs only the last statement of each, with names that are made for each hard
+input. A cell of the sheet is a figure, or the message of a ValueError. Any other
+exception stops the command.
 """
 
 import ast
@@ -22,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xarray as xr
-from examples import EXAMPLES
+from gallery_examples import EXAMPLES
 from matplotlib.figure import Figure
 
 import probmetric as pm

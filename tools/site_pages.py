@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from examples import EXAMPLES
+from gallery_examples import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
 API = "docs/api"
@@ -222,7 +222,7 @@ def summary(source: str, name: str) -> str:
 
 def draw(names: list[str]) -> None:
     """Draw the figures of the gallery that are missing or older than the code."""
-    code = [ROOT / "tools/examples.py", *ROOT.glob("probmetric/plots/*.py")]
+    code = [ROOT / "tools/gallery_examples.py", *ROOT.glob("probmetric/plots/*.py")]
     changed = max(path.stat().st_mtime for path in code)
     paths = {name: ROOT / f"{GALLERY}/{name}.png" for name in names}
     old = [n for n, p in paths.items() if not p.exists() or p.stat().st_mtime < changed]
