@@ -2,10 +2,11 @@
 
     python tools/gallery.py [FIGURE ...]      writes the sheet, out/figures/index.html
 
-``EXAMPLES`` has a few lines of code for each function of ``probmetric.plots``. The
-gallery of the site runs them (``site_pages.py``). The contact sheet runs only the last
-statement of each, with names that are made for each hard input. A cell of the sheet is
-a figure, or the message of a ValueError. Any other exception stops the command.
+``gallery_examples.py`` has a few lines of code for each function of
+``probmetric.plots``. The gallery of the site runs them (``site_pages.py``). The contact
+sheet runs only the last statement of each, with names that are made for each hard
+input. A cell of the sheet is a figure, or the message of a ValueError. Any other
+exception stops the command.
 """
 
 import ast
@@ -22,6 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xarray as xr
+from gallery_examples import EXAMPLES
 from matplotlib.figure import Figure
 
 import probmetric as pm
@@ -34,154 +36,12 @@ from probmetric.posterior import PosteriorMetric, curves
 
 OUT = Path(__file__).parents[1] / "out/figures"
 
-EXAMPLES = {
-    "matrix": """
-data = pm.datasets.load("wine")
-learned = pm.LDA().fit(data.frame, data.y)
-pm.plots.matrix(learned, data.frame)
-""",
-    "metric": """
-data = pm.datasets.load("wine")
-learned = pm.LCA().fit(data.frame, data.y)
-draws = learned.sample("laplace")
-pm.plots.metric(draws)
-""",
-    "importance": """
-data = pm.datasets.load("wine")
-learned = pm.LCA().fit(data.frame, data.y)
-refits = learned.posterior_metric("intervals")
-pm.plots.importance(refits, data.frame)
-""",
-    "eigenvalues": """
-data = pm.datasets.load("wine")
-learned = pm.LCA().fit(data.frame, data.y)
-draws = learned.sample("laplace")
-pm.plots.eigenvalues(draws)
-""",
-    "embedding": """
-data = pm.datasets.load("wine")
-learned = pm.LDA().fit(data.frame, data.y)
-pm.plots.embedding(
-    learned, data.frame, data.y, links=3,
-    target_names=data.target_names,
-)
-""",
-    "before_after": """
-data = pm.datasets.load("wine")
-learned = pm.LDA().fit(data.frame, data.y)
-pm.plots.before_after(
-    learned, data.frame, data.y,
-    target_names=data.target_names,
-)
-""",
-    "neighbor_probabilities": """
-data = pm.datasets.load("iris")
-learned = pm.LCA().fit(data.X, data.y)
-near = learned.posterior_metric("prediction")
-query = data.X[50:].mean(0)  # between two species
-pm.plots.neighbor_probabilities(
-    near, query, data.X, 5, y=data.y,
-    target_names=data.target_names,
-)
-""",
-    "pair_histogram": """
-data = pm.datasets.load("wine")
-learned = pm.LDA().fit(data.frame, data.y)
-pm.plots.pair_histogram(learned, data.frame, data.y)
-""",
-    "local_ellipses": """
-data = pm.datasets.load("iris")
-learned = pm.GLML().fit(data.frame, data.y)
-pm.plots.local_ellipses(
-    learned, data.frame, data.y,
-    target_names=data.target_names,
-)
-""",
-    "objects": """
-names = np.array(["Rome", "Oslo", "Paris", "Vienna", "Athens", "Madrid"])
-place = np.array([[12, 42], [11, 60], [2, 49], [16, 48], [24, 38], [-4, 40]])
-far = np.linalg.norm(place[:, None] - place, axis=-1)
-a, b, c = np.argwhere(far[:, :, None] < far[:, None]).T
-asked = np.stack([a, b, c], 1)[a != b]  # b is nearer to a than c is
-places = pm.TripletEmbedding(2).fit(names[asked])
-pm.plots.objects(places)
-""",
-    "curves": """
-crust = pm.datasets.biocrust()
-water = pm.GDM().fit_sites(crust.covariates, crust.species)
-heights = water.curves(water.posterior_metric("intervals"))
-pm.plots.curves(heights)
-""",
-    "calibration": """
-data = pm.datasets.load("breast_cancer")
-train, test = slice(0, None, 2), slice(1, None, 2)
-X = data.X[:, :2]  # two features, so that many rows are uncertain
-knn = pm.KNeighborsClassifier(pm.LDA()).fit(X[train], data.y[train])
-y, P = data.y[test], knn.predict_proba(X[test])[:, 1]
-pm.plots.calibration(y, P, label="P(benign)", band=0.9)
-""",
-    "predictive_check": """
-data = pm.datasets.load("wine")
-i, j = np.random.default_rng(0).permutation(178).reshape(2, 89)
-pairs = pm.Pairs(data.X, i, j, data.y[i] == data.y[j])
-learned = pm.LCA(2).fit_pairs(data.X[np.stack([i, j], 1)], pairs.y)
-draws = learned.sample("nuts", n_chains=2)
-pm.plots.predictive_check(draws, pairs, bins=6)
-""",
-    "model_check": """
-data = pm.datasets.load("wine")
-verdict = pm.check_model(pm.LCA().fit(data.X, data.y))
-pm.plots.model_check(verdict)
-""",
-    "sbc": """
-import numpyro
-import numpyro.distributions as dist
-
-def model(data):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
-    numpyro.sample("x", dist.Normal(mu, sigma).expand([8]), obs=data["x"])
-
-found = pm.sbc(model, {"x": np.zeros(8)}, n_draws=39)
-pm.plots.sbc(found)
-""",
-    "det": """
-data = pm.datasets.load("iris")
-learned = pm.LDA().fit(data.X[::2], data.y[::2])
-i, j = np.triu_indices(75, 1)  # all pairs of the other rows
-same = data.y[1::2][i] == data.y[1::2][j]
-score = -learned.pair_distance(data.X[1::2][np.stack([i, j], 1)])
-pm.plots.det(score, same)
-""",
-    "likelihood_ratios": """
-data = pm.datasets.load("wine")
-learned = pm.TwoStageMixture().fit(data.X[::2], groups=data.y[::2])
-i, j = np.triu_indices(89, 1)  # all pairs of the other rows
-same = data.y[1::2][i] == data.y[1::2][j]
-ratio = learned.pair_score(data.X[1::2][np.stack([i, j], 1)])
-pm.plots.likelihood_ratios(ratio, same)
-""",
-    "typicality": """
-data = pm.datasets.load("iris")
-known = data.y < 2  # the third species is not in the training data
-train = known & (np.arange(150) % 2 == 0)
-knn = pm.KNeighborsClassifier(pm.RCA()).fit(data.X[train], data.y[train])
-p, known = knn.typicality(data.X[~train]), known[~train]
-pm.plots.typicality(p, known)
-""",
-}
-"""Code for each public figure. Its last statement returns the figure."""
-
-
-PAGE = """<!doctype html>
-<meta charset="utf-8">
-<title>Contact sheet</title>
+STYLE = """<!doctype html><meta charset="utf-8"><title>Contact sheet</title>
 <style>
 img { width: 420px }
 td { max-width: 420px; vertical-align: top }
 th { position: sticky; left: 0; background: white }
 </style>
-<table>
 """
 
 
@@ -198,66 +58,47 @@ def run(code: str, names: dict[str, Any] | None = None) -> Figure:
 def hard_inputs() -> Iterator[tuple[str, pm.datasets.Dataset]]:
     """Yield data that figures must show, or refuse in words."""
     wine = pm.datasets.load("wine")
+    X, names = wine.X, wine.feature_names
     rng = np.random.default_rng(0)
-    many = rng.normal(size=(26, 4))[np.repeat(np.arange(26), 12)]
-    letters = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    hole, constant = wine.X.copy(), wine.X.copy()
-    hole[3, 2], constant[:, 4] = np.nan, 7.0
+    letters = np.repeat(np.arange(26), 12)
+    centers = rng.normal(size=(26, 4))
     unit = ", in milligrams per liter of sample "
-    long = [f"{name}{unit}{k}" for k, name in enumerate(wine.feature_names)]
+    places = "Piemonte", "Franche-Comté", "Rheinhessen"
     foreign = (
         "αλκοόλη мутность 灰分 むらさき マグネシウム قلوية שקיפות Größe 색상 ผลไม้ "
         "naïve œuvre ørred"
     )
-    yield "as it is", wine
+    changes: dict[str, dict[str, Any]] = {
+        "as it is": {},
+        "26 classes": {
+            "X": centers[letters] + 0.3 * rng.normal(size=(312, 4)),
+            "y": letters,
+            "feature_names": names[:4],
+            "target_names": tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+        },
+        "long names": {
+            "feature_names": tuple(f"{name}{unit}{k}" for k, name in enumerate(names)),
+            "target_names": tuple(f"wine of the region of {p}, 1978" for p in places),
+        },
+        "non-Latin names": {
+            "feature_names": tuple(foreign.split()),
+            "target_names": ("красное", "白葡萄酒", "ροζέ"),
+        },
+        "dark style": {},
+        "NaN": {"X": np.where(X == X[3, 2], np.nan, X)},
+        "one class": {"y": np.zeros_like(wine.y)},
+        "one row": {"X": X[:1], "y": wine.y[:1]},
+        "one feature": {"X": X[:, :1], "feature_names": names[:1]},
+        "a constant feature": {"X": np.where(np.arange(13) == 4, 7.0, X)},
+        "units of 1e5 and 1e-5": {"X": X * np.resize([1e5, 1e-5], 13)},
+        "70 classes": {
+            "y": np.arange(178) % 70,
+            "target_names": tuple(f"class {k}" for k in range(70)),
+        },
+    }
     yield "30 features", pm.datasets.load("breast_cancer")
-    yield (
-        "26 classes",
-        replace(
-            wine,
-            X=many + 0.3 * rng.normal(size=many.shape),
-            y=np.repeat(np.arange(26), 12),
-            feature_names=wine.feature_names[:4],
-            target_names=letters,
-        ),
-    )
-    places = ("Piemonte", "Franche-Comté", "Rheinhessen")
-    yield (
-        "long names",
-        replace(
-            wine,
-            feature_names=tuple(long),
-            target_names=tuple(
-                f"wine of the region of {place}, 1978" for place in places
-            ),
-        ),
-    )
-    yield (
-        "non-Latin names",
-        replace(
-            wine,
-            feature_names=tuple(foreign.split()),
-            target_names=("красное", "白葡萄酒", "ροζέ"),
-        ),
-    )
-    yield "dark style", wine
-    yield "NaN", replace(wine, X=hole)
-    yield "one class", replace(wine, y=np.zeros_like(wine.y))
-    yield "one row", replace(wine, X=wine.X[:1], y=wine.y[:1])
-    yield (
-        "one feature",
-        replace(wine, X=wine.X[:, :1], feature_names=wine.feature_names[:1]),
-    )
-    yield "a constant feature", replace(wine, X=constant)
-    yield "units of 1e5 and 1e-5", replace(wine, X=wine.X * np.resize([1e5, 1e-5], 13))
-    yield (
-        "70 classes",
-        replace(
-            wine,
-            y=np.arange(178) % 70,
-            target_names=tuple(f"class {k}" for k in range(70)),
-        ),
-    )
+    for title, change in changes.items():
+        yield title, replace(wine, **change)
 
 
 def made(data: pm.datasets.Dataset) -> dict[str, Any]:
@@ -328,17 +169,14 @@ def made(data: pm.datasets.Dataset) -> dict[str, Any]:
 
 
 def sheet(chosen: list[str]) -> str:
-    """Draw the contact sheet, and return its page."""
+    """Draw the contact sheet, and return its page: a column for each input."""
     OUT.mkdir(parents=True, exist_ok=True)
-    inputs = list(hard_inputs())
-    rows = "<tr><th>" + "".join(f"<th>{escape(title)}" for title, _ in inputs)
-    cells: dict[str, str] = dict.fromkeys(chosen, "")
-    for column, (title, data) in enumerate(inputs):
+    cells: dict[str, dict[str, str]] = {}
+    for title, data in hard_inputs():
         names = made(data)
-        for name in chosen:
-            cells[name] += f"<td>{cell(name, title, column, names)}"
-    rows += "".join(f"<tr><th>{name}{cells[name]}" for name in chosen)
-    return PAGE + rows
+        cells[title] = {name: cell(name, title, len(cells), names) for name in chosen}
+    with pd.option_context("display.max_colwidth", None):
+        return STYLE + pd.DataFrame(cells).to_html(escape=False)
 
 
 def cell(name: str, title: str, column: int, names: dict[str, Any]) -> str:

@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gallery_examples import EXAMPLES
+
 ROOT = Path(__file__).parents[1]
 API = "docs/api"
 GALLERY = "docs/gallery"
@@ -112,10 +114,10 @@ def name_page(room: Room, name: str) -> str:
     page = f"{heading(name)}.. auto{kind}:: {room.module}.{name}\n"
     page += "   :no-value:\n" if kind == "data" else ""
     if room.module == "probmetric.plots":
-        code = examples()[name].replace("\n", "\n   ")
+        code = EXAMPLES[name].replace("\n", "\n   ")
         page += (
             f"\n.. rubric:: Figure\n\n.. image:: /{GALLERY}/{name}.png\n"
-            f"   :alt: Figure drawn by pm.plots.{name}\n\n.. code-block:: python\n"
+            f"   :alt: Figure drawn by pm.plots.{name}\n\n.. code-block:: python\n\n"
             f"   {code}"
         )
     called = f"{room.module}.{name}".replace("probmetric.", "pm.", 1)
@@ -188,14 +190,6 @@ def api_pages() -> dict[str, str]:
     return text
 
 
-def examples() -> dict[str, str]:
-    """Return the code of each figure's example, from ``gallery.py``."""
-    for node in ast.parse((ROOT / "tools/gallery.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXAMPLES":
-            return ast.literal_eval(node.value)
-    raise LookupError("tools/gallery.py must define EXAMPLES.")
-
-
 def gallery() -> str:
     """Return the page of the gallery: a card for each figure of ``pm.plots``."""
     text = (
@@ -204,7 +198,7 @@ def gallery() -> str:
         "\n"
     )
     sources = read_room("probmetric.plots").names
-    for name, code in examples().items():
+    for name, code in EXAMPLES.items():
         if name in HEADINGS:
             end = ":::::\n\n" * ("grid" in text)
             text += f"{end}## {HEADINGS[name]}\n\n:::::{{grid}} 1 1 2 2\n:gutter: 3\n\n"
@@ -213,7 +207,7 @@ def gallery() -> str:
             f":img-top: /{GALLERY}/{name}.png\n"
             f":img-alt: Figure drawn by pm.plots.{name}\n"
             ":class-card: figure\n\n"
-            f"{summary(sources[name], name)}\n\n```python{code}```\n::::\n\n"
+            f"{summary(sources[name], name)}\n\n```python\n{code}```\n::::\n\n"
         )
     return text + ":::::\n"
 
@@ -228,7 +222,7 @@ def summary(source: str, name: str) -> str:
 
 def draw(names: list[str]) -> None:
     """Draw the figures of the gallery that are missing or older than the code."""
-    code = [ROOT / "tools/gallery.py", *ROOT.glob("probmetric/plots/*.py")]
+    code = [ROOT / "tools/gallery_examples.py", *ROOT.glob("probmetric/plots/*.py")]
     changed = max(path.stat().st_mtime for path in code)
     paths = {name: ROOT / f"{GALLERY}/{name}.png" for name in names}
     old = [n for n, p in paths.items() if not p.exists() or p.stat().st_mtime < changed]
@@ -240,7 +234,7 @@ def draw(names: list[str]) -> None:
 
     for name in old:
         picture = io.BytesIO()
-        gallery.run(gallery.EXAMPLES[name]).savefig(picture, bbox_inches="tight")
+        gallery.run(EXAMPLES[name]).savefig(picture, bbox_inches="tight")
         plt.close("all")
         paths[name].parent.mkdir(parents=True, exist_ok=True)
         image = Image.open(picture).convert("RGB").quantize(64)
@@ -260,8 +254,8 @@ def write() -> None:
     for path, text in pages.items():
         put(ROOT / path, text.encode())
     put(ROOT / f"{GALLERY}.md", gallery().encode())
-    draw([*examples()])
-    pictures = {f"{GALLERY}/{name}.png" for name in examples()}
+    draw([*EXAMPLES])
+    pictures = {f"{GALLERY}/{name}.png" for name in EXAMPLES}
     for old in [*(ROOT / API).glob("*"), *(ROOT / GALLERY).glob("*")]:
         if str(old.relative_to(ROOT)) not in {*pages, *pictures}:
             old.unlink()
