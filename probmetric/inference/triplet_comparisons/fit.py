@@ -4,8 +4,8 @@
 coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. Triplets are
 padded by rows of weight 0 to a few sizes, so datasets share compiled programs. The
 density is not concave in W. The result is the mode reached from W₀, and other modes can
-exist at other rotations of W. A learned lapse rate adds the coordinate u of Eq. (4).
-``curvature.gap`` is the certificate of the mode.
+exist at other rotations of W. A learned lapse rate adds the coordinate u, Eq. (4) of
+``triplet_comparisons.likelihood``. ``curvature.gap`` is the certificate of the mode.
 """
 
 from functools import partial

@@ -8,7 +8,8 @@ Eqs. (1), (2), (5) of ``models.triplet_comparisons`` and τ = λ/c²,
     r_ik = η w_i a_i (P(k) - [y_i = k]),                                            (2)
     a_i = (1 - ε) P(y_i) / P*(y_i),                                                 (3)
 
-and, if ε is learned, with u and the prior Beta(α, β) of Eq. (6) of the model, the term
+and, if ε is learned, with u and the prior Beta(α, β), Eq. (6) of
+``models.triplet_comparisons``, the term
 
     log p(u) = α log ε + β log(1 - ε) - log B(α, β),
     ∂/∂u = Σ_i η w_i (1 - a_i - ε) + α (1 - ε) - βε,                                (4)
