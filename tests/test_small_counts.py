@@ -71,7 +71,7 @@ def test_settings_of_samplers_are_python_integers(small):
         pm.NUTS(n_warmup=n, thin=n, block_size=n, max_tree_depth=n),
         pm.SVI(n_steps=n, n_particles=n),
         pm.Laplace(max_steps=n),
-        pm.inference.lca.Bootstrap(batch=n, block_size=n, max_steps=n),
+        pm.inference.lca.Bootstrap(block_size=n, max_steps=n),
     )
     counts = [v for one in found for v in vars(one).values() if v == 100]
     assert [type(v) for v in counts] == [int] * 10

@@ -155,7 +155,7 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
         ),
         (
             ("lca", "--groups", "kind"),
-            "--groups cannot be combined with LCA, which",
+            "--groups cannot be combined with LCA (it",
         ),
         (("two_stage", "--groups", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
