@@ -312,7 +312,8 @@ def load_points(
     label : str, optional
         Column of classes.
     how : Reading
-        Options for reading: the arguments ``sep`` to ``features`` of ``load``.
+        The arguments ``sep``, ``decimal``, ``encoding``, ``na``, ``thousands``,
+        ``drop``, ``features`` and ``unlabeled`` of ``load``.
     bare : bool, default=False
         Whether the file may lack the label column and the columns to drop.
     names : sequence of str, default=()

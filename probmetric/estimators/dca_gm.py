@@ -263,8 +263,9 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             Kind of metric. Default: the parameter ``metric`` of the class.
 
             - "average_fisher": Mahalanobis distance under the Fisher information matrix
-              of p(c|x), averaged over the training points, and mixed according to
-              ``prior_strength``.
+              of p(c|x), averaged over the training points. ``prior_strength`` sets the
+              weight of the Euclidean distance that is mixed in. Nothing is mixed in if
+              ``n_components`` is set or the parameter ``metric`` is "subspace".
             - "subspace": Euclidean distance in the projection of ``params_``.
             - "local_fisher": Mahalanobis distance under the Fisher information matrix
               of p(c|x) at the query.

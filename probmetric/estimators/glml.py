@@ -217,7 +217,7 @@ class GLML(SameProbability, GaussianLearner):
             )
         if fitted.stats is None:
             raise ValueError(
-                "densities must be 'posterior' with missing entries, got 'mle'"
+                "densities must be 'posterior' if X has missing entries, got 'mle'"
             )
         params = plug_in(fitted.stats, shrinkage=float(self.shrinkage))
         if not np.isfinite(params.chol).all():

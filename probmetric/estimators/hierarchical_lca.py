@@ -106,17 +106,17 @@ class HierarchicalLCA(EffectLearner):
     it applies to pairs like those of the fit: by default, a point and a near point of
     its group.
 
-    ``sample`` draws the matrix M (feature, feature_bis) of the common metric, the
-    matrices M_group (group, feature, feature_bis) of the groups, the intercept b and
-    the spread ω. It draws near the fit, and does not explore other modes of the
-    posterior. "nuts" (default) is
-    ``NUTS(target_accept=0.95)``. With few groups that have many pairs and differ much,
-    NUTS may warn. Use ``target_accept=0.99`` then. "laplace" draws ω from its
-    approximate posterior on a grid, and the other parameters from a Gaussian
-    approximation of their posterior given ω. It does not draw rotations of the linear
-    maps, which do not change the metrics. ``posterior_metric``
-    uses "laplace" for prediction and "nuts" for intervals. NUTS requires two or more
-    groups and a learned spread. Intervals require independent pairs (``fit_pairs``).
+    ``sample`` draws the matrix M (feature, feature_bis) of the common metric and the
+    matrices M_group (group, feature, feature_bis) of the groups. It also draws the
+    intercept b and the spread ω. ``sample`` draws near the fit, and does not explore
+    other modes of the posterior. "nuts" (default) is ``NUTS(target_accept=0.95)``. With
+    few groups that have many pairs and differ much, NUTS may warn. Use
+    ``target_accept=0.99`` then. "laplace" draws ω from its approximate posterior on a
+    grid, and the other parameters from a Gaussian approximation of their posterior
+    given ω. It does not draw rotations of the linear maps, which do not change the
+    metrics. ``posterior_metric`` uses "laplace" for prediction and "nuts" for
+    intervals. NUTS requires two or more groups and a learned spread. Intervals require
+    independent pairs (``fit_pairs``).
 
     Examples
     --------

@@ -37,8 +37,9 @@ class PairLDA(PairLearner):
         Maximum number of rows of the linear map, from 1 to d. Default: all directions
         in which far pairs are farther apart than close pairs.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
-        Formula of M. It uses C̄ and F̄, the mean outer products of differences of close
-        pairs and of far pairs. "generalized" solves a generalized eigenproblem of F̄
+        Formula of the matrix M. The squared distance of points a and b is (a - b)ᵀ M
+        (a - b). C̄ and F̄ are the mean outer products of differences of close pairs and
+        of far pairs. "generalized" solves a generalized eigenproblem of F̄
         and C̄. "kissme" is the log likelihood ratio of two normal distributions of
         differences. "rca" is the inverse of C̄. "notes" is (alpha I + C̄ - F̄)⁻¹, and
         raises an error if this matrix is indefinite.

@@ -260,8 +260,9 @@ class PairSimilarity(MetricBase):
         check_features(self, questioned=questioned, known=known)
         if self.noise_other is not None:
             raise ValueError(
-                "likelihood_ratios requires equal noise of questioned and known items, "
-                "got noise_other. Use TwoStageMixture(database_noise=1)."
+                "likelihood_ratios requires the same measurement noise for questioned "
+                "and known items, got a metric with a second noise (noise_other). Use "
+                "TwoStageMixture(database_noise=1)."
             )
         left = items_of(questioned, questioned_items, "questioned")
         right = items_of(known, known_items, "known")

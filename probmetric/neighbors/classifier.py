@@ -118,7 +118,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         ``purpose`` of its ``posterior_metric``. With None the fitted metric is used.
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes. With a larger bandwidth, distant points have more
-        weight. Its unit is the scale of the metric, so rescaling a metric has no
+        weight. The unit is the scale of the metric, so rescaling a metric has no
         effect. "loo" chooses the bandwidth (0.05 to 4) and the sharpness together. It
         predicts each training point (at most 2000) from the other points, with
         probabilities averaged over draws. It maximizes the log score minus a penalty,
@@ -144,9 +144,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         counts it as an error.
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population to predict, in the order of ``classes_`` or
-        as a mapping from class to frequency. Use it if they differ from the training
-        frequencies (the default). Class probabilities are multiplied by the ratio of
-        the two frequencies, and normalized.
+        as a mapping from class to frequency. Default: the training frequencies. Class
+        probabilities are multiplied by the ratio of the two frequencies, and
+        normalized.
     novelty : float in (0, 1), optional
         ``predict`` returns ``outlier_label`` for points whose p-value ``typicality`` is
         at most ``novelty``. Its value is the nominal false-positive rate: the fraction

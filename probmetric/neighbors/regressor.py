@@ -54,8 +54,8 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     bandwidth : "loo" or float > 0, default="loo"
         As in ``KNeighborsClassifier``, but "loo" minimizes the mean squared error.
     n_bins : int ≥ 2, default=4
-        Number of classes into which y is divided for a learner. They have about equal
-        sizes.
+        Number of classes into which y is divided for a learner. The classes have about
+        equal sizes.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ def neighbor_table(
 ) -> pd.DataFrame:
     """Find the k nearest points of each query and return them as a table.
 
-    Under a posterior it uses m k² numbers of 8 bytes, besides the memory of
+    If ``metric`` is a PosteriorMetric, m queries need m k² bytes, besides the memory of
     ``nearest``.
 
     Parameters

@@ -76,8 +76,9 @@ class PosteriorMetric:
         Method that produced the draws.
     credible : bool, default=False
         Use True for Bayesian credible intervals, for example for your own model or a
-        new group: limits are then quantiles of the distances of the draws. By default,
-        intervals are corrected for the noise of sampled linear maps.
+        new group: limits are then quantiles of the distances of the draws. Noise in
+        sampled linear maps makes distances too long. By default, intervals correct for
+        this.
 
     Notes
     -----
@@ -209,7 +210,7 @@ class PosteriorMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        The noise of sampled linear maps makes distances longer. Limits are therefore
+        Noise in sampled linear maps makes distances too long. Limits are therefore
         corrected for this noise (Eq. 1 of ``posterior.intervals``). For other metrics,
         and for "exact" or ``credible`` draws, limits are quantiles of ``pair_draws``.
         """

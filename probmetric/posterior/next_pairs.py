@@ -108,7 +108,7 @@ def next_pairs(
         Quantity that each chosen pair maximizes. "information" is the expected
         information of its judgment about the metric, given the pairs chosen before (Eq.
         2 of ``posterior.next_pairs``). "disagreement" is the variance of P(same) over
-        draws that the pairs chosen before do not explain (Eq. 3).
+        draws, after removing the part that earlier chosen pairs explain (Eq. 3).
     X : array-like of shape (n_points, d), optional
         Points. Required if the candidates are row numbers.
     seed : int, default=0

@@ -100,8 +100,8 @@ def sbc(
         can be sampled (no ``numpyro.factor``).
     data : pytree of arrays
         Data of the model, with observations. Only the shapes of the observations are
-        used, and a few dozen observations are enough. All simulations use the same
-        other data (points, sizes).
+        used, and a few dozen observations are enough. The other arrays (points, sizes)
+        are the same in all simulations.
     args, kwargs, dtype, progress : optional
         As in ``sample``.
     seed : int, default=0
@@ -114,8 +114,8 @@ def sbc(
         Number of simulations. With ten quantities, 400 simulations detect a shift of
         all posterior means by a quarter of a posterior sd.
     n_control : int, default=100
-        Number of simulations for each wrong posterior (negative control). Use 0 for
-        none.
+        The check must also reject wrong posteriors (negative controls). This is the
+        number of simulations for each of them. With 0, wrong posteriors are not tried.
     n_draws, thin, n_warmup : int, defaults 99, 5 and 200
         Number of draws in each simulation, of iterations for each draw, and of warm-up
         iterations.

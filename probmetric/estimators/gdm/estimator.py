@@ -276,8 +276,9 @@ class GDM(
             1.
         points : array-like of shape (N, 2), optional
             Labels of the two sites of each pair, numbers or text. The bootstrap and the
-            jackknife use them. Default: the references that ``preprocessor`` looks up.
-            Without a preprocessor, sites with equal covariates are treated as one site.
+            jackknife use them. Default with a preprocessor: the entries of ``pairs``,
+            such as row numbers. Default without a preprocessor: sites with equal
+            covariates are treated as one site.
         """
         checked, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
         labels = points

@@ -75,9 +75,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Labels of the points. If points have no labels, None: points are then in the
         order of ``fitted_.pairs.X``.
     gap_ : float
-        Estimated upper bound, in nats, on how far the log posterior given ω at the fit
-        is below its nearest local maximum. The estimate uses a local quadratic
-        approximation.
+        Measure of convergence: a value near 0 is good. It is an estimated upper bound,
+        in nats, on how far the log posterior given ω at the fit is below its nearest
+        local maximum. The estimate uses a local quadratic approximation.
     learning_rate_ : float
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
@@ -93,13 +93,13 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     The estimate of ω maximizes its marginal posterior density, computed by Laplace's
     method. The linear map, b and the effects then maximize the posterior density given
     this ω. These maxima are local. A fit can have at most 5000 parameters, including
-    one for each point. P(same) of new
-    points assumes that the points of the fit are a random sample of all points. It is
-    not calibrated.
+    one for each point. P(same) of new points assumes that the points of the fit are a
+    random sample of all points. P(same) of new points is not calibrated.
 
-    ``sample`` draws the matrix M (feature, feature_bis) of the metric, the intercepts b
-    (of a typical point), b_point (point) and b_new (of a new point), and the spread ω.
-    It draws near the fit, and does not explore other modes of the posterior.
+    ``sample`` draws the matrix M (feature, feature_bis) of the metric and the spread ω.
+    It also draws intercepts: b of a typical point, b_point (point) of the points of the
+    fit, and b_new of a new point. ``sample`` draws near the fit, and does not explore
+    other modes of the posterior.
     ``posterior_metric`` uses "laplace" for
     prediction and "nuts" for intervals, with P(same) of new points. NUTS requires a
     learned spread. Intervals require judged pairs (``fit_pairs``), which may share
@@ -143,9 +143,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         ----------
         points : array-like of shape (N, 2), optional
             Labels of the two points of each pair, numbers or text. Pairs with a common
-            label share an effect. Default: the references that ``preprocessor`` looks
-            up. Without a preprocessor, points with equal features are treated as one
-            point.
+            label share an effect. Default with a preprocessor: the entries of
+            ``pairs``, such as row numbers. Default without a preprocessor: points with
+            equal features are treated as one point.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight)
         labels = points

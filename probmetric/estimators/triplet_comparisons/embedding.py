@@ -103,8 +103,9 @@ class TripletEmbedding(TripletLearner):
         Identity matrix. Row i represents object i in ``get_metric`` and
         ``posterior_metric``.
     gap_ : float
-        Estimated upper bound, in nats, on how far the log posterior at the fit is below
-        its nearest local maximum (see ``TripletMetric``). Rotations of the positions
+        Measure of convergence: a value near 0 is good. It is an estimated upper bound,
+        in nats, on how far the log posterior at the fit is below its nearest local
+        maximum (see ``TripletMetric``). Rotations of the positions
         are excluded, because they do not change the posterior.
     triplets_, prior_, params_
         Training triplets, prior, and posterior mode of the linear map. The map has n -

@@ -93,10 +93,10 @@ class TripletMetric(PairsMixin, TripletLearner):
         Lapse rate ε of the fit. If it is learned, it is the value at the joint
         posterior mode of the linear map and log(ε/(1 - ε)).
     gap_ : float
-        Estimated upper bound, in nats, on how far the log posterior at the fit is below
-        its nearest local maximum. The estimate uses a local quadratic approximation.
-        Infinite if the Hessian shows that the fit is not a maximum. NaN (not computed)
-        if p·d > 10,000.
+        Measure of convergence: a value near 0 is good. It is an estimated upper bound,
+        in nats, on how far the log posterior at the fit is below its nearest local
+        maximum. The estimate uses a local quadratic approximation. Infinite if the
+        Hessian shows that the fit is not a maximum. NaN (not computed) if p·d > 10,000.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
     threshold_, pair_classes_

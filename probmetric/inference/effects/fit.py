@@ -430,7 +430,7 @@ def spread_posterior(
     Raises
     ------
     ValueError
-        If the other parameters have no mode at any grid point.
+        If the search for the other parameters converges at no grid point.
 
     Examples
     --------
@@ -458,8 +458,8 @@ def spread_posterior(
         )
     if all(mode.factors is None for mode in posterior.modes):
         raise ValueError(
-            "Draws are not available, because the posterior of the other parameters "
-            "has no mode at any spread near the fitted spread. Increase max_iter, or "
-            "set a stronger prior."
+            "Draws are not available: at every spread that was tried, the search for "
+            "the other parameters (map, intercept, effects) did not converge. Increase "
+            "max_iter, or set a stronger prior."
         )
     return posterior

@@ -4,7 +4,8 @@ With u the mode and H the Hessian of the log density at u, the approximation is 
 (-H)⁻¹). -H must be positive definite: a posterior that is flat along a direction
 (rotations of a map W under a flat prior) has no Laplace approximation. The Pareto shape
 k-hat of the importance weights p(u)/q(u) measures the quality of the approximation.
-Below 0.7, importance weights can correct the approximation; above 0.7 they cannot.
+If k-hat is below 0.7, importance weights can correct the approximation. Above 0.7 they
+cannot.
 
 References
 ----------
@@ -121,11 +122,12 @@ class Laplace:
     Parameters
     ----------
     max_steps : int, default=2000
-        Maximum number of L-BFGS iterations. Used if the start is not a Gaussian.
+        Maximum number of L-BFGS iterations in the search for the mode. It is not used
+        if the estimator has computed the Gaussian.
     khat : bool, default=True
-        Whether to compute the diagnostic k-hat. Below 0.7 the draws are close to the
-        exact posterior. ``posterior_metric("prediction")`` does not compute it, because
-        the held-out loss of the votes is used instead.
+        Whether to compute the diagnostic k-hat. If k-hat is below 0.7, the draws are
+        close to the exact posterior: importance weights can correct the difference. By
+        default, ``posterior_metric("prediction")`` does not report k-hat.
 
     Examples
     --------

@@ -115,9 +115,9 @@ def fit(
         identify the covariances W within and B between sources.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
-        "default" is Eq. (1) of ``few`` for one component with free W and B if there are
-        2 to d groups. Otherwise "default" is ``mixture.default_prior``. None is maximum
-        likelihood, which may diverge.
+        If there are 2 to d groups, one component, and free W and B, "default" is
+        Eq. (1) of ``inference.two_stage.few``, a module. Otherwise "default" is
+        ``mixture.default_prior``. None is maximum likelihood, which may diverge.
     covariance : {"free", "proportional"}, default="free"
         "free" fits W_k and B_k. "proportional" fits W = αΣ and B = (1 - α)Σ. Points
         always use the proportional form.
