@@ -74,7 +74,7 @@ def test_settings_of_samplers_are_python_integers(small):
         pm.inference.lca.Bootstrap(block_size=n, max_steps=n),
     )
     counts = [v for one in found for v in vars(one).values() if v == 100]
-    assert [type(v) for v in counts] == [int] * 10
+    assert [type(v) for v in counts] == [int] * 9
 
 
 @SMALL

@@ -21,7 +21,7 @@ CASES = [
 def described(docstring):
     """Return the names in the section Parameters."""
     text = inspect.cleandoc(docstring)
-    section = re.search(r"^Parameters\n-+\n(.*?)(?=\n\n|\Z)", text, re.S | re.M)
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=\n\n\S|\Z)", text, re.S | re.M)
     entries = re.split(r"\n(?=\S)", section[1]) if section else []
     return {n for e in entries for n in e.split("\n")[0].split(" :")[0].split(", ")}
 

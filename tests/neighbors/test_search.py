@@ -220,7 +220,7 @@ X3 = np.arange(6.0).reshape(3, 2)
         (dict(points=np.full((3, 2), np.nan)), "points must be finite"),
         (
             dict(queries=np.zeros((3, 3)), points=np.zeros((3, 3))),
-            "queries must have 2 features, got 3",
+            "queries must have 2 features, as the metric, got 3",
         ),
         (dict(points=np.zeros((0, 2))), "points must have shape"),
         (dict(k=0), "k must be a whole number in"),
