@@ -232,9 +232,9 @@ def load(
     features : sequence of str, optional
         Feature columns, in this order. Default: all other columns.
     unlabeled : label, default="warn"
-        Label or group of unlabeled rows of a file, for example -1, or NaN for missing
-        labels. These rows are ignored. With None or "warn" every label is a class.
-        "warn" also warns if a label is -1.
+        Value in the label or group column of a file that marks a row as unlabeled, for
+        example -1. Use NaN for missing labels. These rows are ignored. If it is None or
+        "warn", every label is a class. "warn" also warns if a label is -1.
     n, seed : int, optional
         Number of points from a generator (default: 1000), and its seed (default: 0).
 

@@ -69,7 +69,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     Parameters
     ----------
     n_components : int, optional
-        Number of rows of A, from 1 to d. If it is set, the metric has the same number
+        Number of rows p of A, from 1 to d. If it is set, the metric has the same number
         of rows. Default: the number of classes minus 1, but at least 2 and at most d;
         the metric is then mixed with the Euclidean metric and has full rank.
     n_gaussians : int or sequence of int, default=3

@@ -88,8 +88,8 @@ class EigDML(PairLearner):
         before mixing. ``dual_`` is an upper bound on it, valid for all metrics that
         satisfy the constraint. ``gap_`` is ``dual_ - primal_``.
     far_weights_ : array of shape (n_F,)
-        Dual weights of the far pairs, which sum to one. Only pairs with positive weight
-        determine the optimum. Far pairs that ``fit`` left out have no weight.
+        Dual weights of the n_F far pairs, which sum to one. Only pairs whose weight is
+        positive determine the optimum. Far pairs that ``fit`` left out have no weight.
     n_iter_ : int
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
@@ -147,8 +147,9 @@ class EigDML(PairLearner):
             )
         if np.all(np.asarray(pairs.y) == 1):
             raise ValueError(
-                "X must have two different points in different classes, got none among "
-                f"{len(made.i)} pairs. Increase n_impostors, or add features."
+                "X must have a pair of unequal points of different classes, got no "
+                f"such pair among the {len(made.i)} pairs that fit made. Increase "
+                "n_impostors, or add features."
             )
         if isinstance(self.prior_strength, str):
             strength = eig_dml.choose_strength(

@@ -80,8 +80,9 @@ class HierarchicalLCA(EffectLearner):
     groups_ : array of shape (G,)
         Sorted labels of the groups. None after a fit without groups.
     spread_ : float
-        Standard deviation ω of the linear maps of groups, in units of c = ‖W₀‖/√p. 0 if
-        groups do not differ, or if there is one group.
+        Standard deviation ω of the linear maps of groups, in units of c = ‖W₀‖/√p, with
+        the Frobenius norm of the prior mean W₀. 0 if groups do not differ, or if there
+        is one group.
     intercept_ : float
         Intercept b ≥ 0 of all groups: P(same) of equal points is exp(-b).
     learning_rate_ : float

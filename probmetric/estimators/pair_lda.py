@@ -67,8 +67,8 @@ class PairLDA(PairLearner):
     Attributes
     ----------
     components_ : array of shape (k, d)
-        Linear map in input units, with rows by descending weight. Signs are not
-        identified.
+        Linear map in input units. Its k rows are in order of descending weight. Signs
+        are not identified.
     values_ : array of shape (k,)
         For "generalized", the variance of far pairs divided by the variance of close
         pairs along each row. Otherwise the eigenvalues of M, in standardized units.

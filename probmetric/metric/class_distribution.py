@@ -153,7 +153,8 @@ class ClassDistribution(MetricBase):
     chol : array of shape (c, 1, p, p) or (c, k, p, p)
         Lower Cholesky factors of the covariances.
     divergence : {"hellinger", "jensen_shannon"}, default="hellinger"
-        Squared Hellinger distance 1 - Σ√(p p'), or Jensen-Shannon divergence in nats.
+        Squared Hellinger distance 1 - Σ√(p p') of the class probabilities p and p' of
+        two points, or their Jensen-Shannon divergence in nats.
 
     Examples
     --------

@@ -50,7 +50,7 @@ class Mahalanobis(MetricBase):
     Parameters
     ----------
     factor : array of shape (p, d)
-        Linear map L, identified only up to an orthogonal transformation QL.
+        Linear map L. For an orthogonal matrix Q, QL gives the same distances as L.
     link : Link, LogLogisticLink or IsotonicLink, optional
         Function from a squared distance to P(same): from the model, or calibrated on
         held-out pairs. Without it, P(same) is not available.

@@ -26,7 +26,8 @@ def check_size(metric: Dissimilarity, X: Float[np.ndarray, "n d"], name: str) ->
     if not size < LARGEST:
         raise ValueError(
             f"{name} must be below 1e150 before and after the linear map of the "
-            f"metric, got {size:.3g} (largest entry {largest.max():.3g}). {RESCALE}"
+            f"metric, got {size:.3g} (the largest entry of {name} is "
+            f"{largest.max():.3g}). {RESCALE}"
         )
 
 
@@ -51,7 +52,7 @@ def check_found(
         size = max(np.abs(Q).max(), np.abs(P).max())
         raise ValueError(
             "points must have finite dissimilarities from the queries, got infinity "
-            f"(largest entry {size:.3g}). {RESCALE}"
+            f"(the largest entry of both is {size:.3g}). {RESCALE}"
         )
     row, column = np.nonzero(np.abs(D) < SMALLEST**2)
     check_lost(metric, Q[row], P[index[row, column]])
@@ -72,6 +73,6 @@ def check_lost(
         if any(np.sum(delta * row, -1).any() for row in factor):
             raise ValueError(
                 "points must be equal, or more than 1e-150 apart, got "
-                f"{np.abs(Q - P).max():.3g} (largest entry {np.abs(P).max():.3g}). "
-                f"{RESCALE}"
+                f"{np.abs(Q - P).max():.3g} (the largest entry of points is "
+                f"{np.abs(P).max():.3g}). {RESCALE}"
             )

@@ -69,14 +69,15 @@ def nearest(
         point ``exclude_self[i]``.
     shortlist : int, optional
         Use it for a faster, approximate search under a local Mahalanobis metric. Only
-        this number of candidates is compared: the nearest points under the base metric.
-        To measure the recall, compare some queries with ``shortlist=None``.
+        this number of candidates is compared. They are the nearest points under the
+        metric's base metric FᵀF, which does not depend on the query (F is its
+        ``frame``). To measure the recall, compare some queries with ``shortlist=None``.
     tile : int, default=1024
         Number t of queries, and of points, that are processed at a time. Use a smaller
-        number to reduce memory. With k' candidates per query (k + 1 or more),
-        Mahalanobis metrics use max(8 t², k' (d + 3)) numbers of 8 bytes, besides data
-        and result. Other metrics use 9 max(t², k') numbers and the memory of
-        ``pairwise`` for t² pairs.
+        number to reduce memory. Let k' be the number of candidates per query, at least
+        k + 1 (but not more than n). Besides data and result, Mahalanobis metrics store
+        max(8 t², k' (d + 3)) float64 numbers. Other metrics store 9 max(t², k') numbers
+        and need the memory of ``pairwise`` for t² pairs.
 
     Returns
     -------

@@ -106,12 +106,13 @@ def eigenvalues(
 ) -> Figure:
     """Draw a forest plot of the eigenvalues of M over draws.
 
-    Use it to see how many directions matter. The matrix M = WᵀW of the metric has
-    different eigenvalues in draws, in its posterior mean E[M], and at the posterior
-    mode of the linear map W, even if all are right. Noise in W increases every
-    eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r) for rows r of W. In a
-    draw, the largest eigenvalue is larger than in E[M], and the smallest is smaller.
-    The eigenvalues at the mode may therefore be outside most lines.
+    Use it to see how many directions matter. M = WᵀW is the matrix of the metric, and W
+    its linear map. The eigenvalues of M differ between draws, the posterior mean E[M],
+    and the posterior mode of W. This difference is not an error. Noise in W increases
+    every eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r), summed over the
+    rows W_r of W. On average over draws, the largest eigenvalue is at least that of
+    E[M], and the smallest is at most that of E[M]. For these reasons, the eigenvalues
+    at the mode may be outside most lines.
 
     Parameters
     ----------

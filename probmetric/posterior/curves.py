@@ -55,9 +55,11 @@ def curves(
     Returns
     -------
     Curves
-        Arrays ``x`` (evenly spaced from the first to the last knot), ``s``, ``lower``
-        and ``upper`` of shape (d, g), and ``names``. With coordinates, the last curve
-        belongs to the geographic distance.
+        ``x`` is evenly spaced from the first to the last knot. ``s`` are the values of
+        the curves at ``x``, and ``lower`` and ``upper`` their limits (None without
+        uncertainty). All have shape (d, g), with a row for each of d curves. ``names``
+        are the names of the curves (None if the features have no names). If the fit
+        used coordinates, the last curve belongs to the geographic distance.
 
     Examples
     --------

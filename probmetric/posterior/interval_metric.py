@@ -48,8 +48,8 @@ from probmetric.typing import Array, ArrayLike
 class IntervalMetric:
     """A fitted metric with its jackknife refits, for intervals of distances.
 
-    Intervals for the entries of M are not available, because they would not be
-    calibrated.
+    Intervals for the entries of the metric's matrix are not available, because they
+    would not be calibrated.
 
     Parameters
     ----------

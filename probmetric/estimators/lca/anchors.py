@@ -18,21 +18,23 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     """Raise for settings that anchors do not support, with the reason."""
     e = estimator
     if e.pairs != "nearest":
-        raise ValueError(f"pairs must be 'nearest' with n_anchors, got {e.pairs!r}")
+        raise ValueError(
+            f"pairs must be 'nearest' if anchors are used, got {e.pairs!r}"
+        )
     if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
         raise ValueError(
-            "prior_mean must be 'auto', 'identity', 'pca' or a matrix with n_anchors "
-            f"(others require all rows), got {e.prior_mean!r}"
+            "prior_mean must be 'auto', 'identity', 'pca' or a matrix if anchors are "
+            f"used (others require all rows), got {e.prior_mean!r}"
         )
     if lam in ("cv", "evidence"):
         raise ValueError(
-            f"regularization must be 'auto' or a number with n_anchors, got {lam!r}. "
-            "Use 'auto'."
+            "regularization must be 'auto' or a number if anchors are used, got "
+            f"{lam!r}. Use 'auto'."
         )
     if w is not None:
         raise ValueError(
-            "sample_weight must be None with n_anchors, got weights. Remove rows of "
-            "weight 0 before fit"
+            "sample_weight must be None if anchors are used, got weights. Remove rows "
+            "of weight 0 before fit"
         )
 
 

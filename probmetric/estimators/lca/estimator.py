@@ -76,8 +76,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Use ``fit`` for class labels, from which it makes pairs, and ``fit_pairs`` for
     pairs. In the model, two points x and x' are *same* with probability exp(-(b + ½
-    dist²)), and dist = ‖L (x - x')‖ is the learned distance. The fit is the posterior
-    mode of log b and of W, which is L in the units of the fit, up to a factor.
+    dist²)). The learned distance is dist = ‖L (x - x')‖, with a linear map L. The
+    matrix of the metric is M = LᵀL. The fit is the posterior mode of log b and of a
+    linear map W. For standardized features, L is W divided by √(1 + 2σ²) (see
+    ``sigma2_``).
 
     The prior of W is Gaussian. If the data have little information, the learned
     distance is close to the distance under the prior mean of W. In ``fit_pairs`` this
@@ -106,11 +108,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
         Strength λ of the prior. With larger λ the metric is closer to the metric of the
         prior mean W₀. An entry of W has prior standard deviation c/√λ, with c =
-        ‖W₀‖/√p. "auto" uses 10·max(1, n/1000) for labels. For pairs it uses the
-        smallest λ among 1, 3, 10, 30 and 100 whose log marginal likelihood is at most 3
-        below the largest. "cv" chooses λ and ``n_refresh`` by kNN accuracy on folds of
-        the training data, and also ``prior_mean`` if that is "auto". "evidence"
-        maximizes the marginal likelihood.
+        ‖W₀‖/√p and the Frobenius norm ‖·‖. "auto" uses 10·max(1, n/1000) for labels of
+        n points. For pairs it uses the smallest λ among 1, 3, 10, 30 and 100 whose log
+        marginal likelihood is at most 3 below the largest. "cv" chooses λ and
+        ``n_refresh`` by kNN accuracy on folds of the training data, and also
+        ``prior_mean`` if that is "auto". "evidence" maximizes the marginal likelihood.
     prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
         Prior mean W₀ for standardized features. The fit starts at W₀. A number g means
         W₀ ∝ S^(-g/2), with the covariance S within classes. The prior then shrinks the
@@ -150,11 +152,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     intercept_ : float
         Intercept b ≥ 0 of the model: P(same) of equal points is exp(-b).
     link_ : Link or None
-        Function from distance to P(same), exp(-(b + ½ dist²)), after ``fit_pairs``.
-        None after ``fit``, because P(same) then comes from class probabilities.
+        Function of the squared distance that computes P(same) = exp(-(b + ½ dist²)),
+        after ``fit_pairs``. None after ``fit``, because P(same) then comes from class
+        probabilities.
     sigma2_ : float
-        Variance σ² of the noise of a point in the model, in units in which the squared
-        width κ² of the coincidence is 1 (NOTATION.md).
+        Variance σ² of the noise that the model adds to each coordinate of Wx, the image
+        of a point x. Two points are *same* with probability exp(-½ ‖z - z'‖²), where z
+        and z' are their images with noise.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
         if "cv" chose to use the prior mean W₀ as the map, without learning.
@@ -496,11 +500,12 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             ``draws``. Not supported by the jackknife.
         target : {"fit", "all_pairs"}, default="fit"
             Fit that the jackknife repeats. "fit" uses the settings of this fit. Each
-            refit chooses the prior mean and λ again, but not the number of components
-            or the choices of "cv". "all_pairs" is the fit with ``pairs="all"``,
+            refit chooses the prior mean and the prior strength λ again, if they were
+            chosen automatically. It keeps the number of components and the settings
+            that "cv" chose. "all_pairs" is the fit with ``pairs="all"``,
             ``learning_rate=1`` and ``regularization=1``. The scale of its distances
-            does not depend on n. With "fit" it may, because nearest pairs become closer
-            as n increases.
+            does not depend on the number of points. The scale for "fit" may depend on
+            it, because nearest pairs become closer with more points.
 
         Returns
         -------
@@ -515,15 +520,16 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ------
         ValueError
             If ``n_draws`` is set for the jackknife, or ``target`` for draws.
-            If there are more than 1000 points for draws for intervals.
+            If draws for intervals are requested for more than 1000 labeled points.
 
         Notes
         -----
-        After ``fit``, draws for prediction use a learning rate η_G that is estimated
-        from the scores of points (NOTATION.md). They use the λ among 1, 10 and 100
-        with the best leave-one-out log score of soft votes, averaged over the draws.
-        Draws for intervals are draws of the target "all_pairs". After ``fit_pairs``,
-        draws use the learning rate and λ of the fit.
+        After ``fit``, draws for prediction raise the likelihood to a power η_G
+        (NOTATION.md). It is estimated from the likelihood gradients, summed over the
+        pairs of each point. These draws use the λ among 1, 10 and 100 with the best
+        leave-one-out log score of soft votes, averaged over the draws. Draws for
+        intervals come from the posterior of all pairs, with learning rate 1 and λ = 1.
+        After ``fit_pairs``, draws use the learning rate and λ of the fit.
         """
         self._check(purpose)
         check_choice("target", target, ("fit", "all_pairs"))

@@ -2,11 +2,11 @@
 
 The two purposes have different objects, and neither can be used for the other.
 
-*Prediction* averages soft votes over Laplace draws at the learning rate η_G that is
-computed from the scores of points. λ is chosen by leave-one-out of the averaged
-prediction. With few labels the log loss is lower than with the Euclidean distance or
-the fit; isotropic noise of the same size does nearly as well. See Benchmarks:
-posterior_few_labels.
+*Prediction* averages soft votes over Laplace draws. Their likelihood is raised to a
+power η_G, the learning rate. It is computed from the likelihood gradients, summed over
+the pairs of each point. λ is chosen by leave-one-out of the averaged prediction. With
+few labels the log loss is lower than with the Euclidean distance or the fit; isotropic
+noise of the same size does nearly as well. See Benchmarks: posterior_few_labels.
 
 *Intervals* belong to the fit itself: the recipe of the fit, with the settings that it
 chooses, is repeated without quarters of the points (``posterior.jackknife``). They

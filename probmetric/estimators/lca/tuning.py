@@ -126,8 +126,8 @@ def fit_labels(
     elif lam == "cv":
         if w is not None:
             raise ValueError(
-                "regularization must be 'auto', 'evidence' or a number with "
-                "sample_weight, got 'cv'"
+                "regularization must be 'auto', 'evidence' or a number if "
+                "sample_weight is given, got 'cv'"
             )
         choices = choose_by_folds(X, codes, recipe, random_state, groups)
         mean, lam, n_refresh = choices[0][:3]

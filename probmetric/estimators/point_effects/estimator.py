@@ -48,8 +48,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     ----------
     regularization : "auto" or float > 0, default="auto"
         Strength λ of the prior of the linear map. An entry has prior standard deviation
-        c/√λ around W₀, with c = ‖W₀‖/√p. "auto" uses 10 for labels, and the choice of
-        ``LCA().fit_pairs`` for pairs.
+        c/√λ around the prior mean W₀, with c = ‖W₀‖/√p (Frobenius norm). "auto" uses 10
+        for labels, and the choice of ``LCA().fit_pairs`` for pairs.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀ of the linear map. In ``fit``, "auto" chooses it as ``LCA`` does.
         In ``fit_pairs``, it is a multiple of the identity.

@@ -120,7 +120,7 @@ def test_a_later_fit_of_all_points_forgets_the_anchors(data):
 
 
 def test_weights_are_refused_as_they_would_thin_the_rows(data):
-    with pytest.raises(ValueError, match="sample_weight must be None with n_anchors"):
+    with pytest.raises(ValueError, match="sample_weight must be None if anchors"):
         pm.LCA(**QUICK).fit(*data, sample_weight=np.ones(900))
 
 
