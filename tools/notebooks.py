@@ -16,13 +16,16 @@ import difflib
 import os
 import re
 import sys
+from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r"[-+−±]?(\d[\d,]*)?\.?\d+(e[-+]?\d+)?|\bnan\b")
@@ -127,6 +130,10 @@ def run(path: Path, store: bool) -> list[str]:
             for output in cell.get("outputs", []):
                 if "text" in output:
                     output["text"] = FOLDER.sub("", output["text"])
+                if png := output.get("data", {}).get("image/png"):
+                    picture = Image.open(BytesIO(b64decode(png))).convert("RGB")
+                    picture.quantize(256, dither=0).save(file := BytesIO(), "PNG")
+                    output["data"]["image/png"] = b64encode(file.getvalue()).decode()
         nbformat.write(notebook, path)
     return list(
         difflib.unified_diff(before, spoken(notebook), "stored", "new", "", "", 0)
