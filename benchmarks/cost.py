@@ -33,6 +33,7 @@ from threadpoolctl import threadpool_limits
 import probmetric as pm
 
 LIMIT, AGAIN = 20, 10
+LEAST = {"seconds": 0.02, "MB": 2}  # Smaller values do not enter an exponent.
 CURVES = {
     "n": ([500, 2000, 8000, 32_000, 100_000], {"d": 16, "classes": 10}),
     "d": ([4, 32, 250, 2000], {"n": 1000, "classes": 10}),
@@ -145,15 +146,17 @@ def curve(method, name, rows, save, end):
             return
 
 
-def number(value, stopped):
+def number(value, unit, stopped):
     """Write a cell; NaN is one that was stopped."""
     if np.isnan(value):
         return stopped
+    if unit == "MB" and value < 1:
+        return "< 1"
     return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
 def tables(table):
-    """Return seconds, the exponent at the last two sizes, and memory, by curve."""
+    """Return seconds and memory by curve, each with its exponent."""
     lines = []
     for name, (sizes, fixed) in CURVES.items():
         part = table[table["curve"] == name]
@@ -166,14 +169,14 @@ def tables(table):
             for method in [name for name in METHODS if name in set(table["method"])]:
                 own = part[part["method"] == method].set_index("size")[value]
                 cells = [
-                    number(own[s], stopped) if s in own.index else "–" for s in sizes
+                    number(own[s], value, stopped) if s in own.index else "–"
+                    for s in sizes
                 ]
-                own = own.dropna()
-                own = own[own > (0.02 if value == "seconds" else 2)]
+                large = own[~(own < LEAST[value])]  # With NaN, of a stopped cell.
                 rise = "–"
-                if len(own) > 1:
-                    logs = np.log(own.iloc[-2:]), np.log(own.index[-2:])
-                    rise = f"{np.diff(logs[0])[0] / np.diff(logs[1])[0]:.1f}"
+                if len(large) > 2 and large.notna().all():
+                    slope = np.polyfit(np.log(large.index), np.log(large), 1)[0]
+                    rise = f"{slope.round(1) + 0.0:.1f}"  # No "-0.0".
                 body.append([method, *cells, rise])
             heads = [f"{name} = {size:,}" for size in sizes]
             lines += [f"## {title} against {name} ({others})", ""]
@@ -201,11 +204,21 @@ def figure(table, path):
                 marks = "--" if peer else "-", "osv^D"[k % 5]
                 ax.plot(own["size"], own[value].clip(lower=least), marks[0], lw=1, ms=4,
                         marker=marks[1], label=method, color=f"C{k % 10}")  # fmt: skip
+                if value == "seconds":
+                    late = own.loc[own[value].isna(), "size"]
+                    ax.plot(late, 0 * late + LIMIT, marks[1], ms=5, mfc="none",
+                            color=f"C{k % 10}")  # fmt: skip
             ax.set(xscale="log", yscale="log")
         line[0].set_ylabel(title)
         line[-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
-    for ax, name in zip(axes[-1], CURVES, strict=True):
-        ax.set_xlabel("number of classes" if name == "classes" else name)
+    titles = (
+        "n rows (d = 16, 10 classes)",
+        "d features (n = 1,000, 10 classes)",
+        "number of classes (n = 9,000, d = 16)",
+    )
+    for column, name, title in zip(axes.T, CURVES, titles, strict=True):
+        column[0].set_title(title, fontsize=9)
+        column[-1].set_xlabel("number of classes" if name == "classes" else name)
     drawing.savefig(path, dpi=110, bbox_inches="tight")
 
 
