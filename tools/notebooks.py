@@ -132,7 +132,7 @@ def run(path: Path, store: bool) -> list[str]:
                     output["text"] = FOLDER.sub("", output["text"])
                 if png := output.get("data", {}).get("image/png"):
                     picture = Image.open(BytesIO(b64decode(png))).convert("RGB")
-                    picture.quantize(256, dither=0).save(file := BytesIO(), "PNG")
+                    picture.quantize(256, method=1).save(file := BytesIO(), "PNG")
                     output["data"]["image/png"] = b64encode(file.getvalue()).decode()
         nbformat.write(notebook, path)
     return list(
