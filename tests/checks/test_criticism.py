@@ -1,12 +1,14 @@
 """``check_model``: the rule of its words, and what it says of simulated data."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import probmetric as pm
 from benchmarks.harness import load
 from benchmarks.model_verdict import ARMS, OUT, run
 from probmetric.checks.criticism import Finding, verdict_of
+from probmetric.checks.lca.criticism import _finding
 from probmetric.storage.draws_file import load_draws, save_draws
 
 
@@ -44,6 +46,16 @@ def test_conflict_is_what_is_surprising_and_matters(p, size, word):
 def test_the_levels_are_those_of_p_values_after_holm(p, words):
     result = verdict_of("lca", [finding(value, 1.0) for value in p])
     assert tuple(part.verdict for part in result.parts) == words
+
+
+def test_bins_above_and_below_the_band_are_counted():
+    """Sums of 10 judgments with sd 1 leave the band at about 0.25, not at 0.1."""
+    stated, shares = np.array([0.2, 0.5, 0.8, 0.4]), np.array([0.6, 0.6, 0.3, 0.4])
+    table = pd.DataFrame({"expected": stated, "observed": shares, "weight": 10.0})
+    drawn = np.random.default_rng(0).normal(size=(999, 4))
+    found = _finding("x", table, (10 * (shares - stated), drawn, np.ones(4)), "s", "r")
+    assert "s: 2 of 4 bins outside the simultaneous 95% band" in found.summary
+    assert "largest gap: 0.80 stated, 0.30 observed" in found.summary
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from matplotlib.colors import to_hex, to_rgb
 import probmetric as pm
 from probmetric import plots
 from probmetric.data import Pairs
+from probmetric.plots.checks import _replicated_shares
 from probmetric.plots.style import NAME, class_marks, readable, styled
 from tests.metric_kinds import build
 
@@ -235,3 +236,12 @@ def test_the_plane_has_the_shares_of_both_of_its_axes():
     X = signs * np.sqrt([6.0, 3.0, 1.0])
     axis = plots.embedding(pm.Mahalanobis(np.eye(3)), X, np.arange(8) % 2).axes[0]
     assert "plane of 90% of the squared distance" in axis.get_title("left")
+
+
+def test_replicated_shares_follow_the_model():
+    """20,000 labels at squared distance 2 and b = 0.3: P = exp(-1.3), sd 0.0032."""
+    delta, which = np.full((20_000, 2), 1.0), np.zeros(20_000, int)
+    shares = _replicated_shares(
+        np.eye(2)[None], np.array([0.3]), delta, which, np.random.default_rng(0)
+    )
+    assert abs(shares[0, 0] - np.exp(-1.3)) < 0.016  # five sd
