@@ -3,12 +3,15 @@
 import hashlib
 import json
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import probmetric as pm
+from probmetric.cli.inputs import if_seen
+from probmetric.data import Labeled
 from probmetric.data.hash import row_hashes
 from probmetric.datasets import load
 from probmetric.large import overlap
@@ -184,3 +187,17 @@ def test_triplets_of_objects_that_were_learned_from_are_counted(answers):
     done = run("evaluate", *metric, "--answers", answers / "new.csv")
     assert done.exit_code == 0, done.output
     assert "note: 1 of 3 judgments use the same rows as judgments" in done.stderr
+
+
+def test_some_learned_rows_among_others_are_counted():
+    X = np.arange(10.0).reshape(5, 2)
+    stored = SimpleNamespace(
+        n_metrics=1, name="m.npz", rows=row_hashes(X[:3]), data_hash=None
+    )
+    (all_seen,), (some,), none = (
+        if_seen(stored, Labeled(X[rows], np.arange(5)[rows]))
+        for rows in (slice(3), slice(5), slice(3, 5))
+    )
+    assert all_seen.startswith("m.npz was learned from the same points: its figures")
+    assert some.startswith("3 of 5 rows of --data have the same features as rows that")
+    assert none == []
