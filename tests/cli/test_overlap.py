@@ -3,17 +3,16 @@
 import hashlib
 import json
 import struct
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric.cli.inputs import if_seen
-from probmetric.data import Labeled
+from probmetric.cli.inputs import StoredMetric, if_seen
 from probmetric.data.hash import row_hashes
 from probmetric.datasets import load
+from probmetric.datasets.loading import Dataset
 from probmetric.large import overlap
 from probmetric.large.rows import open_rows
 from probmetric.storage.draws_file import load_draws, save_draws
@@ -191,12 +190,11 @@ def test_triplets_of_objects_that_were_learned_from_are_counted(answers):
 
 def test_some_learned_rows_among_others_are_counted():
     X = np.arange(10.0).reshape(5, 2)
-    stored = SimpleNamespace(
-        n_metrics=1, name="m.npz", rows=row_hashes(X[:3]), data_hash=None
-    )
+    metric, rows = pm.Mahalanobis(np.eye(2)), row_hashes(X[:3])
+    stored = StoredMetric(metric, 2, None, None, "m.npz", rows=rows)
     (all_seen,), (some,), none = (
-        if_seen(stored, Labeled(X[rows], np.arange(5)[rows]))
-        for rows in (slice(3), slice(5), slice(3, 5))
+        if_seen(stored, Dataset(X[r], np.arange(5)[r], ("a", "b"), ("c",), "x"))
+        for r in (slice(3), slice(5), slice(3, 5))
     )
     assert all_seen.startswith("m.npz was learned from the same points: its figures")
     assert some.startswith("3 of 5 rows of --data have the same features as rows that")
