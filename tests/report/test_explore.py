@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric.report.explore import MOST_POINTS, Page, explore
+from probmetric.report.explore import MOST_POINTS, Page, _neighbors, explore
 from tests.metric_kinds import build
 
 BROWSERS = "chromium", "chromium-browser", "google-chrome", "chrome"
@@ -196,3 +196,12 @@ def test_it_answers_in_a_browser(tmp_path):
     )  # fmt: skip
     found = re.search(r'<pre id="said">(.*?)</pre>', again.stdout, re.S)
     assert json.loads(unescape(found[1]))["first"]["query"].startswith("Row 5,")
+
+
+def test_votes_are_shares_of_the_k_neighbors():
+    """Neighbors of 0 among 0, 1, 3, 7, 15 are 1, 3 and 7, of classes 1, 0 and 1."""
+    X, codes = np.array([[0.0], [1.0], [3.0], [7.0], [15.0]]), np.array([0, 1, 0, 1, 1])
+    found = _neighbors(pm.Mahalanobis(np.eye(1)), X, codes, 2, 3)
+    np.testing.assert_allclose(found["votes"][0], [1 / 3, 2 / 3])
+    np.testing.assert_array_equal(found["index"][0], [1, 2, 3])
+    np.testing.assert_array_equal(found["others"], 0)
