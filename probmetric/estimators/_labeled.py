@@ -217,7 +217,7 @@ def _point_weights(
         raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}")
     positive = weights[weights != 0]
     if not len(positive):
-        raise ValueError("sample_weight must have a weight above 0, got none")
+        raise ValueError("sample_weight must have a weight above zero, got none")
     if not np.all((positive > 1e-100) & (positive < 1e100)):
         raise ValueError(
             "sample_weight must be 0, or between 1e-100 and 1e100 (products of "

@@ -101,7 +101,7 @@ def test_what_counts_points_alike_is_refused():
     [
         (TIMES[:-1], r"must have shape \(30,\), got \(29,\)"),
         (-TIMES, r"must be 0, or between .* got -3\.\.-1"),
-        (0 * TIMES, "a weight above 0, got none"),
+        (0 * TIMES, "a weight above zero, got none"),
         (np.where(TIMES > 1, np.nan, 1), "got nan..nan"),
         (1e200 * TIMES, "must be 0, or between 1e-100"),
         (["a"] * 30, "must be numbers, got text"),
