@@ -69,8 +69,8 @@ class TripletLearner(Learner[NutsOrLaplace]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Load also pickles of fits without ``lapse_rate_``."""
-        if "params_" in state:
-            state = {"lapse_rate_": float(state.get("lapse_rate", 0.0)), **state}
+        if "params_" in state and "lapse_rate_" not in state:
+            state = {**state, "lapse_rate_": float(state.get("lapse_rate", 0.0))}
         super().__setstate__(state)
 
     def _draw(
