@@ -3,12 +3,12 @@
     python benchmarks/cost.py --out benchmarks/results [--minutes 6]
     python benchmarks/cost.py --table --out benchmarks/results
 
-Normal classes of unit variance, with means of variance 1; one of n, d and the number of
-classes varies. Every cell runs in a process of its own, with one BLAS thread. Its
-seconds are those of the second call (of the first if that took over 10 s), so that
-compilation is left out. Its memory is the rise of the largest resident set, above that
-of making the rows. A curve ends after a cell of more than 10 s; a cell is stopped after
-20 s. Stored cells are not run again.
+The data are normal classes of unit variance, with means of variance 1. One of n, d and
+the number of classes varies. Every cell runs in a separate process with one BLAS
+thread. The second call is timed, without compilation, or the first call if it took more
+than 10 s. Memory is the rise of the largest resident set after the rows were made. A
+curve ends after a cell of more than 10 s. A cell is stopped after 20 s. Stored cells
+are not run again.
 """
 
 import argparse

@@ -7,12 +7,11 @@ the same source 500 queries and 20,000 rows held out. Then each command runs in 
 process of its own, one BLAS thread, compiled programs thrown away: seconds of processor
 (user and system) and of wall, and MB most resident, by ``wait4``.
 
-Figures are stored in ``results/large_set.csv`` as they come, those that are there are
-not measured again, and the table is written from them: what was
-stopped goes on. ``--table`` only writes it. The load of the machine stands beside each:
-above 2 on two cores, seconds of wall say nothing and those of processor are upper ones.
-``--only`` takes what the names of commands begin with ("fit lca"). Files stay in
-``--folder`` if that is given.
+Results are stored in ``results/large_set.csv``. Stored results are not measured again,
+and a run that was stopped continues. ``--table`` only writes the table. The table has
+the load of the machine. With a load above 2 on two cores, wall times are meaningless
+and CPU times are too high. ``--only`` selects commands by the beginning of their names
+("fit lca"). Files are kept in ``--folder``, if it is set.
 """
 
 import argparse

@@ -13,9 +13,9 @@ tests p_y(x), the others Σ p p'.
 "new classes" leaves out half of the classes of sets with at least 8: pairs of rows of
 left-out classes, weighted to prior odds of 1/9.
 
-"floor" is the ECE of the same P(same) for labels drawn from the class probabilities of
-the held-out points: that of a calibrated method with so few points. For new classes it
-is the ECE of a link of the same form that is fitted to these very pairs. "forest" is
+"floor" is the ECE that a calibrated method would have with so few points: labels are
+drawn from the class probabilities of the held-out points. For new classes it is the ECE
+of a link of the same form that is fitted to the judged pairs. "forest" is
 the log loss of the class probability by 500 trees for the same retrieved pairs, clipped
 at 0.002.
 

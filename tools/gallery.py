@@ -106,7 +106,7 @@ def made(data: pm.datasets.Dataset) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     (n, d), X, y = data.X.shape, data.X, data.y
     missing = np.isnan(X).any()
-    hole = np.nan if missing else 1.0  # a factor of one entry of what is not from X
+    hole = np.nan if missing else 1.0  # a factor for arguments other than X
     names = list(data.feature_names)
     sd = np.nanstd(X, 0)
     scale = 1 / np.where(sd > 0, sd, 1)

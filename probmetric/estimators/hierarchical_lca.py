@@ -104,7 +104,7 @@ class HierarchicalLCA(EffectLearner):
     data on which pooling did not help, see Benchmarks: hierarchical.
 
     P(same) of the metrics is averaged over draws, and is not calibrated. After ``fit``
-    it applies to pairs like those of the fit: by default, a point and a near point of
+    it applies to pairs like the training pairs: by default, a point and a near point of
     its group.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the common metric and the

@@ -110,9 +110,9 @@ def eigenvalues(
     its linear map. The eigenvalues of M differ between draws, the posterior mean E[M],
     and the posterior mode of W. This difference is not an error. Noise in W increases
     every eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r), summed over the
-    rows W_r of W. On average over draws, the largest eigenvalue is at least that of
-    E[M], and the smallest is at most that of E[M]. For these reasons, the eigenvalues
-    at the mode may be outside most lines.
+    rows W_r of W. On average over draws, the largest eigenvalue is at least the
+    largest of E[M], and the smallest is at most the smallest of E[M]. For these
+    reasons, the eigenvalues at the mode may be outside most lines.
 
     Parameters
     ----------

@@ -50,8 +50,8 @@ def local_ellipses(
     at : array of shape (m, d), optional
         Centers of the ellipses. Default: ``number`` evenly spaced rows of X.
     features : (int, int), default=(0, 1)
-        Column numbers of the two features to draw. All other features are equal to
-        those of the center.
+        Column numbers of the two features to draw. All other features have the
+        values of the center.
     number : int, default=25
         Number of ellipses.
     size : float, default=0.08

@@ -220,8 +220,8 @@ def _probabilities(
     for start in range(0, n, TILE):
         rows = np.arange(start, start + TILE)
         rows[rows >= n] = start  # Repeat the first.
-        found = over_draws(same, draws, *(X[rows] for X in ends))
-        p[:, start : start + TILE] = found[:, : n - start]
+        probabilities = over_draws(same, draws, *(X[rows] for X in ends))
+        p[:, start : start + TILE] = probabilities[:, : n - start]
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
             "posterior must have P(same) in [0, 1] for every draw and candidate, got "

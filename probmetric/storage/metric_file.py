@@ -94,8 +94,8 @@ def _numbers(values: object, name: str) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             if not (array.size and np.isnan(array.min())):
                 return array
-    found = "NaN" if array.dtype.kind in "biuf" else array.dtype
-    raise ValueError(f"metric must have numbers in {name}, got {found}")
+    content = "NaN" if array.dtype.kind in "biuf" else array.dtype
+    raise ValueError(f"metric must have numbers in {name}, got {content}")
 
 
 def _fields(kind: type[Any]) -> list[str]:

@@ -585,7 +585,7 @@ COMPILED = {"dca_gm", "hierarchical_lca", "lca", "point_effects", "triplet_compa
 def test_claims(name):
     """Toy data, the reference of each quick claim, and which wrong claims are rejected.
 
-    References are those of the NumPyro model, quadrature or algebra: the claim says so.
+    References come from the NumPyro model, quadrature or algebra, as each claim states.
     """
     spec, shown = MODELS[name], {}
     with jax.enable_x64(True):

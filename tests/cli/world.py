@@ -113,6 +113,6 @@ def written(folder):
     kept = [p for p in sorted(folder.iterdir()) if p.suffix in (".csv", ".json")]
     texts = [f"-- {path.name}\n{path.read_text('utf8')}" for path in kept]
     names = sorted(path.name for path in folder.iterdir())
-    # The command is that of the tests, and a hash says nothing to a reader.
+    # The command is pytest's, and a hash cannot be checked by a reader.
     text = re.sub(r'"asked": ".*"', '"asked": ""', "\n".join(texts))
     return f"-- files\n{names}\n{re.sub(r'[0-9a-f]{64}', 'HASH', text)}"

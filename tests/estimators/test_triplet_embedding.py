@@ -269,7 +269,7 @@ def test_a_lapse_rate_keeps_the_scale_of_distances_and_the_probabilities():
     assert learned.gap_ < 1e-6
     assert pickle.loads(pickle.dumps(learned)).lapse_rate_ == learned.lapse_rate_
     drawn = learned.sample("laplace", n_draws=200)["posterior"]["lapse_rate"]
-    # 5000 responses tell ε to about 0.012: five standard errors.
+    # With 5000 responses the standard error of ε is about 0.012: five of them.
     assert 0.09 < learned.lapse_rate_ < 0.21
     assert abs(float(drawn.mean()) - learned.lapse_rate_) < 0.01
     assert 0.005 < float(drawn.std()) < 0.03

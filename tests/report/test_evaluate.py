@@ -105,7 +105,7 @@ def test_the_page_of_judged_triplets(made):
 
 
 def test_the_page_of_odd_ones_out(made):
-    """The largest P is that of the judgment in rows 0, 2 and 3."""
+    """The judgment has the largest P in rows 0, 2 and 3."""
     scores = {"even odds": SCORES | {"log_loss": 1.0986}, "lca": SCORES}
     summary, splits = judgments("odd_one_out", "even odds", scores)
     largest = [0.62, 0.45, 0.81, 0.48, 0.67]

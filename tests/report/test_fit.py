@@ -168,7 +168,7 @@ def test_a_sample_of_the_rows_is_said_to_be_one():
 
 
 def test_rows_on_disk_are_sampled_again(fitted, points, tmp_path):
-    """The page says that they have changed, since their hash is another."""
+    """The page warns that the data have changed, because their hash differs."""
     pd.read_csv(tmp_path / "mine.csv").to_parquet(tmp_path / "mine.parquet")
     about = {
         "source": str(tmp_path / "mine.parquet"),

@@ -1,6 +1,6 @@
 """Headers, names, attributes and messages of stored files equal a stored text.
 
-Read: each array of a file is that of the metric, which other tests compare by bits.
+Read: each array of a file equals the metric's array; other tests compare the bits.
 """
 
 import dataclasses

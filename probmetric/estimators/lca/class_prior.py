@@ -169,8 +169,8 @@ def choose_prior(
         if isinstance(value, str):
             tried = [base._replace(**{name: number}) for number in grid]
             new = [prior for prior in tried if prior[2:] not in losses]
-            found = held_out(Z, codes, new).tolist()
-            losses |= zip((prior[2:] for prior in new), found, strict=True)
+            values = held_out(Z, codes, new).tolist()
+            losses |= zip((prior[2:] for prior in new), values, strict=True)
             scores = -np.array([losses[prior[2:]] for prior in tried])
             base = tried[first_best(scores)]
     return base

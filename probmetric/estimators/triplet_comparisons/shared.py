@@ -94,7 +94,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
             )
 
     def _lapses(self, prior: TripletPrior) -> tuple[TripletPrior, float]:
-        """Return the prior with that of a learned lapse rate, or the fixed rate."""
+        """Return the prior (also of a learned lapse rate) and the fixed rate."""
         if self.lapse_rate == "auto":
             return prior._replace(lapse=LAPSE_PRIOR), 0.0
         return prior, float(self.lapse_rate)
