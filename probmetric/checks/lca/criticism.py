@@ -289,7 +289,7 @@ def _location(
     largest, p = surprise(observed, drawn, sd)
     gap = float(np.max(np.abs(observed) / whole))
     summary = (
-        f"the rate of *same* varies by {gap:.0%} with the place of a pair, at equal "
+        f"the rate of same pairs varies by {gap:.0%} with the place of a pair, at equal "
     )
     summary = f"{summary}distance (p = {p:.2g})"
     remedy = (
