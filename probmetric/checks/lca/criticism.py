@@ -289,9 +289,9 @@ def _location(
     largest, p = surprise(observed, drawn, sd)
     gap = float(np.max(np.abs(observed) / whole))
     summary = (
-        f"the rate of same pairs varies by {gap:.0%} with the place of a pair, at equal "
+        f"the rate of same pairs varies by {gap:.0%} with the place of a pair, at "
+        f"equal distance (p = {p:.2g})"
     )
-    summary = f"{summary}distance (p = {p:.2g})"
     remedy = (
         "One base rate b is not enough: use PointEffectsLCA or HierarchicalLCA, or do "
         "not compare P(same) of pairs in different places."
