@@ -15,6 +15,7 @@ from tests.expected import FOLDER, assert_expected
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.long
 def test_what_is_refused_and_how(tmp_path, monkeypatch):
     monkeypatch.chdir(write_world(tmp_path))
     mine = pd.read_csv("mine.csv")

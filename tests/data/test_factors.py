@@ -263,6 +263,7 @@ def test_a_numeric_column_may_look_like_a_level_but_not_be_one():
         pm.LDA().fit(X.assign(**{"soil=clay": X["rain"]}), Y)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "learner",
     [
