@@ -15,6 +15,7 @@ from pathlib import Path
 
 import harness
 import numpy as np
+import pandas as pd
 from scipy.stats import t
 
 import probmetric as pm
@@ -24,6 +25,8 @@ TABLE = RESULTS.with_suffix(".md")
 DF = 7
 SIZES = (500, 2000, 8000)
 SEEDS = 200
+COLUMNS = ("anchors", "seed", "distance", "size", "stated", "shape", "scale",
+           "thinned_shape", "thinned_scale", "seconds")  # fmt: skip
 
 
 def population(n, d, c, seed=0):
@@ -72,20 +75,9 @@ def error(n=30_000, d=8, c=4, seeds=4):
             seconds = time.perf_counter() - start
             shape, scale = compared(M, whole)
             other = compared(thinned(X, y, size, seed), whole)
-            found["rows"].append(
-                {
-                    "anchors": size,
-                    "seed": seed,
-                    "distance": float(np.linalg.norm(M - whole)),
-                    "size": float(np.linalg.norm(whole)),
-                    "stated": float(np.linalg.norm(se)),
-                    "shape": shape,
-                    "scale": scale,
-                    "thinned_shape": other[0],
-                    "thinned_scale": other[1],
-                    "seconds": seconds,
-                }
-            )
+            lengths = (float(np.linalg.norm(A)) for A in (M - whole, whole, se))
+            values = size, seed, *lengths, shape, scale, *other, seconds
+            found["rows"].append(dict(zip(COLUMNS, values, strict=True)))
             store("error", found)
 
 
@@ -134,22 +126,11 @@ def error_table(found):
         "| anchors | distance | stated | shape | scale | thinned: shape | scale |",
         "|---|---|---|---|---|---|---|",
     ]
-    for size in SIZES:
-        rows = [r for r in found["rows"] if r["anchors"] == size]
-        if not rows:
-            continue
-
-        def rms(name, rows=rows):
-            return np.sqrt(np.mean([(r[name] / r["size"]) ** 2 for r in rows]))
-
-        def mean(name, rows=rows):
-            return np.mean([r[name] for r in rows])
-
-        lines.append(
-            f"| {size} | {rms('distance'):.3f} | {rms('stated'):.3f} | "
-            f"{mean('shape'):.3f} | {mean('scale'):.3f} | "
-            f"{mean('thinned_shape'):.3f} | {mean('thinned_scale'):.3f} |"
-        )
+    shapes = ["shape", "scale", "thinned_shape", "thinned_scale"]
+    for size, rows in pd.DataFrame(found["rows"]).groupby("anchors"):
+        errors = rows[["distance", "stated"]].div(rows["size"], axis=0)
+        cells = [*np.sqrt((errors**2).mean()), *rows[shapes].mean()]
+        lines.append(f"| {size} | " + " | ".join(f"{v:.3f}" for v in cells) + " |")
     return [*lines, ""]
 
 

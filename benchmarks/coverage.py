@@ -17,13 +17,10 @@ that contain the truth, and their mean width divided by the ideal width. Errors 
 training sets.
 """
 
-import time
-import warnings
-from pathlib import Path
+from functools import partial
 
 import numpy as np
-import pandas as pd
-from harness import markdown, parser, write_page
+from harness import markdown, mean_error, parser, resumed, write_page
 from sklearn.base import clone
 
 import probmetric as pm
@@ -106,7 +103,7 @@ class World:
         return self.truths[name]
 
     def row(self, name, seed):
-        """Return coverage and width for one training set."""
+        """Return the row of one training set: coverage and width."""
         X, y = sample(self.name, self.n, np.random.default_rng([2, self.n, seed]))
         learner = LEARNERS[name]
         if isinstance(learner, pm.LCA):
@@ -118,12 +115,12 @@ class World:
             made.interval(self.A, self.B),
             made.ratio_interval((self.A, self.B), following),
         )
-        found = {"method": name, "data": self.name, "n": self.n, "seed": seed}
+        found = {}
         what = zip(("distance", "ratio"), ends, *self.truth(name), strict=True)
         for question, (low, high), mean, sd in what:
             found[question] = np.mean((low <= mean) & (mean <= high))
             found[f"width of {question}"] = np.mean((high - low) / (3.29 * sd))
-        return found
+        return [found]
 
 
 def tables(table):
@@ -132,9 +129,8 @@ def tables(table):
     for key, part in table.groupby(["method", "data", "n"], sort=False):
         cells = []
         for question in ("distance", "ratio"):
-            error = part[question].std(ddof=1) / np.sqrt(len(part))
             width = part[f"width of {question}"].mean()
-            cells.append(f"{part[question].mean():.3f} ± {error:.3f}, {width:.2f}")
+            cells.append(f"{mean_error(part[question])}, {width:.2f}")
         body.append([*key, len(part), *cells])
     header = ["learner", "population", "n", "training sets", "distance", "ratio"]
     return markdown(body, header)
@@ -144,23 +140,16 @@ def main():
     """Run what the CSV lacks, and write the page."""
     options = parser(["intervals"], __doc__).parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    path = Path(options.out, "intervals.csv")
-    table = pd.read_csv(path) if path.exists() else pd.DataFrame()
-    key = ["method", "data", "n", "seed"]
-    done = set(map(tuple, table[key].to_numpy())) if len(table) else set()
-    warnings.filterwarnings("ignore")
     cells = [(d, n) for d in options.sets or SHARES for n in options.sizes or SIZES]
     worlds = [] if options.table else [World(*cell) for cell in cells]
-    first, end = options.first or 0, time.monotonic() + 60 * options.minutes
-    for seed in range(first, first + options.seeds):
-        for world in worlds:
-            for name in options.methods or LEARNERS:
-                known = (name, world.name, world.n, seed) in done
-                if not known and time.monotonic() < end:
-                    row = pd.DataFrame([world.row(name, seed)])
-                    table = pd.concat([table, row])
-                    table.to_csv(path, index=False)
-        print(seed, flush=True)
+    first, keys = options.first or 0, ["method", "data", "n", "seed"]
+    cases = (
+        ((name, world.name, world.n, seed), partial(world.row, name, seed))
+        for seed in range(first, first + options.seeds)
+        for world in worlds
+        for name in options.methods or LEARNERS
+    )
+    table = resumed(options.out / "intervals.csv", keys, cases, options.minutes)
     write_page("intervals", tables(table), options.out)
 
 

@@ -15,13 +15,11 @@ without effects; ``--regularization`` sets another.
 """
 
 import argparse
-import time
-import warnings
+from functools import partial
 
 import jax
 import numpy as np
-import pandas as pd
-from harness import RESULTS, markdown, write_page
+from harness import RESULTS, markdown, mean_error, resumed, write_page
 
 import probmetric as pm
 from probmetric.models.lca import log_sigma2_of
@@ -78,7 +76,7 @@ def of_points(rng, lam, _, N, axes, b, spread):
 
 
 def row(kind, name, seed, method, lam):
-    """Return the coverage of one world."""
+    """Return the row of one world: its coverage."""
     rng = np.random.default_rng([seed, *map(ord, kind + name)])
     model, truths = {"groups": of_groups, "points": of_points}[kind](
         rng, lam if lam == "auto" else float(lam), *WORLDS[kind][name]
@@ -97,12 +95,8 @@ def row(kind, name, seed, method, lam):
         true = true[:15] / true[15:]
         found["ratio"].append(np.mean((low <= true) & (true <= high)))
     prior = model.fitted_.prior.common
-    return {
-        **dict(zip(KEYS, (kind, name, seed, method, lam), strict=True)),
-        **{question: np.mean(values) for question, values in found.items()},
-        "λ": float(prior.lam),
-        "ω / c": model.spread_,
-    }
+    shares = {question: np.mean(values) for question, values in found.items()}
+    return [shares | {"λ": float(prior.lam), "ω / c": model.spread_}]
 
 
 KEYS = ["effects", "world", "seed", "method", "λ of fit"]
@@ -115,10 +109,7 @@ def tables(table):
     for by in (common, [*common, "world"]):
         body = []
         for keys, part in table.groupby(by, sort=False):
-            cells = [
-                f"{part[c].mean():.3f} ± {part[c].sem():.3f}"
-                for c in ("distance", "ratio")
-            ]
+            cells = [mean_error(part[c]) for c in ("distance", "ratio")]
             extra = [f"{part[c].mean():.2f}" for c in ("λ", "ω / c")]
             body.append([*keys, len(part), *cells, *extra])
         header = [*by, "fits", "distance", "ratio", "mean λ", "mean ω / c"]
@@ -136,17 +127,14 @@ def main():
     parser.add_argument("--table", action="store_true", help="only write the page")
     options = parser.parse_args()
     path = RESULTS / "effects_coverage.csv"
-    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEYS)
-    done = set(map(tuple, table[KEYS].to_numpy()))
-    end = time.monotonic() + 60 * options.minutes
-    warnings.filterwarnings("ignore")
-    for seed in range(0 if options.table else options.worlds):
-        for kind, worlds in WORLDS.items():
-            for name in worlds:
-                case = kind, name, seed, options.method, options.regularization
-                if case not in done and time.monotonic() < end:
-                    table = pd.concat([table, pd.DataFrame([row(*case)])])
-                    table.to_csv(path, index=False, float_format="%.5g")
+    cases = [
+        (kind, name, seed, options.method, options.regularization)
+        for seed in range(0 if options.table else options.worlds)
+        for kind, worlds in WORLDS.items()
+        for name in worlds
+    ]
+    made = ((case, partial(row, *case)) for case in cases)
+    table = resumed(path, KEYS, made, options.minutes)
     write_page("effects_coverage", tables(table), RESULTS)
 
 

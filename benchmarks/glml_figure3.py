@@ -25,8 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from harness import markdown
-from sklearn.datasets import load_wine
+from harness import markdown, sets
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
@@ -64,6 +63,7 @@ METHODS = {
     "Bayes": GaussianClasses,
 }
 PEERS = ("LMNN", "ITML")
+COLUMNS = "panel", "size", "method", "accuracy", "error", "realizations", "seconds"
 OURS = ("GLML, paper", "GLML, predictive", "GLML, draws")
 PANELS = {
     "synthetic": ((5, 10, 20, 50, 100), 4),
@@ -101,25 +101,11 @@ def sample(X, y, per_class, rng):
     return X[chosen], y[chosen], X[rest], y[rest]
 
 
-def read(name, folder):
-    """Return X and y of a set."""
-    if name == "wine":
-        return load_wine(return_X_y=True)
-    stored = np.load(Path(folder) / f"{name}.npz")
-    return stored["X"], stored["y"]
-
-
 def row(name, size, method, values, seconds):
     """Summarise the realizations of one method."""
-    return {
-        "panel": name,
-        "size": size,
-        "method": method,
-        "accuracy": float(np.mean(values)),
-        "error": float(np.std(values, ddof=1) / np.sqrt(len(values))),
-        "realizations": len(values),
-        "seconds": float(np.mean(seconds)),
-    }
+    error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
+    figures = float(np.mean(values)), error, len(values), float(np.mean(seconds))
+    return dict(zip(COLUMNS, (name, size, method, *figures), strict=True))
 
 
 def panel(name, sizes, draw, realizations):
@@ -167,20 +153,19 @@ def plot(name, rows, path):
 
 def table(rows):
     """Yield the lines of one Markdown table a panel."""
-    for name in dict.fromkeys(r["panel"] for r in rows):
-        own = [r for r in rows if r["panel"] == name]
-        every = (*METHODS, *PEERS)
-        here = [m for m in every if any(r["method"] == m for r in own)]
-        number = max(r["realizations"] for r in own)
+    for name, own in pd.DataFrame(rows).groupby("panel", sort=False):
+        number = own["realizations"].max()
         yield f"\n{name}, {number} realizations\n"
-        cells = {
-            (r["size"], r["method"]): f"{r['accuracy']:.3f} ± {r['error']:.3f}"
-            + f" ({r['realizations']})" * (r["realizations"] < number)
-            for r in own
-        }
-        sizes = sorted({size for size, _ in cells})
-        lines = [[size, *(cells.get((size, m), "") for m in here)] for size in sizes]
-        yield from markdown(lines, ["size", *here])[:-1]
+        cell = [
+            f"{a:.3f} ± {e:.3f}" + f" ({n})" * (n < number)
+            for a, e, n in zip(own.accuracy, own.error, own.realizations, strict=True)
+        ]
+        wide = own.assign(cell=cell).pivot(
+            index="size", columns="method", values="cell"
+        )
+        here = [m for m in (*METHODS, *PEERS) if m in wide]
+        wide = wide[here].fillna("").reset_index()
+        yield from markdown(wide.to_numpy().tolist(), [*wide])[:-1]
 
 
 def verdicts(rows):
@@ -209,7 +194,7 @@ def verdicts(rows):
 def main():
     """Run the panels, print as they come, write plots and tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data")
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--realizations", type=int)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--panels", default=",".join(PANELS))
@@ -223,7 +208,7 @@ def main():
         sizes, realizations = PANELS[name]
         draw = gaussians
         if name != "synthetic":
-            X, y = read(name, a.data)
+            X, y = sets(a.data, (name,))[name]
 
             def draw(size, rng, X=X, y=y):
                 return sample(X, y, size, rng)

@@ -21,7 +21,8 @@ import json
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,27 +103,42 @@ def problems(X: np.ndarray, y: np.ndarray, seed: int, sizes: Any) -> Iterator[An
         yield size, A, y[rows], B, y[test]
 
 
+def resumed(
+    path: Path, keys: list[str], cases: Iterable[Any], minutes: float = np.inf
+) -> pd.DataFrame:
+    """Run the cases that a CSV lacks, store it after each, and return its table.
+
+    A case is the values of the ``keys``, and a function that returns its rows.
+    """
+    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=keys)
+    done = set(table[keys].astype(str).agg("|".join, axis=1)) if len(table) else set()
+    end = time.monotonic() + 60 * minutes
+    for case, make in cases:
+        if "|".join(map(str, case)) in done or time.monotonic() > end:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rows = [dict(zip(keys, case, strict=True)) | row for row in make()]
+        table = pd.concat([table, pd.DataFrame(rows)])
+        table.to_csv(path, index=False, float_format="%.6g")
+        print(*case, flush=True)
+    return table
+
+
 def run(study: Study, path: Path, options: argparse.Namespace) -> None:
     """Run the combinations that the CSV lacks; add their rows to it."""
-    end = time.monotonic() + 60 * options.minutes
     data = sets(options.data, options.sets or study.sets)
-    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=CASE)
-    done = set(table.get("method", pd.Series(dtype=str)).astype(str).str.cat(
-        [table[name].astype(str) for name in CASE], sep="|"))  # fmt: skip
-    for seed in range(options.first, options.first + options.seeds):
-        for name, (X, y) in data.items():
-            for n, *parts in problems(X, y, seed, options.sizes or study.sizes):
-                for method in options.methods or study.methods:
-                    key = "|".join(map(str, (method, name, n, seed)))
-                    if key in done or time.monotonic() > end:
-                        continue
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        made = list(study.rows(study.methods[method], *parts, seed))
-                    case = {"data": name, "n": n, "seed": seed, "method": method}
-                    table = pd.concat([table, pd.DataFrame([case | r for r in made])])
-                    table.to_csv(path, index=False, float_format="%.6g")
-        print("seed", seed, flush=True)
+    cases = (
+        (
+            (name, n, seed, method),
+            partial(study.rows, study.methods[method], *parts, seed),
+        )
+        for seed in range(options.first, options.first + options.seeds)
+        for name, (X, y) in data.items()
+        for n, *parts in problems(X, y, seed, options.sizes or study.sizes)
+        for method in options.methods or study.methods
+    )
+    resumed(path, [*CASE, "method"], cases, options.minutes)
 
 
 def gaps(table: pd.DataFrame, baseline: str, value: str) -> pd.DataFrame:
@@ -140,6 +156,11 @@ def summary(table: pd.DataFrame, value: str = "gap") -> str:
     error = means.std(ddof=1) / np.sqrt(len(means))
     limit = means.mean() + t.ppf(0.9, len(means) - 1) * error
     return f"{means.mean():+.3f} ± {error:.3f} (≤ {limit:+.3f})"
+
+
+def mean_error(values: pd.Series, form: str = ".3f") -> str:
+    """Write a mean ± its standard error."""
+    return f"{values.mean():{form}} ± {values.sem():{form.removeprefix('+')}}"
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[Any]:

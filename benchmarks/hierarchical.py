@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from harness import markdown
+from harness import markdown, mean_error
 
 import probmetric as pm
 
@@ -186,10 +186,7 @@ def differences(rows):
     columns = [name for name in COMPARED if name in table]
     found = []
     for name, part in table.groupby("world", sort=False):
-        cells = [
-            f"{part[c].mean():+.4f} ± {part[c].std(ddof=1) / np.sqrt(len(part)):.4f}"
-            for c in columns
-        ]
+        cells = [mean_error(part[c], "+.4f") for c in columns]
         found.append([name, len(part), f"{part['one, averaged'].mean():.4f}", *cells])
     return "\n".join(markdown(found, ["world", "n", "one, averaged", *columns])[:-1])
 

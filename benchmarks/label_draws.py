@@ -15,14 +15,13 @@ of T, coverage, width / ideal, and sd of draws / sd of the fit over samples.
 """
 
 import re
-import warnings
-from pathlib import Path
+from functools import partial
 
 import coverage
 import jax
 import numpy as np
 import pandas as pd
-from harness import markdown, parser, write_page
+from harness import markdown, parser, resumed, write_page
 from scipy.optimize import brentq
 
 import probmetric as pm
@@ -118,21 +117,17 @@ def one_set(world, seed):
 def main():
     """Run the cases that are not in the CSV, and write the page."""
     options = parser(["label_draws"], __doc__).parse_args()
-    path, key = Path(options.out, "label_draws.csv"), ["data", "n"]
-    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=key)
-    done = set(map(tuple, table[key].to_numpy()))
-    warnings.filterwarnings("ignore")
-    cells = [] if options.table else options.sets or coverage.SHARES
-    for n in options.sizes or coverage.SIZES:
-        for name in cells:
-            if (name, n) in done:
-                continue
-            world = coverage.World(name, n)
-            sets = pd.concat([one_set(world, seed) for seed in range(options.seeds)])
-            means = sets.groupby("rule", sort=False).mean().reset_index()
-            means = means.assign(data=name, n=n, sets=options.seeds)
-            table = pd.concat([table, means])
-            table.to_csv(path, index=False, float_format="%.3g")
+
+    def means(name, n):
+        world = coverage.World(name, n)
+        sets = pd.concat([one_set(world, seed) for seed in range(options.seeds)])
+        table = sets.groupby("rule", sort=False).mean().reset_index()
+        return table.assign(sets=options.seeds).to_dict("records")
+
+    names = [] if options.table else options.sets or coverage.SHARES
+    cells = [(name, n) for n in options.sizes or coverage.SIZES for name in names]
+    cases = ((cell, partial(means, *cell)) for cell in cells)
+    table = resumed(options.out / "label_draws.csv", ["data", "n"], cases)
     body = []
     for _, r in table.iterrows():
         of = ("{}", "width of {}", "sd of {}")

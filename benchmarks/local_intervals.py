@@ -17,6 +17,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from harness import markdown
 
 import probmetric as pm
 from probmetric.models import gaussian_classes as story
@@ -94,18 +95,18 @@ def main(worlds):
         f"`benchmarks/local_intervals.py`, {worlds} worlds, {PAIRS} pairs, {DRAWS} "
         "draws, nominal 90 %.",
         "",
-        "| prior | n | share covered | one frame (control) | intervals refused |",
-        "|---|---|---|---|---|",
     ]
+    rows = []
     for prior in ("cv", "evidence"):
         for n in SIZES:
             found = np.array([shares(seed, n, prior) for seed in range(worlds)])
             given = found[~np.isnan(found[:, 0])]
             mean, error = given.mean(0), given.std(0, ddof=1) / len(given) ** 0.5
             cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True)]
-            refused = worlds - len(given)
-            lines.append(f"| {prior} | {n} | {' | '.join(cells)} | {refused} |")
-            print(lines[-1], flush=True)
+            rows.append([prior, n, *cells, worlds - len(given)])
+            print(*rows[-1], flush=True)
+    head = ["prior", "n", "share covered", "one frame (control)", "intervals refused"]
+    lines += markdown(rows, head)[:-1]
     path = Path(__file__).parent / "results" / "local_intervals.md"
     path.write_text("\n".join([*lines, ""]))
 

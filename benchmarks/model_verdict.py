@@ -197,9 +197,6 @@ def table(results):
         counts = " | ".join(str(words[w]) for w in ("adequate", "doubtful", "conflict"))
         cpu = np.median([r["cpu"] for r in rows])
         lines.append(f"| {arm} | {len(rows)} | {counts} | {said} | {cpu:.2f} |")
-    runs = [(case, run) for case, rows in results.items() for run in rows.values()]
-    right = [run["overall"] == "conflict" for case, run in runs if ": right" in case]
-    same = [run["as draws"] for _, run in runs if "as draws" in run]
     right = [("Gaussian classes", ": right"), ("pairs", "right")]
     conflicts = []
     for name, case in right:

@@ -32,14 +32,12 @@ Rows are kept in FOLDER/next_question.csv, and done ones are not done again.
 """
 
 import argparse
-import time
-import warnings
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from harness import markdown
+from harness import markdown, resumed
 
 import probmetric as pm
 
@@ -56,7 +54,7 @@ RULES = (
 LAMS = (3.0, 10.0, 30.0)
 START, BATCH, ROUNDS = 20, 10, 8
 N_CANDIDATES, N_JUDGED, N_POOL, N_SCORES, N_DRAWS = 1000, 500, 300, 5, 200
-COLUMNS = ["lapse", "data", "start", "rule", "labels", "mean", "plug"]
+KEYS = ["lapse", "data", "start", "rule"]
 COUNTS = START + BATCH * np.arange(ROUNDS + 1)
 WHAT = {"mean": "P(same) averaged", "plug": "P(same) of the fit alone"}
 
@@ -86,7 +84,7 @@ def log_loss(same, p):
 
 
 def curve(rule, X, candidates, answers, known, judged, same, rng):
-    """Yield the number of labels and both log losses after every batch."""
+    """Yield rows: the number of labels and both log losses after every batch."""
     known = list(known)
     order = [at for at in rng.permutation(len(candidates)) if at not in known]
     own, mean = rule.endswith("defaults"), "auto"
@@ -99,7 +97,8 @@ def curve(rule, X, candidates, answers, known, judged, same, rng):
         A, B = X[judged[:, 0]], X[judged[:, 1]]
         p = posterior.same_probability(A, B)
         plug = lca.same_probability(X[judged])
-        yield int(labels), log_loss(same, p), log_loss(same, plug)
+        losses = {"mean": log_loss(same, p), "plug": log_loss(same, plug)}
+        yield {"labels": int(labels)} | losses
         if labels == COUNTS[-1]:
             return
         if rule.startswith("random"):
@@ -147,8 +146,8 @@ def information(p):
     return entropy(p.mean(0)) - entropy(p).mean(0)
 
 
-def rows_of(name, X, y, start, lapse, done):
-    """Yield the rows of one start."""
+def cases(name, X, y, start, lapse):
+    """Yield the cases of one start: keys, and a function that makes the rows."""
     rng = np.random.default_rng([start, SETS.index(name)])
     points = rng.permutation(len(X))[: 2 * N_POOL]
     pool, rest = np.array_split(points, 2)
@@ -162,14 +161,11 @@ def rows_of(name, X, y, start, lapse, done):
     while len(set(answers[known])) < 2:
         known = rng.permutation(N_CANDIDATES)[:START]
     for rule in RULES:
-        if (lapse, name, start, rule) in done:
-            continue
         # Both of random choice see one order.
         number = RULES.index(rule.removesuffix(", defaults"))
         own = np.random.default_rng([start, SETS.index(name), number])
-        given = (rule, X, candidates, answers, known, judged, same, own)
-        for row in curve(*given):
-            yield [lapse, name, start, rule, *row]
+        parts = rule, X, candidates, answers, known, judged, same, own
+        yield (lapse, name, start, rule), partial(curve, *parts)
 
 
 def curves(table, rule, value):
@@ -293,20 +289,17 @@ def main():
     parser.add_argument("--table", action="store_true", help="only the report")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "next_question.csv"
     packages = ("probmetric", "jax", "scikit-learn", "numpy")
-    rows = pd.read_csv(file).to_numpy(object).tolist() if file.exists() else []
-    lapse, found = options.lapse, {name: scores_of(name) for name in SETS}
-    for start in range(0 if options.table else options.starts):
-        for name, (X, y) in found.items():
-            done = {tuple(row[:4]) for row in rows}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                rows += list(rows_of(name, X, y, start, lapse, done))
-        pd.DataFrame(rows, columns=COLUMNS).to_csv(file, index=False)
-        print("start", start, f"{time.process_time():.0f} CPU s", flush=True)
+    data = {name: scores_of(name) for name in SETS}
+    made = (
+        case
+        for start in range(0 if options.table else options.starts)
+        for name, (X, y) in data.items()
+        for case in cases(name, X, y, start, options.lapse)
+    )
+    table = resumed(options.out / "next_question.csv", KEYS, made)
     provenance = ", ".join(f"{name} {version(name)}" for name in packages)
-    page = report(pd.DataFrame(rows, columns=COLUMNS), provenance)
+    page = report(table, provenance)
     (options.out / "next_question.md").write_text(page)
     print(page)
 

@@ -16,13 +16,11 @@ beside them quantiles of the same draws.
 """
 
 import argparse
-import time
-import warnings
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
-from harness import RESULTS, markdown, write_page
+from harness import RESULTS, markdown, mean_error, resumed, write_page
 
 import probmetric as pm
 from probmetric.checks import uniformity
@@ -128,11 +126,16 @@ def fit(name, n_pairs, seed, regularization, method="laplace"):
     return row | {"λ": model.regularization_}
 
 
+def row(part, name, n, seed, method):
+    """Return the row of a case."""
+    if part == "ranks":
+        found = ranks(n, float(name), seed)
+        return [shares(found) | {"verdict": uniformity(found).attrs["verdict"]}]
+    return [fit(name, n, seed, part if part == "auto" else float(part), method)]
+
+
 def run(path, options):
     """Add the rows that the CSV lacks, and store it after each."""
-    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEYS)
-    done = set(table[KEYS].astype(str).agg("|".join, axis=1)) if len(table) else set()
-    end = time.process_time() + 60 * options.minutes
     cases = [("ranks", "1", options.fits, 1, "nuts")]
     cases += [("ranks", "2", options.fits // 4, 2, "nuts")]
     fresh_first = sorted(POPULATIONS, key=CHOSEN.__contains__)
@@ -144,22 +147,8 @@ def run(path, options):
         for n in SIZES
     ]
     cases += [("auto", name, 350, s, "nuts") for s in range(2) for name in "abc"]
-    for case in cases:
-        part, name, n, seed, method = case
-        if "|".join(map(str, case)) in done or time.process_time() > end:
-            continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # k-hat, and short chains.
-            if part == "ranks":
-                found = ranks(n, float(name), seed)
-                row = shares(found) | {"verdict": uniformity(found).attrs["verdict"]}
-            else:
-                lam = part if part == "auto" else float(part)
-                row = fit(name, n, seed, lam, method)
-        row = dict(zip(KEYS, case, strict=True)) | row
-        table = pd.concat([table, pd.DataFrame([row])])
-        table.to_csv(path, index=False, float_format="%.5g")
-    return table
+    made = ((case, partial(row, *case)) for case in cases)
+    return resumed(path, KEYS, made, options.minutes)
 
 
 def tables(table):
@@ -190,7 +179,7 @@ def tables(table):
         own = own if "method" in by else own[own.method == "laplace"]
         rows = []
         for keys, part in own.groupby(by, sort=False):
-            cells = [f"{part[c].mean():.3f} ± {part[c].sem():.3f}" for c in columns]
+            cells = [mean_error(part[c]) for c in columns]
             cells += [f"{part['holds the fit'].mean():.3f}", f"{part['λ'].mean():.1f}"]
             rows.append([*keys, len(part), *cells])
         lines += [f"## {title}", ""]

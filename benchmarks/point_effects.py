@@ -86,14 +86,11 @@ def one_world(spread, seed):
 def table(worlds):
     """Write the table of what is known so far."""
     lines = [
-        "# Coverage of 90 % intervals of distances, judged pairs that share points"
-    ]
-    lines += [
+        "# Coverage of 90 % intervals of distances, judged pairs that share points",
         "",
         "Made by `python benchmarks/point_effects.py`, which says how. ±: one",
-    ]
-    lines += ["standard error over worlds; width relative to the distance.", ""]
-    lines += [
+        "standard error over worlds; width relative to the distance.",
+        "",
         "| ω | worlds | form | covered | width | fitted ω, mean |",
         "|---" * 6 + "|",
     ]

@@ -24,8 +24,7 @@ width; log loss is in nats, without clipping. Each figure is the mean over data 
 the means over splits. Sets of "selection" were used to design P(same).
 """
 
-import time
-import warnings
+from functools import partial
 
 import harness
 import numpy as np
@@ -63,8 +62,9 @@ def figures(pairs, P, y, weight=None):
     return {"pairs": pairs, **row, "share": w @ y}
 
 
-def known_classes(make, A, a, B, b, rng):
+def known_classes(make, A, a, B, b, seed):
     """Yield figures of held-out points (B, b)."""
+    rng = np.random.default_rng(seed)
     model = make().fit(A, a)
     metric = model.get_metric()
     _, near = pm.nearest(metric, B, A, 5)
@@ -122,45 +122,26 @@ def cases(folder, seeds, names):
             keep = keep[np.bincount(y)[y[keep]] > 5]
             X, y = X[keep], np.unique(y[keep], return_inverse=True)[1]
             for learner, make in LEARNERS.items():
-                parts = train_test_split(
+                A, B, a, b = train_test_split(
                     X, y, test_size=0.4, random_state=seed, stratify=y
                 )
-                A, B, a, b = parts
-                rng = np.random.default_rng(seed)
-                yield (
-                    (group, name, learner, seed),
-                    lambda m=make, p=(A, a, B, b), r=rng: known_classes(m, *p, r),
-                )
+                key = name, learner, seed
+                yield (group, *key), partial(known_classes, make, A, a, B, b, seed)
                 if len(np.unique(y)) >= MANY_CLASSES:
-                    key = f"new classes, {group}", name, learner, seed
-                    yield key, lambda m=make, d=(X, y, seed): new_classes(m, *d)
+                    fit = partial(new_classes, make, X, y, seed)
+                    yield (f"new classes, {group}", *key), fit
         for learner, make in LEARNERS.items():
-            rng = np.random.default_rng(seed)
-            yield (
-                ("many", "150 classes of 3", learner, seed),
-                lambda m=make, s=seed, r=rng: known_classes(m, *many(s), r),
-            )
+            key = "many", "150 classes of 3", learner, seed
+            yield key, partial(known_classes, make, *many(seed), seed)
 
 
 def run(path, options):
     """Add the missing cases to the CSV."""
-    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEY)
-    done = set(table[KEY].itertuples(index=False, name=None))
     names = options.sets or (*CONFIRMATION, *SELECTION)
     seeds = range(options.first or 0, (options.first or 0) + options.seeds)
-    end = time.monotonic() + 60 * options.minutes
-    for key, make in cases(options.data, seeds, names):
-        if key in done or (options.methods and key[2] not in options.methods):
-            continue
-        if time.monotonic() > end:
-            break
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            made = [dict(zip(KEY, key, strict=True)) | row for row in make()]
-        table = pd.concat([table, pd.DataFrame(made)])
-        table.to_csv(path, index=False, float_format="%.5g")
-        print(*key, *(f"{r['pairs']} {r['bias']:+.3f} {r['ece']:.3f}" for r in made),
-              flush=True)  # fmt: skip
+    made = cases(options.data, seeds, names)
+    kept = (case for case in made if case[0][2] in (options.methods or LEARNERS))
+    harness.resumed(path, KEY, kept, options.minutes)
 
 
 def page(table):

@@ -17,20 +17,12 @@ free W, B are compared with the proportional form.
 import argparse
 
 import numpy as np
-from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
-from probmetric import TwoStageMixture
+import probmetric as pm
 
 COUNTS = (1, 2, 5, 10, 20)
 N_DIMENSIONS = 16
-
-
-def load(name):
-    if name == "digits":
-        return load_digits(return_X_y=True)
-    with np.load(name) as file:
-        return file["X"], file["y"]
 
 
 def halves(X, y, rng, limit):
@@ -60,14 +52,14 @@ def one_draw(X, y, seed, groups, limit):
     result["whitened"] = accuracy(euclid(white[queries], white[examples]), *ends)
     if groups:
         for form in ("proportional", "free"):
-            model = TwoStageMixture(covariance=form).fit(Z[train], groups=y[train])
+            model = pm.TwoStageMixture(covariance=form).fit(Z[train], groups=y[train])
             D = model.get_metric().pairwise(Z[queries], Z[examples])
             result[form] = accuracy(D, *ends)
         return result
-    chosen = TwoStageMixture(COUNTS, alpha=0.5).fit(Z[train])
+    chosen = pm.TwoStageMixture(COUNTS, alpha=0.5).fit(Z[train])
     k = len(chosen.weights_)
     for alpha in (0.5, 0.25, 0.1):
-        model = TwoStageMixture(k, alpha=alpha).fit(Z[train])
+        model = pm.TwoStageMixture(k, alpha=alpha).fit(Z[train])
         D = model.get_metric().pairwise(Z[queries], Z[examples])
         result[f"log ratio, alpha={alpha:g}"] = accuracy(D, *ends)
     result["components"] = k
@@ -81,7 +73,7 @@ def main():
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--groups", action="store_true")
     a = parser.parse_args()
-    X, y = load(a.data)
+    X, y = pm.datasets.load(a.data)
     draws = [one_draw(X, y, s, a.groups, a.limit) for s in range(a.draws)]
     names = list(draws[0])
     table = np.array([[d[n] for n in names] for d in draws])
