@@ -11,22 +11,19 @@ stored as they come, and the table is written from them.
 
 import sys
 import time
-from pathlib import Path
+from functools import partial
 
-import harness
 import numpy as np
-import pandas as pd
+from harness import RESULTS, markdown, resumed, write_page
 from scipy.stats import t
 
 import probmetric as pm
 
-RESULTS = Path(__file__).parent / "results" / "anchors.csv"
-TABLE = RESULTS.with_suffix(".md")
 DF = 7
-SIZES = (500, 2000, 8000)
-SEEDS = 200
-COLUMNS = ("anchors", "seed", "distance", "size", "stated", "shape", "scale",
-           "thinned_shape", "thinned_scale", "seconds")  # fmt: skip
+STUDIES = {
+    "error": {"n": 30_000, "d": 8, "c": 4, "anchors": (500, 2000, 8000), "seeds": 4},
+    "coverage": {"n": 4000, "d": 3, "c": 3, "anchors": (400,), "seeds": 200},
+}
 
 
 def population(n, d, c, seed=0):
@@ -63,94 +60,77 @@ def compared(M, whole):
     return float(shape), float(np.trace(M) / np.trace(whole))
 
 
-def error(n=30_000, d=8, c=4, seeds=4):
-    X, y = population(n, d, c)
+def error(X, y, whole, size, seed):
+    """Return the row of one fit from anchors: its error, and that of thinned rows."""
+    start = time.perf_counter()
+    M, se = fitted(X, y, size, seed)
+    seconds = time.perf_counter() - start
+    lengths = (np.linalg.norm(A) for A in (M - whole, whole, se))
+    row = dict(zip(("distance", "size", "stated"), lengths, strict=True))
+    row["shape"], row["scale"] = compared(M, whole)
+    thin = compared(thinned(X, y, size, seed), whole)
+    row["thinned_shape"], row["thinned_scale"] = thin
+    return row | {"seconds": seconds}
+
+
+def coverage(X, y, whole, size, seed):
+    """Return the row of one fit: which entries of M its intervals contain."""
+    M, se = fitted(X, y, size, seed)
+    row, upper = {}, np.triu_indices(len(M))
+    for name, A in (("entry", M), ("thinned", thinned(X, y, size, seed))):
+        inside = np.abs(A - whole) <= t.ppf(0.95, DF) * se
+        row |= {f"{name} {k}": int(v) for k, v in enumerate(inside[upper])}
+    return row
+
+
+def cases(name):
+    """Yield the keys and functions of a study."""
+    study = STUDIES[name]
+    X, y = population(study["n"], study["d"], study["c"])
     X = standardized(X)
     whole = fitted(X, y)[0]
-    found = {"n": n, "d": d, "classes": c, "seeds": seeds, "rows": []}
-    for size in SIZES:
-        for seed in range(seeds):
-            start = time.perf_counter()
-            M, se = fitted(X, y, size, seed)
-            seconds = time.perf_counter() - start
-            shape, scale = compared(M, whole)
-            other = compared(thinned(X, y, size, seed), whole)
-            lengths = (float(np.linalg.norm(A)) for A in (M - whole, whole, se))
-            values = size, seed, *lengths, shape, scale, *other, seconds
-            found["rows"].append(dict(zip(COLUMNS, values, strict=True)))
-            store("error", found)
+    for size in study["anchors"]:
+        for seed in range(study["seeds"]):
+            make = {"error": error, "coverage": coverage}[name]
+            yield (name, size, seed), partial(make, X, y, whole, size, seed)
 
 
-def coverage(n=4000, d=3, c=3, size=400, seeds=SEEDS):
-    X, y = population(n, d, c)
-    X = standardized(X)
-    whole = fitted(X, y)[0]
-    quantile = t.ppf(0.95, DF)
-    found = {"n": n, "d": d, "classes": c, "anchors": size, "rows": []}
-    for seed in range(seeds):
-        M, se = fitted(X, y, size, seed)
-        around = thinned(X, y, size, seed)
-        upper = np.triu_indices(d)
-        inside = [
-            (np.abs(A - whole) <= quantile * se)[upper].tolist() for A in (M, around)
-        ]
-        found["rows"].append({"seed": seed, "anchors": inside[0], "thinned": inside[1]})
-        if seed % 20 == 19:
-            store("coverage", found)
-
-
-def store(name, found):
-    stored = harness.load(RESULTS) | {name: found}
-    harness.store(stored, RESULTS, 3)
-    TABLE.write_text(table(stored))
-
-
-def table(stored):
-    """Return the page of results."""
-    lines = ["# LCA from anchors", "", "Made by `python benchmarks/anchors.py`.", ""]
-    if "error" in stored:
-        lines += error_table(stored["error"])
-    if "coverage" in stored:
-        lines += coverage_table(stored["coverage"])
-    return "\n".join(lines)
-
-
-def error_table(found):
+def tables(table):
+    """Return the tables of errors and of coverage."""
+    study, rows = STUDIES["error"], table[table["study"] == "error"]
+    shapes = ["shape", "scale", "thinned_shape", "thinned_scale"]
+    body = []
+    for size, own in rows.groupby("anchors"):
+        errors = own[["distance", "stated"]].div(own["size"], axis=0)
+        cells = [*np.sqrt((errors**2).mean()), *own[shapes].mean()]
+        body.append([size, *(f"{v:.3f}" for v in cells)])
+    head = ["anchors", "distance", "stated", "shape", "scale"]
     lines = [
-        f"{found['n']} rows, d = {found['d']}, {found['classes']} classes, "
-        f"{found['seeds']} seeds: M against that of all rows. *Distance* is ‖M - M₀‖ / "
+        f"{study['n']} rows, d = {study['d']}, {study['c']} classes, "
+        f"{study['seeds']} seeds: M against that of all rows. *Distance* is ‖M - M₀‖ / "
         "‖M₀‖, root mean square over seeds, beside what the fit states; *shape* the "
         "same of M over its trace, *scale* the ratio of traces. *Thinned* keeps so "
         "many rows and pairs them among themselves.",
         "",
-        "| anchors | distance | stated | shape | scale | thinned: shape | scale |",
-        "|---|---|---|---|---|---|---|",
+        *markdown(body, [*head, "thinned: shape", "scale"]),
     ]
-    shapes = ["shape", "scale", "thinned_shape", "thinned_scale"]
-    for size, rows in pd.DataFrame(found["rows"]).groupby("anchors"):
-        errors = rows[["distance", "stated"]].div(rows["size"], axis=0)
-        cells = [*np.sqrt((errors**2).mean()), *rows[shapes].mean()]
-        lines.append(f"| {size} | " + " | ".join(f"{v:.3f}" for v in cells) + " |")
-    return [*lines, ""]
-
-
-def coverage_table(found):
-    rows = found["rows"]
-    inside = {
-        name: np.array([r[name] for r in rows]) for name in ("anchors", "thinned")
-    }
-    se = inside["anchors"].mean(1).std() / np.sqrt(len(rows))
+    study, rows = STUDIES["coverage"], table[table["study"] == "coverage"]
+    inside, thin = rows.filter(like="entry"), rows.filter(regex=r"thinned \d")
+    se = inside.mean(axis=1).std(ddof=0) / np.sqrt(len(rows))
+    by_entry = inside.mean()
     return [
-        f"Nominal 90 % intervals of the entries of M ({found['n']} rows, "
-        f"d = {found['d']}, {found['classes']} classes, {found['anchors']} anchors, "
-        f"{len(rows)} seeds): {inside['anchors'].mean():.3f} ± {se:.3f} of the entries "
-        "covered, by entry "
-        f"{inside['anchors'].mean(0).min():.3f} to "
-        f"{inside['anchors'].mean(0).max():.3f}. Around the fits of as many thinned "
-        f"rows the same intervals cover {inside['thinned'].mean():.3f}.",
+        *lines,
+        f"Nominal 90 % intervals of the entries of M ({study['n']} rows, "
+        f"d = {study['d']}, {study['c']} classes, {study['anchors'][0]} anchors, "
+        f"{len(rows)} seeds): {inside.to_numpy().mean():.3f} ± {se:.3f} of the entries "
+        f"covered, by entry {by_entry.min():.3f} to {by_entry.max():.3f}. Around the "
+        "fits of as many thinned "
+        f"rows the same intervals cover {thin.to_numpy().mean():.3f}.",
         "",
     ]
 
 
 if __name__ == "__main__":
-    {"error": error, "coverage": coverage}[sys.argv[1]]()
+    made = cases(sys.argv[1]) if len(sys.argv) > 1 else []
+    table = resumed(RESULTS / "anchors.csv", ["study", "anchors", "seed"], made)
+    write_page("anchors", tables(table), RESULTS)

@@ -120,7 +120,7 @@ class World:
         for question, (low, high), mean, sd in what:
             found[question] = np.mean((low <= mean) & (mean <= high))
             found[f"width of {question}"] = np.mean((high - low) / (3.29 * sd))
-        return [found]
+        return found
 
 
 def tables(table):

@@ -96,7 +96,7 @@ def row(kind, name, seed, method, lam):
         found["ratio"].append(np.mean((low <= true) & (true <= high)))
     prior = model.fitted_.prior.common
     shares = {question: np.mean(values) for question, values in found.items()}
-    return [shares | {"λ": float(prior.lam), "ω / c": model.spread_}]
+    return shares | {"λ": float(prior.lam), "ω / c": model.spread_}
 
 
 KEYS = ["effects", "world", "seed", "method", "λ of fit"]

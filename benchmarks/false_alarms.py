@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from harness import markdown
 from scipy import signal, stats
 
 from probmetric.checks import compare
@@ -72,21 +73,15 @@ def main():
         f"Made by `python benchmarks/false_alarms.py --runs {options.runs} --seed "
         f"{options.seed}`. Nominal: at most {ALPHA:.0%} of runs.",
         "",
-        "| draws | runs | wrong | without Eq. (2) | inconclusive |",
-        "|---|---|---|---|---|",
     ]
+    rows = []
     for name, case in CASES.items():
         rng = np.random.default_rng(options.seed)
         found = [one(rng, *case) for _ in range(options.runs)]
-        verdicts = [verdict for verdict, _ in found]
-        share = [
-            np.mean([v == "disagree" for v in verdicts]),
-            np.mean([wrong for _, wrong in found]),
-            np.mean([v == "inconclusive" for v in verdicts]),
-        ]
-        cells = " | ".join(f"{number:.1%}" for number in share)
-        lines.append(f"| {name} | {options.runs} | {cells} |")
-        print(lines[-1], flush=True)
+        verdicts, wrong = map(np.array, zip(*found, strict=True))
+        shares = verdicts == "disagree", wrong, verdicts == "inconclusive"
+        rows.append([name, options.runs, *(f"{s.mean():.1%}" for s in shares)])
+        print(*rows[-1], flush=True)
     x = np.random.default_rng(options.seed).standard_normal((1, 1000, 1))
     copies = xr.Dataset({"x": (("chain", "draw", "entry_of_x"), np.tile(x, (4, 1, 1)))})
     try:
@@ -94,10 +89,12 @@ def main():
         said = "not refused"
     except ValueError:
         said = "refused by an error"
-    lines.append(f"| four equal chains, 4 × 1000 | 1 | {said} | | |")
+    rows.append(["four equal chains, 4 × 1000", 1, said, "", ""])
+    lines += markdown(
+        rows, ["draws", "runs", "wrong", "without Eq. (2)", "inconclusive"]
+    )
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("\n".join(lines) + "\n")
-    print(lines[-1])
+    options.out.write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

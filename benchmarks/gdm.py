@@ -1,6 +1,6 @@
 """GDM: do 90 % limits of curves cover 90 %, and is a published analysis recovered?
 
-    python benchmarks/gdm.py [--worlds 100] [--nuts 20] [--minutes 10]
+    python benchmarks/gdm.py [--worlds 100] [--minutes 10]
     python benchmarks/gdm.py --southwest southwest.csv
 
 **Worlds.** n sites with three covariates, uniform on (0, 1), two of them correlated
@@ -15,7 +15,6 @@ pairs are independent, as the posterior takes them, at τ = 0 alone. Judged are 
 limits of s_f at x = ¼, ½, ¾, 1, pointwise:
 
     Laplace     the posterior at a learning rate of 1, 400 draws
-    NUTS        the same, exact, 500 draws in two chains, in the first worlds only
     bootstrap   Bayesian bootstrap of sites, product weights, 200 refits
     jackknife   delete one site, t limits: the default of ``posterior_metric``
     pairs       Bayesian bootstrap of *pairs*, 200 refits: a control, which takes pairs
@@ -32,18 +31,18 @@ not copied here: GPL), written as CSV, Sørensen's index between 94 sites with
 geographical distance, which ``GDM`` does not offer and which is here three columns
 more, under a flat prior. R's summary of it is in the README of that package.
 
-The tables go to results/gdm.md, anew after every world; numbers to results/gdm.csv.
+The tables go to results/gdm.md; numbers to gdm.csv and gdm_southwest.csv.
 """
 
 import argparse
-import time
-import warnings
-from pathlib import Path
+from functools import partial
 
 import numpy as np
-from harness import load, store
+import pandas as pd
+from harness import RESULTS, markdown, mean_error, resumed, write_page
 from scipy.spatial.distance import pdist
 from scipy.special import rel_entr
+from scipy.stats import t as student
 
 from probmetric.data import Pairs
 from probmetric.inference import gdm
@@ -54,13 +53,11 @@ from probmetric.inference.gdm.target import start
 from probmetric.metric.splines import i_splines
 from probmetric.models.gdm import GDMPrior
 
-OUT = Path(__file__).parent / "results" / "gdm.md"
-NUMBERS = OUT.with_suffix(".csv")
 KNOTS = np.tile([0.0, 0.5, 1.0], (3, 1))
 TRUTH = np.array([[0.9, 0.4, 0.2], [0.0, 0.1, 0.3], [0.0, 0.0, 0.0]])
 GRID = np.array([0.25, 0.5, 0.75, 1.0])
 CELLS = [(n, tau) for tau in (0.0, 0.15) for n in (20, 40)]
-METHODS = ("jackknife", "bootstrap", "Laplace", "NUTS", "pairs")
+METHODS = ("jackknife", "bootstrap", "Laplace", "pairs")
 PRIOR = GDMPrior(KNOTS, np.asarray(1.0), np.asarray(1.0))
 
 
@@ -91,12 +88,10 @@ def quantiles(theta):
     return np.quantile(curve(theta), [0.05, 0.95], axis=0)
 
 
-def limits_of(pairs, params, seed, nuts):
+def limits_of(pairs, params, seed):
     """Return lower and upper limits by each method, (2, 3, 4)."""
     n, rng, found = len(pairs.X), np.random.default_rng([seed, 7]), {}
     left = leave_out(pairs, PRIOR, params, np.arange(n)).theta
-    from scipy.stats import t as student
-
     each, own = curve(left), curve(params.theta)
     V = (n - 1) / n * ((each - each.mean(0)) ** 2).sum(0)
     half = student.ppf(0.95, n - 1) * np.sqrt(V)
@@ -116,62 +111,46 @@ def limits_of(pairs, params, seed, nuts):
         for _ in range(200)
     ]
     found["pairs"] = quantiles(np.stack(by_pair))
-    if nuts:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            size = {"n_draws": 250, "n_chains": 2, "progress": False}
-            drawn = gdm.draw(params, pairs, PRIOR, "nuts", seed=seed, **size)
-        found["NUTS"] = quantiles(drawn.values["theta"].reshape(-1, 3, 3))
     return found
 
 
-def one(seed, n, tau, nuts):
-    """Return what a world says: by method coverage, zero left out, width."""
+def one(n, tau, seed):
+    """Yield a row for each method: coverage of two curves, width, zero left out."""
     pairs = world(seed, n, tau)
     params = gdm.fit(pairs, PRIOR).params
-    truth, said = curve(TRUTH), {}
-    for method, (low, high) in limits_of(pairs, params, seed, nuts).items():
+    truth = curve(TRUTH)
+    for method, (low, high) in limits_of(pairs, params, seed).items():
         inside = (low <= truth + 1e-12) & (truth <= high)
         width = (high - low)[:2].mean()
         # A curve that is flat is 0: limits of draws are above it by their nature.
-        out = bool(low[2, -1] > 0.02)
-        said[method] = [*inside[:2].mean(1).tolist(), float(width), out]
-    return said
+        out = int(low[2, -1] > 0.02)
+        tall, low = inside[:2].mean(1)
+        yield {"method": method, "tall": tall, "low": low, "width": width, "flat": out}
 
 
-def table(numbers):
-    """Write results/gdm.md."""
-    lines = ["# GDM: coverage of curves, and a published analysis", ""]
-    lines += ["Made by `benchmarks/gdm.py`, whose docstring says what was done.", ""]
-    lines += [
-        "| n sites | τ | method | worlds | coverage of 90 % limits, height 1.5 "
-        "| height 0.4 | width, of the jackknife's | flat curve above .02 |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+def tables(table, southwest):
+    """Return the tables of the page."""
+    rows = []
     for n, tau in CELLS:
-        cell = numbers.get(f"{n} {tau}", {})
+        cell = table[(table["n"] == n) & (table["τ"] == tau)]
+        width = cell.groupby("method")["width"].mean()
         for method in METHODS:
-            got = [w[method] for w in cell.values() if method in w]
-            if not got:
-                continue
-            tall, low, width, out = np.array(got, float).T
-            base = np.mean([w["jackknife"][2] for w in cell.values() if method in w])
-            shown = [
-                f"{c.mean():.3f} ± {np.std(c) / np.sqrt(max(len(c) - 1, 1)):.3f}"
-                if np.ptp(c)
-                else f"{c.sum():g} of {len(c)}"  # Worlds all alike have no error.
-                for c in (tall, low)
+            own = cell[cell["method"] == method]
+            shares = [
+                mean_error(own[c])
+                if own[c].nunique() > 1
+                else f"{own[c].sum():g} of {len(own)}"  # Worlds all alike: no error.
+                for c in ("tall", "low")
             ]
-            lines.append(
-                f"| {n} | {tau} | {method} | {len(got)} | {' | '.join(shown)} | "
-                f"{width.mean() / base:.2f} | {out.mean():.2f} |"
-            )
-    found = numbers.get("southwest")
-    if found:
-        lines += ["", "## southwest (R's gdm, 94 sites, 4371 pairs)", ""]
-        lines += ["| | R's summary | here |", "|---|---|---|"]
-        lines += [f"| {k} | {a} | {b} |" for k, a, b in found]
-    OUT.write_text("\n".join(lines) + "\n")
+            ratio = f"{width[method] / width['jackknife']:.2f}"
+            flat = f"{own['flat'].mean():.2f}"
+            rows.append([n, tau, method, len(own), *shares, ratio, flat])
+    head = ["n sites", "τ", "method", "worlds"]
+    head += ["coverage of 90 % limits, height 1.5", "height 0.4"]
+    head += ["width, of the jackknife's", "flat curve above .02"]
+    lines = markdown(rows, head)
+    lines += ["## southwest (R's gdm, 94 sites, 4371 pairs)", ""]
+    return lines + markdown(southwest.to_numpy().tolist(), [*southwest])
 
 
 R_SUMMARY = {
@@ -195,9 +174,7 @@ R_SUMMARY = {
 
 
 def southwest(path):
-    """Return rows of the table: what, R's, ours."""
-    import pandas as pd
-
+    """Return the table of R's results and ours."""
     records = pd.read_csv(path)
     names = [n for n in R_SUMMARY if n in records.columns]
     sites = records.groupby("site").first()
@@ -235,35 +212,24 @@ def southwest(path):
         assert np.allclose(ours, value, atol=1e-3), (name, value, ours)
         lines.append((name, str(value), str(np.asarray(ours).tolist())))
     lines.append(("gap to the maximum, nats", "–", f"{gap:.0e}"))
-    return lines
+    return pd.DataFrame(lines, columns=["quantity", "R's summary", "here"])
 
 
 def main():
     """Run worlds, cell by cell in turn, or the published analysis."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worlds", type=int, default=100)
-    parser.add_argument("--nuts", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--southwest")
-    given = parser.parse_args()
-    numbers = load(NUMBERS)
-    end = time.monotonic() + 60 * given.minutes
-    if given.southwest:
-        numbers["southwest"] = southwest(given.southwest)
-    else:
-        for seed in range(given.worlds):
-            for n, tau in CELLS:
-                cell = numbers.setdefault(f"{n} {tau}", {})
-                if time.monotonic() > end:
-                    break
-                wanted = seed < given.nuts
-                if str(seed) not in cell or (wanted and "NUTS" not in cell[str(seed)]):
-                    cell[str(seed)] = one(seed, n, tau, wanted)
-                    store(numbers, NUMBERS, 2)
-                    table(numbers)
-    store(numbers, NUMBERS, 2)
-    table(numbers)
-    print(OUT.read_text())
+    options = parser.parse_args()
+    published = RESULTS / "gdm_southwest.csv"
+    if options.southwest:
+        southwest(options.southwest).to_csv(published, index=False)
+        options.worlds = 0
+    cases = [(*cell, seed) for seed in range(options.worlds) for cell in CELLS]
+    made = ((case, partial(one, *case)) for case in cases)
+    table = resumed(RESULTS / "gdm.csv", ["n", "τ", "seed"], made, options.minutes)
+    write_page("gdm", tables(table, pd.read_csv(published)), RESULTS)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,6 @@ Features are standardized by the training set; those constant on it are dropped.
 """
 
 import argparse
-import csv
-import json
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -108,7 +105,7 @@ def resumed(
 ) -> pd.DataFrame:
     """Run the cases that a CSV lacks, store it after each, and return its table.
 
-    A case is the values of the ``keys``, and a function that returns its rows.
+    A case is the values of the ``keys``, and a function that returns its row or rows.
     """
     table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=keys)
     done = set(table[keys].astype(str).agg("|".join, axis=1)) if len(table) else set()
@@ -118,7 +115,9 @@ def resumed(
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rows = [dict(zip(keys, case, strict=True)) | row for row in make()]
+            made = make()
+            rows = [made] if isinstance(made, dict) else list(made)
+        rows = [dict(zip(keys, case, strict=True)) | row for row in rows]
         table = pd.concat([table, pd.DataFrame(rows)])
         table.to_csv(path, index=False, float_format="%.6g")
         print(*case, flush=True)
@@ -161,70 +160,6 @@ def summary(table: pd.DataFrame, value: str = "gap") -> str:
 def mean_error(values: pd.Series, form: str = ".3f") -> str:
     """Write a mean ± its standard error."""
     return f"{values.mean():{form}} ± {values.sem():{form.removeprefix('+')}}"
-
-
-def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[Any]:
-    """Yield the numbers and texts of a nested record with their paths."""
-    items: Any = ()
-    if isinstance(value, dict):
-        items = ((str(key), part) for key, part in value.items())
-    elif isinstance(value, list | tuple):
-        items = ((f"[{k}]", part) for k, part in enumerate(value))
-    if not value or isinstance(value, str | int | float):
-        yield path, value
-    for key, part in items:
-        yield from leaves(part, (*path, key))
-
-
-def store(record: dict[str, Any], path: Path, depth: int) -> None:
-    """Write a nested record as CSV: a row for each path of ``depth`` keys."""
-    rows: dict[Any, dict[str, str]] = {}
-    for keys, value in leaves(record):
-        row = rows.setdefault(keys[:depth], {})
-        plain = isinstance(value, str) and value not in ("", "null", "true", "false")
-        try:
-            plain = plain and float(value) is None
-        except ValueError:
-            plain = plain and value[0] not in '[{"'
-        text = value if plain else json.dumps(value, ensure_ascii=False)
-        row[".".join(keys[depth:]) or "value"] = text
-    heads = [f"key {k + 1}" for k in range(depth)]
-    columns = [*heads, *dict.fromkeys(name for row in rows.values() for name in row)]
-    with path.open("w", newline="", encoding="utf8") as file:
-        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        for keys, row in rows.items():
-            writer.writerow(dict(zip(heads, keys, strict=False)) | row)
-
-
-def load(path: Path) -> dict[str, Any]:
-    """Read what ``store`` wrote; an empty record if there is no file."""
-
-    def listed(part: Any) -> Any:
-        if not isinstance(part, dict):
-            return part
-        inner = {key: listed(value) for key, value in part.items()}
-        keys = all(re.fullmatch(r"\[\d+\]", key) for key in inner)
-        return list(inner.values()) if inner and keys else inner
-
-    record: dict[str, Any] = {}
-    if not path.exists():
-        return record
-    with path.open(newline="", encoding="utf8") as file:
-        for row in csv.DictReader(file):
-            keys = [row.pop(key) for key in list(row) if key.startswith("key ")]
-            for name, text in row.items():
-                if text:
-                    inner = () if name == "value" else name.split(".")
-                    *outer, last = [key for key in (*keys, *inner) if key]
-                    at = record
-                    for key in outer:
-                        at = at.setdefault(key, {})
-                    try:
-                        at[last] = json.loads(text)
-                    except ValueError:
-                        at[last] = text
-    return listed(record)
 
 
 def markdown(rows: list[Any], header: list[Any]) -> list[str]:

@@ -21,13 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from harness import load, store
+import pandas as pd
+from harness import RESULTS, markdown, resumed, write_page
 
 ROOT = Path(__file__).absolute().parents[1]
-STORED = ROOT / "benchmarks" / "results" / "large_set.csv"
 PART, HELD, QUERIES, AFTER = 1_000_000, 20_000, 500, 100_000_000
 
 
@@ -124,39 +125,22 @@ def measured(words, folder):
     }
 
 
-def table(found):
-    """Write the table."""
-    lines = [
-        "# The command line on a set read in parts",
-        "",
-        "`python benchmarks/large_set.py`: rows of `tools/make_rows.py` (d = 16, 8",
-        "classes; files of a million rows, row groups of 100,000), each command in a",
-        "fresh process, one BLAS thread, no compiled programs kept. Seconds of",
-        "processor are of user and system; MB most resident. Load is the greater of",
-        "the averages before and after: above 2 on these two cores other work ran,",
-        "seconds of wall say nothing and those of processor are upper figures.",
-        "`neighbors` (k = 5) and `evaluate` (Euclid and one metric) take the metric of",
-        "`fit lda`.",
-        "",
-        "Peaks of one command differ between runs: of three, `fit glml` (Parquet) had",
-        "707, 714 and 715 MB at 10⁶ rows and 850, 708 and 699 at 10⁷; `fit lda` 659,",
-        "590 and 587 at 10⁶. A difference of 150 MB between two rows says nothing.",
-        "",
-        "| rows | command | files | processor s | wall s | MB | load |",
-        "|---|---|---|---|---|---|---|",
+def tables(table):
+    """Return the table, and the commands in full."""
+    body = [
+        [f"{r.rows:,}", f"`{r.name}`", r.files, f"{r.processor:.1f}", f"{r.wall:.1f}"]
+        + [f"{r.megabytes:.0f}", f"{r.load:.1f}"]
+        for r in table.sort_values(["rows", "name", "files"]).itertuples(index=False)
     ]
-    for rows, of_rows in sorted(found.items(), key=lambda item: int(item[0])):
-        for name, one in sorted(of_rows.items()):
-            command, kind = name.rsplit(" | ", 1)
-            lines.append(
-                f"| {int(rows):,} | `{command}` | {kind} | {one['processor']:.1f} | "
-                f"{one['wall']:.1f} | {one['megabytes']:.0f} | {one['load']:.1f} |"
-            )
-    words = {one["command"] for of in found.values() for one in of.values()}
-    lines += ["", "The commands in full (`.npy` files are named alike):", ""]
-    lines += [f"    probmetric {text}" for text in sorted(words) if ".npy" not in text]
-    lines += [""]
-    STORED.with_suffix(".md").write_text("\n".join(lines))
+    head = ["rows", "command", "files", "processor s", "wall s", "MB", "load"]
+    commands = sorted(set(table["command"][table["files"] == "parquet"]))
+    return [
+        *markdown(body, head),
+        "The commands in full (`.npy` files are named alike):",
+        "",
+        *(f"    probmetric {text}" for text in commands),
+        "",
+    ]
 
 
 def main():
@@ -171,7 +155,7 @@ def main():
     if o.make:
         make(Path.cwd(), *o.rows)
         return
-    found = load(STORED)
+    path = RESULTS / "large_set.csv"
     for rows in [] if o.table else o.rows:
         with tempfile.TemporaryDirectory() as temporary:
             folder = (o.folder or Path(temporary)).absolute() / str(rows)
@@ -180,16 +164,13 @@ def main():
             script = str(Path(__file__).absolute())
             words = [sys.executable, script, "--make", "--rows", str(rows)]
             subprocess.run(words, check=True, cwd=folder)
-            own = found.setdefault(str(rows), {})
-            for (name, kind), words in commands().items():
-                key = f"{name} | {kind}"
-                if key in own or not any(key.startswith(only) for only in o.only):
-                    continue
-                own[key] = measured(words, folder)
-                print(rows, key, own[key], flush=True)
-                store(found, STORED, 2)
-                table(found)
-    table(found)
+            cases = (
+                ((rows, name, kind), partial(measured, words, folder))
+                for (name, kind), words in commands().items()
+                if name.startswith(tuple(o.only))
+            )
+            resumed(path, ["rows", "name", "files"], cases)
+    write_page("large_set", tables(pd.read_csv(path)), RESULTS)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ fourth verdict is compared with the verdict of draws.
 
 import argparse
 import time
-from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
-from harness import load, store, write_page
+from harness import markdown, resumed, write_page
 from scipy.special import expit
 from scipy.stats import gamma, norm
 
@@ -144,19 +144,19 @@ def run(arm, seed):
 
 
 def judged(model, seed, began):
-    """Return the words of a verdict, whole and by part, and its figures."""
+    """Return the row of a verdict, whole and by part, and its figures."""
     found = pm.check_model(model, seed=seed)
     seconds = round(time.process_time() - began, 2)
-    parts = {}
+    row = {"overall": found.overall, "cpu": seconds}
     for finding, _, verdict in found.parts:
-        figures = [float(f"{v:.3g}") for v in (finding.p_value, finding.size)]
-        parts[finding.part] = [verdict, *figures]
-    record = {"overall": found.overall, "parts": parts, "cpu": seconds}
+        part = finding.part
+        row |= {part: verdict, f"{part}: p": finding.p_value}
+        row[f"{part}: size"] = finding.size
     if seed % 4 == 0:
-        method = "exact" if "tails" in parts else "laplace"
+        method = "exact" if "tails" in row else "laplace"
         draws = model.sample(method, n_draws=20, n_chains=1)
-        record["as draws"] = int(str(pm.check_model(draws, seed=seed)) == str(found))
-    return record
+        row["as draws"] = int(str(pm.check_model(draws, seed=seed)) == str(found))
+    return row
 
 
 def refit(model, prior):
@@ -167,7 +167,7 @@ def refit(model, prior):
 
 
 def cases():
-    """Yield (case, seed, function, arguments) of all runs."""
+    """Yield the keys (case, seed) of all runs, and their functions."""
     for d, k in SHAPES:
         first, number = (0, 50) if (d, k) == SHAPES[0] else (100, 60)
         for name in (*MISFITS, "right", "right, tied"):
@@ -175,74 +175,57 @@ def cases():
             runs = number if misfit == "right" else 10
             for seed in range(first, first + runs):
                 case = f"d = {d}, {k} classes: {name}"
-                yield case, seed, gaussian, (misfit, seed, d, k, tied)
+                yield (case, seed), partial(gaussian, misfit, seed, d, k, tied)
     for arm in ARMS:
         for seed in range(300, 450 if arm == "right" else 360):
-            yield arm, seed, run, (arm, seed)
+            yield (arm, seed), partial(run, arm, seed)
 
 
-def table(results):
+def tables(table):
     """Return the tables as lines of Markdown."""
-    lines = [
-        "| case | runs | adequate | doubtful | conflict | conflict by part | CPU s |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for arm, runs in sorted(results.items()):
-        rows = list(runs.values())
-        words = Counter(r["overall"] for r in rows)
-        parts = Counter(
-            p for r in rows for p, (v, *_) in r["parts"].items() if v == "conflict"
+    rows = []
+    parts = sorted(name for name in table if f"{name}: p" in table)
+    for case, runs in table.groupby("case"):
+        words = runs["overall"].value_counts()
+        counts = (runs[parts] == "conflict").sum()
+        listed = ", ".join(f"{part} {n}" for part, n in counts.items() if n)
+        verdicts = [words.get(word, 0) for word in ("adequate", "doubtful", "conflict")]
+        cpu = f"{runs['cpu'].median():.2f}"
+        rows.append([case, len(runs), *verdicts, listed or "none", cpu])
+    head = ["case", "runs", "adequate", "doubtful", "conflict", "conflict by part"]
+    conflict, case = table["overall"] == "conflict", table["case"]
+    conflicts = ", ".join(
+        f"{conflict[own].sum()} of {own.sum()} ({name})"
+        for name, own in (
+            ("Gaussian classes", case.str.contains(": right")),
+            ("pairs", case == "right"),
         )
-        said = ", ".join(f"{p} {n}" for p, n in sorted(parts.items())) or "none"
-        counts = " | ".join(str(words[w]) for w in ("adequate", "doubtful", "conflict"))
-        cpu = np.median([r["cpu"] for r in rows])
-        lines.append(f"| {arm} | {len(rows)} | {counts} | {said} | {cpu:.2f} |")
-    right = [("Gaussian classes", ": right"), ("pairs", "right")]
-    conflicts = []
-    for name, case in right:
-        runs = [
-            run["overall"] == "conflict"
-            for key, rows in results.items()
-            if key == case or (case[0] == ":" and case in key)
-            for run in rows.values()
-        ]
-        conflicts.append(f"{sum(runs)} of {len(runs)} ({name})")
+    )
     shapes = []
     for d, k in SHAPES:
-        rows = [results[f"d = {d}, {k} classes: {name}"].values() for name in MISFITS]
-        rates = [np.mean([run["overall"] == "conflict" for run in own]) for own in rows]
-        most = sum(rate >= 0.8 for rate in rates)
-        shapes.append(f"{most} of 10 (d = {d}, {k} classes; mean {np.mean(rates):.0%})")
-    runs = [run for rows in results.values() for run in rows.values()]
-    same = [run["as draws"] for run in runs if "as draws" in run]
-    lines += [
-        "",
-        f"Correct models in conflict: {', '.join(conflicts)}. Misfits of Gaussian "
+        names = [f"d = {d}, {k} classes: {name}" for name in MISFITS]
+        rates = np.array([conflict[case == name].mean() for name in names])
+        most = f"{sum(rates >= 0.8)} of 10 (d = {d}, {k} classes; mean"
+        shapes.append(f"{most} {np.mean(rates):.0%})")
+    same = table["as draws"].dropna()
+    return [
+        *markdown(rows, [*head, "CPU s"]),
+        f"Correct models in conflict: {conflicts}. Misfits of Gaussian "
         f"classes in conflict in at least 80% of the runs: {', '.join(shapes)}. "
-        f"The verdict of draws was identical in {sum(same)} of {len(same)} runs.",
+        f"The verdict of draws was identical in {same.sum():.0f} of {len(same)} runs.",
     ]
-    return lines
 
 
 def main():
-    """Run what is not yet in the file, then write the page."""
-    ask = argparse.ArgumentParser()
-    ask.add_argument("--minutes", type=float, default=600)
-    ask.add_argument("--out", type=Path, default=OUT)
-    ask.add_argument("--table", action="store_true")
-    asked = ask.parse_args()
-    known, end = load(asked.out), time.monotonic() + 60 * asked.minutes
-    for number, (arm, seed, compute, arguments) in enumerate(cases()):
-        rows = known.setdefault(arm, {})
-        if asked.table or str(seed) in rows or time.monotonic() > end:
-            continue
-        rows[str(seed)] = compute(*arguments)
-        if number % 10 == 0:
-            store(known, asked.out, 2)
-    store(known, asked.out, 2)
-    write_page(
-        asked.out.stem, table({k: v for k, v in known.items() if v}), asked.out.parent
-    )
+    """Run the cases that the file lacks, then write the page."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float, default=600)
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    made = [] if options.table else cases()
+    table = resumed(options.out, ["case", "seed"], made, options.minutes)
+    write_page(options.out.stem, tables(table), options.out.parent)
 
 
 if __name__ == "__main__":

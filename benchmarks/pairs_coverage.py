@@ -130,8 +130,8 @@ def row(part, name, n, seed, method):
     """Return the row of a case."""
     if part == "ranks":
         found = ranks(n, float(name), seed)
-        return [shares(found) | {"verdict": uniformity(found).attrs["verdict"]}]
-    return [fit(name, n, seed, part if part == "auto" else float(part), method)]
+        return shares(found) | {"verdict": uniformity(found).attrs["verdict"]}
+    return fit(name, n, seed, part if part == "auto" else float(part), method)
 
 
 def run(path, options):

@@ -10,7 +10,6 @@ mds        classical MDS of n = 3000, scikit-learn's, with Euclid's distance
 eig_dml    a certified gap of 1%: PDHG against Frank-Wolfe, pairs of breast_cancer
 lca        L-BFGS against the EM of the paper, to a relative gap of 1e-6
 bootstrap  50 bootstrap draws of LCA, against as many single fits
-dca_gm     DCA-GM's fit as n grows, against scikit-learn's NCA
 
 Each pair of functions is called in turns after one call that compiles, so that other
 work on the machine meets both. The ratio is the median over rounds: quote that, not
@@ -29,7 +28,6 @@ import pandas as pd
 from harness import markdown, write_page
 from sklearn.manifold import ClassicalMDS
 from sklearn.mixture import GaussianMixture
-from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 import probmetric as pm
 from probmetric.data import nearest_pairs
@@ -134,17 +132,8 @@ def bootstrap(n_draws=50):
     )
 
 
-def dca_gm(n=2000):
-    """Return DCA-GM and NCA, both to two dimensions."""
-    y = RNG.integers(0, 4, n)
-    X = RNG.normal(size=(n, 10))
-    X[:, :2] += 1.2 * np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])[y]
-    nca = NeighborhoodComponentsAnalysis(n_components=2, random_state=0)
-    return lambda: pm.DCAGM(2).fit(X, y), lambda: nca.fit(X, y)
-
-
 PROBLEMS = {
-    f.__name__: f for f in (mixture, pairs, local, mds, eig_dml, lca, bootstrap, dca_gm)
+    f.__name__: f for f in (mixture, pairs, local, mds, eig_dml, lca, bootstrap)
 }
 SCALE = {"bootstrap": 10}  # single fits are a tenth of the draws
 

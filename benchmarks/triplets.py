@@ -41,7 +41,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from harness import load, markdown, store
+import pandas as pd
+from harness import markdown
 
 OUT = Path(__file__).parent / "results" / "triplets.md"
 NUMBERS = OUT.with_suffix(".csv")
@@ -214,7 +215,7 @@ def embedded(seed, n):
     given = np.where(y[:, None] == 1, triplets, triplets[:, [0, 2, 1]])
     Z = SOE(n_components=D, random_state=seed).fit_transform(given)
     right = log_odds(W, X, new) > 0
-    return float(np.mean((log_odds(np.eye(D), Z, new) > 0) == right))
+    return {"right": float(np.mean((log_odds(np.eye(D), Z, new) > 0) == right))}
 
 
 def mean(values):
@@ -277,10 +278,26 @@ def table(numbers):
         found = numbers["objects"].get(str(n), [])
         made = [sum(k in one for one in found) for k in ("laplace", "nuts")]
         first, *cells = columns(found, ("right", *drawn))
-        cells = [first, mean(numbers["soe"].get(str(n), [])), *cells]
+        (soe,) = columns(numbers["soe"].get(str(n), []), ["right"])
+        cells = [first, soe, *cells]
         lines.append(f"| {n} | {made[0]} ({made[1]}) | {' | '.join(cells)} |")
     OUT.write_text("\n".join(lines) + "\n")
-    store(numbers, NUMBERS, 3)
+    pd.DataFrame(
+        {"part": part, "n": int(n), "seed": seed} | one
+        for part, worlds in numbers.items()
+        for n, found in worlds.items()
+        for seed, one in enumerate(found)
+    ).to_csv(NUMBERS, index=False)
+
+
+def stored():
+    """Return the stored numbers by part, size and seed."""
+    numbers = {part: {} for part in (*PARTS, "objects", "soe")}
+    for one in pd.read_csv(NUMBERS).to_dict("records"):
+        part, n, _ = (one.pop(key) for key in ("part", "n", "seed"))
+        one = {name: value for name, value in one.items() if pd.notna(value)}
+        numbers[part].setdefault(str(n), []).append(one)
+    return numbers
 
 
 def main():
@@ -291,10 +308,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--part", choices=(*PARTS, "objects", "soe"), default="fits")
     options = parser.parse_args()
-    numbers = load(NUMBERS)
-    for part in (*PARTS, "objects", "soe"):
-        numbers.setdefault(part, {})
-    part = options.part
+    numbers, part = stored(), options.part
     cells = [("laplace", s, n) for s in range(options.worlds) for n in SIZES]
     cells += [("nuts", s, n) for n in SIZES for s in range(options.nuts)]
     for method, seed, n in cells:

@@ -8,11 +8,16 @@ import pytest
 
 from benchmarks import (
     accuracy,
+    anchors,
     cost,
     coverage,
     effects_coverage,
+    gdm,
     harness,
+    large_set,
+    model_verdict,
     pairs_coverage,
+    triplets,
 )
 
 
@@ -24,9 +29,15 @@ def page(name, lines, folder):
 
 
 TABLES = {
+    "anchors": anchors.tables,
     "cost": cost.tables,
     "effects_coverage": effects_coverage.tables,
+    "gdm": lambda table: gdm.tables(
+        table, pd.read_csv(harness.RESULTS / "gdm_southwest.csv")
+    ),
     "intervals": coverage.tables,
+    "large_set": large_set.tables,
+    "model_verdict": model_verdict.tables,
     "pairs_coverage": pairs_coverage.tables,
 }
 GENERATED = sorted(
@@ -47,7 +58,7 @@ def test_the_tables_of_a_page_are_made_from_its_csv(name, tmp_path):
 
 
 def test_pages_are_generated():
-    assert len(GENERATED) >= 7
+    assert len(GENERATED) >= 11
 
 
 def test_a_summary_takes_data_sets_as_units():
@@ -74,15 +85,13 @@ def test_a_training_set_has_the_shares_of_the_classes_and_two_of_each():
     assert A.shape[1] == B.shape[1] == 2
 
 
-def test_a_nested_record_comes_back_from_csv(tmp_path):
-    record = {
-        "a": {"0": {"n": 3, "text": "65.1", "word": "x, y"}, "1": {"n": None}},
-        "b": {"rows": [{"t": True, "v": [0.5, [1, 2]]}, {}], "n": 4},
-    }
-    for depth in (1, 2, 3):
-        harness.store(record, tmp_path / "r.csv", depth)
-        assert harness.load(tmp_path / "r.csv") == record
-    assert harness.load(tmp_path / "no.csv") == {}
+def test_numbers_of_triplets_come_back_from_csv(tmp_path, monkeypatch):
+    numbers = triplets.stored()
+    monkeypatch.setattr(triplets, "NUMBERS", tmp_path / "t.csv")
+    monkeypatch.setattr(triplets, "OUT", tmp_path / "t.md")
+    triplets.table(numbers)
+    assert triplets.stored() == numbers
+    assert sum(map(len, numbers["fits"].values())) >= 100
 
 
 def test_a_stopped_run_continues_and_repeats_nothing(tmp_path, monkeypatch):

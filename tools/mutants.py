@@ -168,8 +168,7 @@ def main() -> None:
     options.results.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "checkout")
-        ignore = shutil.ignore_patterns(*LEFT_OUT)
-        shutil.copytree(root, copy, symlinks=True, ignore=ignore)
+        shutil.copytree(root, copy, True, shutil.ignore_patterns(*LEFT_OUT))
         for mutant in stored["mutants"]:
             name, place = mutant["id"], find(mutant, listed)
             if name in results or (options.only and name not in options.only):
