@@ -6,10 +6,9 @@ float64, in a local scope, and return NumPy. JAX arrays give JAX arrays. Inside 
 ``jit`` the traced dtype decides.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial, wraps
-from inspect import signature
 from typing import Any
 
 import jax
@@ -87,15 +86,13 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     The function is written with ``jax.numpy`` and takes arrays or trees of arrays. It
     runs in a local ``jax.enable_x64`` scope if an argument has float64. The result is
     copied to NumPy unless an argument is a JAX array other than a random key. Nothing
-    changes for traced values. Complex numbers raise ValueError.
+    changes for traced values.
     """
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         args, kwargs = in_native_order((args, kwargs))
         leaves = jax.tree.leaves((args, kwargs))
-        if any(_is_complex(leaf) for leaf in leaves):
-            _raise_complex(function, args, kwargs)
         if any(isinstance(leaf, Tracer) for leaf in leaves) or _in_a_program():
             return function(*args, **kwargs)
         bound_programs()
@@ -162,25 +159,3 @@ def finite(result: np.ndarray, name: str, *inputs: object) -> np.ndarray:
             "points or the metric."
         )
     return result
-
-
-def _is_complex(leaf: object) -> bool:
-    kind = getattr(getattr(leaf, "dtype", None), "kind", None)
-    return kind == "c" or isinstance(leaf, complex)
-
-
-def _raise_complex(
-    function: Callable[..., object],
-    args: tuple[object, ...],
-    kwargs: Mapping[str, object],
-) -> None:
-    arguments = signature(function).bind(*args, **kwargs).arguments
-    name = next(
-        name
-        for name, value in arguments.items()
-        if any(map(_is_complex, jax.tree.leaves(value)))
-    )
-    raise ValueError(
-        f"{'metric' if name == 'self' else name} must be real numbers, got complex "
-        "numbers"
-    )

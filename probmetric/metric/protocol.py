@@ -277,7 +277,7 @@ def _check_rows(points: dict[str, Array], axes: dict[str, str]) -> None:
 
 
 def _in_floats(name: str, value: ArrayLike) -> Array:
-    """Return an array of floats (or complex numbers, which raise an error later)."""
+    """Return an array of floats."""
     if not isinstance(value, np.ndarray | jax.Array):
         return real(value, name)
     if isinstance(value, np.ma.MaskedArray):
@@ -288,7 +288,8 @@ def _in_floats(name: str, value: ArrayLike) -> Array:
         return value.astype(float)
     if kind == "f" and (value.dtype.itemsize > 8 or not value.dtype.isnative):
         return value.astype(f"f{min(value.dtype.itemsize, 8)}")
-    return value if kind in "fc" or isinstance(value, jax.Array) else real(value, name)
+    plain = kind == "f" or (isinstance(value, jax.Array) and kind != "c")
+    return value if plain else real(value, name)
 
 
 class MetricBase:
