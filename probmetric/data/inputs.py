@@ -62,12 +62,12 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
     return np.unique(values, return_inverse=True)
 
 
-def group_codes(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
-    """Return the code 0..G-1 of the group of each of n rows."""
-    codes = codes_of(groups, "groups")[1]
+def group_codes(groups: ArrayLike, n: int) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """Return the sorted groups, and the code 0..G-1 of the group of each of n rows."""
+    labels, codes = codes_of(groups, "groups")
     if codes.shape != (n,):
         raise ValueError(f"groups must have shape ({n},), got {codes.shape}")
-    return codes
+    return labels, codes
 
 
 def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:

@@ -281,7 +281,7 @@ def labeled_data(
     """
     y, X, w, groups = leave_out(unlabeled_of(estimator), y, X, w, groups)
     rows, classes, codes = check_labeled(estimator, X, y)
-    unit = None if groups is None else group_codes(groups, len(rows))
+    unit = None if groups is None else group_codes(groups, len(rows))[1]
     rows, classes, codes, weights = weighted_rows(rows, classes, codes, w)
     if unit is not None and len(rows) < len(unit):
         unit = np.unique(unit[np.asarray(w) > 0], return_inverse=True)[1]

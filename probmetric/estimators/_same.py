@@ -165,19 +165,12 @@ class SameProbability:
     def _link_of_new_classes(self) -> LogLogisticLink:
         """Return Eq. (1), fitted to pairs of left-out classes (cached)."""
         if not hasattr(self, "_new_classes"):
-            rows, data = self._training_rows(), vars(self)["_training"]
-            w, groups = (v if v is None else np.asarray(v) for v in data[2:])
-            self._new_classes = link_of_new_classes(self, *rows, w, groups)
+            self._training_rows()  # Raises if there are none.
+            self._new_classes = link_of_new_classes(self, vars(self)["_training"])
         return self._new_classes
 
 
-def link_of_new_classes(
-    estimator: Any,
-    X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
-    w: Float[np.ndarray, "n"] | None = None,
-    groups: Int[np.ndarray, "n"] | None = None,
-) -> LogLogisticLink:
+def link_of_new_classes(estimator: Any, data: Labeled) -> LogLogisticLink:
     """Fit Eq. (1) to the pairs of classes that refits have not seen.
 
     Pairs of rows of one group are left out.
@@ -187,6 +180,7 @@ def link_of_new_classes(
             "new_classes must be False for learners without a distance of pairs, got "
             f"True for {type(estimator).__name__}"
         )
+    X, codes, w, groups = (v if v is None else np.asarray(v) for v in data)
     sizes = np.bincount(codes)
     large = np.flatnonzero(sizes > 1)
     if len(large) < FEWEST:

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Pairs
-from probmetric.data.inputs import codes_of
+from probmetric.data.inputs import group_codes
 from probmetric.data.scaling import Scaler
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.estimators._effect import EffectLearner
@@ -189,9 +189,7 @@ class HierarchicalLCA(EffectLearner):
         if groups is None:
             self.groups_ = None
             return np.zeros(n, int)
-        self.groups_, codes = codes_of(groups, "groups")
-        if codes.shape != (n,):
-            raise ValueError(f"groups must have shape ({n},), got {codes.shape}")
+        self.groups_, codes = group_codes(groups, n)
         warn_of_unlabeled(self.unlabeled, self.groups_, "groups")
         return codes
 
@@ -284,11 +282,7 @@ class HierarchicalLCA(EffectLearner):
             )
         names, codes = [None], np.zeros(len(a), int)
         if groups is not None:
-            known, codes = codes_of(groups, "groups")
-            if codes.shape != (len(a),):
-                raise ValueError(
-                    f"groups must have shape ({len(a)},), got {codes.shape}"
-                )
+            known, codes = group_codes(groups, len(a))
             names = known.tolist()
         places = [self._place(name, "groups") for name in names]
         rows_of = np.array([-1 if place is None else place for place in places])[codes]

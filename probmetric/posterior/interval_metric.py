@@ -263,7 +263,7 @@ def jackknifed(
 
     A refit is ``learn(X, codes)``, or ``learn(X, codes, groups)`` if there are groups.
     """
-    unit = None if groups is None else inputs.group_codes(groups, len(X))
+    unit = None if groups is None else inputs.group_codes(groups, len(X))[1]
     rows = np.arange(len(X)) if unit is None else one_of_each(X, codes, unit)[0]
     n, n_classes = len(rows), len(np.unique(codes[rows]))
     if n == n_classes:

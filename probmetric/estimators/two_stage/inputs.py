@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_number
-from probmetric.data.inputs import codes_of, pair_labels, real
+from probmetric.data.inputs import group_codes as labels_and_codes
+from probmetric.data.inputs import pair_labels, real
 from probmetric.data.scaling import Scaler
 from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.models.two_stage import TwoStageParams
@@ -49,9 +50,7 @@ def group_codes(groups: ArrayLike, n: int, unlabeled: object) -> Int[np.ndarray,
             f"groups must have shape ({n},), got {groups!r}. {LABEL!r} is for data on "
             "disk with labels (pm.open(..., label=))"
         )
-    labels, codes = codes_of(groups, "groups")
-    if codes.shape != (n,):
-        raise ValueError(f"groups must have shape ({n},), got {codes.shape}")
+    labels, codes = labels_and_codes(groups, n)
     warn_of_unlabeled(unlabeled, labels, "groups")
     return codes
 
