@@ -21,7 +21,7 @@ from probmetric.checks.problems import (
     renumbered,
 )
 from probmetric.checks.sides import as_dataset
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.inference.effects.fit import MAX_PARAMETERS, POINTS
 from probmetric.inference.effects.points import derivatives, rows_of
 from probmetric.inference.lca.recipe import Recipe, build, prior_for, rate_for
@@ -65,7 +65,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
         X, y = X[np.isin(y, common)], y[np.isin(y, common)]
     Z, codes = principal(X, y, N_COMPONENTS)
     recipe = Recipe(n_components=Z.shape[1])
-    pairs = build(Z, codes, recipe)._replace(anchor=None)
+    pairs = build(Labeled(Z, codes), recipe)._replace(anchor=None)
     prior = PointEffectsPrior(prior_for(pairs, recipe, 10.0))
     rate = rate_for(pairs, recipe)
     return fitted(fit_problem, "data", pairs, prior, learning_rate=rate)

@@ -8,7 +8,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labeled import report
 from probmetric.estimators._learner import Learner, Run, input_units
@@ -72,8 +72,9 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
     ) -> Recipe:
         if self.prior_mean != "auto":
             return recipe
-        power = choose_power(np.asarray(pairs.X), codes)
-        W0 = prior_for(pairs, recipe._replace(prior_mean=power), 1.0, codes).mean
+        data = Labeled(np.asarray(pairs.X), codes)
+        power = choose_power(data)
+        W0 = prior_for(pairs, recipe._replace(prior_mean=power), 1.0, data).mean
         return recipe._replace(prior_mean=np.asarray(W0)) if power else recipe
 
     def _store_fit(self, fitted: Fitted, metric: Mahalanobis, scaler: Scaler) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from probmetric.checks.check import Problem
 from probmetric.checks.problems import OF_PAIRS, answered, fitted, principal, translated
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.inference.gdm.fit import fit, knots_for
 from probmetric.inference.lca.recipe import Recipe, build, rate_for
 from probmetric.inference.solvers.result import Fit
@@ -37,7 +37,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
     """Fit the estimator's recipe to a labeled data set, at most 5 components."""
     Z, codes = principal(X, y, 5)
     recipe = Recipe(n_components=Z.shape[1])
-    pairs = build(Z, codes, recipe)._replace(anchor=None)
+    pairs = build(Labeled(Z, codes), recipe)._replace(anchor=None)
     one = np.ones(())
     options: Any = {"learning_rate": rate_for(pairs, recipe)}
     return fitted(

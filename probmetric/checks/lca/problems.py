@@ -12,7 +12,7 @@ from probmetric.checks.problems import (
     random_pairs,
     standardized,
 )
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.recipe import (
     Recipe,
@@ -43,7 +43,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
     """Fit standardized labeled data at p = d by the default recipe, without refresh."""
     X, codes = standardized(X, y)
     recipe = Recipe(n_components=X.shape[1])
-    pairs = build(X, codes, recipe)
+    pairs = build(Labeled(X, codes), recipe)
     prior = prior_for(pairs, recipe, auto_regularization(len(X)))
     rate = rate_for(pairs, recipe)
     return fitted(fit_problem, "data", pairs, prior, learning_rate=rate)

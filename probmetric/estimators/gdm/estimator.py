@@ -204,9 +204,8 @@ class GDM(
         return tags
 
     def _fit_labels(self, data: Labeled, scaler: Scaler) -> Self:
-        rows, codes = np.asarray(data.X), np.asarray(data.y)
-        recipe = base_recipe(self, rows.shape[1])
-        made = build(rows, codes, recipe)._replace(anchor=None)
+        recipe = base_recipe(self, data.X.shape[1])
+        made = build(data, recipe)._replace(anchor=None)
         return self._store(made, rate_for(made, recipe), None)
 
     def fit_sites(

@@ -33,7 +33,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import log_softmax
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.hash import first_best
 from probmetric.inference.lca.fit import scaled_axes, within_axes
 from probmetric.inference.lca.mode import Pooled, maximize, pool
@@ -139,7 +139,8 @@ def common_centre(
         apart[codes == code] = (rows - rows.mean(0)) * len(rows) / max(len(rows) - 1, 1)
     everyone = class_pairs(Z, Z.mean(0), np.ones(len(Z), bool))
     pairs = class_pairs(apart, np.zeros(Z.shape[1]), np.ones(len(Z), bool))
-    if (power := choose_power(Z, codes) if is_auto(recipe.prior_mean) else 0.0) > 0:
+    auto = is_auto(recipe.prior_mean)
+    if (power := choose_power(Labeled(Z, codes)) if auto else 0.0) > 0:
         axes = within_axes(Z, codes, power, recipe.n_components)
         W0 = np.asarray(scaled_axes(axes, pairs)[0])
         return W0, float(np.linalg.norm(W0) / np.sqrt(len(W0)))

@@ -24,7 +24,7 @@ from probmetric.estimators._labeled import (
     report,
     required,
 )
-from probmetric.estimators._learner import Learner
+from probmetric.estimators._learner import Learner, Run
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
     Count,
@@ -273,16 +273,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         )
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
-        if (unit := data.groups) is not None:
-            check_groups(self, self._codes, np.asarray(unit))
-            unit = np.asarray(unit)
-        w = None if data.w is None else np.asarray(data.w)
-        recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
+        if data.groups is not None:
+            check_groups(self, self._codes, np.asarray(data.groups))
+        recipe, ranks = choose_rank(self, recipe, lam, data)
         if self.n_anchors is not None:
-            anchored = from_anchors(self, Reader(Z, self._codes), recipe, lam, w)
+            anchored = from_anchors(self, Reader(Z, self._codes), recipe, lam, data.w)
             return store(self, anchored, scaler)
-        state = self.random_state
-        fitted, choices = fit_labels(Z, self._codes, recipe, lam, state, w, unit)
+        fitted, choices = fit_labels(data, recipe, lam, self.random_state)
         return self._store(fitted, scaler, choices, ranks)
 
     def fit_pairs(
@@ -362,6 +359,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     ) -> Float[np.ndarray, "N"]:
         return np.asarray(self.get_metric().same_probability(A, B))
 
+    @with_names
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: LCAMethod = "nuts",
@@ -434,30 +432,22 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         if learning_rate is not None:
             rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
         mode = refit(fitted, recipe, learning_rate=rate)
-        drawn = draw(
-            mode,
-            sampler,
-            scale=self._taught,
-            seed=seed,
-            feature_names=self._names,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            progress=progress,
-        )
+        run = Run(seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress)
+        names = self._names
+        drawn = draw(mode, sampler, scale=self._taught, feature_names=names, **run)
         if not log_prior:
             drawn = drawn._replace(log_prior={}, log_likelihood=None)
         tree = to_tree(
             drawn,
             mode,
             Scaler(self.mean_, self.scale_),
-            self._names,
+            names,
             log_likelihood=log_likelihood,
             predictive=predictive,
             prior_draws=prior_draws,
             seed=seed,
         )
         tree.attrs[INDEPENDENT] = int(self._independent())
-        tree.attrs["handle_unknown"] = self.handle_unknown
         return tree.assign({"fit": xr.DataTree(record(self))})
 
     @overload

@@ -28,6 +28,7 @@ import xarray as xr
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_number
+from probmetric.data.containers import Labeled
 from probmetric.data.hash import first_best
 from probmetric.data.padding import host_weights
 from probmetric.data.scaling import Scaler, fit_scaler, taught_scale
@@ -142,9 +143,9 @@ def repeated(estimator: Any, seed: int, target: str) -> IntervalMetric:
             groups = np.unique(groups, return_inverse=True)[1]
         scaler = fit_scaler(Z, standardize=estimator.standardize, blocks=blocks)
         rows = (Z - scaler.mean) / scaler.scale
-        reachable = within_reach(recipe, codes, groups)
-        state = estimator.random_state
-        new = fit_labels(rows, codes, reachable, lam, state, groups=groups)[0]
+        data = Labeled(rows, codes, None, groups)
+        reachable = within_reach(recipe, data)
+        new = fit_labels(data, reachable, lam, estimator.random_state)[0]
         report(new.fit, "LCA")
         factor = to_metric(new.fit.params).factor
         return Mahalanobis(factor / taught_scale(Z, scaler.scale) / scale)
@@ -255,11 +256,11 @@ def metric_for(
             mode,
             one,
             scale=scale,
+            warn_khat=purpose != "prediction",
             seed=seed,
             n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,
             n_chains=1,
             progress=progress,
-            warn_khat=purpose != "prediction",
         )
         metrics = lca_draws.metrics(drawn)
         assert metrics is not None  # They are draws of LCA.

@@ -14,8 +14,8 @@ include the sampling of training data.
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
 
+from probmetric.data.containers import Labeled
 from probmetric.estimators.lca.settings import refuse_rank
 from probmetric.estimators.lca.tuning import fit_labels
 from probmetric.inference.choose import choose_strength
@@ -52,9 +52,7 @@ def choose_rank(
     estimator: Any,
     recipe: Recipe,
     lam: float | str,
-    X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
-    w: Float[np.ndarray, "n"] | None,
+    data: Labeled,
 ) -> tuple[Recipe, list[RankChoice]]:
     """Return the recipe with the chosen number of rows; the choices, fewest first.
 
@@ -62,8 +60,9 @@ def choose_rank(
     """
     if not isinstance(estimator.n_components, str):
         return recipe, []
-    if w is not None:
+    if data.w is not None:
         refuse_rank(estimator, "sample_weight")
+    X, codes = data[:2]
     sizes = np.bincount(codes)
     smallest = int(sizes[sizes > 1].min())
     if smallest < SMALLEST:
@@ -76,11 +75,11 @@ def choose_rank(
     lam = "auto" if lam == "cv" else lam
 
     def learn(rows: np.ndarray) -> list[np.ndarray]:
-        A, a = X[rows], codes[rows]
-        common = within_reach(recipe, a)
+        part = Labeled(X[rows], codes[rows])
+        common = within_reach(recipe, part)
         if is_auto(common.prior_mean):  # The choice does not depend on the rank.
-            common = common._replace(prior_mean=choose_power(A, a))
-        fits = (fit_labels(A, a, common._replace(n_components=p), lam) for p in ranks)
+            common = common._replace(prior_mean=choose_power(part))
+        fits = (fit_labels(part, common._replace(n_components=p), lam) for p in ranks)
         return [fitted.fit.params.W for fitted, _ in fits]
 
     chosen = choose_strength(

@@ -27,7 +27,7 @@ from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.hash import canonical_order
 from probmetric.data.padding import pad_pairs
 from probmetric.data.pairs import smallest
@@ -51,7 +51,7 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.inference.sampling.target import Arrays
 from probmetric.inference.solvers.result import Fit, Result
-from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.models.lca import LCAParams
 from probmetric.neighbors.strength import deal
 from probmetric.progress import progress_bar
 from probmetric.typing import Array
@@ -105,38 +105,33 @@ def settings_for(recipe: Recipe, n: int, d: int) -> Tried:
 
 
 def fit_labels(
-    X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
+    data: Labeled,
     recipe: Recipe,
     lam: float | str,
     random_state: int | np.random.RandomState | None = 0,
-    w: Float[np.ndarray, "n"] | None = None,
-    groups: Int[np.ndarray, "n"] | None = None,
 ) -> tuple[Fitted, list[Choice]]:
     """Fit labeled, weighted points in groups; choose λ and the prior mean."""
     choices: list[Choice] = []
-    if lam != "cv" and w is None and is_auto(recipe.prior_mean):
-        recipe = recipe._replace(prior_mean=choose_power(X, codes, groups))
+    if lam != "cv" and data.w is None and is_auto(recipe.prior_mean):
+        recipe = recipe._replace(prior_mean=choose_power(data))
     if lam == "auto":
-        lam = auto_regularization(n_observations(len(X), w, groups))
+        lam = auto_regularization(n_observations(data))
     elif lam == "evidence":
-        pairs = build(X, codes, recipe, w=w, groups=groups)
-        rate = rate_for(pairs, recipe, w, groups)
-        lam = choose_by_evidence(pairs, recipe, rate, codes, groups=groups)
+        pairs = build(data, recipe)
+        rate = rate_for(pairs, recipe, data)
+        lam = choose_by_evidence(pairs, recipe, rate, data)
     elif lam == "cv":
-        if w is not None:
+        if data.w is not None:
             raise ValueError(
                 "regularization must be 'auto', 'evidence' or a number if "
                 "sample_weight is given, got 'cv'"
             )
-        choices = choose_by_folds(X, codes, recipe, random_state, groups)
+        choices = choose_by_folds(data, recipe, random_state)
         mean, lam, n_refresh = choices[0][:3]
         recipe = recipe._replace(prior_mean=mean, n_refresh=n_refresh)
         if np.isinf(lam):
-            pairs = build(X, codes, recipe, groups=groups)
-            prior = prior_for(pairs, recipe, lam, codes, groups)
-            return unlearned(pairs, prior, recipe, groups), choices
-    return fit_labeled(X, codes, recipe, float(lam), w=w, groups=groups), choices
+            return unlearned(data, recipe), choices
+    return fit_labeled(data, recipe, float(lam)), choices
 
 
 def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
@@ -156,13 +151,10 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
 
 
 def choose_by_folds(
-    X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
-    recipe: Recipe,
-    random_state: int | np.random.RandomState | None = 0,
-    groups: Int[np.ndarray, "n"] | None = None,
+    data: Labeled, recipe: Recipe, random_state: int | np.random.RandomState | None = 0
 ) -> list[Choice]:
     """Score every setting on held-out folds; return them best first."""
+    X, codes, _, groups = data
     sizes = np.bincount(codes)
     smallest = int(sizes[sizes > 1].min())  # A single row is never held out.
     if smallest < N_FOLDS:
@@ -174,12 +166,8 @@ def choose_by_folds(
     fold = deal(X, codes, N_FOLDS, seed, groups=groups)
     tried = settings_for(recipe, len(X) - len(X) // N_FOLDS, X.shape[1])
     tables = [
-        _score_fold(
-            *(X[train], codes[train], X[test], codes[test], recipe, tried),
-            None if groups is None else groups[train],
-        )
+        _score_fold(rows_of(data, fold != k), rows_of(data, fold == k), recipe, tried)
         for k in progress_bar(range(N_FOLDS), "choose λ", None, "fold")
-        for train, test in [(fold != k, fold == k)]
     ]
     mean: dict[Setting, np.ndarray] = {
         key: np.mean([table[key] for table in tables], 0) for key in tables[0]
@@ -194,28 +182,25 @@ def choose_by_folds(
     )
 
 
+def rows_of(data: Labeled, rows: np.ndarray) -> Labeled:
+    """Return some rows of labeled points."""
+    return jax.tree.map(lambda values: values[rows], data)
+
+
 def _score_fold(
-    X: np.ndarray,
-    codes: np.ndarray,
-    X_test: np.ndarray,
-    y_test: np.ndarray,
-    recipe: Recipe,
-    tried: Tried,
-    groups: Int[np.ndarray, "l"] | None,
+    train: Labeled, test: Labeled, recipe: Recipe, tried: Tried
 ) -> dict[Setting, np.ndarray]:
+    data = rows_of(train, canonical_order(*train[:2]))  # Breaks ties of neighbors.
 
     def score(W: Array) -> np.ndarray:
-        return accuracies(X @ W.T, codes, X_test @ W.T, y_test)
+        return accuracies(data.X @ W.T, data.y, test.X @ W.T, test.y)
 
-    order = canonical_order(X, codes)  # Breaks ties of neighbors.
-    X, codes = X[order], codes[order]
-    groups = None if groups is None else groups[order]
-    pairs = build(X, codes, recipe, groups=groups)
-    rate = rate_for(pairs, recipe, groups=groups)
+    pairs = build(data, recipe)
+    rate = rate_for(pairs, recipe, data)
     scores: dict[Setting, np.ndarray] = {}
     for m, mean in enumerate(tried.means):
         centered = recipe._replace(prior_mean=mean)
-        prior = prior_for(pairs, centered, np.inf, codes, groups)
+        prior = prior_for(pairs, centered, np.inf, data)
         scores[m, np.inf, 0] = score(prior.mean)
         start: LCAParams | None = None
         for lam in tried.lams:
@@ -224,7 +209,7 @@ def _score_fold(
             if 0 in tried.refreshes:
                 scores[m, lam, 0] = score(params.W)
             if 1 in tried.refreshes:
-                again = build(X, codes, recipe, params.W, groups=groups)
+                again = build(data, recipe, params.W)
                 W = solve(again, prior, recipe, rate, params).params.W
                 scores[m, lam, 1] = score(W)
     return scores
@@ -252,10 +237,9 @@ def choose_by_evidence(
     pairs: Pairs,
     recipe: Recipe,
     learning_rate: float,
-    codes: Int[np.ndarray, "n"] | None = None,
+    data: Labeled | None = None,
     *,
     margin: float = 0.0,
-    groups: Int[np.ndarray, "n"] | None = None,
 ) -> float:
     """Return the λ with the largest Laplace evidence on one set of pairs.
 
@@ -266,7 +250,7 @@ def choose_by_evidence(
     values: dict[float, float] = {}
     start: LCAParams | None = None
     for lam in EVIDENCE_GRID:
-        prior = prior_for(pairs, recipe, lam, codes, groups)
+        prior = prior_for(pairs, recipe, lam, data)
         fit = solve(pairs, prior, recipe, learning_rate, start)
         start = fit.params
         values[lam] = log_evidence(
@@ -278,14 +262,11 @@ def choose_by_evidence(
     return max(values, key=lambda lam: (values[lam], lam))
 
 
-def unlearned(
-    pairs: Pairs,
-    prior: LCAPrior,
-    recipe: Recipe,
-    groups: Int[np.ndarray, "n"] | None = None,
-) -> Fitted:
+def unlearned(data: Labeled, recipe: Recipe) -> Fitted:
     """Return W = W₀ with a fitted b. P(same) requires b."""
-    rate = rate_for(pairs, recipe, groups=groups)
+    pairs = build(data, recipe)
+    prior = prior_for(pairs, recipe, np.inf, data)
+    rate = rate_for(pairs, recipe, data)
     with jax.enable_x64(True):
         stats = lca.prepare(pad_pairs(pairs))
         W = jnp.asarray(prior.mean)
@@ -302,4 +283,4 @@ def unlearned(
     steps, top = np.asarray(int(best.nfev)), np.asarray(-best.fun)
     fit = Fit(params, top, np.asarray(int(code)), steps, steps, np.array([top]))
     mean = mean_of(recipe, pairs.X.shape[1])
-    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev), mean, groups)
+    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev), mean, data.groups)

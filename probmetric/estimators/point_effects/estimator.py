@@ -122,9 +122,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     spread_scale: Positive = 1.0
 
     def _fit_labels(self, data: Labeled, scaler: Scaler) -> Self:
-        Z, codes = np.asarray(data.X), np.asarray(data.y)
-        recipe = self._recipe(Z.shape[1])
-        made = build(Z, codes, recipe)._replace(anchor=None)
+        codes, recipe = np.asarray(data.y), self._recipe(data.X.shape[1])
+        made = build(data, recipe)._replace(anchor=None)
         return self._store(made, self._centered(made, codes, recipe), scaler, None)
 
     def fit_pairs(
@@ -242,6 +241,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         intercepts = (0.5 * (draw[i] + draw[j]) for draw in b_of)
         return averaged(values["M"], intercepts, A, B)
 
+    @with_names
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: NutsOrLaplace = "nuts",

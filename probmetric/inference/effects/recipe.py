@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.inputs import codes_of
 from probmetric.inference.effects.fit import Prior, best_mode
 from probmetric.inference.lca.recipe import Recipe, build, prior_for, rate_for
@@ -65,7 +65,7 @@ def pairs_in_groups(
                 "groups must each have at least 2 classes of at least 2 members, got "
                 f"class sizes {sizes.tolist()} in group {label!r}."
             )
-        made = build(X[rows], classes, recipe)
+        made = build(Labeled(X[rows], classes), recipe)
         i, j = rows[np.asarray(made.i)], rows[np.asarray(made.j)]
         blocks.append(Pairs(X, i, j, made.y, anchor=np.full(len(i), group)))
     i, j, y, anchor = (

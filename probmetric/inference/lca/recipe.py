@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.padding import host_weights, pad_pairs
 from probmetric.data.pairs import all_pairs, from_rows, impostor_pairs, nearest_pairs
 from probmetric.inference.choose import choose_strength
@@ -57,7 +57,7 @@ class Recipe(NamedTuple):
     >>> import numpy as np
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
     >>> recipe = Recipe(n_components=1, pairs="all")
-    >>> len(fit_labeled(X, y, recipe, lam=10.0).pairs.y)
+    >>> len(fit_labeled(Labeled(X, y), recipe, lam=10.0).pairs.y)
     6
     """
 
@@ -95,14 +95,7 @@ def auto_regularization(n_effective: int | float) -> float:
     return 10.0 * max(1.0, n_effective / 1000)
 
 
-def build(
-    X: np.ndarray,
-    codes: np.ndarray,
-    recipe: Recipe,
-    factor: Array | None = None,
-    w: Float[np.ndarray, "n"] | None = None,
-    groups: Int[np.ndarray, "n"] | None = None,
-) -> Pairs:
+def build(data: Labeled, recipe: Recipe, factor: Array | None = None) -> Pairs:
     """Build the pairs of a recipe, with neighbors under the linear map ``factor``.
 
     No pair has two points of a group.
@@ -110,18 +103,13 @@ def build(
     The weights w of points do not affect which pairs are chosen. The weight of a pair
     is the product of the weights of both points.
     """
-    made = _unweighted(X, codes, recipe, factor, groups)
+    made, w = _unweighted(data, recipe, factor), data.w
     return made if w is None else made._replace(w=w[made.i] * w[made.j])
 
 
-def _unweighted(
-    X: np.ndarray,
-    codes: np.ndarray,
-    recipe: Recipe,
-    factor: Array | None,
-    groups: Int[np.ndarray, "n"] | None,
-) -> Pairs:
-    sizes = _sizes(codes, groups)
+def _unweighted(data: Labeled, recipe: Recipe, factor: Array | None) -> Pairs:
+    X, codes, _, groups = data
+    sizes = _sizes(data)
     if recipe.pairs == "all":
         made = all_pairs(X, codes)
         if groups is None:
@@ -154,21 +142,16 @@ def anchor_share(recipe: Recipe, n: int) -> float:
     return most_anchors(n) / n
 
 
-def _sizes(
-    codes: Int[np.ndarray, "n"], groups: Int[np.ndarray, "n"] | None
-) -> Int[np.ndarray, "c"]:
-    if groups is not None:
-        codes = np.unique(np.stack([codes, groups]), axis=1)[0]
-    return np.bincount(codes)
+def _sizes(data: Labeled) -> Int[np.ndarray, "c"]:
+    """Return the number of points, or of groups, of each class."""
+    if data.groups is None:
+        return np.bincount(data.y)
+    return np.bincount(np.unique(np.stack([data.y, data.groups]), axis=1)[0])
 
 
-def within_reach(
-    recipe: Recipe,
-    codes: Int[np.ndarray, "n"],
-    groups: Int[np.ndarray, "n"] | None = None,
-) -> Recipe:
+def within_reach(recipe: Recipe, data: Labeled) -> Recipe:
     """Return a recipe with the numbers of neighbors limited to the available points."""
-    sizes = _sizes(codes, groups)[np.unique(codes)]
+    sizes = _sizes(data)[np.unique(data.y)]
     most = {"n_targets": sizes.max() - 1, "n_impostors": sizes.sum() - sizes.min()}
     fewer = {
         name: min(number, int(limit))
@@ -197,17 +180,14 @@ def _neighbors(name: str, value: int | None, most: int) -> int:
     return value
 
 
-def choose_power(
-    X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
-    groups: Int[np.ndarray, "n"] | None = None,
-) -> float:
+def choose_power(data: Labeled) -> float:
     """Choose g of the prior mean W₀ ∝ S^(-g/2) by cross-validation.
 
     The loss is the log loss of soft votes of neighbors under the metric W₀ᵀW₀, which
     requires no fit. The rule is Eq. (1) of ``neighbors.strength``: the smallest g
     within half a standard error of the best. The points of a group are in one fold.
     """
+    X, codes, _, groups = data
     n = len(X) if groups is None else len(np.unique(groups))
     powers = POWERS if n >= FEW else POWERS[:2]
 
@@ -233,21 +213,17 @@ def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str | float:
 
 
 def prior_for(
-    pairs: Pairs,
-    recipe: Recipe,
-    lam: float,
-    codes: Int[np.ndarray, "n"] | None = None,
-    groups: Int[np.ndarray, "n"] | None = None,
+    pairs: Pairs, recipe: Recipe, lam: float, data: Labeled | None = None
 ) -> LCAPrior:
     """Return the prior W ~ N(W₀, c²/λ), b ~ Exponential(1).
 
     W₀ and c are computed from the pairs of the fit (empirical Bayes). If W₀ is based on
-    the within-class covariance, ``codes`` are also used.
+    the within-class covariance, the ``data`` are also used.
 
     Raises
     ------
     ValueError
-        If W₀ is based on the within-class covariance and ``codes`` is None.
+        If W₀ is based on the within-class covariance and ``data`` is None.
     """
     d = pairs.X.shape[1]
     p, mean = recipe.n_components, mean_of(recipe, d)
@@ -255,13 +231,13 @@ def prior_for(
         # c is the scale of W₀: c for cI, and for c times orthonormal rows.
         W0, c = mean, float(np.linalg.norm(mean) / np.sqrt(p))
     elif mean in WITHIN or not isinstance(mean, str):
-        if codes is None:
+        if data is None:
             raise ValueError(
                 "prior_mean must be 'auto', 'identity', 'pca' or a matrix for pairs "
                 f"(their points have no classes), got {mean!r}."
             )
         power = WITHIN[mean] if isinstance(mean, str) else float(mean)
-        W0, c = scaled_within(pairs, codes, power, p, groups)
+        W0, c = scaled_within(pairs, data.y, power, p, data.groups)
     elif mean == "identity":
         W0, c = scaled_identity(pairs, p)
     else:
@@ -269,35 +245,27 @@ def prior_for(
     return LCAPrior(mean=np.asarray(W0, float), c=np.asarray(c), lam=np.asarray(lam))
 
 
-def n_observations(
-    n: int,
-    w: Float[np.ndarray, "n"] | None = None,
-    groups: Int[np.ndarray, "n"] | None = None,
-) -> float:
+def n_observations(data: Labeled) -> float:
     """Return the number of points or groups; with weights Σw, or Σ of a group's mean w.
 
     A group counts as one observation, because its points are not independent.
     """
-    each = np.ones(n) if w is None else w
-    if groups is not None:
-        each = each / np.bincount(groups)[groups]
+    each = np.ones(len(data.X)) if data.w is None else data.w
+    if data.groups is not None:
+        each = each / np.bincount(data.groups)[data.groups]
     return float(np.sum(each))
 
 
-def rate_for(
-    pairs: Pairs,
-    recipe: Recipe,
-    w: Float[np.ndarray, "n"] | None = None,
-    groups: Int[np.ndarray, "n"] | None = None,
-) -> float:
+def rate_for(pairs: Pairs, recipe: Recipe, data: Labeled | None = None) -> float:
     """Return the learning rate of the recipe; default n/N, n of ``n_observations``.
 
     Only points that anchor pairs are observations. (λ is scaled by the same fraction.)
     """
     if recipe.learning_rate is not None:
         return recipe.learning_rate
-    n = n_observations(len(pairs.X), w, groups) * anchor_share(recipe, len(pairs.X))
-    return n / float(np.sum(host_weights(pairs)))
+    n = len(pairs.X)
+    weight = (n if data is None else n_observations(data)) * anchor_share(recipe, n)
+    return weight / float(np.sum(host_weights(pairs)))
 
 
 def solve(
@@ -347,16 +315,7 @@ def log_density_at_mean(prior: LCAPrior) -> float:
     return 0.5 * float(np.log(precision / (2 * np.pi))) if precision else 0.0
 
 
-def fit_labeled(
-    X: Float[np.ndarray, "n d"],
-    codes: np.ndarray,
-    recipe: Recipe,
-    lam: float,
-    *,
-    init: LCAParams | None = None,
-    w: Float[np.ndarray, "n"] | None = None,
-    groups: Int[np.ndarray, "n"] | None = None,
-) -> Fitted:
+def fit_labeled(data: Labeled, recipe: Recipe, lam: float) -> Fitted:
     """Fit LCA with all passes of the recipe at one λ.
 
     The prior is computed from the first pairs, which use the Euclidean metric, and does
@@ -364,20 +323,19 @@ def fit_labeled(
     for pairs="all" a refresh has no effect, and for impostors it makes the metric
     worse. The weight of a pair is the product of the weights w of both points.
     """
-    pairs = build(X, codes, recipe, w=w, groups=groups)
-    share = anchor_share(recipe, len(X))
-    prior = prior_for(pairs, recipe, lam * share, codes, groups)
-    rate = rate_for(pairs, recipe, w, groups)
-    fit = solve(pairs, prior, recipe, rate, init)
+    pairs, (n, d) = build(data, recipe), data.X.shape
+    prior = prior_for(pairs, recipe, lam * anchor_share(recipe, n), data)
+    rate = rate_for(pairs, recipe, data)
+    fit = solve(pairs, prior, recipe, rate)
     steps = int(fit.n_steps)
     n_refresh = recipe.n_refresh if recipe.pairs == "nearest" else 0
     for _ in range(n_refresh):
-        pairs = build(X, codes, recipe, fit.params.W, w, groups)
+        pairs = build(data, recipe, fit.params.W)
         fit = solve(pairs, prior, recipe, rate, fit.params)
         steps += int(fit.n_steps)
-    mean = mean_of(recipe, X.shape[1])
+    mean = mean_of(recipe, d)
     steps = max(1, steps)
-    return Fitted(fit, pairs, prior, rate, n_refresh, steps, mean, groups)
+    return Fitted(fit, pairs, prior, rate, n_refresh, steps, mean, data.groups)
 
 
 def as_fitted(recipe: Recipe, fitted: Fitted) -> Recipe:
@@ -415,4 +373,4 @@ def on_all_pairs(
     if recipe.pairs == "all":
         return fitted
     recipe = recipe._replace(pairs="all")
-    return fit_labeled(np.asarray(fitted.pairs.X), codes, recipe, lam)
+    return fit_labeled(Labeled(np.asarray(fitted.pairs.X), codes), recipe, lam)

@@ -7,6 +7,7 @@ from scipy.spatial.distance import cdist
 from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_breast_cancer, load_wine
 
+from probmetric.data.containers import Labeled
 from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators.hierarchical_lca import HierarchicalLCA
 from probmetric.estimators.lca.classifier import LCAClassifier
@@ -72,13 +73,13 @@ def chosen_by_hand(X, y, powers=POWERS):
 @pytest.mark.parametrize(("n", "powers"), [(29, (0.0, 0.25)), (60, POWERS)])
 def test_the_choice_is_that_of_a_loop_over_folds(n, powers):
     rows, y = Z[:n], Y[:n]
-    assert choose_power(rows, y) == chosen_by_hand(rows, y, powers) > 0
+    assert choose_power(Labeled(rows, y)) == chosen_by_hand(rows, y, powers) > 0
 
 
 def test_the_prior_of_the_model_has_the_chosen_mean():
     model = LCA().fit(X, Y)
     g = model.prior_mean_
-    assert g == choose_power(Z, Y) > 0
+    assert g == choose_power(Labeled(Z, Y)) > 0
     W0 = scaled(power_of_within(Z, Y, g), nearest_pairs(Z, Y))
     prior = model.fitted_.prior
     np.testing.assert_allclose(prior.mean, W0, rtol=1e-10)
@@ -133,11 +134,11 @@ def test_effects_have_the_mean_of_points_inside_groups():
     model = HierarchicalLCA().fit(shifted, Y, groups=groups)
     rows = (shifted - shifted.mean(0)) / shifted.std(0)
     rows -= np.array([rows[groups == g].mean(0) for g in groups])
-    W0 = power_of_within(rows, Y, choose_power(rows, Y))
+    W0 = power_of_within(rows, Y, choose_power(Labeled(rows, Y)))
     mean = model.fitted_.prior.common.mean
     np.testing.assert_allclose(mean / mean[0, 0], W0 / W0[0, 0], rtol=1e-8)
     points = PointEffectsLCA(spread=0.0).fit(X, Y).fitted_.prior.common.mean
-    W0 = power_of_within(Z, Y, choose_power(Z, Y))
+    W0 = power_of_within(Z, Y, choose_power(Labeled(Z, Y)))
     np.testing.assert_allclose(points / points[0, 0], W0 / W0[0, 0], rtol=1e-8)
     plain = PointEffectsLCA(spread=0.0, prior_mean="identity").fit(X, Y)
     mean = plain.fitted_.prior.common.mean

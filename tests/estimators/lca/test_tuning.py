@@ -10,6 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import check_random_state
 
+from probmetric.data.containers import Labeled
 from probmetric.data.hash import canonical_order
 from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators.lca import tuning as lca_tuning
@@ -144,12 +145,11 @@ def test_the_prior_mean_by_name_is_that_of_a_matrix(stretched, name):
 def test_folds_choose_no_learning_where_labels_are_noise():
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(80, 2)), np.tile([0, 1], 40)
-    table = lca_tuning.choose_by_folds(X, y, lca_tuning.Recipe(n_components=2))
+    data, recipe = Labeled(X, y), lca_tuning.Recipe(n_components=2)
+    table = lca_tuning.choose_by_folds(data, recipe)
     unlearned = next(c for c in table if np.isinf(c.lam))
-    pairs = nearest_pairs(X, y)
-    recipe = lca_tuning.Recipe(n_components=2)
-    prior = lca_tuning.prior_for(pairs, recipe, np.inf)
-    fitted = lca_tuning.unlearned(pairs, prior, recipe)
+    fitted = lca_tuning.unlearned(data, recipe)
+    pairs, prior = fitted.pairs, fitted.prior
     assert unlearned.n_refresh == 0
     np.testing.assert_array_equal(fitted.fit.params.W, prior.mean)
     # At the optimum over b alone a step either way is worse, by either formula.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.anchors import compared, population, standardized
+from probmetric.data.containers import Labeled
 from probmetric.data.hash import row_bits
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.lca.anchors import fit as by_anchors
@@ -162,7 +163,7 @@ def test_a_class_of_few_gives_the_partners_that_it_has():
 @pytest.mark.long
 def test_with_all_rows_as_anchors_it_is_the_full_fit():
     Z, y = data(500)
-    full = fit_labeled(Z, y, Recipe(3), auto_regularization(500))
+    full = fit_labeled(Labeled(Z, y), Recipe(3), auto_regularization(500))
     found = fit_anchors(Reader(Z, y), Recipe(3), "auto", 500, 0)
     np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-9)
     assert found.relative == 0
@@ -171,7 +172,7 @@ def test_with_all_rows_as_anchors_it_is_the_full_fit():
 @pytest.mark.long
 def test_principal_axes_are_those_of_all_rows():
     Z, y = data(500, 4)
-    full = fit_labeled(Z, y, Recipe(2), auto_regularization(500))
+    full = fit_labeled(Labeled(Z, y), Recipe(2), auto_regularization(500))
     found = fit_anchors(Reader(Z, y), Recipe(2), "auto", 500, 0)
     np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-6)
 
@@ -180,7 +181,7 @@ def test_principal_axes_are_those_of_all_rows():
 def test_error_falls_with_anchors_and_thinned_rows_are_another_design(monkeypatch):
     monkeypatch.setattr(by_anchors, "GROUPS", 2)  # Errors of M are not asked for.
     Z, y = data(6000)
-    full = matrix(fit_labeled(Z, y, Recipe(3), auto_regularization(len(Z))))
+    full = matrix(fit_labeled(Labeled(Z, y), Recipe(3), auto_regularization(len(Z))))
     scales, distances = {}, {}
     for A in (150, 2400):
         found = [
@@ -195,5 +196,5 @@ def test_error_falls_with_anchors_and_thinned_rows_are_another_design(monkeypatc
     assert 0.9 < scales[2400] < 1.1
     kept = np.random.default_rng(0).permutation(len(Z))[:2400]
     lam = auto_regularization(len(Z)) * 0.4
-    thinned = matrix(fit_labeled(Z[kept], y[kept], Recipe(3), lam))
+    thinned = matrix(fit_labeled(Labeled(Z[kept], y[kept]), Recipe(3), lam))
     assert compared(thinned, full)[1] < 0.75

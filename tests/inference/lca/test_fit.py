@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.inference import lca as inference
 from probmetric.inference.lca.recipe import Recipe, fit_labeled
 from probmetric.inference.solvers.result import Result
@@ -91,7 +91,9 @@ def test_distances_are_converged_at_every_number_of_features(d):
     codes = np.arange(100) % 4
     X = rng.normal(size=(4, d))[codes] + rng.normal(size=(100, d))
     fits = [
-        fit_labeled(X, codes, Recipe(d, n_refresh=0, tol=tol), 10.0).fit.params.W
+        fit_labeled(
+            Labeled(X, codes), Recipe(d, n_refresh=0, tol=tol), 10.0
+        ).fit.params.W
         for tol in (None, 1e-12)
     ]
     distances, converged = (np.linalg.norm((X[1:] - X[0]) @ W.T, axis=1) for W in fits)

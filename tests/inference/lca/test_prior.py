@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import pdist
 
 import probmetric as pm
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labeled, Pairs
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.lca.curvature import prior_precision
 from probmetric.inference.lca.em import _log_b
@@ -306,7 +306,7 @@ def test_classes_without_spread_within_them_set_no_scale():
 def test_a_fit_around_the_covariance_within_is_the_models_mode():
     pairs, codes = labeled_pairs()
     recipe = Recipe(4, prior_mean="within")
-    fitted = fit_labeled(np.asarray(pairs.X), codes, recipe, 3.0)
+    fitted = fit_labeled(Labeled(np.asarray(pairs.X), codes), recipe, 3.0)
     params = fitted.fit.params
     options = {"learning_rate": fitted.learning_rate}
     W0 = scaled_within(pairs, codes)[0]

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from probmetric.data.containers import Labeled
 from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca import recipe as module
 from probmetric.inference.lca.fit import fit
@@ -33,7 +34,7 @@ def partners(pairs):
 
 
 def test_each_point_is_paired_with_its_nearest_of_either_kind():
-    pairs = build(X, CODES, Recipe(2, n_targets=2, n_impostors=1))
+    pairs = build(Labeled(X, CODES), Recipe(2, n_targets=2, n_impostors=1))
     assert partners(pairs)[:4] == [
         ({1, 3}, {2}),
         ({0, 3}, {2}),
@@ -43,22 +44,22 @@ def test_each_point_is_paired_with_its_nearest_of_either_kind():
     # A refresh measures distances under the learned map, here by height only.
     high = X + np.column_stack([np.zeros(8), 1.5 ** np.arange(8)])
     refreshed = build(
-        high, CODES, Recipe(2, n_targets=1, n_impostors=1), np.diag([0.0, 1.0])
+        Labeled(high, CODES), Recipe(2, n_targets=1, n_impostors=1), np.diag([0.0, 1.0])
     )
     assert partners(refreshed)[7] == ({3}, {6})
 
 
 def test_three_partners_of_each_kind_are_the_default():
-    pairs = build(X, CODES, Recipe(2))
+    pairs = build(Labeled(X, CODES), Recipe(2))
     counts = np.bincount(pairs.i[pairs.y == 1]), np.bincount(pairs.i[pairs.y == 0])
     np.testing.assert_array_equal(counts, 3)
     assert rate_for(pairs, Recipe(2)) == pytest.approx(8 / 48)
-    weighted = build(X, CODES, Recipe(2), None, np.arange(1.0, 9.0))
+    weighted = build(Labeled(X, CODES, np.arange(1.0, 9.0)), Recipe(2))
     np.testing.assert_array_equal(weighted.w, (weighted.i + 1.0) * (weighted.j + 1.0))
 
 
 def test_the_prior_is_euclidean_in_units_of_pairs_of_one_class():
-    pairs = build(X, CODES, Recipe(2, n_targets=1, n_impostors=1))
+    pairs = build(Labeled(X, CODES), Recipe(2, n_targets=1, n_impostors=1))
     # Nearest of the class: 1, 1, 4.5, 3.5, 3, 3, 3.5 and 13; their median is 3.25.
     squared = np.median(np.array([1, 1, 4.5, 3.5, 3, 3, 3.5, 13]) ** 2)
     prior = prior_for(pairs, Recipe(2), 7.0)
@@ -78,8 +79,8 @@ def test_a_fit_in_the_span_of_few_points_is_the_fit_to_all_features(mean):
     codes = np.arange(12) % 3
     X = rng.normal(size=(12, 20)) + rng.normal(size=(3, 20))[codes]
     recipe = Recipe(20 if mean == 0.5 else 4, prior_mean=mean, tol=1e-12)
-    pairs = build(X, codes, recipe)
-    prior = prior_for(pairs, recipe, 10.0, codes)
+    pairs = build(Labeled(X, codes), recipe)
+    prior = prior_for(pairs, recipe, 10.0, Labeled(X, codes))
     found = solve(pairs, prior, recipe, 0.2)
     with jax.enable_x64(True):
         whole = fit(pad_pairs(pairs), prior, learning_rate=0.2, tol=1e-12)
@@ -99,8 +100,8 @@ def test_sampled_anchors_do_not_depend_on_the_order_of_rows(monkeypatch):
     rng = np.random.default_rng(0)
     points, codes = rng.normal(size=(60, 3)), np.arange(60) % 3
     order = rng.permutation(60)
-    pairs = build(points, codes, Recipe(3))
-    again = build(points[order], codes[order], Recipe(3))
+    pairs = build(Labeled(points, codes), Recipe(3))
+    again = build(Labeled(points[order], codes[order]), Recipe(3))
     assert len(np.unique(pairs.i)) == 12
     assert rate_for(pairs, Recipe(3)) * len(pairs.i) == pytest.approx(12)
     triples = set(zip(pairs.i, pairs.j, pairs.y, strict=True))
@@ -114,7 +115,7 @@ def test_a_sample_of_anchors_counts_as_its_own_number_of_points(monkeypatch):
     rng = np.random.default_rng(1)
     y = np.repeat([0, 1, 2], 20)
     X = rng.normal(size=(60, 2)) + y[:, None]
-    fitted = module.fit_labeled(X, y, Recipe(2), 9.0)
+    fitted = module.fit_labeled(Labeled(X, y), Recipe(2), 9.0)
     assert len(np.unique(fitted.pairs.anchor)) == 20
     assert fitted.learning_rate == 20 / len(fitted.pairs.y)
     assert float(fitted.prior.lam) == 3.0
